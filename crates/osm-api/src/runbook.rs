@@ -61,14 +61,14 @@ pub struct Section {
     pub look_at: &'static str,
 }
 
-const PROFILE: &str = "`kubectl describe osp` shows the message of a profile, and `osmctl why` that of a pool. \
+const PROFILE: &str = "`kubectl describe osp` shows the message of a profile, and `osmctl status POOL` that of a pool. \
     `osmctl lint` finds the same in the file of the profile.";
 const LATE_BOUND: &str =
     "The message names the document and the late-bound value, but never the value itself.";
 const CUSTOM_PROFILE: &str =
     "`kubectl describe customoperatingsystemprofiles -A` shows the Event with the message.";
 const MACHINE_DEPLOYMENT: &str =
-    "`osmctl why` shows the message. Compare its path with the MachineDeployment.";
+    "`osmctl status POOL` shows the message. Compare its path with the MachineDeployment.";
 const BOTH_NAMES: &str = "The Event on the MachineDeployment names both MachineDeployments.";
 const OF_POOL: &str =
     "`kubectl describe machinedeployments.cluster.k8s.io` shows the Event with the message.";
@@ -116,7 +116,7 @@ impl Reason {
 
             Self::Rendered => (
                 R::PoolNotRendered,
-                "`osmctl why` shows the message, which also contains warnings and refused edits.",
+                "`osmctl status POOL` shows the message, which also contains warnings and refused edits.",
             ),
             Self::Retired => (R::PoolNotRendered, NOTHING),
             Self::WaitingForRevision => (
@@ -180,7 +180,7 @@ impl Reason {
             Self::Published | Self::Undone => (R::PoolNotPublished, NOTHING),
             Self::AwaitingRendering | Self::NotTakenOver => (
                 R::PoolNotPublished,
-                "The condition `Rendered` of the same object. `osmctl why` shows it.",
+                "The condition `Rendered` of the same object. `osmctl status POOL` shows it.",
             ),
             Self::AwaitingRevision => (
                 R::PoolNotPublished,

@@ -15,6 +15,7 @@ use osm_api::settings::SettingsError;
 use osm_api::{MachineDeployment, OperatingSystemConfig, OperatingSystemProfile, PoolRef, Reason, Settings};
 use serde_json::{Value, json};
 
+use crate::output;
 use crate::snapshot::{ClusterPool, Part, Snapshot, event_time};
 
 const CHECK_OSP: &str = "Check whether osp-controller runs.";
@@ -84,6 +85,59 @@ impl Problem {
     pub fn json(&self) -> Value {
         json!({"reason": self.reason, "message": self.message, "nextStep": self.next_step})
     }
+}
+
+impl Link {
+    /// For programs.
+    pub fn json(&self) -> Value {
+        let (state, problem) = match &self.state {
+            State::Well(_) => ("well", None),
+            State::NotWell(problem) => ("notWell", Some(problem.json())),
+            State::Unknown => ("unknown", None),
+        };
+        json!({"name": self.name, "object": self.object, "state": state, "problem": problem})
+    }
+
+    fn line(&self, with_color: bool) -> [String; 4] {
+        let (color, state, detail) = match &self.state {
+            State::Well(detail) => (output::GREEN, "well", detail.as_str()),
+            State::NotWell(problem) => (output::RED, "not well", problem.reason.as_str()),
+            State::Unknown => ("", "unknown", "it could not be read"),
+        };
+        [
+            output::paint(color, &format!("{state:8}"), with_color),
+            self.name.to_owned(),
+            self.object.clone(),
+            output::visible(&output::one_line(detail)),
+        ]
+    }
+}
+
+/// The links up to the first one that is not well, and the next step.
+pub fn text(pool: &str, links: &[Link], with_color: bool) -> String {
+    let is_problem = |link: &Link| matches!(link.state, State::NotWell(_));
+    let shown = links.iter().position(is_problem).map_or(links.len(), |at| at + 1);
+    let lines: Vec<[String; 4]> = links
+        .iter()
+        .take(shown)
+        .map(|link| link.line(with_color))
+        .collect();
+    let mut text = output::table(&lines);
+    match first_problem(links) {
+        None if links.iter().any(|link| link.state == State::Unknown) => {
+            text.push_str(&format!("\n{pool} is well, as far as it could be read.\n"));
+        }
+        None => text.push_str(&format!("\n{pool} is well.\n")),
+        Some((link, problem)) => {
+            let (name, reason) = (link.name, &problem.reason);
+            text.push_str(&format!(
+                "\n{pool} waits for its {name}: {reason}\n  {}\nNext step: {}\n",
+                output::visible(&problem.message),
+                problem.next_step
+            ));
+        }
+    }
+    text
 }
 
 type Outcome = Result<String, Problem>;

@@ -94,6 +94,6 @@ mod tests {
             assert_eq!(answer(&definition, &words), expected, "{words:?}");
         }
         let all = answer(&definition, &[String::new()]);
-        assert!(all.contains("status\n") && all.contains("why\n"), "{all}");
+        assert!(all.contains("status\n") && all.contains("show\n"), "{all}");
     }
 }

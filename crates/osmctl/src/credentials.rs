@@ -85,25 +85,6 @@ pub fn hide(theirs: &str, ours: &str, masks: &LateValues) -> String {
     hidden
 }
 
-/// `text` without what has the form of a credential: for texts of OSM, which name fields such as `credentials`, and never repeat a value.
-pub fn hide_forms(text: &str) -> String {
-    let mut hidden = String::with_capacity(text.len());
-    let mut block = Block::None;
-    for line in text.split_inclusive('\n') {
-        let (of_line, next) = block.of(line);
-        block = next;
-        match of_line {
-            Block::PrivateKey => {
-                hidden.push_str(MASK);
-                hidden.push_str(if line.ends_with('\n') { "\n" } else { "" });
-            }
-            Block::Certificate => hidden.push_str(line),
-            Block::None => hidden.push_str(&without_blobs(&without(line, &FORMS))),
-        }
-    }
-    hidden
-}
-
 /// Replaces the texts of the files of cloud providers. What remains visible is whether they differ.
 pub fn hide_cloud_configs(old: &mut Tree, new: &mut Tree) {
     let differences = difference::between(old, new);
@@ -269,19 +250,6 @@ mod tests {
         }
         let key = "-----BEGIN RSA PRIVATE KEY-----\nMIIB\n-----END RSA PRIVATE KEY-----\nafter\n";
         assert!(!hide(key, "", &masks()).contains("MIIB") && hide(key, "", &masks()).ends_with("after\n"));
-    }
-
-    #[test]
-    fn of_a_text_of_osm_only_the_form_of_a_credential_is_hidden() {
-        let message =
-            "containerd.registries[0].credentials: Secret cloud-init-settings/hub does not exist; create it";
-        assert_eq!(hide_forms(message), message);
-        let hidden = hide_forms(&format!(
-            "token: {JWT}\nkey QWxhZGRpbjpvcGVuIHNlc2FtZSBodW50ZXIyIGh1bnRlcjI\n"
-        ));
-        assert_eq!(hidden, "token: <masked>\nkey <masked>\n");
-        let key = "-----BEGIN RSA PRIVATE KEY-----\nMIIB\n-----END RSA PRIVATE KEY-----\nafter\n";
-        assert_eq!(hide_forms(key), "<masked>\n<masked>\n<masked>\nafter\n");
     }
 
     #[test]

@@ -4,8 +4,7 @@
 //! problem ← yaml_tree, source, origin ← metadata ← input ← profiles ← pools ← tree ← difference   shared; each uses only what is before it
 //! input ← snapshot ← cluster                                                           what a cluster holds; only `cluster` does I/O
 //! snapshot ← chain                                                                     what a pool waits for
-//! output, progress, parallel                                                           writing for people and programs
-//! snapshot, events, status ← live                                                      the table of `status --watch`
+//! output, parallel                                                                     writing for people and programs
 //! render, lint, diff, status, …                                                        the subcommands
 //! ```
 
@@ -24,12 +23,8 @@ mod credentials;
 mod diff;
 mod difference;
 mod documents;
-mod events;
-mod explain;
-mod import;
 mod input;
 mod lint;
-mod live;
 mod metadata;
 mod migrate;
 mod mirror_settings;
@@ -41,20 +36,16 @@ mod parallel;
 mod pools;
 mod problem;
 mod profiles;
-mod progress;
 mod render;
 mod row;
 mod schema;
 mod show;
-mod since;
 mod snapshot;
 mod source;
 mod status;
-mod support;
 mod test;
 mod tree;
 mod urls;
-mod why;
 mod yaml_tree;
 
 use crate::problem::Problems;
@@ -81,17 +72,12 @@ enum Command {
     Diff(diff::Diff),
     Test(test::Test),
     New(new::New),
-    Explain(explain::Explain),
     Schema(schema::Schema),
     Compatibility(compatibility::Compatibility),
     Urls(urls::Urls),
     MirrorSettings(mirror_settings::MirrorSettings),
     Status(status::Status),
-    Why(why::Why),
     Show(show::Show),
-    Events(events::Events),
-    Support(support::Support),
-    Import(import::Import),
     Migrate(migrate::Migrate),
     Completions(documents::Completions),
     Man(documents::Man),
@@ -105,17 +91,12 @@ impl Command {
             Self::Diff(diff) => diff.run(),
             Self::Test(test) => test.run(),
             Self::New(new) => new.run(),
-            Self::Explain(explain) => explain.run(),
             Self::Schema(schema) => schema.run(),
             Self::Compatibility(compatibility) => compatibility.run(),
             Self::Urls(urls) => urls.run(),
             Self::MirrorSettings(settings) => settings.run(),
             Self::Status(status) => status.run(),
-            Self::Why(why) => why.run(),
             Self::Show(show) => show.run(),
-            Self::Events(events) => events.run(),
-            Self::Support(support) => support.run(),
-            Self::Import(import) => import.run(),
             Self::Migrate(migrate) => migrate.run(),
             Self::Completions(completions) => completions.run(definition),
             Self::Man(man) => man.run(definition),
@@ -163,7 +144,7 @@ fn main() -> ExitCode {
     };
     // As of `kubectl diff`: 1 is a result.
     let failure = match command {
-        Command::Diff(_) | Command::Why(_) | Command::Import(_) => ExitCode::from(diff::ERROR),
+        Command::Diff(_) | Command::Status(_) => ExitCode::from(diff::ERROR),
         _ => ExitCode::FAILURE,
     };
     command.run(definition()).unwrap_or_else(|error| {

@@ -11,7 +11,6 @@ use osm_render::{Artefact, Download, yaml};
 use serde_json::{Value, json};
 
 use crate::nodes::Nodes;
-use crate::progress::Progress;
 use crate::{input, output};
 
 /// Print settings that make nodes download from a mirror
@@ -64,15 +63,12 @@ impl MirrorSettings {
         let downloads = self.nodes.downloads(&settings)?;
         let url = self.url.trim_end_matches('/');
         let mut mistakes = Vec::new();
-        let progress = Progress::new();
-        for (done, download) in downloads.iter().enumerate() {
-            progress.count("verifying files", done, downloads.len());
+        for download in &downloads {
             match checked(download, &self.dir) {
                 Ok(sha256) => merge(&mut document, of_mirror(download, url, &sha256)),
                 Err(mistake) => mistakes.push(format!("{mistake:#}")),
             }
         }
-        drop(progress);
         if !mistakes.is_empty() {
             bail!(
                 "{} does not contain all downloads:\n  {}",

@@ -12,10 +12,16 @@ const GAP: &str = "   ";
 
 /// Writes `text` to standard output.
 pub fn print(text: &str) -> Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads has seen enough, such as head.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        result => result.context("can't write to standard output"),
+    is_read(text).map(|_| ())
+}
+
+/// As [`print`]. Returns whether the output is still open.
+pub fn is_read(text: &str) -> Result<bool> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // The reader has seen enough, such as head.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        result => result.map(|()| true).context("can't write to standard output"),
     }
 }
 
@@ -131,34 +137,6 @@ pub fn table<L: AsRef<[String]>>(lines: &[L]) -> String {
     text
 }
 
-/// The first columns of a line, with an ellipsis where something was cut. Codes of colours take no columns.
-pub fn cut(line: &str, most: usize) -> String {
-    if columns(line) <= most {
-        return line.to_owned();
-    }
-    let (mut text, mut rest, mut room) = (String::new(), line, most.saturating_sub(1));
-    let mut is_painted = false;
-    loop {
-        let code = rest.strip_prefix("\x1b[").and_then(|code| code.split_once('m'));
-        if let Some((code, after)) = code {
-            text.push_str(&format!("\x1b[{code}m"));
-            (rest, is_painted) = (after, true);
-            continue;
-        }
-        let mut chars = rest.chars();
-        match chars.next() {
-            Some(c) if room > 0 => text.push(c),
-            _ => break,
-        }
-        (rest, room) = (chars.as_str(), room - 1);
-    }
-    text.push('…');
-    if is_painted {
-        text.push_str(RESET);
-    }
-    text
-}
-
 /// Columns of a terminal that a text takes, without the codes of colours.
 fn columns(text: &str) -> usize {
     let mut parts = text.split("\x1b[");
@@ -175,23 +153,6 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let lines = [["A", "LONG", "C"], ["wide", "b", ""]].map(|line| line.map(str::to_owned));
         assert_eq!(table(&lines), "A      LONG   C\nwide   b\n");
-    }
-
-    #[test]
-    fn a_line_is_cut_where_the_terminal_ends_and_its_colour_ends_there() {
-        for (line, most, expected) in [
-            ("abcd", 4, "abcd"),
-            ("abcde", 4, "abc…"),
-            ("äöüß!", 4, "äöü…"),
-            ("ab", 1, "…"),
-            ("ab", 0, "…"),
-        ] {
-            assert_eq!(cut(line, most), expected, "{line} {most}");
-        }
-        let line = format!("a{}b", paint(RED, "cdef", true));
-        assert_eq!(cut(&line, 6), line);
-        assert_eq!(cut(&line, 4), format!("a{RED}cd…{RESET}"));
-        assert_eq!(columns(&cut(&line, 4)), 4);
     }
 
     #[test]

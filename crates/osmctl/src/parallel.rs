@@ -5,32 +5,23 @@ use std::thread;
 
 use anyhow::{Result, anyhow};
 
-use crate::progress::Progress;
-
 /// More threads would compete with everything else on a developer's machine.
 const MAX_THREADS: usize = 8;
 
-/// The results of `work` for each item, in the order of the items. Each thread takes the next item when it has finished one. `what` goes
-/// on, for people who wait.
+/// The results of `work` for each item, in the order of the items. Each thread takes the next item when it has finished one.
 ///
 /// # Errors
 /// `work` panics.
-pub fn map<T: Sync, R: Send>(what: &str, items: &[T], work: impl Fn(&T) -> R + Sync) -> Result<Vec<R>> {
+pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Result<Vec<R>> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.min(MAX_THREADS).min(items.len());
-    let (next, finished, work) = (AtomicUsize::new(0), AtomicUsize::new(0), &work);
-    let progress = Progress::new();
-    progress.count(what, 0, items.len());
+    let (next, work) = (AtomicUsize::new(0), &work);
     let run = || {
         let mut done = Vec::new();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             match items.get(index) {
-                Some(item) => {
-                    done.push((index, work(item)));
-                    let finished = finished.fetch_add(1, Ordering::Relaxed) + 1;
-                    progress.count(what, finished, items.len());
-                }
+                Some(item) => done.push((index, work(item))),
                 None => return done,
             }
         }
@@ -57,19 +48,15 @@ mod tests {
     fn results_are_in_the_order_of_the_items() {
         let items: Vec<usize> = (0..100).collect();
         assert_eq!(
-            map("doubling", &items, |item| item * 2).unwrap(),
+            map(&items, |item| item * 2).unwrap(),
             items.iter().map(|item| item * 2).collect::<Vec<_>>()
         );
-        assert!(
-            map("copying", &Vec::<usize>::new(), |item| *item)
-                .unwrap()
-                .is_empty()
-        );
+        assert!(map(&Vec::<usize>::new(), |item| *item).unwrap().is_empty());
     }
 
     #[test]
     fn a_panic_is_an_error() {
-        let failed = map("comparing", &[1, 2, 3], |item| assert_ne!(*item, 2));
+        let failed = map(&[1, 2, 3], |item| assert_ne!(*item, 2));
         assert!(failed.unwrap_err().to_string().contains("report this defect"));
     }
 }

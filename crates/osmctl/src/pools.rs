@@ -19,7 +19,6 @@ use osm_render::{ClusterEndpoint, LateValues, MachineStage, Stage};
 use crate::input::{Item, Manifests, SettingsMap};
 use crate::problem::{Place, Problem, Problems};
 use crate::profiles::Chosen;
-use crate::progress::Progress;
 
 /// A pool with everything that it is rendered from.
 pub struct Selected {
@@ -230,9 +229,7 @@ pub fn render(selected: &[Selected]) -> Result<Vec<RenderedPool>> {
 /// What is no problem of a pool.
 pub fn render_all(selected: &[Selected]) -> Result<Partly<RenderedPool>> {
     let mut rendered = Partly::default();
-    let progress = Progress::new();
-    for (done, one) in selected.iter().enumerate() {
-        progress.count("rendering pools", done, selected.len());
+    for one in selected {
         rendered.take(one.render())?;
     }
     Ok(rendered)

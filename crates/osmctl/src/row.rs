@@ -1,4 +1,4 @@
-//! A pool as `osmctl status` shows it: in a table, alone, and as JSON.
+//! A pool as `osmctl status` shows it: in a table, and as JSON.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -9,8 +9,8 @@ use osm_api::pool;
 use serde_json::{Value, json};
 
 use crate::chain::{self, Link, Problem};
+use crate::output;
 use crate::snapshot::{ClusterPool, Snapshot};
-use crate::{output, why};
 
 /// Stands for what does not exist.
 const NONE: &str = "-";
@@ -33,15 +33,8 @@ pub const COLUMNS: [&str; 10] = [
 pub struct Row<'a> {
     pool: &'a ClusterPool<'a>,
     requested: Option<RequestedProfile>,
-    links: Vec<Link>,
-}
-
-/// What is printed instead of a table without pools.
-pub fn nothing(snapshot: &Snapshot) -> String {
-    format!(
-        "No MachineDeployments, and no OperatingSystemConfigs in namespace {}. If the installation has another namespace, set -n.\n",
-        snapshot.namespace
-    )
+    /// The chain from its MachineDeployment to its Secrets.
+    pub links: Vec<Link>,
 }
 
 impl<'a> Row<'a> {
@@ -99,8 +92,8 @@ impl Row<'_> {
         chain::first_problem(&self.links)
     }
 
-    /// The cells of the table. `expiry` shows when the credentials expire.
-    pub fn line(&self, with_color: bool, expiry: impl Fn(&str) -> String) -> [String; 10] {
+    /// The cells of the table.
+    pub fn line(&self, with_color: bool) -> [String; 10] {
         let text = |text: Option<&str>| output::visible(&output::one_line(text.unwrap_or(NONE)));
         let reason = |type_| text(self.condition(type_).map(|found| found.reason.as_str()));
         let waits_for = match self.problem() {
@@ -116,7 +109,7 @@ impl Row<'_> {
             Some(_) => output::RED,
             None => "",
         };
-        let expires = self.published().map(|to| expiry(&to.credential_expires));
+        let expires = self.published().map(|to| to.credential_expires.as_str());
         [
             text(Some(self.pool.namespace.as_str()).filter(|name| !name.is_empty())),
             self.pool.name.clone(),
@@ -126,70 +119,9 @@ impl Row<'_> {
             text(self.revision()),
             reason(RENDERED),
             reason(PUBLISHED),
-            text(expires.as_deref()),
+            text(expires),
             waits_for,
         ]
-    }
-
-    /// Everything about the pool, as text.
-    pub fn details(&self, with_color: bool) -> String {
-        let mut lines = vec![("Pool", self.pool.to_string())];
-        if let Some(profile) = self.profile() {
-            let ProfileRef {
-                namespace,
-                name,
-                version,
-                ..
-            } = profile;
-            lines.push(("Profile", format!("{namespace}/{name} {version}")));
-        }
-        lines.extend(self.revision().map(|revision| ("Revision", revision.to_owned())));
-        for type_ in [READY, RENDERED, PUBLISHED] {
-            if let Some(found) = self.condition(type_) {
-                let since = output::timestamp(found.last_transition_time.0);
-                let text = format!(
-                    "{} since {since}: {}: {}",
-                    found.status, found.reason, found.message
-                );
-                lines.push((type_, text));
-            }
-        }
-        if let Some(rendered) = self.status().and_then(|status| status.rendered.as_ref()) {
-            lines.push(("Digest", rendered.digest.clone()));
-            lines.extend(
-                rendered
-                    .settings_digest
-                    .clone()
-                    .map(|digest| ("Settings", digest)),
-            );
-            lines.extend(rendered.user_data_bytes.map(|bytes| {
-                let text = format!(
-                    "bootstrap {} bytes, provisioning {} bytes",
-                    bytes.bootstrap, bytes.provisioning
-                );
-                ("User data", text)
-            }));
-        }
-        if let Some(published) = self.published() {
-            lines.push((
-                "Secrets",
-                format!(
-                    "{}, {}",
-                    published.bootstrap_secret, published.provisioning_secret
-                ),
-            ));
-            lines.push(("Published revision", published.revision.clone()));
-            lines.push((
-                "Credentials",
-                format!("expire at {}", published.credential_expires),
-            ));
-        }
-        let lines: Vec<[String; 2]> = lines
-            .into_iter()
-            .map(|(name, text)| [format!("{name}:"), output::visible(&output::one_line(&text))])
-            .collect();
-        let chain = why::text(&self.pool.to_string(), &self.links, with_color);
-        format!("{}\n{chain}", output::table(&lines))
     }
 
     /// Everything about the pool.
@@ -222,5 +154,17 @@ impl Row<'_> {
             "secrets": self.published().map(|to| [&to.bootstrap_secret, &to.provisioning_secret]),
             "waitsFor": waits_for,
         })
+    }
+
+    /// Everything about the pool and the links of its chain.
+    pub fn json_with_chain(&self, snapshot: &Snapshot) -> Value {
+        let mut value = self.json();
+        if let Some(fields) = value.as_object_mut() {
+            fields.insert("well".to_owned(), json!(!self.waits()));
+            let links: Vec<Value> = self.links.iter().map(Link::json).collect();
+            fields.insert("links".to_owned(), json!(links));
+            fields.insert("unread".to_owned(), json!(snapshot.unread_json()));
+        }
+        value
     }
 }

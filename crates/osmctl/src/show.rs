@@ -126,16 +126,16 @@ impl Show {
 /// The config of a pool, if osc-controller rendered it.
 fn content<'a>(pool: &ClusterPool<'a>) -> Result<&'a OperatingSystemConfig> {
     let Some(config) = pool.config else {
-        bail!("pool {pool} has no OperatingSystemConfig; run `osmctl why {pool}`");
+        bail!("pool {pool} has no OperatingSystemConfig; run `osmctl status {pool}`");
     };
     if pool.is_of_the_go_implementation() {
         bail!(
-            "the Go implementation created the OperatingSystemConfig of pool {pool}, and it may contain credentials; `osmctl import` \
+            "the Go implementation created the OperatingSystemConfig of pool {pool}, and it may contain credentials; `osmctl migrate check` \
              compares it with what OSM renders"
         );
     }
     if ContentView::of(config).digest().is_none() {
-        bail!("pool {pool} was never rendered; run `osmctl why {pool}`");
+        bail!("pool {pool} was never rendered; run `osmctl status {pool}`");
     }
     Ok(config)
 }
@@ -326,6 +326,6 @@ mod tests {
         snapshot.configs[0].spec.machine_deployment = None;
         let pools = snapshot.pools();
         let error = content(&pools[0]).unwrap_err().to_string();
-        assert!(error.contains("osmctl import"), "{error}");
+        assert!(error.contains("osmctl migrate check"), "{error}");
     }
 }

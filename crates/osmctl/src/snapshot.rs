@@ -47,8 +47,22 @@ pub struct Snapshot {
     pub own_ca: Option<String>,
     /// Events about MachineDeployments, configs and profiles.
     pub events: Vec<Event>,
+    /// The Deployments of the services.
+    pub services: Vec<Service>,
     /// What could not be read.
     pub unread: Vec<Unread>,
+}
+
+/// A Deployment of Operating System Manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    pub name: String,
+    /// Number of pods that are ready.
+    pub ready: i32,
+    /// Number of pods that there should be.
+    pub wanted: i32,
+    /// Image of the first container.
+    pub image: String,
 }
 
 /// A kind of object, or a part of a cluster, that is read.
@@ -62,7 +76,7 @@ pub enum Part {
     PoolSettings,
     Endpoint,
     Events,
-    /// Versions, Deployments and pods.
+    /// Deployments of the services.
     Services,
 }
 

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use crate::difference::{self, Difference};
 use crate::output::{self, Color};
-use crate::progress::Progress;
 use crate::tree::Tree;
 use crate::{input, pools};
 
@@ -115,16 +114,13 @@ impl Test {
                 self.folder.display()
             );
         }
-        let progress = Progress::new();
         let mut outcomes = Vec::new();
         for case in &cases {
-            progress.count("rendering cases", outcomes.len(), cases.len());
             outcomes.push(Outcome {
                 name: case.display().to_string(),
                 result: self.case(case),
             });
         }
-        drop(progress);
         let failed = outcomes.iter().filter(|outcome| !outcome.passed()).count();
         let verb = if self.bless { "recorded" } else { "ok" };
         output::print(&match self.output {

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Request, Response};
+use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use http_body_util::channel::{Channel, Sender};
 use hyper::body::Incoming;
@@ -34,7 +34,6 @@ pub struct Call {
     pub method: String,
     /// Path and query.
     pub target: String,
-    pub headers: HeaderMap,
     /// The body of the request.
     pub sent: Bytes,
     head: Option<oneshot::Sender<Answer>>,
@@ -165,7 +164,6 @@ where
     tokio::spawn(respond(Call {
         method: parts.method.to_string(),
         target,
-        headers: parts.headers,
         sent,
         head: Some(head),
         body: None,

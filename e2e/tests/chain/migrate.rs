@@ -1,38 +1,41 @@
-//! `osmctl migrate` on clusters as the three installers leave them. The webhook of the Go implementation is a stand-in that fails closed: it
-//! stops answering when its Deployment is scaled to 0. Meanwhile a writer creates, patches and deletes MachineDeployments and profiles.
+//! The script of `osmctl migrate script` on clusters as the three installers leave them, forwards and back. The webhook of the Go
+//! implementation is a stand-in that fails closed: it stops answering when its Deployment is scaled to 0. Meanwhile a writer creates,
+//! patches and deletes MachineDeployments and profiles, and a watch sees whether the bootstrap Secret is absent.
+//! A stand-in for helm lets the test start the services; tests/chart/page.rs runs the same script with Helm and the chart.
 
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http_body_util::BodyExt as _;
+use futures::TryStreamExt;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{self, Scope};
 use kube::{Api, Client, ResourceExt};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::Service;
 use osm_api::{MachineDeployment, OperatingSystemConfig, OperatingSystemProfile, condition};
+use osm_testkit::control_plane::assets::{self, Component};
 use osm_testkit::installation::{self, Installed};
 use osm_testkit::{ControlPlane, Options, check, fixtures, wait_for};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::fake_server::{Call, FakeServer};
-use crate::osmctl::{Run, go_config};
+use crate::osmctl::{GO_TOKEN, PASSWORD, Run, go_config};
 use crate::takeover::go_profile;
 use crate::world::{DEADLINE, GETTER_TOKEN};
 
 const NAMESPACE: &str = "kube-system";
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
+const BOOTSTRAP: &str = "workers-kube-system-bootstrap-config";
 const WEBHOOK: &str = "operating-system-manager-webhook";
 
 /// The value of the token without end.
@@ -40,6 +43,12 @@ const TOKEN: &str = "t0ken-without-end";
 
 /// What kube-controller-manager writes on a token: which account of this name it is for.
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
+
+/// How long the bootstrap Secret may be absent while secret-syncer replaces the immutable one. machine-controller asks again after 3 seconds.
+const REPLACED_WITHIN: Duration = Duration::from_secs(3);
+
+/// The stand-in for helm: it waits until the test has started the services.
+const HELM: &str = "#!/bin/sh\necho \"$*\" >helm-ran\nuntil [ -e services-run ]; do sleep 0.1; done\n";
 
 /// Between two looks of those who play a part of the cluster, and between two rounds of the writer.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -141,33 +150,83 @@ impl Site {
         objects.extend(user_data.map(|name| {
             json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": CLOUD_INIT_SETTINGS}})
         }));
+        objects.push(json!({"apiVersion": "v1", "kind": "Secret", "immutable": true,
+            "metadata": {"name": BOOTSTRAP, "namespace": CLOUD_INIT_SETTINGS, "annotations": {names::MACHINE_DEPLOYMENT_REVISION: "4"}},
+            "stringData": {"cloud-config": "#cloud-config\n# of the Go implementation\n"}}));
         installation::apply(&self.plane, &objects).await
     }
 
-    /// The command line of an osmctl command, with the kubeconfig of this cluster.
-    async fn command(&self, words: &[&str], kubeconfig: &Path) -> Result<tokio::process::Command> {
+    async fn migrate(&self, words: &[&str]) -> Result<Run> {
         let program = tokio::task::spawn_blocking(installation::osmctl).await??;
         let mut command = tokio::process::Command::new(program);
         command
             .arg("migrate")
             .args(words)
-            .args(if words.first() == Some(&"check") {
-                &[][..]
-            } else {
-                &["--settle", "200ms"]
-            })
             .arg("--kubeconfig")
-            .arg(kubeconfig)
+            .arg(self.plane.admin_kubeconfig_path())
             .env_remove("KUBECONFIG")
+            .kill_on_drop(true);
+        Ok(Run::of(command.output().await?))
+    }
+
+    /// Has osmctl print the script.
+    async fn print_script(&self) -> Result<()> {
+        let printed = self.migrate(&["script"]).await?.expect(0, &["\nstop_go() {\n"])?;
+        std::fs::write(self.folder.path().join("osm-migrate.sh"), printed.out)?;
+        let bin = self.folder.path().join("bin");
+        std::fs::create_dir_all(&bin)?;
+        std::fs::write(bin.join("helm"), HELM)?;
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(bin.join("helm"), permissions)?;
+        Ok(())
+    }
+
+    /// Runs a part of the script.
+    async fn part(&self, part: &str) -> Result<Run> {
+        let assets = assets::ensure_verbosely(&[Component::Kubectl]).await?;
+        let kubectl = assets.path(Component::Kubectl)?.parent().context("a folder")?;
+        let bin = self.folder.path().join("bin");
+        let path = format!(
+            "{}:{}:{}",
+            bin.display(),
+            kubectl.display(),
+            std::env::var("PATH")?
+        );
+        let mut command = tokio::process::Command::new("sh");
+        command
+            .args(["osm-migrate.sh", part])
+            .envs([("PATH", path.as_str()), ("SETTLE", "1"), ("TIMEOUT", "60")])
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
             .kill_on_drop(true);
-        Ok(command)
+        Ok(Run::of(command.output().await?))
     }
 
-    async fn migrate(&self, words: &[&str]) -> Result<Run> {
-        let mut command = self.command(words, &self.plane.admin_kubeconfig_path()).await?;
-        Ok(Run::of(command.output().await?))
+    /// Runs the part that installs the chart, and starts the services when it calls helm.
+    async fn install_by_script(&self) -> Result<Installed> {
+        let start = async {
+            let ran = self.folder.path().join("helm-ran");
+            wait_for("helm to be called", DEADLINE, async || check(ran.exists())).await?;
+            let arguments = std::fs::read_to_string(ran)?;
+            ensure!(arguments.contains("upgrade --install osm oci://"), "{arguments}");
+            for service in Service::ALL {
+                let labels = json!({"app.kubernetes.io/instance": "osm", "app.kubernetes.io/name": "operating-system-manager",
+                    "helm.sh/chart": "operating-system-manager-0.1.0"});
+                let container = json!({"name": service.name(), "image": "registry.example/osm:0.1.0"});
+                let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+                    "metadata": {"name": format!("osm-{}", service.name()), "namespace": NAMESPACE, "labels": labels},
+                    "spec": {"selector": {"matchLabels": labels},
+                        "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}}}});
+                installation::apply(&self.plane, &[deployment]).await?;
+            }
+            let installed = self.install().await?;
+            std::fs::write(self.folder.path().join("services-run"), "")?;
+            Ok(installed)
+        };
+        let (run, installed) = tokio::join!(self.part("install"), start);
+        let installed = installed?;
+        run?.expect(0, &["OSM serves every pool"])?;
+        Ok(installed)
     }
 
     /// What the installer has created, as it is now, without what the API server adds.
@@ -211,9 +270,9 @@ impl Site {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// Installs the services with the values that osmctl has written, as the chart would, and waits until they have published the pool.
+    /// Installs the services with the values that the script has written, as the chart would, and waits until they have published the pool.
     async fn install(&self) -> Result<Installed> {
-        let values = std::fs::read_to_string(self.folder.path().join("osm-values.yaml"))?;
+        let values = std::fs::read_to_string(self.folder.path().join("osm-migration/values.yaml"))?;
         let values: Value = serde_saphyr::from_str(&values)?;
         ensure!(values["removeGoFinalizers"] == true, "{values}");
         let installation = installation::as_by_the_chart();
@@ -427,6 +486,72 @@ impl Writer {
     }
 }
 
+/// Sees when the bootstrap Secret is absent.
+struct BootstrapWatch {
+    gaps: Arc<Mutex<Vec<Duration>>>,
+    gone: Arc<Mutex<Option<Instant>>>,
+    _task: Task,
+}
+
+impl BootstrapWatch {
+    fn start(client: Client) -> Self {
+        let (gaps, gone) = (
+            Arc::<Mutex<Vec<Duration>>>::default(),
+            Arc::<Mutex<Option<Instant>>>::default(),
+        );
+        let (found, since) = (gaps.clone(), gone.clone());
+        let task = tokio::spawn(async move {
+            let api = Api::<Secret>::namespaced(client, CLOUD_INIT_SETTINGS);
+            let of_pool = WatchParams::default().fields(&format!("metadata.name={BOOTSTRAP}"));
+            let mut version = "0".to_owned();
+            loop {
+                // A watch that has ended goes on at the same version, so that it misses nothing.
+                let Ok(events) = api.watch(&of_pool, &version).await else {
+                    continue;
+                };
+                let mut events = std::pin::pin!(events);
+                while let Ok(Some(event)) = events.try_next().await {
+                    match &event {
+                        WatchEvent::Deleted(_) => *since.lock().unwrap() = Some(Instant::now()),
+                        WatchEvent::Added(_) => {
+                            found
+                                .lock()
+                                .unwrap()
+                                .extend(since.lock().unwrap().take().map(|gone| gone.elapsed()));
+                        }
+                        _ => {}
+                    }
+                    if let WatchEvent::Added(secret)
+                    | WatchEvent::Modified(secret)
+                    | WatchEvent::Deleted(secret) = event
+                    {
+                        version = secret.resource_version().unwrap_or(version);
+                    }
+                }
+            }
+        });
+        Self {
+            gaps,
+            gone,
+            _task: Task(task),
+        }
+    }
+
+    /// Fails unless the Secret exists, and was absent so often, each time for a moment.
+    fn was_replaced(&self, times: usize) -> Result<()> {
+        let gaps = self.gaps.lock().unwrap();
+        ensure!(
+            self.gone.lock().unwrap().is_none(),
+            "the bootstrap Secret is absent"
+        );
+        ensure!(
+            gaps.len() == times && gaps.iter().all(|gap| *gap < REPLACED_WITHIN),
+            "{gaps:?}"
+        );
+        Ok(())
+    }
+}
+
 /// Creates, patches and deletes an object.
 async fn write<K>(api: &Api<K>, name: &str, object: &Value) -> Result<()>
 where
@@ -444,19 +569,6 @@ where
         .await
         .context("delete")?;
     Ok(())
-}
-
-/// The words of a command of the page on migration, after `osmctl migrate`.
-fn of_page(command: &str) -> Result<Vec<&'static str>> {
-    let page = include_str!("../../../docs/migration.md");
-    let lines = page
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("osmctl migrate "));
-    let line = lines.into_iter().find(|line| line.starts_with(command));
-    Ok(line
-        .with_context(|| format!("the page does not show {command}"))?
-        .split_whitespace()
-        .collect())
 }
 
 /// Everything from the check to the end, and back.
@@ -485,8 +597,9 @@ async fn a_takeover_without_an_outage(installer: &str) -> Result<()> {
     }
 
     let writer = Writer::start(site.client.clone());
+    let bootstrap = BootstrapWatch::start(site.client.clone());
     let before = site.state().await?;
-    let checked = site.migrate(&of_page("check")?).await?;
+    let checked = site.migrate(&["check", "--diff"]).await?;
     let checked = checked.expect(
         0,
         &[
@@ -494,7 +607,7 @@ async fn a_takeover_without_an_outage(installer: &str) -> Result<()> {
             &site.plane.url(),
             "context default",
             "kube-system/workers: differs",
-            "scale Deployment kube-system/operating-system-manager to 0",
+            "-v1.34.1",
         ],
     )?;
     for object in &site.installed {
@@ -506,10 +619,13 @@ async fn a_takeover_without_an_outage(installer: &str) -> Result<()> {
         );
     }
     let document = site
-        .migrate(&["check", "-o", "json"])
+        .migrate(&["check", "--diff", "-o", "json"])
         .await?
-        .expect(0, &[])?
-        .json()?;
+        .expect(0, &[])?;
+    for credential in [GO_TOKEN, PASSWORD, TOKEN] {
+        ensure!(!checked.out.contains(credential) && !document.out.contains(credential));
+    }
+    let document = document.json()?;
     ensure!(document["canBeMigrated"] == true, "{document}");
     let dns = if installer == "kubeone" {
         "169.254.20.10"
@@ -520,62 +636,48 @@ async fn a_takeover_without_an_outage(installer: &str) -> Result<()> {
         document["values"]["settings"]["cluster"]["dnsIPs"] == json!([dns]),
         "{document}"
     );
-    let plan = site.migrate(&["apply", "--dry-run"]).await?;
-    plan.expect(0, &["Nothing was changed"])?;
-    site.migrate(&["apply"])
-        .await?
-        .expect(1, &["confirm with --yes"])?;
-    site.migrate(&["finish", "--yes"])
-        .await?
-        .expect(1, &["has no journal"])?;
-    site.migrate(&["rollback", "--yes"])
-        .await?
-        .expect(0, &["nothing to restore"])?;
+    site.print_script().await?;
     ensure!(site.state().await? == before, "checking changes nothing");
 
-    // There and back, before anything else is installed.
-    let (apply, finish, rollback) = (
-        [of_page("apply")?, vec!["--yes"]].concat(),
-        [of_page("finish")?, vec!["--yes"]].concat(),
-        [of_page("rollback")?, vec!["--yes"]].concat(),
-    );
-    site.migrate(&apply).await?.expect(0, &["helm install osm "])?;
+    // There and back, before anything else is installed. Twice is the same as once.
+    for _ in 0..2 {
+        site.part("stop").await?.expect(0, &["Next part: install"])?;
+    }
     site.webhook_answers(false).await?;
     writer.was_never_refused().await?;
-    site.migrate(&rollback).await?.expect(0, &["runs again"])?;
+    site.part("back").await?.expect(0, &["runs again"])?;
     ensure!(site.state().await? == before, "{installer}: it is not as before");
     site.webhook_answers(true).await?;
     writer.was_never_refused().await?;
-
-    // There. Twice is the same as once.
-    for _ in 0..2 {
-        site.migrate(&apply).await?.expect(0, &["helm install osm "])?;
-    }
-    site.migrate(&["check"])
+    site.part("install")
         .await?
-        .expect(0, &["Next step: install the chart"])?;
-    site.migrate(&finish)
+        .expect(1, &["runs. Both implementations"])?;
+
+    // There.
+    site.part("stop").await?.expect(0, &["Next part: install"])?;
+    site.part("clean-up")
         .await?
         .expect(1, &["OSM is not installed"])?;
+    bootstrap.was_replaced(0)?;
+    let mut installed = site.install_by_script().await?;
+    bootstrap.was_replaced(1)?;
+    site.migrate(&["check"])
+        .await?
+        .expect(1, &["continue with the script"])?;
+    for _ in 0..2 {
+        site.part("clean-up").await?.expect(0, &["delete-token"])?;
+    }
     let machine = json!({"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "Machine",
         "metadata": {"name": "booting", "namespace": NAMESPACE}, "spec": {}});
     installation::apply(&site.plane, std::slice::from_ref(&machine)).await?;
-    let mut installed = site.install().await?;
-    site.migrate(&finish).await?.expect(
-        1,
-        &["have not joined", "Machine kube-system/booting", "--keep-tokens"],
-    )?;
-    let keep = [finish.clone(), vec!["--keep-tokens"]].concat();
-    site.migrate(&keep)
+    site.part("delete-token")
         .await?
-        .expect(0, &["The non-expiring token is kept"])?;
+        .expect(1, &["have not joined", "kube-system/booting"])?;
     ensure!(site.secrets(CLOUD_INIT_SETTINGS).get(GETTER_TOKEN).await.is_ok());
     site.delete(&machine).await?;
-    for _ in 0..2 {
-        site.migrate(&finish)
-            .await?
-            .expect(0, &["The migration is finished"])?;
-    }
+    site.part("delete-token")
+        .await?
+        .expect(0, &["The migration is finished"])?;
     let left = site.state().await?;
     ensure!(left.iter().all(Option::is_none), "{installer}: {left:#?}");
     let generated = site
@@ -589,22 +691,23 @@ async fn a_takeover_without_an_outage(installer: &str) -> Result<()> {
             .any(|name| name.ends_with("-provisioning-config")),
         "{generated:?}"
     );
-    site.migrate(&["check"]).await?.expect(1, &["already migrated"])?;
-    site.migrate(&apply).await?.expect(1, &["already migrated"])?;
+    site.migrate(&["script"])
+        .await?
+        .expect(1, &["already migrated"])?;
     writer.was_never_refused().await?;
 
-    // And back from the end. The token is not restored by its value.
-    let journal = site.secrets(NAMESPACE).get("osm-migration").await?;
-    let journal = journal
-        .data
-        .and_then(|mut data| data.remove("journal.json"))
-        .context("a journal")?;
-    let journal = String::from_utf8(journal.0)?;
-    ensure!(!journal.contains(TOKEN) && !journal.contains(&STANDARD.encode(TOKEN)));
+    // And back from the end. The token is not restored by its value, and no copy has it.
+    for copy in std::fs::read_dir(site.folder.path().join("osm-migration"))? {
+        let text = std::fs::read_to_string(copy?.path())?;
+        ensure!(
+            !text.contains(TOKEN) && !text.contains(&STANDARD.encode(TOKEN)),
+            "{text}"
+        );
+    }
     for service in Service::ALL {
         installed.terminate(service, DEADLINE).await?;
     }
-    site.migrate(&rollback).await?.expect(0, &["runs again"])?;
+    site.part("back").await?.expect(0, &["runs again"])?;
     let after = site.state().await?;
     for (before, mut after) in before.iter().zip(after) {
         let mut before = before.clone();
@@ -627,8 +730,7 @@ async fn a_takeover_without_an_outage(installer: &str) -> Result<()> {
         ensure!(before == after, "{installer}: {before:?}\n{after:?}");
     }
     writer.was_never_refused().await?;
-    // Without a journal, and with configs of both, a person has to decide.
-    site.migrate(&["check"]).await?.expect(1, &["OSM already runs"])?;
+    bootstrap.was_replaced(1)?;
     Ok(())
 }
 
@@ -647,325 +749,75 @@ async fn a_cluster_of_machine_controllers_example_is_migrated_without_an_outage(
     Box::pin(a_takeover_without_an_outage("machine-controller")).await
 }
 
-/// An API server that lets some writes through. Whoever sends the last of them never gets an answer.
-struct Gate {
-    left: Arc<AtomicUsize>,
-    cut: Arc<Notify>,
-    server: FakeServer,
-}
-
-impl Gate {
-    async fn before(client: Client) -> Result<Self> {
-        let (left, cut) = (Arc::<AtomicUsize>::default(), Arc::<Notify>::default());
-        let (writes, killed) = (left.clone(), cut.clone());
-        let server = FakeServer::start(move |call| {
-            let (client, writes, killed) = (client.clone(), writes.clone(), killed.clone());
-            pass_on(client, call, writes, killed)
-        })
-        .await?;
-        Ok(Self { left, cut, server })
-    }
-}
-
-async fn pass_on(client: Client, mut call: Call, left: Arc<AtomicUsize>, cut: Arc<Notify>) -> Result<()> {
-    let is_write = call.method != "GET"
-        && !call.target.contains("selfsubjectaccessreviews")
-        && !call.target.contains("dryRun");
-    let mut request = http::Request::builder()
-        .method(call.method.as_str())
-        .uri(&call.target);
-    for name in [http::header::ACCEPT, http::header::CONTENT_TYPE] {
-        if let Some(value) = call.headers.get(&name) {
-            request = request.header(name, value);
-        }
-    }
-    let is_last = is_write && left.fetch_sub(1, Ordering::SeqCst) == 1;
-    let answer = client.send(request.body(call.sent.to_vec().into())?).await?;
-    if is_last {
-        cut.notify_one();
-        return std::future::pending().await;
-    }
-    let (head, body) = answer.into_parts();
-    let body = body.collect().await?.to_bytes();
-    call.answer(http::Response::builder().status(head.status), &body)
-        .await
-}
-
-/// Runs a command, and kills it after so many writes, unless it ends before that.
-async fn killed(site: &Site, gate: &Gate, words: &[&str], writes: usize) -> Result<Option<Run>> {
-    let kubeconfig = site.folder.path().join("gate");
-    std::fs::write(&kubeconfig, gate.server.kubeconfig())?;
-    gate.left.store(writes, Ordering::SeqCst);
-    let mut command = site.command(words, &kubeconfig).await?;
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    tokio::select! {
-        output = child.wait_with_output() => Ok(Some(Run::of(output?))),
-        // Dropping it kills it.
-        () = gate.cut.notified() => Ok(None),
-    }
-}
-
-/// Runs a command again and again, and kills it after so many writes, until it ends. How often it was killed.
-async fn killed_all_the_time(
-    site: &Site,
-    gate: &Gate,
-    words: &[&str],
-    writes: usize,
-    writer: &Writer,
-) -> Result<usize> {
-    for times in 0..200 {
-        let ended = killed(site, gate, words, writes).await?;
-        writer.was_never_refused().await?;
-        if let Some(run) = ended {
-            run.expect(0, &[])?;
-            return Ok(times);
-        }
-    }
-    anyhow::bail!("{words:?} makes no progress")
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_migration_that_is_killed_after_any_write_is_continued() -> Result<()> {
-    let site = Site::start("machine-controller").await?;
-    let writer = Writer::start(site.client.clone());
-    let gate = Gate::before(site.client.clone()).await?;
-    let before = site.state().await?;
-    // After each write: the journal, what it announces, and the journal again.
-    for command in ["apply", "rollback"] {
-        let killed = Box::pin(killed_all_the_time(&site, &gate, &[command, "--yes"], 1, &writer)).await?;
-        ensure!(killed >= 10, "{command} was killed {killed} times only");
-    }
-    ensure!(site.state().await? == before, "it is not as before");
-
-    // The plan is about objects as they were.
-    let apply = ["apply", "--yes"];
-    ensure!(killed(&site, &gate, &apply, 1).await?.is_none());
-    let deployments = Api::<Deployment>::namespaced(site.client.clone(), NAMESPACE);
-    for (note, code) in [(json!("changed"), 1), (Value::Null, 0)] {
-        let patch = Patch::Merge(json!({"metadata": {"annotations": {"note": note}}}));
-        deployments
-            .patch(WEBHOOK, &PatchParams::default(), &patch)
-            .await?;
-        let texts: &[&str] = match code {
-            1 => &[
-                "Deployment kube-system/operating-system-manager-webhook has changed since the plan was made",
-            ],
-            _ => &[],
-        };
-        site.migrate(&apply).await?.expect(code, texts)?;
-    }
-    let mut installed = site.install().await?;
-    // Each step has three writes, so that every tenth one is another of the three each time.
-    for command in ["finish", "rollback"] {
-        let killed = Box::pin(killed_all_the_time(
-            &site,
-            &gate,
-            &[command, "--yes"],
-            10,
-            &writer,
-        ))
-        .await?;
-        ensure!(killed >= 6, "{command} was killed {killed} times only");
-        if command == "finish" {
-            let left = site.state().await?;
-            ensure!(left.iter().all(Option::is_none), "{left:#?}");
-            for service in Service::ALL {
-                installed.terminate(service, DEADLINE).await?;
-            }
-        }
-    }
-    ensure!(site.state().await?.iter().all(Option::is_some));
-    Ok(())
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_migrated_is_named_and_nothing_changes() -> Result<()> {
     let site = Site::start("kubeone").await?;
     let before = site.state().await?;
     let refused = async |words: &[&str], texts: &[&str]| -> Result<()> {
-        site.migrate(words).await?.expect(1, texts)?;
-        ensure!(site.state().await? == before, "{words:?} has changed something");
-        let journal = site.secrets(NAMESPACE).get_opt("osm-migration").await?;
-        ensure!(journal.is_none(), "{words:?} has begun");
+        let run = site
+            .migrate(&[&["script"], words].concat())
+            .await?
+            .expect(1, texts)?;
+        ensure!(run.out.is_empty(), "a script is printed: {}", run.out);
         Ok(())
     };
-
-    // Another namespace, as in another context.
     refused(
-        &["apply", "--yes", "-n", "default"],
+        &["-n", "default"],
         &["namespace default has no Deployment of the Go implementation; check --context"],
     )
     .await?;
     let admin = site.plane.admin_kubeconfig_path().display().to_string();
-    refused(
-        &["apply", "--yes", "--worker-kubeconfig", &admin],
-        &["supports one cluster"],
-    )
-    .await?;
-
-    // A settings document.
+    refused(&["--worker-kubeconfig", &admin], &["supports one cluster"]).await?;
     let settings = installation::settings(&installation::as_by_the_chart(), "");
     installation::apply(&site.plane, std::slice::from_ref(&settings)).await?;
-    refused(&["apply", "--yes"], &["a settings document exists"]).await?;
-    refused(&["check"], &["a settings document exists"]).await?;
+    refused(&[], &["a settings document exists"]).await?;
     site.delete(&settings).await?;
-
-    // A flag that osmctl does not know, and one that needs a person.
-    let deployments = Api::<Deployment>::namespaced(site.client.clone(), NAMESPACE);
-    let with = async |flags: Value| -> Result<()> {
-        let patch =
-            json!([{"op": "replace", "path": "/spec/template/spec/containers/0/args", "value": flags}]);
-        let patch = Patch::<()>::Json(serde_json::from_value(patch)?);
-        deployments
-            .patch("operating-system-manager", &PatchParams::default(), &patch)
-            .await?;
-        Ok(())
-    };
-    with(json!(["-node-magic=s3cret", "-host-ca-bundle=/s3cret"])).await?;
-    let run = site.migrate(&["apply", "--yes"]).await?;
-    let run = run.expect(
-        1,
-        &[
-            "the flag -node-magic is not known",
-            "hostCaBundle",
-            "Nothing was changed",
-        ],
-    )?;
-    ensure!(
-        !run.out.contains("s3cret") && !run.err.contains("s3cret"),
-        "{}",
-        run.out
-    );
-    let handled = [
-        "check",
-        "--handled-flag",
-        "node-magic",
-        "--handled-flag",
-        "host-ca-bundle",
-    ];
-    site.migrate(&handled).await?.expect(0, &["can be migrated"])?;
-    with(json!([
-        "-cluster-dns=169.254.20.10",
-        "-namespace=kube-system",
-        "-external-cloud-provider=true"
-    ]))
-    .await?;
-    ensure!(site.state().await? == before);
 
     // A profile that OSM refuses.
     let mut profile = go_profile("custom", "{{ env \"VERSION\" }}");
     profile["metadata"]["namespace"] = json!(NAMESPACE);
     let pool = fixtures::machine_deployment("custom", "custom");
     installation::apply(&site.plane, &[profile, pool.clone()]).await?;
-    refused(&["apply", "--yes"], &["OSM would refuse kube-system/custom"]).await?;
+    refused(&[], &["OSM would refuse kube-system/custom"]).await?;
     site.migrate(&["check", "--accept-refused"])
         .await?
         .expect(0, &[])?;
     site.delete(&pool).await?;
 
-    // All permissions that are missing, at once.
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody", "namespace": NAMESPACE}});
-    installation::apply(&site.plane, &[account]).await?;
-    let nobody = site.plane.identity(NAMESPACE, "nobody").await?;
-    let mut command = site.command(&["apply", "--yes"], &nobody).await?;
-    Run::of(command.output().await?).expect(
-        1,
-        &[
-            "permissions are missing",
-            "delete validatingwebhookconfigurations.admissionregistration.k8s.io",
-            "patch deployments.apps in namespace kube-system",
-            "update secrets in namespace kube-system",
-            "list machinedeployments.cluster.k8s.io",
-        ],
-    )?;
-    ensure!(site.state().await? == before);
-
-    // Every verb that osmctl uses, but not all that the objects permit which a rollback restores.
-    let rbac = "rbac.authorization.k8s.io";
-    let verbs = ["get", "list", "create", "patch", "update", "delete"];
-    let most = [
-        json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": "most"},
-            "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": verbs}]}),
-        json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "most"},
-            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "most"},
-            "subjects": [{"kind": "ServiceAccount", "name": "nobody", "namespace": NAMESPACE}]}),
-    ];
-    installation::apply(&site.plane, &most).await?;
-    let mut command = site.command(&["apply", "--yes"], &nobody).await?;
-    let run = Run::of(command.output().await?);
-    let run = run.expect(
-        1,
-        &[
-            "could not restore ClusterRole system:operating-system-manager",
-            "could not restore ClusterRoleBinding system:operating-system-manager",
-            "the verb escalate",
-            "the verb bind",
-            "Nothing was changed",
-        ],
-    )?;
-    ensure!(!run.out.contains("could not restore Role "), "{}", run.out);
-    ensure!(site.state().await? == before);
-
-    // An installer that does not know of the migration: the first surprise ends the command.
-    site.migrate(&["apply", "--yes"]).await?.expect(0, &[])?;
+    // An installer that does not know of the migration. The Go implementation runs on.
+    site.print_script().await?;
     let is_webhook = |object: &&Value| object["kind"] == "ValidatingWebhookConfiguration";
     let webhook = site
         .installed
         .iter()
         .find(is_webhook)
         .context("a configuration")?;
-    site.plane.apply_yaml(&webhook.to_string()).await?;
-    site.migrate(&["apply", "--yes"])
+    let mut another = webhook.clone();
+    another["metadata"]["name"] = json!("another");
+    installation::apply(&site.plane, std::slice::from_ref(&another)).await?;
+    site.part("stop")
         .await?
-        .expect(1, &["has been created again", "stop that installer"])?;
-    site.delete(webhook).await?;
-    site.migrate(&["apply", "--yes"]).await?.expect(0, &[])?;
+        .expect(1, &["has created a webhook configuration again", "another"])?;
+    ensure!(site.answers.load(Ordering::SeqCst), "the webhook was stopped");
+    site.delete(&another).await?;
+    site.part("stop").await?.expect(0, &["Next part: install"])?;
 
-    // A webhook that does not start would block writes, so its configuration does not come back before it does. That is so, too, if the
-    // command was killed when it had just created the configuration.
+    // A webhook that does not start would block writes, so its configuration does not stay.
     site.broken.store(true, Ordering::SeqCst);
+    site.part("back").await?.expect(
+        1,
+        &["is not restored, because the API server would refuse writes"],
+    )?;
     let is_configuration = |object: &&Value| {
         object["kind"]
             .as_str()
             .is_some_and(|kind| kind.ends_with("Configuration"))
     };
-    let configurations = || site.installed.iter().filter(is_configuration);
-    let exist = async || -> Result<bool> {
-        for one in configurations() {
-            if site.current(one).await?.is_some() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    };
-    let gate = Gate::before(site.client.clone()).await?;
-    for times in 0.. {
-        ensure!(times < 20, "no configuration was created");
-        let ended = killed(&site, &gate, &["rollback", "--yes"], 1).await?;
-        ensure!(ended.is_none(), "the rollback has ended: {}", ended.unwrap().err);
-        if exist().await? {
-            break;
-        }
+    for one in site.installed.iter().filter(is_configuration) {
+        ensure!(site.current(one).await?.is_none(), "{one} blocks writes");
     }
-    for _ in 0..2 {
-        site.migrate(&["rollback", "--yes"]).await?.expect(
-            1,
-            &["is not restored, because the API server would refuse writes"],
-        )?;
-        ensure!(!exist().await?);
-    }
-    wait_for("writes to be accepted", DEADLINE, async || {
-        let profile = fixtures::profile(NAMESPACE, "last", "v1.0.0", "text");
-        check(installation::apply(&site.plane, &[profile]).await.is_ok())
-    })
-    .await?;
-    site.migrate(&["apply", "--yes"])
-        .await?
-        .expect(1, &["`osmctl migrate rollback` has begun"])?;
     site.broken.store(false, Ordering::SeqCst);
-    site.migrate(&["rollback", "--yes"])
-        .await?
-        .expect(0, &["runs again"])?;
+    site.part("back").await?.expect(0, &["runs again"])?;
     ensure!(site.state().await? == before);
     Ok(())
 }

@@ -1,25 +1,25 @@
-//! `osmctl` as people run it, with the cluster of a running installation, with a cluster of the Go implementation, and with few rights.
+//! `osmctl` as people run it, with the cluster of a running installation, and with few rights.
 
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ListParams, PostParams};
-use kube::{Api, ResourceExt};
+use kube::{Api, ResourceExt as _};
 use osm_api::MachineDeployment;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_testkit::{ControlPlane, Options, installation, wait_for};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
 
-use crate::takeover::go_profile;
 use crate::world::{DEADLINE, NAMESPACE, World, machine_deployment, profile};
 
-const PASSWORD: &str = "h0t-and-secret-password";
+pub const PASSWORD: &str = "h0t-and-secret-password";
 
 /// A token as the Go implementation writes it into a config.
-const GO_TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJnZXR0ZXIifQ.c2lnbmF0dXJlLW9mLWdldHRlcg";
+pub const GO_TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJnZXR0ZXIifQ.c2lnbmF0dXJlLW9mLWdldHRlcg";
 
 /// More MachineDeployments than a page has.
 const MANY: usize = 501;
@@ -134,7 +134,7 @@ async fn osmctl_runs_every_command_of_its_page() -> Result<()> {
             .current_dir(folder.path())
             .output()
             .await?;
-        // The pool of OSM is no difference to `import`, and the new profile is one to `diff`.
+        // The new profile is a difference.
         let expected = if words.contains("new.yaml") { 1 } else { 0 };
         Run::of(output)
             .expect(expected, &[])
@@ -251,46 +251,58 @@ async fn osmctl_shows_what_pools_wait_for_and_what_machines_get() -> Result<()> 
             "-"
         ]
     );
-    run(&["status", "workers"])
+    run(&["status", "kube-system/workers"])
         .await?
         .expect(0, &["workers is well", &expires])?;
     let json = run(&["status", "-o", "json"]).await?.json()?;
     assert_eq!(json["pools"][0]["waitsFor"]["reason"], "ProfileNotFound");
     assert_eq!(json["unread"], json!([]));
 
-    run(&["why", "kube-system/workers"])
-        .await?
-        .expect(0, &["workers is well"])?;
     let broken = ["ProfileNotFound", "osm/missing does not exist", "Next step: "];
-    run(&["why", "broken"]).await?.expect(1, &broken)?;
-    let json = run(&["why", "broken", "-o", "json"])
+    run(&["status", "broken"]).await?.expect(1, &broken)?;
+    let json = run(&["status", "broken", "-o", "json"])
         .await?
         .expect(1, &[])?
         .json()?;
     assert_eq!(json["links"][1]["problem"]["reason"], "ProfileNotFound");
-    let unknown = run(&["why", "workrs"]).await?;
+    let unknown = run(&["status", "workrs"]).await?;
     unknown.expect(
         2,
         &["MachineDeployment workrs does not exist; the nearest names are kube-system/workers"],
     )?;
 
-    let events = run(&["events", "broken"]).await?;
-    events.expect(
-        0,
-        &[
-            "osc-controller",
-            "ProfileNotFound",
-            "MachineDeployment kube-system/broken",
-        ],
-    )?;
-    let json = run(&["events", "-o", "json"]).await?.json()?;
-    let times: Vec<&str> = json["events"]
-        .as_array()
-        .context("a list")?
-        .iter()
-        .filter_map(|event| event["time"].as_str())
-        .collect();
-    assert!(!times.is_empty() && times.is_sorted(), "{times:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn osmctl_prints_the_status_again_until_nobody_reads_it() -> Result<()> {
+    let world = a_published_and_a_broken_pool().await?;
+    let program = tokio::task::spawn_blocking(installation::osmctl).await??;
+    let mut osmctl = tokio::process::Command::new(program)
+        .args(["status", "--watch", "-n", NAMESPACE, "--kubeconfig"])
+        .arg(world.plane.admin_kubeconfig_path())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let mut lines = BufReader::new(osmctl.stdout.take().context("standard output")?).lines();
+    let mut shows = async |text: &str| -> Result<()> {
+        loop {
+            let line = tokio::time::timeout(DEADLINE, lines.next_line()).await??;
+            let line = line.context("the output has ended")?;
+            ensure!(!line.contains('\u{1b}'), "{line:?}");
+            if line.contains("workers") && line.contains(text) {
+                return Ok(());
+            }
+        }
+    };
+    shows("Published").await?;
+    let patch = json!({"metadata": {"annotations": {names::PROFILE: "missing"}}});
+    world.patch_pool("workers", patch).await?;
+    shows("profile: ProfileNotFound").await?;
+    // The reader has seen enough.
+    drop(lines);
+    let status = tokio::time::timeout(DEADLINE, osmctl.wait()).await??;
+    ensure!(status.success(), "{status}");
     Ok(())
 }
 
@@ -308,7 +320,6 @@ async fn osmctl_show_prints_no_credential() -> Result<()> {
         &["show", "workers", "/etc/registries"],
         &["show", "workers", "/etc/token"],
         &["status", "workers", "-o", "json"],
-        &["why", "workers", "-o", "json"],
         &["diff", "--cluster", "-o", "json"],
     ] {
         let run = osmctl(&admin, arguments)
@@ -431,7 +442,7 @@ async fn osmctl_names_the_right_that_is_missing_and_goes_on() -> Result<()> {
     }
     let nobody = world.plane.identity(NAMESPACE, "nobody").await?;
     osmctl(&nobody, &["status"]).await?.expect(
-        1,
+        2,
         &["cannot list machinedeployments.cluster.k8s.io in all namespaces: forbidden; ask the administrator of the cluster for this permission"],
     )?;
     let reader = world.plane.identity(NAMESPACE, "reader").await?;
@@ -445,6 +456,7 @@ async fn osmctl_names_the_right_that_is_missing_and_goes_on() -> Result<()> {
         "list operatingsystemprofiles.operatingsystemmanager.k8c.io in namespace osm",
         "get configmaps osm-settings in namespace osm",
         "list events in namespace kube-system",
+        "list deployments.apps in namespace osm",
     ];
     let status = osmctl(&reader, &["status"]).await?.expect(0, &what)?;
     assert!(
@@ -452,7 +464,7 @@ async fn osmctl_names_the_right_that_is_missing_and_goes_on() -> Result<()> {
         "{}",
         status.out
     );
-    let why = osmctl(&reader, &["why", "workers"]).await?;
+    let why = osmctl(&reader, &["status", "workers"]).await?;
     why.expect(
         0,
         &[
@@ -478,7 +490,7 @@ async fn osmctl_reads_a_management_and_a_worker_cluster() -> Result<()> {
     );
     let worker = worker.display().to_string();
     let both = ["--worker-kubeconfig", &worker];
-    osmctl(&management, &[&["why", "pool"][..], &both].concat())
+    osmctl(&management, &[&["status", "pool"][..], &both].concat())
         .await?
         .expect(0, &["pool is well"])?;
     osmctl(&management, &[&["diff", "--cluster"][..], &both].concat())
@@ -486,24 +498,8 @@ async fn osmctl_reads_a_management_and_a_worker_cluster() -> Result<()> {
         .expect(0, &[])?;
     // The management cluster alone has no MachineDeployments, not even their definition.
     let alone = osmctl(&management, &["status"]).await?;
-    alone.expect(1, &["the cluster does not have this kind", "--worker-context"])?;
+    alone.expect(2, &["the cluster does not have this kind", "--worker-context"])?;
     Ok(())
-}
-
-/// A control plane with the kinds of the Go implementation, and two namespaces.
-async fn cluster_of_go() -> Result<ControlPlane> {
-    let plane = ControlPlane::start(Options::default()).await?;
-    plane.install_machine_deployment_crd().await?;
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
-    let kinds = tempfile::tempdir()?;
-    std::fs::copy(folder.join("go-shaped.yaml"), kinds.path().join("kinds.yaml"))?;
-    plane.install_crds(kinds.path()).await?;
-    plane
-        .apply_yaml(
-            &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}).to_string(),
-        )
-        .await?;
-    Ok(plane)
 }
 
 pub fn go_config(pool: &str) -> Value {
@@ -528,84 +524,13 @@ pub fn go_config(pool: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn osmctl_import_compares_a_cluster_of_the_go_implementation() -> Result<()> {
-    let plane = cluster_of_go().await?;
-    let mut unreadable = go_profile("unreadable", "x");
-    unreadable["spec"]["osName"] = json!("beos");
-    let mut objects = vec![
-        go_profile("existing", "{{ .KubeVersion }}"),
-        go_profile("custom", "{{ env \"VERSION\" }}"),
-        go_profile("unused", "{{ .KubeVersion }}"),
-        unreadable,
-    ];
-    for (pool, profile) in [("existing", "existing"), ("custom", "custom")] {
-        let mut md = machine_deployment(pool, profile);
-        md["metadata"]["annotations"][names::REVISION] = json!("4");
-        objects.extend([md, go_config(pool)]);
-    }
-    for object in &objects {
-        plane.apply_yaml(&object.to_string()).await?;
-    }
-    let before = state(&plane).await?;
-    let admin = plane.admin_kubeconfig_path();
-
-    let text = osmctl(&admin, &["import", "--diff"]).await?.expect(
-        2,
-        &[
-            "kube-system/custom: refused: ",
-            "[TemplateInvalid]",
-            "kube-system/existing: differs in 4 files",
-            "-v1.34.1",
-            "+v1.34.2",
-            "OperatingSystemProfile osm/unused v1.11.2",
-            "OperatingSystemProfile osm/unreadable cannot be read: spec.osName",
-            "1 with differences, 1 refused",
-        ],
-    )?;
-    // The bootstrap script is equal but for the values that both fill in.
-    assert!(!text.out.contains("bootstrap/opt/bin/bootstrap"), "{}", text.out);
-    let json = osmctl(&admin, &["import", "--diff", "-o", "json"]).await?;
-    let results: Vec<Value> = json.json()?["pools"]
-        .as_array()
-        .context("pools")?
-        .iter()
-        .map(|pool| pool["result"].clone())
-        .collect();
-    assert_eq!(results, ["refused", "differs"]);
-    let show = osmctl(&admin, &["show", "existing"]).await?;
-    let show = show.expect(1, &["may contain credentials; `osmctl import`"])?;
-    for printed in [&text.out, &text.err, &json.out, &show.out, &show.err] {
-        for credential in [GO_TOKEN, PASSWORD] {
-            assert!(!printed.contains(credential), "{printed}");
-        }
-    }
-    assert_eq!(state(&plane).await?, before, "import only reads");
-    Ok(())
-}
-
-/// Names and resourceVersions of configs and MachineDeployments.
-async fn state(plane: &ControlPlane) -> Result<Vec<(String, Option<String>)>> {
-    let configs: Api<osm_api::OperatingSystemConfig> = Api::namespaced(plane.admin()?, NAMESPACE);
-    let pools: Api<MachineDeployment> = Api::all(plane.admin()?);
-    let configs = configs.list(&ListParams::default()).await?.items;
-    let pools = pools.list(&ListParams::default()).await?.items;
-    let configs = configs
-        .iter()
-        .map(|item| (item.name_any(), item.resource_version()));
-    let pools = pools
-        .iter()
-        .map(|item| (item.name_any(), item.resource_version()));
-    Ok(configs.chain(pools).collect())
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn osmctl_reads_every_page_and_names_definitions_that_are_missing() -> Result<()> {
     let plane = ControlPlane::start(Options::default()).await?;
     plane.install_machine_deployment_crd().await?;
     let admin = plane.admin_kubeconfig_path();
     let none = osmctl(&admin, &["status"]).await?;
     none.expect(
-        1,
+        2,
         &[
             "cannot list operatingsystemconfigs.operatingsystemmanager.k8c.io in namespace osm: the cluster does not have this kind",
             "install the CustomResourceDefinitions",

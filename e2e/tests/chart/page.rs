@@ -540,9 +540,9 @@ async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> 
     Ok(())
 }
 
-/// `osmctl migrate` on an installation of KubeOne, with the commands that it prints. The chain's test `migrate` shows the rest.
+/// The script of `osmctl migrate script` on an installation of KubeOne, with Helm and the chart. The chain's test `migrate` shows the rest.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_chart_is_installed_by_the_commands_that_osmctl_prints() -> Result<()> {
+async fn the_chart_is_installed_by_the_script_that_osmctl_prints() -> Result<()> {
     let cluster = ControlPlane::start(Options::default()).await?;
     cluster.install_machine_deployment_crd().await?;
     let fixture = |name: &str| std::fs::read_to_string(Path::new(FIXTURES).join(name));
@@ -558,15 +558,15 @@ async fn the_chart_is_installed_by_the_commands_that_osmctl_prints() -> Result<(
     let path = format!("{folder}:{path}");
     person.environment.insert("PATH", path);
 
-    let printed = person.run("osmctl migrate apply --yes").await?;
-    let is_command = |line: &&str| line.starts_with("helm install ") || line.starts_with("kubectl rollout ");
-    let commands: Vec<&str> = printed.lines().map(str::trim).filter(is_command).collect();
-    ensure!(commands.len() == 2, "{printed}");
-    let published = "oci://ghcr.io/kubermatic/operating-system-manager/charts/operating-system-manager";
-    let commands = commands
-        .join("\n")
-        .replace(published, &chart().display().to_string());
-    person.run(&commands).await?;
+    let part = async |part: &str| {
+        let chart = chart().display().to_string();
+        person
+            .run(&format!("CHART={chart} SETTLE=1 sh osm-migrate.sh {part}"))
+            .await
+    };
+    person.run("osmctl migrate script >osm-migrate.sh").await?;
+    part("stop").await?;
+    part("install").await?;
     let client = cluster.admin()?;
     let settings = Api::<ConfigMap>::namespaced(client.clone(), "kube-system")
         .get("osm-settings")
@@ -575,31 +575,26 @@ async fn the_chart_is_installed_by_the_commands_that_osmctl_prints() -> Result<(
         format!("{:?}", settings.data).contains("169.254.20.10"),
         "{settings:?}"
     );
-    let finished = person.run("osmctl migrate finish --yes").await?;
+    part("clean-up").await?;
+    let finished = part("delete-token").await?;
     ensure!(finished.contains("The migration is finished"), "{finished}");
-    let names = async || -> Result<Vec<String>> {
-        let deployments = Api::<Deployment>::namespaced(client.clone(), "kube-system");
-        let all = deployments.list(&ListParams::default()).await?;
-        Ok(all.iter().map(ResourceExt::name_any).collect())
-    };
-    let left = names().await?;
+    let deployments = Api::<Deployment>::namespaced(client, "kube-system");
+    let all =
+        async || -> Result<Vec<Deployment>> { Ok(deployments.list(&ListParams::default()).await?.items) };
+    let left: Vec<String> = all().await?.iter().map(ResourceExt::name_any).collect();
     ensure!(left.len() == Service::ALL.len(), "{left:?}");
 
     // Both never run at the same time.
-    let refused = person.run("! osmctl migrate rollback --yes").await?;
-    let mut lines = refused.lines().map(str::trim);
-    let stop = lines
-        .find(|line| line.starts_with("kubectl scale "))
-        .with_context(|| refused.clone())?;
-    ensure!(names().await? == left, "{refused}");
-    person
-        .run(&format!("{stop}\nosmctl migrate rollback --yes --settle 200ms"))
-        .await?;
-    let both = names().await?;
-    ensure!(
-        both.iter().any(|name| name == "operating-system-manager-webhook"),
-        "{both:?}"
-    );
+    part("back").await?;
+    for deployment in all().await? {
+        let name = deployment.name_any();
+        let replicas = deployment.spec.and_then(|spec| spec.replicas);
+        ensure!(
+            (replicas == Some(0)) == left.contains(&name),
+            "{name}: {replicas:?}"
+        );
+    }
+    ensure!(all().await?.len() > left.len(), "nothing is restored");
     Ok(())
 }
 

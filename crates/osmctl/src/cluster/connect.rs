@@ -15,8 +15,6 @@ use super::Flags;
 pub struct Connection {
     pub kind: ClusterKind,
     pub client: Client,
-    /// A client that sends each request once. A pod that is not ready answers with 503, which the other client tries again.
-    pub once: Client,
     /// URL of the API server.
     pub server: String,
     /// Context of the kubeconfig; absent in a pod.
@@ -103,22 +101,15 @@ impl Selected<'_> {
         config.headers.push((USER_AGENT, agent));
         let ca = config.root_cert.as_deref().and_then(cluster_endpoint::pem);
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-        let client = |config| {
-            Client::try_from(config).map_err(|_| {
-                anyhow!(
-                    "{} has a certificate or key that cannot be used; correct it",
-                    self.named()
-                )
-            })
-        };
-        let mut without_retry = config.clone();
-        without_retry.default_retry = false;
-        let once = client(without_retry)?;
-        let client = client(config)?;
+        let client = Client::try_from(config).map_err(|_| {
+            anyhow!(
+                "{} has a certificate or key that cannot be used; correct it",
+                self.named()
+            )
+        })?;
         Ok(Connection {
             kind: self.cluster,
             client,
-            once,
             server,
             context,
             ca,

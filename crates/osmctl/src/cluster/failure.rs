@@ -41,11 +41,6 @@ impl Failure {
         matches!(self.cause, Cause::Forbidden)
     }
 
-    /// Whether the object was written after it was read.
-    pub fn is_conflict(&self) -> bool {
-        matches!(self.cause, Cause::Conflict)
-    }
-
     /// Whether the cluster does not have the kind.
     pub fn is_not_found(&self) -> bool {
         matches!(self.cause, Cause::NoSuchKind)

@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use http::Request;
-use http_body_util::{BodyExt, Limited};
 use kube::api::{DynamicObject, ListParams};
-use kube::client::Body;
-use kube::core::{ApiResource, Status};
+use kube::core::ApiResource;
 use kube::{Api, Client, Resource, ResourceExt};
 use osm_api::rbac::ClusterKind;
 use osm_api::strict;
@@ -14,13 +11,9 @@ use serde::de::DeserializeOwned;
 
 use super::connect::Connection;
 use super::failure::{Cause, Failure};
-use crate::progress::Progress;
 
 /// Most objects of an answer.
 const PAGE: u32 = 500;
-
-/// Most bytes of a text that is no object.
-const MAX_TEXT: usize = 4 << 20;
 
 /// Which objects to list.
 pub struct List<'k> {
@@ -86,22 +79,18 @@ pub(super) fn what(kind: &ApiResource, namespace: Option<&str>) -> String {
 }
 
 /// Reads from one cluster.
-pub struct Reader<'a> {
+pub struct Reader {
     cluster: ClusterKind,
     client: Client,
-    once: Client,
     timeout: Duration,
-    progress: &'a Progress,
 }
 
-impl<'a> Reader<'a> {
-    pub fn new(connection: &Connection, timeout: Duration, progress: &'a Progress) -> Self {
+impl Reader {
+    pub fn new(connection: &Connection, timeout: Duration) -> Self {
         Self {
             cluster: connection.kind,
             client: connection.client.clone(),
-            once: connection.once.clone(),
             timeout,
-            progress,
         }
     }
 
@@ -120,11 +109,7 @@ impl<'a> Reader<'a> {
         };
         let (mut params, what) = (list.params.clone(), list.what());
         loop {
-            let shown = match listed.objects.len() {
-                0 => format!("reading {what}"),
-                known => format!("reading {what} ({known} so far)"),
-            };
-            let page = match self.request("list", &what, &shown, api.list(&params)).await {
+            let page = match self.request("list", &what, api.list(&params)).await {
                 Ok(page) => page,
                 // The API server has forgotten where the next page begins. Without pages, the list is consistent again.
                 Err(Failed::Expired) => {
@@ -163,73 +148,21 @@ impl<'a> Reader<'a> {
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
         let kind = ApiResource::erase::<K>(&());
         let what = format!("{} {name} in namespace {namespace}", kind.plural);
-        let shown = format!("reading {what}");
-        match self.request("get", &what, &shown, api.get_opt(name)).await {
+        match self.request("get", &what, api.get_opt(name)).await {
             Ok(found) => Ok(found),
             Err(Failed::Expired) => Ok(None),
             Err(Failed::For(failure)) => Err(failure),
         }
     }
 
-    /// The version of the API server.
-    ///
-    /// # Errors
-    /// A request that failed.
-    pub async fn version(&self) -> Result<String, Failure> {
-        let what = "the version of the API server";
-        let version = self
-            .request(
-                "get",
-                what,
-                &format!("reading {what}"),
-                self.client.apiserver_version(),
-            )
-            .await;
-        match version {
-            Ok(info) => Ok(info.git_version),
-            Err(failed) => Err(failed.into_failure(self.cluster, what)),
-        }
-    }
-
-    /// What a pod answers at a path below the API server. A pod that is not ready answers with an error and a text, which is the result.
-    ///
-    /// # Errors
-    /// A request that failed, a refusal of the API server itself, or an answer that is too long.
-    pub async fn text(&self, path: &str, what: &str) -> Result<String, Failure> {
-        let request = async {
-            let request = Request::get(path)
-                .body(Body::empty())
-                .map_err(kube::Error::HttpError)?;
-            let (head, body) = self.once.send(request).await?.into_parts();
-            let body = Limited::new(body, MAX_TEXT)
-                .collect()
-                .await
-                .map_err(kube::Error::Service)?;
-            let text = String::from_utf8_lossy(&body.to_bytes()).into_owned();
-            match serde_json::from_str::<Status>(&text) {
-                Ok(status) if !head.status.is_success() => {
-                    let status = status.with_code(head.status.as_u16());
-                    Err(kube::Error::Api(Box::new(status)))
-                }
-                _ => Ok(text),
-            }
-        };
-        let answer = self
-            .request("get", what, &format!("reading {what}"), request)
-            .await;
-        answer.map_err(|failed| failed.into_failure(self.cluster, what))
-    }
-
-    /// Sends a request. `shown` is what a person sees while it takes long.
+    /// Sends a request.
     pub(super) async fn request<T>(
         &self,
         action: &'static str,
         what: &str,
-        shown: &str,
         request: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, Failed> {
         let request = tokio::time::timeout(self.timeout, request);
-        self.progress.show(shown);
         let cause = match request.await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(kube::Error::Api(status))) if status.code == 410 => return Err(Failed::Expired),
@@ -249,21 +182,6 @@ pub(super) enum Failed {
     /// 410 Gone: the continue token is too old.
     Expired,
     For(Failure),
-}
-
-impl Failed {
-    /// The failure of a request without pages.
-    fn into_failure(self, cluster: ClusterKind, what: &str) -> Failure {
-        match self {
-            Self::For(failure) => failure,
-            Self::Expired => Failure {
-                cluster,
-                action: "get",
-                what: what.to_owned(),
-                cause: Cause::Other("it is gone (410)".to_owned()),
-            },
-        }
-    }
 }
 
 impl<K: DeserializeOwned> Listed<K> {

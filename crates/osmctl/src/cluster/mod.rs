@@ -1,20 +1,16 @@
-//! Reads a cluster into a [`Snapshot`]. This module alone does I/O with an API server. It only reads, except for [`Editor`].
+//! Reads a cluster into a [`Snapshot`]. This module alone does I/O with an API server. It only reads.
 //!
 //! ```text
 //! failure    what a failed request means, and the next step
 //! connect    flags → clients
 //! list       all objects of a kind, in pages
-//! follow     reports that something may have changed
-//! edit       reads and writes objects of any kind, for `migrate` alone
-//! services   the pods of OSM, for `support` alone
+//! objects    objects of any kind, for `migrate` alone
 //! ```
 
 mod connect;
-mod edit;
 mod failure;
-mod follow;
 mod list;
-mod services;
+mod objects;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -24,6 +20,7 @@ use anyhow::{Context, Result};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgGroup, Args};
 use jiff::SignedDuration;
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::core::{ApiResource, GroupVersionKind};
@@ -34,15 +31,14 @@ use osm_api::pool_settings::PoolSettings;
 use osm_api::{MachineDeployment, OperatingSystemProfile, pool};
 
 use self::connect::Connection;
-pub use self::edit::{Editor, Kind, Object, Right};
 pub use self::failure::Failure;
 use self::list::{List, Listed, Reader};
-#[cfg(test)]
-pub use self::services::Answer;
-pub use self::services::{Services, read_with_services};
+pub use self::objects::{Kind, Object, Objects, Target};
 use crate::input::SettingsMap;
-use crate::progress::Progress;
-use crate::snapshot::{Part, Snapshot, Unread};
+use crate::snapshot::{Part, Service, Snapshot, Unread};
+
+/// Label of everything that belongs to the services, in the chart and in the manifests.
+const SELECTOR: &str = "app.kubernetes.io/name=operating-system-manager";
 
 /// Flags that select the cluster.
 #[derive(Args, Clone, Debug)]
@@ -134,6 +130,8 @@ pub struct Needs {
     /// Address and CA of the API server, as nodes find it.
     pub endpoint: bool,
     pub events: bool,
+    /// Deployments of the services.
+    pub services: bool,
 }
 
 impl Needs {
@@ -174,7 +172,7 @@ pub fn run<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 /// As [`Clusters::connect`] and [`Clusters::read`].
 pub async fn read_all(flags: &Flags, needs: Needs) -> Result<Snapshot> {
     let clusters = Clusters::connect(flags).await?;
-    clusters.read(needs, &Progress::new()).await
+    clusters.read(needs).await
 }
 
 /// The clusters that the flags select.
@@ -209,8 +207,8 @@ impl Clusters {
         self.home.as_ref().unwrap_or(&self.management)
     }
 
-    fn gatherer<'a>(&self, progress: &'a Progress) -> Gatherer<'a> {
-        let reader = |connection| Reader::new(connection, self.flags.request_timeout, progress);
+    fn gatherer(&self) -> Gatherer {
+        let reader = |connection| Reader::new(connection, self.flags.request_timeout);
         Gatherer {
             management: reader(&self.management),
             worker: reader(self.worker()),
@@ -226,8 +224,8 @@ impl Clusters {
     ///
     /// # Errors
     /// MachineDeployments or configs that can't be listed. The snapshot names everything else that can't be read.
-    pub async fn read(&self, needs: Needs, progress: &Progress) -> Result<Snapshot> {
-        let mut gatherer = self.gatherer(progress);
+    pub async fn read(&self, needs: Needs) -> Result<Snapshot> {
+        let mut gatherer = self.gatherer();
         gatherer.machine_deployments().await?;
         gatherer.configs().await?;
         if needs.profiles {
@@ -246,20 +244,23 @@ impl Clusters {
         if needs.events {
             gatherer.events().await;
         }
+        if needs.services {
+            gatherer.services().await;
+        }
         Ok(gatherer.snapshot)
     }
 }
 
 /// Reads one part after the other.
-struct Gatherer<'a> {
-    management: Reader<'a>,
-    worker: Reader<'a>,
+struct Gatherer {
+    management: Reader,
+    worker: Reader,
     /// Has the services, their settings and their Leases.
-    home: Reader<'a>,
+    home: Reader,
     snapshot: Snapshot,
 }
 
-impl Gatherer<'_> {
+impl Gatherer {
     async fn machine_deployments(&mut self) -> Result<()> {
         let kind = ApiResource::erase::<MachineDeployment>(&());
         let listed = match self.worker.list(&List::everywhere(&kind)).await {
@@ -402,6 +403,19 @@ impl Gatherer<'_> {
         }
     }
 
+    async fn services(&mut self) {
+        let kind = ApiResource::erase::<Deployment>(&());
+        let list = List::within(&kind, self.snapshot.home_namespace()).labels(SELECTOR);
+        match self.home.list::<Deployment>(&list).await {
+            Ok(listed) => {
+                let mut found: Vec<Service> = self.kept(Part::Services, listed).iter().map(service).collect();
+                found.sort_by(|a, b| a.name.cmp(&b.name));
+                self.snapshot.services = found;
+            }
+            Err(failure) => self.note(Part::Services, failure.to_string()),
+        }
+    }
+
     fn keep_events(&mut self, result: Result<Listed<Event>, Failure>) {
         match result {
             Ok(listed) => {
@@ -425,6 +439,26 @@ impl Gatherer<'_> {
         if !self.snapshot.unread.contains(&unread) {
             self.snapshot.unread.push(unread);
         }
+    }
+}
+
+fn service(deployment: &Deployment) -> Service {
+    let spec = deployment.spec.as_ref();
+    let containers = spec
+        .and_then(|spec| spec.template.spec.as_ref())
+        .map(|pod| pod.containers.as_slice());
+    let image = containers
+        .and_then(<[_]>::first)
+        .and_then(|container| container.image.clone());
+    Service {
+        name: deployment.name_any(),
+        ready: deployment
+            .status
+            .as_ref()
+            .and_then(|status| status.ready_replicas)
+            .unwrap_or(0),
+        wanted: spec.and_then(|spec| spec.replicas).unwrap_or(1),
+        image: image.unwrap_or_default(),
     }
 }
 

@@ -20,7 +20,6 @@ use crate::origin::Origin;
 use crate::pools::{self, RenderedPool};
 use crate::problem::{Place, Problem, Problems};
 use crate::profiles::Chosen;
-use crate::progress::Progress;
 use crate::snapshot::{self, Part, Snapshot};
 use crate::tree::Tree;
 
@@ -110,9 +109,7 @@ fn compare(snapshot: &Snapshot, new: &Manifests, settings: &Settings, only: &[St
     };
     let mut comparison = Comparison::default();
     let items = machine_deployments(snapshot, new);
-    let progress = Progress::new();
-    for (done, item) in items.iter().enumerate() {
-        progress.count("comparing pools", done, items.len());
+    for item in &items {
         let pool = PoolRef::from(&item.value);
         if !is_wanted(&pool) {
             continue;
@@ -181,7 +178,7 @@ fn stored(snapshot: &Snapshot, pool: &PoolRef, origin: &Origin) -> Result<Vec<Re
         return Ok(Vec::new());
     };
     if known.is_of_the_go_implementation() {
-        let message = "the Go implementation created the OperatingSystemConfig of this pool; compare it with `osmctl import`";
+        let message = "the Go implementation created the OperatingSystemConfig of this pool; compare it with `osmctl migrate check`";
         let problem = Problem::error(Reason::NotTakenOver.as_str(), origin.start(), message);
         return Err(Problems::from(problem).into());
     }
@@ -445,12 +442,14 @@ mod tests {
     }
 
     #[test]
-    fn a_config_of_the_go_implementation_is_left_to_import() {
+    fn a_config_of_the_go_implementation_is_left_to_migrate_check() {
         let (mut snapshot, settings) = cluster();
         snapshot.configs[0].spec.machine_deployment = None;
         let comparison = compare(&snapshot, &Manifests::default(), &settings, &[]).unwrap();
         assert!(
-            comparison.problems[0].to_string().contains("osmctl import"),
+            comparison.problems[0]
+                .to_string()
+                .contains("osmctl migrate check"),
             "{:?}",
             comparison.problems
         );

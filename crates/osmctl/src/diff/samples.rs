@@ -14,7 +14,6 @@ use osm_render::{Stage, stand_in_cluster};
 use crate::difference::Difference;
 use crate::input::Item;
 use crate::profiles::Chosen;
-use crate::progress::Progress;
 use crate::tree::{self, Tree};
 
 /// First folder of the tree. No namespace has this name.
@@ -29,9 +28,7 @@ const ALL: &str = "*";
 /// The first mistake of a profile.
 pub fn tree(profiles: &[Item<OperatingSystemProfile>]) -> Result<Tree> {
     let mut tree = Tree::default();
-    let progress = Progress::new();
-    for (done, item) in profiles.iter().enumerate() {
-        progress.count("rendering samples of profiles", done, profiles.len());
+    for item in profiles {
         let profile = Chosen::compile(item, profiles)?;
         let name = item.value.metadata.name.as_deref().unwrap_or_default();
         let name = tree::folder(name)?;

@@ -1,8 +1,8 @@
 //! The next steps for what templates do wrong.
 
 pub const FIELDS: &str =
-    "`osmctl explain data` lists all fields; inside each and with, ../ leads to those outside";
-pub const VARIABLES: &str = "`osmctl explain variables` lists all variables of Go templates";
+    "docs/templates.md lists all fields; inside each and with, ../ leads to those outside";
+pub const VARIABLES: &str = "docs/go-templates.md lists all variables";
 
 /// Parts of messages, and the next step where the message itself does not have it.
 const HINTS: [(&str, &str); 21] = [
@@ -10,7 +10,7 @@ const HINTS: [(&str, &str); 21] = [
     ("in type *resources.filesData", VARIABLES),
     (
         "there is no such value in this stage",
-        "`osmctl explain late` lists the values of each stage",
+        "docs/templates.md lists the values of each stage",
     ),
     (
         "templates include each other in a circle",
@@ -53,10 +53,7 @@ const HINTS: [(&str, &str); 21] = [
         "undefined variable",
         "assign the variable with := in this block or in one around it, before it is used",
     ),
-    (
-        "not defined",
-        "`osmctl explain functions` lists all functions of Go templates",
-    ),
+    ("not defined", "docs/go-templates.md lists all functions"),
     (
         "rendering takes more than",
         "shorten the loops, or those in the templates that are called in a loop",

@@ -48,9 +48,7 @@ pub fn check_all(profiles: &[Item<OperatingSystemProfile>], with_shellcheck: boo
     // The one with the most samples first, so that no thread starts it last.
     work.sort_by_key(|(_, _, spec)| Reverse(spec.supported_cloud_providers.len()));
     let bases = Bases::of(profiles);
-    let found = parallel::map("checking profiles", &work, |(_, name, spec)| {
-        attempt(name, spec, &bases)
-    })?;
+    let found = parallel::map(&work, |(_, name, spec)| attempt(name, spec, &bases))?;
     let order = work.iter().map(|(index, ..)| *index);
     let found: BTreeMap<usize, Result<Reviewed, Box<Refusal>>> = order.zip(found).collect();
     let reviewed = || {

@@ -99,7 +99,7 @@ impl Shellcheck {
     /// A thread that panics.
     pub fn run(texts: &BTreeSet<String>) -> Result<Self> {
         let texts: Vec<&String> = texts.iter().collect();
-        let found = parallel::map("running shellcheck", &texts, |text| match shell(text) {
+        let found = parallel::map(&texts, |text| match shell(text) {
             Some((shell, _)) => run(shell, &without_markers(text)),
             None => Ok(Vec::new()),
         })?;

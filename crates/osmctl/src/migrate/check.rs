@@ -2,28 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
-use jiff::Timestamp;
 use kube::ResourceExt;
-use osm_api::condition::{self, PUBLISHED};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, SETTINGS_CONFIG_MAP};
 use osm_api::settings::Settings;
 use osm_api::{MachineDeployment, pool};
 use serde_json::{Map, Value, json};
 
-use super::find::{self, Found};
+use super::compare::{self, Outcome, Report};
+use super::found::{self, Found};
 use super::go_flags::{self, Mapped};
-use super::{kinds, rights};
-use crate::cluster::{self, Editor, Flags, Needs, Object, Right};
+use super::{kinds, pods};
+use crate::cluster::{self, Flags, Needs, Object, Objects};
 use crate::diff;
-use crate::import::report::{self, Outcome, Report};
 use crate::input;
 use crate::output;
-use crate::progress::Progress;
-use crate::snapshot::{ClusterPool, Snapshot};
+use crate::snapshot::Snapshot;
 
 /// Most names that a message lists.
 const MAX_NAMED: usize = 5;
@@ -61,21 +57,9 @@ pub struct Checked {
     pub notes: Vec<String>,
 }
 
-impl Checked {
-    /// Whether the cluster can be migrated.
-    pub fn exit_code(&self) -> ExitCode {
-        match self.problems.is_empty() {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
-        }
-    }
-}
-
 /// What [`judge`] needs besides.
 #[derive(Default)]
 pub struct Facts {
-    /// Permissions that the user lacks.
-    pub missing: Vec<Right>,
     pub has_settings: bool,
     /// OperatingSystemConfigs of OSM.
     pub rendered: usize,
@@ -84,81 +68,28 @@ pub struct Facts {
     pub accept_refused: bool,
 }
 
-/// What the user may do.
-pub struct Permitted {
-    /// Whether the cluster has cert-manager.
-    pub has_cert_manager: bool,
-    /// Permissions that the user lacks.
-    pub missing: Vec<Right>,
-}
-
-impl Permitted {
-    /// Asks for every permission of a migration.
-    ///
-    /// # Errors
-    /// A request that fails.
-    pub async fn ask(editor: &Editor<'_>, namespace: &str) -> Result<Self> {
-        let has_cert_manager = editor.has_group(kinds::CERTIFICATE.group).await?;
-        let missing = rights::missing(editor, namespace, has_cert_manager).await?;
-        Ok(Self {
-            has_cert_manager,
-            missing,
-        })
-    }
-
-    /// Fails if one of these permissions is missing.
-    ///
-    /// # Errors
-    /// Everything that is missing.
-    pub fn require(self, is_needed: impl Fn(&Right) -> bool) -> Result<Self> {
-        match self.missing.iter().any(is_needed) {
-            true => bail!("nothing was changed: {}", lacking(&self.missing)),
-            false => Ok(self),
-        }
-    }
-}
-
-/// All permissions that are missing, with the next step.
-pub fn lacking(missing: &[Right]) -> String {
-    let lines: Vec<String> = missing.iter().map(|right| format!("\n  {right}")).collect();
-    format!(
-        "permissions are missing; ask the administrator of the cluster for these:{}",
-        lines.concat()
-    )
-}
-
 /// Reads a cluster, and decides whether it can be migrated.
 ///
 /// # Errors
 /// A cluster that can't be read, or settings that are not valid.
-pub async fn read(
-    editor: &Editor<'_>,
-    flags: &Flags,
-    source: &Source,
-    permitted: Permitted,
-) -> Result<Checked> {
+pub async fn read(objects: &Objects, flags: &Flags, source: &Source) -> Result<Checked> {
     let namespace = flags.namespace();
-    let Permitted {
-        has_cert_manager,
-        missing,
-    } = permitted;
     let own = match &source.settings {
         Some(path) => Some(input::settings_document(Some(path))?.document),
         None => None,
     };
-    let seen = find::read(editor, namespace, has_cert_manager).await?;
     let mut checked = Checked {
-        found: find::sort(&seen, &source.keep_webhook),
+        found: found::read(objects, namespace, &source.keep_webhook).await?,
         ..Checked::default()
     };
     if let Some(deployment) = &checked.found.controller
-        && let Some(container) = find::controller_container(deployment)
+        && let Some(container) = found::controller_container(deployment)
     {
-        let words = find::command_line(container);
+        let words = pods::command_line(container);
         let mut files = BTreeMap::new();
         for (flag, path) in go_flags::files(&words) {
-            if let Some((map, key)) = find::mounted(deployment, container, &path)
-                && let Some(map) = editor.get(kinds::CONFIG_MAP, Some(namespace), &map).await?
+            if let Some((map, key)) = pods::mounted(deployment, container, &path)
+                && let Some(map) = objects.get(kinds::CONFIG_MAP, Some(namespace), &map).await?
                 && let Some(data) = map.value.pointer("/data")
                 && let Some(text) = data.get(&key).and_then(Value::as_str)
             {
@@ -167,15 +98,15 @@ pub async fn read(
         }
         checked.mapped = go_flags::map(&words, &source.handled_flag, &files, own.as_ref());
     }
-    let has_settings = editor
+    let has_settings = objects
         .get(kinds::CONFIG_MAP, Some(namespace), flags.settings_config_map())
         .await?
         .is_some();
-    let configs = editor.list(kinds::CONFIG, Some(namespace)).await?;
+    let configs = objects.list(kinds::CONFIG, Some(namespace)).await?;
     let mut missing_secrets = Vec::new();
     for name in &checked.mapped.secrets {
         let place = Some(CLOUD_INIT_SETTINGS);
-        if editor.get_metadata(kinds::SECRET, place, name).await?.is_none() {
+        if objects.get_metadata(kinds::SECRET, place, name).await?.is_none() {
             missing_secrets.push(name.clone());
         }
     }
@@ -189,14 +120,10 @@ pub async fn read(
         checked.snapshot = cluster::read_all(flags, needs).await?;
         let settings = Settings::from_document(checked.mapped.settings.clone()).unwrap_or_default();
         let settings = diff::with_endpoint(&checked.snapshot, settings);
-        let progress = Progress::new();
-        checked.report = report::report(&checked.snapshot, &settings, |done, total| {
-            progress.count("comparing pools", done, total);
-        });
+        checked.report = compare::report(&checked.snapshot, &settings);
     }
     checked.values = values(&checked.mapped, &checked.snapshot, namespace);
     let facts = Facts {
-        missing,
         has_settings,
         rendered: configs.iter().filter(|config| is_of_osm(config)).count(),
         missing_secrets,
@@ -261,6 +188,10 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
         None => problems.push(format!(
             "namespace {namespace} has no Deployment of the Go implementation; check --context and --namespace"
         )),
+        Some(controller) if is_installed && controller.number("/spec/replicas") == Some(0) => problems.push(
+            "the migration has begun: OSM is installed, and the Go implementation is stopped; continue with the script that stopped it"
+                .to_owned(),
+        ),
         Some(_) if is_installed => problems.push(format!(
             "OSM already runs in namespace {namespace}, together with the Go implementation; each would replace the objects of the other. \
              Stop one of them by hand"
@@ -300,11 +231,7 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
             listed(&refused)
         ));
     }
-    if !facts.missing.is_empty() {
-        problems.push(lacking(&facts.missing));
-    }
     notes.append(&mut mapped.notes);
-    notes.append(&mut found.kept);
     notes.extend(snapshot.unread.iter().map(|unread| unread.message.clone()));
     let finalizers = snapshot
         .machine_deployments
@@ -320,11 +247,6 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
     if !snapshot.custom_profiles.is_empty() {
         notes.push("the cluster has CustomOperatingSystemProfiles; set the value customProfiles if OSM has to copy them".to_owned());
     }
-    if !found.tokens.is_empty() {
-        notes.push(format!(
-            "the non-expiring token in {CLOUD_INIT_SETTINGS} can read every Secret there; `osmctl migrate finish` deletes it when no machine needs it"
-        ));
-    }
     if found.controller.is_some() {
         notes.push(
             "make sure that no installer creates these objects again; for KubeOne, set operatingSystemManager.deploy to false, and run \
@@ -332,43 +254,6 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
                 .to_owned(),
         );
     }
-}
-
-/// Pools whose user data OSM has not published. Without a revision, machine-controller creates no machine of a pool.
-pub fn unpublished(snapshot: &Snapshot) -> Vec<String> {
-    let is_published = |pool: &ClusterPool<'_>| {
-        let status = pool.config.and_then(|config| config.status.as_ref());
-        let published = status.and_then(|status| condition::find(&status.conditions, PUBLISHED));
-        !pool.is_of_the_go_implementation() && published.is_some_and(|condition| condition.status == "True")
-    };
-    let pools = snapshot.pools();
-    let has_machines = |pool: &&ClusterPool<'_>| {
-        let md = pool.machine_deployment;
-        md.is_some_and(|md| pool::annotation(md, names::REVISION).is_some())
-    };
-    let pools = pools.iter().filter(has_machines);
-    pools
-        .filter(|pool| !is_published(pool))
-        .map(ToString::to_string)
-        .collect()
-}
-
-/// Machines that have not joined, and may have booted before OSM had published every pool.
-pub fn waiting(snapshot: &Snapshot, machines: &[Object]) -> Vec<String> {
-    let statuses = snapshot
-        .configs
-        .iter()
-        .filter_map(|config| config.status.as_ref());
-    let published = statuses.filter_map(|status| condition::find(&status.conditions, PUBLISHED));
-    let published = published.map(|condition| condition.last_transition_time.0).max();
-    let is_newer = |machine: &Object| {
-        let created = machine.text("/metadata/creationTimestamp").parse::<Timestamp>();
-        created.is_ok_and(|created| published.is_some_and(|published| created > published))
-    };
-    let is_waiting =
-        |machine: &&Object| machine.text("/status/nodeRef/name").is_empty() && !is_newer(machine);
-    let waiting = machines.iter().filter(is_waiting);
-    waiting.map(ToString::to_string).collect()
 }
 
 /// Some of many names.
@@ -382,17 +267,26 @@ pub fn listed(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::find::fixtures::{INSTALLERS, objects, seen};
+    use super::super::found::fixtures::{INSTALLERS, found};
     use super::super::text;
     use super::*;
+    use crate::cluster::Target;
     use crate::snapshot::fixtures;
+
+    fn target() -> Target {
+        Target {
+            server: "https://api.example".to_owned(),
+            context: None,
+            kubeconfig: None,
+        }
+    }
 
     fn checked() -> Checked {
         let (_, text) = INSTALLERS[0];
         let mut md = fixtures::machine_deployment("kube-system", "workers");
         md.metadata.finalizers = Some(vec![names::GO_FINALIZER.to_owned()]);
         Checked {
-            found: find::sort(&seen(objects(text)), &[]),
+            found: found(text, &[], &[]),
             snapshot: Snapshot {
                 namespace: "kube-system".to_owned(),
                 machine_deployments: vec![md],
@@ -436,6 +330,13 @@ mod tests {
                 "the cluster is already migrated",
             ),
             (|_, facts| facts.rendered = 1, "OSM already runs"),
+            (
+                |checked, facts| {
+                    checked.found.controller.as_mut().unwrap().value["spec"]["replicas"] = json!(0);
+                    facts.rendered = 1;
+                },
+                "continue with the script",
+            ),
             (|_, facts| facts.has_settings = true, "a settings document exists"),
             (
                 |checked, _| checked.mapped.namespace = Some("other".to_owned()),
@@ -451,20 +352,9 @@ mod tests {
             ),
             (
                 |checked, _| {
-                    checked.report = report::report(&checked.snapshot, &Settings::default(), |_, _| ());
+                    checked.report = compare::report(&checked.snapshot, &Settings::default());
                 },
                 "OSM would refuse kube-system/workers",
-            ),
-            (
-                |_, facts| {
-                    facts.missing = vec![Right {
-                        verb: "patch",
-                        group: "apps",
-                        resource: "deployments",
-                        namespace: Some("kube-system".to_owned()),
-                    }];
-                },
-                "patch deployments.apps in namespace kube-system",
             ),
         ];
         for (change, expected) in cases {
@@ -524,8 +414,8 @@ mod tests {
                 checked.values = values(&checked.mapped, &checked.snapshot, "kube-system");
                 judge(&mut checked, "kube-system", &Facts::default());
                 let outputs = [
-                    text::report(&checked, &[], false),
-                    text::json(&checked, &[], "https://api.example", None, "kube-system"),
+                    text::report(&checked, &target(), "kube-system", false, false),
+                    text::json(&checked, &target(), "kube-system", false),
                     format!("{:?}", checked.mapped),
                 ];
                 for output in outputs {
@@ -548,51 +438,14 @@ mod tests {
             checked.mapped = go_flags::map(&words, &[], &BTreeMap::new(), None);
             checked.values = values(&checked.mapped, &checked.snapshot, "kube-system");
             judge(&mut checked, "kube-system", &Facts::default());
-            let report = text::report(&checked, &[], false);
-            let document = text::json(&checked, &[], "https://api.example", None, "kube-system");
+            let report = text::report(&checked, &target(), "kube-system", false, false);
+            let document = text::json(&checked, &target(), "kube-system", false);
             for output in [report.as_str(), document.as_str()] {
                 assert_eq!(output.contains(address), is_printed, "{output}");
             }
             assert_eq!(report.contains("Values of the chart"), is_printed, "{report}");
             assert_eq!(checked.problems.is_empty(), is_printed);
         }
-    }
-
-    #[test]
-    fn a_pool_is_published_when_osm_reports_it() {
-        let snapshot = fixtures::snapshot();
-        assert_eq!(unpublished(&snapshot), Vec::<String>::new());
-        let mut without = snapshot.clone();
-        without.configs.clear();
-        assert_eq!(unpublished(&without), ["kube-system/workers"]);
-        let annotations = without.machine_deployments[0].metadata.annotations.as_mut();
-        annotations.unwrap().remove(names::REVISION);
-        assert_eq!(unpublished(&without), Vec::<String>::new());
-        let mut refused = snapshot;
-        let status = refused.configs[0].status.as_mut().unwrap();
-        for condition in &mut status.conditions {
-            condition.status = "False".to_owned();
-        }
-        assert_eq!(unpublished(&refused), ["kube-system/workers"]);
-    }
-
-    #[test]
-    fn machines_that_booted_before_osm_have_to_join_first() {
-        let machine = |name: &str, created: &str, node: &str| {
-            Object::new(
-                kinds::MACHINE,
-                json!({"metadata": {"name": name, "creationTimestamp": created}, "status": {"nodeRef": {"name": node}}}),
-            )
-        };
-        // The pool was published at the first second of 2026.
-        let machines = [
-            machine("joined", "2025-12-31T00:00:00Z", "node"),
-            machine("old", "2025-12-31T00:00:00Z", ""),
-            machine("same-second", "2026-01-01T00:00:00Z", ""),
-            machine("new", "2026-01-01T00:00:01Z", ""),
-        ];
-        let names = waiting(&fixtures::snapshot(), &machines);
-        assert_eq!(names, ["Machine old", "Machine same-second"]);
     }
 
     #[test]

@@ -1,58 +1,49 @@
-//! `osmctl migrate`: moves a cluster from the Go implementation to OSM, and back.
+//! `osmctl migrate`: what a migration from the Go implementation to OSM would do, and a script that does it. Only the script writes to the cluster.
 //!
 //! ```text
-//! kinds, rights    what a migration touches, and the permissions for it
-//! restorable       object → what it is restored from
-//! find             lists of a cluster → the objects of the Go implementation
+//! kinds            what is read
+//! pods             what the pods of a Deployment run and mount; pure
+//! found            the Deployments and webhook configurations of the Go implementation
 //! go_flags         its flags → settings and values of the chart; pure
+//! compare          what OSM would render → what would differ, and what would be refused; pure
 //! check            all of these → whether the cluster can be migrated
-//! plan             what was found → steps; pure
-//! journal          the steps and their states, in the cluster
-//! steps            does steps, and undoes them
-//! text             what is printed
-//! commands         the subcommands
+//! text             what `check` prints
+//! script           what was found → the shell script
 //! ```
 
 mod check;
-mod commands;
-mod find;
+mod compare;
+mod found;
 mod go_flags;
-mod journal;
 mod kinds;
-mod plan;
-mod restorable;
-mod rights;
-mod steps;
+mod pods;
+mod script;
 mod text;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 
-use self::commands::{Apply, Check, Finish, Rollback};
-use crate::cluster;
+use self::check::{Checked, Source};
+use crate::cluster::{self, Objects};
+use crate::output::{self, Color, Format};
 
 /// Migrate a cluster from the Go implementation to OSM
 ///
-/// `check` reads the cluster, and prints what the Go implementation has installed, what becomes of it, and the plan.
-/// `apply` deletes the webhook configurations of the Go implementation, and stops its Deployments. Then you install the chart.
-/// `finish` verifies that OSM has published every pool, and deletes what is left. `rollback` restores what was changed.
-///
-/// Each step is written into the Secret osm-migration before it begins, so that an interrupted command can be run again.
+/// `check` reads the cluster. It prints what the Go implementation has installed, what OSM would render differently or refuse, and the
+/// values of the chart. `script` prints a shell script with the commands of kubectl and helm in the safe order, and the way back.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   # What would happen
   osmctl migrate check
 
-  # Stop the Go implementation, then install the chart with the command that is printed
-  osmctl migrate apply
+  # The commands, to read and to run
+  osmctl migrate script >osm-migrate.sh
+  sh osm-migrate.sh stop
 
-  # Delete what is left once OSM has published every pool
-  osmctl migrate finish
-
-Exit codes: 0 success, 1 the cluster cannot be migrated, or a step has failed.")]
+Exit codes: 0 success, 1 the cluster cannot be migrated, or cannot be read.")]
 pub struct Migrate {
     #[command(subcommand)]
     command: Command,
@@ -61,9 +52,39 @@ pub struct Migrate {
 #[derive(Subcommand)]
 enum Command {
     Check(Check),
-    Apply(Apply),
-    Finish(Finish),
-    Rollback(Rollback),
+    Script(Script),
+}
+
+/// Check whether a cluster can be migrated, and print what would change
+///
+/// The command only reads. Configs of the Go implementation contain credentials. The output does not: whatever looks like a credential
+/// is replaced.
+#[derive(Args)]
+pub struct Check {
+    /// Print the lines that differ
+    #[arg(long)]
+    diff: bool,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+    /// When to colour
+    #[arg(long, value_enum, default_value_t = Color::Auto)]
+    color: Color,
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    cluster: cluster::Flags,
+}
+
+/// Print a shell script that migrates the cluster, and its way back
+///
+/// The command only reads. If the cluster cannot be migrated, it prints the reasons, and no script.
+#[derive(Args)]
+pub struct Script {
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    cluster: cluster::Flags,
 }
 
 impl Migrate {
@@ -71,9 +92,53 @@ impl Migrate {
     pub fn run(self) -> Result<ExitCode> {
         match self.command {
             Command::Check(check) => cluster::run(Box::pin(check.run())),
-            Command::Apply(apply) => cluster::run(Box::pin(apply.run())),
-            Command::Finish(finish) => cluster::run(Box::pin(finish.run())),
-            Command::Rollback(rollback) => cluster::run(Box::pin(rollback.run())),
+            Command::Script(script) => cluster::run(Box::pin(script.run())),
         }
     }
+}
+
+impl Check {
+    async fn run(self) -> Result<ExitCode> {
+        let (objects, checked) = read(&self.cluster, &self.source).await?;
+        let (namespace, target) = (self.cluster.namespace(), &objects.target);
+        output::print(&match self.output {
+            Format::Text => text::report(&checked, target, namespace, self.diff, self.color.is_on()),
+            Format::Json => text::json(&checked, target, namespace, self.diff),
+        })?;
+        Ok(match checked.problems.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        })
+    }
+}
+
+impl Script {
+    async fn run(self) -> Result<ExitCode> {
+        let (objects, checked) = read(&self.cluster, &self.source).await?;
+        if !checked.problems.is_empty() {
+            bail!(
+                text::list("the cluster cannot be migrated yet:\n", &checked.problems)
+                    .trim_end()
+                    .to_owned()
+            );
+        }
+        let (namespace, settings) = (self.cluster.namespace(), self.cluster.settings_config_map());
+        output::print(&script::script(&checked, &objects.target, namespace, settings))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Reads and checks the one cluster that the flags select.
+async fn read(flags: &cluster::Flags, source: &Source) -> Result<(Objects, Checked)> {
+    if flags.has_worker_cluster() {
+        bail!(
+            "`osmctl migrate` supports one cluster; two clusters need the manual steps of docs/migration.md"
+        );
+    }
+    if flags.has_home_cluster() {
+        bail!("`osmctl migrate` supports no home cluster; docs/kkp.md describes what KKP restores");
+    }
+    let objects = Objects::connect(flags).await?;
+    let checked = check::read(&objects, flags, source).await?;
+    Ok((objects, checked))
 }

@@ -1,32 +1,34 @@
-//! What `check` and `apply` print before a migration.
+//! What `check` prints, for people and programs.
 
 use osm_render::yaml;
 use serde_json::{Value, json};
 
 use super::check::Checked;
-use super::journal::Journal;
-use super::plan::{State, Step};
-use crate::cluster::Editor;
-use crate::import;
+use super::compare;
+use crate::cluster::{Object, Target};
 use crate::output;
 
-/// Which cluster a command acts on.
-pub fn target(editor: &Editor<'_>, namespace: &str) -> String {
-    let context = match &editor.context {
+/// Everything that a migration finds and does.
+pub fn report(
+    checked: &Checked,
+    target: &Target,
+    namespace: &str,
+    with_lines: bool,
+    with_color: bool,
+) -> String {
+    let context = match &target.context {
         Some(context) => format!("context {context}, "),
         None => String::new(),
     };
-    format!("Cluster: {}, {context}namespace {namespace}\n", editor.server)
-}
-
-/// Everything that a migration finds and does.
-pub fn report(checked: &Checked, steps: &[Step], with_color: bool) -> String {
-    let mut text = String::new();
+    let mut text = format!("Cluster: {}, {context}namespace {namespace}\n", target.server);
     let found = &checked.found;
     if found.controller.is_some() {
         text.push_str("\nWhat the Go implementation has installed:\n");
-        let installed = found.webhooks.iter().chain(&found.leftovers);
-        let installed = installed.chain(&found.tokens).chain(&found.user_data);
+        let installed = found
+            .webhooks
+            .iter()
+            .chain(&found.controller)
+            .chain(&found.webhook);
         let lines: Vec<[String; 3]> = installed
             .map(|object| {
                 let place = object.namespace().unwrap_or("-");
@@ -38,34 +40,22 @@ pub fn report(checked: &Checked, steps: &[Step], with_color: bool) -> String {
             })
             .collect();
         text.push_str(&output::table(&lines));
-        text.push_str(
-            "\nWhat becomes of pools and profiles; `osmctl import --diff` prints the lines that differ:\n",
-        );
-        text.push_str(&import::text::text(&checked.report, false, with_color));
+        text.push_str("\nWhat becomes of pools and profiles; --diff prints the lines that differ:\n");
+        text.push_str(&compare::text::text(&checked.report, with_lines, with_color));
         if !checked.values.is_null() {
             text.push_str("\nValues of the chart:\n");
             text.push_str(&values(&checked.values));
         }
-        text.push_str(&plan(steps));
     }
     text.push_str(&list("\nNotes:\n", &checked.notes));
     text.push_str(&list(
         "\nThe cluster cannot be migrated yet:\n",
         &checked.problems,
     ));
+    if checked.problems.is_empty() {
+        text.push_str("\nThe cluster can be migrated. Next step: osmctl migrate script >osm-migrate.sh\n");
+    }
     text
-}
-
-/// The steps, numbered.
-pub fn plan(steps: &[Step]) -> String {
-    let done = |step: &Step| match step.state {
-        State::Done => " (done)",
-        State::Restored => " (undone)",
-        State::Planned | State::Started | State::Restoring => "",
-    };
-    let line = |(step, number): (&Step, usize)| format!("  {number}. {}{}\n", step.sentence(), done(step));
-    let lines = steps.iter().zip(1..).map(line);
-    format!("\nPlan:\n{}", lines.collect::<String>())
 }
 
 /// Lines below a title, if there are any.
@@ -86,38 +76,24 @@ pub fn values(values: &Value) -> String {
 }
 
 /// For programs.
-pub fn json(
-    checked: &Checked,
-    steps: &[Step],
-    server: &str,
-    context: Option<&str>,
-    namespace: &str,
-) -> String {
+pub fn json(checked: &Checked, target: &Target, namespace: &str, with_lines: bool) -> String {
     let found = &checked.found;
-    let object = |one: &crate::cluster::Object| json!({"kind": one.kind.kind, "namespace": one.namespace(), "name": one.name()});
-    let all = [&found.webhooks, &found.leftovers, &found.tokens, &found.user_data];
+    let object =
+        |one: &Object| json!({"kind": one.kind.kind, "namespace": one.namespace(), "name": one.name()});
+    let all = found
+        .webhooks
+        .iter()
+        .chain(&found.controller)
+        .chain(&found.webhook);
     output::json(&json!({
-        "server": server,
-        "context": context,
+        "server": target.server,
+        "context": target.context,
         "namespace": namespace,
         "canBeMigrated": checked.problems.is_empty(),
         "problems": checked.problems,
         "notes": checked.notes,
-        "found": all.into_iter().flatten().map(object).collect::<Vec<Value>>(),
+        "found": all.map(object).collect::<Vec<Value>>(),
         "values": checked.values,
-        "steps": steps.iter().map(Step::json).collect::<Vec<Value>>(),
-        "import": import::text::value(&checked.report, false, &checked.snapshot),
-    }))
-}
-
-/// A migration that has begun, for programs.
-pub fn begun(journal: &Journal, editor: &Editor<'_>, namespace: &str) -> String {
-    output::json(&json!({
-        "server": editor.server,
-        "context": editor.context,
-        "namespace": namespace,
-        "phase": journal.phase,
-        "values": journal.values,
-        "steps": journal.steps.iter().map(Step::json).collect::<Vec<Value>>(),
+        "comparison": compare::text::value(&checked.report, with_lines, &checked.snapshot),
     }))
 }

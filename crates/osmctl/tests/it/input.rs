@@ -78,19 +78,19 @@ fn bad_input_is_an_error_with_its_place_and_a_hint() {
             &profile_with("a\nb {{kubelet.versin}}").replace('\n', "\r\n"),
             "<stdin>:18:17: error: ",
             "there is no field",
-            "hint: `osmctl explain data`",
+            "hint: docs/templates.md lists all fields",
         ),
         (
             &go_profile_with("a\nb {{ .KubletVersion }}").replace('\n', "\r\n"),
             "<stdin>:18:20: error: ",
             "can't evaluate field KubletVersion",
-            "hint: `osmctl explain variables`",
+            "hint: docs/go-templates.md lists all variables",
         ),
         (
             &format!("\u{feff}{}", go_profile_with("a\nb {{ nothing .KubeVersion }}")),
             "<stdin>:18:20: error: ",
             "function \"nothing\" not defined",
-            "hint: `osmctl explain functions`",
+            "hint: docs/go-templates.md lists all functions",
         ),
         (
             &go_profile_with("a\nb {{ .KubeVersion"),

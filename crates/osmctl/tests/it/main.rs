@@ -8,6 +8,7 @@
 
 mod air_gap;
 mod cluster;
+mod command_line;
 mod cookbook;
 mod documents;
 mod input;
@@ -15,7 +16,6 @@ mod lint;
 mod mirror_settings;
 mod page;
 mod render;
-mod support;
 mod template_pages;
 mod trees;
 mod upstream;

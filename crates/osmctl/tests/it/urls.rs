@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{MACHINE_DEPLOYMENT, PROFILE, err, naming_profile, osmctl, out};
+use super::{MACHINE_DEPLOYMENT, PROFILE, err, osmctl, out};
 
 const NODE: [&str; 5] = ["urls", "--profile", "osp-ubuntu", "--kubelet-version", "1.34.4"];
 
@@ -220,108 +220,4 @@ fn what_deserves_a_look_is_said_once_and_apart() {
     let output = osmctl(&["urls", "-f", "-"], &format!("{MACHINE_DEPLOYMENT}{PROFILE}"));
     assert!(output.status.success() && out(&output).is_empty());
     assert!(err(&output).contains("ask for no download"), "{}", err(&output));
-}
-
-#[test]
-fn mistakes_end_with_the_next_step() {
-    let crictl = downloading("osp-ubuntu", r#"{{download-url \"crictl\" arch=\"$arch\"}}"#);
-    let folder = tempfile::tempdir().unwrap();
-    let off = folder.path().join("off.yaml");
-    std::fs::write(&off, "downloads: {crictl: {enabled: false}}").unwrap();
-    let cases: [(&[&str], &str, &str); 7] = [
-        (
-            &["-f", "-"],
-            PROFILE,
-            "contains no MachineDeployment; provide at least one, or use --profile",
-        ),
-        (
-            &["-f", "-"],
-            &naming_profile("osp-mine"),
-            "profile osp-mine does not exist",
-        ),
-        (
-            &["-f", "-", "--settings", off.to_str().unwrap()],
-            &format!("{MACHINE_DEPLOYMENT}{crictl}"),
-            "download-url: downloads.crictl.enabled of the settings is false; enable it there, or test {{#if",
-        ),
-        (
-            &["--profile", "mine", "--kubelet-version", "1.34.4"],
-            "",
-            "mine is not a built-in profile",
-        ),
-        (
-            &[
-                "--profile",
-                "osp-ubuntu",
-                "--kubelet-version",
-                "1.34.4",
-                "--cloud",
-                "anexia",
-            ],
-            "",
-            "openstack, vmware-cloud-director, vsphere, not anexia",
-        ),
-        (
-            &[
-                "--profile",
-                "osp-amzn2",
-                "--kubelet-version",
-                "1.34.4",
-                "--cloud",
-                "hetzner",
-            ],
-            "",
-            "profile osp-amzn2 supports aws, not hetzner",
-        ),
-        (
-            &["-f", "-", "--settings", "/nowhere"],
-            MACHINE_DEPLOYMENT,
-            "/nowhere: error: cannot read it",
-        ),
-    ];
-    for (arguments, input, text) in cases {
-        let output = osmctl(&[&["urls"], arguments].concat(), input);
-        assert_eq!(output.status.code(), Some(1), "{text}");
-        assert!(err(&output).contains(text), "{text}: {}", err(&output));
-        assert!(out(&output).is_empty());
-    }
-    let wrong: [&[&str]; 8] = [
-        &[],
-        &["--profile", "osp-ubuntu"],
-        &["--kubelet-version", "1.34.4"],
-        &[
-            "-f",
-            "-",
-            "--kubelet-version",
-            "1.34.4",
-            "--profile",
-            "osp-ubuntu",
-        ],
-        &["-f", "-", "--cloud", "aws"],
-        &["--kubelet-version", "latest", "--profile", "osp-ubuntu"],
-        &[
-            "--kubelet-version",
-            "1.34.4",
-            "--profile",
-            "osp-ubuntu",
-            "--cloud",
-            "moon",
-        ],
-        &["-f", "-", "--arch", "mips"],
-    ];
-    for arguments in wrong {
-        let output = osmctl(&[&["urls"], arguments].concat(), MACHINE_DEPLOYMENT);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-    }
-}
-
-#[test]
-fn help_has_examples() {
-    for command in ["urls", "mirror-settings"] {
-        let output = osmctl(&[command, "--help"], "");
-        assert!(
-            output.status.success() && out(&output).contains("Examples:"),
-            "{command}"
-        );
-    }
 }

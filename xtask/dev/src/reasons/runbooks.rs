@@ -33,7 +33,7 @@ To begin with a symptom instead, see [troubleshooting](../troubleshooting.md).
   kubectl finds Machines, Nodes, requests and the namespace `cloud-init-settings` in that cluster.
 - If the services are in a [home cluster](../kkp.md), pass the [flags of osmctl](../osmctl.md#a-home-cluster) that select it.
   `-n` is then the namespace of the installation in the user cluster, and kubectl finds everything but the services there.
-- [`osmctl support`](../osmctl.md#ask-for-help) collects what a maintainer asks for, without credentials.
+- If you ask for help, send [what a maintainer asks for](../troubleshooting.md#ask-for-help).
 
 ## Alerts
 

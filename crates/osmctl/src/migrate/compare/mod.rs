@@ -1,5 +1,7 @@
 //! What OSM would do with the pools and profiles of a cluster of the Go implementation. It follows from the snapshot alone.
 
+pub mod text;
+
 use std::collections::BTreeSet;
 
 use anyhow::Result;
@@ -83,28 +85,16 @@ pub struct ProfileReport {
     pub refusal: Option<Refusal>,
 }
 
-impl Report {
-    /// Whether OSM would render every pool, and equally, and refuse no profile.
-    pub fn is_clean(&self) -> bool {
-        let is_clean = |pool: &PoolReport| matches!(pool.outcome, Outcome::Equal | Outcome::Migrated);
-        self.pools.iter().all(is_clean) && self.unused.iter().all(|profile| profile.refusal.is_none())
-    }
-}
-
 /// Compares. The `settings` are those of the installation, with the API server that nodes find.
-/// `watch` learns how many pools of how many are done.
-pub fn report(snapshot: &Snapshot, settings: &Settings, watch: impl Fn(usize, usize)) -> Report {
+pub fn report(snapshot: &Snapshot, settings: &Settings) -> Report {
     let profiles = Profiles::of(snapshot);
     let pools = snapshot.pools();
     let with_pool = pools
         .iter()
         .filter_map(|pool| Some((pool, pool.machine_deployment?)));
-    let with_pool: Vec<_> = with_pool.collect();
-    let of_pool = |(done, (pool, md)): (usize, &(&ClusterPool<'_>, &MachineDeployment))| {
-        watch(done, with_pool.len());
-        of_pool(snapshot, &profiles, settings, pool, md)
-    };
-    let pools: Vec<PoolReport> = with_pool.iter().enumerate().map(of_pool).collect();
+    let of_pool =
+        |(pool, md): (&ClusterPool<'_>, &MachineDeployment)| of_pool(snapshot, &profiles, settings, pool, md);
+    let pools: Vec<PoolReport> = with_pool.map(of_pool).collect();
     let used: BTreeSet<_> = pools
         .iter()
         .filter_map(|pool| pool.profile.as_ref().map(ProfileName::key))
@@ -390,10 +380,7 @@ mod tests {
     }
 
     fn outcome(snapshot: &Snapshot) -> Outcome {
-        report(snapshot, &Settings::default(), |_, _| ())
-            .pools
-            .remove(0)
-            .outcome
+        report(snapshot, &Settings::default()).pools.remove(0).outcome
     }
 
     /// Adds the files that are rendered for every pool with Go templates, so that only `/etc/version` can differ.
@@ -463,7 +450,7 @@ mod tests {
             .profiles
             .push(profile("osm", "osp-ubuntu", "{{ env \"X\" }}"));
         snapshot.custom_profiles = vec![profile("kubermatic", "unused", "x")];
-        let report = report(&snapshot, &Settings::default(), |_, _| ());
+        let report = report(&snapshot, &Settings::default());
         let unused: Vec<_> = report
             .unused
             .iter()
@@ -485,7 +472,6 @@ mod tests {
                 ("CustomOperatingSystemProfile", "unused", false, false),
             ]
         );
-        assert!(!report.is_clean());
     }
 
     #[test]
@@ -502,7 +488,7 @@ mod tests {
     fn a_custom_profile_is_found_by_its_name() {
         let mut snapshot = snapshot("shared", json!([]));
         snapshot.custom_profiles = vec![profile("kubermatic", "shared", "{{ .KubeVersion }}")];
-        let report = report(&snapshot, &Settings::default(), |_, _| ());
+        let report = report(&snapshot, &Settings::default());
         let profile = report.pools[0].profile.as_ref().unwrap();
         assert_eq!(
             (profile.kind, profile.namespace.as_str()),

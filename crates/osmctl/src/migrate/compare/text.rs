@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::report::{Outcome, PoolReport, ProfileName, ProfileReport, Report};
+use super::{Outcome, PoolReport, ProfileName, ProfileReport, Report};
 use crate::difference::Difference;
 use crate::output;
 use crate::snapshot::Snapshot;
@@ -142,11 +142,6 @@ fn summary(report: &Report) -> String {
         count("notGenerated"),
         count("migrated"),
     )
-}
-
-/// A report for programs.
-pub fn json(report: &Report, with_lines: bool, snapshot: &Snapshot) -> String {
-    output::json(&value(report, with_lines, snapshot))
 }
 
 /// A report for programs, as a part of a document.

@@ -1,34 +1,10 @@
-//! What the pods of a workload run, mount and refer to. Nothing here knows the Go implementation.
+//! Reads what the pods of a Deployment run and mount. Nothing here knows the Go implementation.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::super::kinds;
 use crate::cluster::Object;
 
-/// The template of the pods of a workload.
-fn template(workload: &Object) -> Option<&Value> {
-    workload.value.pointer(match workload.kind == kinds::CRON_JOB {
-        true => "/spec/jobTemplate/spec/template",
-        false => "/spec/template",
-    })
-}
-
-/// Whether a workload is a Job that starts no more pods.
-pub(super) fn has_finished(workload: &Object) -> bool {
-    let is_final = |condition: &Value| {
-        let has = |field: &str, value: &str| condition.get(field) == Some(&json!(value));
-        (has("type", "Complete") || has("type", "Failed")) && has("status", "True")
-    };
-    workload.kind == kinds::JOB && workload.items("/status/conditions").iter().any(is_final)
-}
-
-/// Name of the ServiceAccount of the pods; empty if the template names none.
-pub(super) fn account(workload: &Object) -> &str {
-    let name = template(workload).and_then(|template| template.pointer("/spec/serviceAccountName"));
-    name.and_then(Value::as_str).unwrap_or_default()
-}
-
-pub(super) fn containers(deployment: &Object) -> &[Value] {
+pub fn containers(deployment: &Object) -> &[Value] {
     deployment.items("/spec/template/spec/containers")
 }
 
@@ -55,7 +31,7 @@ pub fn command_line(container: &Value) -> Vec<String> {
 }
 
 /// Name of the file that a container runs.
-pub(super) fn program(container: &Value) -> String {
+pub fn program(container: &Value) -> String {
     let words = command_line(container);
     let path = words.first().map(String::as_str).unwrap_or_default();
     path.rsplit('/').next().unwrap_or_default().to_owned()
@@ -92,39 +68,12 @@ pub fn mounted(deployment: &Object, container: &Value, path: &str) -> Option<(St
     })
 }
 
-/// Whether any text of the pods of a workload is this name.
-pub(super) fn mentions(workload: &Object, name: &str) -> bool {
-    fn is_in(value: &Value, name: &str) -> bool {
-        match value {
-            Value::String(text) => text == name,
-            Value::Array(items) => items.iter().any(|item| is_in(item, name)),
-            Value::Object(fields) => fields.values().any(|field| is_in(field, name)),
-            _ => false,
-        }
-    }
-    let spec = template(workload).and_then(|template| template.get("spec"));
-    spec.is_some_and(|spec| is_in(spec, name))
-}
-
-/// Whether a selector of labels selects the pods of a workload.
-pub(super) fn selects(selector: Option<&Value>, workload: &Object) -> bool {
-    let labels = template(workload).and_then(|template| template.pointer("/metadata/labels"));
-    match selector.and_then(Value::as_object) {
-        Some(selector) if !selector.is_empty() => selector
-            .iter()
-            .all(|(key, value)| labels.is_some_and(|labels| labels.get(key) == Some(value))),
-        _ => false,
-    }
-}
-
-/// Whether a selector of labels selects the pods of one of `ours`, and of none of `others`.
-pub(super) fn selects_only(selector: Option<&Value>, ours: &[Object], others: &[&Object]) -> bool {
-    ours.iter().any(|one| selects(selector, one)) && !others.iter().any(|one| selects(selector, one))
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::migrate::kinds;
 
     #[test]
     fn variables_of_the_container_are_filled_in() {

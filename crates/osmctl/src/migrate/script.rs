@@ -1,0 +1,258 @@
+//! Prints a migration as a shell script: the steps in the safe order, each with its reason and a check before it, and the way back.
+
+use osm_render::yaml;
+use serde_json::Value;
+
+use super::check::Checked;
+use super::found::WEBHOOK;
+use crate::cluster::{Object, Target};
+
+/// The script, with names in `@` where it depends on the cluster.
+const TEMPLATE: &str = include_str!("script.sh");
+
+/// Ends the values of the chart in the script. No line of YAML is this word alone.
+const END: &str = "END-OF-VALUES";
+
+/// The script for a cluster that can be migrated.
+pub fn script(checked: &Checked, target: &Target, namespace: &str, settings: &str) -> String {
+    let found = &checked.found;
+    let kubeconfig = target.kubeconfig.as_ref();
+    let kubeconfig =
+        kubeconfig.map(|file| format!("export KUBECONFIG={}\n", quoted(&file.display().to_string())));
+    let context = |flag: &str| match &target.context {
+        Some(context) => format!("{flag} {} ", quoted(context)),
+        None => String::new(),
+    };
+    let deployments: Vec<&Object> = found.controller.iter().chain(&found.webhook).collect();
+    let webhooks: Vec<&Object> = found.webhooks.iter().collect();
+    let start = |object: &&Object| {
+        lines(
+            &format!("start {}", replicas(object)),
+            std::slice::from_ref(object),
+        )
+    };
+    let starts: String = deployments.iter().map(start).collect();
+    let mut values = yaml::write(&checked.values).unwrap_or_else(|_| checked.values.to_string());
+    if !values.ends_with('\n') {
+        values.push('\n');
+    }
+    let parts = [
+        ("@KUBECONFIG@", kubeconfig.unwrap_or_default()),
+        ("@SERVER@", quoted(&target.server)),
+        ("@NAMESPACE@", quoted(namespace)),
+        ("@CONTEXT@", context("--context")),
+        ("@HELM_CONTEXT@", context("--kube-context")),
+        ("@SERVICE@", format!("{namespace}/{WEBHOOK}")),
+        ("@SETTINGS@", settings.to_owned()),
+        ("@DELETE_WEBHOOKS@\n", lines("delete", &webhooks)),
+        ("@STOP@\n", lines("stop", &deployments)),
+        ("@ARE_STOPPED@\n", lines("is_stopped", &deployments)),
+        ("@DELETE_DEPLOYMENTS@\n", lines("delete", &deployments)),
+        (
+            "@RESTORE_DEPLOYMENTS@\n",
+            lines("restore", &deployments) + &starts,
+        ),
+        ("@RESTORE_WEBHOOKS@\n", lines("restore_webhook", &webhooks)),
+        ("@END@", END.to_owned()),
+        // Last, so that nothing in them is taken for a name.
+        ("@VALUES@", values),
+    ];
+    let mut script = TEMPLATE.to_owned();
+    for (name, text) in parts {
+        script = script.replace(name, &text);
+    }
+    script
+}
+
+/// A line for each object.
+fn lines(command: &str, objects: &[&Object]) -> String {
+    let line = |object: &&Object| format!("  {command} {}\n", named(object));
+    objects.iter().map(line).collect()
+}
+
+/// An object as kubectl names it: resource, name and namespace.
+fn named(object: &Object) -> String {
+    let kind = object.kind;
+    let name = quoted(&format!("{}.{}/{}", kind.plural, kind.group, object.name()));
+    match object.namespace() {
+        Some(namespace) => format!("{name} --namespace {}", quoted(namespace)),
+        None => name,
+    }
+}
+
+/// Replicas of a Deployment; of one that is stopped already, those that it needs at least.
+fn replicas(deployment: &Object) -> i64 {
+    let replicas = deployment.value.pointer("/spec/replicas").and_then(Value::as_i64);
+    replicas.unwrap_or(1).max(1)
+}
+
+/// A word of a shell.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=,".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    use serde_json::json;
+
+    use super::super::found::fixtures::{INSTALLERS, found};
+    use super::*;
+
+    fn of(installer: &str) -> String {
+        let target = Target {
+            server: "https://api.example:6443".to_owned(),
+            context: Some("it's mine".to_owned()),
+            kubeconfig: Some("/home/me/kube config".into()),
+        };
+        let checked = Checked {
+            found: found(installer, &[], &[]),
+            values: json!({"settings": {"note": "it's @SERVER@\nEND"}}),
+            ..Checked::default()
+        };
+        script(&checked, &target, "kube-system", "osm-settings")
+    }
+
+    /// The lines of a function of the script.
+    fn function<'s>(script: &'s str, name: &str) -> Vec<&'s str> {
+        let (_, rest) = script.split_once(&format!("\n{name}() {{\n")).unwrap();
+        let (body, _) = rest.split_once("\n}\n").unwrap();
+        body.lines()
+            .map(str::trim)
+            .filter(|line| !line.starts_with('#'))
+            .collect()
+    }
+
+    #[test]
+    fn webhooks_are_deleted_before_their_deployment_stops_and_come_back_last() {
+        for (installer, text) in INSTALLERS {
+            let script = of(text);
+            let lines = function(&script, "stop_go");
+            let at = |lines: &[&str], start: &str| -> Vec<usize> {
+                let found = lines
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, line)| line.starts_with(start));
+                found.map(|(at, _)| at).collect()
+            };
+            let (deleted, stopped) = (at(&lines, "delete "), at(&lines, "stop "));
+            assert!(
+                !deleted.is_empty() && stopped.len() == 2,
+                "{installer}: {lines:#?}"
+            );
+            assert!(
+                deleted.iter().max() < stopped.iter().min(),
+                "{installer}: {lines:#?}"
+            );
+            let checks = at(&lines, "no_webhook_is_left");
+            assert!(
+                checks.iter().any(|at| deleted[0] < *at && *at < stopped[0]),
+                "{lines:#?}"
+            );
+            let back = function(&script, "back");
+            let (started, restored) = (at(&back, "start 1 "), at(&back, "restore_webhook "));
+            assert_eq!((started.len(), restored.len()), (2, deleted.len()), "{installer}");
+            assert!(
+                started.iter().max() < restored.iter().min(),
+                "{installer}: {back:#?}"
+            );
+        }
+    }
+
+    #[test]
+    fn everything_of_each_installer_is_deleted_and_restored_in_the_other_order() {
+        for (installer, text) in INSTALLERS {
+            let script = of(text);
+            let objects = |name: &str, verb: &str| -> Vec<String> {
+                let lines = function(&script, name).into_iter();
+                let of_verb = lines
+                    .filter_map(|line| line.strip_prefix(&format!("{verb} ")))
+                    .map(str::to_owned);
+                of_verb.collect()
+            };
+            let deleted = objects("clean_up", "delete");
+            let kinds = osm_render::yaml::read(text)
+                .unwrap()
+                .into_iter()
+                .filter(|object| !object["kind"].as_str().unwrap().ends_with("WebhookConfiguration"));
+            for object in kinds {
+                let (kind, name) = (
+                    object["kind"].as_str().unwrap(),
+                    object["metadata"]["name"].as_str().unwrap(),
+                );
+                let is_it = |line: &String| {
+                    let (resource, rest) = line.split_once('/').unwrap();
+                    let singular = resource.split('.').next().unwrap().trim_end_matches('s');
+                    singular == kind.to_lowercase() && rest.split(' ').next() == Some(name)
+                };
+                assert!(deleted.iter().any(is_it), "{installer}: {kind} {name}");
+            }
+            let mut restored = objects("back", "restore");
+            restored.retain(|line| !line.contains("cloud-init-getter"));
+            let before = |list: &[String], first: &str, then: &str| {
+                let at = |part: &str| {
+                    list.iter()
+                        .position(|line| line.starts_with(part))
+                        .unwrap_or_else(|| panic!("{part}"))
+                };
+                at(first) < at(then)
+            };
+            for (first, then) in [
+                ("certificates.", "secrets/"),
+                ("deployments.", "serviceaccounts/"),
+                ("rolebindings.", "roles."),
+                ("roles.", "serviceaccounts/"),
+            ] {
+                assert!(
+                    before(&deleted, first, then) && before(&restored, then, first),
+                    "{first}"
+                );
+            }
+            let sorted = |mut list: Vec<String>| {
+                list.sort();
+                list
+            };
+            assert_eq!(sorted(deleted), sorted(restored), "{installer}");
+        }
+    }
+
+    #[test]
+    fn dash_and_shellcheck_accept_the_script_and_no_name_is_left() {
+        for (installer, text) in INSTALLERS {
+            let script = of(text);
+            assert!(script.contains("--context 'it'\\''s mine' \"$@\""), "{script}");
+            assert!(script.contains("note: |"), "{script}");
+            let own = script.replace("it's @SERVER@", "");
+            let is_place =
+                |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+            let left: Vec<&str> = own.split('@').filter(|word| is_place(word)).collect();
+            assert_eq!(left, Vec::<&str>::new(), "{installer}");
+            for program in [
+                &["dash", "-n"][..],
+                &["shellcheck", "--shell=sh", "--exclude=SC2329", "-"],
+            ] {
+                let [name, arguments @ ..] = program else { continue };
+                let child = Command::new(name)
+                    .args(arguments)
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::piped())
+                    .spawn();
+                // Not every machine has them.
+                let Ok(mut child) = child else { continue };
+                child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+                let output = child.wait_with_output().unwrap();
+                assert!(
+                    output.status.success(),
+                    "{}",
+                    String::from_utf8_lossy(&output.stdout)
+                );
+            }
+        }
+    }
+}

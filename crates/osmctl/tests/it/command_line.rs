@@ -1,0 +1,100 @@
+//! Command lines that end with an error, in one table: its exit code, and what it says. No error repeats a value.
+
+use super::{MACHINE_DEPLOYMENT, PROFILE, err, naming_profile, osmctl, out};
+
+/// A profile that downloads crictl.
+const DOWNLOADING: &str = r#"{{download-url \"crictl\" arch=\"$arch\"}}"#;
+
+#[test]
+fn mistakes_end_with_the_next_step_and_the_exit_code() {
+    let md = |from: &str, to: &str| MACHINE_DEPLOYMENT.replace(from, to);
+    let with_profile = |from: &str, to: &str| format!("{MACHINE_DEPLOYMENT}{}", PROFILE.replace(from, to));
+    let folder = tempfile::tempdir().unwrap();
+    let off = folder.path().join("off.yaml");
+    std::fs::write(&off, "downloads: {crictl: {enabled: false}}").unwrap();
+    let without_crictl = format!("urls -f - --settings {}", off.display());
+    let render = "render -f - --stage bootstrap";
+    let versions = "urls --profile osp-ubuntu --kubelet-version 1.34.4";
+    let own = naming_profile("osp-mine");
+    let pool = MACHINE_DEPLOYMENT.to_owned();
+    let none = String::new;
+    #[rustfmt::skip] // A line for each row.
+    let rows = [
+        (render, own.clone(), 1, "profile osp-mine does not exist; provide it with --profile"),
+        (render, md("1.34.2", "latest"), 1, "is not a version such as 1.34.2"),
+        (render, md("cloudProvider:", "cloudProvidr:"), 1, "cloudProvidr"),
+        (render, none(), 1, "provide exactly one"),
+        (render, format!("{pool}---{pool}"), 1, "provide exactly one"),
+        (render, "a: [".to_owned(), 1, "not valid YAML"),
+        (render, "kind: Pod".to_owned(), 1, "document 1: is a Pod"),
+        (render, with_profile("kubelet.version", "kubelet.versin"), 1,
+            "profile osp-ubuntu: provisioningConfig.modules.runcmd[0], line 1, column 6: there is no field"),
+        (render, with_profile("Engine: Handlebars", "Engine: GoTemplate"), 1, "function \"late\" not defined"),
+        (render, with_profile("permissions: 600", "permissions: rw"), 1, "permissions: "),
+        ("render -f /nowhere --stage bootstrap", none(), 1, "/nowhere"),
+        ("render -f - --profile mine --stage bootstrap", pool.clone(), 1, "osp-ubuntu) and not a file: mine: error: cannot read it"),
+        ("render -f -", none(), 2, "--stage"),
+        ("render -f - --stage late", none(), 2, "late"),
+        ("paint", none(), 2, "paint"),
+        ("", none(), 2, "Commands:"),
+        ("urls -f -", PROFILE.to_owned(), 1, "contains no MachineDeployment; provide at least one, or use --profile"),
+        ("urls -f -", own, 1, "profile osp-mine does not exist"),
+        (&without_crictl, with_profile("echo {{shell kubelet.version}}", DOWNLOADING), 1,
+            "download-url: downloads.crictl.enabled of the settings is false; enable it there, or test {{#if"),
+        ("urls --profile mine --kubelet-version 1.34.4", none(), 1, "mine is not a built-in profile"),
+        ("urls --profile osp-ubuntu --kubelet-version 1.34.4 --cloud anexia", none(), 1, "vsphere, not anexia"),
+        ("urls --profile osp-amzn2 --kubelet-version 1.34.4 --cloud hetzner", none(), 1, "supports aws, not hetzner"),
+        ("urls -f - --settings /nowhere", pool.clone(), 1, "/nowhere: error: cannot read it"),
+        ("urls", none(), 2, "--filename"),
+        ("urls --profile osp-ubuntu", none(), 2, "--kubelet-version"),
+        ("urls --kubelet-version 1.34.4", none(), 2, "--profile"),
+        ("urls -f - --kubelet-version 1.34.4 --profile osp-ubuntu", pool.clone(), 2, "cannot be used with"),
+        ("urls -f - --cloud aws", pool.clone(), 2, "cannot be used with"),
+        ("urls --kubelet-version latest --profile osp-ubuntu", none(), 2, "is not a version"),
+        (&format!("{versions} --cloud moon"), none(), 2, "is not a cloud provider"),
+        ("urls -f - --arch mips", pool, 2, "mips"),
+        ("status --request-timeout soon", none(), 2, "is not a duration"),
+        ("status --request-timeout 0s", none(), 2, "is not a duration"),
+        ("status --home-namespace a", none(), 2, "--home-kubeconfig"),
+        ("status --home-context a", none(), 2, "--home-namespace"),
+        ("status p --home-kubeconfig a --home-namespace=", none(), 2, "a value is required"),
+        ("status --home-context a --home-namespace b --worker-context c", none(), 2, "cannot be used with"),
+        ("status --watch -o json", none(), 2, "cannot be used with"),
+        ("diff --cluster -f x", none(), 2, "cannot be used with"),
+        ("diff --pool p a b", none(), 2, "--cluster"),
+        ("show", none(), 2, "<POOL>"),
+        ("show pool -o dir=", none(), 2, "use text, json or dir=PATH"),
+        ("migrate apply", none(), 2, "unrecognized subcommand"),
+    ];
+    for (words, input, code, text) in rows {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let output = osmctl(&words, &input);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {}", err(&output));
+        assert!(err(&output).contains(text), "{words:?}: {text}: {}", err(&output));
+        assert!(
+            !err(&output).contains("hunter2") && out(&output).is_empty(),
+            "{words:?}"
+        );
+    }
+}
+
+#[test]
+fn help_fits_on_one_screen_and_every_command_has_examples() {
+    let help = osmctl(&["--help"], "");
+    assert!(out(&help).lines().count() <= 40, "{}", out(&help));
+    for command in [
+        "render",
+        "lint",
+        "diff",
+        "test",
+        "new",
+        "urls",
+        "mirror-settings",
+        "status",
+        "show",
+        "migrate",
+    ] {
+        let help = osmctl(&[command, "--help"], "");
+        assert!(out(&help).contains("Example"), "{command}: {}", out(&help));
+    }
+}
