@@ -42,20 +42,6 @@ pub struct Call {
 }
 
 impl Call {
-    /// A number in the query; 0 if it is absent.
-    pub fn number(&self, name: &str) -> usize {
-        let start = format!("{name}=");
-        let found = self
-            .target
-            .split(['?', '&'])
-            .find_map(|pair| pair.strip_prefix(start.as_str()));
-        found.and_then(|value| value.parse().ok()).unwrap_or(0)
-    }
-
-    pub fn is_watch(&self) -> bool {
-        self.target.contains("watch=true")
-    }
-
     /// The head of an answer whose body ends when this is dropped.
     pub async fn head(&mut self, head: http::response::Builder) -> Result<()> {
         let (sender, body) = Channel::new(WAITING);
