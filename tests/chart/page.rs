@@ -536,69 +536,6 @@ async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> 
     Ok(())
 }
 
-/// `osmctl migrate` on an installation of KubeOne, with the commands that it prints. The chain's test `migrate` shows the rest.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_chart_is_installed_by_the_commands_that_osmctl_prints() -> Result<()> {
-    let cluster = ControlPlane::start(Options::default()).await?;
-    cluster.install_machine_deployment_crd().await?;
-    let fixture = |name: &str| std::fs::read_to_string(Path::new(FIXTURES).join(name));
-    cluster.apply_yaml(&fixture("go-shaped.yaml")?).await?;
-    let namespace =
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CLOUD_INIT_SETTINGS}});
-    installation::apply(&cluster, &[namespace]).await?;
-    cluster.apply_yaml(&fixture("takeover/kubeone.yaml")?).await?;
-    let mut person = Person::new(vec![("cluster", &cluster)]).await?;
-    let osmctl = tokio::task::spawn_blocking(installation::osmctl).await??;
-    let folder = osmctl.parent().context("a folder")?.display().to_string();
-    let path = person.environment.get("PATH").context("a path")?;
-    let path = format!("{folder}:{path}");
-    person.environment.insert("PATH", path);
-
-    let printed = person.run("osmctl migrate apply --yes").await?;
-    let is_command = |line: &&str| line.starts_with("helm install ") || line.starts_with("kubectl rollout ");
-    let commands: Vec<&str> = printed.lines().map(str::trim).filter(is_command).collect();
-    ensure!(commands.len() == 2, "{printed}");
-    let published = "oci://ghcr.io/kubermatic/operating-system-manager/charts/operating-system-manager";
-    let commands = commands
-        .join("\n")
-        .replace(published, &chart().display().to_string());
-    person.run(&commands).await?;
-    let client = cluster.admin()?;
-    let settings = Api::<ConfigMap>::namespaced(client.clone(), "kube-system")
-        .get("osm-settings")
-        .await?;
-    ensure!(
-        format!("{:?}", settings.data).contains("169.254.20.10"),
-        "{settings:?}"
-    );
-    let finished = person.run("osmctl migrate finish --yes").await?;
-    ensure!(finished.contains("The migration is finished"), "{finished}");
-    let names = async || -> Result<Vec<String>> {
-        let deployments = Api::<Deployment>::namespaced(client.clone(), "kube-system");
-        let all = deployments.list(&ListParams::default()).await?;
-        Ok(all.iter().map(ResourceExt::name_any).collect())
-    };
-    let left = names().await?;
-    ensure!(left.len() == Service::ALL.len(), "{left:?}");
-
-    // Both never run at the same time.
-    let refused = person.run("! osmctl migrate rollback --yes").await?;
-    let mut lines = refused.lines().map(str::trim);
-    let stop = lines
-        .find(|line| line.starts_with("kubectl scale "))
-        .with_context(|| refused.clone())?;
-    ensure!(names().await? == left, "{refused}");
-    person
-        .run(&format!("{stop}\nosmctl migrate rollback --yes --settle 200ms"))
-        .await?;
-    let both = names().await?;
-    ensure!(
-        both.iter().any(|name| name == "operating-system-manager-webhook"),
-        "{both:?}"
-    );
-    Ok(())
-}
-
 /// A MachineDeployment and a profile that whoever may do so writes.
 fn objects(name: &str) -> [Value; 2] {
     [
