@@ -94,7 +94,7 @@ fn a_machine_deployment_becomes_user_data_and_is_never_written_to() -> Result<()
         world.says("default", "Published", true, "Published").await?;
         let config = world.config("default").await?;
         assert_eq!(ContentView::of(&config).profile().unwrap().name, "osp-ubuntu");
-        judge_both_documents(&world, "default").await?;
+        judge_both_documents(world, "default").await?;
 
         for event in world
             .plane

@@ -75,7 +75,7 @@ fn a_pools_tokens_may_do_what_they_are_for_and_nothing_else() -> Result<()> {
             .map(str::to_owned),
         );
         for namespace in [CLOUD_INIT_SETTINGS, "kube-system", "default"] {
-            let of_api = more_than_anybody(&world, &second.api_token, namespace).await?;
+            let of_api = more_than_anybody(world, &second.api_token, namespace).await?;
             let own = if namespace == CLOUD_INIT_SETTINGS {
                 documents.clone()
             } else {
@@ -84,7 +84,7 @@ fn a_pools_tokens_may_do_what_they_are_for_and_nothing_else() -> Result<()> {
             assert_eq!(of_api, own, "in {namespace}");
             // Kubernetes' own role system:node-bootstrapper, and the right to be approved.
             assert_eq!(
-                more_than_anybody(&world, &second.kubelet_token, namespace).await?,
+                more_than_anybody(world, &second.kubelet_token, namespace).await?,
                 joining,
                 "in {namespace}"
             );
@@ -106,7 +106,7 @@ pub async fn getter_token(world: &World) -> Result<String> {
 #[test]
 fn only_the_join_token_makes_nodes_and_only_nodes() -> Result<()> {
     in_shared_world(async |world| {
-        let getter = getter_token(&world).await?;
+        let getter = getter_token(world).await?;
         world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
         world.pool("p", "osp-tiny").await?;
         world.stamp("p", 1).await?;
@@ -149,11 +149,11 @@ fn only_the_join_token_makes_nodes_and_only_nodes() -> Result<()> {
             .await?;
         }
         assert_eq!(
-            join(&world, &machine.kubelet_token, "n1").await?,
+            join(world, &machine.kubelet_token, "n1").await?,
             "system:node:n1 of system:nodes"
         );
         assert_eq!(
-            join(&world, &machine.kubelet_token, "n2").await?,
+            join(world, &machine.kubelet_token, "n2").await?,
             "system:node:n2 of system:nodes"
         );
         for name in refused {
@@ -256,7 +256,7 @@ fn tokens_die_with_the_provisioning_secret_and_with_the_pool() -> Result<()> {
         world
             .delete(&world.secrets(), &machine.provisioning_secret)
             .await?;
-        both_die(&world, &machine).await?;
+        both_die(world, &machine).await?;
         world.installed.start(Service::SecretSyncer).await?;
         let new = world.machine("p", 1).await?;
         assert!(new.api_token != machine.api_token && new.kubelet_token != machine.kubelet_token);
@@ -272,7 +272,7 @@ fn tokens_die_with_the_provisioning_secret_and_with_the_pool() -> Result<()> {
             )
         })
         .await?;
-        both_die(&world, &gone).await?;
+        both_die(world, &gone).await?;
         for token in [&new.api_token, &new.kubelet_token] {
             assert!(
                 !is_dead(world.plane.client(token)?).await?,

@@ -115,7 +115,7 @@ async fn red_hat_pool(world: &World) -> Result<()> {
 #[test]
 fn every_kind_of_source_is_followed() -> Result<()> {
     in_shared_world(async |world| {
-        grant_config_map(&world, "red-hat").await?;
+        grant_config_map(world, "red-hat").await?;
         let registry = |host: &str, secret: &str| json!({"host": host, "credentials": {"name": secret}});
         let allowed =
             json!({"namespace": CLOUD_INIT_SETTINGS, "secrets": ["red-hat"], "configMaps": ["red-hat"]});
@@ -128,7 +128,7 @@ fn every_kind_of_source_is_followed() -> Result<()> {
         for (_, source) in sources("first") {
             world.apply(&source).await?;
         }
-        red_hat_pool(&world).await?;
+        red_hat_pool(world).await?;
         let mut machine: UserData = world.machine("p", 1).await?;
         let first = world.fetch(&machine).await?;
         assert!(first.contains("\"http://node%40site:first-proxy@proxy.example:3128\""));

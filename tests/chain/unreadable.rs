@@ -80,7 +80,7 @@ async fn works(world: &World, pool: &str) -> Result<()> {
 fn an_object_that_is_too_deep_is_reported_and_affects_no_other() -> Result<()> {
     in_shared_world(async |world| {
         world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
-        works(&world, "first").await?;
+        works(world, "first").await?;
 
         let mut deep = machine_deployment("deep", "osp-tiny");
         deep["spec"]["template"]["spec"]["providerSpec"]["value"]["operatingSystemSpec"] = json!({"x": DEEP});
@@ -93,7 +93,7 @@ fn an_object_that_is_too_deep_is_reported_and_affects_no_other() -> Result<()> {
             "{message}"
         );
         world.event("kube-system", "deep", "ObjectUnreadable").await?;
-        counts(&world, Service::OscController, "machinedeployments").await?;
+        counts(world, Service::OscController, "machinedeployments").await?;
 
         let profile = |name: &str| {
             let mut profile = world::profile(name, "v1.0.0", "one\n");
@@ -102,12 +102,12 @@ fn an_object_that_is_too_deep_is_reported_and_affects_no_other() -> Result<()> {
         };
         let profiles = format!("{GROUP}/{NAMESPACE}/operatingsystemprofiles");
         send(&world.managed, "POST", &profiles, &profile("osp-deep"), 200).await?;
-        let message = accepted(&world, "osp-deep", "ObjectUnreadable").await?;
+        let message = accepted(world, "osp-deep", "ObjectUnreadable").await?;
         ensure!(message.contains("spec.provisioningConfig.modules.x"), "{message}");
         world.event(NAMESPACE, "osp-deep", "ObjectUnreadable").await?;
         // It can be read, but the copy in the status, which is deeper, could not.
         send(&world.managed, "POST", &profiles, &profile("osp-edge"), 120).await?;
-        let message = accepted(&world, "osp-edge", "ProfileInvalid").await?;
+        let message = accepted(world, "osp-edge", "ProfileInvalid").await?;
         ensure!(
             message.contains("spec.provisioningConfig: nested too deeply"),
             "{message}"
@@ -124,8 +124,8 @@ fn an_object_that_is_too_deep_is_reported_and_affects_no_other() -> Result<()> {
             send(&world.managed, "POST", &configs, &config, 200).await?;
         }
         world.event(NAMESPACE, "by-hand", "ObjectUnreadable").await?;
-        counts(&world, Service::OscController, "operatingsystemconfigs").await?;
-        counts(&world, Service::SecretSyncer, "operatingsystemconfigs").await?;
+        counts(world, Service::OscController, "operatingsystemconfigs").await?;
+        counts(world, Service::SecretSyncer, "operatingsystemconfigs").await?;
         // Over one of ours, also where that is all that its spec has too much.
         let deep_only = json!({"spec": {"provisioningConfig": {"modules": {"x": DEEP}}}});
         for over in [None, Some(deep_only)] {
@@ -139,14 +139,14 @@ fn an_object_that_is_too_deep_is_reported_and_affects_no_other() -> Result<()> {
             .await?;
         }
         world.says("first", "Published", true, "Published").await?;
-        works(&world, "later").await?;
+        works(world, "later").await?;
 
         for service in Service::ALL {
             world.installed.terminate(service, DEADLINE).await?;
             world.installed.start(service).await?;
         }
         world.installed.ready(DEADLINE).await?;
-        works(&world, "after-a-restart").await?;
+        works(world, "after-a-restart").await?;
         world.stamp("first", 2).await?;
         world.machine("first", 2).await?;
 
@@ -167,7 +167,7 @@ fn an_object_that_is_too_deep_is_reported_and_affects_no_other() -> Result<()> {
 fn a_value_of_a_newer_version_is_reported_and_the_config_is_rendered_again() -> Result<()> {
     in_shared_world(async |world| {
         world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
-        works(&world, "first").await?;
+        works(world, "first").await?;
         let crds: Api<CustomResourceDefinition> = Api::all(world.managed.clone());
         for (crd, field) in [
             (
@@ -194,7 +194,7 @@ fn a_value_of_a_newer_version_is_reported_and_the_config_is_rendered_again() -> 
                 .map(Some)
         })
         .await?;
-        let message = accepted(&world, "osp-tomorrow", "ObjectUnreadable").await?;
+        let message = accepted(world, "osp-tomorrow", "ObjectUnreadable").await?;
         ensure!(
             message.contains("does not know the value of spec.osName"),
             "{message}"
@@ -205,7 +205,7 @@ fn a_value_of_a_newer_version_is_reported_and_the_config_is_rendered_again() -> 
         let path = format!("{GROUP}/{NAMESPACE}/operatingsystemconfigs/{config}/status");
         let tomorrow = json!({"status": {"rendered": {"digest": "of tomorrow", "profile": {"templateEngine": "Tomorrow"}}}});
         send(&world.managed, "PATCH", &path, &tomorrow, 0).await?;
-        counts(&world, Service::OscController, "operatingsystemconfigs").await?;
+        counts(world, Service::OscController, "operatingsystemconfigs").await?;
         wait_for("the config to be rendered again", DEADLINE, async || {
             check(ContentView::of(&world.config("first").await?).digest() != Some("of tomorrow"))
         })

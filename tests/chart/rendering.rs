@@ -677,7 +677,7 @@ const REFUSED: &[(&str, &str)] = &[
         "bootstrapTokens is set, but joining is approved",
     ),
     (
-        r"commonLabels.app\\.kubernetes\\.io/name=x",
+        r"commonLabels.app\.kubernetes\.io/name=x",
         "commonLabels has app.kubernetes.io/name",
     ),
     (
