@@ -2,10 +2,8 @@
 //! csr-approver has approved.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -20,7 +18,6 @@ use osm_testkit::{Options, check, installation, wait_for};
 use serde_json::{Value, json};
 
 use crate::joining::{KUBELET_SIGNER, Wish, join, node_wish, wish};
-use crate::rights::is_forbidden;
 use crate::world::{self, DEADLINE, NAMESPACE, World, machine_deployment};
 
 const CLUSTER: &str = "cluster.k8s.io";
@@ -59,12 +56,16 @@ async fn world(installation: Installation) -> Result<World> {
     Ok(world)
 }
 
-/// With csr-approver, which is ready.
-async fn approving(installation: Installation) -> Result<World> {
-    let mut world = world(installation).await?;
-    world.installed.start(Service::CsrApprover).await?;
-    world.installed.ready(DEADLINE).await?;
-    Ok(world)
+#[tokio::test(flavor = "multi_thread")]
+async fn csr_approver_decides_who_joins() -> Result<()> {
+    let mut world = world(Installation {
+        serving_certificates: true,
+        ..world::installation()
+    })
+    .await?;
+    machines_that_ask_while_nobody_decides_join_later_and_two_replicas_approve_once(&mut world).await?;
+    a_token_opens_machines_of_its_pool_that_have_not_joined_and_nothing_else(&world).await?;
+    serving_certificates_are_approved_for_recorded_addresses(&world).await
 }
 
 fn owned_by(owner: &DynamicObject, kind: &str) -> Value {
@@ -128,6 +129,10 @@ impl World {
             .patch_status(name, &PatchParams::default(), &patch)
             .await?;
         Ok(())
+    }
+
+    pub async fn delete_machine(&self, name: &str) -> Result<()> {
+        self.delete(&self.of_kind("Machine"), name).await
     }
 
     async fn node(&self, name: &str) -> Result<()> {
@@ -239,9 +244,9 @@ fn with_usages(name: &str, node: &str, usages: &[&str]) -> Result<Wish> {
     Ok(wish)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_token_opens_machines_of_its_pool_that_have_not_joined_and_nothing_else() -> Result<()> {
-    let world = approving(world::installation()).await?;
+async fn a_token_opens_machines_of_its_pool_that_have_not_joined_and_nothing_else(
+    world: &World,
+) -> Result<()> {
     let (a, b) = (
         world.pool_of("a", "openstack").await?,
         world.pool_of("b", "openstack").await?,
@@ -249,7 +254,7 @@ async fn a_token_opens_machines_of_its_pool_that_have_not_joined_and_nothing_els
     let retired = world.pool_of("retired", "openstack").await?;
     let getter = world.account("cloud-init-getter").await?;
     world.machine_of(&a, "a-1").await?;
-    let who = join(&world, &a.token, "a-1")
+    let who = join(world, &a.token, "a-1")
         .await
         .map_err(|error| error.context(world.installed.logs()))?;
     assert_eq!(who, "system:node:a-1 of system:nodes");
@@ -368,143 +373,13 @@ async fn a_token_opens_machines_of_its_pool_that_have_not_joined_and_nothing_els
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn clouds_differ_in_the_names_of_their_nodes() -> Result<()> {
-    let world = approving(world::installation()).await?;
-    let aws = world.pool_of("aws", "aws").await?;
-    world.machine_on(&aws, "aws-1", "aws").await?;
-    let private = "ip-10-0-0-1.ec2.internal";
-    world.ask_as(&aws.token, "by-machine", "aws-1").await?;
-    world.ask_as(&aws.token, "by-address", private).await?;
-    world.pending("MachineNotFound", 2).await?;
-    let addresses =
-        json!([{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "InternalDNS", "address": private}]);
-    world
-        .machine_status("aws-1", json!({"addresses": addresses}))
-        .await?;
-    world.certified("by-address").await?;
-
-    let external = world.pool_of("external", "external").await?;
-    world.machine_on(&external, "external-1", "external").await?;
-    world.ask_as(&external.token, "external", "external-1").await?;
-    world.pending("NodeNameUnproven", 1).await?;
-
-    let edge = world.pool_of("edge", "edge").await?;
-    world.ask_as(&edge.token, "edge-other", "edge-other").await?;
-    world.pending("MachineNotFound", 2).await?;
-    world.ask_as(&edge.token, "edge", "edge").await?;
-    world.certified("edge").await?;
-    for request in ["by-machine", "external", "edge-other"] {
-        assert_eq!(world.decision(request).await?, None, "{request}");
-    }
-    Ok(())
-}
-
-/// Pending requests that csr-approver keeps of one requester, as docs/limits.md says.
-const KEPT_OF_REQUESTER: usize = 1_000;
-
-/// How many requests a flood has: half of them stay pending, which is more than csr-approver keeps of one requester.
-fn flood() -> usize {
-    let wanted = std::env::var("OSM_FLOOD").ok();
-    wanted.and_then(|number| number.parse().ok()).unwrap_or(2_400)
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_one_token_delays_no_other_pool() -> Result<()> {
-    let world = approving(world::installation()).await?;
-    let (bad, good) = (
-        world.pool_of("bad", "openstack").await?,
-        world.pool_of("good", "openstack").await?,
-    );
-    let count = flood();
-    // One key is enough: what differs is the name.
-    let wishes = (0..count).map(|number| match number % 2 {
-        0 => wish(
-            &format!("flood-{number}"),
-            KUBELET_SIGNER,
-            &format!("system:node:x-{number}"),
-            "system:nodes",
-            &[],
-        ),
-        _ => wish(
-            &format!("flood-{number}"),
-            KUBELET_SIGNER,
-            "system:node:x",
-            "system:masters",
-            &[],
-        ),
-    });
-    let wishes = wishes.collect::<Result<Vec<_>>>()?;
-    let requests = Api::<CertificateSigningRequest>::all(world.plane.client(&bad.token)?);
-    let flooding = async {
-        stream::iter(wishes)
-            .map(|wish| {
-                let requests = requests.clone();
-                async move {
-                    requests
-                        .create(&PostParams::default(), &wish.request)
-                        .await
-                        .map(drop)
-                }
-            })
-            .buffer_unordered(16)
-            .try_collect::<Vec<()>>()
-            .await?;
-        Ok(())
-    };
-    let joining = async {
-        let mut slowest = Duration::ZERO;
-        for number in 0..20 {
-            let name = format!("good-{number}");
-            world.machine_of(&good, &name).await?;
-            let began = Instant::now();
-            world.ask_as(&good.token, &name, &name).await?;
-            world.certified(&name).await?;
-            slowest = slowest.max(began.elapsed());
-        }
-        Ok::<_, anyhow::Error>(slowest)
-    };
-    let (flooded, slowest) = tokio::join!(flooding, joining);
-    flooded.map_err(|error: kube::Error| anyhow::Error::from(error))?;
-    let slowest = slowest?;
-    println!("{count} requests of another pool: the slowest of 20 machines joined within {slowest:?}");
-    assert!(slowest < Duration::from_secs(10), "{slowest:?}");
-    // A machine of the same pool joins, too.
-    world.machine_of(&bad, "bad-1").await?;
-    world.ask_as(&bad.token, "bad-1", "bad-1").await?;
-    world.certified("bad-1").await?;
-    // Beyond the bounds, requests are listed again only every five minutes.
-    let expected = (count / 2).min(200) as f64;
-    wait_for("bad requests to be denied", DEADLINE, async || {
-        let (_, metrics) = world.installed.get(Service::CsrApprover, "/metrics").await?;
-        let denied = "osm_joining_requests_total{outcome=\"denied\",reason=\"SubjectNotAllowed\"} ";
-        let denied = metrics
-            .lines()
-            .find_map(|line| line.strip_prefix(denied))
-            .context("a denial")?;
-        check(denied.parse::<f64>()? >= expected)
-    })
-    .await?;
-    if count > 2 * KEPT_OF_REQUESTER {
-        let (_, metrics) = world.installed.get(Service::CsrApprover, "/metrics").await?;
-        let forgotten = metrics
-            .lines()
-            .find_map(|line| line.strip_prefix("osm_joining_requests_forgotten_total "))
-            .context("the metric")?;
-        ensure!(forgotten != "0", "more requests are kept than the bound");
-    }
-    let peak = world.installed.process(Service::CsrApprover)?.usage()?.peak_rss >> 20;
-    println!("csr-approver had {peak} MiB at the most");
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn machines_that_ask_while_nobody_decides_join_later_and_two_replicas_approve_once() -> Result<()> {
-    const MACHINES: usize = 20;
-    let mut world = world(world::installation()).await?;
+async fn machines_that_ask_while_nobody_decides_join_later_and_two_replicas_approve_once(
+    world: &mut World,
+) -> Result<()> {
+    const MACHINES: usize = 5;
     let pools = [
-        world.pool_of("a", "openstack").await?,
-        world.pool_of("b", "openstack").await?,
+        world.pool_of("early", "openstack").await?,
+        world.pool_of("first", "openstack").await?,
     ];
     let mut machines = Vec::new();
     for pool in &pools {
@@ -576,211 +451,22 @@ async fn machines_that_ask_while_nobody_decides_join_later_and_two_replicas_appr
     world.certified(&format!("{}-two", machines[0])).await?;
     let note = world.event("kube-system", &machines[0], "ApprovedAgain").await?;
     ensure!(note.contains("if the machine was not restarted"), "{note}");
-    Ok(())
+    for request in all.list(&ListParams::default()).await? {
+        all.delete(&request.name_any(), &DeleteParams::default()).await?;
+    }
+    world.pending("AlreadyApproved", 0).await
 }
 
-/// Whoever reads all requests knows the name of each, and can send another one at once, under a name that comes first.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_first_request_is_approved_and_counts_without_its_claim() -> Result<()> {
-    let mut world = world(world::installation()).await?;
-    let pool = world.pool_of("a", "openstack").await?;
-    let machines: Vec<String> = (0..5).map(|number| format!("a-{number}")).collect();
-    for machine in &machines {
-        world.machine_of(&pool, machine).await?;
-        for request in [format!("node-csr-{machine}"), format!("0-{machine}")] {
-            world.ask_as(&pool.token, &request, machine).await?;
-        }
-    }
-    let only_the_first = async |world: &World| -> Result<()> {
-        for machine in &machines {
-            world.certified(&format!("node-csr-{machine}")).await?;
-        }
-        world.pending("AlreadyApproved", machines.len()).await?;
-        for machine in &machines {
-            assert_eq!(world.decision(&format!("0-{machine}")).await?, None, "{machine}");
-        }
-        Ok(())
-    };
-    world.installed.start(Service::CsrApprover).await?;
-    only_the_first(&world).await?;
-
-    // A new process knows neither the claims nor what the former one approved.
-    world.installed.kill9(Service::CsrApprover)?;
-    let claims = Api::<Lease>::namespaced(world.client.clone(), NAMESPACE);
-    let of_claims = ListParams::default().labels(&format!("{}=join-claim", names::ROLE));
-    for claim in claims.list(&of_claims).await? {
-        claims.delete(&claim.name_any(), &DeleteParams::default()).await?;
-    }
-    world.installed.start(Service::CsrApprover).await?;
-    only_the_first(&world).await
-}
-
-/// A Machine and an edge pool take the name of a machine of another pool, and a Machine has a name that no node can have.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_machine_that_had_a_name_first_joins_under_it() -> Result<()> {
-    let world = approving(world::installation()).await?;
-    let (a, b) = (
-        world.pool_of("a", "openstack").await?,
-        world.pool_of("b", "openstack").await?,
-    );
-    let named = async |machine: &str, node: &str| {
-        world
-            .apply(
-                &json!({"apiVersion": format!("{CLUSTER}/v1alpha1"), "kind": "Machine",
-            "metadata": {"name": machine, "namespace": "kube-system", "ownerReferences": b.set},
-            "spec": {"metadata": {"name": node}, "providerSpec": {"value": {"cloudProvider": "hetzner"}}}}),
-            )
-            .await
-    };
-    world.machine_of(&a, "a-1").await?;
-    let created = world
-        .of_kind("Machine")
-        .get("a-1")
-        .await?
-        .metadata
-        .creation_timestamp;
-    let created = created.context("the time of the Machine")?.0.as_second();
-    wait_for("another second", DEADLINE, async || {
-        check(Timestamp::now().as_second() > created)
-    })
-    .await?;
-    named("thief", "a-1").await?;
-    let edge = world.pool_of("a-1", "edge").await?;
-    world.ask_as(&b.token, "of-b", "a-1").await?;
-    world.ask_as(&edge.token, "of-edge", "a-1").await?;
-    world.pending("MachineNotUnique", 2).await?;
-    world.ask_as(&a.token, "of-a", "a-1").await?;
-    world.certified("of-a").await?;
-    for request in ["of-b", "of-edge"] {
-        assert_eq!(world.decision(request).await?, None, "{request}");
-    }
-
-    world.node("existing").await?;
-    let odd = ["odd/../existing", "existing?x", "existing#x", "odd%2fx"];
-    for (number, name) in odd.iter().enumerate() {
-        named(&format!("odd-{number}"), name).await?;
-        world.ask_as(&b.token, &format!("odd-{number}"), name).await?;
-    }
-    world.pending("MachineNotFound", odd.len()).await?;
-    let logs = world.installed.logs();
-    ensure!(
-        !logs.contains("reconcile failed") && !logs.contains("nodes/"),
-        "{logs}"
-    );
-    Ok(())
-}
-
-/// A policy refuses every approval, so the replica makes the claim and can't write the decision.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_ends_between_the_claim_and_the_approval_leaves_the_request_to_the_next() -> Result<()>
-{
-    let mut world = approving(world::installation()).await?;
-    let pool = world.pool_of("a", "openstack").await?;
-    world.machine_of(&pool, "a-1").await?;
-    let admission = "admissionregistration.k8s.io/v1";
-    world
-        .apply(&json!({"apiVersion": admission, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "no-approval"},
-            "spec": {"failurePolicy": "Fail", "validations": [{"expression": "false", "reason": "Forbidden"}],
-                "matchConstraints": {"resourceRules": [{"apiGroups": ["certificates.k8s.io"], "apiVersions": ["v1"],
-                    "operations": ["UPDATE"], "resources": ["certificatesigningrequests/approval"]}]}}}))
-        .await?;
-    world
-        .apply(&json!({"apiVersion": admission, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "no-approval"},
-            "spec": {"policyName": "no-approval", "validationActions": ["Deny"]}}))
-        .await?;
-    let probe = node_wish("probe")?.request;
-    world.requests().create(&PostParams::default(), &probe).await?;
-    let dry_run = PatchParams {
-        dry_run: true,
-        ..PatchParams::default()
-    };
-    let approved = json!({"type": "Approved", "status": "True", "reason": "Probe", "message": "probe"});
-    let approved = Patch::Merge(json!({"status": {"conditions": [approved]}}));
-    wait_for("approvals to be refused", DEADLINE, async || {
-        let answer = world
-            .requests()
-            .patch_subresource("approval", "probe", &dry_run, &approved)
-            .await;
-        check(is_forbidden(answer))
-    })
-    .await?;
-
-    let claims = Api::<Lease>::namespaced(world.client.clone(), NAMESPACE);
-    let of_claims = ListParams::default().labels(&format!("{}=join-claim", names::ROLE));
-    let claims = async || Ok::<_, anyhow::Error>(claims.list(&of_claims).await?.items);
-    world.ask_as(&pool.token, "a-1", "a-1").await?;
-    let made = wait_for("the claim", DEADLINE, async || {
-        let claims = claims().await?;
-        Ok((!claims.is_empty()).then_some(claims))
-    })
-    .await?;
-    world.installed.kill9(Service::CsrApprover)?;
-    assert_eq!(world.decision("a-1").await?, None);
-    let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(world.client.clone());
-    bindings.delete("no-approval", &DeleteParams::default()).await?;
-
-    world.installed.start(Service::CsrApprover).await?;
-    world.certified("a-1").await?;
-    let expected = ("Approved".to_owned(), "PoolMachine".to_owned());
-    assert_eq!(world.decision("a-1").await?, Some(expected), "and not once more");
-    assert_eq!(claims().await?, made, "by the same claim");
-    Ok(())
-}
-
-/// Most time from a request to its certificate, for 99 of 100, on a machine that has nothing else to do.
-const P99: Duration = Duration::from_millis(500);
-
-/// `OSM_JOINS=200 cargo test --test chain a_certificate_comes_at_once -- --nocapture` measures, and checks [`P99`].
-#[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_comes_at_once() -> Result<()> {
-    let wanted = std::env::var("OSM_JOINS").ok();
-    let wanted: Option<usize> = wanted.map(|number| number.parse()).transpose()?;
-    let requests = wanted.unwrap_or(50).max(1);
-    let world = approving(world::installation()).await?;
-    let pool = world.pool_of("a", "openstack").await?;
-    let mut times = Vec::new();
-    for number in 0..requests {
-        let name = format!("a-{number}");
-        world.machine_of(&pool, &name).await?;
-        // machine-controller makes the Machine long before the machine boots.
-        let began = Instant::now();
-        world.ask_as(&pool.token, &name, &name).await?;
-        world.certified(&name).await?;
-        times.push(began.elapsed());
-    }
-    times.sort_unstable();
-    let [median, p99, slowest] = [50, 99, 100].map(|percent| times[(requests * percent).div_ceil(100) - 1]);
-    println!(
-        "from request to certificate: median {median:?}, p99 {p99:?}, slowest of {requests} {slowest:?}"
-    );
-    if wanted.is_some() {
-        assert!(p99 <= P99, "{p99:?}");
-    }
-    // The certificate may come before csr-approver has the answer to its own write.
-    let line = format!("osm_joining_approval_seconds_count {requests}\n");
-    wait_for("all approvals to be counted", DEADLINE, async || {
-        let (_, metrics) = world.installed.get(Service::CsrApprover, "/metrics").await?;
-        check(metrics.contains(&line))
-    })
-    .await
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn serving_certificates_are_approved_for_recorded_addresses_where_that_is_wanted() -> Result<()> {
-    let world = approving(Installation {
-        serving_certificates: true,
-        ..world::installation()
-    })
-    .await?;
-    let pool = world.pool_of("a", "openstack").await?;
-    world.machine_of(&pool, "a-1").await?;
-    let wish_of_node = node_wish("a-1")?;
+async fn serving_certificates_are_approved_for_recorded_addresses(world: &World) -> Result<()> {
+    let pool = world.pool_of("served", "openstack").await?;
+    world.machine_of(&pool, "served-1").await?;
+    let wish_of_node = node_wish("served-1")?;
     let key = wish_of_node.key.serialize_pem();
     world.ask(&pool.token, wish_of_node).await?;
-    world.certified("a-1").await?;
+    world.certified("served-1").await?;
     let certificate = world
         .requests()
-        .get("a-1")
+        .get("served-1")
         .await?
         .status
         .and_then(|status| status.certificate);
@@ -789,19 +475,28 @@ async fn serving_certificates_are_approved_for_recorded_addresses_where_that_is_
         "client-key-data": base64(key.as_bytes())?});
     let node = Api::<CertificateSigningRequest>::all(world.plane.client_with(serde_json::from_value(auth)?)?);
     let serving = async |name: &str, names: &[&str]| -> Result<()> {
-        let mut wish = wish(name, SERVING_SIGNER, "system:node:a-1", "system:nodes", names)?;
+        let mut wish = wish(
+            name,
+            SERVING_SIGNER,
+            "system:node:served-1",
+            "system:nodes",
+            names,
+        )?;
         wish.request.spec.usages = Some(vec!["digital signature".to_owned(), "server auth".to_owned()]);
         node.create(&PostParams::default(), &wish.request).await?;
         Ok(())
     };
-    serving("serving", &["a-1", "10.0.0.1"]).await?;
-    world.pending("MachineNotFound", 1).await?;
+    serving("serving", &["served-1", "10.0.0.1"]).await?;
+    world.pending("MachineNotFound", 2).await?;
     let addresses = json!([{"type": "InternalIP", "address": "10.0.0.1"}]);
     world
-        .machine_status("a-1", json!({"nodeRef": {"name": "a-1"}, "addresses": addresses}))
+        .machine_status(
+            "served-1",
+            json!({"nodeRef": {"name": "served-1"}, "addresses": addresses}),
+        )
         .await?;
     world.certified("serving").await?;
-    serving("stolen", &["a-1", "10.0.0.2"]).await?;
+    serving("stolen", &["served-1", "10.0.0.2"]).await?;
     world.pending("AddressNotRecorded", 1).await?;
     assert_eq!(world.decision("stolen").await?, None);
     Ok(())

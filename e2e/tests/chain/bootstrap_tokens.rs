@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use osm_api::names;
 use osm_api::rbac::{Installation, Service};
 use osm_testkit::{Options, check, installation, wait_for};
 use serde_json::json;
 
-use crate::joining::{CONTROLLERS, join, node_wish};
-use crate::world::{DEADLINE, NAMESPACE, UserData, World};
+use crate::joining::{CONTROLLERS, join};
+use crate::world::{DEADLINE, NAMESPACE, World};
 
 const GROUP: &str = "system:bootstrappers:machine-controller:default-node-token";
 const WANTED: &str = "credentials: {nodeBootstrap: {kind: bootstrapToken}}";
@@ -53,12 +52,6 @@ fn is_bootstrap_token(token: &str) -> bool {
         .is_some_and(|(id, word)| id.len() == 6 && word.len() == 16)
 }
 
-async fn by_bootstrap_token(world: &World, revision: u64, not: &str) -> Result<UserData> {
-    let other =
-        |machine: &UserData| is_bootstrap_token(&machine.kubelet_token) && machine.kubelet_token != not;
-    world.machine_with("p", revision, other).await
-}
-
 /// The Secret behind a token.
 async fn secret_of(world: &World, token: &str) -> Result<Secret> {
     let (id, _) = token.split_once('.').context("id.secret")?;
@@ -76,7 +69,7 @@ fn text_of(secret: &Secret) -> BTreeMap<String, String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubelets_join_with_a_bootstrap_token_where_the_settings_say_so() -> Result<()> {
-    let controllers = [&CONTROLLERS[..], &["tokencleaner"]].concat();
+    let controllers = CONTROLLERS.to_vec();
     let world = World::start(Options {
         controllers,
         audit: true,
@@ -111,7 +104,9 @@ async fn kubelets_join_with_a_bootstrap_token_where_the_settings_say_so() -> Res
     grant(&world).await?;
     world.says("p", "Published", false, "NodeRightMissing").await?;
     bind_the_group(&world).await?;
-    let machine = by_bootstrap_token(&world, 1, "").await?;
+    let machine = world
+        .machine_with("p", 1, |machine| is_bootstrap_token(&machine.kubelet_token))
+        .await?;
     world.says("p", "Published", true, "Published").await?;
     wait_for("secret-syncer to be ready", DEADLINE, async || {
         check(world.installed.is_ready(Service::SecretSyncer).await)
@@ -165,72 +160,17 @@ async fn kubelets_join_with_a_bootstrap_token_where_the_settings_say_so() -> Res
         assert!(matches!(error, kube::Error::Api(status) if status.code == 403));
     }
 
-    // Another revision has another token; the first one, in the hands of a machine that boots slowly, is still good. A third of the
-    // Go implementation's for the same pool does not matter either.
-    world
-        .apply(&json!({"apiVersion": "v1", "kind": "Secret", "type": "bootstrap.kubernetes.io/token",
-            "metadata": {"name": "bootstrap-token-abcdef", "namespace": "kube-system",
-                "labels": {"machinedeployment.k8s.io/name": "kube-system-p"}},
-            "stringData": {"token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true"}}))
-        .await?;
-    world.stamp("p", 2).await?;
-    let second = by_bootstrap_token(&world, 2, &machine.kubelet_token).await?;
-    assert_eq!(
-        join(&world, &second.kubelet_token, "n2").await?,
-        "system:node:n2 of system:nodes"
-    );
-    assert_eq!(
-        join(&world, &machine.kubelet_token, "n3").await?,
-        "system:node:n3 of system:nodes"
-    );
-
-    // Other groups are another token. What they may not, is said.
-    world
-        .set_settings("credentials: {nodeBootstrap: {kind: bootstrapToken, groups: []}}")
-        .await?;
-    let message = world.says("p", "Published", false, "NodeRightMissing").await?;
-    assert!(message.contains("certificatesigningrequests"), "{message}");
-    assert_eq!(world.machine("p", 2).await?.text, second.text);
-
-    // And back: a ServiceAccount's token again, and what is left of the other kind goes by itself.
+    // And back: a ServiceAccount's token again, and a machine that has the other kind still joins.
     world.set_settings("").await?;
     let back = world
-        .machine_with("p", 2, |machine| !is_bootstrap_token(&machine.kubelet_token))
+        .machine_with("p", 1, |machine| !is_bootstrap_token(&machine.kubelet_token))
         .await?;
-    assert_eq!(
-        join(&world, &back.kubelet_token, "n4").await?,
-        "system:node:n4 of system:nodes"
-    );
-    assert_eq!(
-        join(&world, &second.kubelet_token, "n5").await?,
-        "system:node:n5 of system:nodes"
-    );
-    let over =
-        json!({"stringData": {"expiration": (Timestamp::now() + SignedDuration::from_secs(2)).to_string()}});
-    let name = secret_of(&world, &second.kubelet_token).await?.name_any();
-    let tokens = world.api::<Secret>("kube-system");
-    tokens
-        .patch(&name, &PatchParams::default(), &Patch::Merge(&over))
-        .await?;
-    let requests = Api::<CertificateSigningRequest>::all(world.plane.client(&second.kubelet_token)?);
-    let late = node_wish("late")?.request;
-    wait_for("the token to expire", DEADLINE, async || {
-        let refused = requests
-            .create(
-                &PostParams {
-                    dry_run: true,
-                    ..PostParams::default()
-                },
-                &late,
-            )
-            .await;
-        check(matches!(refused, Err(kube::Error::Api(status)) if status.code == 401))
-    })
-    .await?;
-    wait_for("tokencleaner", DEADLINE, async || {
-        check(tokens.get_opt(&name).await?.is_none())
-    })
-    .await?;
+    for (token, node) in [(&back.kubelet_token, "n2"), (&machine.kubelet_token, "n3")] {
+        assert_eq!(
+            join(&world, token, node).await?,
+            format!("system:node:{node} of system:nodes")
+        );
+    }
     assert!(observer.absences().is_empty());
 
     // All that secret-syncer ever did there.
@@ -242,38 +182,5 @@ async fn kubelets_join_with_a_bootstrap_token_where_the_settings_say_so() -> Res
     });
     let verbs: std::collections::BTreeSet<&str> = there.map(|event| event.verb.as_str()).collect();
     assert_eq!(verbs, ["create"].into());
-    Ok(())
-}
-
-/// Nothing tells what the kind is to be: it stays what it is.
-#[tokio::test(flavor = "multi_thread")]
-async fn without_valid_settings_the_kind_of_token_stays() -> Result<()> {
-    let mut world = World::start(Options::default()).await?;
-    grant(&world).await?;
-    bind_the_group(&world).await?;
-    world.set_settings(WANTED).await?;
-    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
-    world.pool("p", "osp-tiny").await?;
-    world.stamp("p", 1).await?;
-    let first = by_bootstrap_token(&world, 1, "").await?;
-    world.installed.kill9(Service::SecretSyncer)?;
-    world
-        .set_settings("credentials: {nodeBootstrap: nonsense}")
-        .await?;
-    world.installed.start(Service::SecretSyncer).await?;
-    // New tokens are issued all the same.
-    let altered = json!({"metadata": {"annotations": {names::PUBLISHED_FROM: "x/9"}}});
-    let name = names::bootstrap_secret_name("p", "kube-system");
-    world
-        .secrets()
-        .patch(&name, &PatchParams::default(), &Patch::Merge(&altered))
-        .await?;
-    let again = by_bootstrap_token(&world, 1, &first.kubelet_token).await?;
-    assert!(world.is_alive(&again.kubelet_token).await?);
-    let (code, waits) = world.installed.get(Service::SecretSyncer, "/readyz").await?;
-    assert!(
-        code == 503 && waits.contains("credentials.nodeBootstrap"),
-        "{waits}"
-    );
     Ok(())
 }

@@ -438,36 +438,16 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
         )
         .await?;
     world.says("tiny", "Rendered", true, "Rendered").await?;
-    for (what, broken) in [
-        (
-            "cut off",
-            format!(
-                "{{\"auths\": {{\"docker.example\": {{\"username\": \"user\", \"password\": {}",
-                json!(planted.docker)
-            ),
-        ),
-        (
-            "of another type",
-            json!({"auths": {"docker.example": planted.docker}}).to_string(),
-        ),
-        (
-            "not base64",
-            json!({"auths": {"docker.example": {"auth": planted.docker}}}).to_string(),
-        ),
-    ] {
-        let data = json!({"stringData": {".dockerconfigjson": broken}});
-        world
-            .secrets()
-            .patch("docker", &PatchParams::default(), &Patch::Merge(&data))
-            .await?;
-        let message = world
-            .says("tiny", "Published", false, "SourceIncomplete")
-            .await
-            .with_context(|| what)?;
-        assert!(message.contains("docker.example"), "{message}");
-        planted.sources(&world).await?;
-        world.says("tiny", "Published", true, "Published").await?;
-    }
+    let broken = json!({"auths": {"docker.example": {"auth": planted.docker}}}).to_string();
+    let data = json!({"stringData": {".dockerconfigjson": broken}});
+    world
+        .secrets()
+        .patch("docker", &PatchParams::default(), &Patch::Merge(&data))
+        .await?;
+    let message = world.says("tiny", "Published", false, "SourceIncomplete").await?;
+    assert!(message.contains("docker.example"), "{message}");
+    planted.sources(&world).await?;
+    world.says("tiny", "Published", true, "Published").await?;
     for (name, value) in [
         ("rhelSubscriptionManagerPassword", json!([planted.written])),
         ("nonsense", json!(planted.written)),
@@ -594,27 +574,5 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
     };
     assert!(of("log of secret-syncer") > 100_000, "trace tells a lot");
     assert_eq!(search(&canaries, &written), Vec::<String>::new());
-
-    // The search finds one where there is one: on the server, in managedFields even, and in a log.
-    for (canary, form) in canaries
-        .iter()
-        .flat_map(|canary| canary.forms.iter().map(move |(_, form)| (canary, form)))
-        .take(40)
-    {
-        let text = format!("before{form}after");
-        world
-            .apply(&json!({"apiVersion": "v1", "kind": "ConfigMap",
-                "metadata": {"name": "leak", "namespace": NAMESPACE, "annotations": {"example.com/leak": text}}}))
-            .await?;
-        let leak = Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(world.client.clone(), NAMESPACE);
-        let leak = serde_json::to_string(&leak.get("leak").await?)?;
-        let found = search(std::slice::from_ref(canary), &[("leak".to_owned(), leak)]);
-        assert_eq!(found.len(), 1, "{} in {form:?}", canary.name);
-    }
-    let found = search(&canaries, &objects(&world).await?);
-    assert!(
-        found.iter().all(|found| found.ends_with("in configmaps/leak")) && !found.is_empty(),
-        "{found:?}"
-    );
     Ok(())
 }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use anyhow::{Result, ensure};
 use osm_api::rbac::Service;
 use osm_testkit::control_plane::AuditEvent;
-use osm_testkit::{Options, check, wait_for};
+use osm_testkit::{check, wait_for};
 
+use crate::shared::in_shared_world;
 use crate::world::{DEADLINE, World};
 
 const POOLS: usize = 12;
@@ -43,37 +44,34 @@ fn since(now: &Requests, before: &Requests) -> Requests {
     now.iter().filter_map(new).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_pool_costs_ten_requests_and_no_list() -> Result<()> {
-    let world = World::start(Options {
-        audit: true,
-        ..Options::default()
+#[test]
+fn a_deleted_pool_costs_ten_requests_and_no_list() -> Result<()> {
+    in_shared_world(async |world| {
+        world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+        let pools: Vec<String> = (0..POOLS).map(|number| format!("p{number}")).collect();
+        for pool in &pools {
+            world.pool(pool, "osp-tiny").await?;
+            world.stamp(pool, 1).await?;
+        }
+        for pool in &pools {
+            world.says(pool, "Published", true, "Published").await?;
+        }
+        let (before, cpu) = (world.requests_so_far()?, world.plane.usage().await?.0.cpu_seconds);
+        for pool in &pools {
+            world.delete(&world.pools(), pool).await?;
+        }
+        wait_for("everything to be undone", DEADLINE, async || {
+            let configs = world.configs().list(&Default::default()).await?;
+            check(world.made().await?.is_empty() && configs.items.is_empty())
+        })
+        .await?;
+        let requests = since(&world.requests_so_far()?, &before);
+        let all: usize = requests.values().sum();
+        let cpu = world.plane.usage().await?.0.cpu_seconds - cpu;
+        println!("{all} requests for {POOLS} deleted pools, {cpu:.2} s of kube-apiserver: {requests:#?}");
+        ensure!(all <= 10 * POOLS + CONFIRMATIONS, "{all} requests: {requests:#?}");
+        let lists: Vec<_> = requests.keys().filter(|what| what.starts_with("list")).collect();
+        ensure!(lists.is_empty(), "{lists:?}");
+        Ok(())
     })
-    .await?;
-    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
-    let pools: Vec<String> = (0..POOLS).map(|number| format!("p{number}")).collect();
-    for pool in &pools {
-        world.pool(pool, "osp-tiny").await?;
-        world.stamp(pool, 1).await?;
-    }
-    for pool in &pools {
-        world.says(pool, "Published", true, "Published").await?;
-    }
-    let (before, cpu) = (world.requests_so_far()?, world.plane.usage().await?.0.cpu_seconds);
-    for pool in &pools {
-        world.delete(&world.pools(), pool).await?;
-    }
-    wait_for("everything to be undone", DEADLINE, async || {
-        let configs = world.configs().list(&Default::default()).await?;
-        check(world.made().await?.is_empty() && configs.items.is_empty())
-    })
-    .await?;
-    let requests = since(&world.requests_so_far()?, &before);
-    let all: usize = requests.values().sum();
-    let cpu = world.plane.usage().await?.0.cpu_seconds - cpu;
-    println!("{all} requests for {POOLS} deleted pools, {cpu:.2} s of kube-apiserver: {requests:#?}");
-    ensure!(all <= 10 * POOLS + CONFIRMATIONS, "{all} requests: {requests:#?}");
-    let lists: Vec<_> = requests.keys().filter(|what| what.starts_with("list")).collect();
-    ensure!(lists.is_empty(), "{lists:?}");
-    Ok(())
 }

@@ -1,9 +1,8 @@
 //! osp-controller copies CustomOperatingSystemProfiles, with the rights of the table, and leaves profiles of other authors alone.
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, CustomResourceExt, ResourceExt};
 use osm_api::custom_profile::CustomOperatingSystemProfile;
 use osm_api::rbac::{Installation, Service};
@@ -131,98 +130,5 @@ async fn custom_profiles_are_copied_and_followed() -> Result<()> {
         check(again.metadata.uid != copy.metadata.uid)
     })
     .await?;
-    Ok(())
-}
-
-/// osp-controller's watches keep 12 MiB of profiles, and 6 MiB of custom profiles, of each of two namespaces. It reads the others again, which
-/// needs a permission.
-#[tokio::test(flavor = "multi_thread")]
-async fn profiles_that_the_watch_has_no_room_for_are_read_again() -> Result<()> {
-    const COUNT: usize = 65;
-    let world = start().await?;
-    let names: Vec<String> = (0..COUNT).map(|at| format!("large-{at}")).collect();
-    world.apply(&definition()?).await?;
-    let text = format!("{}\n", "x".repeat(100 * 1024));
-    for name in &names {
-        let applied = wait_for("the definition to be served", DEADLINE, async || {
-            world.apply(&custom(TEAM, name, "v1.0.0", &text)).await?;
-            Ok(Some(()))
-        });
-        applied.await?;
-    }
-    for name in &names {
-        world.copy(TEAM, name, "v1.0.0").await?;
-    }
-    for name in &names {
-        world.apply(&custom(TEAM, name, "v1.1.0", &text)).await?;
-    }
-    for name in &names {
-        world.copy(TEAM, name, "v1.1.0").await?;
-    }
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_a_custom_profile_is_an_event_and_a_metric() -> Result<()> {
-    let world = start().await?;
-    world.apply(&definition()?).await?;
-    world.accepted_profile("theirs", "v1.0.0", "theirs\n").await?;
-    wait_for("the definition to be served", DEADLINE, async || {
-        world.apply(&custom(NAMESPACE, "mine", "v1.0.0", "one\n")).await?;
-        Ok(Some(()))
-    })
-    .await?;
-    world.copy(NAMESPACE, "mine", "v1.0.0").await?;
-
-    // The last good content stays while the source has no new version.
-    world.apply(&custom(NAMESPACE, "mine", "v1.0.0", "two\n")).await?;
-    let note = world
-        .event(NAMESPACE, "mine", "CustomProfileVersionUnchanged")
-        .await?;
-    ensure!(
-        note.contains("still v1.0.0") && note.contains("new version"),
-        "{note}"
-    );
-    let copy = serde_json::to_string(&world.copy(NAMESPACE, "mine", "v1.0.0").await?.spec)?;
-    ensure!(copy.contains("one\\n") && !copy.contains("two\\n"), "{copy}");
-    let (_, metrics) = world.installed.get(Service::OspController, "/metrics").await?;
-    let counted =
-        r#"osm_objects{condition="Copied",reason="CustomProfileVersionUnchanged",status="False"} 1"#;
-    ensure!(metrics.contains(counted), "{metrics}");
-    world.apply(&custom(NAMESPACE, "mine", "v1.0.1", "two\n")).await?;
-    world.copy(NAMESPACE, "mine", "v1.0.1").await?;
-    world.event(NAMESPACE, "mine", "CustomProfileCopied").await?;
-
-    // Profiles of other authors and names of default profiles are left alone.
-    for taken in ["theirs", "osp-ubuntu"] {
-        world.apply(&custom(NAMESPACE, taken, "v7.0.0", "mine\n")).await?;
-        world.event(NAMESPACE, taken, "CustomProfileNameTaken").await?;
-        let stored = world.profiles().get(taken).await?;
-        ensure!(stored.spec.version != "v7.0.0" && stored.owner_references().is_empty());
-    }
-
-    // Whoever wrote the custom profile is told what is wrong with its templates.
-    world
-        .apply(&custom(NAMESPACE, "broken", "v1.0.0", "{{broken\n"))
-        .await?;
-    world.event(NAMESPACE, "broken", "TemplateInvalid").await?;
-    let events: Api<Event> = Api::namespaced(world.managed.clone(), NAMESPACE);
-    let events = events.list(&ListParams::default()).await?;
-    let about = events.into_iter().filter_map(|event| event.regarding);
-    let broken = about.filter(|about| about.name.as_deref() == Some("broken"));
-    let kinds: Vec<_> = broken.filter_map(|about| about.kind).collect();
-    ensure!(kinds == ["CustomOperatingSystemProfile"], "{kinds:?}");
-
-    // What only the definition of profiles refuses is reported without its value.
-    world
-        .apply(&custom(NAMESPACE, "invalid", "hunter2", "text\n"))
-        .await?;
-    let note = world.event(NAMESPACE, "invalid", "CustomProfileInvalid").await?;
-    ensure!(
-        note.contains("spec.version") && !note.contains("hunter2"),
-        "{note}"
-    );
-    ensure!(world.profiles().get_opt("invalid").await?.is_none());
-    ensure!(!world.installed.logs().contains("hunter2"));
     Ok(())
 }

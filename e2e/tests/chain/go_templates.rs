@@ -1,17 +1,19 @@
 //! A profile in Go's template language, as clusters of the Go implementation have them, from its manifest to user data.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result};
-use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::PostParams;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::Api;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_testkit::fixtures;
-use osm_testkit::{Options, machine_controller};
+use osm_testkit::machine_controller;
 use serde_json::json;
 
-use crate::world::{NAMESPACE, World};
+use crate::joining::{join, rights};
+use crate::rights::is_forbidden;
+use crate::shared::in_shared_world;
+use crate::world::NAMESPACE;
 
 /// What stands between two texts.
 fn between<'a>(text: &'a str, before: &str, after: &str) -> Result<&'a str> {
@@ -23,13 +25,13 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> Result<&'a str> {
         .with_context(|| format!("no {before}"))
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_existing_profile_works_as_it_is() -> Result<()> {
-    let world = World::start(Options::default()).await?;
-    let fetch = "TOKEN='{{ .Token }}' SECRET='{{ .SecretName }}' SERVER='{{ .ServerURL }}'\n";
-    let setup = "{{- template \"version\" }} on {{ .CloudProviderName }}{{ if .MaxPods }} with {{ .MaxPods }}{{ end }}\n\
+#[test]
+fn an_existing_profile_works_as_it_is() -> Result<()> {
+    in_shared_world(async |world| {
+        let fetch = "TOKEN='{{ .Token }}' SECRET='{{ .SecretName }}' SERVER='{{ .ServerURL }}'\n";
+        let setup = "{{- template \"version\" }} on {{ .CloudProviderName }}{{ if .MaxPods }} with {{ .MaxPods }}{{ end }}\n\
         SETUP_TOKEN='{{ .Token }}' KUBECONFIG='{{ .BootstrapKubeconfigSecretName }}'\n";
-    world
+        world
         .apply(&json!({
             "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemProfile",
             "metadata": {"name": "existing", "namespace": NAMESPACE},
@@ -47,62 +49,70 @@ async fn an_existing_profile_works_as_it_is() -> Result<()> {
             },
         }))
         .await?;
-    world.pool("pool", "existing").await?;
-    world.stamp("pool", 1).await?;
-    world.says("pool", "Published", true, "Published").await?;
+        world.pool("pool", "existing").await?;
+        world.stamp("pool", 1).await?;
+        world.says("pool", "Published", true, "Published").await?;
 
-    let bootstrap = machine_controller::user_data(&world.bootstrap("pool").await?, "1", "machine")?;
-    let (token, secret) = (
-        between(&bootstrap, "TOKEN='", "'")?,
-        between(&bootstrap, "SECRET='", "'")?,
-    );
-    assert!(between(&bootstrap, "SERVER='", "'")?.starts_with("https://"));
-    let node = Api::<Secret>::namespaced(world.plane.client(token)?, CLOUD_INIT_SETTINGS);
-    let document = node.get(secret).await?.data.unwrap_or_default();
-    let document = document.get(names::CLOUD_CONFIG_KEY).context("no document")?;
-    let document = std::str::from_utf8(&document.0)?;
-    assert!(document.contains("kubelet v1.34.2 on openstack"), "{document}");
-    assert!(
-        document.contains("/etc/containerd/certs.d/docker.io/hosts.toml"),
-        "{document}"
-    );
+        let bootstrap = machine_controller::user_data(&world.bootstrap("pool").await?, "1", "machine")?;
+        let (token, secret) = (
+            between(&bootstrap, "TOKEN='", "'")?,
+            between(&bootstrap, "SECRET='", "'")?,
+        );
+        assert!(between(&bootstrap, "SERVER='", "'")?.starts_with("https://"));
+        let node = Api::<Secret>::namespaced(world.plane.client(token)?, CLOUD_INIT_SETTINGS);
+        let document = node.get(secret).await?.data.unwrap_or_default();
+        let document = document.get(names::CLOUD_CONFIG_KEY).context("no document")?;
+        let document = std::str::from_utf8(&document.0)?;
+        assert!(document.contains("kubelet v1.34.2 on openstack"), "{document}");
+        assert!(
+            document.contains("/etc/containerd/certs.d/docker.io/hosts.toml"),
+            "{document}"
+        );
 
-    // What its setup script then does: it fetches the kubeconfig with which the kubelet asks for a certificate.
-    let setup_token = between(document, "SETUP_TOKEN='", "'")?;
-    let node = Api::<Secret>::namespaced(world.plane.client(setup_token)?, CLOUD_INIT_SETTINGS);
-    let kubeconfig = node.get(between(document, "KUBECONFIG='", "'")?).await?;
-    let kubeconfig = kubeconfig.data.unwrap_or_default();
-    let kubeconfig = kubeconfig.get("kubeconfig").context("no kubeconfig")?;
-    let kubeconfig = Kubeconfig::from_yaml(std::str::from_utf8(&kubeconfig.0)?)?;
-    let kubelet = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    let review: SelfSubjectAccessReview = serde_json::from_value(json!({"spec": {"resourceAttributes": {
-        "group": "certificates.k8s.io", "resource": "certificatesigningrequests", "verb": "create"}}}))?;
-    let review = Api::all(Client::try_from(kubelet)?)
-        .create(&PostParams::default(), &review)
-        .await?;
-    assert!(
-        review.status.is_some_and(|status| status.allowed),
-        "the kubelet can't join"
-    );
-    let config = fixtures::with_documents(&world.config("pool").await?)?;
-    for token in [token, setup_token] {
-        assert!(!config.contains(token), "a token stands in the custom resource");
-    }
+        // What its setup script then does: it fetches the kubeconfig with which the kubelet asks for a certificate.
+        let setup_token = between(document, "SETUP_TOKEN='", "'")?;
+        let node = Api::<Secret>::namespaced(world.plane.client(setup_token)?, CLOUD_INIT_SETTINGS);
+        let kubeconfig = node.get(between(document, "KUBECONFIG='", "'")?).await?;
+        let kubeconfig = kubeconfig.data.unwrap_or_default();
+        let kubeconfig = kubeconfig.get("kubeconfig").context("no kubeconfig")?;
+        let kubeconfig = std::str::from_utf8(&kubeconfig.0)?;
+        let kubelet_token = kubeconfig.split_once("token: ").context("a token")?.1.trim();
+        assert_eq!(
+            join(world, kubelet_token, "go-1").await?,
+            "system:node:go-1 of system:nodes"
+        );
+        // Each token opens what it is for, and the kubelet's none of these Secrets.
+        let own = rights(world.plane.client(setup_token)?, CLOUD_INIT_SETTINGS).await?;
+        let own: BTreeSet<&str> = own
+            .iter()
+            .filter_map(|right| right.strip_prefix("get /secrets "))
+            .collect();
+        let kubeconfig_secret = between(document, "KUBECONFIG='", "'")?;
+        assert_eq!(own, BTreeSet::from([secret, kubeconfig_secret]));
+        let kubelet = Api::<Secret>::namespaced(world.plane.client(kubelet_token)?, CLOUD_INIT_SETTINGS);
+        for name in [secret, kubeconfig_secret] {
+            assert!(is_forbidden(kubelet.get(name).await), "{name}");
+        }
+        let config = fixtures::with_documents(&world.config("pool").await?)?;
+        for token in [token, setup_token, kubelet_token] {
+            assert!(!config.contains(token), "a token stands in the custom resource");
+        }
 
-    // A mistake in a new version leaves what worked.
-    let broken = json!({"spec": {"version": "v1.0.1", "provisioningConfig": {"templates": {"version": "{{ .KubletVersion }}"}}}});
-    let patch = kube::api::Patch::Merge(&broken);
-    world
-        .profiles()
-        .patch("existing", &kube::api::PatchParams::default(), &patch)
-        .await?;
-    let message = world.event(NAMESPACE, "existing", "TemplateFailed").await?;
-    assert!(
-        message.contains(
-            "the template \"version\" of provisioningConfig, line 1, column 4: at <.KubletVersion>"
-        ),
-        "{message}"
-    );
-    world.says("pool", "Published", true, "Published").await?;
-    Ok(())
+        // A mistake in a new version leaves what worked.
+        let broken = json!({"spec": {"version": "v1.0.1", "provisioningConfig": {"templates": {"version": "{{ .KubletVersion }}"}}}});
+        let patch = kube::api::Patch::Merge(&broken);
+        world
+            .profiles()
+            .patch("existing", &kube::api::PatchParams::default(), &patch)
+            .await?;
+        let message = world.event(NAMESPACE, "existing", "TemplateFailed").await?;
+        assert!(
+            message.contains(
+                "the template \"version\" of provisioningConfig, line 1, column 4: at <.KubletVersion>"
+            ),
+            "{message}"
+        );
+        world.says("pool", "Published", true, "Published").await?;
+        Ok(())
+    })
 }

@@ -11,7 +11,7 @@ use kube::{Api, Client, ResourceExt};
 use osm_api::condition::PUBLISHED;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, SETTINGS_CONFIG_MAP};
-use osm_api::rbac::{ClusterKind, Service};
+use osm_api::rbac::Service;
 use osm_testkit::installation::{self, IDENTITIES};
 use osm_testkit::{Options, check, wait_for};
 use serde_json::json;
@@ -146,58 +146,4 @@ async fn a_user_cluster_has_everything_but_leases_and_settings() -> Result<()> {
     })
     .await
     .map_err(|error| error.context(world.installed.logs()))
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_user_cluster_may_be_away_and_so_may_the_home_cluster() -> Result<()> {
-    let world = World::start_with_home(Options::default()).await?;
-    let home = world.home.as_ref().context("a home cluster")?;
-    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
-    world.pool("p", "osp-tiny").await?;
-    world.stamp("p", 1).await?;
-    world.machine("p", 1).await?;
-    world.all_ready().await?;
-    let rendered_with = async || -> Result<Option<String>> {
-        let rendered = world.config("p").await?.status.and_then(|status| status.rendered);
-        Ok(rendered.context("it is rendered")?.settings_digest)
-    };
-    let before = rendered_with().await?;
-
-    home.stop_apiserver().await?;
-    world.stamp("p", 2).await?;
-    world.machine("p", 2).await?;
-    home.start_apiserver().await?;
-    world.set_settings("more: 1").await?;
-    world
-        .readiness(
-            Service::OscController,
-            503,
-            &["settings (ConfigMap cluster-a/osm-settings"],
-        )
-        .await?;
-    world.set_settings("").await?;
-    world.all_ready().await?;
-
-    world.plane.stop_apiserver().await?;
-    world.set_settings("pauseImage: registry.example/pause:1").await?;
-    world.plane.start_apiserver().await?;
-    world.all_ready().await?;
-    world.stamp("p", 3).await?;
-    world.machine("p", 3).await?;
-    ensure!(rendered_with().await? != before);
-    let (_, metrics) = world.installed.get(Service::SecretSyncer, "/metrics").await?;
-    for cluster in ["home", "user"] {
-        let label = format!("osm_api_requests_total{{cluster=\"{cluster}\"");
-        ensure!(metrics.contains(&label), "{metrics}");
-    }
-    // A kubeconfig of another cluster is not used.
-    let other = std::fs::read_to_string(home.identity(IDENTITIES, Service::SecretSyncer.name()).await?)?;
-    let cluster = ClusterKind::Management;
-    world
-        .installed
-        .replace_kubeconfig(Service::SecretSyncer, cluster, &other)?;
-    let texts = ["--kubeconfig", "The previous kubeconfig stays in use"];
-    world.readiness(Service::SecretSyncer, 503, &texts).await?;
-    ensure!(world.bootstrap("p").await?.labels().contains_key(names::POOL));
-    Ok(())
 }

@@ -1,29 +1,30 @@
 //! Objects that are deleted or altered, or whose namespace or CRD is deleted: no bootstrap Secret disappears, and everything is restored.
 
-use anyhow::Result;
-use k8s_openapi::api::core::v1::ServiceAccount;
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use osm_api::content::ContentView;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::Service;
 use osm_testkit::{Options, check, wait_for};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::world::{DEADLINE, NAMESPACE, World};
+use crate::shared::in_shared_world;
+use crate::world::{DEADLINE, NAMESPACE, UserData, World};
 
-async fn published() -> Result<World> {
-    let world = World::start(Options::default()).await?;
+async fn publish(world: &World) -> Result<UserData> {
     world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
     world.pool("p", "osp-tiny").await?;
     world.stamp("p", 1).await?;
-    world.machine("p", 1).await?;
-    Ok(world)
+    world.machine("p", 1).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn configs_crds_and_the_namespace_may_vanish() -> Result<()> {
-    let world = published().await?;
+async fn configs_crds_and_namespaces_may_vanish() -> Result<()> {
+    let world = World::start(Options::default()).await?;
+    publish(&world).await?;
     let observer = world.observe().await?;
 
     let uid = world.config("p").await?.uid();
@@ -33,7 +34,6 @@ async fn configs_crds_and_the_namespace_may_vanish() -> Result<()> {
     })
     .await?;
     world.says("p", "Published", true, "Published").await?;
-    world.machine("p", 1).await?;
 
     // The CRD, with every config in it.
     world
@@ -41,7 +41,6 @@ async fn configs_crds_and_the_namespace_may_vanish() -> Result<()> {
         .await?;
     world.install_crds().await?;
     world.says("p", "Published", true, "Published").await?;
-    world.machine("p", 1).await?;
 
     // The whole namespace of the installation.
     world.delete_namespace(NAMESPACE).await?;
@@ -52,259 +51,164 @@ async fn configs_crds_and_the_namespace_may_vanish() -> Result<()> {
         .await?;
     world.says("p", "Published", true, "Published").await?;
     assert_eq!(observer.absences(), Vec::<String>::new());
-    Ok(())
-}
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_was_made_is_put_right_when_deleted_or_altered() -> Result<()> {
-    let world = published().await?;
-    let accounts = world.api::<ServiceAccount>(CLOUD_INIT_SETTINGS);
-
-    let before = world.machine("p", 1).await?;
-    world
-        .delete(
-            &world.secrets(),
-            &names::bootstrap_secret_name("p", "kube-system"),
-        )
-        .await?;
-    let machine = world
-        .machine_with("p", 1, |machine| machine.api_token != before.api_token)
-        .await?;
-
-    // Whatever tokens are bound to: they die with it, and new ones are issued at once.
-    world
-        .delete(&world.secrets(), &machine.provisioning_secret)
-        .await?;
-    let machine = world
-        .machine_with("p", 1, |new| new.api_token != machine.api_token)
-        .await?;
-    let identity = world
-        .made()
-        .await?
-        .into_iter()
-        .find_map(|name| Some(name.strip_prefix("ServiceAccount ")?.to_owned()))
-        .unwrap();
-    world.delete(&accounts, &identity).await?;
-    let machine = world
-        .machine_with("p", 1, |new| new.api_token != machine.api_token)
-        .await?;
-    world.delete(&accounts, names::NODE_BOOTSTRAP_ACCOUNT).await?;
-    let machine = world
-        .machine_with("p", 1, |new| new.kubelet_token != machine.kubelet_token)
-        .await?;
-    assert!(world.is_alive(&machine.kubelet_token).await?);
-
-    // Altered data, a stripped annotation, a Role that opens more than it should.
-    let bootstrap = names::bootstrap_secret_name("p", "kube-system");
-    for patch in [
-        json!({"stringData": {"cloud-config": "#cloud-config\n{}"}}),
-        json!({"metadata": {"annotations": {names::MACHINE_DEPLOYMENT_REVISION: "9"}}}),
-        json!({"metadata": {"labels": {names::INSTALLATION: null}}}),
-        json!({"metadata": {"labels": {names::ROLE: null}}}),
-        json!({"metadata": {"annotations": {names::CONFIG: null}}}),
-        json!({"metadata": {"annotations": {names::PUBLISHED_FROM: "x/999"}}}),
-        json!({"metadata": {"annotations": {names::RENEW_AT: "2099-01-01T00:00:00Z"}}}),
-    ] {
-        let last = world.machine("p", 1).await?;
-        world
-            .secrets()
-            .patch(&bootstrap, &PatchParams::default(), &Patch::Merge(&patch))
-            .await?;
-        world
-            .machine_with("p", 1, |new| new.api_token != last.api_token)
-            .await?;
-    }
-    // Objects that lost the label by which they are watched.
-    let unlabel = json!({"metadata": {"labels": {names::INSTALLATION: null}}});
-    let machine = world.machine("p", 1).await?;
-    world
-        .secrets()
-        .patch(
-            &machine.provisioning_secret,
-            &PatchParams::default(),
-            &Patch::Merge(&unlabel),
-        )
-        .await?;
-    wait_for("the document to have its label again", DEADLINE, async || {
-        let document = world.secrets().get(&machine.provisioning_secret).await?;
-        check(document.labels().contains_key(names::INSTALLATION))
-    })
-    .await?;
-    // Its tokens live on.
-    world.fetch(&machine).await?;
-    let lost = json!({"metadata": {"annotations": {names::CONFIG: null}}});
-    let bindings = world.api::<k8s_openapi::api::rbac::v1::RoleBinding>(CLOUD_INIT_SETTINGS);
-    bindings
-        .patch(&identity, &PatchParams::default(), &Patch::Merge(&lost))
-        .await?;
-    wait_for("the RoleBinding to be made anew", DEADLINE, async || {
-        check(
-            bindings
-                .get(&identity)
-                .await?
-                .annotations()
-                .contains_key(names::CONFIG),
-        )
-    })
-    .await?;
-    accounts
-        .patch(&identity, &PatchParams::default(), &Patch::Merge(&unlabel))
-        .await?;
-    world
-        .machine_with("p", 1, |new| new.api_token != machine.api_token)
-        .await?;
-    let roles = world.api::<k8s_openapi::api::rbac::v1::Role>(CLOUD_INIT_SETTINGS);
-    let wide = json!({"rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}]});
-    roles
-        .patch(&identity, &PatchParams::default(), &Patch::Merge(&wide))
-        .await?;
-    wait_for("the Role to be narrow again", DEADLINE, async || {
-        let rules = roles.get(&identity).await?.rules.unwrap_or_default();
-        check(rules.len() == 1 && rules[0].verbs == ["get"] && rules[0].resource_names.is_some())
-    })
-    .await?;
-    // The HMAC key may be lost.
-    let key = world
-        .secrets()
-        .list(&Default::default())
-        .await?
-        .items
-        .into_iter()
-        .find(|s| s.name_any().starts_with("osm-digest-key"))
-        .unwrap();
-    world
-        .secrets()
-        .patch(&key.name_any(), &PatchParams::default(), &Patch::Merge(&unlabel))
-        .await?;
-    wait_for("the key to have its label again", DEADLINE, async || {
-        check(
-            world
-                .secrets()
-                .get(&key.name_any())
-                .await?
-                .labels()
-                .contains_key(names::INSTALLATION),
-        )
-    })
-    .await?;
-    world.delete(&world.secrets(), &key.name_any()).await?;
-    wait_for("the key to be put back", DEADLINE, async || {
-        check(world.secrets().get(&key.name_any()).await?.data == key.data)
-    })
-    .await?;
-    world.says("p", "Published", true, "Published").await?;
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_namespace_of_the_secrets_goes_and_comes_back() -> Result<()> {
-    let world = published().await?;
+    // The namespace of the Secrets.
     world.start_deleting_namespace(CLOUD_INIT_SETTINGS).await?;
     world.stamp("p", 2).await?;
-    assert!(
-        world
-            .says("p", "Published", false, "NamespaceMissing")
-            .await?
-            .contains("being terminated")
-    );
+    let message = world.says("p", "Published", false, "NamespaceMissing").await?;
+    assert!(message.contains("being terminated"), "{message}");
     world.delete_namespace(CLOUD_INIT_SETTINGS).await?;
     world.restore_namespace(CLOUD_INIT_SETTINGS).await?;
     world.machine("p", 2).await?;
-    world.says("p", "Published", true, "Published").await?;
+    world.says("p", "Published", true, "Published").await.map(drop)
+}
+
+/// Each kind of object once. The tables of secret-syncer and the model have every alteration of each.
+#[test]
+fn what_was_made_is_put_right_when_deleted_or_altered() -> Result<()> {
+    in_shared_world(async |world| {
+        let mut last = publish(world).await?;
+        let bootstrap = names::bootstrap_secret_name("p", "kube-system");
+        let identity = names::pool_object("node", &world.bootstrap("p").await?.labels()[names::POOL]);
+        let accounts = world.api::<ServiceAccount>(CLOUD_INIT_SETTINGS);
+        // Whatever tokens are bound to: they are invalid without it, and new ones are issued at once.
+        for what in ["bootstrap", "document", "account", "altered"] {
+            let altered = json!({"stringData": {"cloud-config": "#cloud-config\n{}"}});
+            match what {
+                "bootstrap" => world.delete(&world.secrets(), &bootstrap).await?,
+                "document" => world.delete(&world.secrets(), &last.provisioning_secret).await?,
+                "account" => world.delete(&accounts, &identity).await?,
+                _ => change::<Secret>(world, &bootstrap, &altered).await?,
+            }
+            last = world
+                .machine_with("p", 1, |new| new.api_token != last.api_token)
+                .await?;
+        }
+        world.delete(&accounts, names::NODE_BOOTSTRAP_ACCOUNT).await?;
+        last = world
+            .machine_with("p", 1, |new| new.kubelet_token != last.kubelet_token)
+            .await?;
+
+        // Objects that lost the label by which they are watched get it again, and tokens stay valid.
+        let unlabel = json!({"metadata": {"labels": {names::INSTALLATION: null}}});
+        let key = names::digest_key_secret_name(NAMESPACE);
+        change::<Secret>(world, &last.provisioning_secret, &unlabel).await?;
+        change::<RoleBinding>(world, &identity, &unlabel).await?;
+        change::<Secret>(world, &key, &unlabel).await?;
+        wait_for("the labels to be restored", DEADLINE, async || {
+            let document = world.secrets().get(&last.provisioning_secret).await?;
+            let key = world.secrets().get(&key).await?;
+            let binding = world
+                .api::<RoleBinding>(CLOUD_INIT_SETTINGS)
+                .get(&identity)
+                .await?;
+            let all = [document.labels(), key.labels(), binding.labels()];
+            check(all.iter().all(|labels| labels.contains_key(names::INSTALLATION)))
+        })
+        .await?;
+        world.fetch(&last).await?;
+        let wide =
+            json!({"rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}]});
+        change::<Role>(world, &identity, &wide).await?;
+        wait_for("the Role to be narrow again", DEADLINE, async || {
+            let role = world.api::<Role>(CLOUD_INIT_SETTINGS).get(&identity).await?;
+            let rules = role.rules.unwrap_or_default();
+            check(rules.len() == 1 && rules[0].verbs == ["get"] && rules[0].resource_names.is_some())
+        })
+        .await?;
+        let before = world.secrets().get(&key).await?.data;
+        world.delete(&world.secrets(), &key).await?;
+        wait_for("the HMAC key to be put back", DEADLINE, async || {
+            check(world.secrets().get(&key).await?.data == before)
+        })
+        .await?;
+        world.says("p", "Published", true, "Published").await.map(drop)
+    })
+}
+
+/// Merges this patch into an object in `cloud-init-settings`.
+async fn change<K>(world: &World, name: &str, patch: &Value) -> Result<()>
+where
+    K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let api = world.api::<K>(CLOUD_INIT_SETTINGS);
+    api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .with_context(|| name.to_owned())?;
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_config_edited_by_hand_is_put_right_and_never_published() -> Result<()> {
-    let world = published().await?;
-    let observer = world.observe().await?;
-    let stolen = json!({"spec": {"poolRef": {"uid": "another"}}});
-    let refused = world
-        .configs()
-        .patch(
-            "p-kube-system-config",
-            &PatchParams::default(),
-            &Patch::Merge(&stolen),
-        )
-        .await;
-    assert!(refused.unwrap_err().to_string().contains("belongs to one pool"));
-    let (configs, name, merge) = (world.configs(), "p-kube-system-config", PatchParams::default());
-    let status = serde_json::to_value(world.config("p").await?.status)?["rendered"].clone();
-    let spec = json!({"spec": {"digest": "by hand", "bootstrapConfig": {"files": []}}});
-    configs.patch(name, &merge, &Patch::Merge(&spec)).await?;
-    wait_for("the spec to be put right", DEADLINE, async || {
-        check(ContentView::of(&world.config("p").await?).is_of_this_form())
-    })
-    .await?;
-    let rendered = json!({"status": {"rendered": {"digest": "by hand", "revision": "9"}}});
-    configs
-        .patch_status(name, &merge, &Patch::Merge(&rendered))
+#[test]
+fn a_config_edited_by_hand_is_put_right_and_never_published() -> Result<()> {
+    in_shared_world(async |world| {
+        publish(world).await?;
+        let observer = world.observe().await?;
+        let (configs, name, merge) = (world.configs(), "p-kube-system-config", PatchParams::default());
+        let status = serde_json::to_value(world.config("p").await?.status)?["rendered"].clone();
+        let spec = json!({"spec": {"digest": "by hand", "bootstrapConfig": {"files": []}}});
+        configs.patch(name, &merge, &Patch::Merge(&spec)).await?;
+        wait_for("the spec to be put right", DEADLINE, async || {
+            check(ContentView::of(&world.config("p").await?).is_of_this_form())
+        })
         .await?;
-    wait_for("the status to be put right", DEADLINE, async || {
-        let now = serde_json::to_value(world.config("p").await?.status)?["rendered"].clone();
-        check(now == status)
-    })
-    .await?;
-    // Documents of one's own under the old digest: they are read only when something has to be published.
-    let altered = json!({"status": {"rendered": {"bootstrap": "H4sIAAAAAAAA/6uuBQBDv6ajAgAAAA=="}}});
-    configs
-        .patch_status(name, &merge, &Patch::Merge(&altered))
+        let rendered = json!({"status": {"rendered": {"digest": "by hand", "revision": "9"}}});
+        configs
+            .patch_status(name, &merge, &Patch::Merge(&rendered))
+            .await?;
+        wait_for("the status to be put right", DEADLINE, async || {
+            let now = serde_json::to_value(world.config("p").await?.status)?["rendered"].clone();
+            check(now == status)
+        })
         .await?;
-    let before = world.bootstrap("p").await?;
-    world.delete(&world.secrets(), &before.name_any()).await?;
-    world.machine("p", 1).await?;
-    wait_for("the documents to be put right", DEADLINE, async || {
-        let config = world.config("p").await?;
-        check(ContentView::of(&config).content().is_ok())
+        // Other documents under the old digest: they are read only when something has to be published.
+        let altered = json!({"status": {"rendered": {"bootstrap": "H4sIAAAAAAAA/6uuBQBDv6ajAgAAAA=="}}});
+        configs
+            .patch_status(name, &merge, &Patch::Merge(&altered))
+            .await?;
+        let before = world.bootstrap("p").await?;
+        world.delete(&world.secrets(), &before.name_any()).await?;
+        world.machine("p", 1).await?;
+        wait_for("the documents to be put right", DEADLINE, async || {
+            check(ContentView::of(&world.config("p").await?).content().is_ok())
+        })
+        .await?;
+        world.says("p", "Published", true, "Published").await?;
+        let history = observer.history("p");
+        assert!(
+            history.iter().all(|(_, text)| text.contains("/etc/token")),
+            "the edit was published"
+        );
+        Ok(())
     })
-    .await?;
-    world.says("p", "Published", true, "Published").await?;
-    world.machine("p", 1).await?;
-    assert!(
-        observer
-            .history("p")
-            .iter()
-            .all(|(_, text)| text.contains("/etc/token")),
-        "the edit was published"
-    );
-    Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_empty_list_of_configs_deletes_nothing() -> Result<()> {
-    let mut world = published().await?;
-    let before = world.machine("p", 1).await?;
-    let observer = world.observe().await?;
-    // What a wrong --namespace looks like: every list answers 200, without items.
-    world.installed.kill9(Service::SecretSyncer)?;
-    world.installed.start_lost(&world.plane, "elsewhere").await?;
-    let name = names::bootstrap_secret_name("p", "kube-system");
-    wait_for("the Secret to be marked", DEADLINE, async || {
-        check(
-            world
-                .secrets()
-                .get(&name)
-                .await?
-                .annotations()
-                .contains_key(names::ORPHANED_SINCE),
-        )
+#[test]
+fn an_empty_list_of_configs_deletes_nothing() -> Result<()> {
+    in_shared_world(async |world| {
+        let before = publish(world).await?;
+        let observer = world.observe().await?;
+        // What a wrong --namespace looks like: every list answers 200, without items.
+        world.installed.kill9(Service::SecretSyncer)?;
+        world.installed.start_lost(&world.plane, "elsewhere").await?;
+        let is_marked = async |world: &World, wanted: bool| {
+            wait_for(
+                &format!("the mark of an orphan: {wanted}"),
+                DEADLINE,
+                async || {
+                    let bootstrap = world.bootstrap("p").await?;
+                    check(bootstrap.annotations().contains_key(names::ORPHANED_SINCE) == wanted)
+                },
+            )
+            .await
+        };
+        is_marked(world, true).await?;
+        assert_eq!(world.machine("p", 1).await?.text, before.text);
+        world.installed.kill9(Service::SecretSyncer)?;
+        world.installed.start(Service::SecretSyncer).await?;
+        is_marked(world, false).await?;
+        world.machine("p", 1).await?;
+        assert_eq!(observer.absences(), Vec::<String>::new());
+        Ok(())
     })
-    .await?;
-    assert_eq!(world.machine("p", 1).await?.text, before.text);
-    world.installed.kill9(Service::SecretSyncer)?;
-    world.installed.start(Service::SecretSyncer).await?;
-    wait_for("the mark to go", DEADLINE, async || {
-        check(
-            !world
-                .secrets()
-                .get(&name)
-                .await?
-                .annotations()
-                .contains_key(names::ORPHANED_SINCE),
-        )
-    })
-    .await?;
-    world.machine("p", 1).await?;
-    assert_eq!(observer.absences(), Vec::<String>::new());
-    Ok(())
 }

@@ -28,9 +28,9 @@ use osm_testkit::{ControlPlane, Options, check, fixtures, wait_for};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::fake_server::{Call, FakeServer};
 use crate::osmctl::{GO_TOKEN, PASSWORD, Run, go_config};
 use crate::takeover::go_profile;
+use crate::webhook_server::WebhookServer;
 use crate::world::{DEADLINE, GETTER_TOKEN};
 
 const NAMESPACE: &str = "kube-system";
@@ -310,7 +310,7 @@ fn comparable(object: DynamicObject) -> Value {
 }
 
 /// Has the API server find the stand-in behind the Service.
-fn lead_to(object: &mut Value, webhook: &FakeServer) {
+fn lead_to(object: &mut Value, webhook: &WebhookServer) {
     match object["kind"].as_str() {
         Some("Service") => {
             object["spec"] = json!({"type": "ExternalName", "externalName": "localhost"});
@@ -327,21 +327,10 @@ fn lead_to(object: &mut Value, webhook: &FakeServer) {
 }
 
 /// Allows everything while it answers.
-async fn webhook(answers: Arc<AtomicBool>, broken: Arc<AtomicBool>) -> Result<FakeServer> {
+async fn webhook(answers: Arc<AtomicBool>, broken: Arc<AtomicBool>) -> Result<WebhookServer> {
     let name = format!("{WEBHOOK}.{NAMESPACE}.svc");
-    FakeServer::start_as(&name, move |mut call: Call| {
-        let (answers, broken) = (answers.clone(), broken.clone());
-        async move {
-            ensure!(
-                answers.load(Ordering::SeqCst) && !broken.load(Ordering::SeqCst),
-                "no pod"
-            );
-            let review: Value = serde_json::from_slice(&call.sent)?;
-            let answer = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
-                "response": {"uid": review["request"]["uid"], "allowed": true}});
-            call.answer(http::Response::builder(), answer.to_string().as_bytes())
-                .await
-        }
+    WebhookServer::start(&name, move || {
+        answers.load(Ordering::SeqCst) && !broken.load(Ordering::SeqCst)
     })
     .await
 }

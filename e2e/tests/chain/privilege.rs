@@ -43,7 +43,7 @@ const BY_CHANCE: [(Service, &str, &str); 7] = [
     (
         Service::OspController,
         "management: get operatingsystemprofiles in team",
-        "the watch has no room for a profile; `custom_profiles` tests this",
+        "the watch has no room for a profile",
     ),
     (
         Service::OspController,

@@ -1,7 +1,6 @@
 //! What the tokens of a pool permit, and that no other object in their namespace permits as much.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
@@ -13,14 +12,12 @@ use kube::{Api, Client, ResourceExt};
 use osm_api::names::{CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT};
 use osm_api::rbac::Service;
 use osm_testkit::installation::IDENTITIES;
-use osm_testkit::{Options, check, wait_for};
+use osm_testkit::{check, wait_for};
 use serde_json::{Value, json};
 
-use crate::joining::{CONTROLLERS, KUBELET_SIGNER, join, node_wish, rights, wish};
+use crate::joining::{KUBELET_SIGNER, join, node_wish, rights, wish};
+use crate::shared::in_shared_world;
 use crate::world::{DEADLINE, GETTER_TOKEN, UserData, World};
-
-/// Revocation is promised within this time.
-const REVOKED: Duration = Duration::from_secs(15);
 
 pub fn is_forbidden<T>(outcome: Result<T, kube::Error>) -> bool {
     matches!(outcome, Err(kube::Error::Api(status)) if status.code == 403)
@@ -38,61 +35,62 @@ pub async fn more_than_anybody(world: &World, token: &str, namespace: &str) -> R
     Ok(own.difference(&anybody).cloned().collect())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_pools_tokens_may_do_what_they_are_for_and_nothing_else() -> Result<()> {
-    let world = World::start(Options::default()).await?;
-    world
-        .apply(&json!({"apiVersion": "v1", "kind": "ServiceAccount",
+#[test]
+fn a_pools_tokens_may_do_what_they_are_for_and_nothing_else() -> Result<()> {
+    in_shared_world(async |world| {
+        world
+            .apply(&json!({"apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": "anybody", "namespace": CLOUD_INIT_SETTINGS}}))
-        .await?;
-    world
-        .accepted_profile("osp-tiny", "v1.0.0", "kubelet {{kubelet.version}}\n")
-        .await?;
-    for pool in ["p", "other"] {
-        world.pool(pool, "osp-tiny").await?;
-        world.stamp(pool, 1).await?;
-        world.machine(pool, 1).await?;
-    }
-    let first = world.machine("p", 1).await?;
-    world
-        .patch_pool(
-            "p",
-            json!({"spec": {"template": {"spec": {"versions": {"kubelet": "1.35.0"}}}}}),
-        )
-        .await?;
-    world.stamp("p", 2).await?;
-    let second = world.machine("p", 2).await?;
+            .await?;
+        world
+            .accepted_profile("osp-tiny", "v1.0.0", "kubelet {{kubelet.version}}\n")
+            .await?;
+        for pool in ["p", "other"] {
+            world.pool(pool, "osp-tiny").await?;
+            world.stamp(pool, 1).await?;
+            world.machine(pool, 1).await?;
+        }
+        let first = world.machine("p", 1).await?;
+        world
+            .patch_pool(
+                "p",
+                json!({"spec": {"template": {"spec": {"versions": {"kubelet": "1.35.0"}}}}}),
+            )
+            .await?;
+        world.stamp("p", 2).await?;
+        let second = world.machine("p", 2).await?;
 
-    // Its documents: those that a machine may still be on its way to, and no others.
-    let get = |machine: &UserData| format!("get /secrets {}", machine.provisioning_secret);
-    let documents = BTreeSet::from([get(&first), get(&second)]);
-    assert_eq!(documents.len(), 2);
-    let joining = BTreeSet::from(
-        [
-            "create certificates.k8s.io/certificatesigningrequests (any)",
-            "create certificates.k8s.io/certificatesigningrequests/nodeclient (any)",
-            "get certificates.k8s.io/certificatesigningrequests (any)",
-            "list certificates.k8s.io/certificatesigningrequests (any)",
-            "watch certificates.k8s.io/certificatesigningrequests (any)",
-        ]
-        .map(str::to_owned),
-    );
-    for namespace in [CLOUD_INIT_SETTINGS, "kube-system", "default"] {
-        let of_api = more_than_anybody(&world, &second.api_token, namespace).await?;
-        let own = if namespace == CLOUD_INIT_SETTINGS {
-            documents.clone()
-        } else {
-            BTreeSet::new()
-        };
-        assert_eq!(of_api, own, "in {namespace}");
-        // Kubernetes' own role system:node-bootstrapper, and the right to be approved.
-        assert_eq!(
-            more_than_anybody(&world, &second.kubelet_token, namespace).await?,
-            joining,
-            "in {namespace}"
+        // Its documents: those that a machine may still be on its way to, and no others.
+        let get = |machine: &UserData| format!("get /secrets {}", machine.provisioning_secret);
+        let documents = BTreeSet::from([get(&first), get(&second)]);
+        assert_eq!(documents.len(), 2);
+        let joining = BTreeSet::from(
+            [
+                "create certificates.k8s.io/certificatesigningrequests (any)",
+                "create certificates.k8s.io/certificatesigningrequests/nodeclient (any)",
+                "get certificates.k8s.io/certificatesigningrequests (any)",
+                "list certificates.k8s.io/certificatesigningrequests (any)",
+                "watch certificates.k8s.io/certificatesigningrequests (any)",
+            ]
+            .map(str::to_owned),
         );
-    }
-    Ok(())
+        for namespace in [CLOUD_INIT_SETTINGS, "kube-system", "default"] {
+            let of_api = more_than_anybody(world, &second.api_token, namespace).await?;
+            let own = if namespace == CLOUD_INIT_SETTINGS {
+                documents.clone()
+            } else {
+                BTreeSet::new()
+            };
+            assert_eq!(of_api, own, "in {namespace}");
+            // Kubernetes' own role system:node-bootstrapper, and the right to be approved.
+            assert_eq!(
+                more_than_anybody(world, &second.kubelet_token, namespace).await?,
+                joining,
+                "in {namespace}"
+            );
+        }
+        Ok(())
+    })
 }
 
 /// The token of what [`World::leave_a_getter`] leaves.
@@ -105,124 +103,120 @@ pub async fn getter_token(world: &World) -> Result<String> {
     Ok(String::from_utf8(token.await?.0)?)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn only_the_join_token_makes_nodes_and_only_nodes() -> Result<()> {
-    let controllers = [&CONTROLLERS[..], &["serviceaccount-token"]].concat();
-    let world = World::start(Options {
-        controllers,
-        ..Options::default()
-    })
-    .await?;
-    let getter = getter_token(&world).await?;
-    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
-    world.pool("p", "osp-tiny").await?;
-    world.stamp("p", 1).await?;
-    let machine = world.machine("p", 1).await?;
-    let requests =
-        |token: &str| anyhow::Ok(Api::<CertificateSigningRequest>::all(world.plane.client(token)?));
+#[test]
+fn only_the_join_token_makes_nodes_and_only_nodes() -> Result<()> {
+    in_shared_world(async |world| {
+        let getter = getter_token(world).await?;
+        world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+        world.pool("p", "osp-tiny").await?;
+        world.stamp("p", 1).await?;
+        let machine = world.machine("p", 1).await?;
+        let requests =
+            |token: &str| anyhow::Ok(Api::<CertificateSigningRequest>::all(world.plane.client(token)?));
 
-    // What is no node's is asked for in vain, or not at all.
-    let own = requests(&machine.kubelet_token)?;
-    let system_node = "system:node:n";
-    let mut refused = vec![];
-    for (name, common_name, organization, names) in [
-        ("admin", "admin", "system:nodes", vec![]),
-        ("masters", system_node, "system:masters", vec![]),
-        (
-            "alias",
-            system_node,
-            "system:nodes",
-            vec!["kubernetes.default.svc"],
-        ),
-    ] {
-        let wish = wish(name, KUBELET_SIGNER, common_name, organization, &names)?;
-        own.create(&PostParams::default(), &wish.request)
-            .await
-            .with_context(|| name)?;
-        refused.push(name);
-    }
-    for signer in [
-        "kubernetes.io/kube-apiserver-client",
-        "kubernetes.io/kubelet-serving",
-    ] {
-        let request = wish("other", signer, system_node, "system:nodes", &[])?.request;
-        let dry_run = PostParams {
-            dry_run: true,
-            ..PostParams::default()
-        };
-        wait_for("the policy to refuse other signers", DEADLINE, async || {
-            check(is_forbidden(own.create(&dry_run, &request).await))
-        })
-        .await?;
-    }
-    assert_eq!(
-        join(&world, &machine.kubelet_token, "n1").await?,
-        "system:node:n1 of system:nodes"
-    );
-    assert_eq!(
-        join(&world, &machine.kubelet_token, "n2").await?,
-        "system:node:n2 of system:nodes"
-    );
-    for name in refused {
-        // The controllers had them before those two.
-        let status = own.get(name).await?.status.unwrap_or_default();
-        let approved = status
-            .conditions
-            .iter()
-            .flatten()
-            .any(|condition| condition.type_ == "Approved");
-        assert!(!approved && status.certificate.is_none(), "{name}: {status:?}");
-    }
-
-    // Nobody else of the namespace may even ask: not the pool's own identity, not what was left behind.
-    let accounts = world
-        .api::<ServiceAccount>(CLOUD_INIT_SETTINGS)
-        .list(&ListParams::default())
-        .await?;
-    let mut strangers = vec![("the getter's eternal token".to_owned(), getter.clone())];
-    strangers.push(("the pool's API token".to_owned(), machine.api_token.clone()));
-    for account in accounts.items.iter().map(ServiceAccount::name_any) {
-        if account != NODE_BOOTSTRAP_ACCOUNT {
-            let token = world.plane.token(CLOUD_INIT_SETTINGS, &account).await?;
-            strangers.push((format!("a token of {account}"), token));
+        // What is no node's is asked for in vain, or not at all.
+        let own = requests(&machine.kubelet_token)?;
+        let system_node = "system:node:n";
+        let mut refused = vec![];
+        for (name, common_name, organization, names) in [
+            ("admin", "admin", "system:nodes", vec![]),
+            ("masters", system_node, "system:masters", vec![]),
+            (
+                "alias",
+                system_node,
+                "system:nodes",
+                vec!["kubernetes.default.svc"],
+            ),
+        ] {
+            let wish = wish(name, KUBELET_SIGNER, common_name, organization, &names)?;
+            own.create(&PostParams::default(), &wish.request)
+                .await
+                .with_context(|| name)?;
+            refused.push(name);
         }
-    }
-    assert_eq!(
-        strangers.len(),
-        4,
-        "the getter and the pool's account: {:?}",
-        accounts.items
-    );
-    for (n, (who, token)) in strangers.iter().enumerate() {
-        let request = node_wish(&format!("stranger-{n}"))?.request;
-        assert!(
-            is_forbidden(requests(token)?.create(&PostParams::default(), &request).await),
-            "{who}"
+        for signer in [
+            "kubernetes.io/kube-apiserver-client",
+            "kubernetes.io/kubelet-serving",
+        ] {
+            let request = wish("other", signer, system_node, "system:nodes", &[])?.request;
+            let dry_run = PostParams {
+                dry_run: true,
+                ..PostParams::default()
+            };
+            wait_for("the policy to refuse other signers", DEADLINE, async || {
+                check(is_forbidden(own.create(&dry_run, &request).await))
+            })
+            .await?;
+        }
+        assert_eq!(
+            join(world, &machine.kubelet_token, "n1").await?,
+            "system:node:n1 of system:nodes"
         );
-    }
-    // Nor does being of the namespace help anybody.
-    for subresource in ["", "nodeclient"] {
-        let groups = [
-            "system:authenticated",
-            "system:serviceaccounts",
-            "system:serviceaccounts:cloud-init-settings",
-        ];
-        let review: SubjectAccessReview = serde_json::from_value(json!({"spec": {
-            "user": "system:serviceaccount:cloud-init-settings:x", "groups": groups,
-            "resourceAttributes": {"verb": "create", "group": "certificates.k8s.io",
-                "resource": "certificatesigningrequests", "subresource": subresource},
-        }}))?;
-        let reviews = Api::<SubjectAccessReview>::all(world.client.clone());
-        let answer = reviews.create(&PostParams::default(), &review).await?;
-        assert!(
-            !answer.status.context("an answer")?.allowed,
-            "create …/{subresource}"
+        assert_eq!(
+            join(world, &machine.kubelet_token, "n2").await?,
+            "system:node:n2 of system:nodes"
         );
-    }
-    // It is still as powerful as it was left; that this is so is what makes the rest of this test worth anything.
-    let secrets: Api<Secret> = Api::namespaced(world.plane.client(&getter)?, CLOUD_INIT_SETTINGS);
-    assert!(secrets.list(&ListParams::default()).await?.items.len() >= 3);
-    Ok(())
+        for name in refused {
+            // The controllers had them before those two.
+            let status = own.get(name).await?.status.unwrap_or_default();
+            let approved = status
+                .conditions
+                .iter()
+                .flatten()
+                .any(|condition| condition.type_ == "Approved");
+            assert!(!approved && status.certificate.is_none(), "{name}: {status:?}");
+        }
+
+        // Nobody else of the namespace may even ask: not the pool's own identity, not what was left behind.
+        let accounts = world
+            .api::<ServiceAccount>(CLOUD_INIT_SETTINGS)
+            .list(&ListParams::default())
+            .await?;
+        let mut strangers = vec![("the getter's eternal token".to_owned(), getter.clone())];
+        strangers.push(("the pool's API token".to_owned(), machine.api_token.clone()));
+        for account in accounts.items.iter().map(ServiceAccount::name_any) {
+            if account != NODE_BOOTSTRAP_ACCOUNT {
+                let token = world.plane.token(CLOUD_INIT_SETTINGS, &account).await?;
+                strangers.push((format!("a token of {account}"), token));
+            }
+        }
+        assert_eq!(
+            strangers.len(),
+            4,
+            "the getter and the pool's account: {:?}",
+            accounts.items
+        );
+        for (n, (who, token)) in strangers.iter().enumerate() {
+            let request = node_wish(&format!("stranger-{n}"))?.request;
+            assert!(
+                is_forbidden(requests(token)?.create(&PostParams::default(), &request).await),
+                "{who}"
+            );
+        }
+        // Nor does being of the namespace help anybody.
+        for subresource in ["", "nodeclient"] {
+            let groups = [
+                "system:authenticated",
+                "system:serviceaccounts",
+                "system:serviceaccounts:cloud-init-settings",
+            ];
+            let review: SubjectAccessReview = serde_json::from_value(json!({"spec": {
+                "user": "system:serviceaccount:cloud-init-settings:x", "groups": groups,
+                "resourceAttributes": {"verb": "create", "group": "certificates.k8s.io",
+                    "resource": "certificatesigningrequests", "subresource": subresource},
+            }}))?;
+            let reviews = Api::<SubjectAccessReview>::all(world.client.clone());
+            let answer = reviews.create(&PostParams::default(), &review).await?;
+            assert!(
+                !answer.status.context("an answer")?.allowed,
+                "create …/{subresource}"
+            );
+        }
+        // It is still as powerful as it was left; that this is so is what makes the rest of this test worth anything.
+        let secrets: Api<Secret> = Api::namespaced(world.plane.client(&getter)?, CLOUD_INIT_SETTINGS);
+        assert!(secrets.list(&ListParams::default()).await?.items.len() >= 3);
+        Ok(())
+    })
 }
 
 /// Whether the API server takes a token for nobody's.
@@ -233,167 +227,168 @@ async fn is_dead(client: Client) -> Result<bool> {
 }
 
 async fn both_die(world: &World, machine: &UserData) -> Result<()> {
-    wait_for("both tokens to die", REVOKED, async || {
+    wait_for("both tokens to die", DEADLINE, async || {
         let api = is_dead(world.plane.client(&machine.api_token)?).await?;
         check(api && is_dead(world.plane.client(&machine.kubelet_token)?).await?)
     })
     .await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn tokens_die_with_the_provisioning_secret_and_with_the_pool() -> Result<()> {
-    let mut world = World::start(Options::default()).await?;
-    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
-    for pool in ["p", "gone"] {
-        world.pool(pool, "osp-tiny").await?;
-        world.stamp(pool, 1).await?;
-    }
-    let (machine, gone) = (world.machine("p", 1).await?, world.machine("gone", 1).await?);
-    for token in [
-        &machine.api_token,
-        &machine.kubelet_token,
-        &gone.api_token,
-        &gone.kubelet_token,
-    ] {
-        assert!(!is_dead(world.plane.client(token)?).await?);
-    }
-    // Nobody has to do anything for it: the service is away.
-    world.installed.kill9(Service::SecretSyncer)?;
-    world
-        .delete(&world.secrets(), &machine.provisioning_secret)
-        .await?;
-    both_die(&world, &machine).await?;
-    world.installed.start(Service::SecretSyncer).await?;
-    let new = world.machine("p", 1).await?;
-    assert!(new.api_token != machine.api_token && new.kubelet_token != machine.kubelet_token);
+#[test]
+fn tokens_die_with_the_provisioning_secret_and_with_the_pool() -> Result<()> {
+    in_shared_world(async |world| {
+        world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+        for pool in ["p", "gone"] {
+            world.pool(pool, "osp-tiny").await?;
+            world.stamp(pool, 1).await?;
+        }
+        let (machine, gone) = (world.machine("p", 1).await?, world.machine("gone", 1).await?);
+        for token in [
+            &machine.api_token,
+            &machine.kubelet_token,
+            &gone.api_token,
+            &gone.kubelet_token,
+        ] {
+            assert!(!is_dead(world.plane.client(token)?).await?);
+        }
+        // Nobody has to do anything for it: the service is away.
+        world.installed.kill9(Service::SecretSyncer)?;
+        world
+            .delete(&world.secrets(), &machine.provisioning_secret)
+            .await?;
+        both_die(world, &machine).await?;
+        world.installed.start(Service::SecretSyncer).await?;
+        let new = world.machine("p", 1).await?;
+        assert!(new.api_token != machine.api_token && new.kubelet_token != machine.kubelet_token);
 
-    world.delete(&world.pools(), "gone").await?;
-    wait_for("the pool to be undone", DEADLINE, async || {
-        check(
-            world
-                .configs()
-                .get_opt("gone-kube-system-config")
-                .await?
-                .is_none(),
-        )
+        world.delete(&world.pools(), "gone").await?;
+        wait_for("the pool to be undone", DEADLINE, async || {
+            check(
+                world
+                    .configs()
+                    .get_opt("gone-kube-system-config")
+                    .await?
+                    .is_none(),
+            )
+        })
+        .await?;
+        both_die(world, &gone).await?;
+        for token in [&new.api_token, &new.kubelet_token] {
+            assert!(
+                !is_dead(world.plane.client(token)?).await?,
+                "those of the other pool live"
+            );
+        }
+        Ok(())
     })
-    .await?;
-    both_die(&world, &gone).await?;
-    for token in [&new.api_token, &new.kubelet_token] {
-        assert!(
-            !is_dead(world.plane.client(token)?).await?,
-            "those of the other pool live"
-        );
-    }
-    Ok(())
 }
 
 /// RBAC lets it bind every Role of the namespace, also one of another owner. A policy of the chart leaves those of pools.
-#[tokio::test(flavor = "multi_thread")]
-async fn secret_syncer_binds_the_roles_of_pools_to_their_accounts_and_nothing_else() -> Result<()> {
-    const POOL: &str = "osm-node-0123456789abcdef0123";
-    let world = World::start_without_services(Options::default()).await?;
-    let rbac = "rbac.authorization.k8s.io";
-    for name in ["everything", POOL] {
-        let rules = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
-        let metadata = json!({"name": name, "namespace": CLOUD_INIT_SETTINGS});
-        world
+#[test]
+fn secret_syncer_binds_the_roles_of_pools_to_their_accounts_and_nothing_else() -> Result<()> {
+    in_shared_world(async |world| {
+        const POOL: &str = "osm-node-0123456789abcdef0123";
+        let rbac = "rbac.authorization.k8s.io";
+        for name in ["everything", POOL] {
+            let rules = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+            let metadata = json!({"name": name, "namespace": CLOUD_INIT_SETTINGS});
+            world
             .apply(&json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata, "rules": rules}))
             .await?;
-    }
-    let account =
-        |name: &str, namespace: &str| json!({"kind": "ServiceAccount", "name": name, "namespace": namespace});
-    let own = Service::SecretSyncer.name();
-    let (of_pool, itself) = (account(POOL, CLOUD_INIT_SETTINGS), account(own, IDENTITIES));
-    let user = json!({"kind": "User", "apiGroup": rbac, "name": POOL});
-    let binding = |name: &str, kind: &str, role: &str, subjects: &[&Value]| {
-        serde_json::from_value::<RoleBinding>(
-            json!({"metadata": {"name": name, "namespace": CLOUD_INIT_SETTINGS},
+        }
+        let account = |name: &str, namespace: &str| json!({"kind": "ServiceAccount", "name": name, "namespace": namespace});
+        let own = Service::SecretSyncer.name();
+        let (of_pool, itself) = (account(POOL, CLOUD_INIT_SETTINGS), account(own, IDENTITIES));
+        let user = json!({"kind": "User", "apiGroup": rbac, "name": POOL});
+        let binding = |name: &str, kind: &str, role: &str, subjects: &[&Value]| {
+            serde_json::from_value::<RoleBinding>(
+                json!({"metadata": {"name": name, "namespace": CLOUD_INIT_SETTINGS},
             "roleRef": {"apiGroup": rbac, "kind": kind, "name": role}, "subjects": subjects}),
-        )
-    };
-    let bindings = |client: Client| Api::<RoleBinding>::namespaced(client, CLOUD_INIT_SETTINGS);
-    let syncer = bindings(world.plane.client_as(IDENTITIES, own).await?);
-    let admin = bindings(world.client.clone());
-    let new = PostParams::default();
+            )
+        };
+        let bindings = |client: Client| Api::<RoleBinding>::namespaced(client, CLOUD_INIT_SETTINGS);
+        let syncer = bindings(world.plane.client_as(IDENTITIES, own).await?);
+        let admin = bindings(world.client.clone());
+        let new = PostParams::default();
 
-    let foreign = binding("foreign", "Role", "everything", &[&itself])?;
-    let dry_run = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
-    // A policy takes effect a moment after it was created.
-    wait_for("the policy", DEADLINE, async || {
-        check(is_forbidden(syncer.create(&dry_run, &foreign).await))
-    })
-    .await?;
-    for (name, kind, role, subjects, allowed) in [
-        ("own", "Role", POOL, vec![&of_pool], true),
-        ("to-itself", "Role", "everything", vec![&itself], false),
-        ("to-a-pool", "Role", "everything", vec![&of_pool], false),
-        ("pool-to-itself", "Role", POOL, vec![&itself], false),
-        ("pool-to-two", "Role", POOL, vec![&of_pool, &itself], false),
-        ("pool-to-a-user", "Role", POOL, vec![&user], false),
-        (
-            "pool-elsewhere",
-            "Role",
-            POOL,
-            vec![&account(POOL, IDENTITIES)],
-            false,
-        ),
-        ("pool-to-nobody", "Role", POOL, vec![], false),
-        (
-            "similar",
-            "Role",
-            "osm-node-bootstrap",
-            vec![&account("osm-node-bootstrap", CLOUD_INIT_SETTINGS)],
-            false,
-        ),
-        (
-            "cluster-role",
-            "ClusterRole",
-            "cluster-admin",
-            vec![&of_pool],
-            false,
-        ),
-    ] {
-        let created = syncer.create(&new, &binding(name, kind, role, &subjects)?).await;
-        match created {
-            Ok(_) => assert!(allowed, "{name}"),
-            Err(kube::Error::Api(status)) => {
-                assert!(!allowed && status.code == 403, "{name}: {status:?}");
-                assert!(
-                    kind != "Role" || status.message.contains("secret-syncer may only bind"),
-                    "{name}: {status:?}"
-                );
-            }
-            Err(other) => return Err(other.into()),
-        }
-    }
-    // An existing binding gets no further subject, and lost labels are restored.
-    // With a Role that permits everything, secret-syncer would be an administrator.
-    let of_user = binding("foreign", "Role", "everything", &[&user])?;
-    admin.create(&new, &of_user).await?;
-    let (label, subjects) = (
-        json!({"metadata": {"labels": {"a": "b"}}}),
-        json!({"subjects": [of_pool, itself]}),
-    );
-    for (name, change, allowed) in [
-        ("own", &label, true),
-        ("own", &subjects, false),
-        ("foreign", &label, false),
-        ("foreign", &subjects, false),
-    ] {
-        let changed = syncer
-            .patch(name, &PatchParams::default(), &Patch::Merge(change))
-            .await;
-        match changed {
-            Ok(_) => assert!(allowed, "{name} {change}"),
-            Err(error) => assert!(
-                !allowed && error.to_string().contains("may only bind"),
-                "{name} {change}: {error}"
+        let foreign = binding("foreign", "Role", "everything", &[&itself])?;
+        let dry_run = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        // A policy takes effect a moment after it was created.
+        wait_for("the policy", DEADLINE, async || {
+            check(is_forbidden(syncer.create(&dry_run, &foreign).await))
+        })
+        .await?;
+        for (name, kind, role, subjects, allowed) in [
+            ("own", "Role", POOL, vec![&of_pool], true),
+            ("to-itself", "Role", "everything", vec![&itself], false),
+            ("to-a-pool", "Role", "everything", vec![&of_pool], false),
+            ("pool-to-itself", "Role", POOL, vec![&itself], false),
+            ("pool-to-two", "Role", POOL, vec![&of_pool, &itself], false),
+            ("pool-to-a-user", "Role", POOL, vec![&user], false),
+            (
+                "pool-elsewhere",
+                "Role",
+                POOL,
+                vec![&account(POOL, IDENTITIES)],
+                false,
             ),
+            ("pool-to-nobody", "Role", POOL, vec![], false),
+            (
+                "similar",
+                "Role",
+                "osm-node-bootstrap",
+                vec![&account("osm-node-bootstrap", CLOUD_INIT_SETTINGS)],
+                false,
+            ),
+            (
+                "cluster-role",
+                "ClusterRole",
+                "cluster-admin",
+                vec![&of_pool],
+                false,
+            ),
+        ] {
+            let created = syncer.create(&new, &binding(name, kind, role, &subjects)?).await;
+            match created {
+                Ok(_) => assert!(allowed, "{name}"),
+                Err(kube::Error::Api(status)) => {
+                    assert!(!allowed && status.code == 403, "{name}: {status:?}");
+                    assert!(
+                        kind != "Role" || status.message.contains("secret-syncer may only bind"),
+                        "{name}: {status:?}"
+                    );
+                }
+                Err(other) => return Err(other.into()),
+            }
         }
-    }
-    Ok(())
+        // An existing binding gets no further subject, and lost labels are restored.
+        // With a Role that permits everything, secret-syncer would be an administrator.
+        let of_user = binding("foreign", "Role", "everything", &[&user])?;
+        admin.create(&new, &of_user).await?;
+        let (label, subjects) = (
+            json!({"metadata": {"labels": {"a": "b"}}}),
+            json!({"subjects": [of_pool, itself]}),
+        );
+        for (name, change, allowed) in [
+            ("own", &label, true),
+            ("own", &subjects, false),
+            ("foreign", &label, false),
+            ("foreign", &subjects, false),
+        ] {
+            let changed = syncer
+                .patch(name, &PatchParams::default(), &Patch::Merge(change))
+                .await;
+            match changed {
+                Ok(_) => assert!(allowed, "{name} {change}"),
+                Err(error) => assert!(
+                    !allowed && error.to_string().contains("may only bind"),
+                    "{name} {change}: {error}"
+                ),
+            }
+        }
+        Ok(())
+    })
 }

@@ -2,152 +2,153 @@
 
 use anyhow::Result;
 use kube::ResourceExt;
-use osm_testkit::Options;
 use serde_json::json;
 
-use crate::world::{self, World};
+use crate::shared::in_shared_world;
+use crate::world::{self};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_new_revision_swaps_the_bootstrap_secret_without_a_moment_of_absence() -> Result<()> {
-    let world = World::start(Options::default()).await?;
-    world
-        .accepted_profile("osp-tiny", "v1.0.0", "kubelet {{kubelet.version}}\n")
-        .await?;
-    world.pool("p", "osp-tiny").await?;
-    world.stamp("p", 1).await?;
-    let first = world.machine("p", 1).await?;
-    let observer = world.observe().await?;
-
-    // A template edited before its revision is stamped changes nothing yet.
-    world
-        .patch_pool(
-            "p",
-            json!({"spec": {"template": {"spec": {"versions": {"kubelet": "1.35.1"}}}}}),
-        )
-        .await?;
-    world.says("p", "Rendered", true, "WaitingForRevision").await?;
-    assert_eq!(world.machine("p", 1).await?.text, first.text);
-
-    world.stamp("p", 2).await?;
-    let second = world.machine("p", 2).await?;
-    assert!(second.text.contains("1.35.1"));
-    // A machine that booted with the first document still finds exactly that.
-    world.fetch(&first).await?;
-    assert_ne!(first.provisioning_secret, second.provisioning_secret);
-
-    // OSP and MachineDeployment together: the revision rolls the new profile out, never the old one.
-    for round in 3..8u64 {
-        let text = format!("profile of {round}.");
+#[test]
+fn a_new_revision_swaps_the_bootstrap_secret_without_a_moment_of_absence() -> Result<()> {
+    in_shared_world(async |world| {
         world
-            .apply(&world::profile("osp-tiny", &format!("v{round}.0.0"), &text))
+            .accepted_profile("osp-tiny", "v1.0.0", "kubelet {{kubelet.version}}\n")
             .await?;
-        world.stamp("p", round).await?;
-        let machine = world.machine("p", round).await?;
-        assert!(machine.text.contains(&text), "{round}: {}", machine.text);
-    }
-    for (revision, text) in observer.history("p") {
-        let round: u64 = revision.parse()?;
-        assert!(
-            round < 3
-                || text.contains(&format!("profile of {round}."))
-                || text.contains(&format!("profile of {}.", round + 1)),
-            "revision {revision} was rolled out with an old profile:\n{text}"
-        );
-    }
-    assert_eq!(observer.absences(), Vec::<String>::new());
-    Ok(())
-}
+        world.pool("p", "osp-tiny").await?;
+        world.stamp("p", 1).await?;
+        let first = world.machine("p", 1).await?;
+        let observer = world.observe().await?;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_broken_profile_edit_costs_nothing_and_its_repair_takes_effect() -> Result<()> {
-    let world = World::start(Options::default()).await?;
-    world.accepted_profile("osp-tiny", "v1.0.0", "good\n").await?;
-    world.pool("p", "osp-tiny").await?;
-    world.stamp("p", 1).await?;
-    world.machine("p", 1).await?;
-    let observer = world.observe().await?;
-    world
-        .apply(&world::profile("osp-tiny", "v2.0.0", "{{#if}}\n"))
-        .await?;
-    osm_testkit::wait_for("the edit to be refused", world::DEADLINE, async || {
-        let status = world.profiles().get("osp-tiny").await?.status.unwrap_or_default();
-        let refused = osm_api::condition::find(&status.conditions, "Accepted")
-            .filter(|c| c.status == "False")
-            .cloned();
-        let kept = status
-            .accepted
-            .is_some_and(|accepted| accepted.version == "v1.0.0");
-        Ok(refused
-            .filter(|_| kept)
-            .map(|condition| assert!(condition.message.contains("line 1"), "{}", condition.message)))
-    })
-    .await?;
-    // A new revision is not held up by it.
-    world.stamp("p", 2).await?;
-    assert!(world.machine("p", 2).await?.text.contains("good"));
-    assert!(
+        // A template edited before its revision is stamped changes nothing yet.
         world
-            .says("p", "Rendered", true, "Rendered")
-            .await?
-            .contains("not accepted")
-    );
-    world.accepted_profile("osp-tiny", "v3.0.0", "repaired\n").await?;
-    world
-        .machine_with("p", 2, |machine| machine.text.contains("repaired"))
-        .await?;
-    assert!(observer.absences().is_empty());
-    Ok(())
+            .patch_pool(
+                "p",
+                json!({"spec": {"template": {"spec": {"versions": {"kubelet": "1.35.1"}}}}}),
+            )
+            .await?;
+        world.says("p", "Rendered", true, "WaitingForRevision").await?;
+        assert_eq!(world.machine("p", 1).await?.text, first.text);
+
+        world.stamp("p", 2).await?;
+        let second = world.machine("p", 2).await?;
+        assert!(second.text.contains("1.35.1"));
+        // A machine that booted with the first document still finds exactly that.
+        world.fetch(&first).await?;
+        assert_ne!(first.provisioning_secret, second.provisioning_secret);
+
+        // OSP and MachineDeployment together: the revision rolls the new profile out, never the old one.
+        for round in 3..8u64 {
+            let text = format!("profile of {round}.");
+            world
+                .apply(&world::profile("osp-tiny", &format!("v{round}.0.0"), &text))
+                .await?;
+            world.stamp("p", round).await?;
+            let machine = world.machine("p", round).await?;
+            assert!(machine.text.contains(&text), "{round}: {}", machine.text);
+        }
+        for (revision, text) in observer.history("p") {
+            let round: u64 = revision.parse()?;
+            assert!(
+                round < 3
+                    || text.contains(&format!("profile of {round}."))
+                    || text.contains(&format!("profile of {}.", round + 1)),
+                "revision {revision} was rolled out with an old profile:\n{text}"
+            );
+        }
+        assert_eq!(observer.absences(), Vec::<String>::new());
+        Ok(())
+    })
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_retired_pool_is_undone_credentials_first_and_its_namesake_is_another() -> Result<()> {
-    let world = World::start(Options {
-        audit: true,
-        ..Options::default()
-    })
-    .await?;
-    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
-    for pool in ["gone", "stays"] {
-        world.pool(pool, "osp-tiny").await?;
-        world.stamp(pool, 1).await?;
-    }
-    let (old, other) = (world.machine("gone", 1).await?, world.machine("stays", 1).await?);
-    let old_uid = world.config("gone").await?.uid();
-    world.delete(&world.pools(), "gone").await?;
-    world.pool("gone", "osp-tiny").await?;
-    world.stamp("gone", 1).await?;
-    let new = world
-        .machine_with("gone", 1, |machine| machine.api_token != old.api_token)
+#[test]
+fn a_broken_profile_edit_costs_nothing_and_its_repair_takes_effect() -> Result<()> {
+    in_shared_world(async |world| {
+        world.accepted_profile("osp-tiny", "v1.0.0", "good\n").await?;
+        world.pool("p", "osp-tiny").await?;
+        world.stamp("p", 1).await?;
+        world.machine("p", 1).await?;
+        let observer = world.observe().await?;
+        world
+            .apply(&world::profile("osp-tiny", "v2.0.0", "{{#if}}\n"))
+            .await?;
+        osm_testkit::wait_for("the edit to be refused", world::DEADLINE, async || {
+            let status = world.profiles().get("osp-tiny").await?.status.unwrap_or_default();
+            let refused = osm_api::condition::find(&status.conditions, "Accepted")
+                .filter(|c| c.status == "False")
+                .cloned();
+            let kept = status
+                .accepted
+                .is_some_and(|accepted| accepted.version == "v1.0.0");
+            Ok(refused
+                .filter(|_| kept)
+                .map(|condition| assert!(condition.message.contains("line 1"), "{}", condition.message)))
+        })
         .await?;
-    assert_ne!(new.provisioning_secret, old.provisioning_secret);
-    assert_ne!(world.config("gone").await?.uid(), old_uid);
-    osm_testkit::wait_for("the old tokens to die", world::DEADLINE, async || {
-        osm_testkit::check(
-            !world.is_alive(&old.api_token).await? && !world.is_alive(&old.kubelet_token).await?,
-        )
+        // A new revision is not held up by it.
+        world.stamp("p", 2).await?;
+        assert!(world.machine("p", 2).await?.text.contains("good"));
+        assert!(
+            world
+                .says("p", "Rendered", true, "Rendered")
+                .await?
+                .contains("not accepted")
+        );
+        world.accepted_profile("osp-tiny", "v3.0.0", "repaired\n").await?;
+        world
+            .machine_with("p", 2, |machine| machine.text.contains("repaired"))
+            .await?;
+        assert!(observer.absences().is_empty());
+        Ok(())
     })
-    .await?;
+}
 
-    world.delete(&world.pools(), "gone").await?;
-    osm_testkit::wait_for("everything to be undone", world::DEADLINE, async || {
-        let made = world.made().await?;
-        let config = world.configs().get_opt("gone-kube-system-config").await?;
-        // Five objects of the pool that stays: two Secrets, ServiceAccount, Role, RoleBinding.
-        osm_testkit::check(made.len() == 5 && config.is_none())
+#[test]
+fn a_retired_pool_is_undone_credentials_first_and_its_namesake_is_another() -> Result<()> {
+    in_shared_world(async |world| {
+        world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+        for pool in ["gone", "stays"] {
+            world.pool(pool, "osp-tiny").await?;
+            world.stamp(pool, 1).await?;
+        }
+        let (old, other) = (world.machine("gone", 1).await?, world.machine("stays", 1).await?);
+        let old_uid = world.config("gone").await?.uid();
+        world.delete(&world.pools(), "gone").await?;
+        world.pool("gone", "osp-tiny").await?;
+        world.stamp("gone", 1).await?;
+        let new = world
+            .machine_with("gone", 1, |machine| machine.api_token != old.api_token)
+            .await?;
+        assert_ne!(new.provisioning_secret, old.provisioning_secret);
+        assert_ne!(world.config("gone").await?.uid(), old_uid);
+        osm_testkit::wait_for("the old tokens to die", world::DEADLINE, async || {
+            osm_testkit::check(
+                !world.is_alive(&old.api_token).await? && !world.is_alive(&old.kubelet_token).await?,
+            )
+        })
+        .await?;
+
+        world.delete(&world.pools(), "gone").await?;
+        osm_testkit::wait_for("everything to be undone", world::DEADLINE, async || {
+            let made = world.made().await?;
+            let config = world.configs().get_opt("gone-kube-system-config").await?;
+            // Five objects of the pool that stays: two Secrets, ServiceAccount, Role, RoleBinding.
+            osm_testkit::check(made.len() == 5 && config.is_none())
+        })
+        .await?;
+        let deletions: Vec<String> = world
+            .plane
+            .audit_events()?
+            .into_iter()
+            .filter(|event| {
+                event.verb == "delete" && event.user.ends_with("secret-syncer") && event.code < 300
+            })
+            .map(|event| event.resource)
+            .collect();
+        assert_eq!(
+            deletions.first().map(String::as_str),
+            Some("serviceaccounts"),
+            "{deletions:?}"
+        );
+        world.fetch(&other).await?;
+        Ok(())
     })
-    .await?;
-    let deletions: Vec<String> = world
-        .plane
-        .audit_events()?
-        .into_iter()
-        .filter(|event| event.verb == "delete" && event.user.ends_with("secret-syncer") && event.code < 300)
-        .map(|event| event.resource)
-        .collect();
-    assert_eq!(
-        deletions.first().map(String::as_str),
-        Some("serviceaccounts"),
-        "{deletions:?}"
-    );
-    world.fetch(&other).await?;
-    Ok(())
 }

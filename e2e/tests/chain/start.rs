@@ -1,36 +1,47 @@
-//! Problems at the start of a service: `/readyz` reports them, the service keeps running, and works without a restart once they are fixed.
+//! Problems at the start of a service: `/readyz` reports them, and nothing is rendered until they are solved.
 
-use anyhow::{Result, ensure};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use kube::api::ListParams;
 use osm_api::rbac::Service;
-use osm_testkit::{ControlPlane, Options, check, wait_for};
+use osm_testkit::{Options, check, wait_for};
 
-use crate::world::{DEADLINE, World, authority};
+use crate::world::{DEADLINE, World};
 
 impl World {
     /// Waits until a service that lives says all of this on `/readyz`, and not that it is ready.
     async fn waits_for(&self, service: Service, words: &[&str]) -> Result<()> {
-        wait_for(
-            &format!("{} to say {words:?}", service.name()),
-            DEADLINE,
-            async || {
-                let (code, body) = self.installed.get(service, "/readyz").await?;
-                ensure!(
-                    code == 503 && words.iter().all(|word| body.contains(word)),
-                    "{code} {body}"
-                );
-                Ok(Some(()))
-            },
-        )
-        .await
-        .map_err(|error| error.context(self.installed.logs()))?;
+        let what = format!("{} to say {words:?}", service.name());
+        let said = wait_for(&what, DEADLINE, async || {
+            let (code, body) = self.installed.get(service, "/readyz").await?;
+            ensure!(
+                code == 503 && words.iter().all(|word| body.contains(word)),
+                "{code} {body}"
+            );
+            Ok(Some(()))
+        });
+        said.await.map_err(|error| error.context(self.installed.logs()))?;
         ensure!(self.installed.is_alive(service).await);
         Ok(())
     }
 }
 
+/// A kubeconfig in which another authority certifies the API server.
+fn distrusting(kubeconfig: &str) -> Result<String> {
+    let other = rcgen::generate_simple_self_signed(["other".to_owned()])?;
+    let other = STANDARD.encode(other.cert.pem());
+    let (before, rest) = kubeconfig
+        .split_once("certificate-authority-data: ")
+        .context("an authority")?;
+    let (_, after) = rest.split_once('\n').context("a line")?;
+    Ok(format!("{before}certificate-authority-data: {other}\n{after}"))
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_definitions_and_wrong_settings_are_named_all_at_once() -> Result<()> {
+async fn problems_are_named_and_nothing_is_rendered_until_they_are_solved() -> Result<()> {
     let mut world = World::start_without_services(Options::default()).await?;
     for kind in ["operatingsystemprofiles", "operatingsystemconfigs"] {
         world
@@ -42,50 +53,48 @@ async fn missing_definitions_and_wrong_settings_are_named_all_at_once() -> Resul
             "pauseImge: x\nproxy: {http: no-url}\ncredentials: {tokenLifetimeHours: 0}\ncluster: {apiServer: here}\n",
         )
         .await?;
+
+    // An API server that another authority has certified is not trusted.
+    let mut kubeconfigs: Vec<(PathBuf, String)> = Vec::new();
+    for service in Service::ALL {
+        let path = world.installed.kubeconfig(service, service.clusters()[0])?;
+        let right = std::fs::read_to_string(path)?;
+        std::fs::write(path, distrusting(&right)?)?;
+        kubeconfigs.push((path.to_owned(), right));
+    }
     world.installed.start_all().await?;
-    for service in Service::ALL
-        .into_iter()
-        .filter(|service| service.reads_settings())
-    {
-        let settings = ["settings (ConfigMap osm/osm-settings, key settings.yaml): "];
-        // What can't be read hides nothing that is wrong besides.
-        let mistakes = [
+    for service in Service::ALL {
+        world.waits_for(service, &["certificate"]).await?;
+        world.installed.terminate(service, DEADLINE).await?;
+    }
+    for (path, right) in kubeconfigs {
+        std::fs::write(path, right)?;
+    }
+
+    // What can't be read hides nothing that is wrong besides.
+    world.installed.start_all().await?;
+    for service in Service::ALL {
+        let problems = [
+            "CustomResourceDefinitions: missing",
+            "settings (ConfigMap osm/osm-settings, key settings.yaml): ",
             "pauseImge: ",
             "proxy.http: ",
             "credentials.tokenLifetimeHours: ",
             "cluster.apiServer: ",
         ];
-        let definitions = ["CustomResourceDefinitions: missing"];
-        world
-            .waits_for(service, &[&settings[..], &mistakes, &definitions].concat())
-            .await?;
+        if service.reads_settings() {
+            world.waits_for(service, &problems).await?;
+        }
     }
-    world.install_crds().await?;
-    world.set_settings("").await?;
-    world.installed.ready(DEADLINE).await?;
-    // And are at work.
-    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
-    world.pool("pool", "osp-tiny").await?;
-    world.stamp("pool", 1).await?;
-    world.machine("pool", 1).await?;
-    Ok(())
-}
 
-/// The API server would drop what they do not have, and the rest would be confirmed and published.
-#[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_rendered_with_older_definitions() -> Result<()> {
-    let mut world = World::start_without_services(Options::default()).await?;
+    // The API server would drop what older definitions do not have, and the rest would be confirmed and published.
+    world.install_crds().await?;
     let name = "operatingsystemconfigs.operatingsystemmanager.k8c.io";
-    world
-        .drop_field("OperatingSystemConfig", name, "kubeletKubeconfig")
-        .await?;
-    world.installed.start_all().await?;
-    world
-        .waits_for(
-            Service::OscController,
-            &["they lack OperatingSystemConfig.spec.kubeletKubeconfig"],
-        )
-        .await?;
+    let field = "kubeletKubeconfig";
+    world.drop_field("OperatingSystemConfig", name, field).await?;
+    world.set_settings("").await?;
+    let lack = format!("they lack OperatingSystemConfig.spec.{field}");
+    world.waits_for(Service::OscController, &[&lack]).await?;
     world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
     world.pool("pool", "osp-tiny").await?;
     world.stamp("pool", 1).await?;
@@ -96,44 +105,10 @@ async fn nothing_is_rendered_with_older_definitions() -> Result<()> {
         }))
     })
     .await?;
-    assert!(
-        world
-            .configs()
-            .list(&ListParams::default())
-            .await?
-            .items
-            .is_empty()
-    );
-    world.install_crds().await?;
-    world.machine("pool", 1).await?;
-    Ok(())
-}
+    let configs = world.configs().list(&ListParams::default()).await?;
+    assert!(configs.items.is_empty(), "{configs:?}");
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_api_server_that_another_authority_has_certified_is_not_trusted() -> Result<()> {
-    let mut world = World::start_without_services(Options::default()).await?;
-    let other = ControlPlane::start(Options::default()).await?;
-    let kubeconfig = |service: Service| world.installed.kubeconfig(service, service.clusters()[0]);
-    let mut right = Vec::new();
-    for service in Service::ALL {
-        right.push((service, std::fs::read_to_string(kubeconfig(service)?)?));
-    }
-    let other = std::fs::read_to_string(other.admin_kubeconfig_path())?;
-    for (service, text) in &right {
-        let text = text.replace(authority(text)?, authority(&other)?);
-        world
-            .installed
-            .replace_kubeconfig(*service, service.clusters()[0], &text)?;
-    }
-    world.installed.start_all().await?;
-    for service in Service::ALL {
-        world.waits_for(service, &["certificate"]).await?;
-    }
-    for (service, text) in &right {
-        world
-            .installed
-            .replace_kubeconfig(*service, service.clusters()[0], text)?;
-    }
+    world.install_crds().await?;
     world.installed.ready(DEADLINE).await?;
-    Ok(())
+    world.machine("pool", 1).await.map(drop)
 }

@@ -1,8 +1,6 @@
 //! A cluster of the Go implementation is migrated and rolled back. The test first creates what that implementation leaves, in the shapes of
 //! its contract with machine-controller and of its manifests, and then installs this project over it.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
@@ -13,14 +11,12 @@ use osm_api::config::OperatingSystemConfig;
 use osm_api::content::ContentView;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::OperatingSystemProfile;
-use osm_api::rbac::{Installation, Service};
+use osm_api::rbac::Service;
 use osm_testkit::{Options, check, installation, wait_for};
 use serde_json::{Value, json};
 
 use crate::world::{self, DEADLINE, GETTER_TOKEN, NAMESPACE, World, machine_deployment};
 
-/// machine-controller asks again after this time.
-const RETRY: Duration = Duration::from_secs(3);
 const REVISION: u64 = 4;
 
 /// A profile in Go's template language, as users have them and as its defaults are.
@@ -213,11 +209,6 @@ async fn a_cluster_of_the_go_implementation_is_taken_over_and_can_be_handed_back
     let replaced =
         ["default", "existing", "tiny"].map(|pool| names::bootstrap_secret_name(pool, "kube-system"));
     assert_eq!(absent, replaced);
-    assert!(
-        observer.longest_absence() < RETRY,
-        "{:?}",
-        observer.longest_absence()
-    );
 
     // One that can't stays as it is, and says what that means.
     let rendered = world
@@ -293,11 +284,6 @@ async fn a_cluster_of_the_go_implementation_is_taken_over_and_can_be_handed_back
     world.machine("tiny", REVISION + 1).await?;
     world.fetch(&machine).await?;
     assert_eq!(observer.absences().len(), names.len());
-    assert!(
-        observer.longest_absence() < RETRY,
-        "{:?}",
-        observer.longest_absence()
-    );
     assert_eq!(warnings(&world).await?.len(), 2);
     world.delete(&world.secrets(), GETTER_TOKEN).await?;
     wait_for("the metric to say so", DEADLINE, async || {
@@ -375,69 +361,6 @@ async fn hand_back(mut world: World) -> Result<()> {
         ("custom", "osp-custom"),
     ] {
         go_pool(&world, pool, profile).await?;
-    }
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_leftover_finalizer_is_removed_where_enabled_and_reported_elsewhere() -> Result<()> {
-    for go_finalizers in [false, true] {
-        let wanted = Installation {
-            go_finalizers,
-            ..world::installation()
-        };
-        let mut world = World::start_as_without_services(Options::default(), wanted).await?;
-        // Of machine-controller's own, say: not ours to remove.
-        let others = "machine.example/keeps";
-        for pool in ["goes", "stays"] {
-            let mut md = machine_deployment(pool, "osp-none");
-            md["metadata"]["finalizers"] = json!([others, names::GO_FINALIZER]);
-            world.apply(&md).await?;
-        }
-        if go_finalizers {
-            // The rights of an installation without it: what is missing is told.
-            installation::apply(&world.plane, &installation::manifests(&world::installation())).await?;
-            world.installed.start_all().await?;
-            wait_for("osc-controller to say what it lacks", DEADLINE, async || {
-                let (code, body) = world.installed.get(Service::OscController, "/readyz").await?;
-                anyhow::ensure!(
-                    code == 503 && body.contains("missing: patch machinedeployments"),
-                    "{body}"
-                );
-                Ok(Some(()))
-            })
-            .await?;
-            installation::apply(
-                &world.plane,
-                &installation::manifests(world.installed.installation()),
-            )
-            .await?;
-        } else {
-            world.installed.start_all().await?;
-        }
-        world.installed.ready(DEADLINE).await?;
-        let finalizers = async |pool: &str| anyhow::Ok(world.pools().get(pool).await?.finalizers().to_vec());
-        world.says("stays", "Rendered", false, "ProfileNotFound").await?;
-        world.delete(&world.pools(), "goes").await?;
-        if go_finalizers {
-            wait_for("the finalizer to go", DEADLINE, async || {
-                check(finalizers("goes").await? == [others])
-            })
-            .await
-            .map_err(|error| error.context(world.installed.logs()))?;
-        } else {
-            let note = world.event("kube-system", "goes", "FinalizerLeftBehind").await?;
-            assert!(
-                note.contains("--remove-go-finalizers") && note.contains("/metadata/finalizers/1"),
-                "{note}"
-            );
-            assert_eq!(finalizers("goes").await?, [others, names::GO_FINALIZER]);
-        }
-        assert_eq!(
-            finalizers("stays").await?,
-            [others, names::GO_FINALIZER],
-            "it is not being deleted"
-        );
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! One control plane, or a management and a worker cluster, or a home and a user cluster, with the services, and helpers for what the tests do to them.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt, TryStreamExt};
@@ -319,14 +319,6 @@ pub fn installation() -> Installation {
     }
 }
 
-/// The line of a kubeconfig that says by which authority its API server is certified.
-pub fn authority(kubeconfig: &str) -> Result<&str> {
-    let line = kubeconfig
-        .lines()
-        .find(|line| line.contains("certificate-authority-data"));
-    line.context("an authority")
-}
-
 /// Sees every state of every bootstrap Secret, and remembers what must never happen.
 pub struct Observer {
     seen: Arc<Mutex<Seen>>,
@@ -336,9 +328,6 @@ pub struct Observer {
 #[derive(Default)]
 struct Seen {
     absences: Vec<String>,
-    /// Since when a bootstrap Secret has been missing.
-    missing: std::collections::BTreeMap<String, Instant>,
-    longest_absence: Duration,
     /// Name → texts, in order.
     texts: std::collections::BTreeMap<String, Vec<(String, String)>>,
 }
@@ -357,9 +346,6 @@ impl Observer {
             let mut seen = writer.lock().unwrap();
             match event {
                 watcher::Event::InitApply(secret) | watcher::Event::Apply(secret) => {
-                    if let Some(since) = seen.missing.remove(&secret.name_any()) {
-                        seen.longest_absence = seen.longest_absence.max(since.elapsed());
-                    }
                     let revision = secret
                         .annotations()
                         .get(names::MACHINE_DEPLOYMENT_REVISION)
@@ -378,7 +364,6 @@ impl Observer {
                 }
                 watcher::Event::Delete(secret) if secret.name_any().ends_with("-bootstrap-config") => {
                     seen.absences.push(secret.name_any());
-                    seen.missing.insert(secret.name_any(), Instant::now());
                 }
                 _ => {}
             }
@@ -401,13 +386,6 @@ impl Observer {
     /// Bootstrap Secrets that were deleted, in order.
     pub fn absences(&self) -> Vec<String> {
         self.seen.lock().unwrap().absences.clone()
-    }
-
-    /// How long a bootstrap Secret has been missing at the most; of those that still are, until now.
-    pub fn longest_absence(&self) -> Duration {
-        let seen = self.seen.lock().unwrap();
-        let still = seen.missing.values().map(Instant::elapsed);
-        still.fold(seen.longest_absence, Duration::max)
     }
 
     /// Every (revision, document) that the bootstrap Secret of a pool has had.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use osm_judges::packages;
-use osm_testkit::helm::Helm;
+use osm_testkit::helm::{Helm, chart};
 use osm_testkit::process::ScratchDir;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -278,6 +278,70 @@ async fn a_release_has_alerts_only_if_it_asks_for_them_and_can_change_each() -> 
     );
     ensure!(!text(&without["OSMServiceDown"]["expr"]).contains("csr-approver"));
     Ok(())
+}
+
+/// Labels that Prometheus or the chart adds to each series.
+const ADDED_LABELS: [&str; 6] = ["namespace", "component", "pod", "job", "instance", "le"];
+
+/// The page with all metrics and their labels is generated from the code of the services.
+#[tokio::test]
+async fn alerts_and_panels_ask_for_metrics_and_labels_that_exist() -> Result<()> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    let page = std::fs::read_to_string(page)?;
+    let rows = page.lines().filter(|line| line.starts_with("| `osm_"));
+    let labels: BTreeMap<&str, &str> = rows
+        .filter_map(|row| {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            Some((cells.get(1)?.trim_matches('`'), *cells.get(3)?))
+        })
+        .collect();
+    let dashboard = std::fs::read_to_string(chart().join("files/dashboard.json"))?;
+    let dashboard: Value = serde_json::from_str(&dashboard)?;
+    let panels = dashboard["panels"].as_array().context("panels")?;
+    let targets = panels
+        .iter()
+        .flat_map(|panel| panel["targets"].as_array())
+        .flatten();
+    let (rules, _) = rendered(&[]).await?;
+    let queries: Vec<&str> = targets
+        .chain(rules.values())
+        .map(|query| text(&query["expr"]))
+        .collect();
+    ensure!(queries.len() > 40, "{}", queries.len());
+    for query in queries {
+        for (at, _) in query.match_indices("osm_") {
+            let (name, rest) = split_name(&query[at..]);
+            let histogram = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|suffix| name.strip_suffix(suffix));
+            let known = labels
+                .get(name)
+                .or_else(|| labels.get(histogram?))
+                .with_context(|| format!("there is no {name}: {query}"))?;
+            let selected = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
+            let (selected, _) = selected.unwrap_or_default();
+            for (at, _) in selected.match_indices("=") {
+                let before = selected[..at].trim_end_matches('!');
+                let label = before
+                    .rsplit(|c: char| !c.is_ascii_lowercase() && c != '_')
+                    .next();
+                let label = label.unwrap_or_default();
+                ensure!(
+                    label.is_empty()
+                        || ADDED_LABELS.contains(&label)
+                        || known.contains(&format!("`{label}`")),
+                    "{name} has no {label}: {query}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The name at the start of a text, and the rest.
+fn split_name(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    text.split_at(end.unwrap_or(text.len()))
 }
 
 /// The table of the page has the alerts with their defaults, and a link to the runbook of each. The values of its example are taken.

@@ -1,4 +1,4 @@
-//! The dashboard of the chart. `e2e/tests/chain/monitoring.rs` has Prometheus answer its queries.
+//! The dashboard of the chart. `alerts.rs` compares its queries with the metrics of the services.
 
 use std::collections::BTreeSet;
 

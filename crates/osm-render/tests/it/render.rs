@@ -9,6 +9,7 @@ use osm_api::config::LateBoundKind;
 use osm_api::content::RenderedFor;
 use osm_api::pool::Pool;
 use osm_api::profile::{CloudProvider, OperatingSystem, OperatingSystemProfileSpec};
+use osm_api::provider_spec::ConfigVar;
 use osm_api::{PoolRef, Settings};
 use osm_render::*;
 use serde_json::{Value, json};
@@ -608,6 +609,11 @@ fn reserved_text_is_refused_wherever_it_comes_from() {
     });
     refused(&|pool, _, _| pool.ssh_public_keys.push(format!("ssh-rsa {marker}")));
     refused(&|pool, _, _| pool.overwrite_cloud_config = Some(format!("x{marker}y")));
+    // The texts of a subscription reach the document without a template. The machine would send the value to its author's server.
+    let text = || ConfigVar::Text(marker.to_owned());
+    refused(&|pool, _, _| pool.os.rhel_organization_name = text());
+    refused(&|pool, _, _| pool.os.rhel_subscription_manager_user = text());
+    refused(&|pool, _, _| pool.os.rhel_satellite_server = marker.to_owned());
     refused(&|_, settings, _| settings.pause_image = Some("%%osm-late{".to_owned()));
     refused(&|_, _, cluster| cluster.ca = marker.to_owned());
     let error = resolve(&spec(|spec| {

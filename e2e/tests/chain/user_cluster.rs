@@ -20,7 +20,6 @@ use osm_testkit::installation::{self, IDENTITIES};
 use osm_testkit::{Options, check, wait_for};
 use serde_json::{Value, json};
 
-use crate::hostile::MEMORY;
 use crate::world::{DEADLINE, HOME, NAMESPACE, World};
 
 /// In Secrets at home that nothing names.
@@ -283,8 +282,6 @@ async fn a_forged_rendering_opens_no_secret_at_home_that_the_settings_do_not_nam
         write_to_p(&world, "rendered", &good).await?;
         is_told(&world, &own, "Published: ").await?;
     }
-    let peak = world.installed.process(Service::SecretSyncer)?.usage()?.peak_rss;
-    ensure!(peak < MEMORY, "{} MiB", peak >> 20);
     let last = world.machine("p", 1).await?;
     ensure!(
         last.provisioning_secret == named.provisioning_secret,
@@ -326,6 +323,8 @@ async fn a_forged_end_publication_or_pool_affects_no_other_pool() -> Result<()> 
         "ContentAltered: ",
     )
     .await?;
+    // Both alterations are there before secret-syncer looks again, because it corrects each of them alone.
+    world.installed.terminate(Service::SecretSyncer, DEADLINE).await?;
     let mut lie = serde_json::to_value(&of_other)?;
     lie["credentialExpires"] = json!("2999-01-01T00:00:00Z");
     write_to_p(&world, "published", &lie).await?;
@@ -339,6 +338,7 @@ async fn a_forged_end_publication_or_pool_affects_no_other_pool() -> Result<()> 
             &Patch::Merge(&altered),
         )
         .await?;
+    world.installed.start(Service::SecretSyncer).await?;
     is_told(
         &world,
         &names::config_name("p", "kube-system"),
