@@ -1,4 +1,4 @@
-//! PyYAML reads what `toYaml` writes. It is the reader of cloud-init, and one of YAML 1.1.
+//! PyYAML and our own decoders read what `toYaml` writes. It is the reader of cloud-init, and one of YAML 1.1.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -90,7 +90,7 @@ fn render(template: &str, data: &Value) -> String {
 }
 
 #[test]
-fn pyyaml_reads_what_was_written() {
+fn what_was_written_is_read_again() {
     osm_judges::packages::ensure(&["python3", "python3-yaml"]).unwrap();
     let texts = TEXTS.iter().map(|text| Value::from(*text));
     let keys = TEXTS.iter().map(|text| ((*text).into(), Value::from(*text)));
@@ -113,6 +113,12 @@ fn pyyaml_reads_what_was_written() {
     ];
     let data = Value::map(data.into());
     let (written, expected) = (render("{{ toYaml . }}", &data), render("{{ toJson . }}", &data));
+    for template in [
+        "{{ toYaml . | fromYaml | toJson }}",
+        "{{ toJson . | fromJson | toJson }}",
+    ] {
+        assert_eq!(render(template, &data), expected, "{template}");
+    }
     let program =
         "import json, sys, yaml\njson.dump(yaml.safe_load(sys.stdin.buffer.read().decode()), sys.stdout)";
     let mut python = Command::new("/usr/bin/python3")
