@@ -223,9 +223,8 @@ impl Site {
             std::fs::write(self.folder.path().join("services-run"), "")?;
             Ok(installed)
         };
-        let (run, installed) = tokio::join!(self.part("install"), start);
-        let installed = installed?;
-        run?.expect(0, &["OSM serves every pool"])?;
+        let (run, installed) = tokio::try_join!(self.part("install"), start)?;
+        run.expect(0, &["OSM serves every pool"])?;
         Ok(installed)
     }
 
