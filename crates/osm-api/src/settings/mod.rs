@@ -178,6 +178,12 @@ fn yaml_problem(error: &Error, max_nodes: usize) -> String {
         } => format!(
             "has more than {max_nodes} keys, values, lists and maps, aliases expanded; shorten the document"
         ),
+        // Without a blank after the colon, what is written as a key can hold a value.
+        Error::DuplicateMappingKey { location, .. } => format!(
+            "line {} column {}: a map has the same key twice; remove one of them",
+            location.line(),
+            location.column()
+        ),
         _ => format!("not YAML: {}", first_line(&error.to_string())),
     }
 }
@@ -208,6 +214,15 @@ mod tests {
         // So does what an alias repeats.
         let repeated = format!("a: &a {}\nb: [{}]\n", with(1_000), "*a,".repeat(250));
         assert!(Settings::document(&repeated).is_err());
+    }
+
+    #[test]
+    fn a_key_that_is_there_twice_is_named_by_its_place() {
+        let error = Settings::document("proxy:\n  a:hunter2: 1\n  a:hunter2: 2\n").unwrap_err();
+        assert_eq!(
+            error.to_string().lines().last().unwrap_or_default().trim(),
+            "line 3 column 3: a map has the same key twice; remove one of them"
+        );
     }
 
     #[test]
