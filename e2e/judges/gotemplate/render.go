@@ -31,7 +31,7 @@ var errLayout = errors.New("the layout of encoded data matters")
 var encoderName = regexp.MustCompile(`\b(toJson|toToml|toYaml)\b`)
 
 // onlyEncoded is an action that encodes a value, and does nothing else with the text.
-var onlyEncoded = regexp.MustCompile(`^\{\{-? ?(to(Json|Toml|Yaml)\b[^|]*|.*\| ?to(Json|Toml|Yaml)) ?-?\}\}$`)
+var onlyEncoded = regexp.MustCompile(`^\{\{-? ?(to(Json|Toml|Yaml)\b([^|}]|\}[^|}])*|([^}]|\}[^}])*\| ?to(Json|Toml|Yaml)) ?-?\}\}$`)
 
 // hasLayout tells whether the case has more than one action, of which one encodes a value.
 func (c *testCase) hasLayout() bool {
