@@ -4,14 +4,19 @@
 # kubeconfig or with the pod's ServiceAccount. Only the program itself ever needs security updates. A distroless base would add time zones,
 # CA roots and a passwd file, which the program does not read.
 #
-# `cargo xtask image` builds the files itself, and only the last stage with buildah.
+# `cargo xtask image` builds the files itself, and only the last stage with buildah. Its images are for tests: they have no THIRD-PARTY.txt.
 
 FROM docker.io/library/rust:1.95-bookworm AS build
+# Scanners, and BuildKit when it writes an SBOM, find the crates in programs that cargo-auditable has built.
+RUN cargo install --locked cargo-auditable --version =0.7.7
 WORKDIR /src
 COPY . .
-ARG REVISION
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    REVISION=$REVISION cargo xtask image --contents /contents
+    cargo xtask image --contents /contents && \
+    for folder in /contents/*; do \
+      readelf --sections --wide "$folder/root/service" | grep -q '\.dep-v0' && \
+      .ci/third-party "$(basename "$folder")" >"$folder/root/licenses/THIRD-PARTY.txt" || exit 1; \
+    done
 
 FROM scratch AS contents
 COPY --from=build /contents/ /

@@ -1,13 +1,9 @@
-// What tests install the chart with, and what looks at its manifests beforehand: osm-testkit runs `go build` on the tools below and caches
-// the binaries outside the tree.
+// What tests install the chart with: osm-testkit runs `go build` on the tool below and caches the binary outside the tree.
 module github.com/kubermatic/operating-system-manager/e2e/helm
 
 go 1.26.0
 
-tool (
-	github.com/yannh/kubeconform/cmd/kubeconform
-	helm.sh/helm/v3/cmd/helm
-)
+tool helm.sh/helm/v3/cmd/helm
 
 require (
 	dario.cat/mergo v1.0.1 // indirect
@@ -45,9 +41,7 @@ require (
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/gosuri/uitable v0.0.4 // indirect
 	github.com/hashicorp/errwrap v1.1.0 // indirect
-	github.com/hashicorp/go-cleanhttp v0.5.2 // indirect
 	github.com/hashicorp/go-multierror v1.1.1 // indirect
-	github.com/hashicorp/go-retryablehttp v0.7.7 // indirect
 	github.com/huandu/xstrings v1.5.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/jmoiron/sqlx v1.4.0 // indirect
@@ -83,7 +77,6 @@ require (
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	github.com/xlab/treeprint v1.2.0 // indirect
-	github.com/yannh/kubeconform v0.7.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.4 // indirect
 	golang.org/x/crypto v0.54.0 // indirect

@@ -1,4 +1,4 @@
-//! Helm and kubeconform, built from the Go module in `e2e/helm`, and the chart of this repository.
+//! Builds Helm from the Go module in `e2e/helm`, and the chart of this repository.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -39,20 +39,6 @@ pub fn ci_values() -> Result<Vec<PathBuf>> {
 pub async fn program(progress: impl Fn(&str)) -> Result<PathBuf> {
     module()?
         .build("helm", "helm.sh/helm/v3/cmd/helm", progress)
-        .await
-}
-
-/// The binary of kubeconform, from the cache, else built.
-///
-/// # Errors
-/// When Go is missing or the build fails.
-pub async fn kubeconform(progress: impl Fn(&str)) -> Result<PathBuf> {
-    module()?
-        .build(
-            "kubeconform",
-            "github.com/yannh/kubeconform/cmd/kubeconform",
-            progress,
-        )
         .await
 }
 

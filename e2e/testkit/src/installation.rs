@@ -32,7 +32,7 @@ pub fn manifests(installation: &Installation) -> Vec<Value> {
 
 /// As [`manifests`], in a cluster that plays only these parts.
 #[must_use]
-pub fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<Value> {
+fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<Value> {
     let mut namespaces = vec![IDENTITIES];
     if parts.contains(&ClusterKind::Home) {
         namespaces.extend(installation.home.as_deref());
@@ -112,7 +112,7 @@ pub fn joining(mode: Joining, anybody_asks: bool) -> Vec<Value> {
 pub const REQUESTS_POLICY: &str = "osm.requests";
 
 /// Name of the policy about what secret-syncer may bind, and of its binding.
-pub const BINDINGS_POLICY: &str = "osm.bindings";
+const BINDINGS_POLICY: &str = "osm.bindings";
 
 /// What ServiceAccounts of `cloud-init-settings` may ask for, from the same file as in the chart.
 fn requests_policy() -> [Value; 2] {
@@ -216,8 +216,6 @@ pub struct Installed {
     binaries: PathBuf,
     /// Kubeconfigs; of the worker cluster only where it is another one.
     identities: BTreeMap<(&'static str, ClusterKind), PathBuf>,
-    /// Kubeconfigs of the first cluster, of replicas that do not have that of their service.
-    own_identities: BTreeMap<(&'static str, usize), PathBuf>,
     running: BTreeMap<(&'static str, usize), Running>,
     logs: Logs,
     /// What services that are started from now on log.
@@ -228,21 +226,9 @@ pub struct Installed {
     pub arguments: BTreeMap<&'static str, Vec<String>>,
 }
 
-/// The cluster that `--kubeconfig` of a service leads to.
-fn first_cluster(service: Service) -> Result<ClusterKind> {
-    service.clusters().first().copied().context("a cluster")
-}
-
 /// Whether a service connects to a cluster of this kind.
 fn is_part(service: Service, part: ClusterKind) -> bool {
     part == ClusterKind::Home || service.clusters().contains(&part)
-}
-
-/// Replaces a file at once, as Kubernetes replaces files of a Secret.
-fn replace(path: &Path, text: &str) -> Result<()> {
-    let new = path.with_extension("new");
-    std::fs::write(&new, text)?;
-    Ok(std::fs::rename(&new, path)?)
 }
 
 /// Where the services log to.
@@ -349,7 +335,6 @@ impl Installed {
             installation,
             binaries: binaries.to_owned(),
             identities: BTreeMap::new(),
-            own_identities: BTreeMap::new(),
             running: BTreeMap::new(),
             logs: Logs::Own(ScratchDir::new("osm-logs")?),
             log_filter: "info,osm_runtime::watch=debug".to_owned(),
@@ -393,20 +378,11 @@ impl Installed {
     /// # Errors
     /// As [`Self::kubeconfig`].
     pub fn replace_kubeconfig(&self, service: Service, cluster: ClusterKind, text: &str) -> Result<()> {
-        replace(self.kubeconfig(service, cluster)?, text)
-    }
-
-    /// Gives one replica a kubeconfig of its own, of the only cluster: a running one that has one already, or once it is started.
-    ///
-    /// # Errors
-    /// As [`Self::kubeconfig`].
-    pub fn set_own_kubeconfig(&mut self, pod: impl Into<Pod>, text: &str) -> Result<()> {
-        let pod = pod.into();
-        let of_service = self.kubeconfig(pod.service, first_cluster(pod.service)?)?;
-        let own = of_service.with_extension(format!("{}.kubeconfig", pod.number));
-        replace(&own, text)?;
-        self.own_identities.insert(pod.key(), own);
-        Ok(())
+        let path = self.kubeconfig(service, cluster)?;
+        // At once, as Kubernetes replaces files of a Secret.
+        let new = path.with_extension("new");
+        std::fs::write(&new, text)?;
+        Ok(std::fs::rename(&new, path)?)
     }
 
     /// Services that are started from now on have machines join in this way.
@@ -425,30 +401,12 @@ impl Installed {
         &self.installation
     }
 
-    /// osc-controller serves the MachineDeployments of these namespaces once it is started again; none: of all.
-    pub fn serve_namespaces(&mut self, namespaces: &[&str]) {
-        self.installation.machine_deployment_namespaces =
-            namespaces.iter().map(|name| (*name).to_owned()).collect();
-    }
-
     /// Starts a service and waits until it serves its admin port, ready or not.
     ///
     /// # Errors
     /// A service that ends, or does not serve.
     pub async fn start(&mut self, pod: impl Into<Pod>) -> Result<()> {
         let installation = self.installation.clone();
-        self.start_as(pod.into(), &installation, &[]).await
-    }
-
-    /// Starts a service as this installation, but with these `--settings`.
-    ///
-    /// # Errors
-    /// As [`Self::start`].
-    pub async fn start_with_settings(&mut self, pod: impl Into<Pod>, settings: &str) -> Result<()> {
-        let installation = Installation {
-            settings: settings.to_owned(),
-            ..self.installation.clone()
-        };
         self.start_as(pod.into(), &installation, &[]).await
     }
 
@@ -473,10 +431,8 @@ impl Installed {
 
     async fn start_as(&mut self, pod: Pod, installation: &Installation, more: &[&str]) -> Result<()> {
         let (service, name) = (pod.service, pod.service.name());
-        let identity = match self.own_identities.get(&pod.key()) {
-            Some(own) => own.as_path(),
-            None => self.kubeconfig(service, first_cluster(service)?)?,
-        };
+        let first_cluster = service.clusters().first().copied().context("a cluster")?;
+        let identity = self.kubeconfig(service, first_cluster)?;
         let log = self.log_file(pod);
         let before = std::fs::read_to_string(&log).unwrap_or_default().len();
         let identity = identity.display().to_string();

@@ -23,10 +23,10 @@ pub use self::serving_certificates::approve_serving_certificates;
 pub const REVISION_ANNOTATION: &str = "machinedeployment.clusters.k8s.io/revision";
 
 /// Annotation of a bootstrap Secret with the revision that it was made for.
-pub const SECRET_REVISION_ANNOTATION: &str = "k8c.io/machine-deployment-revision";
+const SECRET_REVISION_ANNOTATION: &str = "k8c.io/machine-deployment-revision";
 
 /// Where bootstrap Secrets are.
-pub const CLOUD_INIT_SETTINGS_NAMESPACE: &str = "cloud-init-settings";
+const CLOUD_INIT_SETTINGS_NAMESPACE: &str = "cloud-init-settings";
 
 /// The key of a bootstrap Secret with the user data.
 pub const CLOUD_CONFIG_KEY: &str = "cloud-config";

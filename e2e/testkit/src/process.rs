@@ -140,22 +140,6 @@ impl Service {
         Ok(())
     }
 
-    /// Stops the program where it is (SIGSTOP), as a machine does that is asleep.
-    ///
-    /// # Errors
-    /// When it has ended.
-    pub fn stop(&self) -> Result<()> {
-        Ok(rustix::process::kill_process(self.group, Signal::STOP)?)
-    }
-
-    /// Lets a stopped program go on (SIGCONT).
-    ///
-    /// # Errors
-    /// When it has ended.
-    pub fn go_on(&self) -> Result<()> {
-        Ok(rustix::process::kill_process(self.group, Signal::CONT)?)
-    }
-
     fn kill_group(&mut self) -> Result<()> {
         if !self.killed {
             match rustix::process::kill_process_group(self.group, Signal::KILL) {
@@ -230,14 +214,6 @@ impl Service {
     pub fn usage(&self) -> Result<Usage> {
         Usage::of(self.pid()).with_context(|| format!("{} does not run", self.name))
     }
-}
-
-/// Whether a process is the watcher that [`Service::spawn`] leaves in the process group of a program.
-pub(crate) fn is_watcher(pid: u32) -> bool {
-    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| {
-        let mut arguments = line.split(|byte| *byte == 0);
-        arguments.nth(2) == Some(WATCHED.as_bytes())
-    })
 }
 
 impl Drop for Service {
@@ -365,16 +341,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_group_is_the_program_and_its_children_without_the_watcher() {
-        let directory = ScratchDir::new("osm-process-").unwrap();
-        let service = sh("sleep 600 & echo ready; wait", &directory);
-        wait_for_log(&service, "ready").await;
-        let group = crate::procfs::group(service.pid()).unwrap();
-        assert_eq!(group.len(), 2, "{group:?}");
-        assert!(group.contains(&service.pid()));
-    }
-
-    #[tokio::test]
     async fn processor_time_is_counted() {
         let directory = ScratchDir::new("osm-process-").unwrap();
         let service = sh("while :; do :; done", &directory);
@@ -383,20 +349,6 @@ mod tests {
         })
         .await
         .unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_stopped_program_does_nothing_until_it_goes_on() {
-        let directory = ScratchDir::new("osm-process-").unwrap();
-        let mut service = sh(
-            "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done",
-            &directory,
-        );
-        wait_for_log(&service, "ready").await;
-        service.stop().unwrap();
-        assert!(service.terminate(Duration::from_millis(200)).await.is_err());
-        service.go_on().unwrap();
-        assert!(service.wait(DEADLINE).await.unwrap().success());
     }
 
     #[tokio::test]

@@ -1,6 +1,5 @@
 //! The MachineDeployments to apply, from files in YAML or JSON.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +7,6 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use osm_testkit::machine_controller::machine_deployment;
-use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
@@ -86,36 +84,22 @@ pub fn read(file: &Path) -> Result<Vec<Manifest>> {
         bail!("{shown}, line 1: the file has no objects; {EXPECTED}");
     }
     let mut found = Vec::new();
-    for (index, document) in documents.into_iter().enumerate() {
+    for document in documents {
         let line = document.referenced.line();
-        match object(document.value) {
-            Ok(object) => found.push(Manifest {
-                file: file.to_owned(),
-                line,
-                object,
-            }),
-            Err(Mistake { field, what }) => {
-                let line = line_of(&text, index, field).unwrap_or(line);
-                return Err(at(file, line, &format!("{what}; {EXPECTED}")));
-            }
-        }
+        let object = object(document.value).map_err(|what| at(file, line, &format!("{what}; {EXPECTED}")))?;
+        found.push(Manifest {
+            file: file.to_owned(),
+            line,
+            object,
+        });
     }
     Ok(found)
 }
 
-/// What is wrong with a document, and in which field, if it has it.
-struct Mistake {
-    field: &'static str,
-    what: String,
-}
-
-fn object(document: Value) -> Result<DynamicObject, Mistake> {
-    let mistake = |field, what: &str| Mistake {
-        field,
-        what: what.to_owned(),
-    };
+/// The MachineDeployment in a document, or what is wrong with it.
+fn object(document: Value) -> Result<DynamicObject, String> {
     if !document.is_object() {
-        return Err(mistake("", "not an object of Kubernetes"));
+        return Err("not an object of Kubernetes".to_owned());
     }
     for (field, expected) in [
         ("kind", "MachineDeployment"),
@@ -123,23 +107,16 @@ fn object(document: Value) -> Result<DynamicObject, Mistake> {
     ] {
         match document.get(field) {
             Some(found) if found == expected => {}
-            Some(_) => return Err(mistake(field, &format!("{field} is not {expected}"))),
-            None => return Err(mistake(field, &format!("{field} is missing"))),
+            Some(_) => return Err(format!("{field} is not {expected}")),
+            None => return Err(format!("{field} is missing")),
         }
     }
     let name = document.pointer("/metadata/name").and_then(Value::as_str);
     if name.is_none_or(str::is_empty) {
-        return Err(mistake("metadata", "metadata.name is missing"));
+        return Err("metadata.name is missing".to_owned());
     }
     // The error could repeat values.
-    serde_json::from_value(document).map_err(|_| mistake("metadata", "metadata has a field of a wrong type"))
-}
-
-/// The line of a field of the document with this index.
-fn line_of(text: &str, index: usize, field: &str) -> Option<u64> {
-    let documents: Vec<BTreeMap<String, Spanned<IgnoredAny>>> = serde_saphyr::from_multiple(text).ok()?;
-    let field = documents.get(index)?.get(field)?;
-    Some(field.referenced.line())
+    serde_json::from_value(document).map_err(|_| "metadata has a field of a wrong type".to_owned())
 }
 
 #[cfg(test)]
@@ -195,7 +172,7 @@ mod tests {
             ),
             (
                 "apiVersion: v1\nkind: ConfigMap\n".to_owned(),
-                "pool.yaml, line 2: kind is not MachineDeployment; ",
+                "pool.yaml, line 1: kind is not MachineDeployment; ",
             ),
             (
                 "apiVersion: v1\nmetadata: {name: a}\n".to_owned(),
@@ -207,11 +184,11 @@ mod tests {
             ),
             (
                 POOL.replace("name: a", ""),
-                "pool.yaml, line 3: metadata.name is missing; ",
+                "pool.yaml, line 1: metadata.name is missing; ",
             ),
             (
                 POOL.replace("name: a", "name: a, labels: 5"),
-                "pool.yaml, line 3: metadata has a field of a wrong type; ",
+                "pool.yaml, line 1: metadata has a field of a wrong type; ",
             ),
             (
                 format!("{POOL}---\nkind: Secret\n"),

@@ -39,7 +39,7 @@ fn a_manifest_that_is_none_is_refused_before_anything_starts() {
     command.arg("--once").arg("--machine-deployment").arg(&file);
     let said = complaint(&command.output().unwrap());
     let expected = format!(
-        "demo: {}, line 2: kind is not MachineDeployment; expected",
+        "demo: {}, line 1: kind is not MachineDeployment; expected",
         file.display()
     );
     assert!(said.starts_with(&expected), "{said}");

@@ -15,6 +15,8 @@ pub enum Profile {
     Dev,
     /// As in the images: optimised, and static.
     Release,
+    /// As [`Self::Release`], and the programs name the crates in them. Needs cargo-auditable.
+    Auditable,
 }
 
 /// `cargo` in the root of the repository. Dropping its future ends the process.
@@ -33,7 +35,7 @@ pub fn cargo() -> Command {
 /// # Errors
 /// A build that fails.
 pub async fn workspace() -> Result<PathBuf> {
-    build(&["--workspace", "--all-targets"]).await
+    run(cargo(), &["--workspace", "--all-targets"]).await
 }
 
 /// Builds the services and returns their directory. Cargo prints its progress to standard error.
@@ -41,46 +43,30 @@ pub async fn workspace() -> Result<PathBuf> {
 /// # Errors
 /// A build that fails.
 pub async fn services(profile: Profile) -> Result<PathBuf> {
-    services_and(profile, &[]).await
-}
-
-/// As [`services`], with the programs of further packages in the same directory. All share their dependencies' features.
-///
-/// # Errors
-/// A build that fails.
-pub async fn services_and(profile: Profile, further: &[&str]) -> Result<PathBuf> {
-    let mut arguments = packages();
-    arguments.extend(further.iter().flat_map(|package| ["--package", package]));
+    let mut arguments: Vec<&str> = Service::ALL
+        .iter()
+        .flat_map(|service| ["--package", service.name()])
+        .collect();
+    let mut command = cargo();
     if profile == Profile::Dev {
-        return build(&arguments).await;
+        return run(command, &arguments).await;
+    }
+    if profile == Profile::Auditable {
+        command.arg("auditable");
     }
     let host = host().await?;
     // With a target, the flags don't apply to build scripts and procedural macros, which can't be static.
     arguments.extend(["--release", "--locked", "--target", &host]);
     let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", host.to_uppercase().replace('-', "_"));
-    let mut command = cargo();
     // Incremental builds ignore `codegen-units = 1` of the profile.
     command
-        .env(flags, release_flags(&host))
+        .env(flags, "-C target-feature=+crt-static")
         .env("CARGO_INCREMENTAL", "0");
     run(command, &arguments).await
 }
 
-/// Flags of rustc for programs that need no other file. They have the same C library as in tests. On x86-64, Rust links with LLD, which can
-/// also pack the list of relocations. That makes each program 0.6 MB smaller.
-fn release_flags(host: &str) -> &'static str {
-    if host == "x86_64-unknown-linux-gnu" {
-        "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs"
-    } else {
-        "-C target-feature=+crt-static"
-    }
-}
-
 /// The target triple of this machine.
-///
-/// # Errors
-/// When rustc can't be run.
-pub async fn host() -> Result<String> {
+async fn host() -> Result<String> {
     let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     let output = command
         .arg("-vV")
@@ -91,17 +77,6 @@ pub async fn host() -> Result<String> {
     let text = String::from_utf8(output.stdout)?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.context("rustc prints no host")?.to_owned())
-}
-
-fn packages() -> Vec<&'static str> {
-    Service::ALL
-        .iter()
-        .flat_map(|service| ["--package", service.name()])
-        .collect()
-}
-
-async fn build(arguments: &[&str]) -> Result<PathBuf> {
-    run(cargo(), arguments).await
 }
 
 async fn run(mut command: Command, arguments: &[&str]) -> Result<PathBuf> {

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use osm_judges::cloud_init_schema;
 use serde_json::Value;
 
-use crate::generated;
+use crate::generated::File;
 
 /// Keywords that don't affect validation, or not in all validators. The README beside the schema explains them.
 const OMITTED_KEYWORDS: [&str; 12] = [
@@ -22,31 +22,12 @@ const OMITTED_KEYWORDS: [&str; 12] = [
     "prefixItems",
 ];
 
-/// Copy the schema of cloud-config from cloud-init, without its descriptions; `osm_render::validate` validates modules with it
-#[derive(clap::Args)]
-pub struct CloudInitSchema {
-    /// Write nothing; fail if the file is out of date
-    #[arg(long)]
-    check: bool,
-}
-
-impl CloudInitSchema {
-    /// Writes or checks the file.
-    ///
-    /// # Errors
-    /// A missing package of cloud-init, a file that differs (with `--check`), or a file that can't be written.
-    pub async fn run(&self) -> Result<()> {
-        let text = tokio::task::spawn_blocking(cloud_init_schema).await??;
-        let mut schema: Value = serde_json::from_str(&text).context("cloud-init's schema")?;
-        strip(&mut schema);
-        let text = format!("{schema}\n");
-        let path = crate::root().join("crates/osm-render/src/validate/modules/schema-cloud-config-v1.json");
-        let (good, bad) = (
-            "cloud-init's schema is up to date",
-            "out of date (run `cargo xtask cloud-init-schema`)",
-        );
-        generated::settle(&generated::stale([(path, text)]), self.check, good, bad)
-    }
+/// The copy.
+pub fn files() -> Result<Vec<File>> {
+    let mut schema: Value = serde_json::from_str(&cloud_init_schema()?).context("cloud-init's schema")?;
+    strip(&mut schema);
+    let path = crate::root().join("crates/osm-render/src/validate/modules/schema-cloud-config-v1.json");
+    Ok(vec![(path, format!("{schema}\n"))])
 }
 
 /// Removes keywords from a schema and from the schemas in it, but no property of the same name.

@@ -13,27 +13,8 @@ const BEGIN: &str =
     "<!-- tables: generated from crates/osm-render/src/compatibility.rs by `cargo xtask compatibility` -->";
 const END: &str = "<!-- end of tables -->";
 
-/// Generate the tables in docs/compatibility.md: operating systems, clouds, kubelets, Kubernetes and machine-controller
-#[derive(clap::Args, Debug)]
-pub struct Compatibility {
-    /// Write nothing; fail if the file is out of date
-    #[arg(long)]
-    check: bool,
-}
-
-impl Compatibility {
-    /// Writes or checks the page.
-    ///
-    /// # Errors
-    /// A file that differs (with `--check`), or can't be written.
-    pub fn run(&self) -> Result<()> {
-        let bad = "out of date (run `cargo xtask compatibility`)";
-        generated::settle(&stale()?, self.check, "docs/compatibility.md is up to date", bad)
-    }
-}
-
-/// The page with its new text, if it is out of date.
-fn stale() -> Result<Vec<File>> {
+/// The page.
+pub fn files() -> Result<Vec<File>> {
     let path = crate::root().join(PAGE);
     let text = fs::read_to_string(&path).context(PAGE)?;
     let mut tables = String::new();
@@ -41,7 +22,7 @@ fn stale() -> Result<Vec<File>> {
         write(&mut tables, &table)?;
     }
     let page = generated::between(&text, BEGIN, END, &format!("{tables}\n")).context(PAGE)?;
-    Ok(generated::stale([(path, page)]))
+    Ok(vec![(path, page)])
 }
 
 fn write(page: &mut String, table: &Table) -> Result<()> {
@@ -74,7 +55,10 @@ mod tests {
 
     #[test]
     fn the_committed_tables_are_those_of_the_code() {
-        assert!(stale().unwrap().is_empty(), "run `cargo xtask compatibility`");
+        assert!(
+            generated::stale(files().unwrap()).is_empty(),
+            "run `cargo xtask compatibility`"
+        );
     }
 
     #[test]

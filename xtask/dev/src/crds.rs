@@ -3,37 +3,11 @@
 use anyhow::{Context, Result};
 use osm_api::definitions;
 
-use crate::generated::{self, File};
+use crate::generated::File;
 
-/// Generate the CustomResourceDefinitions in crds/ from the types in crates/osm-api
-#[derive(clap::Args)]
-pub struct Crds {
-    /// Write nothing; fail if a file is out of date
-    #[arg(long)]
-    check: bool,
-}
-
-impl Crds {
-    /// Writes or checks the files.
-    ///
-    /// # Errors
-    /// A file that differs (with `--check`), or can't be written.
-    pub fn run(&self) -> Result<()> {
-        let bad = "out of date (run `cargo xtask crds`)";
-        generated::settle(&stale()?, self.check, "crds/ is up to date", bad)
-    }
-}
-
-/// The files that are out of date, with their new text.
-pub fn stale() -> Result<Vec<File>> {
+/// The files that are generated.
+pub fn files() -> Result<Vec<File>> {
     let folder = crate::root().join("crds");
-    Ok(generated::stale(
-        all()?.into_iter().map(|(name, text)| (folder.join(name), text)),
-    ))
-}
-
-/// File names and texts of the definitions.
-fn all() -> Result<Vec<(String, String)>> {
     let mut files = Vec::new();
     for crd in definitions::all() {
         let name = crd
@@ -43,7 +17,7 @@ fn all() -> Result<Vec<(String, String)>> {
             .context("a CustomResourceDefinition without a name")?;
         let body = serde_saphyr::to_string(&crd)?;
         let text = format!("# Generated from crates/osm-api by `cargo xtask crds`. Don't edit.\n{body}");
-        files.push((format!("{name}.yaml"), text));
+        files.push((folder.join(format!("{name}.yaml")), text));
     }
     Ok(files)
 }
@@ -51,10 +25,14 @@ fn all() -> Result<Vec<(String, String)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generated;
 
     #[test]
     fn the_committed_definitions_are_what_the_types_say() {
-        let stale: Vec<_> = stale().unwrap().into_iter().map(|(path, _)| path).collect();
+        let stale: Vec<_> = generated::stale(files().unwrap())
+            .into_iter()
+            .map(|(path, _)| path)
+            .collect();
         assert!(stale.is_empty(), "run `cargo xtask crds`: {stale:?}");
     }
 }

@@ -6,33 +6,10 @@ use std::fmt::Write;
 use anyhow::{Context, Result, ensure};
 use osm_judges::{KUBELET_MINORS, kubelet_feature_gates, kubelet_fields};
 
-use crate::generated::{self, File};
+use crate::generated::File;
 
-/// Generate osm-render's lists of kubelet configuration fields and feature gates, for each minor version of Kubernetes
-#[derive(clap::Args)]
-pub struct KubeletFields {
-    /// Write nothing; fail if a file is out of date
-    #[arg(long)]
-    check: bool,
-}
-
-impl KubeletFields {
-    /// Writes or checks the files.
-    ///
-    /// # Errors
-    /// A file that differs (with `--check`), or can't be written; a program that can't be built.
-    pub async fn run(&self) -> Result<()> {
-        let stale = tokio::task::spawn_blocking(stale).await??;
-        let (good, bad) = (
-            "the kubelet fields and feature gates are up to date",
-            "out of date (run `cargo xtask kubelet-fields`)",
-        );
-        generated::settle(&stale, self.check, good, bad)
-    }
-}
-
-/// The files that are out of date, with their new text.
-fn stale() -> Result<Vec<File>> {
+/// The files that are generated.
+pub fn files() -> Result<Vec<File>> {
     let mut all = Vec::new();
     for minor in KUBELET_MINORS {
         all.push((minor, kubelet_feature_gates(minor)?));
@@ -49,7 +26,7 @@ fn stale() -> Result<Vec<File>> {
         );
         files.push((path, format!("{head}{}\n", gates.join("\n"))));
     }
-    Ok(generated::stale(files))
+    Ok(files)
 }
 
 /// Each field with its type, and with the versions that have it unless all have.
@@ -109,10 +86,14 @@ fn gates(all: &[(&str, Vec<String>)]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generated;
 
     #[test]
     fn the_committed_files_are_what_kubernetes_says() {
-        let stale: Vec<_> = stale().unwrap().into_iter().map(|(path, _)| path).collect();
+        let stale: Vec<_> = generated::stale(files().unwrap())
+            .into_iter()
+            .map(|(path, _)| path)
+            .collect();
         assert!(stale.is_empty(), "run `cargo xtask kubelet-fields`: {stale:?}");
     }
 }

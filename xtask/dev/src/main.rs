@@ -7,7 +7,6 @@ mod chart;
 mod cloud_init_schema;
 mod compatibility;
 mod crds;
-mod elsewhere;
 mod generated;
 mod gotemplate;
 mod image;
@@ -27,9 +26,21 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use self::generated::Generate;
+
+/// What programs of their own do, which compile nothing that the other commands need.
+const ELSEWHERE: &str = "Programs of their own, each with --help:
+  demo               Run the services with an API server in memory, and show what they publish for a MachineDeployment
+  e2e                Run end-to-end tests with real machines";
+
 /// Commands for developers of Operating System Manager
 #[derive(Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask", arg_required_else_help = true)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    arg_required_else_help = true,
+    after_help = ELSEWHERE
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -37,51 +48,59 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run the services with an API server in memory, and show what they publish for a MachineDeployment
-    #[command(disable_help_flag = true)]
-    Demo(elsewhere::Arguments),
-    /// Run end-to-end tests with real machines
-    #[command(disable_help_flag = true)]
-    E2e(elsewhere::Arguments),
     Test(test::Test),
     Lint(lint::Lint),
-    Crds(crds::Crds),
-    Rights(rights::Rights),
-    Reasons(reasons::Reasons),
-    Compatibility(compatibility::Compatibility),
-    Reference(reference::Reference),
-    Metrics(metrics::Metrics),
-    CloudInitSchema(cloud_init_schema::CloudInitSchema),
-    KubeletFields(kubelet_fields::KubeletFields),
+    /// Generate the CustomResourceDefinitions in crds/ from the types in crates/osm-api
+    Crds(Generate),
+    /// Generate docs/rights.md, the rights of each service, from the table in crates/osm-api
+    Rights(Generate),
+    /// Write docs/reasons.md and the sections of docs/runbooks: every reason, what it means, and what to do
+    Reasons(Generate),
+    /// Generate the tables in docs/compatibility.md: operating systems, clouds, kubelets, Kubernetes and machine-controller
+    Compatibility(Generate),
+    /// Generate docs/reference.md, every field of the custom resources and of the settings
+    Reference(Generate),
+    /// Write docs/metrics.md: every metric of every service, with its labels and their values
+    Metrics(Generate),
+    /// Copy the schema of cloud-config from cloud-init, without its descriptions; `osm_render::validate` validates modules with it
+    CloudInitSchema(Generate),
+    /// Generate osm-render's lists of kubelet configuration fields and feature gates, for each minor version of Kubernetes
+    KubeletFields(Generate),
     Bless(bless::Bless),
     Bench(bench::Bench),
     Gotemplate(gotemplate::Gotemplate),
     Image(image::Image),
-    Chart(chart::Chart),
-    Manifest(manifest::Manifest),
+    /// Generate parts of charts/operating-system-manager: rights, schema of the settings, and the README's table of values
+    Chart(Generate),
+    /// Render the files in deploy: one installs the services without Helm, and one has the alerts
+    Manifest(Generate),
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Demo(arguments) => arguments.run("osm-demo"),
-        Command::E2e(arguments) => arguments.run("osm-tests"),
         Command::Test(test) => test.run().await,
         Command::Lint(lint) => lint.run().await,
-        Command::Crds(crds) => crds.run(),
-        Command::Rights(rights) => rights.run(),
-        Command::Reasons(reasons) => reasons.run(),
-        Command::Compatibility(compatibility) => compatibility.run(),
-        Command::Reference(reference) => reference.run(),
-        Command::Metrics(metrics) => metrics.run(),
-        Command::CloudInitSchema(schema) => schema.run().await,
-        Command::KubeletFields(fields) => fields.run().await,
+        Command::Crds(generate) => generate.run("crds", crds::files()),
+        Command::Rights(generate) => generate.run("rights", rights::files()),
+        Command::Reasons(generate) => generate.run("reasons", reasons::files()),
+        Command::Compatibility(generate) => generate.run("compatibility", compatibility::files()),
+        Command::Reference(generate) => generate.run("reference", reference::files()),
+        Command::Metrics(generate) => generate.run("metrics", metrics::files()),
+        Command::CloudInitSchema(generate) => generate.run(
+            "cloud-init-schema",
+            tokio::task::block_in_place(cloud_init_schema::files),
+        ),
+        Command::KubeletFields(generate) => generate.run(
+            "kubelet-fields",
+            tokio::task::block_in_place(kubelet_fields::files),
+        ),
         Command::Bless(bless) => bless.run().await,
         Command::Bench(bench) => bench.run().await,
         Command::Gotemplate(gotemplate) => gotemplate.run().await,
         Command::Image(image) => image.run().await,
-        Command::Chart(chart) => chart.run(),
-        Command::Manifest(manifest) => manifest.run().await,
+        Command::Chart(generate) => generate.run("chart", chart::files()),
+        Command::Manifest(generate) => generate.run("manifest", manifest::files().await),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

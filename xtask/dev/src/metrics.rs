@@ -12,31 +12,11 @@ use osm_runtime::metrics::catalog::Description;
 use osm_runtime::metrics::label::{Label, Values};
 use secret_syncer::io::metrics::PublishMetrics;
 
-use crate::generated::{self, File};
+use crate::generated::File;
 
-/// Write docs/metrics.md: every metric of every service, with its labels and their values
-#[derive(clap::Args)]
-pub struct Metrics {
-    /// Write nothing; fail if the file is out of date
-    #[arg(long)]
-    check: bool,
-}
-
-impl Metrics {
-    /// Writes or checks the page.
-    ///
-    /// # Errors
-    /// A file that differs (with `--check`), or can't be written.
-    pub fn run(&self) -> Result<()> {
-        let bad = "out of date (run `cargo xtask metrics`)";
-        generated::settle(&stale()?, self.check, "docs/metrics.md is up to date", bad)
-    }
-}
-
-/// The page with its new text, if it is out of date.
-fn stale() -> Result<Vec<File>> {
-    let path = crate::root().join("docs/metrics.md");
-    Ok(generated::stale([(path, page()?)]))
+/// The page.
+pub fn files() -> Result<Vec<File>> {
+    Ok(vec![(crate::root().join("docs/metrics.md"), page()?)])
 }
 
 /// What a service registers when it starts.
@@ -187,6 +167,7 @@ mod tests {
     use secret_syncer::plan::cause::Cause;
 
     use super::*;
+    use crate::generated;
 
     /// What a service serves once every metric has a value.
     fn served(service: Service) -> (osm_runtime::Metrics, String) {
@@ -228,7 +209,10 @@ mod tests {
 
     #[test]
     fn the_committed_page_is_up_to_date() {
-        assert!(stale().unwrap().is_empty(), "run `cargo xtask metrics`");
+        assert!(
+            generated::stale(files().unwrap()).is_empty(),
+            "run `cargo xtask metrics`"
+        );
     }
 
     #[test]

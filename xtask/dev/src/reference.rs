@@ -7,31 +7,11 @@ use anyhow::{Context, Result};
 use osm_api::{Settings, definitions};
 use serde_json::{Map, Value};
 
-use crate::generated::{self, File};
+use crate::generated::File;
 
-/// Generate docs/reference.md, every field of the custom resources and of the settings
-#[derive(clap::Args)]
-pub struct Reference {
-    /// Write nothing; fail if the file is out of date
-    #[arg(long)]
-    check: bool,
-}
-
-impl Reference {
-    /// Writes or checks the page.
-    ///
-    /// # Errors
-    /// A file that differs (with `--check`), or can't be written.
-    pub fn run(&self) -> Result<()> {
-        let bad = "out of date (run `cargo xtask reference`)";
-        generated::settle(&stale()?, self.check, "docs/reference.md is up to date", bad)
-    }
-}
-
-/// The page with its new text, if it is out of date.
-pub fn stale() -> Result<Vec<File>> {
-    let path = crate::root().join("docs/reference.md");
-    Ok(generated::stale([(path, page()?)]))
+/// The page.
+pub fn files() -> Result<Vec<File>> {
+    Ok(vec![(crate::root().join("docs/reference.md"), page()?)])
 }
 
 const INTRODUCTION: &str = "# Reference
@@ -335,10 +315,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::generated;
 
     #[test]
     fn the_committed_page_is_what_the_types_say() {
-        assert!(stale().unwrap().is_empty(), "run `cargo xtask reference`");
+        assert!(
+            generated::stale(files().unwrap()).is_empty(),
+            "run `cargo xtask reference`"
+        );
     }
 
     #[test]

@@ -6,33 +6,11 @@ use anyhow::{Context, Result};
 use osm_api::Joining;
 use osm_api::rbac::{AdmissionObjects, ClusterKind, Grant, Installation, Service};
 
-use crate::generated::{self, File};
+use crate::generated::File;
 
-/// Generate docs/rights.md, the rights of each service, from the table in crates/osm-api
-#[derive(clap::Args)]
-pub struct Rights {
-    /// Write nothing; fail if the file is out of date
-    #[arg(long)]
-    check: bool,
-}
-
-impl Rights {
-    /// Writes or checks the page.
-    ///
-    /// # Errors
-    /// A file that differs (with `--check`), or can't be written.
-    pub fn run(&self) -> Result<()> {
-        let bad = "out of date (run `cargo xtask rights`)";
-        generated::settle(&stale()?, self.check, "docs/rights.md is up to date", bad)
-    }
-}
-
-/// The page with its new text, if it is out of date.
-fn stale() -> Result<Vec<File>> {
-    Ok(generated::stale([(
-        crate::root().join("docs/rights.md"),
-        page()?,
-    )]))
+/// The page.
+pub fn files() -> Result<Vec<File>> {
+    Ok(vec![(crate::root().join("docs/rights.md"), page()?)])
 }
 
 const INTRODUCTION: &str = "# Permissions
@@ -234,9 +212,13 @@ fn rows(page: &mut String, grant: &Grant) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generated;
 
     #[test]
     fn the_committed_page_is_what_the_table_says() {
-        assert!(stale().unwrap().is_empty(), "run `cargo xtask rights`");
+        assert!(
+            generated::stale(files().unwrap()).is_empty(),
+            "run `cargo xtask rights`"
+        );
     }
 }

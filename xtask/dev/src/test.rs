@@ -40,9 +40,8 @@ impl Test {
             Component::Kubectl,
         ];
         assets::ensure(&components, |line| progress.step(line)).await?;
-        progress.step("helm and kubeconform");
+        progress.step("helm");
         helm::program(|line| progress.step(line)).await?;
-        helm::kubeconform(|line| progress.step(line)).await?;
         progress.step("building the workspace");
         let binaries = build::workspace().await?;
         progress.step("running tests");

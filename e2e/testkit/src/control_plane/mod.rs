@@ -26,15 +26,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::Client;
 use kube::api::{Api, DynamicObject};
 use kube::config::AuthInfo;
 use rand::Rng;
 use rand::distr::Alphanumeric;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
 use tokio::sync::{Mutex, OnceCell};
 
 use self::assets::{Assets, Component};
@@ -71,8 +69,6 @@ pub struct Options {
     pub audit: bool,
     /// Keep the bodies of the requests to objects and of their answers in this log as well, credentials included. Reads have no bodies.
     pub audit_bodies: bool,
-    /// Serve MutatingAdmissionPolicies, which are off by default.
-    pub mutating_policies: bool,
     /// The address (not of loopback) by which machines reach the API server, on this host or a relay before it, where machines are to join.
     ///
     /// It listens on all addresses then, its certificate is valid for this one, and it advertises it. All controllers that are on by
@@ -124,14 +120,6 @@ impl ControlPlane {
     /// When a binary can't be built or a component does not become ready; the message holds the end of its log.
     pub async fn start(options: Options) -> Result<Self> {
         let assets = assets::ensure_verbosely(&options.components()).await?;
-        Self::start_with(assets, options).await
-    }
-
-    /// As [`ControlPlane::start`], with binaries that [`assets::ensure`] has found.
-    ///
-    /// # Errors
-    /// When a component does not become ready.
-    pub async fn start_with(assets: Assets, options: Options) -> Result<Self> {
         let directory = ScratchDir::new("osm-control-plane-")?;
         let pki = Pki::create(directory.path(), options.addresses())?;
         let admin_token = random_token();
@@ -191,23 +179,6 @@ impl ControlPlane {
         let apiserver = self.apiserver.lock().await;
         let apiserver = apiserver.as_ref().context("kube-apiserver does not run")?;
         Ok((apiserver.usage()?, self.etcd.lock().await.usage()?))
-    }
-
-    /// The metrics of etcd, in the text format of Prometheus.
-    ///
-    /// # Errors
-    /// When etcd does not answer.
-    pub async fn etcd_metrics(&self) -> Result<String> {
-        let socket = self.directory.path().join("etcd.sock");
-        let mut stream = UnixStream::connect(socket).await.context("etcd's socket")?;
-        stream
-            .write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
-            .await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        let (head, body) = answer.split_once("\r\n\r\n").context("an HTTP answer")?;
-        ensure!(head.contains(" 200 "), "etcd answers {head}");
-        Ok(body.to_owned())
     }
 
     /// The binary of kubectl.

@@ -96,15 +96,8 @@ impl ControlPlane {
     /// # Errors
     /// When its file can't be read.
     pub fn ca_key_pem(&self) -> Result<String> {
-        self.key("ca.key")
-    }
-
-    /// The private key with which the API server signs ServiceAccounts' tokens (ES256), PEM: for tests that make tokens themselves.
-    ///
-    /// # Errors
-    /// When its file can't be read.
-    pub fn service_account_key_pem(&self) -> Result<String> {
-        self.key("sa.key")
+        let path = self.directory.path().join("ca.key");
+        fs::read_to_string(&path).with_context(|| path.display().to_string())
     }
 
     /// A certificate of the cluster's CA, and its private key, PEM: for a client who is `user` of `group`, and for a server at `address`.
@@ -124,11 +117,6 @@ impl ControlPlane {
         ];
         let key = KeyPair::generate()?;
         Ok((params.signed_by(&key, &ca)?.pem(), key.serialize_pem()))
-    }
-
-    fn key(&self, file: &str) -> Result<String> {
-        let path = self.directory.path().join(file);
-        fs::read_to_string(&path).with_context(|| path.display().to_string())
     }
 }
 

@@ -85,10 +85,6 @@ impl Programs<'_> {
                 longest.as_secs()
             ));
         }
-        if self.options.mutating_policies {
-            arguments.push("--feature-gates=MutatingAdmissionPolicy=true".to_owned());
-            arguments.push("--runtime-config=admissionregistration.k8s.io/v1beta1=true".to_owned());
-        }
         if self.options.audit || self.options.audit_bodies {
             arguments.extend(audit::arguments(self.directory, self.options.audit_bodies)?);
         }

@@ -1,15 +1,15 @@
 //! The MachineDeployments of the benchmark and their profile.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
+use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::{Client, ResourceExt};
 use osm_api::names;
-use osm_testkit::{fixtures, machine_controller};
+use osm_testkit::{fixtures, machine_controller, wait_for};
 use serde_json::{Value, json};
 
 /// Number of concurrent requests.
@@ -18,11 +18,11 @@ const CONCURRENCY: usize = 32;
 /// Namespace of the MachineDeployments.
 pub const NAMESPACE: &str = "kube-system";
 
-/// Names of all MachineDeployments of the benchmark begin with it.
-pub const PREFIX: &str = "bench-";
-
 /// The profile of all pools.
-pub const PROFILE: &str = "osp-bench";
+const PROFILE: &str = "osp-bench";
+
+/// The default profile that it is a copy of.
+const DEFAULT_PROFILE: &str = "osp-ubuntu";
 
 /// The time from which each bootstrap Secret, by name, is waited for.
 pub type StartTimes = BTreeMap<String, Instant>;
@@ -35,17 +35,9 @@ pub struct Pools {
 
 impl Pools {
     /// Pools that are not created yet, `bench-0000` and so on.
-    pub fn new(client: Client, count: usize) -> Self {
-        let names = (0..count).map(|i| format!("{PREFIX}{i:04}")).collect();
+    pub fn new(client: Client, count: u32) -> Self {
+        let names = (0..count).map(|i| format!("bench-{i:04}")).collect();
         Self { client, names }
-    }
-
-    /// One pool that is not created yet.
-    pub fn single(client: Client, name: &str) -> Self {
-        Self {
-            client,
-            names: vec![name.to_owned()],
-        }
     }
 
     /// Creates all, with this revision. Times start when the server has created an object.
@@ -141,23 +133,26 @@ fn secret_name(pool: &str) -> String {
     machine_controller::bootstrap_secret_name(NAMESPACE, pool)
 }
 
-/// OperatingSystemProfiles as they are stored, so that nothing that another implementation wrote is lost.
-pub fn profiles(client: &Client) -> Api<DynamicObject> {
+/// OperatingSystemProfiles as they are stored.
+fn profiles(client: &Client) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk(names::GROUP, "v1alpha1", "OperatingSystemProfile");
     Api::namespaced_with(client.clone(), NAMESPACE, &ApiResource::from_gvk(&kind))
 }
 
-/// Creates the profile of all pools with this `spec`.
+/// Creates the profile of all pools, a copy of a default one as soon as that is installed.
 ///
 /// # Errors
-/// An error of the server.
-pub async fn create_profile(client: &Client, spec: &Value) -> Result<()> {
+/// An error of the server, or no default profile in this time.
+pub async fn create_profile(client: &Client, deadline: Duration) -> Result<()> {
+    let profiles = profiles(client);
+    let what = format!("the profile {DEFAULT_PROFILE} in {NAMESPACE}");
+    let default = wait_for(&what, deadline, async || {
+        Ok(Some(profiles.get(DEFAULT_PROFILE).await?))
+    })
+    .await?;
     let profile = json!({"apiVersion": format!("{}/v1alpha1", names::GROUP), "kind": "OperatingSystemProfile",
-        "metadata": {"name": PROFILE, "namespace": NAMESPACE}, "spec": spec});
-    let profile: DynamicObject = serde_json::from_value(profile)?;
-    profiles(client)
-        .create(&PostParams::default(), &profile)
-        .await
-        .with_context(|| format!("profile {}", profile.name_any()))?;
+        "metadata": {"name": PROFILE, "namespace": NAMESPACE}, "spec": default.data.get("spec")});
+    let profile = serde_json::from_value(profile)?;
+    profiles.create(&PostParams::default(), &profile).await?;
     Ok(())
 }

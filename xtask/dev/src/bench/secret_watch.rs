@@ -15,7 +15,7 @@ use osm_testkit::wait_for;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-use super::pools::{PREFIX, StartTimes};
+use super::pools::StartTimes;
 
 /// A watch of all Secrets in `cloud-init-settings`.
 pub struct SecretWatch {
@@ -55,8 +55,7 @@ impl Seen {
 
     fn applied(&mut self, secret: &PartialObjectMeta<Secret>, now: Instant) {
         let name = secret.name_any();
-        // Those of other implementations have no label.
-        if secret.labels().contains_key(names::POOL) || name.contains(PREFIX) {
+        if secret.labels().contains_key(names::POOL) {
             self.existing.insert(name.clone());
         }
         if !is_bootstrap(secret) {

@@ -11,37 +11,14 @@ use osm_api::condition::{ACCEPTED, RENDERED};
 use osm_api::rbac::Service;
 use osm_api::reason::Carrier;
 
-use crate::generated::{self, File};
+use crate::generated::File;
 
-/// Write docs/reasons.md and the sections of docs/runbooks: every reason, what it means, and what to do
-#[derive(clap::Args)]
-pub struct Reasons {
-    /// Write nothing; fail if the file is out of date
-    #[arg(long)]
-    check: bool,
-}
-
-impl Reasons {
-    /// Writes or checks.
-    ///
-    /// # Errors
-    /// A runbook that has no place for its reasons; a file that is out of date (with `--check`) or cannot be written.
-    pub fn run(&self) -> Result<()> {
-        let bad = "out of date (run `cargo xtask reasons`)";
-        generated::settle(
-            &stale()?,
-            self.check,
-            "docs/reasons.md and docs/runbooks are up to date",
-            bad,
-        )
-    }
-}
-
-fn stale() -> Result<Vec<File>> {
+/// The pages.
+pub fn files() -> Result<Vec<File>> {
     let docs = crate::root().join("docs");
     let mut files = runbooks::files(&docs)?;
     files.push((docs.join("reasons.md"), page()?));
-    Ok(generated::stale(files))
+    Ok(files)
 }
 
 const INTRODUCTION: &str = "# Reasons
@@ -116,9 +93,13 @@ fn place(carrier: &Carrier) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generated;
 
     #[test]
     fn the_committed_pages_are_up_to_date_and_every_reason_has_a_runbook() {
-        assert!(stale().unwrap().is_empty(), "run `cargo xtask reasons`");
+        assert!(
+            generated::stale(files().unwrap()).is_empty(),
+            "run `cargo xtask reasons`"
+        );
     }
 }

@@ -1,32 +1,15 @@
 //! `cargo xtask image`: the images of the services, built without a daemon.
-//!
-//! The licences and the SBOMs are written by this module, from `cargo metadata`, and not by cargo-about (0.9.3) and cargo-cyclonedx
-//! (0.5.9), for these reasons:
-//!
-//! - cargo-about collects only files that it recognises as the text of a licence. It drops NOTICE files, which Apache-2.0 requires to be
-//!   passed on, and COPYRIGHT files. It knows nothing of the C library, which is linked statically.
-//! - cargo-cyclonedx writes a document beside every manifest of the workspace, into the source tree, and its documents lack the revision.
-//!   So it needs code around it that is about as long as `sbom.rs`.
-//! - CI and the Dockerfile would compile both from source. Their lock files name 216 and 179 packages.
-
-mod dependencies;
-mod licences;
-mod sbom;
 
 use std::fs;
-use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use osm_api::rbac::Service;
 use osm_judges::packages;
 use tokio::process::Command;
 
-use self::dependencies::Dependencies;
 use crate::build::{self, Profile};
 use crate::revision;
 use osm_testkit::progress::Progress;
@@ -34,82 +17,59 @@ use osm_testkit::progress::Progress;
 /// Where the chart looks for images.
 const REPOSITORY: &str = "ghcr.io/kubermatic/operating-system-manager";
 
-/// The largest size of an image, compressed as registries store it.
-const MAX_IMAGE_BYTES: u64 = 25_000_000;
-
-/// Build the images of the services: a static program and its licences in each, and an SBOM beside it
+/// Build the images of the services: a static program and its licence in each
 #[derive(clap::Args)]
 pub struct Image {
-    /// Directory for the SBOMs and the archives `<service>.tar`, which `ctr images import`, `podman load` and `skopeo copy
-    /// docker-archive:` read
+    /// Directory for the archives `<service>.tar`, which `ctr images import`, `podman load` and `skopeo copy docker-archive:` read
     #[arg(long, value_name = "DIRECTORY", default_value = "target/images")]
     out: PathBuf,
-    /// Repository in the names of the images
-    #[arg(long, value_name = "NAME", default_value = REPOSITORY)]
-    repository: String,
-    /// Write only the files of the images to this directory, and build no image; the Dockerfile uses this
+    /// Write only the files of the images to this directory, and build no image. The programs name the crates in them, for scanners, which
+    /// needs cargo-auditable. The Dockerfile uses this
     #[arg(long, value_name = "DIRECTORY")]
     contents: Option<PathBuf>,
 }
 
 impl Image {
-    /// Builds the images and prints their sizes.
+    /// Builds the images.
     ///
     /// # Errors
-    /// A build that fails, an image that is too large, or buildah if it is missing and can't be installed.
+    /// A build that fails, or buildah if it is missing and can't be installed.
     pub async fn run(&self) -> Result<()> {
         let progress = Progress::start();
         progress.step("building static programs with link-time optimization, which takes minutes");
-        let binaries = build::services(Profile::Release).await?;
-        progress.step("licences and SBOMs");
-        let dependencies = Dependencies::read().await?;
-        let revision = revision::read().await?;
+        let profile = match self.contents {
+            Some(_) => Profile::Auditable,
+            None => Profile::Release,
+        };
+        let binaries = build::services(profile).await?;
         let out = crate::root().join(&self.out);
         let contents = self.contents.clone().unwrap_or_else(|| out.join("contents"));
         for service in Service::ALL {
             let directory = contents.join(service.name());
-            fill(&directory, service, &binaries, &dependencies, &revision)?;
+            fill(&directory, service, &binaries)?;
             starts_alone(&directory.join("root"), service).await?;
         }
         if self.contents.is_some() {
             return Ok(());
         }
+        let revision = revision::read().await?;
         progress.step("buildah");
         tokio::task::spawn_blocking(|| packages::ensure(&["buildah"])).await??;
         // The archives hold the same layers, so the store is temporary.
         let store = tempfile::tempdir_in(&out)?;
         for service in Service::ALL {
             progress.step(service.name());
-            let name = format!(
-                "{}/{}:{}",
-                self.repository,
-                service.name(),
-                env!("CARGO_PKG_VERSION")
-            );
+            let name = format!("{REPOSITORY}/{}:{}", service.name(), env!("CARGO_PKG_VERSION"));
             let archive = out.join(format!("{}.tar", service.name()));
             buildah(service, &name, &archive, &contents, store.path(), &revision).await?;
-            let sbom = format!("{}.cdx.json", service.name());
-            fs::copy(contents.join(service.name()).join(&sbom), out.join(&sbom))?;
-            let bytes = tokio::task::spawn_blocking(move || compressed(&archive)).await??;
-            println!("{name}: {:.1} MB compressed", bytes as f64 / 1e6);
-            ensure!(
-                bytes <= MAX_IMAGE_BYTES,
-                "{name} has {bytes} bytes, compressed; the maximum is {MAX_IMAGE_BYTES}"
-            );
         }
         progress.step(&format!("written to {}", out.display()));
         Ok(())
     }
 }
 
-/// Writes the files of an image to `<directory>/root`, and the SBOM to `<directory>`.
-fn fill(
-    directory: &Path,
-    service: Service,
-    binaries: &Path,
-    dependencies: &Dependencies,
-    revision: &str,
-) -> Result<()> {
+/// Writes the files of an image to `<directory>/root`.
+fn fill(directory: &Path, service: Service, binaries: &Path) -> Result<()> {
     let root = directory.join("root");
     if root.exists() {
         fs::remove_dir_all(&root)?;
@@ -119,11 +79,7 @@ fn fill(
     let program = root.join("service");
     fs::copy(binaries.join(service.name()), &program).context("the built program")?;
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
-    let packages = dependencies.of(service.name())?;
     fs::copy(crate::root().join("LICENSE"), licences.join("LICENSE"))?;
-    fs::write(licences.join("THIRD-PARTY.txt"), licences::text(&packages)?)?;
-    let sbom = serde_json::to_string_pretty(&sbom::document(service.name(), revision, &packages))? + "\n";
-    fs::write(directory.join(format!("{}.cdx.json", service.name())), sbom)?;
     Ok(())
 }
 
@@ -205,24 +161,4 @@ async fn buildah(
         String::from_utf8_lossy(&output.stderr).trim_end()
     );
     Ok(())
-}
-
-/// The size of a file, compressed as registries store layers.
-fn compressed(file: &Path) -> Result<u64> {
-    let mut encoder = GzEncoder::new(Count(0), Compression::default());
-    io::copy(&mut fs::File::open(file)?, &mut encoder)?;
-    Ok(encoder.finish()?.0)
-}
-
-struct Count(u64);
-
-impl Write for Count {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len() as u64;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
