@@ -1,7 +1,7 @@
 //! `osmctl` as people run it, with the cluster of a running installation, and with few rights.
 
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::Output;
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt};
@@ -12,7 +12,6 @@ use osm_api::MachineDeployment;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_testkit::{ControlPlane, Options, installation, wait_for};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::world::{DEADLINE, NAMESPACE, World, machine_deployment, profile};
 
@@ -275,38 +274,6 @@ async fn osmctl_shows_what_pools_wait_for_and_what_machines_get() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn osmctl_prints_the_status_again_until_nobody_reads_it() -> Result<()> {
-    let world = a_published_and_a_broken_pool().await?;
-    let program = tokio::task::spawn_blocking(installation::osmctl).await??;
-    let mut osmctl = tokio::process::Command::new(program)
-        .args(["status", "--watch", "-n", NAMESPACE, "--kubeconfig"])
-        .arg(world.plane.admin_kubeconfig_path())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()?;
-    let mut lines = BufReader::new(osmctl.stdout.take().context("standard output")?).lines();
-    let mut shows = async |text: &str| -> Result<()> {
-        loop {
-            let line = tokio::time::timeout(DEADLINE, lines.next_line()).await??;
-            let line = line.context("the output has ended")?;
-            ensure!(!line.contains('\u{1b}'), "{line:?}");
-            if line.contains("workers") && line.contains(text) {
-                return Ok(());
-            }
-        }
-    };
-    shows("Published").await?;
-    let patch = json!({"metadata": {"annotations": {names::PROFILE: "missing"}}});
-    world.patch_pool("workers", patch).await?;
-    shows("profile: ProfileNotFound").await?;
-    // The reader has seen enough.
-    drop(lines);
-    let status = tokio::time::timeout(DEADLINE, osmctl.wait()).await??;
-    ensure!(status.success(), "{status}");
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn osmctl_show_prints_no_credential() -> Result<()> {
     let world = a_published_and_a_broken_pool().await?;
     let machine = world.machine("workers", 1).await?;
@@ -316,7 +283,6 @@ async fn osmctl_show_prints_no_credential() -> Result<()> {
     let mut printed = String::new();
     for arguments in [
         &["show", "workers"][..],
-        &["show", "workers", "-o", "json"],
         &["show", "workers", "/etc/registries"],
         &["show", "workers", "/etc/token"],
         &["status", "workers", "-o", "json"],
