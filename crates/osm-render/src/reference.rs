@@ -373,7 +373,7 @@ mod tests {
                 // Only values of Secrets have arguments.
                 Some(1) => render_in(
                     Stage::Provisioning,
-                    &format!("{{{{ typeOf ({name} \"secret/a/b/c\") }}}}"),
+                    &format!("{{{{ typeOf ({name} \"secret/kube-system/vpn/password\") }}}}"),
                 ),
                 _ => render(&format!("{{{{ typeOf {name} }}}}")),
             };

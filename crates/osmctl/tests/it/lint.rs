@@ -413,17 +413,15 @@ fn workflows_of_github_annotate_the_lines() {
 
 #[test]
 fn a_conflict_is_a_warning_at_its_file() {
-    let found = problems(&with_template(
-        "GoTemplate",
-        "apt-get install -y containerd.io=1.7*",
-    ));
+    let input = with_template("GoTemplate", "ExecStart=/opt/bin/kubelet --network-plugin=cni");
+    let found = problems(&input.replace("/etc/big", "/etc/systemd/system/kubelet.service"));
     let conflict = found
         .iter()
         .find(|problem| problem["rule"] == "conflict")
         .unwrap();
     assert_eq!(conflict["line"], 22, "{found:#?}");
     assert!(
-        conflict["message"].as_str().unwrap().contains("containerd"),
+        conflict["message"].as_str().unwrap().contains("--network-plugin"),
         "{found:#?}"
     );
 }
