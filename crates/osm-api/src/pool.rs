@@ -14,7 +14,7 @@ use crate::{digest, names, node_name, strict};
 mod annotations;
 mod kubelet_annotations;
 
-pub use annotations::{OF_POOLS, PoolAnnotation, WHERE_READ};
+pub use annotations::WHERE_READ;
 pub use kubelet_annotations::{KUBELET_ANNOTATIONS, KubeletAnnotation, KubeletSettings};
 
 /// A pool of machines, independent of where it was read from.

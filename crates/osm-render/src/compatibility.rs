@@ -1,10 +1,9 @@
-//! What works with what, and how that is tested. docs/compatibility.md and `osmctl compatibility` show these tables.
+//! What works with what, and how that is tested. docs/compatibility.md shows these tables.
 //!
 //! The clouds are those of the default profiles, and the kubelets those that templates are tested with. The rest is in the rows here.
 
 use osm_api::names;
 use osm_api::profile::{CloudProvider, OperatingSystem, OperatingSystemProfileSpec};
-use serde::Serialize;
 use strum::IntoEnumIterator;
 
 use crate::defaults::defaults;
@@ -17,8 +16,7 @@ pub const MANAGEMENT_CLUSTER_MINOR: u64 = 29;
 pub const API_SERVER_MINOR: u64 = 34;
 
 /// How a combination is tested.
-#[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tested {
     /// The programs that read the documents accept them.
     Validated,
@@ -53,8 +51,7 @@ impl Tested {
 }
 
 /// A default profile.
-#[derive(Serialize, Clone, Debug)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug)]
 pub struct SystemRow {
     /// Name of the profile.
     pub profile: String,
@@ -71,7 +68,7 @@ pub struct SystemRow {
 }
 
 /// A cloud provider of a profile.
-#[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CloudCell {
     /// Name, as in manifests.
     pub name: CloudProvider,
@@ -80,7 +77,7 @@ pub struct CloudCell {
 }
 
 /// A minor version of the kubelet.
-#[derive(Serialize, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub struct KubeletRow {
     /// Such as `1.34`.
     pub minor: String,
@@ -89,7 +86,7 @@ pub struct KubeletRow {
 }
 
 /// A cluster, by what it holds.
-#[derive(Serialize, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub struct ClusterRow {
     /// What it holds.
     pub cluster: &'static str,
@@ -100,8 +97,7 @@ pub struct ClusterRow {
 }
 
 /// Versions of machine-controller.
-#[derive(Serialize, Clone, Debug)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug)]
 pub struct MachineControllerRow {
     /// The versions.
     pub versions: &'static str,
@@ -112,8 +108,7 @@ pub struct MachineControllerRow {
 }
 
 /// All of it.
-#[derive(Serialize, Clone, Debug)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug)]
 pub struct Compatibility {
     /// Default profiles and their clouds.
     pub operating_systems: Vec<SystemRow>,

@@ -1,65 +1,47 @@
 //! Which paths the data of templates has, by the tables that document them.
 
-use crate::reference::{FIELDS, Field, GO_VARIABLES, GoVariable};
-
-/// What a table of names says about the parts of a path.
-trait Row {
-    /// The path without a leading dot.
-    fn path(&self) -> &'static str;
-
-    /// Whether there can be more below than the table lists.
-    fn is_open(&self) -> bool;
-}
-
-impl Row for Field {
-    fn path(&self) -> &'static str {
-        self.path
-    }
-
-    fn is_open(&self) -> bool {
-        self.kind.starts_with("map") || self.kind.starts_with("list")
-    }
-}
-
-impl Row for GoVariable {
-    fn path(&self) -> &'static str {
-        self.name.trim_start_matches('.')
-    }
-
-    fn is_open(&self) -> bool {
-        // Maps have keys, and some types of Go have methods.
-        true
-    }
-}
+use crate::reference::{FIELDS, GO_VARIABLES};
 
 /// The part of a path that no field of the data has, with what is before it.
 pub(crate) fn unknown_field<'n>(names: impl IntoIterator<Item = &'n str>) -> Option<String> {
-    first_unknown(FIELDS, names)
+    // Maps and lists have more below than the table lists.
+    let is_open = |kind: &str| kind.starts_with("map") || kind.starts_with("list");
+    first_unknown(FIELDS, is_open, names)
 }
 
 /// As [`unknown_field`], for variables of Go templates, without the leading dot.
 pub(crate) fn unknown_variable<'n>(names: impl IntoIterator<Item = &'n str>) -> Option<String> {
-    first_unknown(GO_VARIABLES, names)
+    // Maps have keys, and some types of Go have methods.
+    first_unknown(GO_VARIABLES, |_| true, names)
 }
 
-fn first_unknown<'n>(table: &[impl Row], names: impl IntoIterator<Item = &'n str>) -> Option<String> {
+fn first_unknown<'n>(
+    table: &[(&str, &str)],
+    is_open: impl Fn(&str) -> bool,
+    names: impl IntoIterator<Item = &'n str>,
+) -> Option<String> {
+    let rows = || {
+        table
+            .iter()
+            .map(|(name, kind)| (name.trim_start_matches('.'), *kind))
+    };
     let mut path = String::new();
     for name in names {
-        let above = table.iter().find(|row| row.path() == path);
+        let above = rows().find(|(known, _)| *known == path);
         if !path.is_empty() {
             path.push('.');
         }
-        let has_parts = table.iter().any(|row| row.path().starts_with(&path));
+        let has_parts = rows().any(|(known, _)| known.starts_with(&path));
         path.push_str(name);
-        let is_known = table.iter().any(|row| {
-            let rest = row.path().strip_prefix(&path);
+        let is_known = rows().any(|(known, _)| {
+            let rest = known.strip_prefix(&path);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         });
         if is_known {
             continue;
         }
-        let is_open = above.is_some_and(Row::is_open) && !has_parts;
-        return (!is_open).then_some(path);
+        let can_have_more = above.is_some_and(|(_, kind)| is_open(kind)) && !has_parts;
+        return (!can_have_more).then_some(path);
     }
     None
 }

@@ -19,6 +19,9 @@ use crate::yaml_tree::{self, Mistake, Node};
 /// The kind of profiles that are kept apart from those that a service installs. Its schema is the same.
 pub const CUSTOM_PROFILE: &str = "CustomOperatingSystemProfile";
 
+/// What is wrong with YAML whose tree could be read: aliases that expand without end.
+const ALIAS_HINT: &str = "write the repeated parts out, or use fewer aliases";
+
 const KINDS: &str =
     "MachineDeployments, OperatingSystemProfiles, CustomOperatingSystemProfiles, ConfigMaps and settings";
 
@@ -165,10 +168,9 @@ impl Reader {
         let documents = match yaml::read(&text) {
             Ok(documents) => documents,
             Err(error) => {
-                let message = format!("not valid YAML: {error}");
-                return self
-                    .problems
-                    .push(Problem::error("yaml", Place::file(name), message));
+                let (place, message) = located(&name, &error);
+                let problem = Problem::error("yaml", place, format!("not valid YAML: {message}"));
+                return self.problems.push(problem.hint(ALIAS_HINT));
             }
         };
         // Both leave out what is empty, in the same way.
@@ -328,6 +330,25 @@ impl Reader {
             }
         }
     }
+}
+
+/// The place and the rest of an error of the form `error: line 6 column 14: what is wrong`.
+fn located(file: &str, error: &str) -> (Place, String) {
+    let parts = || {
+        let (at, message) = error.strip_prefix("error: line ")?.split_once(": ")?;
+        let (line, column) = at.split_once(" column ")?;
+        Some((
+            line.parse::<usize>().ok()?,
+            column.parse::<usize>().ok()?,
+            message,
+        ))
+    };
+    let mut place = Place::file(file);
+    let Some((line, column, message)) = parts() else {
+        return (place, error.to_owned());
+    };
+    (place.line, place.column) = (Some(line), Some(column));
+    (place, message.to_owned())
 }
 
 /// The reason with which a service reports an object of this kind that it can't read.

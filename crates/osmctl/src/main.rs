@@ -1,4 +1,4 @@
-//! `osmctl` runs the code of the controllers offline, and reads clusters. Only `migrate` writes to a cluster. Each subcommand has its module.
+//! `osmctl` runs the code of the controllers offline, and reads clusters. It never writes to one. Each subcommand has its module.
 //!
 //! ```text
 //! problem ← yaml_tree, source, origin ← metadata ← input ← profiles ← pools ← tree ← difference   shared; each uses only what is before it
@@ -17,12 +17,10 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 mod bases;
 mod chain;
 mod cluster;
-mod compatibility;
-mod complete;
+mod completions;
 mod credentials;
 mod diff;
 mod difference;
-mod documents;
 mod input;
 mod lint;
 mod metadata;
@@ -73,14 +71,12 @@ enum Command {
     Test(test::Test),
     New(new::New),
     Schema(schema::Schema),
-    Compatibility(compatibility::Compatibility),
     Urls(urls::Urls),
     MirrorSettings(mirror_settings::MirrorSettings),
     Status(status::Status),
     Show(show::Show),
     Migrate(migrate::Migrate),
-    Completions(documents::Completions),
-    Man(documents::Man),
+    Completions(completions::Completions),
 }
 
 impl Command {
@@ -92,14 +88,12 @@ impl Command {
             Self::Test(test) => test.run(),
             Self::New(new) => new.run(),
             Self::Schema(schema) => schema.run(),
-            Self::Compatibility(compatibility) => compatibility.run(),
             Self::Urls(urls) => urls.run(),
             Self::MirrorSettings(settings) => settings.run(),
             Self::Status(status) => status.run(),
             Self::Show(show) => show.run(),
             Self::Migrate(migrate) => migrate.run(),
             Self::Completions(completions) => completions.run(definition),
-            Self::Man(man) => man.run(definition),
         }
     }
 }
@@ -115,28 +109,9 @@ fn definition() -> clap::Command {
         .name(PLUGIN)
         .bin_name(PLUGIN_CALL)
         .display_name(PLUGIN_CALL)
-        .mut_subcommands(|subcommand| {
-            let examples = subcommand.get_after_help().map(ToString::to_string);
-            match examples {
-                Some(text) => subcommand.after_help(text.replace("osmctl ", &format!("{PLUGIN_CALL} "))),
-                None => subcommand,
-            }
-        })
 }
 
 fn main() -> ExitCode {
-    let mut words = std::env::args();
-    let program = words.next().unwrap_or_default();
-    if Path::new(&program)
-        .file_stem()
-        .is_some_and(|name| name == complete::PROGRAM)
-    {
-        let words: Vec<String> = words.collect();
-        return match output::print(&complete::answer(&Cli::command(), &words)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
-        };
-    }
     let matches = definition().get_matches();
     let command = match Cli::from_arg_matches(&matches) {
         Ok(cli) => cli.command,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use osm_api::digest;
 use osm_api::settings::Settings;
 use osm_render::{Artefact, Download, yaml};
@@ -40,17 +40,6 @@ pub struct MirrorSettings {
     /// URL under which nodes reach the folder
     #[arg(long, value_name = "URL")]
     url: String,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Yaml)]
-    output: Format,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Format {
-    /// A document for the ConfigMap of the installation
-    Yaml,
-    /// The same as JSON
-    Json,
 }
 
 impl MirrorSettings {
@@ -65,7 +54,7 @@ impl MirrorSettings {
         let mut mistakes = Vec::new();
         for download in &downloads {
             match checked(download, &self.dir) {
-                Ok(sha256) => merge(&mut document, of_mirror(download, url, &sha256)),
+                Ok(sha256) => output::merge(&mut document, &of_mirror(download, url, &sha256)),
                 Err(mistake) => mistakes.push(format!("{mistake:#}")),
             }
         }
@@ -77,10 +66,7 @@ impl MirrorSettings {
             );
         }
         Settings::from_document(document.clone()).context("--url can't be used")?;
-        output::print(&match self.output {
-            Format::Yaml => yaml::write(&document).map_err(anyhow::Error::msg)?,
-            Format::Json => output::json(&document),
-        })?;
+        output::print(&yaml::write(&document).map_err(anyhow::Error::msg)?)?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -150,18 +136,6 @@ fn of_mirror(download: &Download, mirror: &str, sha256: &str) -> Value {
         _ => json!({"version": version, "baseURL": base_url, "sha256": sums}),
     };
     json!({"downloads": {download.artefact.name(): settings}})
-}
-
-/// Merges a document into another: maps are merged, anything else is replaced.
-fn merge(below: &mut Value, above: Value) {
-    match (below, above) {
-        (Value::Object(below), Value::Object(above)) => {
-            for (key, value) in above {
-                merge(below.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (below, above) => *below = above,
-    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
-//! Writing for people and programs.
+//! Writing for people and programs, and putting documents together.
 
 use std::io::{ErrorKind, IsTerminal, Write};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use jiff::Timestamp;
 use serde_json::Value;
 
 /// Between two columns of a table.
@@ -12,16 +11,11 @@ const GAP: &str = "   ";
 
 /// Writes `text` to standard output.
 pub fn print(text: &str) -> Result<()> {
-    is_read(text).map(|_| ())
-}
-
-/// As [`print`]. Returns whether the output is still open.
-pub fn is_read(text: &str) -> Result<bool> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // The reader has seen enough, such as head.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        result => result.map(|()| true).context("can't write to standard output"),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => result.context("can't write to standard output"),
     }
 }
 
@@ -93,11 +87,16 @@ pub fn json(value: &Value) -> String {
     format!("{value:#}\n")
 }
 
-/// A time without fractions of a second.
-pub fn timestamp(time: Timestamp) -> String {
-    Timestamp::from_second(time.as_second())
-        .unwrap_or(time)
-        .to_string()
+/// Adds the fields of `more` to `document`. Those of `more` win.
+pub fn merge(document: &mut Value, more: &Value) {
+    match (document, more) {
+        (Value::Object(fields), Value::Object(more)) => {
+            for (key, value) in more {
+                merge(fields.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (place, value) => *place = value.clone(),
+    }
 }
 
 /// A text that fits a cell of a table.

@@ -45,16 +45,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_in_the_order_of_the_items() {
-        let items: Vec<usize> = (0..100).collect();
-        assert_eq!(
-            map(&items, |item| item * 2).unwrap(),
-            items.iter().map(|item| item * 2).collect::<Vec<_>>()
-        );
-        assert!(map(&Vec::<usize>::new(), |item| *item).unwrap().is_empty());
-    }
-
-    #[test]
     fn a_panic_is_an_error() {
         let failed = map(&[1, 2, 3], |item| assert_ne!(*item, 2));
         assert!(failed.unwrap_err().to_string().contains("report this defect"));

@@ -6,10 +6,8 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use kube::CustomResourceExt;
 use osm_api::OperatingSystemProfile;
-use osm_api::names::KUBELET_CONFIG;
-use osm_api::pool::{KUBELET_ANNOTATIONS, OF_POOLS};
 use osm_api::settings::Settings;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::output;
 
@@ -24,10 +22,7 @@ const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 #[command(after_help = "\
 Examples:
   osmctl schema profile >osp.schema.json
-  osmctl schema settings >settings.schema.json
-
-  # The annotations of MachineDeployments that OSM reads
-  osmctl schema machinedeployment-annotations >machinedeployment.schema.json")]
+  osmctl schema settings >settings.schema.json")]
 pub struct Schema {
     /// Kind of document
     #[arg(value_enum)]
@@ -40,9 +35,6 @@ enum Kind {
     Profile,
     /// The settings document
     Settings,
-    /// The annotations of a MachineDeployment that OSM reads
-    #[value(name = "machinedeployment-annotations")]
-    MachineDeploymentAnnotations,
 }
 
 impl Schema {
@@ -51,7 +43,6 @@ impl Schema {
         let schema = match self.kind {
             Kind::Profile => profile()?,
             Kind::Settings => schemars::schema_for!(Settings).to_value(),
-            Kind::MachineDeploymentAnnotations => machine_deployment_annotations(),
         };
         output::print(&format!("{schema:#}\n"))?;
         Ok(ExitCode::SUCCESS)
@@ -91,37 +82,6 @@ fn profile() -> Result<Value> {
         json!({"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}),
     );
     Ok(schema)
-}
-
-/// Other fields and annotations are free. Kubelet settings can also be annotations of the template.
-fn machine_deployment_annotations() -> Value {
-    let kubelet = KUBELET_ANNOTATIONS.iter().map(|row| {
-        let schema = json!({"type": "string", "pattern": row.pattern(), "description": row.meaning, "examples": [row.example]});
-        (row.key(), schema)
-    });
-    let of_pool = OF_POOLS.iter().map(|row| {
-        let schema =
-            json!({"type": "string", "minLength": 1, "description": row.meaning, "examples": [row.example]});
-        (row.key.to_owned(), schema)
-    });
-    let kubelet: Map<String, Value> = kubelet.collect();
-    let keys: Vec<&String> = kubelet.keys().collect();
-    // Another key with this text is a misspelt one.
-    let names = json!({"anyOf": [{"enum": keys}, {"not": {"pattern": KUBELET_CONFIG.replace('.', "[.]")}}]});
-    let annotations = |known: Map<String, Value>| {
-        json!({"properties": {"annotations": {
-            "type": "object", "properties": known, "propertyNames": names, "additionalProperties": {"type": "string"}}}})
-    };
-    let all = of_pool.chain(kubelet.clone()).collect();
-    json!({
-        "$schema": DIALECT,
-        "title": "Annotations of a MachineDeployment",
-        "type": "object",
-        "properties": {
-            "metadata": annotations(all),
-            "spec": {"properties": {"template": {"properties": {"metadata": annotations(kubelet)}}}},
-        },
-    })
 }
 
 /// Turns what only Kubernetes understands into JSON Schema.

@@ -13,7 +13,6 @@ use osm_api::OperatingSystemConfig;
 use osm_api::content::ContentView;
 use osm_api::pool::Pool;
 use osm_render::{MachineStage, Stage, yaml};
-use serde_json::{Value, json};
 
 use crate::credentials::{CLOUD_CONFIG, CLOUD_CONFIG_MASK};
 use crate::snapshot::ClusterPool;
@@ -45,7 +44,7 @@ pub struct Show {
     /// Only this document
     #[arg(long, value_enum)]
     stage: Option<StageName>,
-    /// Output: text, json, or dir=PATH (the files of the machines)
+    /// Output: text, or dir=PATH (the files of the machines)
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Format,
     #[command(flatten)]
@@ -63,7 +62,6 @@ enum StageName {
 #[derive(Clone)]
 enum Format {
     Text,
-    Json,
     Folder(PathBuf),
 }
 
@@ -73,9 +71,8 @@ impl FromStr for Format {
     fn from_str(text: &str) -> Result<Self, String> {
         match (text, text.strip_prefix("dir=")) {
             ("text", _) => Ok(Self::Text),
-            ("json", _) => Ok(Self::Json),
             (_, Some(path)) if !path.is_empty() => Ok(Self::Folder(path.into())),
-            _ => Err("use text, json or dir=PATH".to_owned()),
+            _ => Err("use text or dir=PATH".to_owned()),
         }
     }
 }
@@ -111,7 +108,6 @@ impl Show {
                 }
                 tree.write(folder)?;
             }
-            (Format::Json, _) => output::print(&json(pool, &stages))?,
             (Format::Text, None) => output::print(&list(&stages)?)?,
             (Format::Text, Some(_)) => {
                 let files = stages.iter().flat_map(|(_, machine)| &machine.files);
@@ -225,29 +221,10 @@ fn list(stages: &Stages) -> Result<String> {
     Ok(text.trim_end().to_owned() + "\n")
 }
 
-fn json(pool: &ClusterPool<'_>, stages: &Stages) -> String {
-    let shown = |machine: &MachineStage| -> Value {
-        let files: Vec<Value> = machine
-            .files
-            .iter()
-            .map(|file| json!({"path": file.path, "mode": file.mode, "text": file.text}))
-            .collect();
-        let units: Vec<Value> = machine
-            .units
-            .iter()
-            .map(|unit| json!({"name": unit.name, "masked": unit.masked}))
-            .collect();
-        json!({"files": files, "units": units, "other": machine.other})
-    };
-    let stages: serde_json::Map<String, Value> = stages
-        .iter()
-        .map(|(stage, machine)| (tree::stage_name(*stage).to_owned(), shown(machine)))
-        .collect();
-    output::json(&json!({"namespace": pool.namespace, "name": pool.name, "stages": stages}))
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::snapshot::{Snapshot, fixtures};
 
@@ -270,17 +247,9 @@ mod tests {
             file("/opt/cloud", "before\n[Global]\npassword = hunter2\nafter\n"),
             file(CLOUD_CONFIG, "password = hunter2"),
         ];
-        let provider = "/spec/providerSpec/value/overwriteCloudConfig";
         let template = &mut snapshot.machine_deployments[0].spec.template;
-        template
-            .pointer_mut("/spec/providerSpec/value")
-            .unwrap()
-            .as_object_mut()
-            .unwrap()
-            .insert(
-                provider.rsplit('/').next().unwrap().to_owned(),
-                "[Global]\npassword = hunter2\n".into(),
-            );
+        let provider = template.pointer_mut("/spec/providerSpec/value").unwrap();
+        provider["overwriteCloudConfig"] = "[Global]\npassword = hunter2\n".into();
         snapshot
     }
 
@@ -290,7 +259,7 @@ mod tests {
         let pools = snapshot.pools();
         let config = content(&pools[0]).unwrap();
         let stages = masked(&pools[0], config, &Stage::ALL).unwrap();
-        let text = json(&pools[0], &stages);
+        let text = format!("{stages:?}");
         assert!(
             !text.contains("hunter2") && text.contains("<API token of the pool>"),
             "{text}"
@@ -311,16 +280,9 @@ mod tests {
     }
 
     #[test]
-    fn content_that_is_not_published_is_noted() {
+    fn content_of_others_is_noted_and_that_of_the_go_implementation_is_not_shown() {
         let mut snapshot = snapshot();
         assert_eq!(note(&snapshot.configs[0]), None);
-        let status = snapshot.configs[0].status.as_mut().unwrap();
-        status.published.as_mut().unwrap().digest = "before".to_owned();
-        assert!(
-            note(&snapshot.configs[0])
-                .unwrap()
-                .contains("the content before it")
-        );
         snapshot.configs[0].metadata.generation = Some(9);
         assert!(note(&snapshot.configs[0]).unwrap().contains("edited"));
         snapshot.configs[0].spec.machine_deployment = None;

@@ -9,15 +9,6 @@ use crate::problem::{Place, Problem};
 /// Largest file. A profile of this size is refused later, by what can be stored.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Most bytes of all files.
-const MAX_TOTAL_BYTES: usize = 64 * 1024 * 1024;
-
-/// Most files of all folders.
-const MAX_FILES: usize = 10_000;
-
-/// Most folders above a file.
-const MAX_FOLDERS: usize = 32;
-
 /// Ends of names that are read in a folder.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
@@ -48,7 +39,7 @@ pub fn read(paths: &[PathBuf]) -> (Vec<Source>, Vec<Problem>) {
         if path == Path::new("-") {
             reader.take(STDIN.to_owned(), std::io::stdin().lock(), false);
         } else if path.is_dir() {
-            reader.folder(path, 0);
+            reader.folder(path);
         } else {
             reader.file(path, false);
         }
@@ -60,8 +51,6 @@ pub fn read(paths: &[PathBuf]) -> (Vec<Source>, Vec<Problem>) {
 struct Reader {
     sources: Vec<Source>,
     problems: Vec<Problem>,
-    bytes: usize,
-    is_full: bool,
 }
 
 impl Reader {
@@ -70,12 +59,8 @@ impl Reader {
         self.problems.push(problem.hint(hint));
     }
 
-    fn folder(&mut self, path: &Path, depth: usize) {
+    fn folder(&mut self, path: &Path) {
         let name = path.display().to_string();
-        if depth > MAX_FOLDERS {
-            let message = format!("folders are nested more than {MAX_FOLDERS} deep");
-            return self.fail(&name, message, "name the folder with the manifests itself");
-        }
         let entries = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let mut entries = match entries {
             Ok(entries) => entries,
@@ -84,11 +69,11 @@ impl Reader {
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
             let path = entry.path();
-            if self.is_full || entry.file_name().to_string_lossy().starts_with('.') {
+            if entry.file_name().to_string_lossy().starts_with('.') {
                 continue;
             }
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                self.folder(&path, depth + 1);
+                self.folder(&path);
             } else if is_manifest(&path) && path.is_file() {
                 self.file(&path, true);
             }
@@ -104,14 +89,6 @@ impl Reader {
     }
 
     fn take(&mut self, name: String, from: impl Read, is_found: bool) {
-        if self.sources.len() >= MAX_FILES || self.bytes > MAX_TOTAL_BYTES {
-            if !self.is_full {
-                self.is_full = true;
-                let message = format!("there are more than {MAX_FILES} files or {MAX_TOTAL_BYTES} bytes");
-                self.fail(&name, message, "name fewer files or folders");
-            }
-            return;
-        }
         let mut bytes = Vec::new();
         if let Err(error) = from.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes) {
             return self.fail(&name, format!("cannot read it: {error}"), "check the path");
@@ -120,7 +97,6 @@ impl Reader {
             let message = format!("the file has more than {MAX_FILE_BYTES} bytes");
             return self.fail(&name, message, "split it; etcd stores no object above 1.5 MiB");
         }
-        self.bytes += bytes.len();
         match String::from_utf8(bytes) {
             Ok(text) => {
                 let text = match text.strip_prefix('\u{feff}') {

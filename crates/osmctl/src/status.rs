@@ -1,8 +1,6 @@
 //! `osmctl status`: the pools and services of a cluster, and what each pool waits for.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
@@ -10,16 +8,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::chain;
-use crate::cluster::{self, Clusters, Needs};
+use crate::cluster::{self, Needs};
 use crate::output::{self, Color, Format};
 use crate::row::{COLUMNS, Row};
 use crate::snapshot::{self, Service, Snapshot};
-
-/// Between two reads with --watch.
-const INTERVAL: Duration = Duration::from_secs(2);
-
-/// Clears a terminal, and moves the cursor to its first line.
-const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
 /// Show the pools and services of a cluster, or explain what a pool waits for
 ///
@@ -46,9 +38,6 @@ Exit codes: 0 success, 1 POOL is not well, 2 the cluster cannot be read.")]
 pub struct Status {
     /// Pool: NAME or NAMESPACE/NAME of a MachineDeployment [default: all]
     pool: Option<String>,
-    /// Print again every two seconds, until Ctrl-C
-    #[arg(short, long, conflicts_with = "output")]
-    watch: bool,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Text)]
     output: Format,
@@ -62,53 +51,18 @@ pub struct Status {
 impl Status {
     /// Reads the cluster and prints.
     pub fn run(self) -> Result<ExitCode> {
-        cluster::run(async {
-            let clusters = Clusters::connect(&self.cluster).await?;
-            match self.watch {
-                true => self.watch(&clusters).await,
-                false => {
-                    let snapshot = self.read(&clusters).await?;
-                    snapshot.warn();
-                    let (text, code) = self.shown(&snapshot)?;
-                    output::print(&text)?;
-                    Ok(code)
-                }
-            }
-        })
-    }
-
-    async fn read(&self, clusters: &Clusters) -> Result<Snapshot> {
         let needs = Needs {
+            profiles: true,
+            settings: true,
+            events: true,
             services: self.pool.is_none(),
-            ..Needs::of_chains()
+            ..Needs::default()
         };
-        clusters.read(needs).await
-    }
-
-    /// Reads and prints again and again, until a signal ends the program, or its output is closed.
-    async fn watch(&self, clusters: &Clusters) -> Result<ExitCode> {
-        let clear = match std::io::stdout().is_terminal() {
-            true => CLEAR,
-            false => "",
-        };
-        loop {
-            // A cluster that cannot be read now may be back in two seconds.
-            let text = match self.read(clusters).await {
-                Ok(snapshot) => {
-                    let unread = snapshot.unread.iter();
-                    let notes: String = unread
-                        .map(|unread| format!("warning: {}\n", unread.message))
-                        .collect();
-                    format!("{}{}", output::visible(&notes), self.shown(&snapshot)?.0)
-                }
-                Err(error) => format!("osmctl: {error:#}\n"),
-            };
-            let now = output::timestamp(Timestamp::now());
-            if !output::is_read(&format!("{clear}{now}\n{text}\n"))? {
-                return Ok(ExitCode::SUCCESS);
-            }
-            tokio::time::sleep(INTERVAL).await;
-        }
+        let snapshot = cluster::read(&self.cluster, needs)?;
+        snapshot.warn();
+        let (text, code) = self.shown(&snapshot)?;
+        output::print(&text)?;
+        Ok(code)
     }
 
     fn shown(&self, snapshot: &Snapshot) -> Result<(String, ExitCode)> {
@@ -218,13 +172,5 @@ mod tests {
             "osm-osc-controller 1/2 registry.example/osc-controller:0.1.0"
         );
         assert!(table(&[], &snapshot, false).contains("No MachineDeployments"));
-
-        let json = rows[0].json_with_chain(&snapshot);
-        let found = (
-            &json["waitsFor"],
-            &json["rendered"]["reason"],
-            &json["links"][1]["state"],
-        );
-        assert_eq!(found, (&Value::Null, &json!("Rendered"), &json!("well")));
     }
 }

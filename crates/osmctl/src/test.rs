@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use osm_render::Stage;
-use serde_json::{Value, json};
 
 use crate::difference::{self, Difference};
 use crate::output::{self, Color};
@@ -19,9 +18,6 @@ const INPUT: &str = "case.yaml";
 
 /// Name of the folder with the recorded result.
 const EXPECTED: &str = "expected";
-
-/// Most folders above a case.
-const MAX_FOLDERS: usize = 32;
 
 /// Compare what cases render to with what was recorded
 ///
@@ -47,20 +43,9 @@ pub struct Test {
     /// Record the current result of each case
     #[arg(long)]
     bless: bool,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
-    output: Format,
     /// When to colour
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     color: Color,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A line for each case, and unified diffs
-    Text,
-    /// Results as JSON
-    Json,
 }
 
 /// The result of a case.
@@ -85,28 +70,13 @@ impl Outcome {
             Err(error) => format!("FAIL {}\n{error:#}\n", self.name),
         }
     }
-
-    fn json(&self) -> Value {
-        let differences: Vec<Value> = self
-            .result
-            .iter()
-            .flatten()
-            .map(|one| json!({"path": one.path, "change": one.kind()}))
-            .collect();
-        json!({
-            "case": self.name,
-            "passed": self.passed(),
-            "differences": differences,
-            "error": self.result.as_ref().err().map(|error| format!("{error:#}")),
-        })
-    }
 }
 
 impl Test {
     /// Runs every case and prints.
     pub fn run(self) -> Result<ExitCode> {
         let mut cases = Vec::new();
-        find(&self.folder, 0, &mut cases)?;
+        find(&self.folder, &mut cases)?;
         cases.sort();
         if cases.is_empty() {
             bail!(
@@ -123,16 +93,9 @@ impl Test {
         }
         let failed = outcomes.iter().filter(|outcome| !outcome.passed()).count();
         let verb = if self.bless { "recorded" } else { "ok" };
-        output::print(&match self.output {
-            Format::Text => {
-                let color = self.color.is_on();
-                outcomes.iter().map(|outcome| outcome.text(color, verb)).collect()
-            }
-            Format::Json => {
-                let cases: Vec<Value> = outcomes.iter().map(Outcome::json).collect();
-                format!("{:#}\n", json!({"cases": cases}))
-            }
-        })?;
+        let color = self.color.is_on();
+        let text: String = outcomes.iter().map(|outcome| outcome.text(color, verb)).collect();
+        output::print(&text)?;
         if failed == 0 {
             return Ok(ExitCode::SUCCESS);
         }
@@ -171,19 +134,16 @@ impl Test {
 }
 
 /// Folders below that contain a case. Symbolic links are not followed.
-fn find(folder: &Path, depth: usize, cases: &mut Vec<PathBuf>) -> Result<()> {
+fn find(folder: &Path, cases: &mut Vec<PathBuf>) -> Result<()> {
     let failed = || format!("cannot read {}; check the path", folder.display());
     if folder.join(INPUT).is_file() {
         cases.push(folder.to_owned());
         return Ok(());
     }
-    if depth > MAX_FOLDERS {
-        return Ok(());
-    }
     for entry in fs::read_dir(folder).with_context(failed)? {
         let entry = entry.with_context(failed)?;
         if entry.file_type().with_context(failed)?.is_dir() {
-            find(&entry.path(), depth + 1, cases)?;
+            find(&entry.path(), cases)?;
         }
     }
     Ok(())

@@ -25,15 +25,6 @@ const MARKER: &str = "osmctl.json";
 /// Version of the layout.
 const FORMAT: u64 = 1;
 
-/// Most files that are read from a folder.
-const MAX_FILES: usize = 50_000;
-
-/// Largest file that is read from a folder.
-const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
-
-/// Most folders above a file. The longest path of a file on a machine has fewer.
-const MAX_FOLDERS: usize = 128;
-
 /// A file of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -152,12 +143,6 @@ impl Tree {
         for path in found_in(folder)?.into_iter().filter(|path| path != MARKER) {
             let source = folder.join(&path);
             let failed = || format!("cannot read {}", source.display());
-            if fs::metadata(&source).with_context(failed)?.len() > MAX_FILE_BYTES {
-                bail!(
-                    "{} has more than {MAX_FILE_BYTES} bytes; remove it",
-                    source.display()
-                );
-            }
             let text = fs::read(&source).with_context(failed)?;
             let entry = Entry {
                 text: String::from_utf8_lossy(&text).into_owned(),
@@ -181,7 +166,7 @@ pub fn pool_folder(namespace: &str, name: &str) -> Result<String> {
 ///
 /// # Errors
 /// A name that is no name of an object.
-pub fn folder(name: &str) -> Result<&str> {
+fn folder(name: &str) -> Result<&str> {
     let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     if name.is_empty() || name.starts_with('.') || name.len() > 253 || !name.chars().all(known) {
         bail!(
@@ -226,14 +211,14 @@ fn below(folder: &Path, path: &str) -> Result<PathBuf> {
 /// Paths of all files in a folder. Symbolic links are refused, because what is behind them is not in the folder.
 fn found_in(folder: &Path) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
-    let mut left = vec![(folder.to_owned(), 0)];
-    while let Some((current, depth)) = left.pop() {
+    let mut left = vec![folder.to_owned()];
+    while let Some(current) = left.pop() {
         let failed = || format!("cannot read {}", current.display());
         for entry in fs::read_dir(&current).with_context(failed)? {
             let path = entry.with_context(failed)?.path();
             let kind = fs::symlink_metadata(&path).with_context(failed)?.file_type();
-            if kind.is_dir() && depth < MAX_FOLDERS {
-                left.push((path, depth + 1));
+            if kind.is_dir() {
+                left.push(path);
                 continue;
             }
             let relative = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
@@ -244,12 +229,6 @@ fn found_in(folder: &Path) -> Result<BTreeSet<String>> {
                 );
             }
             found.insert(relative);
-            if found.len() > MAX_FILES {
-                bail!(
-                    "{} contains more than {MAX_FILES} files; name a smaller folder",
-                    folder.display()
-                );
-            }
         }
     }
     Ok(found)

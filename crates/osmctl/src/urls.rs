@@ -18,7 +18,7 @@ use crate::{input, output};
 /// command prints one URL per line, for a loop in a shell.
 ///
 /// The list contains no container images and no packages of the distribution. Nodes need one image, the pause image, which the
-/// other formats report. Nodes become Ready without the packages.
+/// JSON output reports. Nodes become Ready without the packages.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -28,7 +28,7 @@ Examples:
   done
 
   # List versions, architectures and pinned checksums for all pools of a cluster, with its settings
-  kubectl get machinedeployments,osp -A -o yaml | osmctl urls -f - --settings settings.yaml --output table
+  kubectl get machinedeployments,osp -A -o yaml | osmctl urls -f - --settings settings.yaml --output json
 
   # Prepare an upgrade: both kubelets, on OpenStack, for amd64
   osmctl urls --profile my-profile.yaml --kubelet-version 1.34.4 --kubelet-version 1.35.1 \\
@@ -45,9 +45,7 @@ pub struct Urls {
 enum Format {
     /// URLs of the files and of their checksums
     Urls,
-    /// A table of the files, and the pause image
-    Table,
-    /// The same as JSON
+    /// JSON with the versions, architectures and pinned checksums, and the pause image
     Json,
 }
 
@@ -58,7 +56,6 @@ impl Urls {
         let downloads = self.nodes.downloads(&settings)?;
         output::print(&match self.output {
             Format::Urls => urls(&downloads),
-            Format::Table => table(&downloads, &settings),
             Format::Json => json(&downloads, &settings),
         })?;
         Ok(ExitCode::SUCCESS)
@@ -74,25 +71,6 @@ fn urls(downloads: &[Download]) -> String {
     all.filter(|url| seen.insert(url.clone()))
         .map(|url| url + "\n")
         .collect()
-}
-
-fn table(downloads: &[Download], settings: &Settings) -> String {
-    let head = ["NAME", "VERSION", "ARCH", "URL", "CHECKSUM URL", "PINNED SHA-256"].map(str::to_owned);
-    let lines = downloads.iter().map(|download| {
-        [
-            download.artefact.name().to_owned(),
-            download.version.to_string(),
-            download.architecture.to_owned(),
-            download.url(),
-            download.checksum_url(),
-            download.sha256.clone().unwrap_or_else(|| "-".to_owned()),
-        ]
-    });
-    let table = output::table(&std::iter::once(head).chain(lines).collect::<Vec<_>>());
-    let pause = settings.pause_image.as_deref().unwrap_or(
-        "the default of containerd on the node, because the settings do not set pauseImage; `containerd config default` prints it",
-    );
-    format!("{table}\nPause image: {pause}\n")
 }
 
 fn json(downloads: &[Download], settings: &Settings) -> String {

@@ -588,6 +588,11 @@ async fn a_takeover_without_an_outage(installer: &str) -> Result<()> {
     let bootstrap = BootstrapWatch::start(site.client.clone());
     let before = site.state().await?;
     let checked = site.migrate(&["check", "--diff"]).await?;
+    let dns = if installer == "kubeone" {
+        "169.254.20.10"
+    } else {
+        "10.10.10.10"
+    };
     let checked = checked.expect(
         0,
         &[
@@ -596,26 +601,13 @@ async fn a_takeover_without_an_outage(installer: &str) -> Result<()> {
             "context default",
             "kube-system/workers: differs",
             "-v1.34.1",
+            "dnsIPs:",
+            dns,
         ],
     )?;
-    let document = site
-        .migrate(&["check", "--diff", "-o", "json"])
-        .await?
-        .expect(0, &[])?;
     for credential in [GO_TOKEN, PASSWORD, TOKEN] {
-        ensure!(!checked.out.contains(credential) && !document.out.contains(credential));
+        ensure!(!checked.out.contains(credential));
     }
-    let document = document.json()?;
-    ensure!(document["canBeMigrated"] == true, "{document}");
-    let dns = if installer == "kubeone" {
-        "169.254.20.10"
-    } else {
-        "10.10.10.10"
-    };
-    ensure!(
-        document["values"]["settings"]["cluster"]["dnsIPs"] == json!([dns]),
-        "{document}"
-    );
     site.print_script().await?;
     ensure!(site.state().await? == before, "checking changes nothing");
 

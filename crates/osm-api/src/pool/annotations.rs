@@ -13,35 +13,9 @@ use crate::strict;
 pub const WHERE_READ: &str = "Kubelet settings are read from the annotations of the MachineDeployment and of its `spec.template`; both must agree.
 All other annotations are read from the MachineDeployment only.";
 
-/// An annotation of a MachineDeployment that selects something.
-pub struct PoolAnnotation {
-    /// Its key.
-    pub key: &'static str,
-    /// What it selects.
-    pub meaning: &'static str,
-    /// A valid value.
-    pub example: &'static str,
-}
-
 /// The annotations that only the MachineDeployment itself can carry. Those with kubelet settings are
 /// [`super::KUBELET_ANNOTATIONS`].
-pub const OF_POOLS: [PoolAnnotation; 3] = [
-    PoolAnnotation {
-        key: names::PROFILE,
-        meaning: "Name of the OperatingSystemProfile. The default is osp- and the operating system.",
-        example: "osp-ubuntu",
-    },
-    PoolAnnotation {
-        key: names::PROFILE_NAMESPACE,
-        meaning: "Namespace of the OperatingSystemProfile. The default is the namespace of the installation.",
-        example: "team",
-    },
-    PoolAnnotation {
-        key: names::SETTINGS,
-        meaning: "Settings of this pool, a part of the settings document in YAML. fromConfigMap names a ConfigMap with more.",
-        example: "pauseImage: registry.example.com/pause:3.10",
-    },
-];
+const OF_POOLS: [&str; 3] = [names::PROFILE, names::PROFILE_NAMESPACE, names::SETTINGS];
 
 /// The longest revision. machine-controller counts.
 pub(super) const LONGEST_REVISION: usize = 63;
@@ -92,7 +66,7 @@ pub(super) fn misplaced(md: &MachineDeployment) -> Vec<String> {
     let own = md.metadata.annotations.clone().unwrap_or_default();
     let template = entries(&md.spec.template, "/metadata/annotations");
     let kubelet = |key: &str| key.contains(KUBELET_CONFIG);
-    let of_pools = |key: &str| OF_POOLS.iter().any(|known| known.key == key) || kubelet(key);
+    let of_pools = |key: &str| OF_POOLS.contains(&key) || kubelet(key);
     let both: BTreeSet<&String> = own.keys().chain(template.keys()).collect();
     let mut warnings: Vec<String> = both.into_iter().filter_map(|key| without_effect(key)).collect();
     let keys_at = |pointer| entries(&md.spec.template, pointer).into_keys().collect();

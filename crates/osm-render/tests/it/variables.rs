@@ -418,7 +418,7 @@ fn every_variable_is_compared_or_documented_to_have_no_field() {
         let mut found = text.match_indices(name);
         found.any(|(at, _)| !text[at + name.len()..].starts_with(|c: char| c.is_ascii_alphanumeric()))
     };
-    let names = GO_VARIABLES.iter().map(|variable| variable.name);
+    let names = GO_VARIABLES.iter().map(|(name, _)| *name);
     let missing: BTreeSet<&str> = names
         .filter(|name| !rows.iter().any(|row| has(row, name)))
         .collect();
@@ -431,10 +431,5 @@ fn every_variable_is_compared_or_documented_to_have_no_field() {
             has(paragraph, name.rsplit('.').next().unwrap()),
             "{name}: {paragraph}"
         );
-        let variable = GO_VARIABLES
-            .iter()
-            .find(|variable| variable.name == name)
-            .unwrap();
-        assert_eq!(variable.handlebars, "");
     }
 }

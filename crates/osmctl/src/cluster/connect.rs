@@ -31,7 +31,7 @@ pub fn flag(cluster: ClusterKind, name: &str) -> String {
     }
 }
 
-/// The cluster with profiles and configs. It also has the services and their settings, unless [`home`] selects another.
+/// The cluster with profiles and configs. It also has the services and their settings, unless [`another`] selects a home cluster.
 ///
 /// # Errors
 /// A kubeconfig that is missing or invalid.
@@ -44,41 +44,24 @@ pub async fn management(flags: &Flags) -> Result<Connection> {
     selected.connect(flags).await
 }
 
-/// The cluster with MachineDeployments; `None` if it is the same.
+/// The worker cluster, which has the MachineDeployments, or the home cluster, which has the services and their settings; `None` if it is
+/// the management cluster.
 ///
 /// # Errors
 /// As [`management`].
-pub async fn worker(flags: &Flags) -> Result<Option<Connection>> {
-    let (file, context) = (
-        flags.worker_kubeconfig.as_deref(),
-        flags.worker_context.as_deref(),
-    );
-    another(flags, ClusterKind::Worker, file, context).await
-}
-
-/// The cluster with the services, their settings and their Leases; `None` if it is the management cluster.
-///
-/// # Errors
-/// As [`management`].
-pub async fn home(flags: &Flags) -> Result<Option<Connection>> {
-    let (file, context) = (flags.home_kubeconfig.as_deref(), flags.home_context.as_deref());
-    another(flags, ClusterKind::Home, file, context).await
-}
-
-/// A cluster besides the management cluster, if flags select one.
-async fn another(
-    flags: &Flags,
-    cluster: ClusterKind,
-    file: Option<&Path>,
-    context: Option<&str>,
-) -> Result<Option<Connection>> {
+pub async fn another(flags: &Flags, cluster: ClusterKind) -> Result<Option<Connection>> {
+    let (file, context) = match cluster {
+        ClusterKind::Worker => (&flags.worker_kubeconfig, &flags.worker_context),
+        ClusterKind::Home => (&flags.home_kubeconfig, &flags.home_context),
+        ClusterKind::Management => (&None, &None),
+    };
     if file.is_none() && context.is_none() {
         return Ok(None);
     }
     let selected = Selected {
         cluster,
-        file: file.or(flags.kubeconfig.as_deref()),
-        context,
+        file: file.as_deref().or(flags.kubeconfig.as_deref()),
+        context: context.as_deref(),
     };
     selected.connect(flags).await.map(Some)
 }

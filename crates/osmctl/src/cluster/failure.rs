@@ -8,7 +8,7 @@ use osm_api::rbac::ClusterKind;
 
 use super::connect::flag;
 
-/// Why something could not be read or written.
+/// Why something could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {what}{}: {}; {}", self.place(), .cause.text(), self.next_step())]
 pub struct Failure {
@@ -27,8 +27,6 @@ pub enum Cause {
     Unauthorized,
     /// The cluster does not have this kind.
     NoSuchKind,
-    /// The object was written after it was read.
-    Conflict,
     Timeout(Duration),
     Credentials(String),
     Unreachable(String),
@@ -71,7 +69,6 @@ impl Failure {
             (Cause::NoSuchKind, _) => {
                 "install the CustomResourceDefinitions, or select another cluster with --context or --worker-context"
             }
-            (Cause::Conflict, _) => "run the command again",
             (Cause::Timeout(_), _) => "check the connection, or set --request-timeout",
             (Cause::Credentials(_), _) => "correct the user of the kubeconfig",
             (Cause::Unreachable(_), _) => "check the connection and the server in the kubeconfig",
@@ -89,7 +86,6 @@ impl Cause {
                 403 => Self::Forbidden,
                 401 => Self::Unauthorized,
                 404 => Self::NoSuchKind,
-                409 => Self::Conflict,
                 code => Self::Other(format!("{} ({code})", status.message)),
             },
             kube::Error::Auth(error) => Self::Credentials(credentials(error)),
@@ -108,7 +104,6 @@ impl Cause {
             Self::Forbidden => "forbidden".to_owned(),
             Self::Unauthorized => "the API server does not accept the credentials".to_owned(),
             Self::NoSuchKind => "the cluster does not have this kind".to_owned(),
-            Self::Conflict => "another program has changed it at the same time".to_owned(),
             Self::Timeout(limit) => format!("no answer within {} s", limit.as_secs_f32()),
             Self::Credentials(text) | Self::Unreachable(text) | Self::Other(text) => text.clone(),
         }
@@ -171,80 +166,51 @@ mod tests {
 
     #[test]
     fn every_failure_ends_with_the_next_step() {
+        use ClusterKind::{Home, Management, Worker};
+        let timeout = Cause::Timeout(Duration::from_secs(3));
         let cases = [
             (
+                Management,
                 Cause::of(&api(403)),
-                "forbidden; ask the administrator of the cluster for this permission",
+                "forbidden; ask the administrator of the cluster",
             ),
             (
-                Cause::of(&api(401)),
-                "does not accept the credentials; log in again",
-            ),
-            (
+                Management,
                 Cause::of(&api(404)),
                 "does not have this kind; install the CustomResourceDefinitions",
             ),
+            (Management, Cause::of(&api(500)), "no (500); try again"),
             (
-                Cause::of(&api(409)),
-                "another program has changed it at the same time; run the command again",
-            ),
-            (Cause::of(&api(500)), "no (500); try again"),
-            (
-                Cause::Timeout(Duration::from_secs(3)),
+                Management,
+                timeout,
                 "no answer within 3 s; check the connection, or set --request-timeout",
             ),
+            (
+                Home,
+                Cause::of(&api(403)),
+                "of the home cluster: forbidden; check --home-namespace, or ask",
+            ),
+            (
+                Home,
+                Cause::of(&api(401)),
+                "select another user with --home-kubeconfig or --home-context",
+            ),
+            (
+                Worker,
+                Cause::of(&api(401)),
+                "select another user with --worker-kubeconfig or --worker-context",
+            ),
         ];
-        for (cause, expected) in cases {
+        for (cluster, cause, expected) in cases {
             let failure = Failure {
-                cluster: ClusterKind::Management,
+                cluster,
                 action: "list",
                 what: "pods in namespace n".to_owned(),
                 cause,
             };
             let text = failure.to_string();
-            assert!(
-                text.starts_with("cannot list pods in namespace n: ") && text.contains(expected),
-                "{text}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_failure_of_another_cluster_names_the_flags_of_that_cluster() {
-        let shown = |cluster, code| {
-            let failure = Failure {
-                cluster,
-                action: "get",
-                what: "configmaps osm-settings in namespace n".to_owned(),
-                cause: Cause::of(&api(code)),
-            };
-            failure.to_string()
-        };
-        let home = "cannot get configmaps osm-settings in namespace n of the home cluster: ";
-        for (cluster, code, expected) in [
-            (
-                ClusterKind::Home,
-                403,
-                format!("{home}forbidden; check --home-namespace, or ask the administrator"),
-            ),
-            (
-                ClusterKind::Home,
-                401,
-                format!(
-                    "{home}the API server does not accept the credentials; \
-                     log in again, or select another user with --home-kubeconfig or --home-context"
-                ),
-            ),
-            (
-                ClusterKind::Worker,
-                401,
-                "cannot get configmaps osm-settings in namespace n: the API server does not accept the credentials; \
-                 log in again, or select another user with --worker-kubeconfig or --worker-context"
-                    .to_owned(),
-            ),
-        ] {
-            let text = shown(cluster, code);
-            assert!(text.starts_with(&expected), "{text}");
+            let start = "cannot list pods in namespace n";
+            assert!(text.starts_with(start) && text.contains(expected), "{text}");
         }
     }
 }

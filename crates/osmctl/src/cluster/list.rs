@@ -1,4 +1,4 @@
-//! Reads objects within a time limit: all of a kind, in pages, or one.
+//! Reads objects within a time limit: all of a kind, or one.
 
 use std::time::Duration;
 
@@ -11,9 +11,6 @@ use serde::de::DeserializeOwned;
 
 use super::connect::Connection;
 use super::failure::{Cause, Failure};
-
-/// Most objects of an answer.
-const PAGE: u32 = 500;
 
 /// Which objects to list.
 pub struct List<'k> {
@@ -35,7 +32,7 @@ impl<'k> List<'k> {
         Self {
             kind,
             namespace: None,
-            params: ListParams::default().limit(PAGE),
+            params: ListParams::default(),
         }
     }
 
@@ -60,21 +57,16 @@ impl<'k> List<'k> {
         }
     }
 
-    /// As RBAC names it: the resource with its group, and where.
+    /// As RBAC names a resource: with its group, and where.
     fn what(&self) -> String {
-        what(self.kind, self.namespace.as_deref())
-    }
-}
-
-/// As RBAC names a resource: with its group, and where.
-pub(super) fn what(kind: &ApiResource, namespace: Option<&str>) -> String {
-    let resource = match kind.group.as_str() {
-        "" => kind.plural.clone(),
-        group => format!("{}.{group}", kind.plural),
-    };
-    match namespace {
-        Some(namespace) => format!("{resource} in namespace {namespace}"),
-        None => format!("{resource} in all namespaces"),
+        let resource = match self.kind.group.as_str() {
+            "" => self.kind.plural.clone(),
+            group => format!("{}.{group}", self.kind.plural),
+        };
+        match &self.namespace {
+            Some(namespace) => format!("{resource} in namespace {namespace}"),
+            None => format!("{resource} in all namespaces"),
+        }
     }
 }
 
@@ -107,31 +99,11 @@ impl Reader {
             objects: Vec::new(),
             problems: Vec::new(),
         };
-        let (mut params, what) = (list.params.clone(), list.what());
-        loop {
-            let page = match self.request("list", &what, api.list(&params)).await {
-                Ok(page) => page,
-                // The API server has forgotten where the next page begins. Without pages, the list is consistent again.
-                Err(Failed::Expired) => {
-                    listed.objects.clear();
-                    listed.problems.clear();
-                    params = ListParams {
-                        limit: None,
-                        continue_token: None,
-                        ..params
-                    };
-                    continue;
-                }
-                Err(Failed::For(failure)) => return Err(failure),
-            };
-            for object in page.items {
-                listed.take(object, list.kind);
-            }
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params.continue_token = Some(token),
-                None => return Ok(listed),
-            }
+        let objects = self.request("list", &list.what(), api.list(&list.params)).await?;
+        for object in objects.items {
+            listed.take(object, list.kind);
         }
+        Ok(listed)
     }
 
     /// One object; `None` if it does not exist.
@@ -148,11 +120,7 @@ impl Reader {
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
         let kind = ApiResource::erase::<K>(&());
         let what = format!("{} {name} in namespace {namespace}", kind.plural);
-        match self.request("get", &what, api.get_opt(name)).await {
-            Ok(found) => Ok(found),
-            Err(Failed::Expired) => Ok(None),
-            Err(Failed::For(failure)) => Err(failure),
-        }
+        self.request("get", &what, api.get_opt(name)).await
     }
 
     /// Sends a request.
@@ -161,27 +129,20 @@ impl Reader {
         action: &'static str,
         what: &str,
         request: impl Future<Output = Result<T, kube::Error>>,
-    ) -> Result<T, Failed> {
+    ) -> Result<T, Failure> {
         let request = tokio::time::timeout(self.timeout, request);
         let cause = match request.await {
             Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(kube::Error::Api(status))) if status.code == 410 => return Err(Failed::Expired),
             Ok(Err(error)) => Cause::of(&error),
             Err(_) => Cause::Timeout(self.timeout),
         };
-        Err(Failed::For(Failure {
+        Err(Failure {
             cluster: self.cluster,
             action,
             what: what.to_owned(),
             cause,
-        }))
+        })
     }
-}
-
-pub(super) enum Failed {
-    /// 410 Gone: the continue token is too old.
-    Expired,
-    For(Failure),
 }
 
 impl<K: DeserializeOwned> Listed<K> {

@@ -3,7 +3,7 @@
 //! ```text
 //! failure    what a failed request means, and the next step
 //! connect    flags → clients
-//! list       all objects of a kind, in pages
+//! list       all objects of a kind, or one
 //! objects    objects of any kind, for `migrate` alone
 //! ```
 
@@ -28,9 +28,9 @@ use kube::{Resource, ResourceExt};
 use osm_api::cluster_endpoint::Discovered;
 use osm_api::names::{self, KUBE_SYSTEM, SETTINGS_CONFIG_MAP, SETTINGS_KEY};
 use osm_api::pool_settings::PoolSettings;
+use osm_api::rbac::ClusterKind;
 use osm_api::{MachineDeployment, OperatingSystemProfile, pool};
 
-use self::connect::Connection;
 pub use self::failure::Failure;
 use self::list::{List, Listed, Reader};
 pub use self::objects::{Kind, Object, Objects, Target};
@@ -98,16 +98,6 @@ impl Flags {
     pub fn has_home_cluster(&self) -> bool {
         self.home_namespace.is_some()
     }
-
-    /// What is known before anything is read.
-    fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            namespace: self.namespace.clone(),
-            home: self.home_namespace.clone(),
-            settings_config_map: self.settings_config_map.clone(),
-            ..Snapshot::default()
-        }
-    }
 }
 
 /// A duration of a flag, which is not zero.
@@ -134,18 +124,6 @@ pub struct Needs {
     pub services: bool,
 }
 
-impl Needs {
-    /// What the [chain](crate::chain) of a pool shows.
-    pub fn of_chains() -> Self {
-        Self {
-            profiles: true,
-            settings: true,
-            events: true,
-            ..Self::default()
-        }
-    }
-}
-
 /// As [`read_all`], for commands that do nothing else with the cluster.
 ///
 /// # Errors
@@ -166,89 +144,53 @@ pub fn run<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     runtime.block_on(work)
 }
 
-/// Reads a cluster.
+/// Reads the clusters that the flags select.
 ///
 /// # Errors
-/// As [`Clusters::connect`] and [`Clusters::read`].
+/// A kubeconfig that is missing or invalid; MachineDeployments or configs that can't be listed. The snapshot names everything else that
+/// can't be read.
 pub async fn read_all(flags: &Flags, needs: Needs) -> Result<Snapshot> {
-    let clusters = Clusters::connect(flags).await?;
-    clusters.read(needs).await
-}
-
-/// The clusters that the flags select.
-pub struct Clusters {
-    flags: Flags,
-    management: Connection,
-    /// `None`: it is the same.
-    worker: Option<Connection>,
-    /// `None`: it is the management cluster.
-    home: Option<Connection>,
-}
-
-impl Clusters {
-    /// Creates the clients.
-    ///
-    /// # Errors
-    /// A kubeconfig that is missing or invalid.
-    pub async fn connect(flags: &Flags) -> Result<Self> {
-        Ok(Self {
-            flags: flags.clone(),
-            management: connect::management(flags).await?,
-            worker: connect::worker(flags).await?,
-            home: connect::home(flags).await?,
-        })
+    let management = connect::management(flags).await?;
+    // `None`: it is the management cluster.
+    let worker = connect::another(flags, ClusterKind::Worker).await?;
+    let home = connect::another(flags, ClusterKind::Home).await?;
+    let worker = worker.as_ref().unwrap_or(&management);
+    let home = home.as_ref().unwrap_or(&management);
+    let reader = |connection| Reader::new(connection, flags.request_timeout);
+    let mut gatherer = Gatherer {
+        management: reader(&management),
+        worker: reader(worker),
+        home: reader(home),
+        snapshot: Snapshot {
+            namespace: flags.namespace.clone(),
+            home: flags.home_namespace.clone(),
+            settings_config_map: flags.settings_config_map.clone(),
+            own_ca: worker.ca.clone(),
+            ..Snapshot::default()
+        },
+    };
+    gatherer.machine_deployments().await?;
+    gatherer.configs().await?;
+    if needs.profiles {
+        gatherer.profiles().await;
     }
-
-    fn worker(&self) -> &Connection {
-        self.worker.as_ref().unwrap_or(&self.management)
+    if needs.custom_profiles {
+        gatherer.custom_profiles().await;
     }
-
-    fn home(&self) -> &Connection {
-        self.home.as_ref().unwrap_or(&self.management)
+    if needs.settings {
+        gatherer.settings().await;
+        gatherer.pool_settings().await;
     }
-
-    fn gatherer(&self) -> Gatherer {
-        let reader = |connection| Reader::new(connection, self.flags.request_timeout);
-        Gatherer {
-            management: reader(&self.management),
-            worker: reader(self.worker()),
-            home: reader(self.home()),
-            snapshot: Snapshot {
-                own_ca: self.worker().ca.clone(),
-                ..self.flags.snapshot()
-            },
-        }
+    if needs.endpoint {
+        gatherer.endpoint().await;
     }
-
-    /// Reads them.
-    ///
-    /// # Errors
-    /// MachineDeployments or configs that can't be listed. The snapshot names everything else that can't be read.
-    pub async fn read(&self, needs: Needs) -> Result<Snapshot> {
-        let mut gatherer = self.gatherer();
-        gatherer.machine_deployments().await?;
-        gatherer.configs().await?;
-        if needs.profiles {
-            gatherer.profiles().await;
-        }
-        if needs.custom_profiles {
-            gatherer.custom_profiles().await;
-        }
-        if needs.settings {
-            gatherer.settings().await;
-            gatherer.pool_settings().await;
-        }
-        if needs.endpoint {
-            gatherer.endpoint().await;
-        }
-        if needs.events {
-            gatherer.events().await;
-        }
-        if needs.services {
-            gatherer.services().await;
-        }
-        Ok(gatherer.snapshot)
+    if needs.events {
+        gatherer.events().await;
     }
+    if needs.services {
+        gatherer.services().await;
+    }
+    Ok(gatherer.snapshot)
 }
 
 /// Reads one part after the other.
@@ -292,7 +234,7 @@ impl Gatherer {
     /// Those of the installation, and of the namespaces that MachineDeployments name.
     async fn profiles(&mut self) {
         let kind = ApiResource::erase::<OperatingSystemProfile>(&());
-        for namespace in self.profile_namespaces() {
+        for namespace in self.snapshot.profile_namespaces() {
             match self.management.list(&List::within(&kind, &namespace)).await {
                 Ok(listed) => {
                     let found = self.kept(Part::Profiles, listed);
@@ -301,10 +243,6 @@ impl Gatherer {
                 Err(failure) => self.note(Part::Profiles, failure.to_string()),
             }
         }
-    }
-
-    fn profile_namespaces(&self) -> BTreeSet<String> {
-        self.snapshot.profile_namespaces()
     }
 
     async fn custom_profiles(&mut self) {
@@ -390,7 +328,7 @@ impl Gatherer {
             let result = self.worker.list(&list).await;
             self.keep_events(result);
         }
-        for namespace in self.profile_namespaces() {
+        for namespace in self.snapshot.profile_namespaces() {
             for about in [
                 osm_api::OperatingSystemConfig::kind(&()),
                 OperatingSystemProfile::kind(&()),

@@ -7,13 +7,12 @@ use anyhow::Result;
 use kube::api::{DynamicObject, GetParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
-use osm_api::rbac::ClusterKind;
 use serde_json::{Value, json};
 
 use super::Flags;
 use super::connect;
-use super::failure::{Cause, Failure};
-use super::list::{Failed, List, Reader};
+use super::failure::Failure;
+use super::list::{List, Reader};
 
 /// A kind of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -134,27 +133,6 @@ impl Objects {
         }
     }
 
-    async fn request<T>(
-        &self,
-        action: &'static str,
-        what: String,
-        request: impl Future<Output = Result<T, kube::Error>>,
-    ) -> Result<T, Failure> {
-        match self.reader.request(action, &what, request).await {
-            Ok(answer) => Ok(answer),
-            Err(Failed::For(failure)) => Err(failure),
-            Err(Failed::Expired) => {
-                let cause = Cause::Conflict;
-                Err(Failure {
-                    cluster: ClusterKind::Management,
-                    action,
-                    what,
-                    cause,
-                })
-            }
-        }
-    }
-
     /// All objects of a kind; none if the cluster does not have the kind.
     pub async fn list(&self, kind: Kind, namespace: Option<&str>) -> Result<Vec<Object>, Failure> {
         let resource = kind.resource();
@@ -181,8 +159,10 @@ impl Objects {
         name: &str,
     ) -> Result<Option<Object>, Failure> {
         let api = self.api(kind, namespace);
-        let found = self.request("get", one(kind, namespace, name), api.get_opt(name));
-        Ok(found.await?.map(|object| decoded(kind, object)))
+        let what = one(kind, namespace, name);
+        let found = self.reader.request("get", &what, api.get_opt(name)).await?;
+        // What was decoded from JSON has a JSON form.
+        Ok(found.map(|object| Object::new(kind, serde_json::to_value(object).unwrap_or_default())))
     }
 
     /// The metadata of one object; `None` if it does not exist.
@@ -194,7 +174,8 @@ impl Objects {
     ) -> Result<Option<Object>, Failure> {
         let (api, params) = (self.api(kind, namespace), GetParams::default());
         let found = api.get_metadata_opt_with(name, &params);
-        let found = self.request("get", one(kind, namespace, name), found).await?;
+        let what = one(kind, namespace, name);
+        let found = self.reader.request("get", &what, found).await?;
         Ok(found.map(|item| Object::new(kind, json!({"metadata": item.metadata}))))
     }
 }
@@ -205,9 +186,4 @@ fn one(kind: Kind, namespace: Option<&str>, name: &str) -> String {
         Some(namespace) => format!("{} {name} in namespace {namespace}", resource.plural),
         None => format!("{} {name}", resource.plural),
     }
-}
-
-fn decoded(kind: Kind, object: DynamicObject) -> Object {
-    // What was decoded from JSON has a JSON form.
-    Object::new(kind, serde_json::to_value(object).unwrap_or_default())
 }

@@ -224,7 +224,8 @@ impl Profiles<'_> {
         let stored = self.snapshot.profile((namespace, name));
         let accepted = stored.and_then(|stored| Some((stored, stored.status.as_ref()?.accepted.as_ref()?)));
         match accepted {
-            Some((stored, _)) if self.extends_something_new(stored) => {
+            // Its base, or one of the bases of that, may be new.
+            Some((stored, _)) if stored.spec.extends.is_some() && !self.new.is_empty() => {
                 let item = Item {
                     value: stored.clone(),
                     origin: of_cluster("OperatingSystemProfile", stored),
@@ -264,27 +265,6 @@ impl Profiles<'_> {
         }
         written
     }
-
-    /// Whether a profile of the cluster extends, directly or through others, one of the inputs.
-    fn extends_something_new(&self, stored: &OperatingSystemProfile) -> bool {
-        let (mut next, mut left) = (stored.spec.extends.clone(), self.snapshot.profiles.len());
-        while let Some(name) = next.take() {
-            if self.new.iter().any(|item| item.value.name_any() == name) {
-                return true;
-            }
-            // A circle ends here, too.
-            left = left.saturating_sub(1);
-            let base = self
-                .snapshot
-                .profiles
-                .iter()
-                .find(|profile| profile.name_any() == name);
-            next = base
-                .filter(|_| left > 0)
-                .and_then(|base| base.spec.extends.clone());
-        }
-        false
-    }
 }
 
 #[cfg(test)]
@@ -316,10 +296,15 @@ mod tests {
         (snapshot, settings)
     }
 
-    fn item(profile: OperatingSystemProfile) -> Item<OperatingSystemProfile> {
-        Item {
-            value: profile,
-            origin: Origin::new("new.yaml".into(), None),
+    fn item<T>(value: T) -> Item<T> {
+        let origin = Origin::new("new.yaml".into(), None);
+        Item { value, origin }
+    }
+
+    fn of_profile(profile: OperatingSystemProfile) -> Manifests {
+        Manifests {
+            profiles: vec![item(profile)],
+            ..Manifests::default()
         }
     }
 
@@ -346,29 +331,15 @@ mod tests {
             .as_mut()
             .unwrap()
             .data = "other\n".to_owned();
-        let new = Manifests {
-            profiles: vec![item(profile.clone())],
-            ..Manifests::default()
-        };
-        assert_eq!(names(&snapshot, &new, &settings), [file]);
+        assert_eq!(names(&snapshot, &of_profile(profile.clone()), &settings), [file]);
 
-        profile.metadata.namespace = Some("team".to_owned());
-        let other = Manifests {
-            profiles: vec![item(profile)],
-            ..Manifests::default()
-        };
-        assert!(
-            names(&snapshot, &other, &settings).is_empty(),
-            "a profile of another namespace"
-        );
+        profile.metadata.namespace = Some("another".to_owned());
+        assert!(names(&snapshot, &of_profile(profile), &settings).is_empty());
 
         let mut md = snapshot.machine_deployments[0].clone();
         *md.spec.template.pointer_mut("/spec/versions/kubelet").unwrap() = "1.35.0".into();
         let new = Manifests {
-            machine_deployments: vec![Item {
-                value: md,
-                origin: Origin::new("new.yaml".into(), None),
-            }],
+            machine_deployments: vec![item(md)],
             ..Manifests::default()
         };
         assert_eq!(names(&snapshot, &new, &settings), [file]);
@@ -405,11 +376,7 @@ mod tests {
         annotations.insert(names::PROFILE.to_owned(), "osp-upper".to_owned());
         let mut changed = base;
         changed.spec.provisioning_config.files[0].path = "/etc/moved".to_owned();
-        let new = Manifests {
-            profiles: vec![item(changed)],
-            ..Manifests::default()
-        };
-        let found = names(&snapshot, &new, &settings);
+        let found = names(&snapshot, &of_profile(changed), &settings);
         assert!(found.iter().any(|path| path.ends_with("/etc/moved")), "{found:?}");
     }
 

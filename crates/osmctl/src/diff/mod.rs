@@ -1,12 +1,6 @@
-//! `osmctl diff`: what machines of each pool would get that they don't get now.
-//!
-//! ```text
-//! samples   pools for profiles that come without MachineDeployments
-//! live      a cluster, and what it would have
-//! ```
+//! `osmctl diff`: what machines of each pool would get that they don't get now. `live` compares with a cluster.
 
 mod live;
-mod samples;
 
 pub use live::with_endpoint;
 
@@ -16,9 +10,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use osm_render::Stage;
-use serde_json::{Value, json};
 
-use crate::difference::{self, Difference};
+use crate::difference;
 use crate::output::{self, Color};
 use crate::tree::Tree;
 use crate::{cluster, input, pools};
@@ -31,7 +24,6 @@ pub const ERROR: u8 = 2;
 /// Without --cluster, two PATHs are required: OLD and NEW. Each is a file or folder with profiles, MachineDeployments and settings, or a
 /// folder that `osmctl render -o dir=` wrote.
 /// The command renders both sides and compares the files of the machines, their modes, their units, and the rest of the documents.
-/// If neither side has MachineDeployments, sample pools of each cloud provider are rendered: with defaults, and with everything set.
 /// The inputs of -f belong to both sides: with the pools there, OLD and NEW need to contain only what differs.
 ///
 /// With --cluster, the old side is what the OperatingSystemConfigs of the cluster contain.
@@ -42,10 +34,7 @@ Examples:
   # What a change of a profile does to the machines of a cluster
   osmctl diff --cluster new-profile.yaml
 
-  # What two versions of a profile render to
-  osmctl diff old-profile.yaml new-profile.yaml
-
-  # The same for the pools in a file
+  # What two versions of a profile render to, for the pools in a file
   osmctl diff -f pools.yaml old-profile.yaml new-profile.yaml
 
   # What an upgrade of OSM changes, before you upgrade
@@ -92,8 +81,6 @@ enum Format {
     Text,
     /// Names of the files that differ
     Names,
-    /// Differences as JSON, with the texts of both sides
-    Json,
 }
 
 impl Diff {
@@ -104,9 +91,8 @@ impl Diff {
             new,
             is_incomplete,
         } = self.sides()?;
-        let mut differences = difference::between(&old, &new);
-        samples::merge(&mut differences, [&old, &new]);
-        output::print(&match self.output {
+        let differences = difference::between(&old, &new);
+        let text: String = match self.output {
             Format::Text => {
                 let color = self.color.is_on();
                 differences.iter().map(|one| one.unified(color)).collect()
@@ -115,8 +101,8 @@ impl Diff {
                 .iter()
                 .map(|one| format!("{} {}\n", one.kind(), one.path))
                 .collect(),
-            Format::Json => json(&differences),
-        })?;
+        };
+        output::print(&text)?;
         Ok(match differences.is_empty() {
             _ if is_incomplete => ExitCode::from(ERROR),
             true => ExitCode::SUCCESS,
@@ -150,15 +136,11 @@ impl Diff {
             .chain(self.filename.iter().cloned())
             .collect();
         let manifests = input::manifests(&sources)?;
-        if manifests.machine_deployments.is_empty() && manifests.profiles.is_empty() {
+        if manifests.machine_deployments.is_empty() {
             bail!(
-                "{} contains no profile and no MachineDeployment; provide one, or a folder that `osmctl render -o dir=` wrote",
+                "{} contains no MachineDeployment; provide those of both sides with -f, or a folder that `osmctl render -o dir=` wrote",
                 path.display()
             );
-        }
-        if manifests.machine_deployments.is_empty() {
-            let of_side = || format!("side {}", path.display());
-            return samples::tree(&manifests.profiles).with_context(of_side);
         }
         let settings = input::settings(&manifests, self.settings.as_deref())?.settings;
         let of_side = || format!("side {}", path.display());
@@ -166,12 +148,4 @@ impl Diff {
         let rendered = pools::render(&selected).with_context(of_side)?;
         Tree::of(&rendered, &Stage::ALL)
     }
-}
-
-fn json(differences: &[Difference]) -> String {
-    let differences: Vec<Value> = differences
-        .iter()
-        .map(|one| json!({"path": one.path, "change": one.kind(), "old": one.old, "new": one.new}))
-        .collect();
-    format!("{:#}\n", json!({"differences": differences}))
 }

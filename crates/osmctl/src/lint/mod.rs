@@ -28,10 +28,9 @@ use crate::{output, pools};
 /// and with everything set.
 ///
 /// Warnings are what a reviewer would comment on: scripts without `set -e`, credentials that users other than root can read, user data near
-/// the limit of a cloud provider, variables that do not exist, and values that YAML parsers read differently. If shellcheck is installed, the
-/// command runs it on the rendered scripts.
+/// the limit of a cloud provider, variables that do not exist, and values that YAML parsers read differently.
 ///
-/// Without PATH, the command checks the built-in profiles, without shellcheck.
+/// Without PATH, the command checks the built-in profiles.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -41,8 +40,9 @@ Examples:
   # In a workflow on GitHub, with annotations in the pull request
   osmctl lint profiles/ -o github
 
-  # For tools that read SARIF
-  osmctl lint profiles/ -o sarif >osmctl.sarif
+  # Rendered scripts, with shellcheck
+  osmctl render manifests/ -o dir=machines
+  find machines -type f -exec grep -l '^#!/bin/sh' {} + | xargs shellcheck
 
 Exit codes: 0 no errors, 1 errors, 2 usage error.")]
 pub struct Lint {
@@ -58,9 +58,6 @@ pub struct Lint {
     /// Exit with 1 also if there are only warnings
     #[arg(long)]
     warnings_as_errors: bool,
-    /// Do not run shellcheck
-    #[arg(long)]
-    no_shellcheck: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -69,8 +66,6 @@ enum Format {
     Text,
     /// All problems as JSON
     Json,
-    /// SARIF 2.1.0
-    Sarif,
     /// Annotations of GitHub workflows
     Github,
 }
@@ -83,15 +78,12 @@ impl Lint {
         if sources.is_empty() {
             manifests.profiles = built_ins();
         }
-        // The tests of this project run shellcheck on the built-in profiles.
-        let with_shellcheck = !self.no_shellcheck && !sources.is_empty();
-        problems.extend(check(&manifests, &sources, with_shellcheck)?);
+        problems.extend(check(&manifests, &sources)?);
         sort(&mut problems);
         let checked = checked(&manifests);
         output::print(&match self.output {
             Format::Text => report::text(&problems),
             Format::Json => report::json(&problems),
-            Format::Sarif => report::sarif(&problems),
             Format::Github => report::github(&problems),
         })?;
         let count = |severity| {
@@ -125,8 +117,8 @@ fn checked(manifests: &Manifests) -> String {
 }
 
 /// All problems of manifests that could be read.
-fn check(manifests: &Manifests, sources: &[PathBuf], with_shellcheck: bool) -> Result<Vec<Problem>> {
-    let mut problems = profile::check_all(&manifests.profiles, with_shellcheck)?;
+fn check(manifests: &Manifests, sources: &[PathBuf]) -> Result<Vec<Problem>> {
+    let mut problems = profile::check_all(&manifests.profiles)?;
     let settings = manifests.settings.iter().map(|item| &item.origin);
     let settings = settings.chain(manifests.settings_maps.iter().map(|item| &item.origin));
     let in_map = format!("data.{SETTINGS_KEY}");

@@ -11,17 +11,12 @@ use osm_api::profile::{CloudProvider, FileContent, OperatingSystemProfileSpec, P
 use osm_render::validate::Refusal;
 use osm_render::{Conflict, Profile, Rendered, Stage, TemplatePosition};
 
-use super::scripts::{self, Shellcheck};
-use super::{hints, spec, yaml_traps};
+use super::{hints, scripts, spec, yaml_traps};
 use crate::bases::Bases;
 use crate::input::Item;
-use crate::origin::{self, Step};
 use crate::parallel;
 use crate::problem::{Place, Problem, Severity};
 use crate::tree::stage_name;
-
-/// Most errors that are reported of one profile.
-const MAX_ERRORS: usize = 20;
 
 /// Share of a cloud's limit, in percent, above which a warning is given.
 const WARN_ABOVE_PERCENT: usize = 90;
@@ -36,7 +31,7 @@ const MAX_VARIANTS: usize = 64;
 ///
 /// # Errors
 /// A check that panics.
-pub fn check_all(profiles: &[Item<OperatingSystemProfile>], with_shellcheck: bool) -> Result<Vec<Problem>> {
+pub fn check_all(profiles: &[Item<OperatingSystemProfile>]) -> Result<Vec<Problem>> {
     let mut problems = Vec::new();
     let mut work = Vec::new();
     for (index, item) in profiles.iter().enumerate() {
@@ -51,74 +46,24 @@ pub fn check_all(profiles: &[Item<OperatingSystemProfile>], with_shellcheck: boo
     let found = parallel::map(&work, |(_, name, spec)| attempt(name, spec, &bases))?;
     let order = work.iter().map(|(index, ..)| *index);
     let found: BTreeMap<usize, Result<Reviewed, Box<Refusal>>> = order.zip(found).collect();
-    let reviewed = || {
-        let results = profiles.iter().zip(found.values());
-        results.filter_map(|(item, result)| Some((item, result.as_ref().ok()?)))
-    };
-    let mut shellcheck = None;
-    if with_shellcheck {
-        let texts = reviewed().flat_map(|(item, reviewed)| reviewed.texts_to_check(item));
-        shellcheck = Some(Shellcheck::run(&texts.collect())?);
-    }
     let defaults = osm_render::defaults();
     for (item, result) in profiles.iter().zip(found.into_values()) {
-        problems.extend(check(item, result, &bases, shellcheck.as_ref(), &defaults)?);
+        problems.extend(check(item, result, &defaults));
     }
     Ok(problems)
 }
 
-/// Rendering stops at the first error. Without the text that has it, the next round finds the next one.
+/// As osp-controller does, rendering stops at the first error.
 fn check(
     item: &Item<OperatingSystemProfile>,
-    first: Result<Reviewed, Box<Refusal>>,
-    bases: &Bases,
-    shellcheck: Option<&Shellcheck>,
+    result: Result<Reviewed, Box<Refusal>>,
     defaults: &[(String, OperatingSystemProfileSpec)],
-) -> Result<Vec<Problem>> {
+) -> Vec<Problem> {
     let mut problems = spec::check(item, defaults);
-    let unknown = spec::unknown_names(item);
-    let name = item.value.metadata.name.as_deref().unwrap_or_default();
-    let mut remaining = serde_json::to_value(&item.value.spec).unwrap_or_default();
-    let mut seen = BTreeSet::new();
-    let mut result = first;
-    loop {
-        let refusal = match result {
-            Ok(reviewed) => {
-                // The scripts of a profile with errors are known only now.
-                let of_rest = match shellcheck.filter(|_| !seen.is_empty()) {
-                    Some(_) => Some(Shellcheck::run(
-                        &reviewed.texts_to_check(item).into_iter().collect(),
-                    )?),
-                    None => None,
-                };
-                problems.extend(reviewed.problems(item, of_rest.as_ref().or(shellcheck)));
-                break;
-            }
-            Err(refusal) => refusal,
-        };
-        let steps = refusal
-            .position
-            .as_ref()
-            .and_then(|position| origin::steps_to_text(item.origin.node()?.get("spec")?, position));
-        let is_new = steps.clone().is_none_or(|steps| seen.insert(steps));
-        if !is_new {
-            break;
-        }
-        problems.push(problem_of(item, &refusal));
-        let text = steps
-            .as_ref()
-            .and_then(|steps| origin::part_mut(&mut remaining, steps));
-        let Some(text) = text.filter(|text| text.is_string() && problems.len() < MAX_ERRORS) else {
-            break;
-        };
-        // An enabled unit needs this section.
-        let is_unit = matches!(steps.as_deref(), Some([.., Step::Key(key)]) if key == "content");
-        *text = serde_json::Value::from(if is_unit { "[Install]\n" } else { "" });
-        let Ok(without) = serde_json::from_value::<OperatingSystemProfileSpec>(remaining.clone()) else {
-            break;
-        };
-        result = attempt(name, &without, bases);
-    }
+    problems.extend(match result {
+        Ok(reviewed) => reviewed.problems(item),
+        Err(refusal) => vec![problem_of(item, &refusal)],
+    });
     // Rendering finds some of them, too.
     let is_known = |unknown: &Problem| {
         let of_line = |place: &Place| (place.file.clone(), place.line);
@@ -127,9 +72,10 @@ fn check(
             problem.severity == Severity::Error && of_line(&problem.place) == of_line(&unknown.place)
         })
     };
-    let unknown: Vec<Problem> = unknown.into_iter().filter(|unknown| !is_known(unknown)).collect();
+    let unknown = spec::unknown_names(item).into_iter();
+    let unknown: Vec<Problem> = unknown.filter(|unknown| !is_known(unknown)).collect();
     problems.extend(unknown);
-    Ok(problems)
+    problems
 }
 
 fn problem_of(item: &Item<OperatingSystemProfile>, refusal: &Refusal) -> Problem {
@@ -270,16 +216,7 @@ impl Reviewed {
         }
     }
 
-    /// The texts that shellcheck reads: those of the profile's own scripts.
-    fn texts_to_check(&self, item: &Item<OperatingSystemProfile>) -> Vec<String> {
-        let own = self.scripts.iter().filter(|((stage, path), _)| {
-            is_own(item, stage, path) && !is_library_part(source_of(item, stage, path))
-        });
-        own.flat_map(|(_, (texts, _))| scripts::to_check(texts).cloned())
-            .collect()
-    }
-
-    fn problems(&self, item: &Item<OperatingSystemProfile>, shellcheck: Option<&Shellcheck>) -> Vec<Problem> {
+    fn problems(&self, item: &Item<OperatingSystemProfile>) -> Vec<Problem> {
         let origin = &item.origin;
         let at = |stage: &str, path: &str| origin.place_in_spec(&position(item, stage, path));
         let mut problems = Vec::new();
@@ -325,9 +262,6 @@ impl Reviewed {
                 source.contains(LIBRARY_PART),
                 &place,
             ));
-            if let Some(shellcheck) = shellcheck.filter(|_| !is_library_part(source)) {
-                problems.extend(shellcheck.problems(path, texts, &place));
-            }
         }
         problems
     }
@@ -359,12 +293,6 @@ fn source_of<'i>(item: &'i Item<OperatingSystemProfile>, stage: &str, path: &str
     files
         .rfind(|file| file.path == path)
         .map_or("", |file| text_of(&file.content))
-}
-
-/// Whether a template is a part of the library and nothing else. The tests of this project run shellcheck on the library.
-fn is_library_part(source: &str) -> bool {
-    let rest = source.trim().strip_prefix(LIBRARY_PART);
-    rest.is_some_and(|rest| rest.find("}}") == rest.len().checked_sub(2))
 }
 
 fn config_of<'i>(item: &'i Item<OperatingSystemProfile>, stage: &str) -> &'i ProfileConfig {

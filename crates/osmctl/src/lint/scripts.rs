@@ -1,26 +1,11 @@
 //! What a reviewer would say about a script.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{ErrorKind, Read, Write};
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
 
-use anyhow::Result;
-use osm_render::RESERVED_PREFIX;
-use serde_json::Value;
-
-use crate::parallel;
 use crate::problem::{Place, Problem};
 
 /// Shells whose option `-e` ends a script at the first error.
 const SHELLS: [&str; 5] = ["sh", "bash", "dash", "ash", "ksh"];
-
-/// Most texts of one script that shellcheck gets: it takes a tenth of a second for each.
-const MAX_CHECKED: usize = 4;
-
-/// How long shellcheck may take for one text.
-const MAX_TIME: Duration = Duration::from_secs(20);
 
 /// Checks the rendered texts of a script with `mode`, octal digits as a decimal number.
 pub fn check(
@@ -80,128 +65,6 @@ fn goes_on_after_errors(text: &str) -> bool {
     commands.len() > 1 && !has_e(options) && !commands.into_iter().any(sets)
 }
 
-/// The texts of a script that shellcheck reads.
-pub fn to_check(texts: &BTreeSet<String>) -> impl Iterator<Item = &String> {
-    let shell_scripts = texts.iter().filter(|text| shell(text).is_some());
-    shell_scripts.take(MAX_CHECKED)
-}
-
-/// What shellcheck found.
-pub struct Shellcheck {
-    /// By text: the findings without their place, or why there are none.
-    found: BTreeMap<String, Result<Vec<Problem>, String>>,
-}
-
-impl Shellcheck {
-    /// Runs shellcheck once for each text, several at a time. Without the program, nothing is found.
-    ///
-    /// # Errors
-    /// A thread that panics.
-    pub fn run(texts: &BTreeSet<String>) -> Result<Self> {
-        let texts: Vec<&String> = texts.iter().collect();
-        let found = parallel::map(&texts, |text| match shell(text) {
-            Some((shell, _)) => run(shell, &without_markers(text)),
-            None => Ok(Vec::new()),
-        })?;
-        let texts = texts.into_iter().cloned();
-        Ok(Self {
-            found: texts.zip(found).collect(),
-        })
-    }
-
-    /// The findings in the rendered texts of a script.
-    pub fn problems(&self, path: &str, texts: &BTreeSet<String>, place: &Place) -> Vec<Problem> {
-        let mut problems: Vec<Problem> = Vec::new();
-        for result in to_check(texts).filter_map(|text| self.found.get(text)) {
-            let found = match result {
-                Ok(found) => found.clone(),
-                Err(problem) => vec![Problem::warning("shellcheck", place.clone(), problem.clone())],
-            };
-            for mut problem in found {
-                problem.place = place.clone();
-                problem.message = format!("{path}, {}", problem.message);
-                if !problems.contains(&problem) {
-                    problems.push(problem);
-                }
-            }
-        }
-        problems
-    }
-}
-
-/// A text with a word in the place of each marker, as the shell will see a value.
-fn without_markers(text: &str) -> String {
-    let mut parts = text.split(RESERVED_PREFIX);
-    let mut clean = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let (marker, rest) = part.split_once("}%%").unwrap_or((part, ""));
-        clean.push_str(if marker.ends_with(",shell") {
-            "'value'"
-        } else {
-            "value"
-        });
-        clean.push_str(rest);
-    }
-    clean
-}
-
-fn run(shell: &str, text: &str) -> Result<Vec<Problem>, String> {
-    let shell = if shell == "ash" { "dash" } else { shell };
-    let failed = |error: std::io::Error| format!("shellcheck can't be run: {error}");
-    let child = Command::new("shellcheck")
-        .args([
-            "--norc",
-            "--format=json1",
-            "--severity=warning",
-            "--shell",
-            shell,
-            "-",
-        ])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let mut child = match child {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        child => child.map_err(failed)?,
-    };
-    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-    let text = text.to_owned();
-    let writer = thread::spawn(move || stdin.map(|mut stdin| stdin.write_all(text.as_bytes())));
-    let reader = thread::spawn(move || {
-        let mut output = String::new();
-        stdout.map(|mut stdout| stdout.read_to_string(&mut output));
-        output
-    });
-    let start = Instant::now();
-    while child.try_wait().map_err(failed)?.is_none() {
-        if start.elapsed() > MAX_TIME {
-            child.kill().map_err(failed)?;
-            child.wait().map_err(failed)?;
-            return Err(format!("shellcheck took more than {} s", MAX_TIME.as_secs()));
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    // It stops reading if the text can't be parsed at all.
-    let _ = writer.join();
-    let output = reader.join().unwrap_or_default();
-    let output: Value =
-        serde_json::from_str(&output).map_err(|_| "the output of shellcheck can't be read".to_owned())?;
-    let comments = output.get("comments").and_then(Value::as_array);
-    let problem = |comment: &Value| {
-        let text = |key: &str| comment.get(key).and_then(Value::as_str).unwrap_or_default();
-        let number = |key: &str| comment.get(key).and_then(Value::as_u64).unwrap_or_default();
-        let message = format!(
-            "line {} of the rendered script: {}",
-            number("line"),
-            text("message")
-        );
-        Problem::warning("shellcheck", Place::file(""), message)
-            .hint(format!("https://www.shellcheck.net/wiki/SC{}", number("code")))
-    };
-    Ok(comments.into_iter().flatten().map(problem).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,13 +84,5 @@ mod tests {
         ] {
             assert_eq!(goes_on_after_errors(text), expected, "{text}");
         }
-    }
-
-    #[test]
-    fn markers_become_words() {
-        assert_eq!(
-            without_markers("a %%osm-late{api/token,shell}%% \"%%osm-late{b,raw}%%\""),
-            "a 'value' \"value\""
-        );
     }
 }

@@ -274,12 +274,5 @@ mod tests {
             "{:?}",
             found.problems
         );
-        let twice = deployment(json!({"name": CONTROLLER}));
-        let found = sort(&[twice.clone(), twice], &[], "kube-system", &[]);
-        assert!(
-            found.problems[0].contains("both look like"),
-            "{:?}",
-            found.problems
-        );
     }
 }

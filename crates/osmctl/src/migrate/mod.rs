@@ -27,7 +27,7 @@ use clap::{Args, Subcommand};
 
 use self::check::{Checked, Source};
 use crate::cluster::{self, Objects};
-use crate::output::{self, Color, Format};
+use crate::output::{self, Color};
 
 /// Migrate a cluster from the Go implementation to OSM
 ///
@@ -64,9 +64,6 @@ pub struct Check {
     /// Print the lines that differ
     #[arg(long)]
     diff: bool,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
-    output: Format,
     /// When to colour
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     color: Color,
@@ -101,10 +98,8 @@ impl Check {
     async fn run(self) -> Result<ExitCode> {
         let (objects, checked) = read(&self.cluster, &self.source).await?;
         let (namespace, target) = (self.cluster.namespace(), &objects.target);
-        output::print(&match self.output {
-            Format::Text => text::report(&checked, target, namespace, self.diff, self.color.is_on()),
-            Format::Json => text::json(&checked, target, namespace, self.diff),
-        })?;
+        let with_color = self.color.is_on();
+        output::print(&text::report(&checked, target, namespace, self.diff, with_color))?;
         Ok(match checked.problems.is_empty() {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,

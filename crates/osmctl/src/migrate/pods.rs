@@ -37,43 +37,11 @@ pub fn program(container: &Value) -> String {
     path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// The ConfigMap and the key behind a file of a container.
-pub fn mounted(deployment: &Object, container: &Value, path: &str) -> Option<(String, String)> {
-    let text = |value: &Value, field: &str| value.get(field)?.as_str().map(str::to_owned);
-    let mounts = container.get("volumeMounts").and_then(Value::as_array);
-    mounts.into_iter().flatten().find_map(|mount| {
-        let folder = text(mount, "mountPath")?;
-        let file = match text(mount, "subPath") {
-            Some(file) => Some(file).filter(|_| folder == path)?,
-            None => path
-                .strip_prefix(folder.trim_end_matches('/'))?
-                .strip_prefix('/')?
-                .to_owned(),
-        };
-        let volume = text(mount, "name")?;
-        let volumes = deployment.items("/spec/template/spec/volumes");
-        let volume = volumes
-            .iter()
-            .find(|one| text(one, "name").as_ref() == Some(&volume))?;
-        let map = volume.get("configMap")?;
-        let items = map.get("items").and_then(Value::as_array);
-        let key = match items {
-            Some(items) => items
-                .iter()
-                .find(|item| text(item, "path").as_ref() == Some(&file))
-                .and_then(|item| text(item, "key"))?,
-            None => file,
-        };
-        Some((text(map, "name")?, key))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::migrate::kinds;
 
     #[test]
     fn variables_of_the_container_are_filled_in() {
@@ -85,35 +53,5 @@ mod tests {
             "-node-http-proxy=$(PROXY)",
         ];
         assert_eq!(command_line(&container), words);
-    }
-
-    #[test]
-    fn a_file_is_found_in_its_config_map() {
-        let deployment = Object::new(
-            kinds::DEPLOYMENT,
-            json!({"spec": {"template": {"spec": {"volumes": [
-                {"name": "ca", "configMap": {"name": "bundle"}},
-                {"name": "items", "configMap": {"name": "other", "items": [{"key": "k", "path": "p"}]}},
-                {"name": "secret", "secret": {"secretName": "s"}},
-            ]}}}}),
-        );
-        let container = json!({"volumeMounts": [
-            {"name": "ca", "mountPath": "/etc/ca/"},
-            {"name": "items", "mountPath": "/items"},
-            {"name": "ca", "mountPath": "/one.pem", "subPath": "x.pem"},
-            {"name": "secret", "mountPath": "/secret"},
-        ]});
-        for (path, expected) in [
-            ("/etc/ca/ca.pem", Some(("bundle", "ca.pem"))),
-            ("/items/p", Some(("other", "k"))),
-            ("/items/q", None),
-            ("/one.pem", Some(("bundle", "x.pem"))),
-            ("/secret/x", None),
-            ("/etc/cacert", None),
-        ] {
-            let found = mounted(&deployment, &container, path);
-            let expected = expected.map(|(map, key)| (map.to_owned(), key.to_owned()));
-            assert_eq!(found, expected, "{path}");
-        }
     }
 }

@@ -1,11 +1,11 @@
-//! What `check` prints, for people and programs.
+//! What `check` prints.
 
 use osm_render::yaml;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::check::Checked;
 use super::compare;
-use crate::cluster::{Object, Target};
+use crate::cluster::Target;
 use crate::output;
 
 /// Everything that a migration finds and does.
@@ -40,7 +40,7 @@ pub fn report(
             })
             .collect();
         text.push_str(&output::table(&lines));
-        text.push_str("\nWhat becomes of pools and profiles; --diff prints the lines that differ:\n");
+        text.push_str("\nWhat becomes of pools; --diff prints the lines that differ:\n");
         text.push_str(&compare::text::text(&checked.report, with_lines, with_color));
         if !checked.values.is_null() {
             text.push_str("\nValues of the chart:\n");
@@ -73,27 +73,4 @@ pub fn list(title: &str, lines: &[String]) -> String {
 pub fn values(values: &Value) -> String {
     // What was read from JSON has a form in YAML.
     yaml::write(values).unwrap_or_else(|_| output::json(values))
-}
-
-/// For programs.
-pub fn json(checked: &Checked, target: &Target, namespace: &str, with_lines: bool) -> String {
-    let found = &checked.found;
-    let object =
-        |one: &Object| json!({"kind": one.kind.kind, "namespace": one.namespace(), "name": one.name()});
-    let all = found
-        .webhooks
-        .iter()
-        .chain(&found.controller)
-        .chain(&found.webhook);
-    output::json(&json!({
-        "server": target.server,
-        "context": target.context,
-        "namespace": namespace,
-        "canBeMigrated": checked.problems.is_empty(),
-        "problems": checked.problems,
-        "notes": checked.notes,
-        "found": all.map(object).collect::<Vec<Value>>(),
-        "values": checked.values,
-        "comparison": compare::text::value(&checked.report, with_lines, &checked.snapshot),
-    }))
 }

@@ -1,6 +1,6 @@
 //! The recipes of docs/cookbook.md.
 
-use super::{err, osmctl, out};
+use super::{run, succeeds};
 
 const PAGE: &str = include_str!("../../../../docs/cookbook.md");
 
@@ -33,13 +33,8 @@ fn every_recipe_passes_the_checks() {
             settings += 1;
             block.to_owned()
         };
-        let output = osmctl(&["lint", "-", "--warnings-as-errors"], &input);
-        assert!(
-            output.status.success(),
-            "{}{}\n{input}",
-            out(&output),
-            err(&output)
-        );
+        let output = run("lint - --warnings-as-errors", &input);
+        succeeds(&output);
     }
     assert_eq!((profiles, settings), (5, 6));
 }

@@ -6,7 +6,6 @@
     clippy::indexing_slicing
 )]
 
-mod air_gap;
 mod cluster;
 mod command_line;
 mod cookbook;
@@ -78,6 +77,33 @@ fn osmctl(arguments: &[&str], input: &str) -> Output {
     // A command line that is wrong is refused before anything is read.
     _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
+}
+
+/// Runs osmctl with the words of a line.
+fn run(line: &str, input: &str) -> Output {
+    osmctl(&line.split_whitespace().collect::<Vec<_>>(), input)
+}
+
+#[track_caller]
+fn succeeds(output: &Output) {
+    assert!(output.status.success(), "{}{}", out(output), err(output));
+}
+
+/// Standard output contains a text.
+#[track_caller]
+fn prints(output: &Output, text: &str) {
+    assert!(
+        out(output).contains(text),
+        "{text}: {}{}",
+        out(output),
+        err(output)
+    );
+}
+
+/// Standard error contains a text.
+#[track_caller]
+fn says(output: &Output, text: &str) {
+    assert!(err(output).contains(text), "{text}: {}", err(output));
 }
 
 fn out(output: &Output) -> &str {

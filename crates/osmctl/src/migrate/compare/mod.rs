@@ -1,17 +1,13 @@
-//! What OSM would do with the pools and profiles of a cluster of the Go implementation. It follows from the snapshot alone.
+//! What OSM would do with the pools of a cluster of the Go implementation. It follows from the snapshot alone.
 
 pub mod text;
 
-use std::collections::BTreeSet;
-
 use anyhow::Result;
 use kube::ResourceExt;
-use osm_api::profile::{AcceptedProfile, TemplateEngine};
 use osm_api::settings::Settings;
 use osm_api::{MachineDeployment, OperatingSystemConfig, OperatingSystemProfile, PoolRef};
 use osm_render::{LateValues, Stage};
 
-use crate::bases::Bases;
 use crate::credentials;
 use crate::difference::{self, Difference};
 use crate::input::{Item, SettingsMap};
@@ -27,8 +23,6 @@ use crate::tree::{self, Tree};
 pub struct Report {
     /// Every pool, in order of their names.
     pub pools: Vec<PoolReport>,
-    /// Profiles that no pool uses.
-    pub unused: Vec<ProfileReport>,
 }
 
 /// What would happen to a pool.
@@ -58,7 +52,7 @@ pub enum Outcome {
     Migrated,
 }
 
-/// Why OSM would refuse a pool or a profile.
+/// Why OSM would refuse a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub reason: String,
@@ -72,17 +66,8 @@ pub struct ProfileName {
     pub namespace: String,
     pub name: String,
     pub version: String,
-    pub engine: TemplateEngine,
     /// Version of the default profile with which OSM replaces it.
     pub replaced_by: Option<String>,
-}
-
-/// A profile that no pool uses.
-#[derive(Clone, Debug)]
-pub struct ProfileReport {
-    pub profile: ProfileName,
-    /// Why osp-controller would refuse it.
-    pub refusal: Option<Refusal>,
 }
 
 /// Compares. The `settings` are those of the installation, with the API server that nodes find.
@@ -94,22 +79,9 @@ pub fn report(snapshot: &Snapshot, settings: &Settings) -> Report {
         .filter_map(|pool| Some((pool, pool.machine_deployment?)));
     let of_pool =
         |(pool, md): (&ClusterPool<'_>, &MachineDeployment)| of_pool(snapshot, &profiles, settings, pool, md);
-    let pools: Vec<PoolReport> = with_pool.map(of_pool).collect();
-    let used: BTreeSet<_> = pools
-        .iter()
-        .filter_map(|pool| pool.profile.as_ref().map(ProfileName::key))
-        .collect();
-    let unused = profiles
-        .all
-        .iter()
-        .filter(|known| !used.contains(&known.name.key()));
-    let unused = unused
-        .map(|known| ProfileReport {
-            profile: known.name.clone(),
-            refusal: profiles.judge(known),
-        })
-        .collect();
-    Report { pools, unused }
+    Report {
+        pools: with_pool.map(of_pool).collect(),
+    }
 }
 
 /// A profile of the cluster with its name.
@@ -122,12 +94,6 @@ struct Known {
 struct Profiles {
     all: Vec<Known>,
     items: Vec<Item<OperatingSystemProfile>>,
-}
-
-impl ProfileName {
-    fn key(&self) -> (&'static str, String, String) {
-        (self.kind, self.namespace.clone(), self.name.clone())
-    }
 }
 
 impl Profiles {
@@ -153,25 +119,6 @@ impl Profiles {
             .find(|known| known.name.kind == "OperatingSystemProfile" && known.name.namespace == namespace);
         stored.or_else(|| named.find(|known| known.name.kind == "CustomOperatingSystemProfile"))
     }
-
-    /// Why osp-controller would refuse a profile, if so.
-    fn judge(&self, known: &Known) -> Option<Refusal> {
-        if known.name.replaced_by.is_some() {
-            return None;
-        }
-        let resolved: Result<AcceptedProfile, _> =
-            Bases::of(&self.items).resolve(&known.name.name, &known.item.value.spec);
-        let refusal = |reason: &str, message: String| Refusal {
-            reason: reason.to_owned(),
-            message,
-        };
-        match resolved {
-            Err(error) => Some(refusal(error.reason().as_str(), error.to_string())),
-            Ok(accepted) => osm_render::validate::dry_run(&accepted)
-                .err()
-                .map(|error| refusal(error.reason.as_str(), error.message)),
-        }
-    }
 }
 
 impl Known {
@@ -189,7 +136,6 @@ impl Known {
                 namespace,
                 name,
                 version: profile.spec.version.clone(),
-                engine: profile.spec.template_engine,
                 replaced_by,
             },
             item: Item {
@@ -444,37 +390,6 @@ mod tests {
     }
 
     #[test]
-    fn unused_profiles_are_validated() {
-        let mut snapshot = snapshot("good", json!([]));
-        snapshot
-            .profiles
-            .push(profile("osm", "osp-ubuntu", "{{ env \"X\" }}"));
-        snapshot.custom_profiles = vec![profile("kubermatic", "unused", "x")];
-        let report = report(&snapshot, &Settings::default());
-        let unused: Vec<_> = report
-            .unused
-            .iter()
-            .map(|one| {
-                let ProfileName {
-                    kind,
-                    name,
-                    replaced_by,
-                    ..
-                } = &one.profile;
-                (*kind, name.as_str(), replaced_by.is_some(), one.refusal.is_some())
-            })
-            .collect();
-        assert_eq!(
-            unused,
-            [
-                ("OperatingSystemProfile", "bad", false, true),
-                ("OperatingSystemProfile", "osp-ubuntu", true, false),
-                ("CustomOperatingSystemProfile", "unused", false, false),
-            ]
-        );
-    }
-
-    #[test]
     fn a_pool_without_a_config_and_one_of_osm_have_nothing_to_compare() {
         let mut snapshot = snapshot("good", json!([]));
         let ours = crate::snapshot::fixtures::config(&snapshot.machine_deployments[0]);
@@ -482,17 +397,5 @@ mod tests {
         assert!(matches!(outcome(&snapshot), Outcome::NotGenerated));
         snapshot.configs = vec![ours];
         assert!(matches!(outcome(&snapshot), Outcome::Migrated));
-    }
-
-    #[test]
-    fn a_custom_profile_is_found_by_its_name() {
-        let mut snapshot = snapshot("shared", json!([]));
-        snapshot.custom_profiles = vec![profile("kubermatic", "shared", "{{ .KubeVersion }}")];
-        let report = report(&snapshot, &Settings::default());
-        let profile = report.pools[0].profile.as_ref().unwrap();
-        assert_eq!(
-            (profile.kind, profile.namespace.as_str()),
-            ("CustomOperatingSystemProfile", "kubermatic")
-        );
     }
 }

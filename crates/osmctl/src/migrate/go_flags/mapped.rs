@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::registries::Registries;
+use crate::output::merge;
 
 /// What to do about a flag that cannot be carried over.
 pub(super) const MANUAL: &str = "migrate by the manual steps of docs/migration.md";
@@ -57,17 +58,5 @@ impl Mapped {
     pub(super) fn value(&mut self, section: &str, key: &str, value: Value) {
         let section = self.values.entry(section).or_insert_with(|| json!({}));
         merge(section, &json!({key: value}));
-    }
-}
-
-/// Adds the fields of `more` to `document`. Those of `more` win.
-pub fn merge(document: &mut Value, more: &Value) {
-    match (document, more) {
-        (Value::Object(fields), Value::Object(more)) => {
-            for (key, value) in more {
-                merge(fields.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (place, value) => *place = value.clone(),
     }
 }

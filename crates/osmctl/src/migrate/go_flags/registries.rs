@@ -6,7 +6,8 @@ use osm_api::Settings;
 use serde_json::{Value, json};
 
 use super::command_line::with_scheme;
-use super::mapped::{Mapped, merge};
+use super::mapped::Mapped;
+use crate::output::merge;
 
 /// The settings' name of all registries that are not listed.
 const DEFAULT_HOST: &str = "_default";

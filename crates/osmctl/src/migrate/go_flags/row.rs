@@ -15,7 +15,7 @@ pub(super) enum Row {
     NotNeeded(&'static str),
     Bool(fn(&mut Mapped, bool)),
     Text(fn(&mut Mapped, &str)),
-    /// A file in the pod, whose text is this field.
+    /// A file in the pod. A person has to write its text into this field of the settings.
     File(&'static str),
     /// A person has to write the counterpart into settings.
     ByHand(&'static str),
@@ -58,8 +58,8 @@ pub(super) fn row(flag: &str) -> Option<Row> {
         "node-registry-credentials-secret" => ByHand(
             "the settings name one Secret for each registry; write containerd.registries[].credentials into a settings document",
         ),
-        "kubernetes-ca-bundle" => File("/cluster/caBundle"),
-        "host-ca-bundle" => File("/hostCaBundle"),
+        "kubernetes-ca-bundle" => File("cluster.caBundle"),
+        "host-ca-bundle" => File("hostCaBundle"),
         "ca-bundle" => NotNeeded("it has no effect in the Go implementation"),
         "override-bootstrap-kubelet-apiserver" => Text(|mapped, text| {
             mapped.set("/cluster/apiServer", json!(with_scheme("https", text)));
