@@ -140,22 +140,6 @@ impl Service {
         Ok(())
     }
 
-    /// Stops the program where it is (SIGSTOP), as a machine does that is asleep.
-    ///
-    /// # Errors
-    /// When it has ended.
-    pub fn stop(&self) -> Result<()> {
-        Ok(rustix::process::kill_process(self.group, Signal::STOP)?)
-    }
-
-    /// Lets a stopped program go on (SIGCONT).
-    ///
-    /// # Errors
-    /// When it has ended.
-    pub fn go_on(&self) -> Result<()> {
-        Ok(rustix::process::kill_process(self.group, Signal::CONT)?)
-    }
-
     fn kill_group(&mut self) -> Result<()> {
         if !self.killed {
             match rustix::process::kill_process_group(self.group, Signal::KILL) {
@@ -327,21 +311,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn output_goes_to_the_log_and_the_status_is_reported() {
-        let directory = ScratchDir::new("osm-process-").unwrap();
-        let mut service = sh(r#"echo "$GREETING"; echo oops >&2; exit 3"#, &directory);
-        assert_eq!(service.wait(DEADLINE).await.unwrap().code(), Some(3));
-        assert_eq!(service.logs().unwrap(), "hello\noops\n");
-        assert_eq!(service.log_tail(1), "oops");
-        service.kill9().unwrap();
-        assert_eq!(
-            service.exited().unwrap().and_then(|status| status.code()),
-            Some(3)
-        );
-        assert!(service.usage().is_err(), "it has ended");
-    }
-
-    #[tokio::test]
     async fn terminate_lets_the_program_clean_up_and_kill9_does_not() {
         let directory = ScratchDir::new("osm-process-").unwrap();
         let polite = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
@@ -362,41 +331,6 @@ mod tests {
         assert!(error.contains("still runs"), "{error}");
         service.kill9().unwrap();
         assert!(service.exited().unwrap().is_some());
-    }
-
-    #[tokio::test]
-    async fn the_group_is_the_program_and_its_children_without_the_watcher() {
-        let directory = ScratchDir::new("osm-process-").unwrap();
-        let service = sh("sleep 600 & echo ready; wait", &directory);
-        wait_for_log(&service, "ready").await;
-        let group = crate::procfs::group(service.pid()).unwrap();
-        assert_eq!(group.len(), 2, "{group:?}");
-        assert!(group.contains(&service.pid()));
-    }
-
-    #[tokio::test]
-    async fn processor_time_is_counted() {
-        let directory = ScratchDir::new("osm-process-").unwrap();
-        let service = sh("while :; do :; done", &directory);
-        wait_for("processor time", DEADLINE, async || {
-            wait::check(service.usage()?.cpu_seconds > 0.05)
-        })
-        .await
-        .unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_stopped_program_does_nothing_until_it_goes_on() {
-        let directory = ScratchDir::new("osm-process-").unwrap();
-        let mut service = sh(
-            "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done",
-            &directory,
-        );
-        wait_for_log(&service, "ready").await;
-        service.stop().unwrap();
-        assert!(service.terminate(Duration::from_millis(200)).await.is_err());
-        service.go_on().unwrap();
-        assert!(service.wait(DEADLINE).await.unwrap().success());
     }
 
     #[tokio::test]
