@@ -454,7 +454,13 @@ struct Bookmark {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
     use http::Response;
+    use http_body::Frame;
+    use http_body_util::combinators::UnsyncBoxBody;
+    use http_body_util::{BodyExt as _, Full, StreamBody};
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::client::Body;
 
@@ -463,19 +469,25 @@ mod tests {
     const LINE: &str =
         "{\"type\": \"ADDED\", \"object\": {\"metadata\": {\"name\": \"it\", \"resourceVersion\": \"2\"}}}\n";
 
-    /// A watch on an API server that answers a list with version 1. A watch from there shows version 2 and ends. One from version 2 shows the
-    /// same again if it `repeats`, and ends at once.
-    fn list_watch(repeats: bool) -> (watch::Sender<Arc<Config>>, ListWatch<ConfigMap>) {
+    type Answer = UnsyncBoxBody<Bytes, Infallible>;
+
+    /// What a watch with this query is answered.
+    type Watched = fn(&str) -> Answer;
+
+    fn text(text: &'static str) -> Answer {
+        Full::from(text).boxed_unsync()
+    }
+
+    /// A watch on an API server that answers a list with version 1, and a watch with what `watched` gives for its query.
+    fn list_watch(watched: Watched) -> (watch::Sender<Arc<Config>>, ListWatch<ConfigMap>) {
         let server = tower::service_fn(move |request: http::Request<Body>| async move {
             let query = request.uri().query().unwrap_or_default();
-            let body = if !query.contains("watch=true") {
-                r#"{"metadata": {"resourceVersion": "1"}, "items": []}"#
-            } else if repeats || query.contains("resourceVersion=1") {
-                LINE
+            let body = if query.contains("watch=true") {
+                watched(query)
             } else {
-                ""
+                text(r#"{"metadata": {"resourceVersion": "1"}, "items": []}"#)
             };
-            Ok::<_, std::convert::Infallible>(Response::new(Body::from(body.as_bytes().to_vec())))
+            Ok::<_, Infallible>(Response::new(body))
         });
         let config = Config::new(Uri::from_static("http://localhost"));
         let (sender, changes) = watch::channel(Arc::new(config));
@@ -493,7 +505,7 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_sent_for_a_namespace_that_can_not_be_in_a_path() {
-        let (_sender, mut watch) = list_watch(false);
+        let (_sender, mut watch) = list_watch(|_| text(""));
         watch.selection.path = None;
         let failed = watch.step(&mut |_: Event<'_, ConfigMap>| ()).await.unwrap_err();
         assert!(
@@ -504,8 +516,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_has_shown_something_goes_on_after_its_end_and_one_that_has_not_fails() {
-        for repeats in [false, true] {
-            let (_sender, mut list_watch) = list_watch(repeats);
+        // From version 1, both show version 2 and end. From version 2, one shows the same again, and the other one ends at once.
+        let once = |query: &str| {
+            text(if query.contains("resourceVersion=1") {
+                LINE
+            } else {
+                ""
+            })
+        };
+        let answers: [(bool, Watched); 2] = [(false, once), (true, |_| text(LINE))];
+        for (repeats, watched) in answers {
+            let (_sender, mut list_watch) = list_watch(watched);
             let began = Instant::now();
             let mut lists = 0;
             let mut shown = Vec::new();
@@ -524,5 +545,25 @@ mod tests {
             assert!(matches!(end, Err(Error::EndedAtOnce)), "{end:?}");
             assert_eq!((lists, shown.len()), (1, 1 + usize::from(repeats)));
         }
+    }
+
+    /// As after a firewall has forgotten the connection.
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_watch_is_given_up_and_goes_on_where_it_was() {
+        let (_sender, mut list_watch) = list_watch(|_| {
+            let nothing = futures::stream::pending::<Result<Frame<Bytes>, Infallible>>();
+            StreamBody::new(nothing).boxed_unsync()
+        });
+        for _ in 0..2 {
+            list_watch.step(&mut |_: Event<'_, ConfigMap>| ()).await.unwrap();
+        }
+        let began = Instant::now();
+        list_watch.step(&mut |_: Event<'_, ConfigMap>| ()).await.unwrap();
+        let took = began.elapsed();
+        assert!(
+            took >= MAX_SILENCE && took < MAX_SILENCE + SHORTEST_INTERVAL,
+            "{took:?}"
+        );
+        assert!(matches!(&list_watch.state, State::Known(version) if version == "1"));
     }
 }

@@ -95,6 +95,8 @@ pub(crate) struct ProxyError {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
     use super::*;
 
     fn config(server: &'static str, proxy: &str) -> Config {
@@ -148,5 +150,37 @@ mod tests {
                 assert_eq!(config.proxy_url.is_some(), is_used, "{server} {proxy} {no_proxy}");
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_proxy_is_asked_with_the_password_and_its_refusal_is_reported() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut asked = Vec::new();
+                while !asked.ends_with(b"\r\n\r\n") {
+                    asked.push(stream.read_u8().await.unwrap());
+                }
+                let asked = String::from_utf8(asked).unwrap();
+                assert!(asked.starts_with("CONNECT api.example:6443 "), "{asked}");
+                // user:hunter2
+                let answer = match asked.contains("Basic dXNlcjpodW50ZXIy\r\n") {
+                    true => "HTTP/1.1 200 OK\r\n\r\n",
+                    false => "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n",
+                };
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        let connect = async |password: &str| {
+            let url = format!("http://user:{password}@127.0.0.1:{port}");
+            let proxy = of(&config(SERVER, &url)).unwrap().unwrap();
+            let tunnel = proxy.tunnel(HttpConnector::new());
+            tunnel.oneshot(Uri::from_static(SERVER)).await
+        };
+        connect("hunter2").await.unwrap();
+        let refused = connect("of-another").await.unwrap_err().to_string();
+        assert!(refused.contains("proxy authorization required"), "{refused}");
+        assert!(!refused.contains("of-another"), "{refused}");
     }
 }

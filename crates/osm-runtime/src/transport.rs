@@ -139,7 +139,19 @@ fn https<T>(config: &Config, tcp: T) -> anyhow::Result<HttpsConnector<T>> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use hyper::body::Incoming;
+    use hyper::server::conn::http2;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+    use rustls::pki_types::PrivateKeyDer;
     use serde_json::json;
+    use tokio::net::TcpListener;
+    use tokio::sync::Barrier;
+    use tokio_rustls::TlsAcceptor;
 
     use super::*;
 
@@ -159,5 +171,54 @@ mod tests {
             let read: AuthInfo = serde_json::from_value(credentials.clone()).unwrap();
             assert_eq!(may_have_certificate(&read), expected, "{credentials}");
         }
+    }
+
+    /// A watch is a request that stays open. The server answers none of these before all are there.
+    #[tokio::test]
+    async fn all_watches_share_one_connection() {
+        const WATCHES: usize = 30;
+        _ = rustls::crypto::ring::default_provider().install_default();
+        let identity = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(identity.signing_key.serialize_der()).unwrap();
+        let mut tls = rustls::ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![identity.cert.der().clone()], key)
+            .unwrap();
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let (acceptor, connections) = (TlsAcceptor::from(Arc::new(tls)), Arc::new(AtomicUsize::new(0)));
+        let (opened, all) = (connections.clone(), Arc::new(Barrier::new(WATCHES)));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                opened.fetch_add(1, Ordering::SeqCst);
+                let (acceptor, all) = (acceptor.clone(), all.clone());
+                let answer = move |request: http::Request<Incoming>| {
+                    let all = all.clone();
+                    async move {
+                        if request.uri().path() == "/watch" {
+                            all.wait().await;
+                        }
+                        Ok::<_, Infallible>(http::Response::new(String::new()))
+                    }
+                };
+                tokio::spawn(async move {
+                    let stream = TokioIo::new(acceptor.accept(stream).await.unwrap());
+                    let server = http2::Builder::new(TokioExecutor::new());
+                    server.serve_connection(stream, service_fn(answer)).await
+                });
+            }
+        });
+
+        let mut config = Config::new(url.parse().unwrap());
+        config.root_cert = Some(vec![identity.cert.der().to_vec()]);
+        let client = connect(&config).unwrap().own;
+        let get = async |path: &str| {
+            let request = http::Request::get(path).body(Vec::new()).unwrap();
+            client.request_text(request).await.unwrap()
+        };
+        get("/first").await;
+        futures::future::join_all((0..WATCHES).map(|_| get("/watch"))).await;
+        assert_eq!(connections.load(Ordering::SeqCst), 1);
     }
 }

@@ -311,4 +311,24 @@ mod tests {
             .unwrap();
         assert_eq!(STARTED.load(Ordering::SeqCst), 1);
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_validation_that_takes_too_long_is_refused_and_cancelled() {
+        let validator = Validator::with(Threads::of_no_service(), |cancelled, _| {
+            while !cancelled.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            Ok(())
+        });
+        let slow = profile("v1.0.0");
+        let mut validation = std::pin::pin!(validator.validate("slow", &slow, &[]));
+        assert!(validation.as_mut().now_or_never().is_none());
+        tokio::task::yield_now().await;
+        tokio::time::advance(MAX_TIME - Duration::from_secs(1)).await;
+        assert!(validation.as_mut().now_or_never().is_none());
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(validation.await.unwrap_err().reason, Reason::JudgingBrokeOff);
+        // The work ends too, because it sees that it is cancelled.
+        drop(validator.slots.first.acquire().await);
+    }
 }

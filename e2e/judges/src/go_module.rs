@@ -293,64 +293,6 @@ mod tests {
         module
     }
 
-    fn output(binary: &Path) -> String {
-        String::from_utf8(std::process::Command::new(binary).output().unwrap().stderr).unwrap()
-    }
-
-    #[tokio::test]
-    async fn two_at_once_get_one_binary_that_works() {
-        let directory = tempfile::tempdir().unwrap();
-        let module = module(directory.path(), HELLO);
-        let (first, second) = tokio::join!(
-            module.build("hello", ".", |_| ()),
-            module.build("hello", ".", |_| ())
-        );
-        let first = first.unwrap();
-        assert_eq!(first, second.unwrap());
-        assert_eq!(output(&first), "hello\n");
-        module
-            .build("hello", ".", |line| panic!("nothing is built again: {line}"))
-            .await
-            .unwrap();
-    }
-
-    #[tokio::test]
-    async fn another_source_is_another_binary() {
-        let directory = tempfile::tempdir().unwrap();
-        let module = module(directory.path(), HELLO);
-        let hello = module.build("hello", ".", |_| ()).await.unwrap();
-        fs::write(directory.path().join("main.go"), HELLO.replace("hello", "bye")).unwrap();
-        let bye = module.build("hello", ".", |_| ()).await.unwrap();
-        assert_eq!(
-            (output(&hello).as_str(), output(&bye).as_str()),
-            ("hello\n", "bye\n")
-        );
-    }
-
-    #[tokio::test]
-    async fn tags_and_linker_flags_reach_the_compiler() {
-        let directory = tempfile::tempdir().unwrap();
-        let word = |tag: &str, word: &str| {
-            let file = format!("//go:build {tag}\n\npackage main\n\nconst word = \"{word}\"\n");
-            fs::write(directory.path().join(format!("{word}.go")), file).unwrap();
-        };
-        word("polite", "good day");
-        word("!polite", "hello");
-        let mut module = module(
-            directory.path(),
-            "package main\n\nvar whom string\n\nfunc main() { println(word, whom) }\n",
-        );
-        module.flags = Flags {
-            ldflags: "-X main.whom=you".to_owned(),
-            tags: "polite".to_owned(),
-            cgo: false,
-        };
-        assert_eq!(
-            output(&module.build("hello", ".", |_| ()).await.unwrap()),
-            "good day you\n"
-        );
-    }
-
     #[tokio::test]
     async fn a_failed_build_reports_the_compilers_output_and_leaves_nothing() {
         let directory = tempfile::tempdir().unwrap();
@@ -417,22 +359,5 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.starts_with("no k8s.io/api in /"), "{error}");
-    }
-
-    #[test]
-    fn progress_counts_packages_and_keeps_complaints() {
-        let mut report = BuildReport::default();
-        report.add("go: downloading k8s.io/api v0.34.4".to_owned());
-        assert_eq!(report.progress(10), "1 modules downloaded");
-        for line in [
-            "internal/abi",
-            "k8s.io/api/core/v1",
-            "# k8s.io/api/core/v1",
-            "x.go:1:2: undefined: y",
-        ] {
-            report.add(line.to_owned());
-        }
-        assert_eq!(report.progress(10), "2 of at most 10 packages compiled");
-        assert_eq!(report.other, ["# k8s.io/api/core/v1", "x.go:1:2: undefined: y"]);
     }
 }

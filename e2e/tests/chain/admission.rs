@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
@@ -12,7 +11,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use osm_api::condition::{self, ACCEPTED};
 use osm_api::profile::OperatingSystemProfile;
 use osm_api::rbac::{AdmissionObjects, Installation, Service};
-use osm_testkit::{Options, check, wait_for};
+use osm_testkit::{Options, wait_for};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -75,28 +74,6 @@ async fn what_a_condition_would_report_is_refused_and_all_works_without_the_webh
     create_pool(world, &machine_deployment("good", "good"), false).await?;
     world.stamp("good", 1).await?;
     world.machine("good", 1).await?;
-
-    // Another pair, while the webhooks serve.
-    webhooks.replace_pair().await?;
-    until_denied(&webhooks.world, "after").await?;
-
-    // A service that was asked to end is not ready, and still answers.
-    let installed = &webhooks.world.installed;
-    installed.process(Service::OscController)?.ask_to_end()?;
-    wait_for("the service to be not ready", DEADLINE, async || {
-        let (status, text) = installed.get(Service::OscController, "/readyz").await?;
-        check(status == 503 && text.contains("shutting down"))
-    })
-    .await?;
-    denial(create_pool(&webhooks.world, &unknown, true).await)?;
-    wait_for("the service to end", DEADLINE, async || {
-        check(!installed.is_alive(Service::OscController).await)
-    })
-    .await?;
-    let installed = &mut webhooks.world.installed;
-    let status = installed.terminate(Service::OscController, DEADLINE).await?;
-    ensure!(status.success(), "{status}: {}", installed.logs());
-    installed.start(Service::OscController).await?;
 
     // The webhooks are dead, so everything is admitted, and conditions report as before.
     for service in [Service::OspController, Service::OscController] {
@@ -185,7 +162,8 @@ impl Webhooks {
             self.world.apply(&configuration).await?;
         }
         // It would look again after a minute.
-        self.restart_secret_syncer().await?;
+        self.world.installed.kill9(Service::SecretSyncer)?;
+        self.world.installed.start(Service::SecretSyncer).await?;
         wait_for("the API server to trust the pair", DEADLINE, async || {
             let pair = self.pair().await?;
             for name in [OF_PROFILES, OF_POOLS] {
@@ -203,11 +181,6 @@ impl Webhooks {
         self.copy_pair().await
     }
 
-    async fn restart_secret_syncer(&mut self) -> Result<()> {
-        self.world.installed.kill9(Service::SecretSyncer)?;
-        self.world.installed.start(Service::SecretSyncer).await
-    }
-
     async fn pair(&self) -> Result<Secret> {
         Ok(self.world.api::<Secret>(NAMESPACE).get(PAIR).await?)
     }
@@ -217,34 +190,10 @@ impl Webhooks {
         let data = self.pair().await?.data.context("data")?;
         for file in ["tls.crt", "tls.key"] {
             let content = data.get(file).context("a file")?;
-            write(&self.folder.path().join(file), &content.0)?;
+            fs::write(self.folder.path().join(file), &content.0)?;
         }
         Ok(())
     }
-
-    /// The pair is lost, so secret-syncer makes another one.
-    async fn replace_pair(&mut self) -> Result<()> {
-        let before = self.pair().await?;
-        let lost = json!({"data": {"tls.crt": null, "tls.key": null}});
-        let secrets = self.world.api::<Secret>(NAMESPACE);
-        secrets
-            .patch(PAIR, &PatchParams::default(), &Patch::Merge(&lost))
-            .await?;
-        self.restart_secret_syncer().await?;
-        wait_for("another pair", DEADLINE, async || {
-            let key = |secret: &Secret| secret.data.as_ref().and_then(|data| data.get("tls.key")).cloned();
-            let now = key(&self.pair().await?);
-            check(now.is_some() && now != key(&before))
-        })
-        .await?;
-        self.copy_pair().await
-    }
-}
-
-fn write(path: &Path, content: &[u8]) -> Result<()> {
-    let new = path.with_extension("new");
-    fs::write(&new, content)?;
-    Ok(fs::rename(new, path)?)
 }
 
 fn free_port() -> Result<u16> {

@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use k8s_openapi::api::events::v1::Event;
 use kube::Discovery;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
@@ -24,14 +23,14 @@ use serde_json::{Value, json};
 use crate::world::{NAMESPACE, World, machine_deployment, profile};
 
 /// A credential, under a name by which a failure can tell it without repeating it.
-pub struct Canary {
+struct Canary {
     name: String,
     /// Each with the name of the form.
     forms: Vec<(&'static str, String)>,
 }
 
 impl Canary {
-    pub fn new(name: &str, value: &str) -> Self {
+    fn new(name: &str, value: &str) -> Self {
         let bytes = value.as_bytes();
         let digest = sha256_hex(bytes);
         let raw_digest = osm_api::digest::sha256(bytes);
@@ -101,7 +100,7 @@ fn password(name: &str) -> String {
 }
 
 /// Where something is written, and what.
-pub type Written = (String, String);
+type Written = (String, String);
 
 /// Every object of the server, as it stands there, but for what is meant to carry credentials: the data of Secrets, and what
 /// people wrote into MachineDeployments, settings and the ConfigMap of the subscription.
@@ -178,7 +177,7 @@ async fn processes(world: &World) -> Result<Vec<Written>> {
 }
 
 /// `canary (form) in place`, for each that is somewhere.
-pub fn search(canaries: &[Canary], written: &[Written]) -> Vec<String> {
+fn search(canaries: &[Canary], written: &[Written]) -> Vec<String> {
     let in_place = |canary: &Canary, (place, text): &Written| {
         // The place is a name, in which nothing may stand either.
         let form = canary.found_in(text).or_else(|| canary.found_in(place))?;
@@ -218,112 +217,60 @@ fn every_form_is_found_wherever_it_begins() {
     assert!(canary.found_in(&password("another")).is_none());
 }
 
-/// Everything that takes a credential: registries in both formats, a subscription by reference and as a text, tokens, a proxy.
-pub struct Planted {
-    docker: String,
-    pub plain: String,
-    referenced: String,
-    of_config_map: String,
-    pub written: String,
-    pub proxy: String,
-    of_profile: String,
+/// What is planted: in registries of both formats, a proxy, a Secret of a profile, and a subscription by reference and as a text.
+const PLANTED: [&str; 7] = [
+    "docker",
+    "plain",
+    "proxy",
+    "profile",
+    "referenced",
+    "configmap",
+    "written",
+];
+
+fn settings() -> Value {
+    let registry = |host: &str, secret: &str| json!({"host": host, "credentials": {"name": secret}});
+    let allowed =
+        json!({"namespace": CLOUD_INIT_SETTINGS, "secrets": ["red-hat"], "configMaps": ["red-hat"]});
+    json!({
+        "containerd": {"registries": [registry("docker.example", "docker"), registry("plain.example", "plain")]},
+        "proxy": {"http": "http://proxy.example:3128", "credentials": {"name": "proxy"}},
+        "credentials": {"allowedSources": [allowed], "nodeBootstrap": {"kind": "serviceAccountToken"},
+            "profileSecrets": [{"namespace": CLOUD_INIT_SETTINGS, "name": "vpn", "key": "password"}]},
+    })
 }
 
-impl Planted {
-    pub fn new() -> Self {
-        let [
-            docker,
-            plain,
-            referenced,
-            of_config_map,
-            written,
-            proxy,
-            of_profile,
-        ] = [
-            "docker",
+fn auth_of_docker() -> String {
+    STANDARD.encode(format!("user:{}", password("docker")))
+}
+
+async fn plant_sources(world: &World) -> Result<()> {
+    let secret = |name: &str, data: Value| {
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": CLOUD_INIT_SETTINGS},
+            "stringData": data})
+    };
+    let docker = json!({"auths": {"docker.example": {"auth": auth_of_docker()}}}).to_string();
+    for object in [
+        secret("docker", json!({".dockerconfigjson": docker})),
+        secret(
             "plain",
-            "referenced",
-            "configmap",
-            "written",
+            json!({"username": "user", "password": password("plain")}),
+        ),
+        secret(
             "proxy",
-            "profile",
-        ]
-        .map(password);
-        Self {
-            docker,
-            plain,
-            referenced,
-            of_config_map,
-            written,
-            proxy,
-            of_profile,
-        }
+            json!({"username": "user", "password": password("proxy")}),
+        ),
+        secret("red-hat", json!({"key": password("referenced")})),
+        secret("vpn", json!({"password": password("profile")})),
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "red-hat", "namespace": CLOUD_INIT_SETTINGS},
+            "data": {"organization": password("configmap")}}),
+    ] {
+        world.apply(&object).await?;
     }
-
-    pub fn canaries(&self) -> Vec<Canary> {
-        let Self {
-            docker,
-            plain,
-            referenced,
-            of_config_map,
-            written,
-            proxy,
-            of_profile,
-        } = self;
-        [
-            docker,
-            plain,
-            referenced,
-            of_config_map,
-            written,
-            proxy,
-            of_profile,
-        ]
-        .into_iter()
-        .map(|value| Canary::new(value.split('"').next().unwrap_or_default(), value))
-        .chain([Canary::new(
-            "docker's auth",
-            &STANDARD.encode(format!("user:{docker}")),
-        )])
-        .collect()
-    }
-
-    pub fn settings(&self) -> String {
-        let registry = |host: &str, secret: &str| json!({"host": host, "credentials": {"name": secret}});
-        let allowed =
-            json!({"namespace": CLOUD_INIT_SETTINGS, "secrets": ["red-hat"], "configMaps": ["red-hat"]});
-        json!({
-            "containerd": {"registries": [registry("docker.example", "docker"), registry("plain.example", "plain")]},
-            "proxy": {"http": "http://proxy.example:3128", "credentials": {"name": "proxy"}},
-            "credentials": {"allowedSources": [allowed], "nodeBootstrap": {"kind": "serviceAccountToken"},
-                "profileSecrets": [{"namespace": CLOUD_INIT_SETTINGS, "name": "vpn", "key": "password"}]},
-        })
-        .to_string()
-    }
-
-    pub async fn sources(&self, world: &World) -> Result<()> {
-        let secret = |name: &str, data: Value| {
-            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": CLOUD_INIT_SETTINGS},
-                "stringData": data})
-        };
-        let auth = STANDARD.encode(format!("user:{}", self.docker));
-        let docker = json!({"auths": {"docker.example": {"auth": auth}}}).to_string();
-        for object in [
-            secret("docker", json!({".dockerconfigjson": docker})),
-            secret("plain", json!({"username": "user", "password": self.plain})),
-            secret("proxy", json!({"username": "user", "password": self.proxy})),
-            secret("red-hat", json!({"key": self.referenced})),
-            secret("vpn", json!({"password": self.of_profile})),
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "red-hat", "namespace": CLOUD_INIT_SETTINGS},
-                "data": {"organization": self.of_config_map}}),
-        ] {
-            world.apply(&object).await?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
-pub fn subscribed(name: &str, of: Value) -> Value {
+fn subscribed(name: &str, of: Value) -> Value {
     let mut pool = machine_deployment(name, "osp-red");
     let provider = &mut pool["spec"]["template"]["spec"]["providerSpec"]["value"];
     provider["operatingSystem"] = json!("rhel");
@@ -342,11 +289,14 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
     // Whatever a person who looks for a mistake may switch on; what is logged at debug is among it.
     world.installed.log_filter = "trace".to_owned();
     world.installed.start_all().await?;
-    let planted = Planted::new();
-    let mut canaries = planted.canaries();
-    planted.sources(&world).await?;
+    let mut canaries: Vec<Canary> = PLANTED
+        .iter()
+        .map(|name| Canary::new(name, &password(name)))
+        .collect();
+    canaries.push(Canary::new("docker's auth", &auth_of_docker()));
+    plant_sources(&world).await?;
     crate::sources::grant_config_map(&world, "red-hat").await?;
-    world.set_settings(&planted.settings()).await?;
+    world.set_settings(&settings().to_string()).await?;
 
     let mut red = profile("osp-red", "v1.0.0", "one\n");
     red["spec"]["osName"] = json!("rhel");
@@ -369,8 +319,7 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
                 "rhelActivationKey": {"secretKeyRef": reference("key")}}),
         ))
         .await?;
-    let written =
-        json!({"rhelSubscriptionManagerUser": "user", "rhelSubscriptionManagerPassword": planted.written});
+    let written = json!({"rhelSubscriptionManagerUser": "user", "rhelSubscriptionManagerPassword": password("written")});
     world.apply(&subscribed("written", written)).await?;
     world.pool("tiny", "osp-tiny").await?;
     world.pool("raw", "osp-raw").await?;
@@ -382,49 +331,35 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
         machines.push(world.machine(pool, 1).await?);
     }
     // They have arrived where they belong, else nothing of this would show anything.
-    let documents = [world.fetch(&machines[0]).await?, world.fetch(&machines[1]).await?];
-    assert!(
-        Canary::new("", &planted.referenced)
-            .found_in(&documents[0])
-            .is_some()
-    );
-    assert!(
-        Canary::new("", &planted.of_config_map)
-            .found_in(&documents[0])
-            .is_some()
-    );
-    assert!(
-        Canary::new("", &planted.written)
-            .found_in(&documents[1])
-            .is_some()
-    );
-    for password in [
-        &planted.docker,
-        &planted.plain,
-        &planted.proxy,
-        &planted.of_profile,
-    ] {
-        assert!(
-            Canary::new("", password)
-                .found_in(&world.fetch(&machines[2]).await?)
-                .is_some()
-        );
+    let arrived: [&[&str]; 3] = [
+        &["referenced", "configmap"],
+        &["written"],
+        &["docker", "plain", "proxy", "profile"],
+    ];
+    for (machine, names) in machines.iter().zip(arrived) {
+        let document = world.fetch(machine).await?;
+        for name in names {
+            assert!(
+                Canary::new(name, &password(name)).found_in(&document).is_some(),
+                "{name}"
+            );
+        }
     }
 
     // Every mistake that touches a value.
     world
         .says("raw", "Published", false, "LateBoundValueNotRaw")
         .await?;
-    let url = json!({"http": format!("http://user:{}@proxy.example:3128", planted.proxy)});
-    let mut settings: Value = serde_json::from_str(&planted.settings())?;
-    settings["proxy"] = url.clone();
-    world.set_settings(&settings.to_string()).await?;
+    let url = json!({"http": format!("http://user:{}@proxy.example:3128", password("proxy"))});
+    let mut wrong = settings();
+    wrong["proxy"] = url.clone();
+    world.set_settings(&wrong.to_string()).await?;
     osm_testkit::wait_for("the proxy to be refused", crate::world::DEADLINE, async || {
         let (_, waits) = world.installed.get(Service::OscController, "/readyz").await?;
         osm_testkit::check(waits.contains("proxy.http"))
     })
     .await?;
-    world.set_settings(&planted.settings()).await?;
+    world.set_settings(&settings().to_string()).await?;
     let own = json!({"metadata": {"annotations": {names::SETTINGS: json!({"proxy": url}).to_string()}}});
     world.patch_pool("tiny", own).await?;
     world
@@ -438,7 +373,7 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
         )
         .await?;
     world.says("tiny", "Rendered", true, "Rendered").await?;
-    let broken = json!({"auths": {"docker.example": {"auth": planted.docker}}}).to_string();
+    let broken = json!({"auths": {"docker.example": {"auth": password("docker")}}}).to_string();
     let data = json!({"stringData": {".dockerconfigjson": broken}});
     world
         .secrets()
@@ -446,18 +381,16 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
         .await?;
     let message = world.says("tiny", "Published", false, "SourceIncomplete").await?;
     assert!(message.contains("docker.example"), "{message}");
-    planted.sources(&world).await?;
+    plant_sources(&world).await?;
     world.says("tiny", "Published", true, "Published").await?;
-    for (name, value) in [
-        ("rhelSubscriptionManagerPassword", json!([planted.written])),
-        ("nonsense", json!(planted.written)),
+    for spec in [
+        json!({"rhelSubscriptionManagerPassword": [password("written")]}),
+        json!({"nonsense": password("written")}),
     ] {
-        let spec = json!({"operatingSystemSpec": {name: value}});
+        let value = json!({"operatingSystemSpec": spec});
+        let template = json!({"spec": {"providerSpec": {"value": value}}});
         world
-            .patch_pool(
-                "written",
-                json!({"spec": {"template": {"spec": {"providerSpec": {"value": spec}}}}}),
-            )
+            .patch_pool("written", json!({"spec": {"template": template}}))
             .await?;
         world.stamp("written", 2).await?;
     }
@@ -467,26 +400,12 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
     world
         .event("kube-system", "written", "InvalidOperatingSystemSpec")
         .await?;
-    let notes = world
-        .api::<Event>(NAMESPACE)
-        .list(&ListParams::default())
-        .await?
-        .items;
-    assert!(
-        notes
-            .iter()
-            .any(|event| event.reason.as_deref() == Some("LateBoundValueNotRaw")),
-        "{notes:?}"
-    );
 
     // What we made ourselves: tokens of both kinds, the key, and what the services log in with.
-    world
-        .set_settings(
-            &planted
-                .settings()
-                .replace("serviceAccountToken", "bootstrapToken"),
-        )
-        .await?;
+    let with_tokens = settings()
+        .to_string()
+        .replace("serviceAccountToken", "bootstrapToken");
+    world.set_settings(&with_tokens).await?;
     world.says("tiny", "Published", false, "NodeRightMissing").await?;
     for secret in world
         .api::<k8s_openapi::api::core::v1::Secret>("kube-system")

@@ -16,6 +16,7 @@ use osm_testkit::installation::{self, IDENTITIES};
 use osm_testkit::{Options, check, wait_for};
 use serde_json::json;
 
+use crate::osmctl::osmctl;
 use crate::world::{DEADLINE, HOME, NAMESPACE, World};
 
 /// `namespace/name` of everything of a kind.
@@ -41,7 +42,7 @@ where
 }
 
 /// The password of a registry, from a Secret at home that the settings name.
-pub async fn registry(world: &World) -> Result<()> {
+async fn registry(world: &World) -> Result<()> {
     let home = world.home.as_ref().context("a home cluster")?;
     let rbac = "rbac.authorization.k8s.io";
     let metadata = json!({"name": "registry", "namespace": HOME});
@@ -64,7 +65,11 @@ pub async fn registry(world: &World) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_cluster_has_everything_but_leases_and_settings() -> Result<()> {
-    let mut world = World::start_with_home(Options::default()).await?;
+    let mut world = World::start_with_home(Options {
+        audit: true,
+        ..Options::default()
+    })
+    .await?;
     let home = world.home.as_ref().context("a home cluster")?.admin()?;
     world.all_ready().await?;
     registry(&world).await?;
@@ -76,6 +81,7 @@ async fn a_user_cluster_has_everything_but_leases_and_settings() -> Result<()> {
         ensure!(world.fetch(&machine).await?.contains("hunter2"));
         world.says(pool, PUBLISHED, true, "Published").await?;
     }
+    osmctl_finds_the_settings(&world).await?;
     // What is at home is followed like everything else.
     let first = world.machine("p", 1).await?;
     world
@@ -146,4 +152,32 @@ async fn a_user_cluster_has_everything_but_leases_and_settings() -> Result<()> {
     })
     .await
     .map_err(|error| error.context(world.installed.logs()))
+}
+
+/// osmctl reads the settings at home, everything else in the user cluster, and a Secret nowhere.
+async fn osmctl_finds_the_settings(world: &World) -> Result<()> {
+    let home = world.home.as_ref().context("a home cluster")?;
+    let (user, admin) = (world.plane.admin_kubeconfig_path(), home.admin_kubeconfig_path());
+    let flags = "select the home cluster of the services with --home-context and --home-namespace";
+    let alone = osmctl(&user, &["status", "p"]).await?;
+    alone.expect(1, &["waits for its settings: SettingsMissing", flags])?;
+    let admin = admin.display().to_string();
+    let at_home = ["--home-kubeconfig", &admin, "--home-namespace", HOME];
+    let place = "cluster-a/osm-settings of the home cluster";
+    let status = osmctl(&user, &[&["status", "p"][..], &at_home].concat()).await?;
+    status.expect(0, &["kube-system/p is well.", place])?;
+    let difference = osmctl(&user, &[&["diff", "--cluster"][..], &at_home].concat()).await?;
+    difference.expect(0, &[])?;
+    for (plane, is_home) in [(home, true), (&world.plane, false)] {
+        for event in plane.audit_events()? {
+            if event.user_agent.starts_with("osmctl/") {
+                let may_read = !is_home || event.namespace == HOME || event.uri == "/version";
+                ensure!(
+                    may_read && !event.is_write() && event.resource != "secrets",
+                    "{event:?}"
+                );
+            }
+        }
+    }
+    Ok(())
 }

@@ -28,10 +28,14 @@ use osm_testkit::{ControlPlane, Options, check, fixtures, wait_for};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::osmctl::{GO_TOKEN, PASSWORD, Run, go_config};
+use crate::osmctl::{PASSWORD, Run};
 use crate::takeover::go_profile;
 use crate::webhook_server::WebhookServer;
-use crate::world::{DEADLINE, GETTER_TOKEN};
+use crate::world::{DEADLINE, GETTER_TOKEN, NAMESPACE};
+
+/// A token as the Go implementation writes it into a config.
+const GO_TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJnZXR0ZXIifQ.c2lnbmF0dXJlLW9mLWdldHRlcg";
+
 
 const NAMESPACE: &str = "kube-system";
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
@@ -792,4 +796,25 @@ async fn what_cannot_be_migrated_is_named_and_nothing_changes() -> Result<()> {
     site.part("back").await?.expect(0, &["runs again"])?;
     ensure!(site.state().await? == before);
     Ok(())
+}
+
+fn go_config(pool: &str) -> Value {
+    let inline = |data: &str| json!({"inline": {"encoding": "b64", "data": data}});
+    let bootstrap = format!("#!/bin/sh\necho {GO_TOKEN} {pool}-kube-system-provisioning-config\n");
+    json!({
+        "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemConfig",
+        "metadata": {"name": names::config_name(pool, "kube-system"), "namespace": NAMESPACE,
+            "annotations": {names::MACHINE_DEPLOYMENT_REVISION: "4", "k8c.io/osp-version": "v1.11.2"}},
+        "spec": {
+            "osName": "ubuntu", "osVersion": "24.04", "provisioningUtility": "cloud-init",
+            "cloudProvider": {"name": "openstack", "spec": {"password": PASSWORD}},
+            "bootstrapConfig": {"files": [{"path": "/opt/bin/bootstrap", "permissions": 755, "content": inline(&bootstrap)}],
+                "modules": {"runcmd": ["systemctl restart bootstrap.service"]},
+                "userSSHKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOperator operator@example"]},
+            "provisioningConfig": {"files": [
+                {"path": "/etc/version", "permissions": 644, "content": inline("v1.34.1")},
+                {"path": "/etc/registry", "permissions": 600, "content": inline(&format!("password = \"{PASSWORD}\"\n"))},
+            ]},
+        },
+    })
 }

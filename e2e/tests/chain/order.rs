@@ -1,4 +1,4 @@
-//! The order in which objects are created never matters.
+//! The path from a MachineDeployment to user data, and what each object on it contains.
 
 use anyhow::Result;
 use kube::ResourceExt;
@@ -6,7 +6,7 @@ use osm_api::content::ContentView;
 use osm_api::names;
 use osm_api::rbac::Service;
 use osm_testkit::installation::IDENTITIES;
-use osm_testkit::{Options, machine_controller, provisioning};
+use osm_testkit::{machine_controller, provisioning};
 use serde_json::json;
 
 use crate::shared::in_shared_world;
@@ -109,46 +109,6 @@ fn a_machine_deployment_becomes_user_data_and_is_never_written_to() -> Result<()
         assert!(read > 0, "the audit log has no request of a service");
         Ok(())
     })
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn services_settings_namespaces_and_pools_may_come_in_any_order() -> Result<()> {
-    let mut world = World::start_without_services(Options::default()).await?;
-    // Pools and profile are there before any service is; the settings and the namespace of the Secrets come last.
-    let settings = world.take_settings().await?;
-    world.delete_namespace(names::CLOUD_INIT_SETTINGS).await?;
-    world
-        .apply(&world::profile("osp-tiny", "v1.0.0", "one\n"))
-        .await?;
-    for pool in ["a", "b"] {
-        world.pool(pool, "osp-tiny").await?;
-        world.stamp(pool, 1).await?;
-    }
-    for service in [
-        Service::SecretSyncer,
-        Service::OscController,
-        Service::OspController,
-    ] {
-        world.installed.start(service).await?;
-    }
-    world.says("a", "Rendered", false, "SettingsMissing").await?;
-    assert!(
-        !world.installed.is_ready(Service::OscController).await,
-        "ready without settings"
-    );
-    world.apply(&settings).await?;
-    world.says("a", "Rendered", true, "Rendered").await?;
-    // With its namespace secret-syncer has lost its rights there, and says so.
-    let (code, waits) = world.installed.get(Service::SecretSyncer, "/readyz").await?;
-    assert!(
-        code == 503 && waits.contains("secrets in cloud-init-settings"),
-        "{waits}"
-    );
-    world.restore_namespace(names::CLOUD_INIT_SETTINGS).await?;
-    for pool in ["a", "b"] {
-        world.machine(pool, 1).await?;
-    }
-    Ok(())
 }
 
 /// What stands in the Secrets for the complete default profile is good in the eyes of the programs that read it, for

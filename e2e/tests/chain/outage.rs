@@ -1,14 +1,12 @@
-//! Services are killed, and the API server is unavailable.
-
-use std::time::Duration;
+//! Services are killed.
 
 use anyhow::Result;
 use osm_api::rbac::Service;
-use osm_testkit::{Options, check, wait_for};
+use osm_testkit::{check, wait_for};
 use serde_json::json;
 
 use crate::shared::in_shared_world;
-use crate::world::{DEADLINE, World};
+use crate::world::DEADLINE;
 
 /// Kills each service again and again while pools are made, rotated and deleted.
 #[test]
@@ -62,55 +60,4 @@ fn kill_9_at_any_moment_loses_nothing() -> Result<()> {
         })
         .await
     })
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_api_server_that_is_away_at_start_and_in_the_middle() -> Result<()> {
-    let mut world = World::start_without_services(Options::default()).await?;
-    world.plane.stop_apiserver().await?;
-    for service in Service::ALL {
-        world.installed.start(service).await?;
-    }
-    for service in Service::ALL {
-        assert!(
-            world.installed.is_alive(service).await,
-            "{service:?} does not serve /livez"
-        );
-        assert!(
-            !world.installed.is_ready(service).await,
-            "{service:?} is ready without an API server"
-        );
-    }
-    world.plane.start_apiserver().await?;
-    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
-    world.pool("p", "osp-tiny").await?;
-    world.stamp("p", 1).await?;
-    let first = world.machine("p", 1).await?;
-    wait_for("all to be ready", DEADLINE, async || {
-        let mut ready = true;
-        for service in Service::ALL {
-            ready &= world.installed.is_ready(service).await;
-        }
-        check(ready)
-    })
-    .await?;
-
-    world.plane.stop_apiserver().await?;
-    world.plane.start_apiserver().await?;
-    assert_eq!(
-        world.machine("p", 1).await?.text,
-        first.text,
-        "nothing changed, nothing is written"
-    );
-    world.stamp("p", 2).await?;
-    world.machine("p", 2).await?;
-    // A graceful end: within seconds, with exit code 0.
-    for service in Service::ALL {
-        let status = world
-            .installed
-            .terminate(service, Duration::from_secs(20))
-            .await?;
-        assert!(status.success(), "{service:?}: {status}");
-    }
-    Ok(())
 }

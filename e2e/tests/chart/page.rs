@@ -1,7 +1,7 @@
 //! Follows docs/install.md literally, and the Helm commands of docs/migration.md, on API servers without nodes. The tests check the commands;
 //! only the pods of Jobs run. `cargo xtask e2e helm` shows that the services work afterwards.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Stdio;
@@ -16,7 +16,6 @@ use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
-use osm_api::Machine;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::Service;
 use osm_judges::packages;
@@ -204,11 +203,6 @@ async fn every_command_of_the_page_does_what_it_says() -> Result<()> {
         .split_once("helm uninstall")
         .map(|(a, b)| (a.to_owned(), format!("helm uninstall{b}")))
         .context("the end")?;
-    let waits = blocks(&page, "sh")
-        .into_iter()
-        .filter(|block| block.starts_with("if "))
-        .collect::<Vec<_>>()
-        .join("\n");
     let sets_variable = |line: &&str| line.starts_with(char::is_uppercase) && line.contains("=${");
     let variables: Vec<&str> = before.lines().filter(sets_variable).collect();
     // What a release publishes.
@@ -232,7 +226,6 @@ async fn every_command_of_the_page_does_what_it_says() -> Result<()> {
         .await?;
 
     person.run(&before).await?;
-    what_a_rollback_waits_for_is_listed(&person, &management, &waits).await?;
     for service in Service::ALL {
         let digest = async |place: &str| {
             let image = format!("docker://{place}/{}:{version}", service.name());
@@ -328,61 +321,6 @@ async fn every_command_of_the_page_on_kkp_does_what_it_says() -> Result<()> {
     let deployments = Api::<Deployment>::namespaced(seed.admin()?, "cluster-a");
     let rolled_out = deployments.list(&ListParams::default()).await?.items;
     assert_eq!(rolled_out.len(), Service::ALL.len());
-    Ok(())
-}
-
-/// Runs the commands that a rollback waits with: they list pools whose machines would boot with the token of a pool, and machines that have
-/// not joined, and report when there are none.
-async fn what_a_rollback_waits_for_is_listed(
-    person: &Person<'_>,
-    cluster: &ControlPlane,
-    commands: &str,
-) -> Result<()> {
-    let bootstrap = |pool: &str, bound_to: &str| {
-        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": pool, "namespace": CLOUD_INIT_SETTINGS,
-            "labels": {names::ROLE: "bootstrap"},
-            "annotations": {names::OWNER: format!("kube-system/{pool}"), names::BOUND_TO: bound_to}}})
-    };
-    let machine = |name: &str| {
-        json!({"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "Machine", "metadata": {"name": name, "namespace": "kube-system"},
-            "spec": {}})
-    };
-    let machines: Api<Machine> = Api::namespaced(cluster.admin()?, "kube-system");
-    let joins = async |name: &str| {
-        let status = Patch::Merge(json!({"status": {"nodeRef": {"name": name}}}));
-        machines
-            .patch_status(name, &PatchParams::default(), &status)
-            .await
-    };
-    // What a token is bound to, in both modes: account, what it joins by, document, and for some profiles the kubeconfig Secret.
-    let objects = [
-        bootstrap("by-pool", "account/pool/document"),
-        bootstrap("by-kubeconfig", "account/pool/document/kubeconfig"),
-        bootstrap("by-node-account", "account/uid/document"),
-        machine("joined"),
-        machine("booting"),
-    ];
-    installation::apply(cluster, &objects).await?;
-    joins("joined").await?;
-    let listed = person.run(commands).await?;
-    let listed: BTreeSet<&str> = listed
-        .lines()
-        .map(|line| line.split_whitespace().nth(usize::from(!line.contains("/pool/"))))
-        .map(Option::unwrap_or_default)
-        .collect();
-    assert_eq!(
-        listed,
-        BTreeSet::from(["kube-system/by-pool", "kube-system/by-kubeconfig", "booting"])
-    );
-
-    installation::apply(
-        cluster,
-        &["by-pool", "by-kubeconfig"].map(|pool| bootstrap(pool, "account/uid/document")),
-    )
-    .await?;
-    joins("booting").await?;
-    let said = person.run(commands).await?;
-    assert_eq!(said, "every pool is published again\nevery machine has a node\n");
     Ok(())
 }
 

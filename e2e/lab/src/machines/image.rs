@@ -313,18 +313,6 @@ fn format(path: &Path) -> Result<&'static str> {
 mod tests {
     use super::*;
 
-    impl Image {
-        /// No machine boots from it.
-        pub(in super::super) fn for_tests() -> Self {
-            Self {
-                path: PathBuf::new(),
-                format: "raw",
-                kernel: None,
-                reader: Reader::Ignition,
-            }
-        }
-    }
-
     #[test]
     fn only_an_image_with_the_expected_checksum_is_taken() {
         // SHA-256 of `abc`, from FIPS 180-2.

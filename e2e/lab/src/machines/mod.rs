@@ -187,30 +187,3 @@ pub(crate) fn program(name: &str) -> Result<PathBuf> {
         .find(|path| path.is_file())
         .with_context(|| format!("{name} is not installed any more"))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_machine_is_configured_as_its_link_says() {
-        let address = Ipv4Addr::new(10, 217, 0, 17);
-        assert_eq!(ipv6_of(address).to_string(), "fd00:10:217::11");
-        assert_eq!(
-            Link::IPv4.configuration(address, "52:54:00:d9:00:11"),
-            "version: 2\nethernets:\n  eth0:\n    match: {macaddress: \"52:54:00:d9:00:11\"}\n    set-name: eth0\n    \
-             addresses: [\"10.217.0.17/24\"]\n    accept-ra: false\n    routes: [{to: \"0.0.0.0/0\", via: \"10.217.0.1\"}]\n"
-        );
-        assert_eq!(Link::IPv4.seen_as(address), address);
-        assert_eq!(Link::IPv6.seen_as(address), ipv6_of(address));
-        let text = Link::IPv6.configuration(address, "m");
-        assert!(
-            text.contains("\"fd00:10:217::11/64\"") && !text.contains("10.217."),
-            "{text}"
-        );
-        assert!(
-            text.contains("routes: [{to: \"::/0\", via: \"fd00:10:217::1\"}]"),
-            "{text}"
-        );
-    }
-}

@@ -24,34 +24,3 @@ pub(super) fn files(
         ("user_data", user_data.to_vec()),
     ]
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashMap;
-
-    use super::*;
-
-    #[test]
-    fn a_machine_gets_what_openstack_writes() {
-        let files = HashMap::from(files(
-            "i-one",
-            "one",
-            b"\x1f\x8b",
-            "#cloud-boothook\n",
-            "52:54:00:d9:00:11",
-        ));
-        let read_json = |file: &str| serde_json::from_slice::<Value>(&files[file]).unwrap();
-        assert_eq!(files["user_data"], b"\x1f\x8b");
-        assert_eq!(read_json("vendor_data.json"), "#cloud-boothook\n");
-        let meta_data = read_json("meta_data.json");
-        assert_eq!(
-            (&meta_data["uuid"], &meta_data["hostname"]),
-            (&json!("i-one"), &json!("one"))
-        );
-        let network = read_json("network_data.json");
-        assert_eq!(network["links"][0]["ethernet_mac_address"], "52:54:00:d9:00:11");
-        assert_eq!(network["networks"][0]["link"], network["links"][0]["id"]);
-        // The address comes by DHCP.
-        assert!(network["networks"][0].get("ip_address").is_none());
-    }
-}

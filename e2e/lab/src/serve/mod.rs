@@ -157,7 +157,6 @@ mod curl {
     /// A download that is too short.
     pub(super) const CUT: i32 = 18;
     pub(super) const HTTP_ERROR: i32 = 22;
-    pub(super) const NOT_TRUSTED: i32 = 60;
 
     /// Runs curl, which fails by itself where it would hang.
     pub(super) fn run(arguments: &[&str]) -> Output {

@@ -1,4 +1,4 @@
-//! Watches and Events against the API server in memory: pages, objects that can't be decoded, and a task that fails.
+//! Watches and Events against the API server in memory: what is too large or too many to be kept, and what fails.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::ResourceExt;
+use osm_api::Reason;
 use osm_api::rbac::{Installation, Service};
-use osm_api::{MachineDeployment, Reason};
 use osm_runtime::args::{CommonArgs, LogFormat};
 use osm_runtime::cache::{Cache, Reduce};
 use osm_runtime::followed::{Followed, MAX_FOLLOWED, MAX_FOLLOWED_BYTES};
@@ -66,11 +66,6 @@ impl Write for Log {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-fn pool(name: &str, spec: &Value) -> Value {
-    json!({"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
-        "metadata": {"namespace": "kube-system", "name": name}, "spec": spec})
 }
 
 /// Notes the requests, each of which takes this time to the server.
@@ -193,31 +188,6 @@ async fn a_panic_in_a_watch_stops_the_service_and_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_page_is_read_and_what_comes_later_is_watched() {
-    let server = Server::new(Timestamp::UNIX_EPOCH);
-    let maps: Vec<Value> = (0..120).map(|i| config_map(&format!("map-{i:03}"))).collect();
-    server.load(&maps).unwrap();
-    let (calls, link) = Slow::link(Duration::ZERO);
-    let (cluster, cache) = (cluster_on(&server, &link), Arc::new(Cache::default()));
-    Watch::namespaced(&cluster.worker, "kube-system", "maps")
-        .project(|map: ConfigMap| Some(map.name_any()))
-        .into_cache(&cache)
-        .spawn(&cluster);
-    cluster.gates.opened(GATE).await;
-    let listed = cache.select(|name| name.starts_with("map-")).len();
-    assert_eq!(listed, 120);
-    assert_eq!(calls.sent("list").len(), 3, "pages of 50 objects");
-    server.load(&[config_map("map-later")]).unwrap();
-    tokio::time::timeout(Duration::from_secs(60), async {
-        while cache.get("kube-system/map-later").is_none() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await
-    .expect("the new one");
-}
-
-#[tokio::test(start_paused = true)]
 async fn two_lists_of_a_cluster_are_read_at_a_time() {
     let server = Server::new(Timestamp::UNIX_EPOCH);
     let takes = Duration::from_secs(3);
@@ -335,39 +305,6 @@ async fn more_objects_than_are_followed_are_read_each_time() {
     read_all().await;
     assert_eq!(calls.sent("watch").len(), MAX_FOLLOWED);
     assert_eq!(calls.sent("get").len() - before, 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_can_not_be_decoded_is_shown_by_its_metadata() {
-    let server = Server::new(Timestamp::UNIX_EPOCH);
-    let good = json!({"template": {}});
-    server
-        .load(&[pool("bad", &json!("text")), pool("good", &good)])
-        .unwrap();
-    let (cluster, cache) = (cluster(&server), Arc::new(Cache::default()));
-    Watch::all(&cluster.worker, "pools")
-        .project(|md: MachineDeployment| Some(format!("{} is good", md.name_any())))
-        .unreadable(|md| Some(format!("{:?}: {}", md.metadata.name, md.problem)))
-        .into_cache(&cache)
-        .spawn(&cluster);
-    cluster.gates.opened(GATE).await;
-    let shown = |name: &str| {
-        cache
-            .get(&format!("kube-system/{name}"))
-            .map(|text| (*text).clone())
-    };
-    assert_eq!(shown("good").as_deref(), Some("good is good"));
-    assert_eq!(
-        shown("bad").as_deref(),
-        Some(
-            "Some(\"bad\"): spec is a string, expected a map; correct the value, or upgrade to the version that knows it"
-        )
-    );
-    let counted = String::from_utf8(cluster.process.metrics.encode()).unwrap();
-    assert!(
-        counted.contains(r#"osm_invalid_objects_total{cluster="only",kind="pools"} 1"#),
-        "{counted}"
-    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,9 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use futures::{StreamExt as _, TryStreamExt as _};
 use http::Request;
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchParams};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, Config, discovery};
@@ -192,51 +191,6 @@ async fn custom_objects_that_do_not_fit_the_schema_are_refused() {
 }
 
 #[tokio::test]
-async fn kubectl_gets_tables_with_the_columns_of_the_definition() {
-    const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-    let served = Served::start().await;
-    let profiles = served.profiles().await;
-    profiles.create(&PostParams::default(), &profile()).await.unwrap();
-    let client = served.client("admin").await;
-    let path = "/apis/operatingsystemmanager.k8c.io/v1alpha1/operatingsystemprofiles";
-    let table = get(&client, path, TABLE).await;
-    let names: Vec<&str> = table["columnDefinitions"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|column| column["priority"] == 0)
-        .map(|column| column["name"].as_str().unwrap())
-        .collect();
-    assert_eq!(names, ["Name", "Ready", "OS", "Version", "Accepted", "Age"]);
-    let row = &table["rows"][0];
-    assert_eq!(row["cells"][0], "osp-tiny");
-    assert_eq!(row["cells"][3], "v1.0.0");
-    assert_eq!(row["object"]["metadata"]["namespace"], NAMESPACE);
-    assert_eq!(row["object"].get("spec"), None);
-
-    // So are the events of a watch.
-    let version = table["metadata"]["resourceVersion"].as_str().unwrap();
-    let watch = format!("{path}?watch=true&resourceVersion={version}");
-    let request = Request::get(watch)
-        .header(ACCEPT, TABLE)
-        .body(Vec::new())
-        .unwrap();
-    let changed = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
-    profiles
-        .patch("osp-tiny", &PatchParams::default(), &changed)
-        .await
-        .unwrap();
-    let lines = client.request_stream(request).await.unwrap();
-    let mut lines = Box::pin(futures::io::AsyncBufReadExt::lines(lines));
-    let event: Value = serde_json::from_str(&lines.next().await.unwrap().unwrap()).unwrap();
-    assert_eq!(
-        (&event["type"], &event["object"]["kind"]),
-        (&json!("MODIFIED"), &json!("Table"))
-    );
-    assert_eq!(event["object"]["rows"][0]["cells"][0], "osp-tiny");
-}
-
-#[tokio::test]
 async fn kinds_are_discovered_with_their_short_names_and_schemas() {
     let served = Served::start().await;
     let client = served.client("admin").await;
@@ -266,34 +220,4 @@ async fn kinds_are_discovered_with_their_short_names_and_schemas() {
         "MachineDeployment"
     );
     assert_eq!(patch["parameters"][1]["name"], "fieldValidation");
-}
-
-#[tokio::test]
-async fn events_are_served_in_both_versions() {
-    let served = Served::start().await;
-    let event = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "a", "namespace": NAMESPACE},
-        "regarding": {"kind": "MachineDeployment", "name": "pool"}, "note": "rendered", "type": "Normal", "reason": "Rendered"});
-    served.server.with(|state| state.create(event)).unwrap();
-    let events =
-        Api::<k8s_openapi::api::core::v1::Event>::namespaced(served.client("admin").await, NAMESPACE);
-    let about = |name: &str| ListParams::default().fields(&format!("involvedObject.name={name}"));
-    let found = events.list(&about("pool")).await.unwrap().items;
-    assert_eq!(found[0].message.as_deref(), Some("rendered"));
-    assert_eq!(found[0].involved_object.name.as_deref(), Some("pool"));
-    assert!(events.list(&about("another")).await.unwrap().items.is_empty());
-    let watch = WatchParams::default().fields("involvedObject.name=pool");
-    let mut changes = events.watch(&watch, "1").await.unwrap().boxed();
-    assert!(matches!(
-        changes.try_next().await.unwrap(),
-        Some(kube::api::WatchEvent::Added(event)) if event.message.as_deref() == Some("rendered")
-    ));
-}
-
-#[tokio::test]
-async fn what_is_not_served_says_so() {
-    let served = Served::start().await;
-    let client = served.client("admin").await;
-    let request = Request::get("/api/v1/services").body(Vec::new()).unwrap();
-    let error = client.request::<Value>(request).await.unwrap_err();
-    assert!(error.to_string().contains("--etcd"), "{error}");
 }
