@@ -1,0 +1,373 @@
+//! Rotates pools on a real API server while requests fail and services are killed. An observer that knows only the invariants of
+//! docs/rotation.md watches. At the end everything must converge, and the services must become idle.
+//!
+//! `OSM_CHAOS_SEED` repeats all random choices of a run, except for timing; `OSM_CHAOS_ROTATIONS` is how long it lasts:
+//!
+//!     OSM_CHAOS_SEED=1 OSM_CHAOS_ROTATIONS=50 cargo test -p osm-tests --test chaos -- --ignored --nocapture
+
+// The lints' exceptions for tests don't reach helpers of tests.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+mod proxy;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use futures::TryStreamExt;
+use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::rbac::v1::Role;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, Resource, ResourceExt};
+use osm_api::config::OperatingSystemConfig;
+use osm_api::content::ContentView;
+use osm_api::machine_deployment::MachineDeployment;
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_api::rbac::{Installation, Service};
+use osm_sim::invariants::What;
+use osm_sim::watching::Watching;
+use osm_testkit::installation::{self, Installed};
+use osm_testkit::{ControlPlane, check, fixtures, wait_for};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use self::proxy::FaultyProxy;
+
+const PROFILE: &str = "osp-tiny";
+const LOGIN: &str = "login";
+/// Pools that rotate side by side.
+const POOLS: u32 = 12;
+/// Requests out of a thousand that something happens to.
+const FAULTS: u32 = 80;
+/// Consecutive faults, kills and back-offs may take this long.
+const CONVERGES_WITHIN: Duration = Duration::from_secs(240);
+
+/// What pools and users share.
+struct Site {
+    plane: ControlPlane,
+    namespace: String,
+    watching: Watching,
+    /// Rotations that are still to be begun.
+    left: AtomicU32,
+}
+
+/// A number from the environment.
+fn given(name: &str) -> Option<u32> {
+    let value = std::env::var(name).ok()?;
+    Some(
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("{name} is not a number: {value}")),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes five minutes; .ci/nightly runs it"]
+async fn rotations_keep_all_invariants_while_requests_fail_and_services_are_killed() -> Result<()> {
+    let seed = given("OSM_CHAOS_SEED").unwrap_or_else(|| rand::rng().random_range(0..1_000_000));
+    let rotations = given("OSM_CHAOS_ROTATIONS").unwrap_or(1000);
+    println!("OSM_CHAOS_SEED={seed} OSM_CHAOS_ROTATIONS={rotations}");
+    let seed = u64::from(seed);
+
+    let plane = ControlPlane::start(osm_testkit::Options::default()).await?;
+    let (mut installed, proxies) = install(&plane, seed).await?;
+    let namespace = installed.installation().namespace.clone();
+    let watching = Watching::start(&plane, &namespace)?;
+    installed.start_all().await?;
+    for proxy in &proxies {
+        proxy.set_share(FAULTS);
+    }
+
+    let left = AtomicU32::new(rotations);
+    let site = Arc::new(Site {
+        plane,
+        namespace,
+        watching,
+        left,
+    });
+    // Not tasks: the asynchronous closures in them can't be told to be `Send`.
+    let pools: FuturesUnordered<_> = (0..POOLS)
+        .map(|number| {
+            let random = StdRng::seed_from_u64(seed.wrapping_add(u64::from(number) << 32));
+            Pool {
+                site: site.clone(),
+                name: format!("pool-{number}"),
+                random,
+                revision: 0,
+            }
+            .live()
+        })
+        .collect();
+    let outcome = tokio::select! {
+        lived = pools.try_for_each(async |()| Ok(())) => lived,
+        ended = kill(&mut installed, StdRng::seed_from_u64(seed)) => ended,
+        () = edit(&site, StdRng::seed_from_u64(seed ^ 0x5eed)) => Ok(()),
+    };
+    outcome.map_err(|error| error.context(installed.logs()))?;
+
+    for proxy in &proxies {
+        proxy.set_share(0);
+    }
+    let converged = async || check(site.nothing_left().await?);
+    wait_for(
+        "what was made for pools that are gone to go",
+        CONVERGES_WITHIN,
+        converged,
+    )
+    .await?;
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    site.watching.caught_up().await;
+    let since = Timestamp::now();
+    site.watching.observer().settled(since);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    site.watching.caught_up().await;
+    site.watching.observer().quiet_since(since);
+
+    let mut faults = BTreeMap::<_, u64>::new();
+    for (name, count) in proxies.iter().flat_map(FaultyProxy::faults) {
+        *faults.entry(name).or_default() += count;
+    }
+    println!("{} changes observed, {faults:?}", site.watching.changes());
+    let violations = site.watching.observer().violations().to_vec();
+    assert!(violations.is_empty(), "{violations:#?}");
+    Ok(())
+}
+
+/// Installs the services, each with a proxy between it and the API server.
+async fn install(plane: &ControlPlane, seed: u64) -> Result<(Installed, Vec<FaultyProxy>)> {
+    let installation = Installation {
+        namespace: "osm".to_owned(),
+        ..Installation::default()
+    };
+    let installed = Installed::install(plane, installation.clone(), &installation::binaries()?).await?;
+    let settings =
+        json!({"containerd": {"registries": [{"host": "registry.example", "credentials": {"name": LOGIN}}]}});
+    let first = [
+        login(0),
+        installation::settings(&installation, &settings.to_string()),
+        fixtures::profile(&installation.namespace, PROFILE, "v1.0.0", "text 0\n"),
+    ];
+    installation::apply(plane, &first).await?;
+    let mut proxies = Vec::new();
+    for (number, service) in (1_u64..).zip(Service::ALL) {
+        let proxy = FaultyProxy::start(plane, seed.wrapping_mul(31).wrapping_add(number)).await?;
+        let cluster = *service.clusters().first().context("a cluster")?;
+        let path = installed.kubeconfig(service, cluster)?;
+        let mut kubeconfig: Value = serde_saphyr::from_str(&std::fs::read_to_string(path)?)?;
+        kubeconfig["clusters"][0]["cluster"] = json!({"server": proxy.url()});
+        installed.replace_kubeconfig(service, cluster, &kubeconfig.to_string())?;
+        proxies.push(proxy);
+    }
+    Ok((installed, proxies))
+}
+
+/// A registry's credentials.
+fn login(round: u32) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": LOGIN, "namespace": CLOUD_INIT_SETTINGS},
+        "stringData": {"username": "user", "password": format!("password {round}")}})
+}
+
+/// Kills services, each at any moment, until one does not start any more.
+async fn kill(installed: &mut Installed, mut random: StdRng) -> Result<()> {
+    loop {
+        tokio::time::sleep(Duration::from_millis(random.random_range(500..5000))).await;
+        let service = Service::ALL[random.random_range(0..Service::ALL.len())];
+        installed.kill9(service)?;
+        tokio::time::sleep(Duration::from_millis(random.random_range(0..1500))).await;
+        installed.start(service).await?;
+        // However slow the computer is, some time has to be left for work.
+        if random.random_bool(0.75) {
+            let ready = async || Ok(installed.is_ready(service).await.then_some(()));
+            wait_for("a service that was killed to be ready", CONVERGES_WITHIN, ready).await?;
+        }
+    }
+}
+
+/// A pool gets new content of the same revision less than twenty times a day; beyond that it would wait.
+const EDITS: u32 = 15;
+
+/// Edits profile and credentials now and then.
+async fn edit(site: &Site, mut random: StdRng) {
+    for round in 1..=EDITS {
+        tokio::time::sleep(Duration::from_millis(random.random_range(2000..9000))).await;
+        let object = match random.random_bool(0.5) {
+            true => login(round),
+            false => fixtures::profile(
+                &site.namespace,
+                PROFILE,
+                &format!("v1.0.{round}"),
+                &format!("text {round}\n"),
+            ),
+        };
+        // The next edit is as good.
+        let _ = installation::apply(&site.plane, &[object]).await;
+    }
+    std::future::pending().await
+}
+
+impl Site {
+    fn secrets(&self) -> Result<Api<Secret>> {
+        Ok(Api::namespaced(self.plane.admin()?, CLOUD_INIT_SETTINGS))
+    }
+
+    fn machine_deployments(&self) -> Result<Api<MachineDeployment>> {
+        Ok(Api::namespaced(self.plane.admin()?, "kube-system"))
+    }
+
+    /// Deletes this object, unless somebody was faster, and tells the observer who did it.
+    async fn delete<K>(&self, kind: &str, api: &Api<K>, object: &K)
+    where
+        K: Resource + Clone + Debug + DeserializeOwned,
+    {
+        let (name, uid) = (object.name_any(), object.uid().unwrap_or_default());
+        self.watching
+            .observer()
+            .interferes(kind, &name, &uid, What::Deleted);
+        let only_this = DeleteParams::default().preconditions(Preconditions {
+            uid: Some(uid),
+            resource_version: None,
+        });
+        let _ = api.delete(&name, &only_this).await;
+    }
+
+    /// Whether all that is labelled for a pool is for one that is there.
+    async fn nothing_left(&self) -> Result<bool> {
+        let living: Vec<String> = self
+            .machine_deployments()?
+            .list(&Default::default())
+            .await?
+            .iter()
+            .map(|md| names::pool_id("kube-system", &md.name_any(), &md.uid().unwrap_or_default()))
+            .collect();
+        let secrets = self.secrets()?.list(&Default::default()).await?;
+        Ok(secrets
+            .iter()
+            .filter_map(|secret| secret.labels().get(names::POOL))
+            .all(|pool| living.contains(pool)))
+    }
+}
+
+/// A pool, and whoever changes it.
+struct Pool {
+    site: Arc<Site>,
+    name: String,
+    random: StdRng,
+    revision: u64,
+}
+
+impl Pool {
+    async fn live(mut self) -> Result<()> {
+        self.create().await?;
+        let one_less = |left: u32| left.checked_sub(1);
+        while self
+            .site
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
+            .is_ok()
+        {
+            match self.random.random_range(0..100) {
+                0..6 => {
+                    let gone = self.site.machine_deployments()?;
+                    gone.delete(&self.name, &DeleteParams::default()).await?;
+                    self.pause(2000).await;
+                    self.create().await?;
+                }
+                6..12 => {
+                    self.damage().await?;
+                    self.rotate(false).await?;
+                }
+                12..20 => self.rotate(false).await?,
+                _ => self.rotate(true).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn pause(&mut self, most: u64) {
+        tokio::time::sleep(Duration::from_millis(self.random.random_range(0..most))).await;
+    }
+
+    async fn create(&mut self) -> Result<()> {
+        let object = fixtures::machine_deployment(&self.name, PROFILE);
+        installation::apply(&self.site.plane, &[object]).await?;
+        self.revision = 1;
+        self.pause(300).await;
+        self.stamp().await
+    }
+
+    /// A new revision, as machine-controller makes it; with a change in the template, which it makes one of, or by itself.
+    async fn rotate(&mut self, template: bool) -> Result<()> {
+        self.revision += 1;
+        if template {
+            let kubelet = format!("1.34.{}", self.revision);
+            self.patch(&json!({"spec": {"template": {"spec": {"versions": {"kubelet": kubelet}}}}}))
+                .await?;
+            self.pause(300).await;
+        }
+        self.stamp().await
+    }
+
+    async fn patch(&self, patch: &Value) -> Result<()> {
+        let api = self.site.machine_deployments()?;
+        api.patch(&self.name, &PatchParams::default(), &Patch::Merge(patch))
+            .await?;
+        Ok(())
+    }
+
+    /// Stamps the revision, and waits until it is published. The observer knows whether machines can be made of it then.
+    async fn stamp(&mut self) -> Result<()> {
+        let revision = self.revision.to_string();
+        self.patch(&json!({"metadata": {"annotations": {names::REVISION: revision}}}))
+            .await?;
+        let machine_deployment = self.site.machine_deployments()?.get(&self.name).await?;
+        let uid = machine_deployment.uid().context("a uid")?;
+        let configs: Api<OperatingSystemConfig> =
+            Api::namespaced(self.site.plane.admin()?, &self.site.namespace);
+        let config = names::config_name(&self.name, "kube-system");
+        let what = format!("{} at revision {revision}", self.name);
+        let published = wait_for(&what, CONVERGES_WITHIN, async || {
+            let Some(config) = configs.get_opt(&config).await? else {
+                return Ok(None);
+            };
+            let is_of_this = ContentView::of(&config).belongs_to(&uid);
+            let published = config.status.and_then(|status| status.published);
+            check(is_of_this && published.is_some_and(|published| published.revision == revision))
+        });
+        if let Err(error) = published.await {
+            let status = configs.get_opt(&config).await?.and_then(|config| config.status);
+            return Err(error.context(serde_json::to_string_pretty(&status)?));
+        }
+        Ok(())
+    }
+
+    /// Somebody deletes what is ours.
+    async fn damage(&mut self) -> Result<()> {
+        if self.random.random_bool(0.5) {
+            let secrets = self.site.secrets()?;
+            let name = names::bootstrap_secret_name(&self.name, "kube-system");
+            if let Some(secret) = secrets.get_opt(&name).await? {
+                self.site.delete("Secret", &secrets, &secret).await;
+            }
+            return Ok(());
+        }
+        let roles: Api<Role> = Api::namespaced(self.site.plane.admin()?, CLOUD_INIT_SETTINGS);
+        let config = names::config_name(&self.name, "kube-system");
+        let of_pool = |role: &&Role| role.annotations().get(names::CONFIG) == Some(&config);
+        if let Some(role) = roles.list(&Default::default()).await?.iter().find(of_pool) {
+            self.site.delete("Role", &roles, role).await;
+        }
+        Ok(())
+    }
+}
