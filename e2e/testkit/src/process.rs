@@ -216,14 +216,6 @@ impl Service {
     }
 }
 
-/// Whether a process is the watcher that [`Service::spawn`] leaves in the process group of a program.
-pub(crate) fn is_watcher(pid: u32) -> bool {
-    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| {
-        let mut arguments = line.split(|byte| *byte == 0);
-        arguments.nth(2) == Some(WATCHED.as_bytes())
-    })
-}
-
 impl Drop for Service {
     fn drop(&mut self) {
         // Also when the program has ended: what it started may still run, and the watcher does.

@@ -31,11 +31,10 @@ use tokio::task::JoinHandle;
 use crate::osmctl::{PASSWORD, Run};
 use crate::takeover::go_profile;
 use crate::webhook_server::WebhookServer;
-use crate::world::{DEADLINE, GETTER_TOKEN, NAMESPACE};
+use crate::world::{DEADLINE, GETTER_TOKEN};
 
 /// A token as the Go implementation writes it into a config.
 const GO_TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJnZXR0ZXIifQ.c2lnbmF0dXJlLW9mLWdldHRlcg";
-
 
 const NAMESPACE: &str = "kube-system";
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::shared::in_shared_world;
-use crate::world::{DEADLINE, NAMESPACE, World, machine_deployment, profile};
+use crate::world::{DEADLINE, NAMESPACE, World, profile};
 
 pub const PASSWORD: &str = "h0t-and-secret-password";
 
