@@ -17,6 +17,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 mod bases;
 mod chain;
 mod cluster;
+mod compatibility;
 mod completions;
 mod credentials;
 mod diff;
@@ -71,12 +72,14 @@ enum Command {
     Test(test::Test),
     New(new::New),
     Schema(schema::Schema),
+    Compatibility(compatibility::Compatibility),
     Urls(urls::Urls),
     MirrorSettings(mirror_settings::MirrorSettings),
     Status(status::Status),
     Show(show::Show),
     Migrate(migrate::Migrate),
     Completions(completions::Completions),
+    Man(completions::Man),
 }
 
 impl Command {
@@ -88,12 +91,14 @@ impl Command {
             Self::Test(test) => test.run(),
             Self::New(new) => new.run(),
             Self::Schema(schema) => schema.run(),
+            Self::Compatibility(compatibility) => compatibility.run(),
             Self::Urls(urls) => urls.run(),
             Self::MirrorSettings(settings) => settings.run(),
             Self::Status(status) => status.run(),
             Self::Show(show) => show.run(),
             Self::Migrate(migrate) => migrate.run(),
             Self::Completions(completions) => completions.run(definition),
+            Self::Man(man) => man.run(definition),
         }
     }
 }

@@ -11,11 +11,16 @@ const GAP: &str = "   ";
 
 /// Writes `text` to standard output.
 pub fn print(text: &str) -> Result<()> {
+    is_read(text).map(|_| ())
+}
+
+/// Writes `text` to standard output. `false` if nobody reads it any more.
+pub fn is_read(text: &str) -> Result<bool> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // The reader has seen enough, such as head.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        result => result.context("can't write to standard output"),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        result => result.map(|()| true).context("can't write to standard output"),
     }
 }
 

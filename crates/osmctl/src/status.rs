@@ -1,10 +1,12 @@
 //! `osmctl status`: the pools and services of a cluster, and what each pool waits for.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use jiff::Timestamp;
+use jiff::{Timestamp, Unit};
 use serde_json::{Value, json};
 
 use crate::chain;
@@ -12,6 +14,12 @@ use crate::cluster::{self, Needs};
 use crate::output::{self, Color, Format};
 use crate::row::{COLUMNS, Row};
 use crate::snapshot::{self, Service, Snapshot};
+
+/// Between two reads with --watch.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// Clears a terminal, and moves the cursor to its first line.
+const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
 /// Show the pools and services of a cluster, or explain what a pool waits for
 ///
@@ -38,6 +46,9 @@ Exit codes: 0 success, 1 POOL is not well, 2 the cluster cannot be read.")]
 pub struct Status {
     /// Pool: NAME or NAMESPACE/NAME of a MachineDeployment [default: all]
     pool: Option<String>,
+    /// Print again every two seconds, until Ctrl-C
+    #[arg(short, long, conflicts_with = "output")]
+    watch: bool,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Text)]
     output: Format,
@@ -58,11 +69,40 @@ impl Status {
             services: self.pool.is_none(),
             ..Needs::default()
         };
+        if self.watch {
+            return self.watch(needs);
+        }
         let snapshot = cluster::read(&self.cluster, needs)?;
         snapshot.warn();
         let (text, code) = self.shown(&snapshot)?;
         output::print(&text)?;
         Ok(code)
+    }
+
+    /// Reads and prints again and again, until a signal ends the program, or its output is closed.
+    fn watch(&self, needs: Needs) -> Result<ExitCode> {
+        let clear = match std::io::stdout().is_terminal() {
+            true => CLEAR,
+            false => "",
+        };
+        loop {
+            // A cluster that cannot be read now may be back in two seconds.
+            let text = match cluster::read(&self.cluster, needs) {
+                Ok(snapshot) => {
+                    let unread = snapshot.unread.iter();
+                    let notes: String = unread
+                        .map(|unread| format!("warning: {}\n", unread.message))
+                        .collect();
+                    format!("{}{}", output::visible(&notes), self.shown(&snapshot)?.0)
+                }
+                Err(error) => format!("osmctl: {error:#}\n"),
+            };
+            let now = Timestamp::now().round(Unit::Second)?;
+            if !output::is_read(&format!("{clear}{now}\n{text}\n"))? {
+                return Ok(ExitCode::SUCCESS);
+            }
+            std::thread::sleep(INTERVAL);
+        }
     }
 
     fn shown(&self, snapshot: &Snapshot) -> Result<(String, ExitCode)> {

@@ -217,6 +217,7 @@ async fn no_credential_is_printed(world: &World) -> Result<()> {
     for file in [
         "bootstrap/etc/token",
         "bootstrap/etc/kubelet-token",
+        "bootstrap/etc/secret",
         "provisioning/etc/registries",
     ] {
         printed.push_str(&std::fs::read_to_string(pool.join(file))?);

@@ -64,6 +64,7 @@ fn mistakes_end_with_the_next_step_and_the_exit_code() {
         ("show", none(), 2, "<POOL>"),
         ("show pool -o dir=", none(), 2, "use text or dir=PATH"),
         ("lint -o xml", none(), 2, "invalid value"),
+        ("man /proc/nowhere", none(), 1, "cannot write to /proc/nowhere"),
         ("migrate apply", none(), 2, "unrecognized subcommand"),
     ];
     for (words, input, code, text) in rows {
@@ -75,4 +76,19 @@ fn mistakes_end_with_the_next_step_and_the_exit_code() {
             "{words:?}"
         );
     }
+}
+
+#[test]
+fn man_pages_and_the_tables_of_what_works_together_are_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man1");
+    assert!(run(&format!("man {}", pages.display()), "").status.success());
+    let page = std::fs::read_to_string(pages.join("osmctl-status.1")).unwrap();
+    assert!(page.contains("Print again every two seconds"), "{page}");
+    let output = run("compatibility", "");
+    let tables = out(&output);
+    assert!(
+        tables.contains("osp-ubuntu") && tables.contains("openstack"),
+        "{tables}"
+    );
 }
