@@ -56,7 +56,7 @@ impl JoiningMetrics {
                 &APPROVAL_SECONDS,
             )?,
             forgotten: catalog.counter(
-                "joining_requests_forgotten_total",
+                "joining_requests_dropped_total",
                 "CertificateSigningRequests beyond the bounds, which are listed again every five minutes.",
             )?,
             machines_without_node: catalog.gauge(

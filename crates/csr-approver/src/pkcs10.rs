@@ -78,13 +78,13 @@ fn decode(pem: &[u8]) -> Result<Vec<u8>, Denial> {
     STANDARD.decode(base64).map_err(|_| not_pem())
 }
 
+const WRONG_SUBJECT: &str = "must be exactly O=system:nodes, CN=system:node:NAME";
+
 /// The NAME of O=system:nodes, CN=system:node:NAME.
 fn node(subject: &X509Name<'_>) -> Result<String, Denial> {
     let mut attributes = subject.iter_attributes();
     let (Some(one), Some(two), None) = (attributes.next(), attributes.next(), attributes.next()) else {
-        return Err(Denial::Subject(
-            "does not have exactly an organization and a common name",
-        ));
+        return Err(Denial::Subject(WRONG_SUBJECT));
     };
     let (organization, common_name) = match one.attr_type() == &OID_X509_ORGANIZATION_NAME {
         true => (one, two),
@@ -93,17 +93,15 @@ fn node(subject: &X509Name<'_>) -> Result<String, Denial> {
     if organization.attr_type() != &OID_X509_ORGANIZATION_NAME
         || common_name.attr_type() != &OID_X509_COMMON_NAME
     {
-        return Err(Denial::Subject(
-            "does not have exactly an organization and a common name",
-        ));
+        return Err(Denial::Subject(WRONG_SUBJECT));
     }
     if text(organization) != Some(ORGANIZATION) {
-        return Err(Denial::Subject("is not of the organization system:nodes"));
+        return Err(Denial::Subject(WRONG_SUBJECT));
     }
     let name = text(common_name).and_then(|name| name.strip_prefix(NODE_USER));
     match name {
         Some(name) if (1..=MAX_NODE_NAME).contains(&name.len()) => Ok(name.to_owned()),
-        _ => Err(Denial::Subject("does not have the name of a node")),
+        _ => Err(Denial::Subject(WRONG_SUBJECT)),
     }
 }
 
@@ -136,7 +134,7 @@ fn names(request: &X509CertificationRequest<'_>) -> Result<Vec<SubjectName>, Den
             return Err(others());
         }
         if alternative.general_names.len() > MAX_NAMES {
-            return Err(Denial::Subject("has more names than a node"));
+            return Err(Denial::Subject("has more names than those of a node"));
         }
         for name in &alternative.general_names {
             names.push(

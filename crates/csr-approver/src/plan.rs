@@ -285,7 +285,7 @@ fn admit(name: &str, own: Option<&PoolRef>, bearer: &Bearer, request: &Request) 
         return wait(Wait::MachineDeleting(node()));
     }
     let Some(pool) = bearer.pool() else {
-        return wait(Wait::MachineNotOfPool(node()));
+        return wait(Wait::MachineNotInPool(node()));
     };
     if own.is_some_and(|own| own != pool) {
         if matches!(bearer, Bearer::Machine { machine, .. } if machine.may_pass_on_name) {
@@ -298,8 +298,8 @@ fn admit(name: &str, own: Option<&PoolRef>, bearer: &Bearer, request: &Request) 
         return wait(Wait::OlderThanMachine(node()));
     }
     if let Bearer::Machine { machine, .. } = bearer {
-        if matches!(machine.node, NodeName::Unproven(_)) {
-            return wait(Wait::NodeNameUnproven(node()));
+        if matches!(machine.node, NodeName::Unverified(_)) {
+            return wait(Wait::NodeNameUnverified(node()));
         }
         if machine.node_ref.is_some() {
             return wait(Wait::MachineHasNode(node()));

@@ -230,7 +230,7 @@ fn every_rule_alone_keeps_a_machine_out() {
         (
             "a Machine of no pool",
             bearers(vec![of_pool(machine(NODE), None)]),
-            "wait MachineNotOfPool",
+            "wait MachineNotInPool",
         ),
         (
             "a deleting Machine",
@@ -265,8 +265,8 @@ fn every_rule_alone_keeps_a_machine_out() {
         ),
         (
             "a cloud without a proof",
-            changed(|m| m.node = NodeName::Unproven(NODE.to_owned())),
-            "wait NodeNameUnproven",
+            changed(|m| m.node = NodeName::Unverified(NODE.to_owned())),
+            "wait NodeNameUnverified",
         ),
         (
             "a Node of that name",
@@ -327,7 +327,7 @@ fn what_a_live_read_shows_decides() {
         (
             "its pool is gone",
             Some(of_pool(machine(NODE), None)),
-            Some("wait MachineNotOfPool"),
+            Some("wait MachineNotInPool"),
         ),
         (
             "it is another pool's",
@@ -453,7 +453,7 @@ fn the_identity_of_all_pools_joins_as_a_machine_of_any_pool_by_the_same_rules() 
         (with(exists), "wait NodeExists"),
         (
             bearers(vec![of_pool(machine(NODE), None)]),
-            "wait MachineNotOfPool",
+            "wait MachineNotInPool",
         ),
         (bearers(vec![]), "wait MachineNotFound"),
         (bearers(vec![own(), own()]), "wait MachineNotUnique"),
@@ -796,7 +796,7 @@ fn of_several_bearers_of_a_name_the_oldest_keeps_it() {
             "an older Machine of no pool",
             vec![aged("own", 80, Some("a")), aged("other", 79, None)],
             waits,
-            "wait MachineNotOfPool",
+            "wait MachineNotInPool",
         ),
         (
             "the same second",

@@ -57,7 +57,7 @@ pub enum Wait {
     #[error(
         "the Machine of node {0} does not belong to a MachineDeployment that exists; check its owner references"
     )]
-    MachineNotOfPool(String),
+    MachineNotInPool(String),
     #[error(
         "{0} is the recorded address of a machine of another pool; if that machine is gone, delete its Machine"
     )]
@@ -71,13 +71,13 @@ pub enum Wait {
     #[error("the Machine of node {0} has a Node; if the machine was reinstalled, delete its Machine")]
     MachineHasNode(String),
     #[error(
-        "no object in the cluster proves that {0} is the name of a node of this cloud provider; run kubectl certificate approve, or set joining to static"
+        "cannot verify the node name {0} with this cloud provider; check it, then run kubectl certificate approve"
     )]
-    NodeNameUnproven(String),
+    NodeNameUnverified(String),
     #[error("Node {0} exists; delete the Node if its machine is gone")]
     NodeExists(String),
     #[error(
-        "another request for node {node} was approved; wait until {until}, or delete the Machine if no machine of yours sent that request"
+        "another request for node {node} was approved; retry after {until}. If the first request was not yours, delete the Machine"
     )]
     AlreadyApproved { node: String, until: Timestamp },
     #[error(
@@ -104,12 +104,12 @@ impl Wait {
             Self::PoolNotFound => Reason::PoolNotFound,
             Self::MachineNotFound(_) => Reason::MachineNotFound,
             Self::MachineNotUnique(_) => Reason::MachineNotUnique,
-            Self::MachineNotOfPool(_) => Reason::MachineNotOfPool,
+            Self::MachineNotInPool(_) => Reason::MachineNotInPool,
             Self::ForeignMachine(_) => Reason::ForeignMachine,
             Self::MachineDeleting(_) => Reason::MachineDeleting,
             Self::OlderThanMachine(_) => Reason::RequestOlderThanMachine,
             Self::MachineHasNode(_) => Reason::MachineHasNode,
-            Self::NodeNameUnproven(_) => Reason::NodeNameUnproven,
+            Self::NodeNameUnverified(_) => Reason::NodeNameUnverified,
             Self::NodeExists(_) => Reason::NodeExists,
             Self::AlreadyApproved { .. } => Reason::AlreadyApproved,
             Self::OrderUnknown(_) => Reason::RequestOrderUnknown,

@@ -75,7 +75,7 @@ impl From<Machine> for MachineView {
     fn from(machine: Machine) -> Self {
         let is_short = |name: &String| name.len() <= names::MAX_NAME;
         let node = match NodeName::of(&machine) {
-            NodeName::Known(name) | NodeName::Unproven(name) if !is_short(&name) => NodeName::NotRecorded,
+            NodeName::Known(name) | NodeName::Unverified(name) if !is_short(&name) => NodeName::NotRecorded,
             node => node,
         };
         let may_pass_on_name = node_name::may_pass_on(&machine);
@@ -108,7 +108,7 @@ impl MachineView {
     /// The name under which requests find it.
     pub fn node_name(&self) -> Option<&str> {
         match &self.node {
-            NodeName::Known(name) | NodeName::Unproven(name) => Some(name),
+            NodeName::Known(name) | NodeName::Unverified(name) => Some(name),
             NodeName::NotRecorded => None,
         }
     }

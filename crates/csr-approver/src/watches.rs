@@ -31,7 +31,7 @@ pub fn start(state: &State) {
     nodes(state);
     claims(state);
     if state.cluster.installation.serving_certificates {
-        requests(state, SERVING_SIGNER, "requests for serving certificates");
+        requests(state, SERVING_SIGNER, "serving-certificate-requests");
     }
     relist(state);
     state.queue.add(Key::Claims);

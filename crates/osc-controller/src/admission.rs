@@ -363,7 +363,7 @@ fn warnings_of_profile(facts: &Facts<'_>, found: &ProfileView) -> Option<String>
     let hold = Hold::ProfileNotAccepted {
         profile: format!("{namespace}/{name}"),
         why: why
-            .unwrap_or("osp-controller has not validated it yet")
+            .unwrap_or("waiting for osp-controller to validate it")
             .to_owned(),
     };
     Some(hold.to_string())
@@ -471,7 +471,7 @@ mod tests {
                 good(),
                 "versions.kubelet",
             ),
-            (set("/metadata/name", json!(long)), good(), "characters long"),
+            (set("/metadata/name", json!(long)), good(), "name too long"),
             (object(), found(&["gce"]), "but not the pool's cloud provider aws"),
             (
                 object(),

@@ -14,9 +14,8 @@ pub enum Hold {
     #[error(transparent)]
     PoolSettings(#[from] SettingsProblem),
     #[error(
-        "namespace {0} is not in --machine-deployment-namespaces of osc-controller, so neither new content nor a new revision of this pool \
-         is rendered; what is published stays, and its credentials are renewed; add the namespace to the list, or recreate the \
-         MachineDeployment in a listed namespace"
+        "namespace {0} is not in --machine-deployment-namespaces of osc-controller; updates are paused, and the published user data stays \
+         valid; add the namespace to the list, or recreate the MachineDeployment in a listed namespace"
     )]
     NamespaceNotServed(String),
     #[error("the settings document is missing or invalid; see the log of osc-controller and its /readyz")]

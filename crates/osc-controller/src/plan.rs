@@ -138,8 +138,8 @@ pub fn plan(gathered: &Gathered) -> Plan {
 fn for_config(gathered: &Gathered) -> Plan {
     if let Some(other) = &gathered.other_cluster {
         let message = format!(
-            "every OperatingSystemConfig here was created for another cluster (uid {other} of its kube-system namespace, where this \
-             cluster has {}); this pool gets no user data. {CORRECT_KUBECONFIG}",
+            "cluster mismatch: the existing OperatingSystemConfigs belong to the cluster whose kube-system namespace has uid {other}, but \
+             that of this cluster has {}; this pool gets no user data. {CORRECT_KUBECONFIG}",
             gathered.cluster_uid
         );
         let reject = |pool: &Arc<PoolView>| reject(pool, CLUSTER_CHANGED, message.clone());
@@ -215,9 +215,8 @@ pub(crate) fn conflict(claimant: &PoolView, owner: &PoolView) -> Rejection {
     let PoolRef { namespace, name, .. } = &claimant.pool_ref;
     let secret = names::bootstrap_secret_name(name, namespace);
     let message = format!(
-        "the bootstrap Secret {secret} belongs to the older MachineDeployment {owner}; machines of this pool boot with the user data of \
-         {owner}, including its credentials, while both have the same revision, and wait for user data otherwise; delete one of the two \
-         MachineDeployments, and create no machines of this pool until then",
+        "name collision: the bootstrap Secret {secret} belongs to the older MachineDeployment {owner}, and machines of this pool may boot \
+         with its user data and credentials; delete one of the two MachineDeployments, and create no machines of this pool until then",
         owner = owner.pool_ref
     );
     reject(claimant, Reason::NameConflict, message)
@@ -225,8 +224,8 @@ pub(crate) fn conflict(claimant: &PoolView, owner: &PoolView) -> Rejection {
 
 fn not_served(claimant: &Arc<PoolView>) -> Rejection {
     let message = format!(
-        "namespace {} is not in --machine-deployment-namespaces of osc-controller; this pool gets no user data; add the \
-         namespace to the list, or recreate the MachineDeployment in a listed namespace",
+        "namespace {} is not in --machine-deployment-namespaces of osc-controller, so this pool gets no user data; add the namespace to \
+         the list, or recreate the MachineDeployment in a listed namespace",
         claimant.pool_ref.namespace
     );
     reject(claimant, Reason::NamespaceNotServed, message)
@@ -243,7 +242,7 @@ fn reject(claimant: &PoolView, reason: Reason, message: String) -> Rejection {
 /// The pool of this config is gone, or seems to be.
 fn departed(gathered: &Gathered, config: &ConfigView) -> Plan {
     let meta = &config.metadata;
-    if config.is_undone() {
+    if config.is_torn_down() {
         let (uid, resource_version) = (meta.uid.clone(), meta.resource_version.clone());
         let (uid, resource_version) = (uid.unwrap_or_default(), resource_version.unwrap_or_default());
         return Plan {
@@ -422,7 +421,7 @@ fn render(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>) ->
             let why = found
                 .refusal
                 .as_deref()
-                .unwrap_or("osp-controller has not validated it yet")
+                .unwrap_or("waiting for osp-controller to validate it")
                 .to_owned();
             return Err(Hold::ProfileNotAccepted { profile, why });
         }
@@ -446,10 +445,7 @@ fn content(
     accepted: &AcceptedProfile,
     late: bool,
 ) -> Content {
-    let mut message = format!(
-        "rendered from profile {} {}; to read the documents, run `osmctl show {}`, or unpack status.rendered with `base64 -d | gunzip`",
-        found.name, accepted.version, owner.pool_ref
-    );
+    let mut message = format!("rendered from profile {} {}", found.name, accepted.version);
     if late {
         message.push_str("; the newest edit of the profile was not validated in time, so the last accepted version is used");
     } else if let Some(refusal) = &found.refusal {

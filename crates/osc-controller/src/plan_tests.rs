@@ -556,7 +556,7 @@ fn documents_that_secret_syncer_finds_to_be_altered_are_written_again() {
     let altered = Verdict {
         type_: osm_api::condition::PUBLISHED,
         status: false,
-        reason: Reason::ContentAltered,
+        reason: Reason::ContentModified,
         message: String::new(),
     };
     let config = Arc::make_mut(gathered.config.as_mut().unwrap());
@@ -613,7 +613,7 @@ fn a_pool_is_retired_and_its_config_deleted_once_everything_is_undone() {
     let undone = Verdict {
         type_: osm_api::condition::PUBLISHED,
         status: false,
-        reason: osm_api::condition::REASON_UNDONE,
+        reason: osm_api::condition::REASON_DELETED,
         message: String::new(),
     };
     config.status.conditions.push(undone.condition(&[], None, now()));

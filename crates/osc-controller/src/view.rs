@@ -145,7 +145,7 @@ impl ConfigView {
     /// Whether secret-syncer found the documents to be altered.
     pub fn is_altered(&self) -> bool {
         condition::find(&self.status.conditions, condition::PUBLISHED)
-            .is_some_and(|published| Reason::ContentAltered.as_str() == published.reason)
+            .is_some_and(|published| Reason::ContentModified.as_str() == published.reason)
     }
 
     /// Whether `status.retired` declares its pool gone.
@@ -157,10 +157,10 @@ impl ConfigView {
     }
 
     /// Whether secret-syncer has deleted everything that it made for the retired pool.
-    pub fn is_undone(&self) -> bool {
+    pub fn is_torn_down(&self) -> bool {
         self.is_retired()
             && condition::find(&self.status.conditions, condition::PUBLISHED)
-                .is_some_and(|published| condition::REASON_UNDONE == *published.reason)
+                .is_some_and(|published| condition::REASON_DELETED == *published.reason)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::reason::Reason;
 
 /// Reason of `Published=False` once everything made for a retired pool is undone: osc-controller's signal to
 /// delete the OperatingSystemConfig.
-pub const REASON_UNDONE: Reason = Reason::Undone;
+pub const REASON_DELETED: Reason = Reason::Deleted;
 
 /// Longest message that is written; the API server takes 32,768 bytes, people take less.
 const MAX_MESSAGE: usize = 2048;

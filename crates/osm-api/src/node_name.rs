@@ -112,7 +112,7 @@ pub enum NodeName {
     /// machine-controller has yet to record it.
     NotRecorded,
     /// Nothing in the cluster proves the name of a node of this cloud. The Machine's own name, as the kubelet would spell it.
-    Unproven(String),
+    Unverified(String),
 }
 
 /// Whether the cloud may give the name of this Machine's node to another machine, even while the Machine is there.
@@ -134,7 +134,7 @@ impl NodeName {
         match source_of(machine) {
             Source::MachineName => own().map_or(Self::NotRecorded, Self::Known),
             Source::InternalDns => internal_dns(machine).map_or(Self::NotRecorded, Self::Known),
-            Source::MachineDeployment | Source::Unknown => own().map_or(Self::NotRecorded, Self::Unproven),
+            Source::MachineDeployment | Source::Unknown => own().map_or(Self::NotRecorded, Self::Unverified),
         }
     }
 }
@@ -184,7 +184,7 @@ mod tests {
             let expected = match cloud {
                 CloudProvider::Aws => NodeName::Known("ip-10-0-0-1.ec2.internal".to_owned()),
                 CloudProvider::Edge | CloudProvider::External | CloudProvider::Fake => {
-                    NodeName::Unproven("pool-1a-b".to_owned())
+                    NodeName::Unverified("pool-1a-b".to_owned())
                 }
                 _ => NodeName::Known("pool-1a-b".to_owned()),
             };
@@ -202,7 +202,7 @@ mod tests {
             assert_eq!(is_of_machine_deployment(cloud.as_str()), is_edge, "{cloud}");
         }
         let unknown = NodeName::of(&machine("newcloud", "a", json!([])));
-        assert_eq!(unknown, NodeName::Unproven("a".to_owned()));
+        assert_eq!(unknown, NodeName::Unverified("a".to_owned()));
     }
 
     #[test]
@@ -223,17 +223,17 @@ mod tests {
             let expected = match source(cloud) {
                 Source::MachineName => NodeName::Known("m".to_owned()),
                 Source::InternalDns => NodeName::NotRecorded,
-                Source::MachineDeployment | Source::Unknown => NodeName::Unproven("m".to_owned()),
+                Source::MachineDeployment | Source::Unknown => NodeName::Unverified("m".to_owned()),
             };
             assert_eq!(name("", cloud.as_str()), expected, "{cloud}");
         }
-        assert_eq!(name("", "newcloud"), NodeName::Unproven("m".to_owned()));
+        assert_eq!(name("", "newcloud"), NodeName::Unverified("m".to_owned()));
         assert_eq!(name("other", "hetzner"), NodeName::Known("other".to_owned()));
         let bare: Machine = serde_json::from_value(
             json!({"metadata": {"name": "m"}, "spec": {"providerSpec": {"value": null}}}),
         )
         .unwrap();
-        assert_eq!(NodeName::of(&bare), NodeName::Unproven("m".to_owned()));
+        assert_eq!(NodeName::of(&bare), NodeName::Unverified("m".to_owned()));
     }
 
     /// Specs and addresses hold any text, and the name stands in the path of a request.

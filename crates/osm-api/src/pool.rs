@@ -79,8 +79,8 @@ pub enum PoolError {
     #[error("annotation {key}: {problem}")]
     InvalidAnnotation { key: String, problem: String },
     #[error(
-        "the name of the {what} Secret would be {length} characters long, but {limit} is the limit; this pool gets no user data until the \
-         MachineDeployment's name is shortened by {excess}",
+        "name too long: the {what} Secret would have a name of {length} characters, but {limit} is the limit; shorten the name of the \
+         MachineDeployment by {excess}",
         limit = names::MAX_NAME
     )]
     NameTooLong {

@@ -17,16 +17,11 @@ pub enum Reason {
     Accepted,
     AddressNotRecorded,
     AlreadyApproved,
-    AlteredAgain,
     ApprovedAgain,
-    AwaitingRendering,
-    AwaitingRevision,
-    BaseNotFound,
-    BaseRefused,
     BootstrapTokenForbidden,
     ClusterChanged,
     Conflict,
-    ContentAltered,
+    ContentModified,
     ContentTooLarge,
     CustomProfileCopied,
     CustomProfileInvalid,
@@ -34,6 +29,7 @@ pub enum Reason {
     CustomProfileVersionUnchanged,
     DefaultProfileRestored,
     DefinitionsOutdated,
+    Deleted,
     EndpointUnknown,
     ExtendsInvalid,
     FieldsDropped,
@@ -48,14 +44,12 @@ pub enum Reason {
     InvalidOperatingSystemSpec,
     InvalidProviderSpec,
     JoiningConflict,
-    JoiningIsOpen,
-    JudgingBrokeOff,
     LateBoundValueMissing,
     LateBoundValueNotRaw,
     MachineDeleting,
     MachineHasNode,
     MachineNotFound,
-    MachineNotOfPool,
+    MachineNotInPool,
     MachineNotUnique,
     ModulesInvalid,
     NameConflict,
@@ -63,11 +57,15 @@ pub enum Reason {
     NamespaceMissing,
     NamespaceNotServed,
     NodeExists,
-    NodeNameUnproven,
-    NodeRightMissing,
-    NotTakenOver,
+    NodeNameUnverified,
+    NodePermissionMissing,
+    NodeclientBindingFound,
+    NonExpiringToken,
+    NotAdopted,
     ObjectUnreadable,
     Panic,
+    ParentNotAccepted,
+    ParentNotFound,
     PoolMachine,
     PoolNotFound,
     PoolSettingsInvalid,
@@ -77,6 +75,7 @@ pub enum Reason {
     ProfileNotFound,
     Published,
     Rendered,
+    RepeatedlyModified,
     RequestFailed,
     RequestOlderThanMachine,
     RequestOrderUnknown,
@@ -92,11 +91,9 @@ pub enum Reason {
     TemplateFailed,
     TemplateInvalid,
     Timeout,
-    TokenWithoutEnd,
     TooManyDocuments,
     TooManyMachineDeployments,
     TooManySources,
-    Undone,
     UnknownCloudProvider,
     UnknownMarker,
     UnknownOperatingSystem,
@@ -107,7 +104,9 @@ pub enum Reason {
     UsagesNotAllowed,
     UserDataInvalid,
     UserDataTooLarge,
+    ValidationPanicked,
     WaitingForProfile,
+    WaitingForRendering,
     WaitingForRevision,
     WaitingForThread,
 }
@@ -186,35 +185,10 @@ impl Reason {
                 "Another request for the same machine was approved less than ten minutes ago.",
                 "If no machine of that name joins, csr-approver approves the next request after ten minutes. Two requests at once may be an attack; see [joining](joining.md#attacks).",
             ),
-            Self::AlteredAgain => row(
-                &[SECRETS],
-                "Another program repeatedly changes objects that secret-syncer published.",
-                "Find the program that changes Secrets, Roles or ServiceAccounts in `cloud-init-settings`, such as a mutating webhook. `kubectl get --show-managed-fields -o yaml` lists the writers of an object.",
-            ),
             Self::ApprovedAgain => row(
                 &[REQUEST, Carrier::Event(Service::CsrApprover, "Machine"), JOINING],
                 "A second request for the same machine was approved, although the machine has no Node ten minutes after the first approval. Two keys now have a certificate for one node.",
                 "If the machine was not restarted or reinstalled, an attacker may have the first certificate. Delete the Machine, and follow [joining](joining.md#a-machine-was-approved-twice).",
-            ),
-            Self::AwaitingRendering => row(
-                &[SECRETS],
-                "secret-syncer waits for osc-controller to render the config.",
-                "If it lasts longer than a minute, look at the condition `Rendered` of the same object.",
-            ),
-            Self::AwaitingRevision => row(
-                &[SECRETS],
-                "secret-syncer waits for machine-controller to stamp the revision of the MachineDeployment.",
-                "If it lasts longer than a minute, check whether machine-controller runs.",
-            ),
-            Self::BaseNotFound => row(
-                &[PROFILE],
-                "A profile that this one [extends](templates.md#change-one-thing-extends) does not exist. The last accepted version stays in use.",
-                "Create the profile that the message names, or correct `spec.extends`.",
-            ),
-            Self::BaseRefused => row(
-                &[PROFILE],
-                "osp-controller refused a profile that this one [extends](templates.md#change-one-thing-extends). The last accepted version stays in use.",
-                "Correct the profile that the message names; its condition `Accepted` reports what is wrong. This profile is then validated again.",
             ),
             Self::BootstrapTokenForbidden => row(
                 &[SECRETS],
@@ -231,9 +205,9 @@ impl Reason {
                 "Another client changed the object first, so the service reads it again and retries.",
                 "",
             ),
-            Self::ContentAltered => row(
+            Self::ContentModified => row(
                 &[SECRETS],
-                "Another client has altered the documents in `status.rendered`. They are not published. What is published is kept and renewed.",
+                "Another client has modified the documents in `status.rendered`. They are not published. What is published is kept and renewed.",
                 "osc-controller writes the documents again. Find out which clients may write the status of OperatingSystemConfigs, because such a client decides what new nodes run.",
             ),
             Self::ContentTooLarge => row(
@@ -270,6 +244,11 @@ impl Reason {
                 &[SECRETS, Carrier::Log(&[Service::OscController])],
                 "The CustomResourceDefinitions are older than the service, and the API server would drop fields. osc-controller writes nothing, and secret-syncer publishes no new content. What is published is kept and renewed.",
                 "Apply the CustomResourceDefinitions of this version.",
+            ),
+            Self::Deleted => row(
+                &[SECRETS],
+                "The pool is deleted, and so is everything that was created for it. osc-controller deletes the config next.",
+                "",
             ),
             Self::EndpointUnknown => row(
                 &[CONFIG],
@@ -341,16 +320,6 @@ impl Reason {
                 "secret-syncer runs with `--joining=approved`, but the settings require bootstrap tokens. csr-approver approves no request of a bootstrap token. secret-syncer keeps what it has published and renews its credentials, but publishes no new content.",
                 "Set `credentials.nodeBootstrap.kind` to `serviceAccountToken`, or the chart's value `joining` to `static`.",
             ),
-            Self::JoiningIsOpen => row(
-                &[SECRETS, Carrier::Event(Service::SecretSyncer, "ServiceAccount")],
-                "User data is published. A binding of another owner lets kube-controller-manager approve the certificate of *any* node for the tokens of all pools, or of one.",
-                "Find the binding with the command in the message, and remove it; see [who may join](security.md#who-may-join).",
-            ),
-            Self::JudgingBrokeOff => row(
-                &[PROFILE],
-                "A defect in osp-controller aborted the validation of the profile.",
-                "Report the defect, together with the profile and the log of osp-controller.",
-            ),
             Self::LateBoundValueMissing => row(
                 &[PROFILE, CONFIG, SECRETS],
                 "A document needs a late-bound value that does not exist.",
@@ -376,7 +345,7 @@ impl Reason {
                 "No Machine has the node name in the request. machine-controller may not have recorded the addresses of the machine yet.",
                 "If the request stays pending, compare the name with `kubectl get machines -A`, and check that machine-controller runs.",
             ),
-            Self::MachineNotOfPool => row(
+            Self::MachineNotInPool => row(
                 &[REQUEST, JOINING],
                 "The Machine does not belong to a MachineDeployment that exists, by the uids of its owner references.",
                 "Create machines with a MachineDeployment, or approve the request by hand: `kubectl certificate approve`.",
@@ -423,17 +392,27 @@ impl Reason {
                 "A Node of that name exists. A request for its name waits until the Node is deleted.",
                 "If the old machine is gone, delete its Node.",
             ),
-            Self::NodeNameUnproven => row(
+            Self::NodeNameUnverified => row(
                 &[REQUEST, JOINING],
                 "The request is for the node NAME. No object in the cluster records the names of nodes of this cloud provider, so csr-approver cannot verify NAME.",
-                "Approve the request by hand with `kubectl certificate approve`, or use [static joining](joining.md#without-csr-approver).",
+                "Verify the name with the cloud provider, then approve the request by hand with `kubectl certificate approve`.",
             ),
-            Self::NodeRightMissing => row(
+            Self::NodePermissionMissing => row(
                 &[SECRETS],
                 "A token that secret-syncer just issued lacks a permission that a node needs, so it is not published.",
                 "Apply the Roles and bindings of this version; [permissions](rights.md#other-permissions) lists those of nodes.",
             ),
-            Self::NotTakenOver => row(
+            Self::NodeclientBindingFound => row(
+                &[SECRETS, Carrier::Event(Service::SecretSyncer, "ServiceAccount")],
+                "User data is published. A binding of another owner lets kube-controller-manager approve the certificate of *any* node for the tokens of all pools, or of one.",
+                "Find the binding with the command in the message, and remove it; see [who may join](security.md#who-may-join).",
+            ),
+            Self::NonExpiringToken => row(
+                &[Carrier::Event(Service::SecretSyncer, "Secret")],
+                "A Secret of another program in `cloud-init-settings` holds a token that never expires.",
+                "Follow the message, which reports whether machines still need the token; see [migration](migration.md#5-delete-the-non-expiring-token).",
+            ),
+            Self::NotAdopted => row(
                 &[SECRETS],
                 "The Go implementation created the config, and osc-controller has not rendered it. New machines boot with the old user data until its bootstrap token expires.",
                 "Correct what the condition `Rendered` of the same object reports; see [migration](migration.md#before).",
@@ -448,6 +427,16 @@ impl Reason {
                 &[LOG],
                 "A defect in the service aborted the reconcile of one object. The service retries it, and other objects are not affected.",
                 "Report the defect, together with the log.",
+            ),
+            Self::ParentNotAccepted => row(
+                &[PROFILE],
+                "osp-controller refused a profile that this one [extends](templates.md#change-one-thing-extends). The last accepted version stays in use.",
+                "Correct the profile that the message names; its condition `Accepted` reports what is wrong. This profile is then validated again.",
+            ),
+            Self::ParentNotFound => row(
+                &[PROFILE],
+                "A profile that this one [extends](templates.md#change-one-thing-extends) does not exist. The last accepted version stays in use.",
+                "Create the profile that the message names, or correct `spec.extends`.",
             ),
             Self::PoolMachine => row(
                 &[REQUEST],
@@ -493,6 +482,11 @@ impl Reason {
                 &[CONFIG],
                 "The config is up to date with the profile, the MachineDeployment and the settings. The message also lists warnings and refused edits; the last valid version stays in use.",
                 "If the message names errors, correct the [settings](settings.md) or the profile.",
+            ),
+            Self::RepeatedlyModified => row(
+                &[SECRETS],
+                "Another program repeatedly changes objects that secret-syncer published.",
+                "Find the program that changes Secrets, Roles or ServiceAccounts in `cloud-init-settings`, such as a mutating webhook. `kubectl get --show-managed-fields -o yaml` lists the writers of an object.",
             ),
             Self::RequestFailed => row(
                 &[SECRETS, LOG],
@@ -569,11 +563,6 @@ impl Reason {
                 "The reconcile of one object exceeded its time limit. The service cancelled it and retries.",
                 "If it lasts, check the latency of the API server. `osm_api_request_duration_seconds` measures it.",
             ),
-            Self::TokenWithoutEnd => row(
-                &[Carrier::Event(Service::SecretSyncer, "Secret")],
-                "A Secret of another program in `cloud-init-settings` holds a token that never expires.",
-                "Follow the message, which reports whether machines still need the token; see [migration](migration.md#5-delete-the-non-expiring-token).",
-            ),
             Self::TooManyDocuments => row(
                 &[SECRETS],
                 "The content of the pool changes so often that too many provisioning documents are kept at once. Valid tokens may still fetch them, so none is deleted.",
@@ -588,11 +577,6 @@ impl Reason {
                 &[CONFIG],
                 "The registries and the subscription of the pool refer to more than 100 different Secrets and ConfigMaps.",
                 "Let several registries use the same Secret, or remove registries from the settings of the pool; see [limits](limits.md#objects).",
-            ),
-            Self::Undone => row(
-                &[SECRETS],
-                "The pool is deleted, and so is everything that was created for it. osc-controller deletes the config next.",
-                "",
             ),
             Self::UnknownCloudProvider => row(
                 &[CONFIG],
@@ -644,15 +628,25 @@ impl Reason {
                 "The bootstrap document is larger than the cloud provider allows, or the values that a pool refers to are larger than a Secret can be.",
                 "Move files from `bootstrapConfig` to `provisioningConfig`, or shorten them, and give the profile a new `spec.version`. Refer to smaller values.",
             ),
+            Self::ValidationPanicked => row(
+                &[PROFILE],
+                "A bug in osp-controller made the validation of the profile panic or exceed its time limit.",
+                "Please report it, together with the profile and the log of osp-controller.",
+            ),
             Self::WaitingForProfile => row(
                 &[CONFIG],
                 "A new revision waits up to 10 seconds for osp-controller to validate an edited profile.",
                 "If it recurs, check whether osp-controller runs and what its log reports.",
             ),
+            Self::WaitingForRendering => row(
+                &[SECRETS],
+                "secret-syncer waits for osc-controller to render the config.",
+                "If it lasts longer than a minute, look at the condition `Rendered` of the same object.",
+            ),
             Self::WaitingForRevision => row(
-                &[CONFIG],
-                "The template of the MachineDeployment was edited. osc-controller waits for machine-controller to stamp the new revision; the last user data stays in use.",
-                "If it lasts, check whether machine-controller runs.",
+                &[CONFIG, SECRETS],
+                "The MachineDeployment is new, or its template was edited. The services wait for machine-controller to stamp the revision; the last user data stays in use.",
+                "If it lasts longer than a minute, check whether machine-controller runs.",
             ),
             Self::WaitingForThread => row(
                 &[CONFIG],

@@ -87,7 +87,7 @@ impl Reason {
         use Runbook as R;
         let (runbook, look_at) = match self {
             Self::Accepted => (R::ProfileNotAccepted, NOTHING),
-            Self::BaseNotFound | Self::BaseRefused | Self::ExtendsInvalid => (
+            Self::ParentNotFound | Self::ParentNotAccepted | Self::ExtendsInvalid => (
                 R::ProfileNotAccepted,
                 "`kubectl get osp -A` shows the profile that the message names, and whether it is accepted.",
             ),
@@ -109,7 +109,7 @@ impl Reason {
                 R::ProfileNotAccepted,
                 "`kubectl describe osp` shows the Event with the version that osp-controller replaced.",
             ),
-            Self::JudgingBrokeOff => (
+            Self::ValidationPanicked => (
                 R::ProfileNotAccepted,
                 "The log of osp-controller has the place of the defect.",
             ),
@@ -177,16 +177,12 @@ impl Reason {
                 "`kubectl get machinedeployments.cluster.k8s.io -A` lists all MachineDeployments.",
             ),
 
-            Self::Published | Self::Undone => (R::PoolNotPublished, NOTHING),
-            Self::AwaitingRendering | Self::NotTakenOver => (
+            Self::Published | Self::Deleted => (R::PoolNotPublished, NOTHING),
+            Self::WaitingForRendering | Self::NotAdopted => (
                 R::PoolNotPublished,
                 "The condition `Rendered` of the same object. `osmctl status POOL` shows it.",
             ),
-            Self::AwaitingRevision => (
-                R::PoolNotPublished,
-                "The Deployment, the pods and the log of machine-controller.",
-            ),
-            Self::ContentAltered | Self::AlteredAgain => (R::PoolNotPublished, WRITERS),
+            Self::ContentModified | Self::RepeatedlyModified => (R::PoolNotPublished, WRITERS),
             Self::ForeignSecret => (
                 R::PoolNotPublished,
                 "The labels of the Secret that the message names, and the clients that wrote it.",
@@ -195,7 +191,7 @@ impl Reason {
                 R::PoolNotPublished,
                 "`kubectl get namespace cloud-init-settings` in the worker cluster.",
             ),
-            Self::NodeRightMissing => (
+            Self::NodePermissionMissing => (
                 R::PoolNotPublished,
                 "The Roles, the RoleBindings and the ServiceAccounts in `cloud-init-settings`.",
             ),
@@ -211,7 +207,7 @@ impl Reason {
                 R::PoolNotPublished,
                 "The log of secret-syncer has one line for each publication, with its cause.",
             ),
-            Self::TokenWithoutEnd => (
+            Self::NonExpiringToken => (
                 R::JoiningOpen,
                 "`kubectl get events -n cloud-init-settings` shows the Secret and whether machines still need it.",
             ),
@@ -221,7 +217,7 @@ impl Reason {
                 "The message has the size and the limit. `osmctl show` lists the files of the bootstrap document.",
             ),
             Self::SettingsMissing => (R::SettingsInvalid, READINESS),
-            Self::JoiningIsOpen => (
+            Self::NodeclientBindingFound => (
                 R::JoiningOpen,
                 "The command in the message lists the bindings to look at.",
             ),
@@ -254,7 +250,7 @@ impl Reason {
             | Self::MachineNotUnique
             | Self::RequestOlderThanMachine
             | Self::RequestOrderUnknown => (R::MachinesWaitToJoin, MACHINES),
-            Self::MachineNotOfPool => (
+            Self::MachineNotInPool => (
                 R::MachinesWaitToJoin,
                 "The owner references of the Machine and of its MachineSet.",
             ),
@@ -262,7 +258,7 @@ impl Reason {
                 R::MachinesWaitToJoin,
                 "`kubectl get nodes` shows the Node. A Node without a Machine is left from a former machine.",
             ),
-            Self::NodeNameUnproven => (
+            Self::NodeNameUnverified => (
                 R::MachinesWaitToJoin,
                 "`kubectl get csr` shows the name in the request. Compare it with your machines.",
             ),

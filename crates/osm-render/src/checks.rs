@@ -80,12 +80,12 @@ fn check_version(version: &str, rules: Rules) -> Result<(), ProfileError> {
         true => Err(invalid(
             "version",
             format!(
-                "must end in v and a semantic version, such as v1.0.0, and have at most {MAX_VERSION} bytes"
+                "must end in a semantic version with a leading v, such as v1.0.0, and have at most {MAX_VERSION} bytes"
             ),
         )),
         false => Err(invalid(
             "version",
-            "must be v and a semantic version, such as v1.0.0",
+            "must be a semantic version with a leading v, such as v1.0.0",
         )),
     }
 }

@@ -47,7 +47,7 @@ pub enum ProfileError {
          correct the name",
         .extending.as_ref().map_or_else(|| "spec.extends".to_owned(), |name| format!("spec.extends of {name}"))
     )]
-    BaseNotFound {
+    ParentNotFound {
         /// The profile that extends it; `None` for the profile itself.
         extending: Option<String>,
         base: String,
@@ -83,7 +83,7 @@ impl ProfileError {
     /// Reason for conditions, events and metrics.
     pub fn reason(&self) -> Reason {
         match self {
-            Self::BaseNotFound { .. } => Reason::BaseNotFound,
+            Self::ParentNotFound { .. } => Reason::ParentNotFound,
             Self::ExtendsItself { .. } | Self::ChainTooLong { .. } | Self::Extends { .. } => {
                 Reason::ExtendsInvalid
             }
@@ -97,12 +97,12 @@ impl ProfileError {
     /// The place inside the spec that is wrong, if it is one.
     pub fn position(&self) -> Option<TemplatePosition> {
         match self {
-            Self::BaseNotFound { extending: None, .. }
+            Self::ParentNotFound { extending: None, .. }
             | Self::ExtendsItself { .. }
             | Self::ChainTooLong { .. } => Some(TemplatePosition::of_field("extends")),
             Self::Extends { base: None, path, .. } => Some(TemplatePosition::of_field(path)),
             // Another profile is wrong.
-            Self::BaseNotFound { .. } | Self::Extends { .. } => None,
+            Self::ParentNotFound { .. } | Self::Extends { .. } => None,
             Self::ContentTooLarge { .. } => None,
             Self::Invalid { path, .. } | Self::ReservedText { path } => {
                 Some(TemplatePosition::of_field(path))
@@ -116,14 +116,14 @@ impl ProfileError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum RenderError {
-    #[error("the profile is for {profile}, but the pool's machines run {pool}; name a profile for {pool} in the MachineDeployment's annotation {annotation}", annotation = osm_api::names::PROFILE)]
+    #[error("the profile is for {profile}, but the machines run {pool}; select another profile in the MachineDeployment's annotation {annotation}", annotation = osm_api::names::PROFILE)]
     UnsupportedOperatingSystem { profile: String, pool: String },
     #[error(
         "the profile supports {}, but not the pool's cloud provider {pool}; add {pool} to the profile's supportedCloudProviders, or use another profile",
         .supported.join(", ")
     )]
     UnsupportedCloudProvider { supported: Vec<String>, pool: String },
-    #[error("the profile is for {profile}, but the pool's machines use {pool}; name a profile for {pool} in the MachineDeployment's annotation {annotation}, or change operatingSystemSpec.provisioningUtility", annotation = osm_api::names::PROFILE)]
+    #[error("the profile is for {profile}, but the machines use {pool}; select another profile in the MachineDeployment's annotation {annotation}, or change operatingSystemSpec.provisioningUtility", annotation = osm_api::names::PROFILE)]
     UnsupportedProvisioningUtility {
         profile: ProvisioningUtility,
         pool: ProvisioningUtility,
@@ -208,16 +208,14 @@ pub enum UserDataError {
     #[error("the late-bound value {0:?} is missing")]
     MissingValue(String),
     #[error(
-        "the late-bound value {0:?} has other characters than letters, digits and ._~+/=-, so it can't be written raw; write as=\"shell\", \"yaml\", \"json\", \"toml\" or \"b64\" in the template"
+        "the late-bound value {0:?} contains characters that are not allowed with as=\"raw\" (only letters, digits and ._~+/=- are); use as=\"shell\", \"yaml\", \"json\", \"toml\" or \"b64\" in the template"
     )]
     NotRaw(String),
     #[error(
         "the late-bound value {0:?} has a NUL character, which no shell can hold; remove it from the value"
     )]
     Nul(String),
-    #[error(
-        "{place} refers to a late-bound value that spec.lateBound does not list, or the reference is damaged; correct the profile"
-    )]
+    #[error("{place}: unknown or damaged reference to a late-bound value; correct the profile")]
     UnknownMarker { place: String },
     #[error("{place} can't be written as YAML; correct the profile")]
     Unwritable { place: String },

@@ -276,7 +276,7 @@ mod tests {
                 Err(error) => {
                     let counted = String::from_utf8(metrics.encode()).unwrap();
                     assert!(
-                        counted.contains(r#"osm_api_answers_refused_total{cluster="worker""#),
+                        counted.contains(r#"osm_api_responses_refused_total{cluster="worker""#),
                         "{counted}"
                     );
                     return (bytes, Some(error.to_string()));

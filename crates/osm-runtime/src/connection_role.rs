@@ -17,7 +17,7 @@ impl ConnectionRole {
     /// Value of the metric label `cluster`.
     pub fn label(self) -> &'static str {
         match self {
-            Self::Only => "only",
+            Self::Only => "single",
             Self::Of(cluster) => cluster.name(),
             Self::User => "user",
         }

@@ -105,7 +105,7 @@ pub async fn work<K, S, F, Fut, E>(
         worked.cancel();
     };
     let leave = async {
-        if shutdown.run_until_cancelled(joined.broke_off()).await.is_some() {
+        if shutdown.run_until_cancelled(joined.panicked()).await.is_some() {
             // A restarted process may do better.
             return process.shutdown.cancel();
         }

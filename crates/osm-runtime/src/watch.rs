@@ -538,7 +538,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
                 self.most
             );
         } else if !is_full && self.ignored.is_reported {
-            tracing::info!(cluster, kind, "no object is ignored any more");
+            tracing::info!(cluster, kind, "all objects are cached again");
         }
         self.ignored.is_reported = is_full;
     }

@@ -248,7 +248,7 @@ fn machine_deployment(md: &MachineDeployment) -> Outcome {
     match pool::revision(md) {
         Some(revision) => Ok(format!("revision {revision}")),
         None => Err(Problem::new(
-            Reason::AwaitingRevision.as_str(),
+            Reason::WaitingForRevision.as_str(),
             "machine-controller has not stamped a revision yet",
             CHECK_MACHINE_CONTROLLER,
         )),
@@ -368,11 +368,11 @@ fn rendered(config: &OperatingSystemConfig, pool: &ClusterPool<'_>, md: &Machine
     let Some(rendered) = condition::find(&status.conditions, RENDERED) else {
         let (reason, message) = match pool.is_of_the_go_implementation() {
             true => (
-                Reason::NotTakenOver,
+                Reason::NotAdopted,
                 "the Go implementation created the config, and osc-controller has not rendered it",
             ),
             false => (
-                Reason::AwaitingRendering,
+                Reason::WaitingForRendering,
                 "osc-controller has not rendered the config yet",
             ),
         };
@@ -384,14 +384,14 @@ fn rendered(config: &OperatingSystemConfig, pool: &ClusterPool<'_>, md: &Machine
     let view = ContentView::of(config);
     let Some(content) = view.publishable() else {
         return Err(Problem::new(
-            Reason::AwaitingRendering.as_str(),
+            Reason::WaitingForRendering.as_str(),
             "another client has edited the config, and osc-controller has not restored it yet",
             CHECK_OSC,
         ));
     };
     if content.revision.as_deref() != pool::revision(md) {
         return Err(Problem::new(
-            Reason::AwaitingRendering.as_str(),
+            Reason::WaitingForRendering.as_str(),
             "osc-controller has not rendered the newest revision of the MachineDeployment yet",
             CHECK_OSC,
         ));
@@ -493,7 +493,7 @@ mod tests {
             (
                 |s| drop(annotations(s).remove(osm_api::names::REVISION)),
                 "MachineDeployment",
-                "AwaitingRevision",
+                "WaitingForRevision",
             ),
             (
                 |s| s.machine_deployments[0].spec.template = json!({}),
@@ -549,12 +549,12 @@ mod tests {
             (
                 |s| s.configs[0].metadata.generation = Some(3),
                 "config",
-                "AwaitingRendering",
+                "WaitingForRendering",
             ),
             (
                 |s| status(s).rendered.as_mut().unwrap().revision = Some("2".to_owned()),
                 "config",
-                "AwaitingRendering",
+                "WaitingForRendering",
             ),
             (
                 |s| {
@@ -562,7 +562,7 @@ mod tests {
                     s.configs[0].status = None;
                 },
                 "config",
-                "NotTakenOver",
+                "NotAdopted",
             ),
             (
                 |s| set(s, condition("Published", false, "ForeignSecret", "delete it")),

@@ -251,7 +251,7 @@ impl Selected {
         let settings_digest = self
             .settings
             .digest()
-            .context("the settings have no form as JSON")?;
+            .context("the settings can't be converted to JSON")?;
         let reference = self.profile.reference();
         let described = rendered.described(&rendered_for, reference.clone(), settings_digest, &endpoint);
         let mut config = rendered.spec;

@@ -49,7 +49,7 @@ impl Tree {
     /// What the machines of pools would have.
     ///
     /// # Errors
-    /// A pool whose name is no name of an object, or that occurs twice; a document that can't be written.
+    /// A pool whose name is not a valid object name, or that occurs twice; a document that can't be written.
     pub fn of(pools: &[RenderedPool], stages: &[Stage]) -> Result<Self> {
         let mut tree = Self::default();
         for pool in pools {
@@ -157,7 +157,7 @@ impl Tree {
 /// The folder of a pool.
 ///
 /// # Errors
-/// A namespace or name that is no name of an object.
+/// A namespace or name that is not a valid object name.
 pub fn pool_folder(namespace: &str, name: &str) -> Result<String> {
     Ok(format!("{}/{}", folder(namespace)?, folder(name)?))
 }
@@ -165,7 +165,7 @@ pub fn pool_folder(namespace: &str, name: &str) -> Result<String> {
 /// A namespace or name that is one folder.
 ///
 /// # Errors
-/// A name that is no name of an object.
+/// A name that is not a valid object name.
 fn folder(name: &str) -> Result<&str> {
     let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     if name.is_empty() || name.starts_with('.') || name.len() > 253 || !name.chars().all(known) {

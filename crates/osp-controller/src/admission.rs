@@ -93,7 +93,7 @@ impl Judge for ProfileJudge {
                 },
             };
             if let Err(refusal) = &outcome
-                && refusal.reason == Reason::JudgingBrokeOff
+                && refusal.reason == Reason::ValidationPanicked
             {
                 return Verdict::unchecked(BROKE_OFF);
             }
@@ -192,7 +192,7 @@ async fn bases(
 }
 
 fn may_be_outdated(refusal: &Refusal) -> bool {
-    matches!(refusal.reason, Reason::BaseNotFound | Reason::BaseRefused)
+    matches!(refusal.reason, Reason::ParentNotFound | Reason::ParentNotAccepted)
 }
 
 /// The text of a denial is that of the condition `Accepted`.

@@ -62,7 +62,7 @@ pub(crate) fn find(
         Some(Base { key, spec })
     });
     let bases = match found {
-        Err(ProfileError::BaseNotFound { base, .. }) if (sources.is_coming)(&base) => {
+        Err(ProfileError::ParentNotFound { base, .. }) if (sources.is_coming)(&base) => {
             return Ok(Bases::Awaited(base));
         }
         found => found?,
@@ -74,7 +74,7 @@ pub(crate) fn find(
             Verdict::Awaited => return Ok(Bases::Awaited(base.name_any())),
             Verdict::Refused(reason) => {
                 return Err(Refusal {
-                    reason: Reason::BaseRefused,
+                    reason: Reason::ParentNotAccepted,
                     message: format!(
                         "the profile {}, which this one extends, is refused ({reason}); correct it as its condition Accepted \
                          describes",
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(ready(&[("own/b", None, Deleting), installed]), ["kube-system/b"]);
         for missing in [("other/b", None, Accepted), ("own/b", None, Deleting)] {
             let refusal = found(&[missing]).unwrap_err();
-            assert_eq!(refusal.reason, Reason::BaseNotFound);
+            assert_eq!(refusal.reason, Reason::ParentNotFound);
             assert!(refusal.message.contains("\"b\""), "{}", refusal.message);
         }
         assert_eq!(
@@ -224,7 +224,7 @@ mod tests {
             Bases::Awaited("osp-ubuntu".to_owned())
         );
         let refusal = found(&[("own/b", Some("c"), Refused), ("own/c", None, Refused)]).unwrap_err();
-        assert_eq!(refusal.reason, Reason::BaseRefused);
+        assert_eq!(refusal.reason, Reason::ParentNotAccepted);
         assert!(
             refusal
                 .message

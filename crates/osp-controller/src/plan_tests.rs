@@ -427,7 +427,7 @@ fn a_first_refusal_leaves_nothing_accepted() {
     for reason in [
         Reason::TemplateFailed,
         Reason::ExtendsInvalid,
-        Reason::BaseNotFound,
+        Reason::ParentNotFound,
         Reason::ContentTooLarge,
     ] {
         let gathered = Gathered {
@@ -530,7 +530,7 @@ fn a_base_that_is_gone_leaves_the_last_good_version() {
         (status.accepted, transition),
         (Some(resolved), Some(Transition::Refused))
     );
-    assert_eq!(status.conditions[0].reason, "BaseNotFound");
+    assert_eq!(status.conditions[0].reason, "ParentNotFound");
     let message = &status.conditions[0].message;
     assert!(
         message.contains("\"base\"")

@@ -171,7 +171,7 @@ pub(crate) fn start(
     task.map(|ended| match ended {
         Ok(Ok(Ok(result))) => result,
         // It panicked or took too long.
-        _ => Err(Refusal::broke_off()),
+        _ => Err(Refusal::panicked()),
     })
     .boxed()
     .shared()
@@ -259,7 +259,7 @@ mod tests {
                 .validate(&format!("bad-{i}"), &profile("v0.0.1"), &[])
                 .await
                 .unwrap_err();
-            assert_eq!(refusal.reason, Reason::JudgingBrokeOff);
+            assert_eq!(refusal.reason, Reason::ValidationPanicked);
         }
         validator.validate("good", &profile("v1.0.0"), &[]).await.unwrap();
     }
@@ -327,7 +327,7 @@ mod tests {
         tokio::time::advance(MAX_TIME - Duration::from_secs(1)).await;
         assert!(validation.as_mut().now_or_never().is_none());
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(validation.await.unwrap_err().reason, Reason::JudgingBrokeOff);
+        assert_eq!(validation.await.unwrap_err().reason, Reason::ValidationPanicked);
         // The work ends too, because it sees that it is cancelled.
         drop(validator.slots.first.acquire().await);
     }

@@ -93,7 +93,9 @@ async fn kubelets_join_with_a_bootstrap_token_where_the_settings_say_so() -> Res
         "it is not its business"
     );
     grant(&world).await?;
-    world.says("p", "Published", false, "NodeRightMissing").await?;
+    world
+        .says("p", "Published", false, "NodePermissionMissing")
+        .await?;
     bind_the_group(&world).await?;
     let machine = world
         .machine_with("p", 1, |machine| is_bootstrap_token(&machine.kubelet_token))

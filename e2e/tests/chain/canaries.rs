@@ -406,7 +406,9 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
         .to_string()
         .replace("serviceAccountToken", "bootstrapToken");
     world.set_settings(&with_tokens).await?;
-    world.says("tiny", "Published", false, "NodeRightMissing").await?;
+    world
+        .says("tiny", "Published", false, "NodePermissionMissing")
+        .await?;
     for secret in world
         .api::<k8s_openapi::api::core::v1::Secret>("kube-system")
         .list(&ListParams::default())

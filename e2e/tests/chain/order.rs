@@ -30,7 +30,7 @@ fn a_machine_deployment_becomes_user_data_and_is_never_written_to() -> Result<()
                 .contains("osp-tiny")
         );
         world
-            .says("first", "Published", false, "AwaitingRendering")
+            .says("first", "Published", false, "WaitingForRendering")
             .await?;
         world
             .accepted_profile(
@@ -41,7 +41,7 @@ fn a_machine_deployment_becomes_user_data_and_is_never_written_to() -> Result<()
             .await?;
         world.says("first", "Rendered", true, "Rendered").await?;
         world
-            .says("first", "Published", false, "AwaitingRevision")
+            .says("first", "Published", false, "WaitingForRevision")
             .await?;
         world.event("kube-system", "first", "Rendered").await?;
         world.stamp("first", 1).await?;

@@ -489,7 +489,7 @@ async fn takeover(world: &World) -> Result<()> {
     world.machine("migrated", 1).await?;
     world.leave_a_getter().await?;
     world
-        .event(CLOUD_INIT_SETTINGS, GETTER_TOKEN, "TokenWithoutEnd")
+        .event(CLOUD_INIT_SETTINGS, GETTER_TOKEN, "NonExpiringToken")
         .await
         .map(drop)
 }

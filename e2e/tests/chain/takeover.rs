@@ -133,7 +133,7 @@ async fn warnings(world: &World) -> Result<Vec<String>> {
     let events = Api::<Event>::namespaced(world.client.clone(), CLOUD_INIT_SETTINGS);
     let mut events = events.list(&ListParams::default()).await?.items;
     events.sort_by_key(|event| event.event_time.as_ref().map(|time| time.0));
-    let ours = |event: &Event| event.reason.as_deref() == Some("TokenWithoutEnd");
+    let ours = |event: &Event| event.reason.as_deref() == Some("NonExpiringToken");
     Ok(events
         .into_iter()
         .filter(ours)
@@ -219,7 +219,7 @@ async fn a_cluster_of_the_go_implementation_is_taken_over_and_can_be_handed_back
         rendered.contains("-l machinedeployment.k8s.io/name=kube-system-custom "),
         "{rendered}"
     );
-    let published = world.says("custom", "Published", false, "NotTakenOver").await?;
+    let published = world.says("custom", "Published", false, "NotAdopted").await?;
     assert!(published.contains(&format!(
         "at revision {REVISION} from Secret custom-kube-system-bootstrap-config"
     )));

@@ -215,7 +215,7 @@ async fn forged_references(world: &World, content: &OperatingSystemConfigSpec) -
     bomb["provisioning"] = json!(gzip::USUAL.base64(&" ".repeat(16 * MAX_CONTENT_BYTES)));
     bomb["digest"] = json!("1".repeat(64));
     write_to_p(world, "rendered", &bomb).await?;
-    is_told(world, &own, "ContentAltered: ").await?;
+    is_told(world, &own, "ContentModified: ").await?;
 
     // Settings in the user cluster.
     let settings = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": SETTINGS_CONFIG_MAP, "namespace": NAMESPACE},
@@ -244,7 +244,12 @@ async fn forged_states(world: &mut World, content: &OperatingSystemConfigSpec) -
     let mut held = content.clone();
     held["digest"] = json!("0".repeat(64));
     write_to_p(world, "rendered", &held).await?;
-    is_told(world, &names::config_name("p", "kube-system"), "ContentAltered: ").await?;
+    is_told(
+        world,
+        &names::config_name("p", "kube-system"),
+        "ContentModified: ",
+    )
+    .await?;
     // Both alterations are there before secret-syncer looks again, because it corrects each of them alone.
     world.installed.terminate(Service::SecretSyncer, DEADLINE).await?;
     let mut lie = serde_json::to_value(&of_other)?;
@@ -304,7 +309,7 @@ async fn forged_states(world: &mut World, content: &OperatingSystemConfigSpec) -
     write_to_p(world, "retired", &end(&of_q.uid)).await?;
     world.machine("p", 1).await?;
     write_to_p(world, "retired", &end(&of_p.uid)).await?;
-    is_told(world, &names::config_name("p", "kube-system"), "Undone: ").await?;
+    is_told(world, &names::config_name("p", "kube-system"), "Deleted: ").await?;
     ensure!(world.bootstrap("p").await.is_err(), "p is published");
     nothing_leaked(world, &before).await?;
     let told = world

@@ -52,10 +52,10 @@ const LABELS: &str = "
 
 /// Where a metric is explained.
 const SEE: [(&str, &str); 10] = [
-    ("osm_api_answers_refused_total", "[limits](limits.md)"),
+    ("osm_api_responses_refused_total", "[limits](limits.md)"),
     ("osm_api_pauses_total", "[overload](limits.md#overload)"),
     (
-        "osm_foreign_credentials",
+        "osm_non_expiring_tokens",
         "[migration](migration.md#5-delete-the-non-expiring-token)",
     ),
     (
@@ -175,13 +175,13 @@ mod tests {
         let took = Duration::from_millis(3);
         metrics.reconciled(Outcome::Success, "", took);
         metrics.reconciled(Outcome::Timeout, Reason::Timeout.as_str(), took);
-        metrics.requested("only", "get", "serviceaccounts/token", 0, took);
+        metrics.requested("single", "get", "serviceaccounts/token", 0, took);
         metrics.requested("worker", "list", "what-no-service-uses", 409, took);
         metrics.answer_refused("management", "secrets", "bytes");
         metrics.paused("worker");
-        metrics.watch_failed("only", "settings");
-        metrics.invalid_object("only", "pool-settings");
-        metrics.ignored_object("only", "machines");
+        metrics.watch_failed("single", "settings");
+        metrics.invalid_object("single", "pool-settings");
+        metrics.ignored_object("single", "machines");
         ConditionGauge::new(&metrics).count("a", "Rendered", true, Reason::Rendered);
         match service {
             Service::OspController => {}

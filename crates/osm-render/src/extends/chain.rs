@@ -51,7 +51,7 @@ pub fn bases(
             false => find(&namespace, &name),
         };
         let Some(base) = base else {
-            return Err(ProfileError::BaseNotFound {
+            return Err(ProfileError::ParentNotFound {
                 extending: found.last().map(|last| last.name().to_owned()),
                 base: name,
             });
@@ -131,7 +131,7 @@ mod tests {
         );
         // A profile of the installation does not mean one of another namespace.
         let error = chain("b", &[("installation/b", Some("c")), ("own/c", None)]).unwrap_err();
-        assert_eq!(error.reason(), "BaseNotFound");
+        assert_eq!(error.reason(), "ParentNotFound");
         assert!(
             error.to_string().contains("\"c\", which spec.extends of b names"),
             "{error}"

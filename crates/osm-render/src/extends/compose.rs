@@ -52,15 +52,14 @@ fn extend(
     extension: &OperatingSystemProfileSpec,
 ) -> Result<OperatingSystemProfileSpec, Problem> {
     if extension.os_name != base.os_name {
-        let problem = format!(
-            "is {}, but {name} is for {}; set it to that",
-            extension.os_name, base.os_name
-        );
+        let problem = format!("must be {}, as in the parent profile {name}", base.os_name);
         return Err(Problem::new("osName", problem));
     }
     if extension.provisioning_utility != base.provisioning_utility {
-        let (own, its) = (extension.provisioning_utility, base.provisioning_utility);
-        let problem = format!("is {own}, but that of {name} is {its}; set it to that");
+        let problem = format!(
+            "must be {}, as in the parent profile {name}",
+            base.provisioning_utility
+        );
         return Err(Problem::new("provisioningUtility", problem));
     }
     check_clouds(&base, name, &extension.supported_cloud_providers)?;

@@ -19,11 +19,11 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Validation itself failed, as by a panic.
-    pub fn broke_off() -> Self {
+    /// Validation itself failed, by a panic or because it exceeded its time limit.
+    pub fn panicked() -> Self {
         Self {
-            reason: Reason::JudgingBrokeOff,
-            message: "osp-controller failed while it validated the profile; report this defect together with the profile"
+            reason: Reason::ValidationPanicked,
+            message: "validation of the profile panicked or exceeded its time limit; please report this bug with the profile"
                 .to_owned(),
             position: None,
         }

@@ -505,7 +505,7 @@ fn mistakes_of_the_whole_are_found() {
     assert_eq!(error.reason(), "ContentTooLarge");
     // A profile that is resolved without its base.
     let error = resolve(&spec(&on_base(json!({})))).unwrap_err();
-    assert_eq!(error.reason(), "BaseNotFound");
+    assert_eq!(error.reason(), "ParentNotFound");
     assert!(error.to_string().contains("\"base\""), "{error}");
 }
 

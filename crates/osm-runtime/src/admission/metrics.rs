@@ -9,8 +9,8 @@ use crate::metrics::label::Label;
 use crate::metrics::{Metrics, SECONDS};
 
 /// How the webhook answered a review.
-const VERDICT: Label = Label::of(
-    "verdict",
+const RESULT: Label = Label::of(
+    "result",
     &["allowed", "denied", "unchecked", "unreadable", "overloaded"],
 );
 
@@ -68,7 +68,7 @@ impl AdmissionMetrics {
             reviews: catalog.counters(
                 "admission_reviews_total",
                 "Reviews that the admission webhook has answered, if it is enabled.",
-                &[VERDICT],
+                &[RESULT],
             )?,
             seconds: catalog.histogram(
                 "admission_duration_seconds",

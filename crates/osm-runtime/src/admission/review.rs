@@ -54,7 +54,7 @@ pub(super) struct Review {
 /// Why a body is no review that can be judged.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ReviewError {
-    #[error("the body is no {KIND}; only an API server calls this address")]
+    #[error("the body is not an {KIND}; only an API server calls this address")]
     NoReview,
     #[error("the {KIND} is not of {VERSION}; set admissionReviewVersions of the webhook to [v1]")]
     OtherVersion {

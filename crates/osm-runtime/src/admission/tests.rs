@@ -222,9 +222,9 @@ async fn objects_are_judged_and_what_fails_is_admitted_with_a_warning() {
     }
     let text = String::from_utf8(server.metrics.encode()).unwrap();
     for line in [
-        r#"osm_admission_reviews_total{verdict="allowed"} 6"#,
-        r#"osm_admission_reviews_total{verdict="denied"} 1"#,
-        r#"osm_admission_reviews_total{verdict="unchecked"} 2"#,
+        r#"osm_admission_reviews_total{result="allowed"} 6"#,
+        r#"osm_admission_reviews_total{result="denied"} 1"#,
+        r#"osm_admission_reviews_total{result="unchecked"} 2"#,
         "osm_admission_duration_seconds_count 10",
         // rcgen's certificates end in the year 4096.
         "osm_admission_certificate_expiry_timestamp_seconds 67090118400",
@@ -336,7 +336,7 @@ async fn a_review_that_is_not_read_for_want_of_memory_or_time_is_counted_as_over
     slow[0].read_exact(&mut answer).await.unwrap();
     assert!([b"HTTP/1.1 503", b"HTTP/1.1 408"].contains(&&answer));
     let text = String::from_utf8(server.metrics.encode()).unwrap();
-    let overloaded = r#"osm_admission_reviews_total{verdict="overloaded"} "#;
+    let overloaded = r#"osm_admission_reviews_total{result="overloaded"} "#;
     assert!(text.contains(overloaded), "{text}");
 }
 

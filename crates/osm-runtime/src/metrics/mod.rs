@@ -132,7 +132,7 @@ impl Metrics {
                 &[VERB],
             )?,
             answers_refused: catalog.counters(
-                "api_answers_refused_total",
+                "api_responses_refused_total",
                 "Answers of the API server that exceeded a limit of bytes or time and were not read to the end.",
                 &[CLUSTER, RESOURCE, LIMIT],
             )?,
@@ -208,7 +208,7 @@ impl Metrics {
             .observe(took.as_secs_f64());
     }
 
-    /// Counts a request to the `management`, `worker` or `only` cluster; `code` 0: there was no response.
+    /// Counts a request to the `management`, `worker` or `single` cluster; `code` 0: there was no response.
     pub fn requested(&self, cluster: &str, verb: &str, resource: &str, code: u16, took: Duration) {
         let resource = RESOURCE.known(resource);
         self.requests
@@ -354,15 +354,15 @@ mod tests {
     fn metrics_are_prometheus_text() {
         let metrics = Metrics::new().unwrap();
         metrics.reconciled(Outcome::Failure, "ProfileNotFound", Duration::from_millis(3));
-        metrics.requested("only", "get", "secrets", 200, Duration::from_millis(3));
-        metrics.watches("only", "secrets");
+        metrics.requested("single", "get", "secrets", 200, Duration::from_millis(3));
+        metrics.watches("single", "secrets");
         let conditions = ConditionGauge::new(&metrics);
         conditions.count("a", "Rendered", true, Reason::Rendered);
         conditions.count("a", "Rendered", false, Reason::TemplateFailed);
         let text = String::from_utf8(metrics.encode()).unwrap();
         for line in [
             r#"osm_reconciles_total{outcome="failure",reason="ProfileNotFound"} 1"#,
-            r#"osm_api_requests_total{cluster="only",code="200",resource="secrets",verb="get"} 1"#,
+            r#"osm_api_requests_total{cluster="single",code="200",resource="secrets",verb="get"} 1"#,
             r#"osm_objects{condition="Rendered",reason="TemplateFailed",status="False"} 1"#,
             r#"osm_objects{condition="Rendered",reason="Rendered",status="True"} 0"#,
             concat!(
@@ -370,7 +370,7 @@ mod tests {
                 env!("CARGO_PKG_VERSION"),
                 r#""} 1"#
             ),
-            r#"osm_watch_errors_total{cluster="only",kind="secrets"} 0"#,
+            r#"osm_watch_errors_total{cluster="single",kind="secrets"} 0"#,
             "process_resident_memory_bytes",
         ] {
             assert!(text.contains(line), "{line} missing in\n{text}");

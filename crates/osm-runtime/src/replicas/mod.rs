@@ -275,7 +275,7 @@ pub struct Joined {
 
 impl Joined {
     /// Returns only if the task has ended unexpectedly, so that the Lease is no longer renewed.
-    pub async fn broke_off(&mut self) {
+    pub async fn panicked(&mut self) {
         if let Err(error) = (&mut self.task).await {
             tracing::error!(%error, "the Lease is no longer renewed; please report this");
         }
@@ -355,11 +355,7 @@ impl Member {
         if is_fit {
             tracing::info!(own, "this replica is ready for its share of the work");
         } else {
-            tracing::warn!(
-                own,
-                ?closed,
-                "this replica leaves the work to others that are ready, if there are any"
-            );
+            tracing::warn!(own, ?closed, "this replica is not ready, standing by");
         }
     }
 

@@ -179,7 +179,7 @@ fn stored(snapshot: &Snapshot, pool: &PoolRef, origin: &Origin) -> Result<Vec<Re
     };
     if known.is_of_the_go_implementation() {
         let message = "the Go implementation created the OperatingSystemConfig of this pool; compare it with `osmctl migrate check`";
-        let problem = Problem::error(Reason::NotTakenOver.as_str(), origin.start(), message);
+        let problem = Problem::error(Reason::NotAdopted.as_str(), origin.start(), message);
         return Err(Problems::from(problem).into());
     }
     let view = ContentView::of(config);

@@ -147,9 +147,9 @@ fn said(reason: Reason) -> Said {
         )
     };
     match reason {
-        Reason::BaseNotFound => Same(extending("osp-none", "")),
+        Reason::ParentNotFound => Same(extending("osp-none", "")),
         // The mistake of the base.
-        Reason::BaseRefused => As(
+        Reason::ParentNotAccepted => As(
             "TemplateInvalid",
             extending("osp-base", "") + &broken.replace("mine", "osp-base"),
         ),

@@ -51,7 +51,7 @@ async fn an_extension_follows_its_base_and_keeps_the_last_good_one() -> Result<(
     let refused = site.judged("mine", "False", |_| true).await?;
     let (reason, message) = verdict(&refused);
     assert!(
-        reason == "BaseNotFound" && message.contains("\"base\""),
+        reason == "ParentNotFound" && message.contains("\"base\""),
         "{reason}: {message}"
     );
     assert_eq!(accepted(&refused), None);
@@ -106,7 +106,7 @@ async fn an_extension_follows_its_base_and_keeps_the_last_good_one() -> Result<(
     for (edit, reason, text) in [
         (
             profile("v2.1.1", "{{#if}}"),
-            "BaseRefused",
+            "ParentNotAccepted",
             "the profile base, which this one extends, is refused (TemplateInvalid)",
         ),
         (
@@ -131,7 +131,7 @@ async fn an_extension_follows_its_base_and_keeps_the_last_good_one() -> Result<(
 
     site.profiles.delete("base", &DeleteParams::default()).await?;
     let refused = site
-        .judged("mine", "False", |stored| verdict(stored).0 == "BaseNotFound")
+        .judged("mine", "False", |stored| verdict(stored).0 == "ParentNotFound")
         .await?;
     assert!(verdict(&refused).1.contains("\"base\""));
     assert_eq!(refused.status.context("status")?.accepted, last_good);

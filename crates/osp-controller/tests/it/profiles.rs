@@ -170,7 +170,7 @@ async fn what_can_t_be_rendered_is_refused_with_what_to_do() -> Result<()> {
     extending["extends"] = json!("nothing");
     site.create("extending", extending).await?;
     let refused = site.judged("extending", "False", |_| true).await?;
-    assert_eq!(verdict(&refused).0, "BaseNotFound");
+    assert_eq!(verdict(&refused).0, "ParentNotFound");
 
     let mut large = profile("v1.0.0", "");
     large["provisioningConfig"]["files"][0]["content"]["inline"]["data"] = json!("x".repeat(600 * 1024));
@@ -192,10 +192,14 @@ async fn what_can_t_be_rendered_is_refused_with_what_to_do() -> Result<()> {
     );
 
     // They are counted after the status is written.
-    let lines =
-        [("TemplateFailed", 1), ("BaseNotFound", 1), ("ContentTooLarge", 2)].map(|(reason, count)| {
-            format!(r#"osm_objects{{condition="Accepted",reason="{reason}",status="False"}} {count}"#)
-        });
+    let lines = [
+        ("TemplateFailed", 1),
+        ("ParentNotFound", 1),
+        ("ContentTooLarge", 2),
+    ]
+    .map(|(reason, count)| {
+        format!(r#"osm_objects{{condition="Accepted",reason="{reason}",status="False"}} {count}"#)
+    });
     let metrics = site
         .wait("the refused profiles to be counted", async || {
             let (_, metrics) = site.get("/metrics").await?;

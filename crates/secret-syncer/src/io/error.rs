@@ -67,7 +67,7 @@ impl ApplyError {
     fn reason(&self) -> Reason {
         match self {
             Self::Request(error) => error.reason(),
-            Self::RightMissing { .. } => Reason::NodeRightMissing,
+            Self::RightMissing { .. } => Reason::NodePermissionMissing,
             Self::ClusterChanged(_) => CLUSTER_CHANGED,
             Self::BootstrapTokenForbidden => Reason::BootstrapTokenForbidden,
             Self::TooManyDocuments => Reason::TooManyDocuments,
@@ -118,7 +118,7 @@ impl Failure for Error {
     fn longest_delay(&self) -> Duration {
         match self {
             // Nothing shows that a webhook is gone, or that a cluster is the right one again.
-            Self::Plan(PlanError::AlteredAgain { .. }) | Self::Apply(ApplyError::ClusterChanged(_)) => {
+            Self::Plan(PlanError::RepeatedlyModified { .. }) | Self::Apply(ApplyError::ClusterChanged(_)) => {
                 LONGEST_DELAY
             }
             _ if self.may_pass() => LONGEST_DELAY,

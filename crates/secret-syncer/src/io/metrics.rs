@@ -11,7 +11,7 @@ const CAUSE: Label = Label::of("cause", Cause::VARIANTS);
 
 pub struct PublishMetrics {
     pub publishes: IntCounterVec,
-    pub foreign_credentials: IntGauge,
+    pub non_expiring_tokens: IntGauge,
     pub joining_open: IntGauge,
     pub joining_open_unknown: IntGauge,
     pub earliest_expiry: IntGauge,
@@ -28,8 +28,8 @@ impl PublishMetrics {
                 "Bootstrap Secrets written, by cause; one may have several.",
                 &[CAUSE],
             )?,
-            foreign_credentials: catalog.gauge(
-                "foreign_credentials",
+            non_expiring_tokens: catalog.gauge(
+                "non_expiring_tokens",
                 "Secrets in cloud-init-settings with a ServiceAccount's token that never expires. OSM creates no such Secret.",
             )?,
             joining_open: catalog.gauge(

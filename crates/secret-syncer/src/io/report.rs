@@ -291,7 +291,7 @@ pub async fn report_legacy_tokens(syncer: &Syncer) {
     let reporting = &syncer.reporting;
     reporting
         .metrics
-        .foreign_credentials
+        .non_expiring_tokens
         .set(i64::try_from(tokens.len()).unwrap_or(i64::MAX));
     let unpublished = syncer
         .caches
@@ -305,7 +305,7 @@ pub async fn report_legacy_tokens(syncer: &Syncer) {
         tracing::warn!(secret = token.secret.name, account = token.account, "{message}");
         let events = &syncer.clients.cluster.worker.events;
         events
-            .warning_once(&token.secret, Reason::TokenWithoutEnd, &message)
+            .warning_once(&token.secret, Reason::NonExpiringToken, &message)
             .await;
     }
 }

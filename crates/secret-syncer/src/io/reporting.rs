@@ -46,7 +46,7 @@ impl Reporting {
 
     /// Another replica reports non-expiring tokens from now on.
     pub fn forget_legacy_tokens(&self) {
-        self.metrics.foreign_credentials.set(0);
+        self.metrics.non_expiring_tokens.set(0);
         self.legacy_tokens.lock().clear();
     }
 

@@ -103,7 +103,7 @@ fn secrets(syncer: &Syncer) {
 
 fn legacy_tokens(syncer: &Syncer) {
     let (cluster, queue) = (&syncer.clients.cluster, syncer.queue.clone());
-    in_namespace(cluster, "tokens without end")
+    in_namespace(cluster, "non-expiring-tokens")
         .fields(&format!("type={}", legacy_token::TYPE))
         .project(|secret: Secret| Some(LegacyToken::of(&secret)))
         .into_cache(&syncer.caches.legacy_tokens)

@@ -45,7 +45,7 @@ impl DocumentError {
     /// Reason for conditions, events and metrics.
     pub fn reason(&self) -> Reason {
         match self {
-            Self::Content(_) => Reason::ContentAltered,
+            Self::Content(_) => Reason::ContentModified,
             Self::UserData { source, .. } => source.reason(),
             Self::NoKubeconfig => Reason::LateBoundValueMissing,
             Self::TooLarge { .. } => Reason::UserDataTooLarge,

@@ -23,7 +23,7 @@ impl fmt::Display for Key {
         match self {
             Self::Config(name) => f.write_str(name),
             Self::HmacKey => f.write_str("(HMAC key)"),
-            Self::LegacyTokens => f.write_str("(tokens without end)"),
+            Self::LegacyTokens => f.write_str("(non-expiring tokens)"),
             Self::JoinRight => f.write_str("(right to join)"),
             Self::AdmissionPair => f.write_str("(admission key pair)"),
         }
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn the_texts_are_the_same_in_each_version() {
         assert_eq!(Key::HmacKey.to_string(), "(HMAC key)");
-        assert_eq!(Key::LegacyTokens.to_string(), "(tokens without end)");
+        assert_eq!(Key::LegacyTokens.to_string(), "(non-expiring tokens)");
         assert_eq!(Key::JoinRight.to_string(), "(right to join)");
         assert_eq!(Key::AdmissionPair.to_string(), "(admission key pair)");
         assert_eq!(

@@ -155,9 +155,9 @@ impl ConfigView {
     }
 
     /// Whether the condition already says that everything is deleted.
-    pub fn is_undone(&self) -> bool {
+    pub fn is_torn_down(&self) -> bool {
         condition::find(&self.status.conditions, condition::PUBLISHED)
-            .is_some_and(|published| condition::REASON_UNDONE == *published.reason)
+            .is_some_and(|published| condition::REASON_DELETED == *published.reason)
     }
 
     /// Identifies the content, as recorded on the bootstrap Secret: `uid/digest`; where the spec holds the content, `uid/generation`.

@@ -3,13 +3,17 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use osm_api::Reason;
-use osm_api::condition::{REASON_UNDONE, Verdict};
+use osm_api::condition::{REASON_DELETED, Verdict};
 
 /// A failure that may pass is reported once it has lasted this long.
 const REPORT_FAILURE_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
 /// Waiting for another controller, and the end of a pool, are no failures.
-const NO_FAILURES: [Reason; 3] = [Reason::AwaitingRendering, Reason::AwaitingRevision, REASON_UNDONE];
+const NO_FAILURES: [Reason; 3] = [
+    Reason::WaitingForRendering,
+    Reason::WaitingForRevision,
+    REASON_DELETED,
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announcement {
@@ -55,7 +59,7 @@ mod tests {
         let published = messages::published("tomorrow", false);
         let failed = messages::not_published(Reason::ForeignSecret, "failed");
         let other = messages::not_published(Reason::SourceMissing, "failed");
-        let (waiting, gone) = (messages::awaiting_revision(), messages::torn_down());
+        let (waiting, gone) = (messages::waiting_for_revision(), messages::torn_down());
         let (warning, recovery) = (Some(Announcement::Warning), Some(Announcement::Recovery));
         for (what, before, after, expected) in [
             ("the first publish", None, &published, None),

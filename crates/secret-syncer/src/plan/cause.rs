@@ -8,8 +8,8 @@ pub enum Cause {
     Missing,
     NewContent,
     NewRevision,
-    Altered,
-    TokensDead,
+    Modified,
+    TokensInvalid,
     RenewalDue,
-    RoleAltered,
+    RoleModified,
 }

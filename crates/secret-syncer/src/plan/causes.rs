@@ -158,23 +158,23 @@ fn bootstrap_secret_is_of_another_content(input: &Input<'_>) -> Option<Cause> {
 
 fn bootstrap_secret_breaks_its_seal(input: &Input<'_>) -> Option<Cause> {
     because(
-        Cause::Altered,
+        Cause::Modified,
         !is_sealed(&input.gathered.key, input.bootstrap()?),
     )
 }
 
 /// The Secret could not be replaced in one write any more.
 fn bootstrap_secret_is_immutable(input: &Input<'_>) -> Option<Cause> {
-    because(Cause::Altered, input.bootstrap()?.immutable)
+    because(Cause::Modified, input.bootstrap()?.immutable)
 }
 
 fn bootstrap_secret_lost_its_owner(input: &Input<'_>) -> Option<Cause> {
-    because(Cause::Altered, !input.owns(&input.bootstrap()?.meta))
+    because(Cause::Modified, !input.owns(&input.bootstrap()?.meta))
 }
 
 fn bootstrap_secret_is_marked_as_orphan(input: &Input<'_>) -> Option<Cause> {
     because(
-        Cause::Altered,
+        Cause::Modified,
         input
             .bootstrap()?
             .meta
@@ -185,12 +185,12 @@ fn bootstrap_secret_is_marked_as_orphan(input: &Input<'_>) -> Option<Cause> {
 
 fn edge_script_does_not_exist(input: &Input<'_>) -> Option<Cause> {
     input.bootstrap()?;
-    because(Cause::Altered, input.is_edge && input.edge_script().is_none())
+    because(Cause::Modified, input.is_edge && input.edge_script().is_none())
 }
 
 fn edge_script_breaks_its_seal(input: &Input<'_>) -> Option<Cause> {
     because(
-        Cause::Altered,
+        Cause::Modified,
         !is_sealed(&input.gathered.key, input.edge_script()?),
     )
 }
@@ -199,7 +199,7 @@ fn edge_script_breaks_its_seal(input: &Input<'_>) -> Option<Cause> {
 fn edge_script_has_other_tokens(input: &Input<'_>) -> Option<Cause> {
     let (script, bootstrap) = (&input.edge_script()?.meta, &input.bootstrap()?.meta);
     because(
-        Cause::Altered,
+        Cause::Modified,
         SEALED
             .iter()
             .any(|name| script.annotation(name) != bootstrap.annotation(name)),
@@ -207,16 +207,16 @@ fn edge_script_has_other_tokens(input: &Input<'_>) -> Option<Cause> {
 }
 
 fn edge_script_is_immutable(input: &Input<'_>) -> Option<Cause> {
-    because(Cause::Altered, input.edge_script()?.immutable)
+    because(Cause::Modified, input.edge_script()?.immutable)
 }
 
 fn edge_script_lost_its_owner(input: &Input<'_>) -> Option<Cause> {
-    because(Cause::Altered, !input.owns(&input.edge_script()?.meta))
+    because(Cause::Modified, !input.owns(&input.edge_script()?.meta))
 }
 
 fn edge_script_is_marked_as_orphan(input: &Input<'_>) -> Option<Cause> {
     because(
-        Cause::Altered,
+        Cause::Modified,
         input
             .edge_script()?
             .meta
@@ -227,7 +227,7 @@ fn edge_script_is_marked_as_orphan(input: &Input<'_>) -> Option<Cause> {
 
 fn kubeconfig_secret_breaks_its_seal(input: &Input<'_>) -> Option<Cause> {
     because(
-        Cause::Altered,
+        Cause::Modified,
         !is_sealed(&input.gathered.key, input.kubeconfig()?),
     )
 }
@@ -235,22 +235,22 @@ fn kubeconfig_secret_breaks_its_seal(input: &Input<'_>) -> Option<Cause> {
 fn kubeconfig_secret_has_other_tokens(input: &Input<'_>) -> Option<Cause> {
     let (kubeconfig, bootstrap) = (input.kubeconfig()?, input.bootstrap()?);
     because(
-        Cause::Altered,
+        Cause::Modified,
         !kubeconfig_secret::has_tokens_of(kubeconfig, bootstrap),
     )
 }
 
 fn kubeconfig_secret_is_immutable(input: &Input<'_>) -> Option<Cause> {
-    because(Cause::Altered, input.kubeconfig()?.immutable)
+    because(Cause::Modified, input.kubeconfig()?.immutable)
 }
 
 fn kubeconfig_secret_lost_its_owner(input: &Input<'_>) -> Option<Cause> {
-    because(Cause::Altered, !input.owns(&input.kubeconfig()?.meta))
+    because(Cause::Modified, !input.owns(&input.kubeconfig()?.meta))
 }
 
 fn kubeconfig_secret_is_marked_as_orphan(input: &Input<'_>) -> Option<Cause> {
     because(
-        Cause::Altered,
+        Cause::Modified,
         input
             .kubeconfig()?
             .meta
@@ -276,7 +276,7 @@ fn tokens_are_bound_to_other_objects(input: &Input<'_>) -> Option<Cause> {
         bound_to(account, input.joins_by, document)
     };
     because(
-        Cause::TokensDead,
+        Cause::TokensInvalid,
         current.is_none() || recorded != current.as_deref(),
     )
 }
@@ -286,7 +286,7 @@ fn provisioning_secret_is_altered(input: &Input<'_>) -> Option<Cause> {
     let secret = input.provisioning()?;
     let marked = secret.meta.annotation(names::ORPHANED_SINCE).is_some();
     because(
-        Cause::Altered,
+        Cause::Modified,
         !secret.immutable || !input.owns(&secret.meta) || marked,
     )
 }
@@ -309,7 +309,7 @@ fn role_does_not_open_the_provisioning_secret(input: &Input<'_>) -> Option<Cause
         .as_ref()
         .and_then(|role| role.secrets.as_ref());
     because(
-        Cause::RoleAltered,
+        Cause::RoleModified,
         !opened.is_some_and(|opened| opened.iter().any(|name| name == named)),
     )
 }
@@ -319,7 +319,7 @@ fn role_does_not_open_the_kubeconfig_secret(input: &Input<'_>) -> Option<Cause> 
     let role = input.existing().role.as_ref();
     let opened = role.and_then(|role| role.secrets.as_ref());
     because(
-        Cause::RoleAltered,
+        Cause::RoleModified,
         !opened.is_some_and(|opened| opened.contains(kubeconfig)),
     )
 }
@@ -327,7 +327,7 @@ fn role_does_not_open_the_kubeconfig_secret(input: &Input<'_>) -> Option<Cause> 
 fn role_binding_does_not_bind(input: &Input<'_>) -> Option<Cause> {
     input.bootstrap()?;
     because(
-        Cause::RoleAltered,
+        Cause::RoleModified,
         !input
             .existing()
             .binding
@@ -481,7 +481,7 @@ mod tests {
     fn bootstrap_secret_altered() {
         table(
             bootstrap_secret_breaks_its_seal,
-            Cause::Altered,
+            Cause::Modified,
             &[
                 ("other data", |g| {
                     edit_bootstrap(g, |s| s.content = Some("other".into()))
@@ -497,14 +497,14 @@ mod tests {
         );
         table(
             bootstrap_secret_is_immutable,
-            Cause::Altered,
+            Cause::Modified,
             &[("locked", |g| {
                 edit_bootstrap(g, |s| s.immutable = true);
             })],
         );
         table(
             bootstrap_secret_lost_its_owner,
-            Cause::Altered,
+            Cause::Modified,
             &[
                 ("no labels", |g| edit_bootstrap(g, |s| s.meta.labels.clear())),
                 ("another config", |g| {
@@ -514,7 +514,7 @@ mod tests {
         );
         table(
             bootstrap_secret_is_marked_as_orphan,
-            Cause::Altered,
+            Cause::Modified,
             &[("marked", |g| {
                 edit_bootstrap(g, |s| annotate(s, names::ORPHANED_SINCE, "2026-01-01T00:00:00Z"));
             })],
@@ -525,38 +525,38 @@ mod tests {
     fn edge_script_altered() {
         table(
             edge_script_does_not_exist,
-            Cause::Altered,
+            Cause::Modified,
             &[("deleted", |g| g.existing.edge_script = None)],
         );
         table(
             edge_script_breaks_its_seal,
-            Cause::Altered,
+            Cause::Modified,
             &[("other data", |g| {
                 edit_script(g, |s| s.content = Some("other".into()));
             })],
         );
         table(
             edge_script_has_other_tokens,
-            Cause::Altered,
+            Cause::Modified,
             &[("older tokens", |g| {
                 edit_script(g, |s| annotate(s, names::EXPIRES, "2026-01-01T00:00:00Z"));
             })],
         );
         table(
             edge_script_is_immutable,
-            Cause::Altered,
+            Cause::Modified,
             &[("locked", |g| edit_script(g, |s| s.immutable = true))],
         );
         table(
             edge_script_lost_its_owner,
-            Cause::Altered,
+            Cause::Modified,
             &[("no labels", |g| {
                 edit_script(g, |s| s.meta.labels.clear());
             })],
         );
         table(
             edge_script_is_marked_as_orphan,
-            Cause::Altered,
+            Cause::Modified,
             &[("marked", |g| {
                 edit_script(g, |s| annotate(s, names::ORPHANED_SINCE, "2026-01-01T00:00:00Z"));
             })],
@@ -566,7 +566,7 @@ mod tests {
     #[test]
     fn kubeconfig_secret_altered() {
         let altered = |check, situations: &[(&str, Edit)]| {
-            table_of(published_late, check, Cause::Altered, situations);
+            table_of(published_late, check, Cause::Modified, situations);
             // Where it is not needed it is only kept for a while.
             for (what, edit) in situations {
                 let mut gathered = published_late();
@@ -622,7 +622,7 @@ mod tests {
         table_of(
             published_late,
             tokens_are_bound_to_other_objects,
-            Cause::TokensDead,
+            Cause::TokensInvalid,
             &[
                 ("another account", |g| {
                     g.existing.account = Some(Arc::new(meta("new", &[])))
@@ -643,7 +643,7 @@ mod tests {
         );
         table(
             tokens_are_bound_to_other_objects,
-            Cause::TokensDead,
+            Cause::TokensInvalid,
             &[("needed from now on", |g| {
                 edit_config(g, |config| config.needs_kubeconfig_secret = true);
             })],
@@ -654,7 +654,7 @@ mod tests {
     fn tokens_dead() {
         table(
             tokens_are_bound_to_other_objects,
-            Cause::TokensDead,
+            Cause::TokensInvalid,
             &[
                 ("another account", |g| {
                     g.existing.account = Some(Arc::new(meta("new", &[])))
@@ -677,7 +677,7 @@ mod tests {
         }
         table(
             provisioning_secret_is_altered,
-            Cause::Altered,
+            Cause::Modified,
             &[
                 ("unlocked", |g| edit_document(g, |s| s.immutable = false)),
                 ("no labels", |g| edit_document(g, |s| s.meta.labels.clear())),
@@ -709,7 +709,7 @@ mod tests {
     fn role_altered() {
         table(
             role_does_not_open_the_provisioning_secret,
-            Cause::RoleAltered,
+            Cause::RoleModified,
             &[
                 ("deleted", |g| g.existing.role = None),
                 ("other rules", |g| {
@@ -727,7 +727,7 @@ mod tests {
         table_of(
             published_late,
             role_does_not_open_the_kubeconfig_secret,
-            Cause::RoleAltered,
+            Cause::RoleModified,
             &[
                 ("deleted", |g| g.existing.role = None),
                 ("opens the document only", |g| {
@@ -741,7 +741,7 @@ mod tests {
         );
         table(
             role_binding_does_not_bind,
-            Cause::RoleAltered,
+            Cause::RoleModified,
             &[
                 ("deleted", |g| g.existing.binding = None),
                 ("altered", |g| {

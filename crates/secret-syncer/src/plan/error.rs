@@ -10,7 +10,7 @@ pub enum PlanError {
     #[error(
         "published objects are altered repeatedly ({cause:?}); look for what changes Secrets, Roles or ServiceAccounts in cloud-init-settings, such as a mutating webhook"
     )]
-    AlteredAgain { cause: Cause },
+    RepeatedlyModified { cause: Cause },
     /// New content is held back, and nothing is published.
     #[error("{}", .0.message)]
     Held(Verdict),
@@ -20,7 +20,7 @@ impl PlanError {
     /// Reason for conditions, Events and metrics.
     pub fn reason(&self) -> Reason {
         match self {
-            Self::AlteredAgain { .. } => Reason::AlteredAgain,
+            Self::RepeatedlyModified { .. } => Reason::RepeatedlyModified,
             Self::Held(verdict) => verdict.reason,
         }
     }

@@ -50,7 +50,7 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
     }
     let Some(rendered) = config.confirmed() else {
         let (report_after, verdict) = match &config.status.rendered {
-            None => (REPORT_AFTER, messages::awaiting_rendering()),
+            None => (REPORT_AFTER, messages::waiting_for_rendering()),
             // It is osc-controller's turn: it corrects what others wrote.
             Some(_) => (REPORT_UNCONFIRMED_AFTER, messages::unconfirmed_generation()),
         };
@@ -60,12 +60,12 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
         });
     };
     if gathered.memory.altered.as_ref() == Some(&config.resource_version) {
-        return Some(Hold::now(Reason::ContentAltered, messages::content_altered()));
+        return Some(Hold::now(Reason::ContentModified, messages::content_modified()));
     }
     // Machines of an edge pool are not created by machine-controller, so nothing sets a revision for them.
     if rendered.revision.is_none() && !config.is_edge {
         return Some(Hold {
-            verdict: messages::awaiting_revision(),
+            verdict: messages::waiting_for_revision(),
             report_after: REPORT_AFTER,
         });
     }

@@ -224,9 +224,9 @@ fn while_a_source_is_missing_tokens_are_renewed_and_what_is_damaged_is_restored(
     type Edit = fn(&mut Gathered);
     let cases: [(&str, Edit, Cause); 6] = [
         ("renewal", |g| g.now = hours(8), Cause::RenewalDue),
-        ("role", |g| g.existing.role = None, Cause::RoleAltered),
-        ("binding", |g| g.existing.binding = None, Cause::RoleAltered),
-        ("account", |g| g.existing.account = None, Cause::TokensDead),
+        ("role", |g| g.existing.role = None, Cause::RoleModified),
+        ("binding", |g| g.existing.binding = None, Cause::RoleModified),
+        ("account", |g| g.existing.account = None, Cause::TokensInvalid),
         ("bootstrap", |g| g.existing.bootstrap = None, Cause::Missing),
         (
             "restart",
@@ -262,10 +262,10 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
         gathered.memory.waiting_since = Some(gathered.now - SignedDuration::from_mins(1));
     };
     let cases: [(&str, Edit); 5] = [
-        ("AwaitingRendering", |g| {
+        ("WaitingForRendering", |g| {
             edit_config(g, |config| config.generation = 4)
         }),
-        ("AwaitingRevision", |g| {
+        ("WaitingForRevision", |g| {
             edit_rendered(g, |rendered| rendered.revision = None)
         }),
         ("DefinitionsOutdated", |g| {

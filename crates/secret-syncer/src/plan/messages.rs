@@ -1,7 +1,7 @@
 //! What the condition `Published` and Events say. Each message is `WHAT STATE; WHAT TO DO`.
 
 use jiff::Timestamp;
-use osm_api::condition::{PUBLISHED, REASON_UNDONE, Verdict};
+use osm_api::condition::{PUBLISHED, REASON_DELETED, Verdict};
 use osm_api::{Reason, names};
 
 use crate::model::gathered::{Gathered, Inherited};
@@ -27,20 +27,20 @@ pub fn published(expires: &str, joining_is_open: bool) -> Verdict {
         ),
     };
     if joining_is_open {
-        verdict.reason = Reason::JoiningIsOpen;
-        verdict.message = format!("{}. But {}", verdict.message, why_joining_is_open());
+        verdict.reason = Reason::NodeclientBindingFound;
+        verdict.message = format!("{}; {}", verdict.message, why_joining_is_open());
     }
     verdict
 }
 
 pub fn joining_is_open() -> (Reason, String) {
-    (Reason::JoiningIsOpen, why_joining_is_open())
+    (Reason::NodeclientBindingFound, why_joining_is_open())
 }
 
 fn why_joining_is_open() -> String {
-    "kube-controller-manager approves the certificate of any node for ServiceAccounts of cloud-init-settings, because a binding grants \
-     them `create certificatesigningrequests/nodeclient`; find it with `kubectl get clusterrolebindings -o wide | grep -E \
-     'system:(serviceaccounts|authenticated)|cloud-init-settings'`, and remove it or that rule of its role"
+    "insecure binding: ServiceAccounts in cloud-init-settings may obtain the certificate of any node; remove the binding that grants them \
+     `create certificatesigningrequests/nodeclient`, which `kubectl get clusterrolebindings -o wide | grep -E \
+     'system:(serviceaccounts|authenticated)|cloud-init-settings'` lists"
         .to_owned()
 }
 
@@ -61,7 +61,7 @@ pub fn joining_conflict() -> String {
 
 pub fn torn_down() -> Verdict {
     not_published(
-        REASON_UNDONE,
+        REASON_DELETED,
         "the pool is gone; everything that was published for it is deleted",
     )
 }
@@ -83,19 +83,19 @@ pub fn foreign_secret_message(name: &str) -> String {
     )
 }
 
-pub fn awaiting_rendering() -> Verdict {
+pub fn waiting_for_rendering() -> Verdict {
     let message = "osc-controller has not rendered this config; see its condition Rendered";
-    not_published(Reason::AwaitingRendering, message)
+    not_published(Reason::WaitingForRendering, message)
 }
 
 pub fn unconfirmed_generation() -> Verdict {
     let message =
         "osc-controller has not confirmed the newest generation of this config; see its condition Rendered";
-    not_published(Reason::AwaitingRendering, message)
+    not_published(Reason::WaitingForRendering, message)
 }
 
-pub fn content_altered() -> String {
-    "another client has altered the documents in status.rendered, so they are not published; osc-controller writes them again".to_owned()
+pub fn content_modified() -> String {
+    "status.rendered was modified by another client; waiting for osc-controller to render it again".to_owned()
 }
 
 /// `problem`: what is wrong, and where.
@@ -151,14 +151,14 @@ pub fn kept_until(held: &Verdict, expires: &str) -> Verdict {
     )
 }
 
-pub fn awaiting_revision() -> Verdict {
+pub fn waiting_for_revision() -> Verdict {
     let message = "machine-controller has not set a revision on the MachineDeployment yet; machines can't use a bootstrap Secret \
                    without it";
-    not_published(Reason::AwaitingRevision, message)
+    not_published(Reason::WaitingForRevision, message)
 }
 
 /// The config of the Go implementation is there, and osc-controller can't render it.
-pub fn not_taken_over(inherited: Option<&Inherited>) -> Verdict {
+pub fn not_adopted(inherited: Option<&Inherited>) -> Verdict {
     const SEE: &str = "osc-controller has not rendered this config; see its condition Rendered";
     let message = match inherited {
         None => format!("{SEE}. There is no bootstrap Secret, so no machine can boot"),
@@ -168,12 +168,12 @@ pub fn not_taken_over(inherited: Option<&Inherited>) -> Verdict {
                 .map(|at| format!(" at revision {at}"))
                 .unwrap_or_default();
             format!(
-                "{SEE}. Machines boot{revision} from Secret {name}, which another program created. It is left unchanged: \
-                 its credentials are not renewed, and their expiry is unknown"
+                "{SEE}. Not adopted yet: machines still boot{revision} from the Secret {name} of the Go implementation, whose credentials \
+                 are not renewed"
             )
         }
     };
-    not_published(Reason::NotTakenOver, message)
+    not_published(Reason::NotAdopted, message)
 }
 
 /// What the API server of a cluster said is worth nothing once it is another cluster.

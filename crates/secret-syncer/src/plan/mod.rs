@@ -127,7 +127,7 @@ fn for_config(
     let Some(md) = &config.machine_deployment else {
         return match hold::unreadable(config) {
             Some(hold) => Err(PlanError::Held(hold.verdict)),
-            None => Ok(not_taken_over(gathered, config)),
+            None => Ok(not_adopted(gathered, config)),
         };
     };
     let worker = &gathered.clusters.worker;
@@ -232,7 +232,7 @@ fn keep_or_publish(
         return Ok(Decision::of(Step::Keep(keep), Some(again)));
     }
     let repairs = repair_limit::count(&causes, memory.repairs, gathered.now)
-        .map_err(|cause| PlanError::AlteredAgain { cause })?;
+        .map_err(|cause| PlanError::RepeatedlyModified { cause })?;
     memory.repairs = repairs.or(memory.repairs);
     let subject = Subject {
         gathered,
@@ -252,10 +252,10 @@ fn keep_or_publish(
 const FOREIGN_SECRET_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the Go implementation made is left unchanged until osc-controller can render it.
-fn not_taken_over(gathered: &Gathered, config: &ConfigView) -> Decision {
+fn not_adopted(gathered: &Gathered, config: &ConfigView) -> Decision {
     if !config.is_claimed {
         return Decision::of(Step::None, None);
     }
-    let verdict = messages::not_taken_over(gathered.inherited.as_ref());
+    let verdict = messages::not_adopted(gathered.inherited.as_ref());
     Decision::of(Step::SetStatus(verdict), Some(MAX_REQUEUE_INTERVAL))
 }

@@ -10,8 +10,12 @@ const READ_RIGHT_TTL: Duration = Duration::from_secs(300);
 /// `found`: how long ago a token of any pool was last found to open its Secret; `None` also after it was found not to.
 /// `is_as_written`: the API server has stored the pool's Role and RoleBinding as they were sent.
 pub fn has_to_be_asked(found: Option<Duration>, causes: &[Cause], is_as_written: bool) -> bool {
-    let is_repaired =
-        |cause: &Cause| matches!(cause, Cause::Altered | Cause::TokensDead | Cause::RoleAltered);
+    let is_repaired = |cause: &Cause| {
+        matches!(
+            cause,
+            Cause::Modified | Cause::TokensInvalid | Cause::RoleModified
+        )
+    };
     !is_as_written || causes.iter().any(is_repaired) || found.is_none_or(|ago| ago >= READ_RIGHT_TTL)
 }
 
@@ -28,9 +32,9 @@ mod tests {
             (Some(300), Cause::Missing, true, true),
             (Some(0), Cause::RenewalDue, false, true),
             (Some(0), Cause::RenewalDue, true, false),
-            (Some(0), Cause::RoleAltered, true, true),
-            (Some(0), Cause::Altered, true, true),
-            (Some(0), Cause::TokensDead, true, true),
+            (Some(0), Cause::RoleModified, true, true),
+            (Some(0), Cause::Modified, true, true),
+            (Some(0), Cause::TokensInvalid, true, true),
         ] {
             let found = found.map(Duration::from_secs);
             assert_eq!(

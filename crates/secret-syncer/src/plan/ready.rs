@@ -13,7 +13,7 @@ use crate::model::existing::ExistingObjects;
 pub fn verdict(published: &Verdict, kept: Option<&Published>) -> Verdict {
     let message = match kept {
         _ if published.status => "user data is published, so new machines can boot".to_owned(),
-        Some(kept) if published.reason != Reason::AlteredAgain => format!(
+        Some(kept) if published.reason != Reason::RepeatedlyModified => format!(
             "new machines boot with what was published last, whose credentials expire at {}; newer content is not published, see the \
              condition Published",
             kept.credential_expires
@@ -74,7 +74,7 @@ mod tests {
     fn it_is_true_while_something_is_in_force() {
         let published = messages::published("tomorrow", true);
         let failed = messages::not_published(Reason::SourceMissing, "a Secret is missing");
-        let altered = messages::not_published(Reason::AlteredAgain, "altered");
+        let altered = messages::not_published(Reason::RepeatedlyModified, "altered");
         let kept = kept();
         for (of, kept, status, reason, text) in [
             (
@@ -92,19 +92,25 @@ mod tests {
                 "expire at tomorrow; newer content",
             ),
             (&failed, None, false, Reason::SourceMissing, "a Secret is missing"),
-            (&altered, Some(&kept), false, Reason::AlteredAgain, "altered"),
             (
-                &messages::awaiting_revision(),
+                &altered,
+                Some(&kept),
+                false,
+                Reason::RepeatedlyModified,
+                "altered",
+            ),
+            (
+                &messages::waiting_for_revision(),
                 None,
                 false,
-                Reason::AwaitingRevision,
+                Reason::WaitingForRevision,
                 "machine-controller has not set",
             ),
             (
                 &messages::torn_down(),
                 None,
                 false,
-                Reason::Undone,
+                Reason::Deleted,
                 "the pool is gone",
             ),
         ] {

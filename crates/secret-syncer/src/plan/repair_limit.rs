@@ -12,10 +12,10 @@ const MIN_REPAIR_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 
 /// Publishes that put something right, as opposed to those for new content.
 const REPAIRS: [Cause; 5] = [
-    Cause::Altered,
-    Cause::TokensDead,
+    Cause::Modified,
+    Cause::TokensInvalid,
     Cause::RenewalDue,
-    Cause::RoleAltered,
+    Cause::RoleModified,
     Cause::Missing,
 ];
 
@@ -49,9 +49,9 @@ mod tests {
     fn only_repairs_count_and_only_in_succession() {
         let before = |count| Some(Repairs { last: at(0), count });
         for (what, causes, before, now, expected) in [
-            ("the first", vec![Cause::Altered], None, 0, Ok(Some(1))),
-            ("soon after", vec![Cause::Altered], before(4), 9, Ok(Some(5))),
-            ("later", vec![Cause::Altered], before(4), 10, Ok(Some(1))),
+            ("the first", vec![Cause::Modified], None, 0, Ok(Some(1))),
+            ("soon after", vec![Cause::Modified], before(4), 9, Ok(Some(5))),
+            ("later", vec![Cause::Modified], before(4), 10, Ok(Some(1))),
             (
                 "the last that is allowed",
                 vec![Cause::Missing],
@@ -61,14 +61,14 @@ mod tests {
             ),
             (
                 "one too many",
-                vec![Cause::NewContent, Cause::RoleAltered],
+                vec![Cause::NewContent, Cause::RoleModified],
                 before(20),
                 1,
-                Err(Cause::RoleAltered),
+                Err(Cause::RoleModified),
             ),
             (
                 "one too many, after a pause",
-                vec![Cause::RoleAltered],
+                vec![Cause::RoleModified],
                 before(20),
                 10,
                 Ok(Some(1)),
@@ -98,7 +98,7 @@ mod tests {
         let mut repairs = None;
         let mut refused = 0;
         for second in 0..40 {
-            match count(&[Cause::Altered], repairs, at(second)) {
+            match count(&[Cause::Modified], repairs, at(second)) {
                 Ok(counted) => repairs = counted,
                 Err(_) => refused += 1,
             }

@@ -16,7 +16,7 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Step {
         .filter(|objects| !objects.is_nothing())
         .cloned()
         .collect();
-    if config.is_undone() && objects.is_empty() {
+    if config.is_torn_down() && objects.is_empty() {
         return Step::None;
     }
     let unseen = unseen(gathered, config);

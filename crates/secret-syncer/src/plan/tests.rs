@@ -127,12 +127,12 @@ fn whatever_differs_is_published_again() {
         (
             "data altered",
             Box::new((|g| edit_bootstrap(g, |s| s.content = Some("other".into()))) as Edit),
-            Cause::Altered,
+            Cause::Modified,
         ),
         (
             "data gone",
             Box::new((|g| edit_bootstrap(g, |s| s.content = None)) as Edit),
-            Cause::Altered,
+            Cause::Modified,
         ),
         (
             "annotation gone",
@@ -143,47 +143,47 @@ fn whatever_differs_is_published_again() {
                     })
                 }) as Edit,
             ),
-            Cause::TokensDead,
+            Cause::TokensInvalid,
         ),
         (
             "made immutable",
             Box::new((|g| edit_bootstrap(g, |s| s.immutable = true)) as Edit),
-            Cause::Altered,
+            Cause::Modified,
         ),
         (
             "orphan mark left",
             Box::new(annotate(names::ORPHANED_SINCE, "2026-01-01T00:00:00Z")),
-            Cause::Altered,
+            Cause::Modified,
         ),
         (
             "account recreated",
             Box::new((|g| g.existing.account = Some(Arc::new(meta("new", &[])))) as Edit),
-            Cause::TokensDead,
+            Cause::TokensInvalid,
         ),
         (
             "account gone",
             Box::new((|g| g.existing.account = None) as Edit),
-            Cause::TokensDead,
+            Cause::TokensInvalid,
         ),
         (
             "node account recreated",
             Box::new((|g| g.node_account = Some("new".into())) as Edit),
-            Cause::TokensDead,
+            Cause::TokensInvalid,
         ),
         (
             "document gone",
             Box::new((|g| g.existing.provisioning.clear()) as Edit),
-            Cause::TokensDead,
+            Cause::TokensInvalid,
         ),
         (
             "role gone",
             Box::new((|g| g.existing.role = None) as Edit),
-            Cause::RoleAltered,
+            Cause::RoleModified,
         ),
         (
             "binding altered",
             Box::new((|g| g.existing.binding = Some(Arc::new(BindingView::default()))) as Edit),
-            Cause::RoleAltered,
+            Cause::RoleModified,
         ),
         (
             "renewal",
@@ -210,7 +210,7 @@ fn whatever_differs_is_published_again() {
     annotate(names::RENEW_AT, "2099-01-01T00:00:00Z")(&mut gathered);
     assert_eq!(
         causes_of(&gathered),
-        [Cause::Altered],
+        [Cause::Modified],
         "nobody puts a renewal off"
     );
     for (name, edit, cause) in cases {
@@ -220,11 +220,11 @@ fn whatever_differs_is_published_again() {
         if name.starts_with("annotation") {
             // The seal is broken as well.
             assert_eq!(
-                causes.iter().filter(|cause| **cause == Cause::Altered).count(),
+                causes.iter().filter(|cause| **cause == Cause::Modified).count(),
                 1,
                 "{name}"
             );
-            causes.retain(|cause| *cause != Cause::Altered);
+            causes.retain(|cause| *cause != Cause::Modified);
         }
         assert_eq!(causes, [cause], "{name}");
     }
@@ -245,13 +245,13 @@ fn waiting_is_said_and_takes_nothing_away() {
             .is_some_and(|again| again <= Duration::from_secs(3))
     );
     gathered.memory.waiting_since = Some(now() - SignedDuration::from_secs(3));
-    assert_eq!(said(&gathered), "AwaitingRendering");
+    assert_eq!(said(&gathered), "WaitingForRendering");
     let mut gathered = published();
     gathered.memory.waiting_since = Some(now() - SignedDuration::from_secs(3));
     edit_config(&mut gathered, |config| {
         config.status.rendered.as_mut().unwrap().revision = None
     });
-    assert_eq!(said(&gathered), "AwaitingRevision");
+    assert_eq!(said(&gathered), "WaitingForRevision");
     let mut gathered = fresh();
     let name = "pool-kube-system-bootstrap-config".to_owned();
     gathered.name_holder = Some(NameHolder {
@@ -284,7 +284,7 @@ fn only_the_vouched_generation_is_published() {
     let Step::SetStatus(verdict) = plan(&gathered).unwrap().step else {
         panic!()
     };
-    assert_eq!(verdict.reason, "AwaitingRendering");
+    assert_eq!(verdict.reason, "WaitingForRendering");
     assert!(verdict.message.contains("2027-01-01"), "{}", verdict.message);
     // What belongs to whom is not known now.
     gathered.orphans = vec![("other".into(), published().existing)];
@@ -512,11 +512,11 @@ fn an_edge_pools_script_is_kept_like_its_bootstrap_secret() {
         let mut script = (**gathered.existing.edge_script.as_ref().unwrap()).clone();
         edit(&mut script);
         gathered.existing.edge_script = Some(Arc::new(script));
-        assert_eq!(causes_of(&gathered), [Cause::Altered], "edit {i}");
+        assert_eq!(causes_of(&gathered), [Cause::Modified], "edit {i}");
     }
     let mut gathered = published_edge();
     gathered.existing.edge_script = None;
-    assert_eq!(causes_of(&gathered), [Cause::Altered]);
+    assert_eq!(causes_of(&gathered), [Cause::Modified]);
     // No longer an edge pool.
     let mut gathered = published_edge();
     edit_config(&mut gathered, |config| config.is_edge = false);
@@ -587,7 +587,11 @@ fn a_token_of_another_kind_or_group_is_another_token() {
                 "{stands} {wanted:?}"
             );
         } else {
-            assert_eq!(causes_of(&gathered), [Cause::TokensDead], "{stands} {wanted:?}");
+            assert_eq!(
+                causes_of(&gathered),
+                [Cause::TokensInvalid],
+                "{stands} {wanted:?}"
+            );
         }
     }
 
@@ -638,9 +642,9 @@ fn the_mode_says_whose_token_kubelets_join_with() {
     let (pool, account) = ("pool", "node-account");
     for (joining, recorded, causes) in [
         (Joining::Static, account, vec![]),
-        (Joining::Static, pool, vec![Cause::TokensDead]),
+        (Joining::Static, pool, vec![Cause::TokensInvalid]),
         (Joining::Approved, pool, vec![]),
-        (Joining::Approved, account, vec![Cause::TokensDead]),
+        (Joining::Approved, account, vec![Cause::TokensInvalid]),
     ] {
         let gathered = Gathered {
             joining,
@@ -723,7 +727,7 @@ fn what_the_go_implementation_made_is_told_of_and_stays_until_it_is_rendered() {
     );
     gathered.config = go(true);
     let said = |gathered: &Gathered| match plan(gathered).unwrap().step {
-        Step::SetStatus(verdict) if !verdict.status && verdict.reason == "NotTakenOver" => verdict.message,
+        Step::SetStatus(verdict) if !verdict.status && verdict.reason == "NotAdopted" => verdict.message,
         other => panic!("{other:?}"),
     };
     assert!(said(&gathered).contains("no machine can boot"));
@@ -761,8 +765,8 @@ fn repairs_that_do_not_last_end() {
     assert!(
         matches!(
             refused,
-            PlanError::AlteredAgain {
-                cause: Cause::Altered
+            PlanError::RepeatedlyModified {
+                cause: Cause::Modified
             }
         ),
         "{refused}"
@@ -835,7 +839,10 @@ fn what_was_seen_is_remembered_though_there_is_no_plan() {
     edit_bootstrap(&mut altered, |secret| secret.content = Some("other".into()));
     altered.values = Ok(values.clone());
     altered.memory = before.clone();
-    assert!(matches!(plan(&altered), Err(PlanError::AlteredAgain { .. })));
+    assert!(matches!(
+        plan(&altered),
+        Err(PlanError::RepeatedlyModified { .. })
+    ));
     let memory = remembered(&altered);
     assert_eq!(
         (memory.last_values, memory.repairs),

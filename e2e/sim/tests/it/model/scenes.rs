@@ -130,7 +130,7 @@ fn a_foreign_binding_that_opens_joining_is_reported_until_it_is_gone() {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}});
         world.server.with(|state| state.create(generous).unwrap());
         world.pass(Duration::from_secs(60)).await;
-        assert_eq!(reason(&world), "JoiningIsOpen");
+        assert_eq!(reason(&world), "NodeclientBindingFound");
         world
             .server
             .with(|state| state.delete("clusterrolebindings", "", "generous").unwrap());
