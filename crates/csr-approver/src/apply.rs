@@ -15,11 +15,11 @@ use osm_runtime::request::failed;
 use osm_runtime::{status, watch};
 use serde_json::json;
 
+use crate::context::Context;
 use crate::hold::{self, Hold};
 use crate::live;
 use crate::plan::{self, Approval, Decided, Decision, Plan};
 use crate::request::{Request, Seen};
-use crate::state::State;
 use crate::verdict::{Denial, Refusal, Wait};
 use crate::views::ClaimView;
 
@@ -67,7 +67,7 @@ pub struct Results {
 }
 
 /// Does what the plan says. A request that the API server refuses stops no other one; an API server that does not answer stops all.
-pub async fn apply(state: &State, now: Timestamp, plan: Plan) -> Results {
+pub async fn apply(context: &Context, now: Timestamp, plan: Plan) -> Results {
     let mut results = Results {
         applied: Vec::new(),
         failure: None,
@@ -78,7 +78,7 @@ pub async fn apply(state: &State, now: Timestamp, plan: Plan) -> Results {
         decision,
     } in plan.decided
     {
-        match act(state, &request, decision, now).await {
+        match act(context, &request, decision, now).await {
             Ok(outcome) => results.applied.push(Applied {
                 request,
                 pool,
@@ -102,18 +102,18 @@ pub async fn apply(state: &State, now: Timestamp, plan: Plan) -> Results {
 }
 
 async fn act(
-    state: &State,
+    context: &Context,
     request: &Request,
     decision: Decision,
     now: Timestamp,
 ) -> Result<Outcome, RequestError> {
     match decision {
         Decision::Wait(wait) => Ok(Outcome::Waiting(wait)),
-        Decision::Deny(denial) => deny(state, request, denial).await,
+        Decision::Deny(denial) => deny(context, request, denial).await,
         Decision::ApproveServing => {
             let node = request.node().unwrap_or_default().to_owned();
             let message = "machine-controller has recorded these addresses for the Machine of the node";
-            let is_written = write(state, request, "Approved", Reason::PoolMachine, message).await?;
+            let is_written = write(context, request, "Approved", Reason::PoolMachine, message).await?;
             Ok(if is_written {
                 Outcome::Approved(Approved {
                     joins_as: node.clone(),
@@ -125,18 +125,18 @@ async fn act(
             })
         }
         Decision::Approve(approval) | Decision::ConfirmDenial(approval) => {
-            let live = live::bearer(state, &approval.bearer).await?;
+            let live = live::bearer(context, &approval.bearer).await?;
             match plan::confirm(request, &approval, live.as_ref()) {
-                Ok(()) => approve(state, request, *approval, now).await,
-                Err(Refusal::Deny(denial)) => deny(state, request, denial).await,
+                Ok(()) => approve(context, request, *approval, now).await,
+                Err(Refusal::Deny(denial)) => deny(context, request, denial).await,
                 Err(Refusal::Wait(wait)) => Ok(Outcome::Waiting(wait)),
             }
         }
     }
 }
 
-async fn deny(state: &State, request: &Request, denial: Denial) -> Result<Outcome, RequestError> {
-    let is_written = write(state, request, "Denied", denial.reason(), &denial.to_string()).await?;
+async fn deny(context: &Context, request: &Request, denial: Denial) -> Result<Outcome, RequestError> {
+    let is_written = write(context, request, "Denied", denial.reason(), &denial.to_string()).await?;
     Ok(if is_written {
         Outcome::Denied(denial)
     } else {
@@ -145,7 +145,7 @@ async fn deny(state: &State, request: &Request, denial: Denial) -> Result<Outcom
 }
 
 async fn approve(
-    state: &State,
+    context: &Context,
     request: &Request,
     approval: Approval,
     now: Timestamp,
@@ -156,8 +156,8 @@ async fn approve(
         is_again,
         ..
     } = approval;
-    let (hold, lease) = hold::hold(&state.leases(), &claim, now).await?;
-    remember(state, &lease);
+    let (hold, lease) = hold::hold(&context.leases(), &claim, now).await?;
+    remember(context, &lease);
     let before = match hold {
         Hold::Held { before } => before,
         Hold::Taken { until } => {
@@ -166,7 +166,7 @@ async fn approve(
         }
     };
     // Only then, because a machine may have joined while the claim was replaced.
-    let node = status::live(&state.live_nodes(), &claim.node).await;
+    let node = status::live(&context.live_nodes(), &claim.node).await;
     if node.map_err(failed("reading the Node"))?.is_some() {
         return Ok(Outcome::Waiting(Wait::NodeExists(claim.node)));
     }
@@ -182,24 +182,24 @@ async fn approve(
     if approved.again.is_some() {
         message.push_str(", although another request was approved before");
     }
-    let is_written = write(state, request, "Approved", approved.reason(), &message).await?;
+    let is_written = write(context, request, "Approved", approved.reason(), &message).await?;
     Ok(match is_written {
         true => Outcome::Approved(approved),
         false => Outcome::Gone,
     })
 }
 
-fn remember(state: &State, lease: &Lease) {
+fn remember(context: &Context, lease: &Lease) {
     if let Some(claim) = ClaimView::of(lease) {
         let (key, version) = (watch::key(&lease.metadata), Version::of(&lease.metadata));
         // A claim that was made or seen lets no request through, so nothing has to be decided again.
-        let _ = state.claims.wrote(&key, version, claim);
+        let _ = context.claims.wrote(&key, version, claim);
     }
 }
 
 /// Writes the decision into the request as it was decided on; returns `false` if it no longer exists.
 async fn write(
-    state: &State,
+    context: &Context,
     request: &Request,
     type_: &str,
     reason: Reason,
@@ -210,7 +210,7 @@ async fn write(
         "metadata": {"uid": request.uid, "resourceVersion": request.resource_version},
         "status": {"conditions": [{"type": type_, "status": "True", "reason": reason.as_str(), "message": message}]},
     });
-    let written = state
+    let written = context
         .signing_requests()
         .patch_subresource(
             "approval",
@@ -225,14 +225,14 @@ async fn write(
             match Seen::of(object, None) {
                 // The requester has no other reason to be queued.
                 Some(approved @ Seen::Approved(_)) => {
-                    drop(state.requests.wrote(&request.name, version, approved));
+                    drop(context.requests.wrote(&request.name, version, approved));
                 }
-                _ => state.requests.deleted(&request.name, &request.uid),
+                _ => context.requests.deleted(&request.name, &request.uid),
             }
             Ok(true)
         }
         Err(error) if is_code(&error, 404) => {
-            state.requests.deleted(&request.name, &request.uid);
+            context.requests.deleted(&request.name, &request.uid);
             Ok(false)
         }
         Err(error) => Err(failed("writing the decision into the CertificateSigningRequest")(

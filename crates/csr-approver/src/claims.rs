@@ -9,7 +9,7 @@ use osm_runtime::error::{conflict, is_code};
 use osm_runtime::request::failed;
 
 use crate::claim::{self, Subject};
-use crate::state::State;
+use crate::context::Context;
 use crate::views::ClaimView;
 
 /// Claims that are deleted at a time.
@@ -23,14 +23,14 @@ const INTERVAL: Duration = Duration::from_secs(300);
 ///
 /// # Errors
 /// A request that failed.
-pub async fn reconcile(state: &State) -> Result<Option<Duration>, RequestError> {
-    let now = state.cluster.worker.server_time.now();
-    let done = state
+pub async fn reconcile(context: &Context) -> Result<Option<Duration>, RequestError> {
+    let now = context.cluster.worker.server_time.now();
+    let done = context
         .claims
-        .select(|claim| claim::is_done(claim, subject(state, claim), now));
+        .select(|claim| claim::is_done(claim, subject(context, claim), now));
     let (now, next) = batch(&done);
     for claim in now {
-        delete(state, claim).await?;
+        delete(context, claim).await?;
     }
     Ok(Some(next))
 }
@@ -43,37 +43,37 @@ fn batch<T>(done: &[T]) -> (&[T], Duration) {
     }
 }
 
-fn subject(state: &State, claim: &ClaimView) -> Subject {
-    let machine = state
+fn subject(context: &Context, claim: &ClaimView) -> Subject {
+    let machine = context
         .machines
         .get(&claim.joins_as)
         .filter(|machine| machine.uid == claim.joins_as_uid);
-    let is_pool = state
+    let is_pool = context
         .pools
         .get(&claim.joins_as)
         .is_some_and(|pool| pool.pool.uid == claim.joins_as_uid);
     let has_node_ref = machine.as_ref().is_some_and(|machine| machine.node_ref.is_some());
     match machine.is_some() || is_pool {
         false => Subject::Gone,
-        true if has_node_ref || state.nodes.get(&claim.node).is_some() => Subject::Joined,
+        true if has_node_ref || context.nodes.get(&claim.node).is_some() => Subject::Joined,
         true => Subject::Awaited,
     }
 }
 
-async fn delete(state: &State, claim: &Arc<ClaimView>) -> Result<(), RequestError> {
+async fn delete(context: &Context, claim: &Arc<ClaimView>) -> Result<(), RequestError> {
     let params = DeleteParams::default().preconditions(Preconditions {
         uid: Some(claim.uid.clone()),
         resource_version: Some(claim.resource_version.clone()),
     });
-    match state.leases().delete(&claim.name, &params).await {
+    match context.leases().delete(&claim.name, &params).await {
         Ok(_) => tracing::debug!(claim = claim.name, node = claim.node, "deleted the claim"),
         Err(error) if is_code(&error, 404) => {}
         // It was replaced in the meantime.
         Err(error) if conflict(&error) => return Ok(()),
         Err(error) => return Err(failed("deleting a claim")(error)),
     }
-    let key = format!("{}/{}", state.cluster.namespace(), claim.name);
-    state.claims.deleted(&key, &claim.uid);
+    let key = format!("{}/{}", context.cluster.namespace(), claim.name);
+    context.claims.deleted(&key, &claim.uid);
     Ok(())
 }
 

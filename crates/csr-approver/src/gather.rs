@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use osm_api::PoolRef;
 
+use crate::context::{Context, by_name, by_node_ref};
 use crate::plan::{AskedFor, Gathered, Named, Names};
 use crate::request::Request;
 use crate::requester::Requester;
-use crate::state::{State, by_name, by_node_ref};
 use crate::views::{Bearer, MachineView};
 
 /// Everything about the requests of one requester. What is known of a name is looked up once a decision needs it.
-pub fn gather<'a>(state: &'a State, requester: &Requester) -> Gathered<Shown<'a>> {
-    let requests = state.requests.group(&requester.to_string());
+pub fn gather<'a>(context: &'a Context, requester: &Requester) -> Gathered<Shown<'a>> {
+    let requests = context.requests.group(&requester.to_string());
     let mut requests: Vec<Arc<Request>> = requests
         .iter()
         .filter_map(|seen| seen.pending().cloned())
         .collect();
     requests.sort_by_key(|request| (request.created, request.order));
     let pool = match requester {
-        Requester::Pool(account) => state
+        Requester::Pool(account) => context
             .pools
             .group(account)
             .into_iter()
@@ -27,12 +27,12 @@ pub fn gather<'a>(state: &'a State, requester: &Requester) -> Gathered<Shown<'a>
         Requester::AnyPool(_) | Requester::Node(_) => None,
     };
     Gathered {
-        now: state.cluster.worker.server_time.now(),
+        now: context.cluster.worker.server_time.now(),
         requester: requester.clone(),
         pool,
         requests,
         nodes: Shown {
-            state,
+            context,
             is_of_node: matches!(requester, Requester::Node(_)),
         },
     }
@@ -40,36 +40,36 @@ pub fn gather<'a>(state: &'a State, requester: &Requester) -> Gathered<Shown<'a>
 
 /// What the watches have shown.
 pub struct Shown<'a> {
-    state: &'a State,
+    context: &'a Context,
     /// The requester is a node.
     is_of_node: bool,
 }
 
 impl Names for Shown<'_> {
     fn named(&self, node: &str) -> Named {
-        let state = self.state;
+        let context = self.context;
         if self.is_of_node {
             return Named {
-                machines: state.machines.group(&by_node_ref(node)),
+                machines: context.machines.group(&by_node_ref(node)),
                 ..Named::default()
             };
         }
-        let machines = state.machines.group(&by_name(node)).into_iter();
+        let machines = context.machines.group(&by_name(node)).into_iter();
         let machines = machines.map(|machine| Bearer::Machine {
-            pool: pool_of(state, &machine),
+            pool: pool_of(context, &machine),
             machine,
         });
-        let edges = state.pools.group(&by_name(node)).into_iter();
+        let edges = context.pools.group(&by_name(node)).into_iter();
         Named {
             bearers: machines.chain(edges.map(Bearer::EdgePool)).collect(),
             machines: Vec::new(),
-            has_node: state.nodes.get(node).is_some(),
-            claims: state.claims.group(node),
+            has_node: context.nodes.get(node).is_some(),
+            claims: context.claims.group(node),
         }
     }
 
     fn asked(&self, node: &str) -> AskedFor {
-        let requests = self.state.requests.group(&by_name(node));
+        let requests = self.context.requests.group(&by_name(node));
         AskedFor {
             pending: requests
                 .iter()
@@ -84,13 +84,13 @@ impl Names for Shown<'_> {
 }
 
 /// The MachineDeployment that exists and that the Machine belongs to. Names in owner references count only with the uid.
-pub fn pool_of(state: &State, machine: &MachineView) -> Option<PoolRef> {
+pub fn pool_of(context: &Context, machine: &MachineView) -> Option<PoolRef> {
     let owner = machine.owner.as_ref()?;
-    let set = state
+    let set = context
         .machine_sets
         .get(&format!("{}/{}", machine.namespace, owner.name))?;
     let owner = set.owner_of_what_belongs_to(owner)?;
-    let pool = state
+    let pool = context
         .pools
         .get(&format!("{}/{}", machine.namespace, owner.name))?;
     pool.if_it_is(owner)

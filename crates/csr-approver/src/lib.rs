@@ -13,6 +13,7 @@
 pub mod apply;
 pub mod claim;
 pub mod claims;
+pub mod context;
 pub mod gather;
 pub mod hold;
 pub mod key;
@@ -24,7 +25,6 @@ pub mod report;
 pub mod reporting;
 pub mod request;
 pub mod requester;
-pub mod state;
 pub mod unjoined;
 pub mod verdict;
 pub mod views;
@@ -35,37 +35,37 @@ use std::time::Duration;
 
 use osm_runtime::{Cluster, Process, RequestError, runner};
 
+use crate::context::Context;
 use crate::key::Key;
 use crate::requester::Requester;
-use crate::state::State;
 
 /// Runs the controller until shutdown.
 ///
 /// # Errors
 /// Metrics whose names are taken.
 pub async fn run(process: Arc<Process>, cluster: Cluster) -> anyhow::Result<()> {
-    let state = State::new(&process, &cluster)?;
-    watches::start(&state);
-    let (queue, shared) = (state.queue.clone(), state.clone());
-    let work = move |key| reconcile(state.clone(), key);
+    let context = Context::new(&process, &cluster)?;
+    watches::start(&context);
+    let (queue, shared) = (context.queue.clone(), context.clone());
+    let work = move |key| reconcile(context.clone(), key);
     runner::work(&cluster, cluster.namespace(), queue, shared, work).await;
     Ok(())
 }
 
-async fn reconcile(state: State, key: Key) -> Result<Option<Duration>, RequestError> {
+async fn reconcile(context: Context, key: Key) -> Result<Option<Duration>, RequestError> {
     match key {
-        Key::Claims => claims::reconcile(&state).await,
-        Key::Unjoined => Ok(Some(unjoined::reconcile(&state))),
-        Key::Requester(requester) => decide(&state, &requester).await,
+        Key::Claims => claims::reconcile(&context).await,
+        Key::Unjoined => Ok(Some(unjoined::reconcile(&context))),
+        Key::Requester(requester) => decide(&context, &requester).await,
     }
 }
 
 /// Decides about the requests of one requester.
-async fn decide(state: &State, requester: &Requester) -> Result<Option<Duration>, RequestError> {
-    let gathered = gather::gather(state, requester);
+async fn decide(context: &Context, requester: &Requester) -> Result<Option<Duration>, RequestError> {
+    let gathered = gather::gather(context, requester);
     let plan = plan::plan(&gathered);
     let has_more = plan.has_more;
-    let results = apply::apply(state, gathered.now, plan).await;
-    let again = report::report(state, requester, &results.applied, has_more).await;
+    let results = apply::apply(context, gathered.now, plan).await;
+    let again = report::report(context, requester, &results.applied, has_more).await;
     results.failure.map_or(Ok(again), Err)
 }

@@ -8,10 +8,10 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use osm_api::{PoolRef, Reason};
 
 use crate::apply::{Applied, Approved, Outcome};
+use crate::context::Context;
 use crate::reporting::Pending;
 use crate::request::Request;
 use crate::requester::Requester;
-use crate::state::State;
 use crate::verdict::Wait;
 
 /// Pending requests are decided again after this time, if nothing else wakes their requester.
@@ -22,13 +22,13 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// Reports the outcomes of a requester's requests; returns when to decide again.
 pub async fn report(
-    state: &State,
+    context: &Context,
     requester: &Requester,
     applied: &[Applied],
     has_more: bool,
 ) -> Option<Duration> {
-    let now = state.cluster.worker.server_time.now();
-    let reporting = &state.reporting;
+    let now = context.cluster.worker.server_time.now();
+    let reporting = &context.reporting;
     for applied in applied {
         match &applied.outcome {
             Outcome::Approved(approved) => {
@@ -37,7 +37,7 @@ pub async fn report(
                 reporting.metrics.approval.observe(waited.as_secs_f64());
                 let Approved { node, joins_as, .. } = approved;
                 tracing::info!(request = applied.request.name, %requester, node, joins_as, ?waited, "approved");
-                warn_of_another(state, &applied.request, approved).await;
+                warn_of_another(context, &applied.request, approved).await;
             }
             Outcome::Denied(denial) => reporting.metrics.denied(denial.reason()),
             Outcome::Waiting(wait) => {
@@ -59,7 +59,7 @@ pub async fn report(
             tracing::info!(%requester, %reason, requests = notice.requests, "waits: {}", notice.message);
         }
         if let Some(pool) = notice.pool.filter(|_| is_due) {
-            let events = &state.cluster.worker.events;
+            let events = &context.cluster.worker.events;
             events
                 .warning_once(&ObjectReference::from(&pool), reason, &notice.message)
                 .await;
@@ -69,7 +69,7 @@ pub async fn report(
 }
 
 /// Warns of a second certificate for the same machine. Whoever got the first one has not used it yet.
-async fn warn_of_another(state: &State, request: &Request, approved: &Approved) {
+async fn warn_of_another(context: &Context, request: &Request, approved: &Approved) {
     let Some(about) = &approved.again else {
         return;
     };
@@ -79,7 +79,7 @@ async fn warn_of_another(state: &State, request: &Request, approved: &Approved) 
         request.name, approved.node, approved.joins_as
     );
     tracing::warn!(reason = %Reason::ApprovedAgain, "{message}");
-    let events = &state.cluster.worker.events;
+    let events = &context.cluster.worker.events;
     events.warning_once(about, Reason::ApprovedAgain, &message).await;
 }
 

@@ -282,7 +282,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::state::{MAX_BYTES, MAX_BYTES_OF_REQUESTER, MAX_OF_REQUESTER, MAX_REQUESTS};
+    use crate::context::{MAX_BYTES, MAX_BYTES_OF_REQUESTER, MAX_OF_REQUESTER, MAX_REQUESTS};
 
     const POOL: &str = "system:serviceaccount:cloud-init-settings:osm-node-0123456789abcdef0123";
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::context::Context;
 use crate::gather;
-use crate::state::State;
 use crate::views::MachineView;
 
 /// Within this time, a machine is created, boots and joins.
@@ -15,14 +15,14 @@ const TIME_TO_JOIN: SignedDuration = SignedDuration::from_mins(15);
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Counts; returns when to count again.
-pub fn reconcile(state: &State) -> Duration {
-    let now = state.cluster.worker.server_time.now();
-    let late = state.machines.select(|machine| is_late(machine, now));
+pub fn reconcile(context: &Context) -> Duration {
+    let now = context.cluster.worker.server_time.now();
+    let late = context.machines.select(|machine| is_late(machine, now));
     let of_pools = late
         .iter()
-        .filter(|machine| gather::pool_of(state, machine).is_some());
+        .filter(|machine| gather::pool_of(context, machine).is_some());
     let count = i64::try_from(of_pools.count()).unwrap_or(i64::MAX);
-    state.reporting.metrics.machines_without_node.set(count);
+    context.reporting.metrics.machines_without_node.set(count);
     INTERVAL
 }
 

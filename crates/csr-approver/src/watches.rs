@@ -13,34 +13,34 @@ use osm_runtime::cache::Change;
 use osm_runtime::watch::Watch;
 
 use crate::claim;
+use crate::context::Context;
 use crate::key::Key;
 use crate::request::Seen;
 use crate::requester::Requester;
-use crate::state::State;
 use crate::views::{ClaimView, MachineSetView, MachineView, PoolView};
 
 /// Interval of listing requests again that were not remembered.
 const RELIST_INTERVAL: Duration = Duration::from_secs(300);
 
 /// Starts all watches.
-pub fn start(state: &State) {
-    requests(state, CLIENT_SIGNER, "certificatesigningrequests");
-    machines(state);
-    machine_sets(state);
-    pools(state);
-    nodes(state);
-    claims(state);
-    if state.cluster.installation.serving_certificates {
-        requests(state, SERVING_SIGNER, "serving-certificate-requests");
+pub fn start(context: &Context) {
+    requests(context, CLIENT_SIGNER, "certificatesigningrequests");
+    machines(context);
+    machine_sets(context);
+    pools(context);
+    nodes(context);
+    claims(context);
+    if context.cluster.installation.serving_certificates {
+        requests(context, SERVING_SIGNER, "serving-certificate-requests");
     }
-    relist(state);
-    state.queue.add(Key::Claims);
-    state.queue.add(Key::Unjoined);
+    relist(context);
+    context.queue.add(Key::Claims);
+    context.queue.add(Key::Unjoined);
 }
 
-fn requests(state: &State, signer: &str, what: &'static str) {
-    let (keeper, waker) = (state.clone(), state.clone());
-    Watch::all(&state.cluster.worker, what)
+fn requests(context: &Context, signer: &str, what: &'static str) {
+    let (keeper, waker) = (context.clone(), context.clone());
+    Watch::all(&context.cluster.worker, what)
         .fields(&format!("spec.signerName={signer}"))
         // What is remembered has bounds of its own, which do not break the watch.
         .at_most(usize::MAX)
@@ -49,7 +49,7 @@ fn requests(state: &State, signer: &str, what: &'static str) {
             let seen = Seen::of(object, known.as_deref())?;
             (known.is_some() || keeper.is_kept(&seen)).then_some(seen)
         })
-        .into_cache(&state.requests)
+        .into_cache(&context.requests)
         .on_change(move |change| {
             let both = || change.new.iter().chain(&change.old);
             if let Some(request) = both().find_map(|seen| seen.pending()) {
@@ -60,7 +60,7 @@ fn requests(state: &State, signer: &str, what: &'static str) {
                 waker.wake_askers(&[old.approved().map(|granted| granted.node.as_str())]);
             }
         })
-        .spawn(&state.cluster);
+        .spawn(&context.cluster);
 }
 
 /// Whether something that decisions depend on has changed.
@@ -68,11 +68,11 @@ fn differs<V: PartialEq>(change: &Change<V>) -> bool {
     change.old.as_deref() != change.new.as_deref()
 }
 
-fn machines(state: &State) {
-    let waker = state.clone();
-    Watch::all(&state.cluster.worker, "machines")
+fn machines(context: &Context) {
+    let waker = context.clone();
+    Watch::all(&context.cluster.worker, "machines")
         .project(|machine: Machine| Some(MachineView::from(machine)))
-        .into_cache(&state.machines)
+        .into_cache(&context.machines)
         .on_change(move |change| {
             if !differs(&change) {
                 return;
@@ -84,29 +84,29 @@ fn machines(state: &State) {
                 waker.wake(Requester::Node(node));
             }
         })
-        .spawn(&state.cluster);
+        .spawn(&context.cluster);
 }
 
-fn machine_sets(state: &State) {
-    let waker = state.clone();
-    Watch::<MachineSet>::all(&state.cluster.worker, "machinesets")
+fn machine_sets(context: &Context) {
+    let waker = context.clone();
+    Watch::<MachineSet>::all(&context.cluster.worker, "machinesets")
         .metadata_only()
         .project(|set: PartialObjectMeta<MachineSet>| Some(MachineSetView::from(set)))
-        .into_cache(&state.machine_sets)
+        .into_cache(&context.machine_sets)
         .on_change(move |change| {
             if differs(&change) {
                 waker.wake_where(|_| true);
             }
         })
-        .spawn(&state.cluster);
+        .spawn(&context.cluster);
 }
 
-fn pools(state: &State) {
-    let waker = state.clone();
-    Watch::all(&state.cluster.worker, "machinedeployments")
+fn pools(context: &Context) {
+    let waker = context.clone();
+    Watch::all(&context.cluster.worker, "machinedeployments")
         .project(|md: MachineDeployment| Some(PoolView::of(&md)))
         .unreadable(|md| Some(PoolView::unreadable(md)))
-        .into_cache(&state.pools)
+        .into_cache(&context.pools)
         .on_change(move |change| {
             if differs(&change) {
                 for pool in change.old.iter().chain(&change.new) {
@@ -116,29 +116,29 @@ fn pools(state: &State) {
                 waker.wake_where(|request| matches!(request.requester, Requester::AnyPool(_)));
             }
         })
-        .spawn(&state.cluster);
+        .spawn(&context.cluster);
 }
 
-fn nodes(state: &State) {
-    let waker = state.clone();
-    Watch::<Node>::all(&state.cluster.worker, "nodes")
+fn nodes(context: &Context) {
+    let waker = context.clone();
+    Watch::<Node>::all(&context.cluster.worker, "nodes")
         .metadata_only()
         .project(|_: PartialObjectMeta<Node>| Some(()))
-        .into_cache(&state.nodes)
+        .into_cache(&context.nodes)
         .on_change(move |change| {
             if differs(&change) {
                 waker.wake_askers(&[Some(&change.key)]);
             }
         })
-        .spawn(&state.cluster);
+        .spawn(&context.cluster);
 }
 
-fn claims(state: &State) {
-    let waker = state.clone();
-    Watch::namespaced(&state.cluster.worker, state.cluster.namespace(), "claims")
+fn claims(context: &Context) {
+    let waker = context.clone();
+    Watch::namespaced(&context.cluster.worker, context.cluster.namespace(), "claims")
         .labels(&format!("{ROLE}={}", claim::ROLE))
         .project(|lease: Lease| ClaimView::of(&lease))
-        .into_cache(&state.claims)
+        .into_cache(&context.claims)
         .on_change(move |change| {
             // A new claim makes nothing right; one that is gone, or has changed, may.
             if differs(&change)
@@ -147,14 +147,14 @@ fn claims(state: &State) {
                 waker.wake_askers(&[Some(&claim.node)]);
             }
         })
-        .spawn(&state.cluster);
+        .spawn(&context.cluster);
 }
 
 /// Lists everything again, at intervals, while requests were not remembered: meanwhile others may have been decided.
-fn relist(state: &State) {
-    let (lister, shutdown) = (state.clone(), state.cluster.shutdown.clone());
+fn relist(context: &Context) {
+    let (lister, shutdown) = (context.clone(), context.cluster.shutdown.clone());
     let end = shutdown.clone();
-    state
+    context
         .cluster
         .supervisor()
         .spawn("forgotten requests", &end, async move {

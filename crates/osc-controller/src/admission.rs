@@ -16,11 +16,11 @@ use osm_runtime::object;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep};
 
+use crate::context::Context;
 use crate::gather::sort_by_claim;
 use crate::hold::Hold;
 use crate::plan::{conflict, no_room, too_long};
 use crate::pool_settings::SettingsProblem;
-use crate::state::State;
 use crate::view::{PoolView, ProfileView};
 
 /// A client may create a profile, or delete another pool, just before it creates the MachineDeployment. The watch shows that a little
@@ -30,17 +30,17 @@ const WATCH_POLL: Duration = Duration::from_millis(20);
 
 /// The webhook.
 pub struct PoolJudge {
-    state: State,
+    context: Context,
     /// Names of the default profiles.
     defaults: Arc<BTreeSet<String>>,
 }
 
 impl PoolJudge {
-    /// A webhook that looks up profiles and other pools in `state`.
-    pub fn new(state: &State) -> Self {
+    /// A webhook that looks up profiles and other pools in `context`.
+    pub fn new(context: &Context) -> Self {
         let defaults = osm_render::defaults().into_iter().map(|(name, _)| name);
         Self {
-            state: state.clone(),
+            context: context.clone(),
             defaults: Arc::new(defaults.collect()),
         }
     }
@@ -50,16 +50,16 @@ impl Judge for PoolJudge {
     const DEADLINE: Duration = Duration::from_millis(800);
 
     fn judge(&self, request: Request) -> impl Future<Output = Verdict> + Send {
-        let (state, defaults) = (self.state.clone(), self.defaults.clone());
+        let (context, defaults) = (self.context.clone(), self.defaults.clone());
         async move {
-            let Some(new) = Submitted::read(&request.object).filter(|new| serves(&state, &new.view)) else {
+            let Some(new) = Submitted::read(&request.object).filter(|new| serves(&context, &new.view)) else {
                 return Verdict::allowed();
             };
             let old = request.old_object.as_deref().and_then(Submitted::read);
             let new = Arc::new(new);
             let began = Instant::now();
             loop {
-                let finding = judge(&Facts::of(&state, &defaults, new.clone(), old.as_ref()));
+                let finding = judge(&Facts::of(&context, &defaults, new.clone(), old.as_ref()));
                 if !finding.may_be_outdated || began.elapsed() >= WATCH_LAG {
                     return finding.verdict;
                 }
@@ -69,8 +69,8 @@ impl Judge for PoolJudge {
     }
 }
 
-fn serves(state: &State, pool: &PoolView) -> bool {
-    state.cluster.installation.serves(&pool.pool_ref.namespace)
+fn serves(context: &Context, pool: &PoolView) -> bool {
+    context.cluster.installation.serves(&pool.pool_ref.namespace)
 }
 
 /// A MachineDeployment as a client sends it.
@@ -143,19 +143,19 @@ struct Facts<'a> {
 
 impl<'a> Facts<'a> {
     fn of(
-        state: &State,
+        context: &Context,
         defaults: &BTreeSet<String>,
         new: Arc<Submitted>,
         old: Option<&'a Submitted>,
     ) -> Self {
-        let installation = &state.cluster.installation;
+        let installation = &context.cluster.installation;
         let view = &new.view;
-        let requested = view.requested_profile(state.cluster.namespace());
+        let requested = view.requested_profile(context.cluster.namespace());
         let profile = match &requested {
             None => KnownProfile::Unknown,
             Some(requested) => {
-                let is_own = requested.namespace == state.cluster.namespace();
-                match known_profile(state, &requested.namespace, &requested.name) {
+                let is_own = requested.namespace == context.cluster.namespace();
+                match known_profile(context, &requested.namespace, &requested.name) {
                     KnownProfile::Missing if is_own && defaults.contains(&requested.name) => {
                         KnownProfile::Coming
                     }
@@ -164,10 +164,10 @@ impl<'a> Facts<'a> {
             }
         };
         let owner_of_name = match old {
-            None => owner_of_name(state, view),
+            None => owner_of_name(context, view),
             Some(_) => None,
         };
-        let settings = state
+        let settings = context
             .cluster
             .settings
             .borrow()
@@ -175,7 +175,7 @@ impl<'a> Facts<'a> {
             .map(|current| current.settings.clone());
         Self {
             owner_of_name,
-            full_at: state.full_at().filter(|_| old.is_none()),
+            full_at: context.full_at().filter(|_| old.is_none()),
             profile_name: requested
                 .map(|requested| (requested.namespace, requested.name))
                 .unwrap_or_default(),
@@ -195,8 +195,8 @@ impl<'a> Facts<'a> {
     }
 }
 
-fn known_profile(state: &State, namespace: &str, name: &str) -> KnownProfile {
-    let Some(profiles) = state.caches.profiles.get(namespace) else {
+fn known_profile(context: &Context, namespace: &str, name: &str) -> KnownProfile {
+    let Some(profiles) = context.caches.profiles.get(namespace) else {
         return KnownProfile::Unread;
     };
     match profiles.get(&format!("{namespace}/{name}")) {
@@ -207,16 +207,16 @@ fn known_profile(state: &State, namespace: &str, name: &str) -> KnownProfile {
 }
 
 /// The pool that the config of a new pool belongs to, if that is another one.
-fn owner_of_name(state: &State, new: &PoolView) -> Option<Arc<PoolView>> {
+fn owner_of_name(context: &Context, new: &PoolView) -> Option<Arc<PoolView>> {
     let name = new.pool_ref.config_name();
     let is_other = |pool: &Arc<PoolView>| {
         (&pool.pool_ref.namespace, &pool.pool_ref.name) != (&new.pool_ref.namespace, &new.pool_ref.name)
     };
-    let mut claimants = state.caches.pools.group(&name);
+    let mut claimants = context.caches.pools.group(&name);
     claimants.retain(is_other);
     claimants.push(Arc::new(new.clone()));
-    let config = state.caches.configs.get(&state.config_key(&name));
-    sort_by_claim(&mut claimants, config.as_deref(), |pool| serves(state, pool));
+    let config = context.caches.configs.get(&context.config_key(&name));
+    sort_by_claim(&mut claimants, config.as_deref(), |pool| serves(context, pool));
     claimants.into_iter().next().filter(is_other)
 }
 

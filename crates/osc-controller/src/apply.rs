@@ -11,10 +11,10 @@ use osm_runtime::request::failed;
 use osm_runtime::{RequestError, error};
 use serde_json::json;
 
+use crate::context::Context;
 use crate::finalizer::Finalizer;
 use crate::gather::Gathered;
 use crate::plan::{ObjectPlan, Plan, Rejection, StatusPlan};
-use crate::state::State;
 use crate::view::ConfigView;
 
 /// What was done, and what is left to report.
@@ -40,10 +40,10 @@ pub struct Applied {
 ///
 /// # Errors
 /// Requests that failed; [`RequestError::Conflict`] where an object is no longer what was seen.
-pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Result<Applied, RequestError> {
-    state.memory.set_waiting(&gathered.name, plan.waiting);
+pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result<Applied, RequestError> {
+    context.memory.set_waiting(&gathered.name, plan.waiting);
     let deleted = matches!(plan.object, ObjectPlan::Delete { .. });
-    let config = write_object(state, gathered, plan.object).await?;
+    let config = write_object(context, gathered, plan.object).await?;
     Ok(Applied {
         config,
         deleted,
@@ -57,16 +57,16 @@ pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Result<App
 }
 
 async fn write_object(
-    state: &State,
+    context: &Context,
     gathered: &Gathered,
     plan: ObjectPlan,
 ) -> Result<Option<ConfigView>, RequestError> {
-    let (api, name) = (state.config_api(), gathered.name.as_str());
+    let (api, name) = (context.config_api(), gathered.name.as_str());
     match plan {
         ObjectPlan::Keep => Ok(gathered.config.as_deref().cloned()),
         ObjectPlan::Create(metadata, pool) => {
             // The last room is for one of those that were planned at the same moment. The others are planned again.
-            let Some(_creation) = state.begin_creation() else {
+            let Some(_creation) = context.begin_creation() else {
                 return Err(RequestError::Conflict {
                     what: "the number of OperatingSystemConfigs",
                 });
@@ -77,10 +77,10 @@ async fn write_object(
                 status: None,
             };
             match api.create(&PostParams::default(), &object).await {
-                Ok(created) => Ok(Some(state.wrote(created))),
+                Ok(created) => Ok(Some(context.wrote(created))),
                 Err(error) if error::already_exists(&error) => {
                     // The watch has not shown it yet. The next plan needs it.
-                    state.read_config(name).await?;
+                    context.read_config(name).await?;
                     Err(RequestError::Conflict {
                         what: "the OperatingSystemConfig",
                     })
@@ -96,7 +96,7 @@ async fn write_object(
             };
             let replaced = api.replace(name, &PostParams::default(), &object).await;
             Ok(Some(
-                state.wrote(replaced.map_err(failed("the OperatingSystemConfig"))?),
+                context.wrote(replaced.map_err(failed("the OperatingSystemConfig"))?),
             ))
         }
         ObjectPlan::Claim(metadata, pool) => {
@@ -106,7 +106,7 @@ async fn write_object(
                 .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
                 .await;
             Ok(Some(
-                state.wrote(patched.map_err(failed("the OperatingSystemConfig"))?),
+                context.wrote(patched.map_err(failed("the OperatingSystemConfig"))?),
             ))
         }
         ObjectPlan::Delete {
@@ -125,7 +125,7 @@ async fn write_object(
                 Err(error) if error::is_code(&error, 404) => {}
                 Err(error) => return Err(failed("the OperatingSystemConfig")(error)),
             }
-            state.deleted(name, &uid);
+            context.deleted(name, &uid);
             Ok(None)
         }
     }
@@ -136,19 +136,19 @@ async fn write_object(
 ///
 /// # Errors
 /// The first request that failed; the finalizers after it stay.
-pub async fn release_finalizers(state: &State, finalizers: &[Finalizer]) -> Result<(), RequestError> {
+pub async fn release_finalizers(context: &Context, finalizers: &[Finalizer]) -> Result<(), RequestError> {
     for finalizer in finalizers {
-        remove(state, finalizer).await?;
+        remove(context, finalizer).await?;
     }
     Ok(())
 }
 
-async fn remove(state: &State, finalizer: &Finalizer) -> Result<(), RequestError> {
+async fn remove(context: &Context, finalizer: &Finalizer) -> Result<(), RequestError> {
     const WHAT: &str = "removing a finalizer of the Go implementation";
     let PoolRef {
         namespace, name, uid, ..
     } = &finalizer.pool;
-    let api: Api<MachineDeployment> = Api::namespaced(state.cluster.worker.client.clone(), namespace);
+    let api: Api<MachineDeployment> = Api::namespaced(context.cluster.worker.client.clone(), namespace);
     // A JSON patch of this one item leaves everything else in the object as it is, also fields that are unknown here.
     let place = format!("/metadata/finalizers/{}", finalizer.index);
     let patch = serde_json::from_value(json!([

@@ -18,10 +18,10 @@ use osm_runtime::{RequestError, read};
 use tokio::time::Instant;
 
 use crate::compiled::Compiled;
+use crate::context::Context;
 use crate::memory::Waiting;
 use crate::planning::Busy;
 use crate::pool_settings::{self, SettingsLookup};
-use crate::state::State;
 use crate::view::{ConfigView, PoolView, ProfileView};
 
 /// The input of a plan.
@@ -116,53 +116,53 @@ pub struct FoundProfile {
 ///
 /// # Errors
 /// Requests that failed.
-pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError> {
-    let cluster = &state.cluster;
+pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestError> {
+    let cluster = &context.cluster;
     let (now, since) = (cluster.worker.server_time.now(), Instant::now());
-    let config = match state.caches.configs.get(&state.config_key(name)) {
+    let config = match context.caches.configs.get(&context.config_key(name)) {
         // The cache had no room for the whole of it.
         Some(config) if config.is_reduced => {
-            let whole = state.read_config(name).await?;
+            let whole = context.read_config(name).await?;
             Some(Arc::new(whole.ok_or(RequestError::Conflict {
                 what: "the OperatingSystemConfig",
             })?))
         }
         config => config,
     };
-    let (mut claimants, complete) = state.caches.pools.group_by_age(name);
+    let (mut claimants, complete) = context.caches.pools.group_by_age(name);
     let serves = |pool: &PoolView| cluster.installation.serves(&pool.pool_ref.namespace);
     sort_by_claim(&mut claimants, config.as_deref(), serves);
     if let Some(owner) = claimants.first_mut() {
-        catch_up(state, owner, config.as_deref()).await?;
+        catch_up(context, owner, config.as_deref()).await?;
     }
     let mut cluster_uid = cluster
         .worker
         .uid()
         .await
         .map_err(failed("reading namespace kube-system"))?;
-    let presence = presence(state, config.as_deref(), &claimants, &mut cluster_uid).await?;
+    let presence = presence(context, config.as_deref(), &claimants, &mut cluster_uid).await?;
     let other_cluster = if config.is_none() && !claimants.is_empty() {
-        other_cluster(state, &cluster_uid)
+        other_cluster(context, &cluster_uid)
     } else {
         None
     };
     let installation = cluster.settings.borrow().clone();
-    let full_at = state.full_at().filter(|_| config.is_none());
+    let full_at = context.full_at().filter(|_| config.is_none());
     let settings_refused = installation.as_ref().and_then(|current| current.refused.clone());
     // Nothing is rendered for a pool that is not served, so nothing is read for it.
     if let Some(owner) = claimants.first_mut().filter(|owner| serves(owner))
         && full_at.is_none()
     {
-        read_whole(state, owner).await?;
+        read_whole(context, owner).await?;
     }
     let rendered = claimants.first().filter(|owner| serves(owner));
     let settings = match (installation, rendered) {
         (None, _) => SettingsLookup::Missing,
         (Some(installation), None) => SettingsLookup::Found(installation),
-        (Some(installation), Some(owner)) => pool_settings::lookup(state, owner, installation).await?,
+        (Some(installation), Some(owner)) => pool_settings::lookup(context, owner, installation).await?,
     };
     let profile = match rendered {
-        Some(owner) if full_at.is_none() => profile(state, owner, config.as_deref(), since).await?,
+        Some(owner) if full_at.is_none() => profile(context, owner, config.as_deref(), since).await?,
         _ => ProfileLookup::Unnamed,
     };
     let requested_profile = match claimants.first() {
@@ -170,7 +170,7 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError>
         None => config.as_ref().and_then(|config| config.status.profile.clone()),
     };
     let endpoint = match &settings {
-        SettingsLookup::Found(current) => state.endpoint(&current.settings, config.as_deref()),
+        SettingsLookup::Found(current) => context.endpoint(&current.settings, config.as_deref()),
         _ => None,
     };
     Ok(Gathered {
@@ -189,16 +189,16 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError>
         settings,
         settings_refused,
         endpoint,
-        waiting: state.memory.waiting(name),
+        waiting: context.memory.waiting(name),
         removes_finalizers: cluster.installation.go_finalizers,
         abandoned: Arc::default(),
     })
 }
 
 /// The cluster that all configs were created for, if it is another than this one.
-fn other_cluster(state: &State, cluster_uid: &str) -> Option<String> {
+fn other_cluster(context: &Context, cluster_uid: &str) -> Option<String> {
     let mut other = None;
-    for config in state.caches.configs.select(|config| config.made_in().is_some()) {
+    for config in context.caches.configs.select(|config| config.made_in().is_some()) {
         match config.made_in() {
             Some(uid) if uid == cluster_uid => return None,
             uid => other = uid.map(str::to_owned),
@@ -224,7 +224,7 @@ pub(crate) fn sort_by_claim(
 /// Reads the owner from the API server where its config has a newer revision than the watch has shown: another replica has
 /// seen more. A revision must never go back.
 async fn catch_up(
-    state: &State,
+    context: &Context,
     owner: &mut Arc<PoolView>,
     config: Option<&ConfigView>,
 ) -> Result<(), RequestError> {
@@ -236,16 +236,16 @@ async fn catch_up(
     if number(&known.revision) <= number(&owner.revision) {
         return Ok(());
     }
-    if let Some((_, live)) = live(state, &known.pool).await? {
+    if let Some((_, live)) = live(context, &known.pool).await? {
         *owner = Arc::new(live);
     }
     Ok(())
 }
 
 /// Reads the owner from the API server where the cache had no room for the whole of it.
-async fn read_whole(state: &State, owner: &mut Arc<PoolView>) -> Result<(), RequestError> {
+async fn read_whole(context: &Context, owner: &mut Arc<PoolView>) -> Result<(), RequestError> {
     if owner.is_reduced {
-        let (_, live) = live(state, &owner.pool_ref)
+        let (_, live) = live(context, &owner.pool_ref)
             .await?
             .ok_or(RequestError::Conflict {
                 what: "the MachineDeployment",
@@ -256,8 +256,8 @@ async fn read_whole(state: &State, owner: &mut Arc<PoolView>) -> Result<(), Requ
 }
 
 /// The MachineDeployment as it is now. `None`: it is gone.
-async fn live(state: &State, pool: &PoolRef) -> Result<Option<(Version, PoolView)>, RequestError> {
-    let pools = api(state, pool);
+async fn live(context: &Context, pool: &PoolRef) -> Result<Option<(Version, PoolView)>, RequestError> {
+    let pools = api(context, pool);
     let found = read::get(
         &pools,
         &pool.name,
@@ -268,12 +268,12 @@ async fn live(state: &State, pool: &PoolRef) -> Result<Option<(Version, PoolView
     Ok(found.filter(|(_, live)| live.pool_ref.uid == pool.uid))
 }
 
-fn api(state: &State, pool: &PoolRef) -> Api<MachineDeployment> {
-    Api::namespaced(state.cluster.worker.client.clone(), &pool.namespace)
+fn api(context: &Context, pool: &PoolRef) -> Api<MachineDeployment> {
+    Api::namespaced(context.cluster.worker.client.clone(), &pool.namespace)
 }
 
 async fn presence(
-    state: &State,
+    context: &Context,
     config: Option<&ConfigView>,
     claimants: &[Arc<PoolView>],
     cluster_uid: &mut String,
@@ -287,7 +287,7 @@ async fn presence(
         return Ok(PoolPresence::Present);
     }
     // Ask the API server itself, in the cluster of now: a wrong kubeconfig looks like an empty watch, too.
-    *cluster_uid = state
+    *cluster_uid = context
         .cluster
         .worker
         .recent_uid()
@@ -299,35 +299,35 @@ async fn presence(
     {
         return Ok(PoolPresence::OtherCluster);
     }
-    let Some((version, live)) = live(state, pool).await? else {
+    let Some((version, live)) = live(context, pool).await? else {
         return Ok(PoolPresence::Gone);
     };
     // The watch may have had no room for it before it knew that the pool has a config. From now on it is known.
     let key = format!("{}/{}", pool.namespace, pool.name);
-    if state.caches.pools.wrote(&key, version, live).is_some() {
-        state.queue.add(pool.config_name());
+    if context.caches.pools.wrote(&key, version, live).is_some() {
+        context.queue.add(pool.config_name());
     }
     Ok(PoolPresence::NotWatchedYet)
 }
 
 async fn profile(
-    state: &State,
+    context: &Context,
     owner: &PoolView,
     config: Option<&ConfigView>,
     since: Instant,
 ) -> Result<ProfileLookup, RequestError> {
-    let Some(RequestedProfile { namespace, name }) = owner.requested_profile(state.cluster.namespace())
+    let Some(RequestedProfile { namespace, name }) = owner.requested_profile(context.cluster.namespace())
     else {
         return Ok(ProfileLookup::Unnamed);
     };
-    let Some(profiles) = state.caches.profiles.get(&namespace) else {
+    let Some(profiles) = context.caches.profiles.get(&namespace) else {
         return Ok(ProfileLookup::Unread { namespace });
     };
     // Machines boot with what a new revision is rendered from for a long time. If its profile was edited just before, the
     // watch of profiles can lag behind that of MachineDeployments. A recent read that began after the watch had shown the
     // revision is new enough, so pools that get a new revision together share it.
     let is_listed = profiles.is_listed();
-    let seen = state
+    let seen = context
         .memory
         .revision_seen(&owner.pool_ref.uid, owner.revision.as_ref());
     let recent = since.checked_sub(RECENT);
@@ -337,7 +337,7 @@ async fn profile(
         .unwrap_or(since);
     let mut live = None;
     if owner.has_new_revision(config) || !is_listed {
-        live = match refresh(state, profiles, (&namespace, &name), since).await {
+        live = match refresh(context, profiles, (&namespace, &name), since).await {
             Err(error) if !is_listed && error.reason() == Reason::Forbidden => {
                 return Ok(ProfileLookup::Forbidden { namespace });
             }
@@ -346,14 +346,14 @@ async fn profile(
     }
     let mut view = live.or_else(|| profiles.get(&format!("{namespace}/{name}")));
     if view.as_ref().is_some_and(|view| view.is_reduced) {
-        let found = live_profile(state, (&namespace, &name)).await?;
+        let found = live_profile(context, (&namespace, &name)).await?;
         view = found.map(|(_, view)| Arc::new(view));
     }
     let Some(view) = view else {
         return Ok(ProfileLookup::Missing { namespace, name });
     };
     let accepted = match &view.accepted {
-        Some(accepted) => match state.compiled(&owner.pool_ref.config_name(), accepted).await {
+        Some(accepted) => match context.compiled(&owner.pool_ref.config_name(), accepted).await {
             Ok(compiled) => Some((accepted.clone(), compiled)),
             Err(Busy) => return Ok(ProfileLookup::Busy),
         },
@@ -375,12 +375,12 @@ const RECENT: Duration = Duration::from_secs(5);
 /// Reads the profile from the API server, unless another reconcile has begun to read it after `since`. Returns it if the cache had no room
 /// for the whole of it.
 async fn refresh(
-    state: &State,
+    context: &Context,
     profiles: &Cache<ProfileView>,
     (namespace, name): (&str, &str),
     since: Instant,
 ) -> Result<Option<Arc<ProfileView>>, RequestError> {
-    let last_read = state.memory.last_read(&format!("{namespace}/{name}"));
+    let last_read = context.memory.last_read(&format!("{namespace}/{name}"));
     let mut last_read = last_read.lock().await;
     if last_read.is_some_and(|began| began >= since) {
         return Ok(None);
@@ -390,31 +390,31 @@ async fn refresh(
     let mut read = None;
     // A profile is large, and nearly always as the watch has shown it. Its metadata show whether it is. The watch reports deletions.
     let is_shown = |live: &PartialObjectMeta<_>| profiles.has(&key, &Version::of(&live.metadata));
-    let live = profiles_of(state, namespace).get_metadata_opt(name).await;
+    let live = profiles_of(context, namespace).get_metadata_opt(name).await;
     let live = live.map_err(failed("reading the profile"))?;
     if live.is_some_and(|live| !is_shown(&live))
-        && let Some((version, view)) = live_profile(state, (namespace, name)).await?
+        && let Some((version, view)) = live_profile(context, (namespace, name)).await?
     {
         let is_reduced = profiles.get(&key).is_some_and(|kept| kept.is_reduced);
         read = is_reduced.then(|| Arc::new(view.clone()));
         if profiles.wrote(&key, version, view).is_some() {
-            state.wake_users_of(&key);
+            context.wake_users_of(&key);
         }
     }
     *last_read = Some(began);
     Ok(read)
 }
 
-fn profiles_of(state: &State, namespace: &str) -> Api<OperatingSystemProfile> {
-    Api::namespaced(state.cluster.management.client.clone(), namespace)
+fn profiles_of(context: &Context, namespace: &str) -> Api<OperatingSystemProfile> {
+    Api::namespaced(context.cluster.management.client.clone(), namespace)
 }
 
 /// The profile as it is now.
 async fn live_profile(
-    state: &State,
+    context: &Context,
     (namespace, name): (&str, &str),
 ) -> Result<Option<(Version, ProfileView)>, RequestError> {
-    let api = profiles_of(state, namespace);
+    let api = profiles_of(context, namespace);
     let found = read::get(
         &api,
         name,

@@ -15,6 +15,7 @@ pub mod admission;
 pub mod apply;
 pub mod caches;
 pub mod compiled;
+pub mod context;
 pub mod finalizer;
 pub mod gather;
 pub mod hold;
@@ -25,7 +26,6 @@ pub mod planning;
 pub mod pool_settings;
 pub mod publishing;
 pub mod report;
-pub mod state;
 pub mod view;
 pub mod watches;
 
@@ -36,9 +36,9 @@ use osm_runtime::runner;
 use osm_runtime::{AdmissionArgs, Cluster, Process, RequestError};
 
 use crate::admission::PoolJudge;
+use crate::context::Context;
 use crate::gather::ProfileLookup;
 use crate::planning::Busy;
-use crate::state::State;
 
 /// Name of the field manager of this controller.
 pub const FIELD_MANAGER: &str = "osc-controller";
@@ -48,9 +48,9 @@ pub const FIELD_MANAGER: &str = "osc-controller";
 /// # Errors
 /// Metrics that can't be registered; the address of the webhook is not available.
 pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionArgs) -> anyhow::Result<()> {
-    let state = State::new(&process, &cluster)?;
-    watches::start(&state);
-    let judge = || PoolJudge::new(&state);
+    let context = Context::new(&process, &cluster)?;
+    watches::start(&context);
+    let judge = || PoolJudge::new(&context);
     let webhook = osm_runtime::admission::spawn(
         &admission,
         judge,
@@ -58,8 +58,8 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
         &process.metrics,
         (&process.drain, &process.shutdown),
     )?;
-    let (queue, shared) = (state.queue.clone(), state.clone());
-    let work = move |name| reconcile(state.clone(), name);
+    let (queue, shared) = (context.queue.clone(), context.clone());
+    let work = move |name| reconcile(context.clone(), name);
     runner::work(&cluster, cluster.namespace(), queue, shared, work).await;
     if let Some(webhook) = webhook {
         webhook.ended().await;
@@ -68,16 +68,16 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
 }
 
 /// Reconciles the OperatingSystemConfig of this name; returns when to reconcile it again.
-async fn reconcile(state: State, name: String) -> Result<Option<Duration>, RequestError> {
-    let mut gathered = gather::gather(&state, &name).await?;
+async fn reconcile(context: Context, name: String) -> Result<Option<Duration>, RequestError> {
+    let mut gathered = gather::gather(&context, &name).await?;
     let abandoned = gathered.abandoned.clone();
-    let render_seconds = state.metrics.render_seconds.clone();
+    let render_seconds = context.metrics.render_seconds.clone();
     let slot = match gathered.profile {
         ProfileLookup::Busy => Err(Busy),
-        _ => state.planning.slot(&name).await,
+        _ => context.planning.slot(&name).await,
     };
     if slot.is_err() {
-        if !state.planning.waits_long(&name) {
+        if !context.planning.waits_long(&name) {
             return Ok(Some(plan::BUSY_REQUEUE));
         }
         gathered.profile = ProfileLookup::Busy;
@@ -92,16 +92,16 @@ async fn reconcile(state: State, name: String) -> Result<Option<Duration>, Reque
     };
     let what = format!("rendering of {name}");
     let (gathered, plan) = match slot {
-        Ok(slot) => state.planning.run(slot, &what, &abandoned, make).await,
+        Ok(slot) => context.planning.run(slot, &what, &abandoned, make).await,
         // Nothing is rendered.
         Err(Busy) => make(),
     };
-    if let Some(problem) = state.cluster.outdated_definitions.problem() {
+    if let Some(problem) = context.cluster.outdated_definitions.problem() {
         // The API server would drop fields, and what is left would be confirmed and published.
         return Err(RequestError::DefinitionsOutdated { problem });
     }
-    let applied = apply::apply(&state, &gathered, plan).await?;
-    report::report(&state, &gathered, &applied).await?;
-    apply::release_finalizers(&state, &applied.remove_finalizers).await?;
+    let applied = apply::apply(&context, &gathered, plan).await?;
+    report::report(&context, &gathered, &applied).await?;
+    apply::release_finalizers(&context, &applied.remove_finalizers).await?;
     Ok(applied.requeue_after)
 }

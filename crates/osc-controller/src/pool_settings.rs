@@ -15,7 +15,7 @@ use osm_runtime::settings::Current;
 use osm_runtime::watch::Watch;
 use osm_runtime::{RequestError, read};
 
-use crate::state::State;
+use crate::context::Context;
 use crate::view::{PoolView, SettingsDocument};
 
 /// Bytes of settings documents in ConfigMaps that are kept, for each namespace of pools.
@@ -68,7 +68,7 @@ impl SettingsProblem {
 /// # Errors
 /// That request, if it failed.
 pub async fn lookup(
-    state: &State,
+    context: &Context,
     owner: &PoolView,
     installation: Arc<Current>,
 ) -> Result<SettingsLookup, RequestError> {
@@ -82,7 +82,7 @@ pub async fn lookup(
     let mut document = None;
     if let Some(name) = &settings.config_map {
         let namespace = &owner.pool_ref.namespace;
-        if !state
+        if !context
             .cluster
             .installation
             .pool_settings_namespaces
@@ -93,7 +93,7 @@ pub async fn lookup(
             )));
         }
         let map = format!("{namespace}/{name}");
-        document = match config_map(state, namespace, name).await? {
+        document = match config_map(context, namespace, name).await? {
             Some(SettingsDocument::Text(document)) => Some(document),
             Some(SettingsDocument::Missing | SettingsDocument::Reduced) => {
                 return Ok(SettingsLookup::Refused(SettingsProblem::KeyMissing(map)));
@@ -119,19 +119,19 @@ pub async fn lookup(
 
 /// The document of a ConfigMap, which is not reduced; `None`: there is no ConfigMap.
 async fn config_map(
-    state: &State,
+    context: &Context,
     namespace: &str,
     name: &str,
 ) -> Result<Option<SettingsDocument>, RequestError> {
     // Before the read, so that the watch shows every change after it.
-    let shown = watched(state, namespace);
+    let shown = watched(context, namespace);
     let key = format!("{namespace}/{name}");
     if let Some(document) = shown.get(&key)
         && *document != SettingsDocument::Reduced
     {
         return Ok(Some((*document).clone()));
     }
-    let maps: Api<ConfigMap> = Api::namespaced(state.cluster.worker.client.clone(), namespace);
+    let maps: Api<ConfigMap> = Api::namespaced(context.cluster.worker.client.clone(), namespace);
     let found = read::get(
         &maps,
         name,
@@ -150,16 +150,16 @@ async fn config_map(
 
 /// What the watch of a namespace's ConfigMaps shows. It keeps only those that a pool names. The namespaces are those of
 /// `--pool-settings-namespaces`.
-fn watched(state: &State, namespace: &str) -> Arc<Cache<SettingsDocument>> {
+fn watched(context: &Context, namespace: &str) -> Arc<Cache<SettingsDocument>> {
     // Held until the watch is there, so that two workers do not start two.
-    let mut all = state.caches.pool_settings.lock();
+    let mut all = context.caches.pool_settings.lock();
     if let Some(shown) = all.get(namespace) {
         return shown.clone();
     }
     let shown = Arc::new(Cache::default().within(SETTINGS_BYTES));
     all.insert(namespace.to_owned(), Arc::clone(&shown));
-    let (namer, waker) = (state.clone(), state.clone());
-    Watch::each_namespace(&state.cluster.worker, namespace, "pool-settings")
+    let (namer, waker) = (context.clone(), context.clone());
+    Watch::each_namespace(&context.cluster.worker, namespace, "pool-settings")
         .project(move |map: ConfigMap| {
             let (namespace, name) = (map.namespace().unwrap_or_default(), map.name_any());
             let is_named = namer
@@ -175,20 +175,20 @@ fn watched(state: &State, namespace: &str) -> Arc<Cache<SettingsDocument>> {
             }
         })
         .unawaited()
-        .spawn(&state.cluster);
+        .spawn(&context.cluster);
     shown
 }
 
 /// A pool has changed, or is gone. Forgets the ConfigMap that it named if no other pool names it.
-pub fn forget(state: &State, before: &PoolView) {
+pub fn forget(context: &Context, before: &PoolView) {
     let namespace = &before.pool_ref.namespace;
     let Some(name) = &before.settings_map else { return };
-    if !state
+    if !context
         .caches
         .pools
         .any(|pool| pool.names_settings(namespace, name))
     {
-        let all = state.caches.pool_settings.lock();
+        let all = context.caches.pool_settings.lock();
         if let Some(shown) = all.get(namespace) {
             shown.forget(&format!("{namespace}/{name}"));
         }

@@ -14,29 +14,29 @@ use serde_json::{Map, Value, json};
 
 use crate::FIELD_MANAGER;
 use crate::apply::Applied;
+use crate::context::Context;
 use crate::finalizer::Finalizer;
 use crate::gather::Gathered;
 use crate::plan::{Rejection, RenderedStatus, StatusPlan};
-use crate::state::State;
 use crate::view::ConfigView;
 
 /// Reports what a reconcile did, the status first.
 ///
 /// # Errors
 /// The write of the status; then nothing else is reported.
-pub async fn report(state: &State, gathered: &Gathered, applied: &Applied) -> Result<(), RequestError> {
+pub async fn report(context: &Context, gathered: &Gathered, applied: &Applied) -> Result<(), RequestError> {
     let now = applied.status.as_ref().and_then(|status| status.rendered.now());
     if let (Some(owner), Some(rendered)) = (gathered.claimants.first(), now) {
         // It can be published as soon as the status has it.
-        state.metrics.publishing.rendered(&owner.pool_ref.uid, rendered);
+        context.metrics.publishing.rendered(&owner.pool_ref.uid, rendered);
     }
     if let (Some(status), Some(config)) = (&applied.status, &applied.config) {
-        write_status(state, gathered, status, config).await?;
+        write_status(context, gathered, status, config).await?;
     }
-    report_rejections(state, gathered, &applied.rejected).await;
-    report_finalizers(state, &applied.report_finalizers).await;
+    report_rejections(context, gathered, &applied.rejected).await;
+    report_finalizers(context, &applied.report_finalizers).await;
     let verdict = applied.status.as_ref().map(|status| &status.verdict);
-    note_other_cluster(state, gathered, &applied.rejected, verdict);
+    note_other_cluster(context, gathered, &applied.rejected, verdict);
     if applied.deleted {
         tracing::info!(
             config = gathered.name,
@@ -44,15 +44,15 @@ pub async fn report(state: &State, gathered: &Gathered, applied: &Applied) -> Re
         );
     }
     if gathered.claimants.is_empty() && (gathered.config.is_none() || applied.deleted) {
-        state.forget(&gathered.name);
+        context.forget(&gathered.name);
     }
     if let Some(status) = &applied.status {
-        state.count(&gathered.name, Some(&status.verdict));
-        state
+        context.count(&gathered.name, Some(&status.verdict));
+        context
             .metrics
             .sizes
             .note(&gathered.name, sizes(gathered, &status.rendered));
-        report_change(state, gathered, status, applied.subject.as_ref()).await;
+        report_change(context, gathered, status, applied.subject.as_ref()).await;
     }
     Ok(())
 }
@@ -79,7 +79,7 @@ enum Documents {
 
 /// Sends the status, unless the object has it already.
 async fn write_status(
-    state: &State,
+    context: &Context,
     gathered: &Gathered,
     plan: &StatusPlan,
     config: &ConfigView,
@@ -102,7 +102,7 @@ async fn write_status(
     }
     let rendered = match &plan.rendered {
         RenderedStatus::Nothing => None,
-        RenderedStatus::Last => last(state, config).await?.map(Documents::Stored),
+        RenderedStatus::Last => last(context, config).await?.map(Documents::Stored),
         RenderedStatus::New { rendered, .. } => Some(Documents::New(Box::new(rendered.pack()))),
     };
     let status = OwnStatus {
@@ -113,7 +113,7 @@ async fn write_status(
     };
     let version = config.metadata.resource_version.as_deref().unwrap_or_default();
     let applied = status::apply(
-        &state.config_api(),
+        &context.config_api(),
         FIELD_MANAGER,
         &gathered.name,
         version,
@@ -121,20 +121,20 @@ async fn write_status(
     )
     .await;
     if let Some(config) = applied.map_err(failed("the OperatingSystemConfig's status"))? {
-        state.wrote(config);
+        context.wrote(config);
     }
     Ok(())
 }
 
 /// The last good result with its documents, which the cache does not keep, and as it is stored: another version may have written it. A
 /// server-side apply removes what it leaves out.
-async fn last(state: &State, config: &ConfigView) -> Result<Option<Value>, RequestError> {
+async fn last(context: &Context, config: &ConfigView) -> Result<Option<Value>, RequestError> {
     const WHAT: &str = "the OperatingSystemConfig";
     if config.status.rendered.is_none() && !config.is_unreadable {
         return Ok(None);
     }
     let (api, name) = (
-        state.config_api(),
+        context.config_api(),
         config.metadata.name.as_deref().unwrap_or_default(),
     );
     let found = read::get(
@@ -163,7 +163,12 @@ async fn last(state: &State, config: &ConfigView) -> Result<Option<Value>, Reque
 
 /// Logs what was rendered, and emits an Event where the condition has changed. secret-syncer logs the same pool, revision and digest when it
 /// publishes that.
-async fn report_change(state: &State, gathered: &Gathered, status: &StatusPlan, subject: Option<&PoolRef>) {
+async fn report_change(
+    context: &Context,
+    gathered: &Gathered,
+    status: &StatusPlan,
+    subject: Option<&PoolRef>,
+) {
     let (config, verdict) = (gathered.config.as_ref(), &status.verdict);
     let before = config.and_then(|config| condition::find(&config.status.conditions, condition::RENDERED));
     let is_reported = before.is_some_and(|before| verdict.is_reported_by(before));
@@ -193,7 +198,7 @@ async fn report_change(state: &State, gathered: &Gathered, status: &StatusPlan, 
         return;
     };
     let failed_before = before.is_some_and(|before| before.status != "True");
-    let events = &state.cluster.worker.events;
+    let events = &context.cluster.worker.events;
     // To wait for a profile is no failure.
     if !verdict.status && verdict.reason != Reason::WaitingForProfile {
         events.warning(&about, verdict.reason, &verdict.message).await;
@@ -215,30 +220,35 @@ fn sizes(gathered: &Gathered, status: &RenderedStatus) -> Option<(CloudProvider,
 }
 
 /// The service is not ready while an object belongs to another cluster.
-fn note_other_cluster(state: &State, gathered: &Gathered, rejected: &[Rejection], verdict: Option<&Verdict>) {
+fn note_other_cluster(
+    context: &Context,
+    gathered: &Gathered,
+    rejected: &[Rejection],
+    verdict: Option<&Verdict>,
+) {
     let rejections = rejected
         .iter()
         .map(|rejection| (rejection.reason, &rejection.message));
     let mut found = rejections.chain(verdict.map(|verdict| (verdict.reason, &verdict.message)));
     let problem = found.find(|(reason, _)| *reason == CLUSTER_CHANGED);
-    state
+    context
         .foreign_cluster
         .note(&gathered.name, problem.map(|(_, message)| message.as_str()));
 }
 
-async fn report_rejections(state: &State, gathered: &Gathered, rejected: &[Rejection]) {
+async fn report_rejections(context: &Context, gathered: &Gathered, rejected: &[Rejection]) {
     for Rejection {
         pool,
         reason,
         message,
     } in rejected
     {
-        if state.memory.reject(&pool.uid, *reason) {
-            state
+        if context.memory.reject(&pool.uid, *reason) {
+            context
                 .conditions
                 .count(&pool.uid, condition::RENDERED, false, *reason);
             tracing::warn!(config = gathered.name, reason = %reason, "{message}");
-            state
+            context
                 .cluster
                 .worker
                 .events
@@ -246,30 +256,30 @@ async fn report_rejections(state: &State, gathered: &Gathered, rejected: &[Rejec
                 .await;
         }
         // A config that went away since this reconcile began woke only the pools that were rejected before.
-        if *reason == Reason::TooManyMachineDeployments && state.full_at().is_none() {
-            state.queue.add(gathered.name.clone());
+        if *reason == Reason::TooManyMachineDeployments && context.full_at().is_none() {
+            context.queue.add(gathered.name.clone());
         }
     }
     // The owner of the config may have been rejected before.
     for PoolRef { uid, .. } in gathered.claimants.iter().map(|claimant| &claimant.pool_ref) {
         if !rejected.iter().any(|rejection| rejection.pool.uid == *uid) {
-            state.no_longer_rejected(uid);
+            context.no_longer_rejected(uid);
         }
     }
 }
 
 /// Emits one Event for each MachineDeployment.
-async fn report_finalizers(state: &State, finalizers: &[Finalizer]) {
+async fn report_finalizers(context: &Context, finalizers: &[Finalizer]) {
     for finalizer in finalizers {
         let pool = &finalizer.pool;
-        if state.memory.report_finalizer(&pool.uid) {
+        if context.memory.report_finalizer(&pool.uid) {
             let advice = finalizer.advice();
             tracing::warn!(
                 namespace = pool.namespace,
                 machine_deployment = pool.name,
                 "{advice}"
             );
-            state
+            context
                 .cluster
                 .worker
                 .events

@@ -10,8 +10,8 @@ use osm_runtime::cache::Change;
 use osm_runtime::settings_watch;
 use osm_runtime::watch::Watch;
 
+use crate::context::Context;
 use crate::pool_settings;
-use crate::state::State;
 use crate::view::{ConfigView, PoolView, ProfileView};
 
 /// EndpointSlices of the API server. Each has up to 1,000 addresses.
@@ -23,19 +23,19 @@ const MAX_POOLS: usize = 30_000;
 /// Profiles of one namespace.
 const MAX_PROFILES: usize = 10_000;
 
-pub fn start(state: &State) {
-    machine_deployments(state);
-    configs(state);
-    profiles(state);
-    endpoints(state);
-    let waker = state.clone();
-    settings_watch::on_change(&state.cluster, move || waker.wake(|_| true));
+pub fn start(context: &Context) {
+    machine_deployments(context);
+    configs(context);
+    profiles(context);
+    endpoints(context);
+    let waker = context.clone();
+    settings_watch::on_change(&context.cluster, move || waker.wake(|_| true));
 
     // A new kubeconfig may bring a new CA.
-    let (waker, mut changes) = (state.clone(), state.cluster.worker.changes());
-    let shutdown = state.cluster.shutdown.clone();
+    let (waker, mut changes) = (context.clone(), context.cluster.worker.changes());
+    let shutdown = context.cluster.shutdown.clone();
     let end = shutdown.clone();
-    let supervisor = state.cluster.supervisor();
+    let supervisor = context.cluster.supervisor();
     supervisor.spawn("changes of the kubeconfig", &end, async move {
         while let Some(Ok(())) = shutdown.run_until_cancelled(changes.changed()).await {
             waker.wake(|_| true);
@@ -45,19 +45,19 @@ pub fn start(state: &State) {
     });
 }
 
-fn machine_deployments(state: &State) {
-    let waker = state.clone();
-    let (keeper, reporter) = (state.clone(), state.clone());
-    Watch::all(&state.cluster.worker, "machinedeployments")
+fn machine_deployments(context: &Context) {
+    let waker = context.clone();
+    let (keeper, reporter) = (context.clone(), context.clone());
+    Watch::all(&context.cluster.worker, "machinedeployments")
         .at_most(MAX_POOLS)
         .project(|md: MachineDeployment| Some(PoolView::of(&md)))
         .prefer(move |pool| keeper.has_config(pool))
         .unreadable(|md| Some(PoolView::unreadable(md)))
         .on_ignored(move |pool| {
-            let (state, pool) = (reporter.clone(), pool.pool_ref.clone());
-            tokio::spawn(async move { report_ignored(&state, &pool).await });
+            let (context, pool) = (reporter.clone(), pool.pool_ref.clone());
+            tokio::spawn(async move { report_ignored(&context, &pool).await });
         })
-        .into_cache(&state.caches.pools)
+        .into_cache(&context.caches.pools)
         .on_change(move |change: Change<PoolView>| {
             let uid = |pool: &PoolView| pool.pool_ref.uid.clone();
             let new = change.new.as_deref().map(uid);
@@ -86,16 +86,16 @@ fn machine_deployments(state: &State) {
                 waker.queue.add(pool.pool_ref.config_name());
             }
         })
-        .spawn(&state.cluster);
+        .spawn(&context.cluster);
 }
 
 /// Nothing else is known of a MachineDeployment that there is no room for.
-async fn report_ignored(state: &State, pool: &PoolRef) {
+async fn report_ignored(context: &Context, pool: &PoolRef) {
     let message = format!(
         "there are more MachineDeployments than the {MAX_POOLS} that osc-controller keeps, and it ignores this one; this pool gets no user \
          data until other MachineDeployments are deleted"
     );
-    let events = &state.cluster.worker.events;
+    let events = &context.cluster.worker.events;
     events
         .warning(
             &ObjectReference::from(pool),
@@ -105,16 +105,16 @@ async fn report_ignored(state: &State, pool: &PoolRef) {
         .await;
 }
 
-fn configs(state: &State) {
-    let waker = state.clone();
+fn configs(context: &Context) {
+    let waker = context.clone();
     Watch::namespaced(
-        &state.cluster.management,
-        state.cluster.namespace(),
+        &context.cluster.management,
+        context.cluster.namespace(),
         "operatingsystemconfigs",
     )
     .project(|config: OperatingSystemConfig| Some(ConfigView::of(config)))
     .unreadable(|config| Some(ConfigView::unreadable(config)))
-    .into_cache(&state.caches.configs)
+    .into_cache(&context.caches.configs)
     .on_change(move |change| {
         let is_only_published = match (&change.old, &change.new) {
             (Some(old), Some(new)) => new.is_only_published_since(old),
@@ -132,41 +132,41 @@ fn configs(state: &State) {
             waker.wake_for_room();
         }
     })
-    .spawn(&state.cluster);
+    .spawn(&context.cluster);
 }
 
-fn profiles(state: &State) {
-    for (namespace, cache) in &state.caches.profiles {
-        let waker = state.clone();
-        Watch::each_namespace(&state.cluster.management, namespace, "operatingsystemprofiles")
+fn profiles(context: &Context) {
+    for (namespace, cache) in &context.caches.profiles {
+        let waker = context.clone();
+        Watch::each_namespace(&context.cluster.management, namespace, "operatingsystemprofiles")
             .at_most(MAX_PROFILES)
             .project(|profile: OperatingSystemProfile| Some(ProfileView::of(profile)))
             .unreadable(|profile| Some(ProfileView::unreadable(profile)))
             .into_cache(cache)
             .on_change(move |change| waker.wake_users_of(&change.key))
             // A namespace that can't be read holds up only the pools that use its profiles.
-            .unawaited_if(namespace != state.cluster.namespace())
-            .spawn(&state.cluster);
+            .unawaited_if(namespace != context.cluster.namespace())
+            .spawn(&context.cluster);
     }
 }
 
-fn endpoints(state: &State) {
-    let waker = state.clone();
-    Watch::namespaced(&state.cluster.worker, "kube-public", "cluster-info")
+fn endpoints(context: &Context) {
+    let waker = context.clone();
+    Watch::namespaced(&context.cluster.worker, "kube-public", "cluster-info")
         .named("cluster-info")
         .project(|map: ConfigMap| Some(Discovered::from_cluster_info(&map)))
-        .into_cache(&state.caches.cluster_info)
+        .into_cache(&context.caches.cluster_info)
         .on_change(move |_| waker.wake(|_| true))
-        .spawn(&state.cluster);
+        .spawn(&context.cluster);
 
-    let waker = state.clone();
-    Watch::namespaced(&state.cluster.worker, "default", "endpointslices")
+    let waker = context.clone();
+    Watch::namespaced(&context.cluster.worker, "default", "endpointslices")
         .labels("kubernetes.io/service-name=kubernetes")
         .at_most(MAX_SLICES)
         .project(|slice: EndpointSlice| Some(Discovered::from_endpoint_slice(&slice)))
-        .into_cache(&state.caches.endpoint_slices)
+        .into_cache(&context.caches.endpoint_slices)
         .on_change(move |_| waker.wake(|_| true))
-        .spawn(&state.cluster);
+        .spawn(&context.cluster);
 }
 
 #[cfg(test)]

@@ -21,9 +21,9 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::bases::Bases;
+use crate::context::Context;
 use crate::gather::find_bases_among;
 use crate::plan;
-use crate::state::State;
 use crate::stored_profile::StoredProfile;
 use crate::validate::{self, DryRun, Pending};
 
@@ -45,17 +45,17 @@ const MAX_RESULTS: usize = 128;
 
 /// The webhook.
 pub struct ProfileJudge {
-    state: State,
+    context: Context,
     results: Results,
 }
 
 impl ProfileJudge {
-    /// A webhook that looks up other profiles in `state`.
-    pub fn new(state: &State) -> Self {
+    /// A webhook that looks up other profiles in `context`.
+    pub fn new(context: &Context) -> Self {
         Self {
-            state: state.clone(),
+            context: context.clone(),
             results: Results::new(
-                Threads::new(state.cluster.supervisor()),
+                Threads::new(context.cluster.supervisor()),
                 osm_render::validate::dry_run_unless,
             ),
         }
@@ -66,16 +66,16 @@ impl Judge for ProfileJudge {
     const DEADLINE: Duration = Duration::from_millis(500);
 
     fn judge(&self, request: Request) -> impl Future<Output = Verdict> + Send {
-        let (state, results) = (self.state.clone(), &self.results);
+        let (context, results) = (self.context.clone(), &self.results);
         async move {
-            let Some(new) = read(&request.object).filter(|_| is_served(&state, &request.namespace)) else {
+            let Some(new) = read(&request.object).filter(|_| is_served(&context, &request.namespace)) else {
                 return Verdict::allowed();
             };
             let old = request.old_object.as_deref().and_then(read);
             if old.as_ref().is_some_and(|old| has_same_content(&new, old)) {
                 return Verdict::allowed();
             }
-            if let Some(default) = default_of(&state, &request) {
+            if let Some(default) = default_of(&context, &request) {
                 return match default == new.spec {
                     true => Verdict::allowed(),
                     false => Verdict::warned(osm_render::validate::default_name(&request.name)),
@@ -83,7 +83,7 @@ impl Judge for ProfileJudge {
             }
             let outcome = match new.refusal() {
                 Some(refusal) => Err(refusal),
-                None => match bases(&state, &request, &new.spec).await {
+                None => match bases(&context, &request, &new.spec).await {
                     Ok(Found::Bases(bases)) => match results.validate(&new.spec, &bases).await {
                         Some(outcome) => outcome,
                         None => return Verdict::unchecked(BUSY),
@@ -117,13 +117,13 @@ fn read(text: &RawValue) -> Option<StoredProfile> {
 }
 
 /// Whether profiles of this namespace are reconciled.
-fn is_served(state: &State, namespace: &str) -> bool {
-    state.profiles.contains_key(namespace)
+fn is_served(context: &Context, namespace: &str) -> bool {
+    context.profiles.contains_key(namespace)
 }
 
 /// Whether all profiles of a namespace are known.
-fn is_listed(state: &State, namespace: &str) -> bool {
-    let profiles = state.profiles.get(namespace);
+fn is_listed(context: &Context, namespace: &str) -> bool {
+    let profiles = context.profiles.get(namespace);
     profiles.is_some_and(|profiles| profiles.is_listed())
 }
 
@@ -133,10 +133,10 @@ fn has_same_content(new: &StoredProfile, old: &StoredProfile) -> bool {
 }
 
 /// The default profile by which osp-controller replaces this one.
-fn default_of(state: &State, request: &Request) -> Option<OperatingSystemProfileSpec> {
-    let is_installation = request.namespace == state.cluster.installation.namespace;
+fn default_of(context: &Context, request: &Request) -> Option<OperatingSystemProfileSpec> {
+    let is_installation = request.namespace == context.cluster.installation.namespace;
     is_installation
-        .then(|| state.default_profile(&request.name))
+        .then(|| context.default_profile(&request.name))
         .flatten()
 }
 
@@ -148,7 +148,7 @@ enum Found {
 
 /// The profiles that this one extends, the nearest first.
 async fn bases(
-    state: &State,
+    context: &Context,
     request: &Request,
     spec: &OperatingSystemProfileSpec,
 ) -> Result<Found, Refusal> {
@@ -156,11 +156,11 @@ async fn bases(
         namespace: request.namespace.clone(),
         name: request.name.clone(),
     };
-    let namespaces = [&request.namespace, &state.cluster.installation.namespace];
+    let namespaces = [&request.namespace, &context.cluster.installation.namespace];
     if spec.extends.is_some()
         && !namespaces
             .into_iter()
-            .all(|namespace| is_listed(state, namespace))
+            .all(|namespace| is_listed(context, namespace))
     {
         let message = "the profile was admitted unchecked, because osp-controller does not know all profiles yet; its condition Accepted \
                        reports the result";
@@ -168,7 +168,7 @@ async fn bases(
     }
     let began = Instant::now();
     loop {
-        let (found, reduced) = find_bases_among(state, &BTreeMap::new(), &key, spec);
+        let (found, reduced) = find_bases_among(context, &BTreeMap::new(), &key, spec);
         if !reduced.is_empty() {
             let message = "the profile was admitted unchecked, because a profile that it extends has to be read first; its condition \
                            Accepted reports the result";

@@ -6,11 +6,11 @@ use osm_runtime::request::failed;
 use osm_runtime::{RequestError, error, read};
 
 use crate::Error;
+use crate::context::Context;
 use crate::custom_profile::{Problem, Step};
 use crate::default_profile::{Install, Restore};
 use crate::gather::Gathered;
 use crate::plan::Plan;
-use crate::state::State;
 use crate::stored_profile::StoredProfile;
 
 /// What was done for the copy of a custom profile.
@@ -35,20 +35,20 @@ pub struct Applied {
 ///
 /// # Errors
 /// Failed requests; [`RequestError::Conflict`] if the stored profile is not the one that was gathered.
-pub async fn apply(state: &State, gathered: &Gathered, plan: &Plan) -> Result<Applied, Error> {
+pub async fn apply(context: &Context, gathered: &Gathered, plan: &Plan) -> Result<Applied, Error> {
     match &plan.install {
         None => {}
         Some(Install::Create(profile)) => {
-            let created = create(state, gathered, profile, &DEFAULT).await?;
-            wrote(state, gathered, created);
+            let created = create(context, gathered, profile, &DEFAULT).await?;
+            wrote(context, gathered, created);
         }
         Some(Install::Restore(plan)) => {
-            let restored = restore(state, gathered, plan).await?;
-            wrote(state, gathered, restored);
+            let restored = restore(context, gathered, plan).await?;
+            wrote(context, gathered, restored);
         }
     }
     let copy = match plan.copy.clone() {
-        Some(Ok(step)) => Some(copy(state, gathered, &step).await?),
+        Some(Ok(step)) => Some(copy(context, gathered, &step).await?),
         Some(Err(problem)) => Some(Err(problem)),
         None => None,
     };
@@ -56,9 +56,9 @@ pub async fn apply(state: &State, gathered: &Gathered, plan: &Plan) -> Result<Ap
 }
 
 /// The next reconcile validates the profile.
-fn wrote(state: &State, gathered: &Gathered, profile: OperatingSystemProfile) {
-    state.wrote(profile);
-    state.queue.add(gathered.key());
+fn wrote(context: &Context, gathered: &Gathered, profile: OperatingSystemProfile) {
+    context.wrote(profile);
+    context.queue.add(gathered.key());
 }
 
 /// How errors name what is written.
@@ -84,12 +84,12 @@ const COPY: Named = Named {
 };
 
 async fn create(
-    state: &State,
+    context: &Context,
     gathered: &Gathered,
     profile: &OperatingSystemProfile,
     named: &Named,
 ) -> Result<OperatingSystemProfile, Error> {
-    let api = state.profile_api(&gathered.namespace);
+    let api = context.profile_api(&gathered.namespace);
     let send = async |dry_run: bool| {
         let params = PostParams {
             dry_run,
@@ -115,7 +115,7 @@ async fn create(
                 StoredProfile::unreadable,
             );
             if let Some(found) = found.await.map_err(failed(named.reading))? {
-                state.saw(found);
+                context.saw(found);
             }
             Err(RequestError::Conflict { what: named.what }.into())
         }
@@ -124,30 +124,30 @@ async fn create(
 }
 
 async fn restore(
-    state: &State,
+    context: &Context,
     gathered: &Gathered,
     plan: &Restore,
 ) -> Result<OperatingSystemProfile, Error> {
     let mut profile = plan.profile.clone();
     let Some(version) = &plan.interim_version else {
-        return replace(state, gathered, &profile, &DEFAULT).await;
+        return replace(context, gathered, &profile, &DEFAULT).await;
     };
     let mut first = profile.clone();
     first.spec.version.clone_from(version);
-    let first = replace(state, gathered, &first, &DEFAULT).await?;
+    let first = replace(context, gathered, &first, &DEFAULT).await?;
     profile.metadata.resource_version = first.metadata.resource_version;
-    replace(state, gathered, &profile, &DEFAULT).await
+    replace(context, gathered, &profile, &DEFAULT).await
 }
 
 /// Replaces the stored profile, unless the API server would drop fields: the watch would show each write as a difference, and cause the
 /// next one.
 async fn replace(
-    state: &State,
+    context: &Context,
     gathered: &Gathered,
     profile: &OperatingSystemProfile,
     named: &Named,
 ) -> Result<OperatingSystemProfile, Error> {
-    let api = state.profile_api(&gathered.namespace);
+    let api = context.profile_api(&gathered.namespace);
     let send = async |dry_run: bool| {
         let params = PostParams {
             dry_run,
@@ -163,15 +163,15 @@ async fn replace(
 }
 
 /// Writes the copy. The API server's schema is the last check of a custom profile: what it refuses, the author must correct.
-async fn copy(state: &State, gathered: &Gathered, step: &Step) -> Result<Result<Copied, Problem>, Error> {
+async fn copy(context: &Context, gathered: &Gathered, step: &Step) -> Result<Result<Copied, Problem>, Error> {
     let (written, copied) = match step {
         Step::Keep => return Ok(Ok(Copied::Kept)),
-        Step::Create(profile) => (create(state, gathered, profile, &COPY).await, Copied::Created),
-        Step::Update(profile) => (replace(state, gathered, profile, &COPY).await, Copied::Updated),
+        Step::Create(profile) => (create(context, gathered, profile, &COPY).await, Copied::Created),
+        Step::Update(profile) => (replace(context, gathered, profile, &COPY).await, Copied::Updated),
     };
     match written {
         Ok(profile) => {
-            wrote(state, gathered, profile);
+            wrote(context, gathered, profile);
             Ok(Ok(copied))
         }
         Err(error) => refused_fields(&error)

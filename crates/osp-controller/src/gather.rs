@@ -12,9 +12,9 @@ use osm_render::validate::{Outcome, Refusal};
 use osm_runtime::RequestError;
 
 use crate::bases::{self, Bases, Sources};
+use crate::context::Context;
 use crate::custom_profile::{self, CustomProfile};
 use crate::default_profile;
-use crate::state::State;
 use crate::stored_profile::StoredProfile;
 
 /// The input of a plan.
@@ -71,20 +71,20 @@ impl Gathered {
 ///
 /// # Errors
 /// Requests that failed.
-pub async fn gather(state: &State, key: &str) -> Result<Gathered, RequestError> {
-    let stored = state.whole_profile(key).await?;
+pub async fn gather(context: &Context, key: &str) -> Result<Gathered, RequestError> {
+    let stored = context.whole_profile(key).await?;
     let (namespace, name) = key.split_once('/').unwrap_or_default();
     // Default profiles are installed only in the namespace of the installation.
-    let is_installation = namespace == state.cluster.installation.namespace;
-    let default = is_installation.then(|| state.default_profile(name)).flatten();
-    let is_default = is_installation && state.has_default(name);
+    let is_installation = namespace == context.cluster.installation.namespace;
+    let default = is_installation.then(|| context.default_profile(name)).flatten();
+    let is_default = is_installation && context.has_default(name);
     let mut gathered = Gathered {
-        now: state.process.environment.now(),
+        now: context.process.environment.now(),
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         stored,
         default,
-        custom: state.whole_custom_profile(key).await?,
+        custom: context.whole_custom_profile(key).await?,
         is_default,
         validation: None,
         awaited: None,
@@ -96,35 +96,35 @@ pub async fn gather(state: &State, key: &str) -> Result<Gathered, RequestError> 
             namespace: gathered.namespace.clone(),
             name: gathered.name.clone(),
         };
-        match find_bases(state, &of, &kept.spec).await? {
+        match find_bases(context, &of, &kept.spec).await? {
             Ok(Bases::Ready(bases)) => {
-                gathered.validation = Some(state.validator.validate(key, &kept.spec, &bases).await);
+                gathered.validation = Some(context.validator.validate(key, &kept.spec, &bases).await);
             }
             Ok(Bases::Awaited(base)) => gathered.awaited = Some(base),
             Err(refusal) => gathered.validation = Some(Err(refusal)),
         }
     } else if gathered.stored.is_none() {
-        state.validator.forget(key);
+        context.validator.forget(key);
     }
     // Validation may have taken seconds.
-    gathered.now = state.process.environment.now();
+    gathered.now = context.process.environment.now();
     Ok(gathered)
 }
 
 async fn find_bases(
-    state: &State,
+    context: &Context,
     key: &ProfileKey,
     spec: &OperatingSystemProfileSpec,
 ) -> Result<Result<Bases, Refusal>, RequestError> {
     // Profiles of which the cache does not have the whole. What a profile extends is always known, so that one round finds them all.
     let mut whole = BTreeMap::new();
     loop {
-        let (found, reduced) = find_bases_among(state, &whole, key, spec);
+        let (found, reduced) = find_bases_among(context, &whole, key, spec);
         if reduced.is_empty() {
             return Ok(found);
         }
         for key in reduced {
-            let read = state.live_profile(&key).await?;
+            let read = context.live_profile(&key).await?;
             whole.insert(key, read);
         }
     }
@@ -132,23 +132,23 @@ async fn find_bases(
 
 /// Finds the bases among the profiles that are kept and those that were read as a `whole`. Also returns the keys of those that have to be read.
 pub(crate) fn find_bases_among(
-    state: &State,
+    context: &Context,
     whole: &BTreeMap<String, Option<Arc<StoredProfile>>>,
     key: &ProfileKey,
     spec: &OperatingSystemProfileSpec,
 ) -> (Result<Bases, Refusal>, BTreeSet<String>) {
     let reduced = RefCell::new(BTreeSet::new());
     let sources = Sources {
-        installation: &state.cluster.installation.namespace,
+        installation: &context.cluster.installation.namespace,
         stored: &|key| match whole.get(key) {
             Some(read) => read.clone(),
-            None => state.profile(key).inspect(|kept| {
+            None => context.profile(key).inspect(|kept| {
                 if kept.is_reduced() {
                     reduced.borrow_mut().insert(key.to_owned());
                 }
             }),
         },
-        is_coming: &|name| state.may_install(name),
+        is_coming: &|name| context.may_install(name),
     };
     (bases::find(key, spec, &sources), reduced.take())
 }

@@ -11,13 +11,13 @@
 pub mod admission;
 pub mod apply;
 pub mod bases;
+pub mod context;
 pub mod crds;
 pub mod custom_profile;
 pub mod default_profile;
 pub mod gather;
 pub mod plan;
 pub mod report;
-pub mod state;
 pub mod stored_profile;
 pub mod validate;
 
@@ -30,7 +30,7 @@ use osm_runtime::runner;
 use osm_runtime::{AdmissionArgs, Cluster, Process, RequestError};
 
 use crate::admission::ProfileJudge;
-use crate::state::State;
+use crate::context::Context;
 
 /// The field manager of this controller.
 pub const FIELD_MANAGER: &str = "osp-controller";
@@ -81,8 +81,8 @@ impl Failure for Error {
 /// # Errors
 /// The address of the webhook is not available.
 pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionArgs) -> anyhow::Result<()> {
-    let state = State::start(&process, &cluster);
-    let judge = || ProfileJudge::new(&state);
+    let context = Context::start(&process, &cluster);
+    let judge = || ProfileJudge::new(&context);
     let webhook = osm_runtime::admission::spawn(
         &admission,
         judge,
@@ -90,9 +90,9 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
         &process.metrics,
         (&process.drain, &process.shutdown),
     )?;
-    let queue = state.queue.clone();
-    let shared = state.clone();
-    let work = move |key| reconcile(state.clone(), key);
+    let queue = context.queue.clone();
+    let shared = context.clone();
+    let work = move |key| reconcile(context.clone(), key);
     runner::work(&cluster, cluster.namespace(), queue, shared, work).await;
     if let Some(webhook) = webhook {
         webhook.ended().await;
@@ -101,14 +101,14 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
 }
 
 /// Installs, copies or validates the profile with this key, `namespace/name`.
-async fn reconcile(state: State, key: String) -> Result<Option<Duration>, Error> {
-    let gathered = gather::gather(&state, &key).await?;
+async fn reconcile(context: Context, key: String) -> Result<Option<Duration>, Error> {
+    let gathered = gather::gather(&context, &key).await?;
     let plan = plan::plan(&gathered);
-    if let Some(problem) = state.cluster.outdated_definitions.problem() {
+    if let Some(problem) = context.cluster.outdated_definitions.problem() {
         // The API server would drop fields, and pools would be rendered from what is left.
         return Err(RequestError::DefinitionsOutdated { problem }.into());
     }
-    let applied = apply::apply(&state, &gathered, &plan).await?;
-    report::report(&state, &gathered, &plan, &applied).await?;
+    let applied = apply::apply(&context, &gathered, &plan).await?;
+    report::report(&context, &gathered, &plan, &applied).await?;
     Ok(None)
 }

@@ -8,24 +8,29 @@ use osm_runtime::request::failed;
 use osm_runtime::status;
 
 use crate::apply::{Applied, Copied};
+use crate::context::{COPIED, Context};
 use crate::custom_profile::{CustomProfile, Problem, is_copy};
 use crate::default_profile::{Install, Restore};
 use crate::gather::Gathered;
 use crate::plan::{Plan, StatusUpdate, Transition};
-use crate::state::{COPIED, State};
 use crate::{Error, FIELD_MANAGER};
 
 /// Reports what a reconcile has found and done.
 ///
 /// # Errors
 /// The status cannot be written. Nothing is reported then, and the next reconcile tries again.
-pub async fn report(state: &State, gathered: &Gathered, plan: &Plan, applied: &Applied) -> Result<(), Error> {
+pub async fn report(
+    context: &Context,
+    gathered: &Gathered,
+    plan: &Plan,
+    applied: &Applied,
+) -> Result<(), Error> {
     if let Some(update) = &plan.status {
-        write_status(state, gathered, update).await?;
+        write_status(context, gathered, update).await?;
     }
     let key = gathered.key();
     match (&plan.verdict, &plan.awaited) {
-        (Some(verdict), _) => state
+        (Some(verdict), _) => context
             .conditions
             .count(&key, ACCEPTED, verdict.status, verdict.reason),
         (None, Some(base)) => {
@@ -35,27 +40,27 @@ pub async fn report(state: &State, gathered: &Gathered, plan: &Plan, applied: &A
                 "waits for the validation of the profile that it extends"
             );
         }
-        (None, None) => state.conditions.forget(&key, ACCEPTED),
+        (None, None) => context.conditions.forget(&key, ACCEPTED),
     }
     match (&gathered.custom, &applied.copy) {
-        (Some(custom), Some(Ok(copied))) => report_copied(state, &key, custom, *copied).await,
-        (Some(custom), Some(Err(problem))) => report_problem(state, &key, custom, problem).await,
-        _ => state.forget_copy(&key),
+        (Some(custom), Some(Ok(copied))) => report_copied(context, &key, custom, *copied).await,
+        (Some(custom), Some(Err(problem))) => report_problem(context, &key, custom, problem).await,
+        _ => context.forget_copy(&key),
     }
     if let Some(install) = &plan.install {
-        report_install(state, gathered, install).await;
+        report_install(context, gathered, install).await;
     }
     if let (Some(verdict), Some(update), Some(stored)) = (&plan.verdict, &plan.status, &gathered.stored) {
         // The author of a copy edits the custom profile.
         let custom = gathered.custom.as_ref().filter(|_| is_copy(stored));
         let about = custom.map_or_else(|| stored.object_ref(&()), |custom| custom.about.clone());
-        report_verdict(state, &key, &about, verdict, update.transition).await;
+        report_verdict(context, &key, &about, verdict, update.transition).await;
     }
     Ok(())
 }
 
-async fn write_status(state: &State, gathered: &Gathered, update: &StatusUpdate) -> Result<(), Error> {
-    let api = state.profile_api(&gathered.namespace);
+async fn write_status(context: &Context, gathered: &Gathered, update: &StatusUpdate) -> Result<(), Error> {
+    let api = context.profile_api(&gathered.namespace);
     let StatusUpdate {
         resource_version,
         status,
@@ -63,12 +68,12 @@ async fn write_status(state: &State, gathered: &Gathered, update: &StatusUpdate)
     } = update;
     let written = status::apply(&api, FIELD_MANAGER, &gathered.name, resource_version, status).await;
     if let Some(profile) = written.map_err(failed("writing the status of the profile"))? {
-        state.wrote(profile);
+        context.wrote(profile);
     }
     Ok(())
 }
 
-async fn report_install(state: &State, gathered: &Gathered, install: &Install) {
+async fn report_install(context: &Context, gathered: &Gathered, install: &Install) {
     let profile = gathered.key();
     match install {
         Install::Create(created) => {
@@ -82,7 +87,7 @@ async fn report_install(state: &State, gathered: &Gathered, install: &Install) {
             tracing::warn!(profile, %reason, "{notice}");
             if let Some(stored) = &gathered.stored {
                 let about = stored.object_ref(&());
-                state
+                context
                     .cluster
                     .management
                     .events
@@ -96,36 +101,39 @@ async fn report_install(state: &State, gathered: &Gathered, install: &Install) {
     }
 }
 
-async fn report_copied(state: &State, profile: &str, custom: &CustomProfile, copied: Copied) {
+async fn report_copied(context: &Context, profile: &str, custom: &CustomProfile, copied: Copied) {
     let reason = Reason::CustomProfileCopied;
-    state.conditions.count(profile, COPIED, true, reason);
+    context.conditions.count(profile, COPIED, true, reason);
     match copied {
         Copied::Kept => {}
         Copied::Created => tracing::info!(profile, "created the copy of the custom profile"),
         Copied::Updated => tracing::info!(profile, "updated the copy of the custom profile"),
     }
-    let recovered = state.problems.lock().remove(profile).is_some();
+    let recovered = context.problems.lock().remove(profile).is_some();
     if recovered {
         let note =
             "osp-controller copied the custom profile into the OperatingSystemProfile of the same name";
-        let events = &state.cluster.management.events;
+        let events = &context.cluster.management.events;
         events.recovery(&custom.about, reason, note).await;
     }
 }
 
-async fn report_problem(state: &State, profile: &str, custom: &CustomProfile, problem: &Problem) {
+async fn report_problem(context: &Context, profile: &str, custom: &CustomProfile, problem: &Problem) {
     let reason = problem.reason();
-    state.conditions.count(profile, COPIED, false, reason);
-    let before = state.problems.lock().insert(profile.to_owned(), problem.clone());
+    context.conditions.count(profile, COPIED, false, reason);
+    let before = context
+        .problems
+        .lock()
+        .insert(profile.to_owned(), problem.clone());
     if before.as_ref() != Some(problem) {
         tracing::warn!(profile, %reason, "{problem}");
-        let events = &state.cluster.management.events;
+        let events = &context.cluster.management.events;
         events.warning(&custom.about, reason, &problem.to_string()).await;
     }
 }
 
 async fn report_verdict(
-    state: &State,
+    context: &Context,
     profile: &str,
     about: &ObjectReference,
     verdict: &Verdict,
@@ -137,7 +145,7 @@ async fn report_verdict(
     } else {
         tracing::warn!(profile, %reason, "refused: {message}");
     }
-    let events = &state.cluster.management.events;
+    let events = &context.cluster.management.events;
     match transition {
         None => {}
         Some(Transition::Refused) => events.warning(about, *reason, message).await,

@@ -21,10 +21,10 @@ use osm_runtime::{Cluster, Process};
 
 use crate::io::apply::{Applied, apply};
 use crate::io::clients::Names;
+use crate::io::context::Context;
 use crate::io::error::Error;
 use crate::io::gather::gather;
 use crate::io::report::{report, report_legacy_tokens};
-use crate::io::syncer::Syncer;
 use crate::io::{admission_pair, hmac_key, join_right, watches};
 use crate::model::key::Key;
 use crate::plan::plan;
@@ -35,40 +35,40 @@ use crate::plan::plan;
 /// Metrics whose names are taken.
 pub async fn run(process: Arc<Process>, cluster: Cluster, names: Names) -> anyhow::Result<()> {
     let installation = names.installation.clone();
-    let syncer = Syncer::new(&process, &cluster, names)?;
-    watches::start(&syncer);
-    syncer.queue.add(Key::HmacKey);
-    syncer.queue.add(Key::JoinRight);
-    if syncer.clients.has_admission_pair() {
-        syncer.queue.add(Key::AdmissionPair);
+    let context = Context::new(&process, &cluster, names)?;
+    watches::start(&context);
+    context.queue.add(Key::HmacKey);
+    context.queue.add(Key::JoinRight);
+    if context.clients.has_admission_pair() {
+        context.queue.add(Key::AdmissionPair);
     }
-    let (queue, shared) = (syncer.queue.clone(), syncer.clone());
-    let work = move |key| reconcile(syncer.clone(), key);
+    let (queue, shared) = (context.queue.clone(), context.clone());
+    let work = move |key| reconcile(context.clone(), key);
     runner::work(&cluster, &installation, queue, shared, work).await;
     Ok(())
 }
 
-async fn reconcile(syncer: Syncer, key: Key) -> Result<Option<Duration>, Error> {
+async fn reconcile(context: Context, key: Key) -> Result<Option<Duration>, Error> {
     match key {
-        Key::HmacKey => hmac_key::reconcile(&syncer).await.map(|()| None),
+        Key::HmacKey => hmac_key::reconcile(&context).await.map(|()| None),
         Key::LegacyTokens => {
-            report_legacy_tokens(&syncer).await;
+            report_legacy_tokens(&context).await;
             Ok(None)
         }
-        Key::JoinRight => Ok(join_right::reconcile(&syncer).await?),
-        Key::AdmissionPair => Ok(admission_pair::reconcile(&syncer).await?),
+        Key::JoinRight => Ok(join_right::reconcile(&context).await?),
+        Key::AdmissionPair => Ok(admission_pair::reconcile(&context).await?),
         Key::Config(name) => {
-            let outcome = sync(&syncer, &name).await;
-            report(&syncer, &name, outcome).await
+            let outcome = sync(&context, &name).await;
+            report(&context, &name, outcome).await
         }
     }
 }
 
-async fn sync(syncer: &Syncer, name: &str) -> Result<Applied, Error> {
-    let Some(gathered) = gather(syncer, name).await? else {
+async fn sync(context: &Context, name: &str) -> Result<Applied, Error> {
+    let Some(gathered) = gather(context, name).await? else {
         return Ok(Applied::nothing());
     };
     let (memory, plan) = plan(&gathered);
-    syncer.memory.set(name, memory);
-    Ok(apply(syncer, &gathered, plan?).await?)
+    context.memory.set(name, memory);
+    Ok(apply(context, &gathered, plan?).await?)
 }

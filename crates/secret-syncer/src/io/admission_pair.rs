@@ -15,8 +15,8 @@ use osm_runtime::request::failed;
 use osm_runtime::{Environment, RequestError};
 use serde_json::json;
 
+use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::io::syncer::Syncer;
 use crate::model::admission_pair::{Made, Stored};
 use crate::plan::admission_pair::{PairStep, plan};
 
@@ -30,8 +30,8 @@ const WRITING_WEBHOOK: &str = "writing caBundle of an admission webhook";
 
 /// # Errors
 /// Requests that failed.
-pub async fn reconcile(syncer: &Syncer) -> Result<Option<Duration>, ApplyError> {
-    let clients = &syncer.clients;
+pub async fn reconcile(context: &Context) -> Result<Option<Duration>, ApplyError> {
+    let clients = &context.clients;
     let cluster = &clients.cluster;
     let Some(objects) = &cluster.installation.admission else {
         return Ok(None);

@@ -16,8 +16,8 @@ use osm_runtime::Environment;
 use osm_runtime::error;
 use osm_runtime::request::failed;
 
+use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::io::syncer::Syncer;
 use crate::model::memory::Unpublished;
 use crate::model::token_binding;
 use crate::model::tokens::Issued;
@@ -35,46 +35,46 @@ const ATTEMPTS: usize = 5;
 /// # Errors
 /// Requests that failed; [`ApplyError::BootstrapTokenForbidden`].
 pub async fn issue(
-    syncer: &Syncer,
+    context: &Context,
     config: &str,
     publish: &Publish,
     extra_groups: &[String],
     with: &Issued,
 ) -> Result<Issued, ApplyError> {
     let groups = token_binding::joined(extra_groups);
-    let unpublished = syncer.memory.of(config).unpublished;
+    let unpublished = context.memory.of(config).unpublished;
     if let Some(kept) = unpublished.filter(|kept| renewal::is_reusable(kept, &groups, with)) {
         return Ok(kept.token);
     }
     let token = Issued {
-        token: create(syncer, publish, extra_groups, with.expires).await?,
+        token: create(context, publish, extra_groups, with.expires).await?,
         ..with.clone()
     };
     let unpublished = Some(Unpublished {
         groups,
         token: token.clone(),
     });
-    syncer
+    context
         .memory
         .edit(config, |memory| memory.unpublished = unpublished);
     Ok(token)
 }
 
 async fn create(
-    syncer: &Syncer,
+    context: &Context,
     publish: &Publish,
     extra_groups: &[String],
     expires: Timestamp,
 ) -> Result<String, ApplyError> {
     let api: Api<Secret> = Api::namespaced(
-        syncer.clients.cluster.worker.client.clone(),
+        context.clients.cluster.worker.client.clone(),
         BOOTSTRAP_TOKENS_NAMESPACE,
     );
     let mut refused = None;
     for _ in 0..ATTEMPTS {
-        let environment = &syncer.clients.process.environment;
+        let environment = &context.clients.process.environment;
         let (id, word) = (random(environment, 6), random(environment, 16));
-        let secret = secret(syncer, publish, extra_groups, expires, (&id, &word));
+        let secret = secret(context, publish, extra_groups, expires, (&id, &word));
         match api.create(&PostParams::default(), &secret).await {
             Ok(_) => return Ok(format!("{id}.{word}")),
             Err(refusal) if error::already_exists(&refusal) => refused = Some(refusal),
@@ -90,7 +90,7 @@ async fn create(
 
 /// Without the Go implementation's label `machinedeployment.k8s.io/name`: it would find ours by it, and stop at the second.
 fn secret(
-    syncer: &Syncer,
+    context: &Context,
     publish: &Publish,
     extra_groups: &[String],
     expires: Timestamp,
@@ -124,7 +124,7 @@ fn secret(
             labels: Some(
                 publish
                     .ownership
-                    .labels(&syncer.clients.installation, ROLE_BOOTSTRAP_TOKEN),
+                    .labels(&context.clients.installation, ROLE_BOOTSTRAP_TOKEN),
             ),
             annotations: Some(publish.ownership.annotations.clone()),
             ..ObjectMeta::default()

@@ -11,10 +11,10 @@ use osm_runtime::{RequestError, read, status};
 
 use crate::io::caches;
 use crate::io::clients::Clients;
+use crate::io::context::Context;
 use crate::io::error::GatherError;
 use crate::io::memory::KeyMemory;
 use crate::io::sources;
-use crate::io::syncer::Syncer;
 use crate::model::existing::WellKnownNames;
 use crate::model::gathered::{Clusters, Gathered, Inherited, NameHolder, Published, PublishedRecord};
 use crate::model::published_content::PublishedDocument;
@@ -29,15 +29,15 @@ use crate::plan::hold;
 ///
 /// # Errors
 /// Requests that failed; a failed reconcile of the HMAC key.
-pub async fn gather(syncer: &Syncer, name: &str) -> Result<Option<Gathered>, GatherError> {
-    let key = match syncer.memory.hmac_key() {
+pub async fn gather(context: &Context, name: &str) -> Result<Option<Gathered>, GatherError> {
+    let key = match context.memory.hmac_key() {
         KeyMemory::Known(key) => key,
         KeyMemory::Unknown => return Ok(None),
         KeyMemory::Failed(error) => return Err(GatherError::HmacKey(error)),
     };
-    let (clients, caches) = (&syncer.clients, &syncer.caches);
+    let (clients, caches) = (&context.clients, &context.caches);
     let config = match caches.configs.get(&clients.config_key(name)) {
-        Some(config) if config.is_reduced => Some(whole(syncer, name).await?),
+        Some(config) if config.is_reduced => Some(whole(context, name).await?),
         config => config,
     };
     let md = config
@@ -50,7 +50,7 @@ pub async fn gather(syncer: &Syncer, name: &str) -> Result<Option<Gathered>, Gat
     let (management, worker) =
         tokio::try_join!(clients.cluster.management.uid(), clients.cluster.worker.uid())
             .map_err(failed("reading namespace kube-system"))?;
-    let memory = syncer.memory.of(name);
+    let memory = context.memory.of(name);
     let inherited = match &config {
         Some(config) if config.is_claimed && md.is_none() => inherited(clients, name).await?,
         _ => None,
@@ -69,13 +69,13 @@ pub async fn gather(syncer: &Syncer, name: &str) -> Result<Option<Gathered>, Gat
         are_secrets_crowded: caches.are_crowded(),
         orphan_budget: (!orphans.is_empty()).then(|| caches.orphan_budget(&clients.installation)),
         joining: clients.joining(),
-        joining_is_open: syncer.memory.joining_is_open().unwrap_or(false),
+        joining_is_open: context.memory.joining_is_open().unwrap_or(false),
         node_account: caches
             .accounts
             .get(&caches::key(NODE_BOOTSTRAP_ACCOUNT))
             .map(|meta| meta.uid.clone()),
         values: match &config {
-            Some(config) => values(syncer, config).await,
+            Some(config) => values(context, config).await,
             None => Ok(LateValues::new()),
         },
         credentials: settings.map(|current| current.settings.credentials.clone()),
@@ -97,14 +97,14 @@ pub async fn gather(syncer: &Syncer, name: &str) -> Result<Option<Gathered>, Gat
 }
 
 /// A config of which the cache had no room for everything. The cache learns of what was read.
-async fn whole(syncer: &Syncer, name: &str) -> Result<Arc<ConfigView>, RequestError> {
+async fn whole(context: &Context, name: &str) -> Result<Arc<ConfigView>, RequestError> {
     const WHAT: &str = "the OperatingSystemConfig";
-    let api = syncer.clients.configs();
+    let api = context.clients.configs();
     let found = read::get(&api, name, ConfigView::of, ConfigView::unreadable).await;
     let config = found
         .map_err(failed(WHAT))?
         .ok_or(RequestError::Conflict { what: WHAT })?;
-    syncer.saw_config(config.clone());
+    context.saw_config(config.clone());
     Ok(Arc::new(config))
 }
 
@@ -123,17 +123,17 @@ async fn published(
     Ok(document.map(|document| Arc::new(Published { record, document })))
 }
 
-async fn values(syncer: &Syncer, config: &ConfigView) -> Result<LateValues, SourceError> {
+async fn values(context: &Context, config: &ConfigView) -> Result<LateValues, SourceError> {
     if config.to_publish().is_none() || config.machine_deployment.is_none() {
         return Ok(LateValues::new());
     }
-    let settings = syncer.clients.cluster.settings.borrow().clone();
+    let settings = context.clients.cluster.settings.borrow().clone();
     let allowed = Allowed {
         settings: settings.as_ref().map(|current| &current.settings),
-        home: syncer.clients.cluster.installation.home.as_deref(),
+        home: context.clients.cluster.installation.home.as_deref(),
         machine_deployment: config.machine_deployment.as_ref(),
     };
-    sources::values(syncer, &config.late_bound, allowed).await
+    sources::values(context, &config.late_bound, allowed).await
 }
 
 async fn inherited(clients: &Clients, config: &str) -> Result<Option<Inherited>, GatherError> {

@@ -13,9 +13,9 @@ use osm_runtime::error::already_exists;
 use osm_runtime::request::failed;
 
 use crate::io::apply::teardown;
+use crate::io::context::Context;
 use crate::io::error::{ApplyError, Error, GatherError};
 use crate::io::memory::KeyMemory;
-use crate::io::syncer::Syncer;
 use crate::model::found::FoundSecret;
 use crate::model::hmac_key::{DATA_KEY, HmacKey};
 use crate::model::view::ROLE_KEY;
@@ -25,45 +25,45 @@ use crate::plan::hmac_key::{KeyAdoption, KeyStep, adopt, choose};
 ///
 /// # Errors
 /// Requests that failed; [`ApplyError::ForeignSecret`] where the name is taken.
-pub async fn reconcile(syncer: &Syncer) -> Result<(), Error> {
-    let before = syncer.memory.hmac_key();
-    let unfinished = Unfinished(syncer);
-    let outcome = ensure(syncer, &before).await;
+pub async fn reconcile(context: &Context) -> Result<(), Error> {
+    let before = context.memory.hmac_key();
+    let unfinished = Unfinished(context);
+    let outcome = ensure(context, &before).await;
     std::mem::forget(unfinished);
     match (outcome, before) {
         (Ok(key), before) => {
-            syncer.memory.set_hmac_key(KeyMemory::Known(key.clone()));
+            context.memory.set_hmac_key(KeyMemory::Known(key.clone()));
             match before {
                 KeyMemory::Known(before) if before == key => {}
                 KeyMemory::Known(_) => {
                     tracing::warn!(
-                        secret = names::digest_key_secret_name(&syncer.clients.installation),
+                        secret = names::digest_key_secret_name(&context.clients.installation),
                         "another HMAC key is in the Secret now; all user data is published once more"
                     );
-                    syncer.wake(|_| true);
+                    context.wake(|_| true);
                 }
-                KeyMemory::Unknown | KeyMemory::Failed(_) => syncer.wake_all(),
+                KeyMemory::Unknown | KeyMemory::Failed(_) => context.wake_all(),
             }
             Ok(())
         }
         (Err(error), _) => {
             let error = Arc::new(error);
-            note_failure(syncer, error.clone());
+            note_failure(context, error.clone());
             Err(GatherError::HmacKey(error).into())
         }
     }
 }
 
 /// The configs that waited can now report why.
-fn note_failure(syncer: &Syncer, error: Arc<ApplyError>) {
-    if syncer.memory.hmac_key_failed(error) {
-        syncer.wake_all();
+fn note_failure(context: &Context, error: Arc<ApplyError>) {
+    if context.memory.hmac_key_failed(error) {
+        context.wake_all();
     }
 }
 
 /// Dropped where the time limit or a panic ends the reconcile. Without this the configs would go on waiting for the key, and
 /// nothing would report why.
-struct Unfinished<'a>(&'a Syncer);
+struct Unfinished<'a>(&'a Context);
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
@@ -76,31 +76,31 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-async fn ensure(syncer: &Syncer, memory: &KeyMemory) -> Result<HmacKey, ApplyError> {
-    let secret = syncer.caches.hmac_key_secret(&syncer.clients.installation);
+async fn ensure(context: &Context, memory: &KeyMemory) -> Result<HmacKey, ApplyError> {
+    let secret = context.caches.hmac_key_secret(&context.clients.installation);
     let watched = secret.and_then(|secret| secret.key.clone());
     let used = match memory {
         KeyMemory::Known(key) => Some(key.clone()),
         KeyMemory::Unknown | KeyMemory::Failed(_) => None,
     };
     match choose(watched, used, || {
-        HmacKey::new(syncer.clients.process.environment.bytes())
+        HmacKey::new(context.clients.process.environment.bytes())
     }) {
         KeyStep::Use(key) => Ok(key),
-        KeyStep::Store(key) => store(syncer, key).await,
+        KeyStep::Store(key) => store(context, key).await,
     }
 }
 
 /// Returns the key that is in the Secret afterwards.
-async fn store(syncer: &Syncer, key: HmacKey) -> Result<HmacKey, ApplyError> {
+async fn store(context: &Context, key: HmacKey) -> Result<HmacKey, ApplyError> {
     const WHAT: &str = "the HMAC key";
-    let installation = &syncer.clients.installation;
+    let installation = &context.clients.installation;
     let name = names::digest_key_secret_name(installation);
-    let api = syncer.clients.secrets();
+    let api = context.clients.secrets();
     let secret = secret(&name, installation, &key);
     match api.create(&PostParams::default(), &secret).await {
         Ok(created) => {
-            syncer.caches.wrote_secret(&created);
+            context.caches.wrote_secret(&created);
             return Ok(key);
         }
         Err(error) if already_exists(&error) => {}
@@ -117,7 +117,7 @@ async fn store(syncer: &Syncer, key: HmacKey) -> Result<HmacKey, ApplyError> {
                 .create(&PostParams::default(), &secret)
                 .await
                 .map_err(failed(WHAT))?;
-            syncer.caches.wrote_secret(&created);
+            context.caches.wrote_secret(&created);
             Ok(key)
         }
         KeyAdoption::Replace(key) => {
@@ -127,7 +127,7 @@ async fn store(syncer: &Syncer, key: HmacKey) -> Result<HmacKey, ApplyError> {
                 .replace(&name, &PostParams::default(), &found)
                 .await
                 .map_err(failed(WHAT))?;
-            syncer.caches.wrote_secret(&replaced);
+            context.caches.wrote_secret(&replaced);
             Ok(key)
         }
     }

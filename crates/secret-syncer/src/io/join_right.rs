@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use osm_api::Joining;
 
+use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::io::report::{report_join_question, report_join_right, report_no_join_right};
-use crate::io::syncer::Syncer;
 use crate::io::tokens;
 use crate::model::view::Meta;
 use crate::plan::join_right::{self, JOIN_RIGHT_TTL, QUESTION_INTERVAL};
@@ -16,53 +16,53 @@ use crate::plan::{credentials, messages};
 ///
 /// # Errors
 /// Requests that failed.
-pub async fn reconcile(syncer: &Syncer) -> Result<Option<Duration>, ApplyError> {
-    if syncer.clients.joining() == Joining::Static {
+pub async fn reconcile(context: &Context) -> Result<Option<Duration>, ApplyError> {
+    if context.clients.joining() == Joining::Static {
         return Ok(None);
     }
-    let accounts = syncer.caches.accounts.select(|_| true);
-    let Some(account) = syncer.memory.next_to_ask(&accounts) else {
+    let accounts = context.caches.accounts.select(|_| true);
+    let Some(account) = context.memory.next_to_ask(&accounts) else {
         // Nobody has a token. The first account that is created requeues this.
-        syncer.memory.forget_joining();
-        report_no_join_right(syncer);
+        context.memory.forget_joining();
+        report_no_join_right(context);
         return Ok(Some(JOIN_RIGHT_TTL));
     };
-    if let Some(pause) = join_right::pause(syncer.memory.joining_asked()) {
+    if let Some(pause) = join_right::pause(context.memory.joining_asked()) {
         return Ok(Some(pause));
     }
     // Before the question, so that a change that comes while it is asked is not lost.
-    let has_changed = syncer.memory.ask_about_joining();
-    let answer = ask(syncer, account).await;
-    report_join_question(syncer, &answer);
+    let has_changed = context.memory.ask_about_joining();
+    let answer = ask(context, account).await;
+    report_join_question(context, &answer);
     if has_changed && !matches!(answer, Ok(Some(_))) {
-        syncer.memory.note_change_of_rights();
+        context.memory.note_change_of_rights();
     }
     let Some(is_open) = answer? else {
         return Ok(Some(QUESTION_INTERVAL));
     };
-    let before = syncer.memory.set_joining_is_open(is_open);
+    let before = context.memory.set_joining_is_open(is_open);
     if before.unwrap_or(false) != is_open {
-        report_join_right(syncer, account, is_open).await;
-        syncer.wake(|_| true);
+        report_join_right(context, account, is_open).await;
+        context.wake(|_| true);
     }
-    let again = syncer
+    let again = context
         .memory
         .joining_answered(&account.name, is_open, has_changed, accounts.len());
     Ok(Some(again))
 }
 
-async fn ask(syncer: &Syncer, account: &Meta) -> Result<Option<bool>, ApplyError> {
-    let token = tokens::for_question(syncer, &account.name).await?;
-    syncer.clients.token_probe.is_approved_anyway(&token).await
+async fn ask(context: &Context, account: &Meta) -> Result<Option<bool>, ApplyError> {
+    let token = tokens::for_question(context, &account.name).await?;
+    context.clients.token_probe.is_approved_anyway(&token).await
 }
 
 /// Returns what has to be called whenever the settings change. While they contradict the mode, a replica that starts does not become
 /// ready, so that those of the mode before keep the pools.
-pub fn settings_gate(syncer: &Syncer) -> impl Fn() + Send + 'static {
-    let cluster = syncer.clients.cluster.clone();
+pub fn settings_gate(context: &Context) -> impl Fn() + Send + 'static {
+    let cluster = context.clients.cluster.clone();
     let (gate, joining) = (
         cluster.gates.gate("settings for --joining"),
-        syncer.clients.joining(),
+        context.clients.joining(),
     );
     let confirm = move || {
         let current = cluster.settings.borrow().clone();

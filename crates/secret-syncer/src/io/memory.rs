@@ -1,5 +1,5 @@
 //! What this process remembers between reconciles. A reconcile stores what its plan remembers, and carrying the plan out corrects it.
-//! [`crate::io::hmac_key`] sets the key. [`Syncer::forget`](crate::io::syncer::Syncer::forget) drops what is remembered of a config.
+//! [`crate::io::hmac_key`] sets the key. [`Context::forget`](crate::io::context::Context::forget) drops what is remembered of a config.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -15,8 +15,8 @@ use osm_runtime::{RequestError, status};
 use crate::io::apply::orphans::OrphanOutcome;
 use crate::io::apply::{Applied, Status};
 use crate::io::caches;
+use crate::io::context::Context;
 use crate::io::error::{ApplyError, Error};
-use crate::io::syncer::Syncer;
 use crate::model::existing::WellKnownNames;
 use crate::model::view::{ConfigView, Meta};
 use crate::plan::announcement::{Announcement, event, is_change, is_reported};
@@ -30,11 +30,11 @@ pub const FIELD_MANAGER: &str = "secret-syncer";
 /// # Errors
 /// The failure of the reconcile itself, or of writing the status.
 pub async fn report(
-    syncer: &Syncer,
+    context: &Context,
     name: &str,
     outcome: Result<Applied, Error>,
 ) -> Result<Option<Duration>, Error> {
-    let reporting = &syncer.reporting;
+    let reporting = &context.reporting;
     match &outcome {
         Ok(applied) => reporting
             .foreign_cluster
@@ -49,11 +49,11 @@ pub async fn report(
     if let Ok(applied) = &outcome {
         log(name, applied);
     }
-    let Some(config) = syncer.caches.configs.get(&syncer.clients.config_key(name)) else {
-        syncer.forget(name);
+    let Some(config) = context.caches.configs.get(&context.clients.config_key(name)) else {
+        context.forget(name);
         return outcome.map(|applied| applied.again);
     };
-    reporting.note_expiry(name, expiry(syncer, &config));
+    reporting.note_expiry(name, expiry(context, &config));
     match outcome {
         Ok(applied) => {
             reporting.succeeded(name);
@@ -68,18 +68,18 @@ pub async fn report(
                     }));
                 }
                 let report = Report::of(status, &config, applied.joining_is_open);
-                set_status(syncer, &config, report.degraded(applied.degraded))
+                set_status(context, &config, report.degraded(applied.degraded))
                     .await
                     .map_err(Error::Report)?;
             }
             Ok(applied.again)
         }
         Err(error) => {
-            let now = syncer.clients.cluster.worker.server_time.now();
+            let now = context.clients.cluster.worker.server_time.now();
             if is_reported(error.may_pass(), reporting.failed(name, now), now) {
                 let verdict = messages::not_published(error.reason(), error.to_string());
                 let report = Report::not_published(verdict, &config);
-                if let Err(other) = set_status(syncer, &config, report).await {
+                if let Err(other) = set_status(context, &config, report).await {
                     tracing::debug!(config = name, %other, "the status can't be written either");
                 }
             }
@@ -89,12 +89,12 @@ pub async fn report(
 }
 
 /// When the credentials of a pool expire: as its bootstrap Secret has it, and as its status has it where that is missing.
-fn expiry(syncer: &Syncer, config: &ConfigView) -> Option<Timestamp> {
+fn expiry(context: &Context, config: &ConfigView) -> Option<Timestamp> {
     if config.is_retired() {
         return None;
     }
     let known = WellKnownNames::of(&config.name, config.machine_deployment.as_ref());
-    let bootstrap = syncer.caches.secrets.get(&caches::key(&known.bootstrap?));
+    let bootstrap = context.caches.secrets.get(&caches::key(&known.bootstrap?));
     let of_secret = bootstrap.and_then(|secret| secret.meta.time(names::EXPIRES));
     let status = config.status.published.as_ref();
     of_secret.or_else(|| status?.credential_expires.parse().ok())
@@ -142,20 +142,20 @@ impl Report {
     }
 
     /// The condition `Ready`.
-    fn ready(&self, syncer: &Syncer, config: &ConfigView) -> Verdict {
-        let is_kept = self.is_confirmed || is_in_force(syncer, config);
+    fn ready(&self, context: &Context, config: &ConfigView) -> Verdict {
+        let is_kept = self.is_confirmed || is_in_force(context, config);
         ready::verdict(&self.verdict, self.published.as_ref().filter(|_| is_kept))
     }
 }
 
 /// Whether new machines can boot with what the caches show.
-fn is_in_force(syncer: &Syncer, config: &ConfigView) -> bool {
+fn is_in_force(context: &Context, config: &ConfigView) -> bool {
     let Some(md) = &config.machine_deployment else {
         return false;
     };
     let (pool, known) = (md.id(), WellKnownNames::of(&config.name, Some(md)));
-    let (existing, _) = syncer.caches.existing(&config.name, &pool, &known);
-    let now = syncer.clients.cluster.worker.server_time.now();
+    let (existing, _) = context.caches.existing(&config.name, &pool, &known);
+    let now = context.clients.cluster.worker.server_time.now();
     ready::is_in_force(&existing, &pool, config.needs_kubeconfig_secret, now)
 }
 
@@ -185,17 +185,17 @@ fn log(config: &str, applied: &Applied) {
 }
 
 /// A status that would change nothing is not written.
-async fn set_status(syncer: &Syncer, config: &ConfigView, report: Report) -> Result<(), RequestError> {
-    let ready = report.ready(syncer, config);
+async fn set_status(context: &Context, config: &ConfigView, report: Report) -> Result<(), RequestError> {
+    let ready = report.ready(context, config);
     let Report {
         verdict, published, ..
     } = report;
-    syncer
+    context
         .reporting
         .conditions
         .count(&config.name, PUBLISHED, verdict.status, verdict.reason);
     let current = &config.status.conditions;
-    let now = syncer.clients.process.environment.now();
+    let now = context.clients.process.environment.now();
     let conditions = condition::all([&verdict, &ready], current, Some(config.generation), now);
     if condition::has_all(current, &conditions) && config.status.published == published {
         return Ok(());
@@ -206,17 +206,17 @@ async fn set_status(syncer: &Syncer, config: &ConfigView, report: Report) -> Res
         published,
         ..Default::default()
     };
-    let (api, version) = (syncer.clients.configs(), &config.resource_version);
+    let (api, version) = (context.clients.configs(), &config.resource_version);
     let written = status::apply(&api, FIELD_MANAGER, &config.name, version, &status).await;
     if let Some(config) = written.map_err(failed("the OperatingSystemConfig's status"))? {
         // Nothing but this status has changed since, so documents that were altered still are.
         let now = config.metadata.resource_version.clone();
-        syncer.memory.edit(&config.name_any(), |memory| {
+        context.memory.edit(&config.name_any(), |memory| {
             if memory.altered.as_ref() == Some(version) {
                 memory.altered = now;
             }
         });
-        syncer.wrote_config(config);
+        context.wrote_config(config);
     }
     if is_change(before, &verdict) {
         let rendered = config.status.rendered.as_ref();
@@ -231,8 +231,8 @@ async fn set_status(syncer: &Syncer, config: &ConfigView, report: Report) -> Res
             verdict.message
         );
     }
-    let events = &syncer.clients.cluster.management.events;
-    let about = || config.reference(syncer.clients.cluster.namespace());
+    let events = &context.clients.cluster.management.events;
+    let about = || config.reference(context.clients.cluster.namespace());
     match event(before, &verdict) {
         Some(Announcement::Warning) => {
             events.warning(&about(), verdict.reason, &verdict.message).await;
@@ -246,9 +246,9 @@ async fn set_status(syncer: &Syncer, config: &ConfigView, report: Report) -> Res
 }
 
 /// Reports whether the API server has answered the question that [`report_join_right`] is about.
-pub fn report_join_question(syncer: &Syncer, answer: &Result<Option<bool>, ApplyError>) {
+pub fn report_join_question(context: &Context, answer: &Result<Option<bool>, ApplyError>) {
     let is_unknown = !matches!(answer, Ok(Some(_)));
-    syncer
+    context
         .reporting
         .metrics
         .joining_open_unknown
@@ -260,14 +260,14 @@ pub fn report_join_question(syncer: &Syncer, answer: &Result<Option<bool>, Apply
 }
 
 /// Reports that there is no token of a pool, so that nothing has to be known.
-pub fn report_no_join_right(syncer: &Syncer) {
-    syncer.reporting.metrics.joining_open.set(0);
-    syncer.reporting.metrics.joining_open_unknown.set(0);
+pub fn report_no_join_right(context: &Context) {
+    context.reporting.metrics.joining_open.set(0);
+    context.reporting.metrics.joining_open_unknown.set(0);
 }
 
 /// Reports that it became known, or changed, whether whatever the pools' tokens ask for is approved. `account` is one of theirs.
-pub async fn report_join_right(syncer: &Syncer, account: &Meta, is_open: bool) {
-    syncer.reporting.metrics.joining_open.set(is_open.into());
+pub async fn report_join_right(context: &Context, account: &Meta, is_open: bool) {
+    context.reporting.metrics.joining_open.set(is_open.into());
     if !is_open {
         return tracing::info!("{}", messages::joining_is_closed());
     }
@@ -281,19 +281,19 @@ pub async fn report_join_right(syncer: &Syncer, account: &Meta, is_open: bool) {
         uid: Some(account.uid.clone()),
         ..ObjectReference::default()
     };
-    let events = &syncer.clients.cluster.worker.events;
+    let events = &context.clients.cluster.worker.events;
     events.warning_once(&about, reason, &message).await;
 }
 
 /// Counts the non-expiring tokens of other programs, and emits an Event for each that [`legacy_tokens::due`] names.
-pub async fn report_legacy_tokens(syncer: &Syncer) {
-    let tokens = syncer.caches.legacy_tokens.select(|_| true);
-    let reporting = &syncer.reporting;
+pub async fn report_legacy_tokens(context: &Context) {
+    let tokens = context.caches.legacy_tokens.select(|_| true);
+    let reporting = &context.reporting;
     reporting
         .metrics
         .non_expiring_tokens
         .set(i64::try_from(tokens.len()).unwrap_or(i64::MAX));
-    let unpublished = syncer
+    let unpublished = context
         .caches
         .configs
         .select(|config| config.status.published.is_none() && !config.is_retired());
@@ -303,7 +303,7 @@ pub async fn report_legacy_tokens(syncer: &Syncer) {
     for token in due {
         let message = legacy_tokens::message(token, needed_by);
         tracing::warn!(secret = token.secret.name, account = token.account, "{message}");
-        let events = &syncer.clients.cluster.worker.events;
+        let events = &context.clients.cluster.worker.events;
         events
             .warning_once(&token.secret, Reason::NonExpiringToken, &message)
             .await;

@@ -12,7 +12,7 @@ use osm_runtime::watch::Watch;
 use osm_runtime::{Connection, error, followed, read};
 
 use crate::io::caches;
-use crate::io::syncer::Syncer;
+use crate::io::context::Context;
 use crate::model::source::{
     Allowed, Holder, SourceData, SourceError, SourceProblem, Subscription, kind_of, value_of,
 };
@@ -28,14 +28,14 @@ type Read = HashMap<(Holder, &'static str, String), Arc<SourceData>>;
 /// # Errors
 /// The first value that is not available, or for which there is no room.
 pub async fn values(
-    syncer: &Syncer,
+    context: &Context,
     late_bound: &[LateBound],
     allowed: Allowed<'_>,
 ) -> Result<BTreeMap<String, String>, SourceError> {
     let (mut values, mut read, mut bytes) = (BTreeMap::new(), Read::new(), 0);
     for late in late_bound {
         let Some(source) = &late.source else { continue };
-        let value = value(syncer, late, source, allowed, &mut read).await?;
+        let value = value(context, late, source, allowed, &mut read).await?;
         bytes += value.len();
         if bytes > MAX_BYTES {
             return Err(SourceError::new(late, source, SourceProblem::TooLarge(MAX_BYTES)));
@@ -46,7 +46,7 @@ pub async fn values(
 }
 
 async fn value(
-    syncer: &Syncer,
+    context: &Context,
     late: &LateBound,
     source: &LateBoundSource,
     allowed: Allowed<'_>,
@@ -59,7 +59,7 @@ async fn value(
     let data = match read.get(&key) {
         Some(data) => data.clone(),
         None => {
-            let data = data(syncer, holder, kind, source)
+            let data = data(context, holder, kind, source)
                 .await
                 .map_err(|error| failed(SourceProblem::Unreadable(error::brief(&error))))?
                 .ok_or_else(|| failed(SourceProblem::Missing))?;
@@ -71,8 +71,8 @@ async fn value(
 }
 
 /// Where the objects of a holder are read and followed.
-fn place(syncer: &Syncer, holder: Holder) -> (&Connection, &Followed<SourceData>) {
-    let (cluster, caches) = (&syncer.clients.cluster, &syncer.caches);
+fn place(context: &Context, holder: Holder) -> (&Connection, &Followed<SourceData>) {
+    let (cluster, caches) = (&context.clients.cluster, &context.caches);
     match holder {
         Holder::Settings => (cluster.of_settings_secrets(), &caches.settings_sources),
         Holder::Pool => (&cluster.worker, &caches.sources),
@@ -81,15 +81,15 @@ fn place(syncer: &Syncer, holder: Holder) -> (&Connection, &Followed<SourceData>
 
 /// From the watch where it has the object; else from the API server. `None`: there is none.
 async fn data(
-    syncer: &Syncer,
+    context: &Context,
     holder: Holder,
     kind: &'static str,
     source: &LateBoundSource,
 ) -> Result<Option<Arc<SourceData>>, kube::Error> {
     let LateBoundSource { namespace, name, .. } = source;
-    let (of, sources) = place(syncer, holder);
-    let of = (&syncer.clients.cluster, of);
-    let (waker, key) = (syncer.clone(), followed::key(kind, namespace, name));
+    let (of, sources) = place(context, holder);
+    let of = (&context.clients.cluster, of);
+    let (waker, key) = (context.clone(), followed::key(kind, namespace, name));
     let wake = move || waker.wake(|config| caches::uses_source(config, &key));
     match kind {
         "ConfigMap" => {
@@ -97,7 +97,7 @@ async fn data(
                 .get(of, namespace, name, SourceData::of_config_map, wake)
                 .await
         }
-        "MachineDeployment" => machine_deployment(syncer, namespace, name).await,
+        "MachineDeployment" => machine_deployment(context, namespace, name).await,
         _ => {
             sources
                 .get(of, namespace, name, SourceData::of_secret, wake)
@@ -107,15 +107,15 @@ async fn data(
 }
 
 async fn machine_deployment(
-    syncer: &Syncer,
+    context: &Context,
     namespace: &str,
     name: &str,
 ) -> Result<Option<Arc<SourceData>>, kube::Error> {
-    let shown = watched_pools(syncer).get(&format!("{namespace}/{name}"));
+    let shown = watched_pools(context).get(&format!("{namespace}/{name}"));
     if let Some(Subscription::Texts(texts)) = shown.as_deref() {
         return Ok(Some(texts.clone()));
     }
-    let client = syncer.clients.cluster.worker.client.clone();
+    let client = context.clients.cluster.worker.client.clone();
     let pools: Api<MachineDeployment> = Api::namespaced(client, namespace);
     let found = read::get(
         &pools,
@@ -127,9 +127,9 @@ async fn machine_deployment(
 }
 
 /// Watches all MachineDeployments, until no config takes a value from one. Of these, only the texts of RHEL subscriptions are kept.
-fn watched_pools(syncer: &Syncer) -> Arc<Cache<Subscription>> {
-    let (cluster, waker) = (&syncer.clients.cluster, syncer.clone());
-    syncer.caches.watched_pools(&cluster.shutdown, |cache, end| {
+fn watched_pools(context: &Context) -> Arc<Cache<Subscription>> {
+    let (cluster, waker) = (&context.clients.cluster, context.clone());
+    context.caches.watched_pools(&cluster.shutdown, |cache, end| {
         Watch::all(&cluster.worker, "machinedeployments")
             .project(|md: MachineDeployment| Subscription::of(&md))
             .into_cache(cache)

@@ -10,8 +10,8 @@ use osm_runtime::Api;
 use osm_runtime::request::failed;
 
 use crate::io::bootstrap_token;
+use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::io::syncer::Syncer;
 use crate::model::gathered::Gathered;
 use crate::model::token_binding::KubeletToken;
 use crate::model::tokens::{Issued, Tokens, granted};
@@ -27,24 +27,25 @@ const SHORTEST_LIFE: Duration = Duration::from_secs(600);
 /// # Errors
 /// Requests that failed; [`ApplyError::BootstrapTokenForbidden`].
 pub async fn issue(
-    syncer: &Syncer,
+    context: &Context,
     gathered: &Gathered,
     publish: &Publish,
     secret: (&str, &str),
 ) -> Result<Tokens, ApplyError> {
     let secret = Some(secret);
-    let api = request(syncer, &publish.identity, secret, publish.life);
+    let api = request(context, &publish.identity, secret, publish.life);
     let (api, kubelet) = match &publish.kubelet_token {
         KubeletToken::Pool => {
             let api = api.await?;
             (api.clone(), api)
         }
-        KubeletToken::NodeAccount => {
-            tokio::try_join!(api, request(syncer, NODE_BOOTSTRAP_ACCOUNT, secret, publish.life))?
-        }
+        KubeletToken::NodeAccount => tokio::try_join!(
+            api,
+            request(context, NODE_BOOTSTRAP_ACCOUNT, secret, publish.life)
+        )?,
         KubeletToken::Bootstrap { groups } => {
             let api = api.await?;
-            let kubelet = bootstrap_token::issue(syncer, &gathered.name, publish, groups, &api).await?;
+            let kubelet = bootstrap_token::issue(context, &gathered.name, publish, groups, &api).await?;
             (api, kubelet)
         }
     };
@@ -65,13 +66,13 @@ pub async fn issue(
 /// # Errors
 /// Requests that failed; [`ApplyError::RightMissing`].
 pub async fn check(
-    syncer: &Syncer,
+    context: &Context,
     publish: &Publish,
     tokens: &Tokens,
     secret: &str,
     is_as_written: bool,
 ) -> Result<(), ApplyError> {
-    let probe = &syncer.clients.token_probe;
+    let probe = &context.clients.token_probe;
     if read_right::has_to_be_asked(probe.found_readable(), &publish.causes, is_as_written) {
         probe.may_read(&tokens.api, secret).await?;
     }
@@ -82,12 +83,12 @@ pub async fn check(
 ///
 /// # Errors
 /// Requests that failed.
-pub async fn for_question(syncer: &Syncer, account: &str) -> Result<String, ApplyError> {
-    Ok(request(syncer, account, None, SHORTEST_LIFE).await?.token)
+pub async fn for_question(context: &Context, account: &str) -> Result<String, ApplyError> {
+    Ok(request(context, account, None, SHORTEST_LIFE).await?.token)
 }
 
 async fn request(
-    syncer: &Syncer,
+    context: &Context,
     account: &str,
     secret: Option<(&str, &str)>,
     life: Duration,
@@ -107,8 +108,8 @@ async fn request(
         spec,
         ..TokenRequest::default()
     };
-    let api: Api<ServiceAccount> = syncer.clients.in_namespace();
-    let before = syncer.clients.cluster.worker.server_time.now();
+    let api: Api<ServiceAccount> = context.clients.in_namespace();
+    let before = context.clients.cluster.worker.server_time.now();
     let issued = api
         .create_token_request(account, &PostParams::default(), &request)
         .await;

@@ -11,8 +11,8 @@ use osm_runtime::queue::{Priority, Queue};
 use osm_runtime::watch::{Watch, Watchable};
 use osm_runtime::{Cluster, settings_watch};
 
+use crate::io::context::Context;
 use crate::io::join_right;
-use crate::io::syncer::Syncer;
 use crate::model::key::Key;
 use crate::model::legacy_token::{self, LegacyToken};
 use crate::model::view::{self, BindingView, ConfigView, Meta, ROLE_KEY, RoleView, SecretView};
@@ -22,20 +22,20 @@ use crate::plan::priority;
 const MAX_SECRETS: usize = 60_000;
 
 /// Starts all watches but those of sources, each of which starts with the first config that needs it.
-pub fn start(syncer: &Syncer) {
-    configs(syncer);
-    secrets(syncer);
-    legacy_tokens(syncer);
-    accounts(syncer);
-    roles(syncer);
-    bindings(syncer);
-    namespace(syncer);
-    if syncer.clients.joining() == Joining::Approved {
-        rights::<ClusterRole>(syncer, "clusterroles");
-        rights::<ClusterRoleBinding>(syncer, "clusterrolebindings");
+pub fn start(context: &Context) {
+    configs(context);
+    secrets(context);
+    legacy_tokens(context);
+    accounts(context);
+    roles(context);
+    bindings(context);
+    namespace(context);
+    if context.clients.joining() == Joining::Approved {
+        rights::<ClusterRole>(context, "clusterroles");
+        rights::<ClusterRoleBinding>(context, "clusterrolebindings");
     }
-    let (waker, confirm) = (syncer.clone(), join_right::settings_gate(syncer));
-    settings_watch::on_change(&syncer.clients.cluster, move || {
+    let (waker, confirm) = (context.clone(), join_right::settings_gate(context));
+    settings_watch::on_change(&context.clients.cluster, move || {
         confirm();
         waker.wake(|_| true);
     });
@@ -50,8 +50,8 @@ where
 }
 
 /// Selects what this installation made.
-fn ours(syncer: &Syncer) -> String {
-    format!("{INSTALLATION}={}", syncer.clients.installation)
+fn ours(context: &Context) -> String {
+    format!("{INSTALLATION}={}", context.clients.installation)
 }
 
 /// Requeues the config that an object was made for, which may have to be repaired.
@@ -61,13 +61,13 @@ fn wake_owner(queue: &Queue<Key>, meta: &Meta) {
     }
 }
 
-fn configs(syncer: &Syncer) {
-    let (cluster, waker) = (&syncer.clients.cluster, syncer.clone());
+fn configs(context: &Context) {
+    let (cluster, waker) = (&context.clients.cluster, context.clone());
     let namespace = &cluster.installation.namespace;
     Watch::namespaced(&cluster.management, namespace, "operatingsystemconfigs")
         .project(|config: OperatingSystemConfig| Some(ConfigView::of(config)))
         .unreadable(|config| Some(ConfigView::unreadable(config)))
-        .into_cache(&syncer.caches.configs)
+        .into_cache(&context.caches.configs)
         .on_change(move |change| {
             if let Some(before) = &change.old {
                 waker.caches.end_unused_sources(before);
@@ -83,13 +83,13 @@ fn configs(syncer: &Syncer) {
         .spawn(cluster);
 }
 
-fn secrets(syncer: &Syncer) {
-    let (cluster, queue) = (&syncer.clients.cluster, syncer.queue.clone());
+fn secrets(context: &Context) {
+    let (cluster, queue) = (&context.clients.cluster, context.queue.clone());
     in_namespace(cluster, "secrets")
-        .labels(&ours(syncer))
+        .labels(&ours(context))
         .at_most(MAX_SECRETS)
         .project(|secret: Secret| Some(SecretView::of(&secret)))
-        .into_cache(&syncer.caches.secrets)
+        .into_cache(&context.caches.secrets)
         .on_change(move |change| {
             for secret in change.new.iter().chain(&change.old) {
                 if secret.is(ROLE_KEY) {
@@ -101,21 +101,21 @@ fn secrets(syncer: &Syncer) {
         .spawn(cluster);
 }
 
-fn legacy_tokens(syncer: &Syncer) {
-    let (cluster, queue) = (&syncer.clients.cluster, syncer.queue.clone());
+fn legacy_tokens(context: &Context) {
+    let (cluster, queue) = (&context.clients.cluster, context.queue.clone());
     in_namespace(cluster, "non-expiring-tokens")
         .fields(&format!("type={}", legacy_token::TYPE))
         .project(|secret: Secret| Some(LegacyToken::of(&secret)))
-        .into_cache(&syncer.caches.legacy_tokens)
+        .into_cache(&context.caches.legacy_tokens)
         .on_change(move |_| queue.add(Key::LegacyTokens))
         .spawn(cluster);
 }
 
-fn accounts(syncer: &Syncer) {
-    let (cluster, waker) = (&syncer.clients.cluster, syncer.clone());
-    let installation = syncer.clients.installation.clone();
+fn accounts(context: &Context) {
+    let (cluster, waker) = (&context.clients.cluster, context.clone());
+    let installation = context.clients.installation.clone();
     let is_node_account = {
-        let is_needed = syncer.clients.joining() == Joining::Static;
+        let is_needed = context.clients.joining() == Joining::Static;
         move |meta: &Meta| is_needed && meta.name == NODE_BOOTSTRAP_ACCOUNT
     };
     in_namespace(cluster, "serviceaccounts")
@@ -124,7 +124,7 @@ fn accounts(syncer: &Syncer) {
             let ours = meta.labels.get(INSTALLATION) == Some(installation.as_str());
             (ours || is_node_account(&meta)).then_some(meta)
         })
-        .into_cache(&syncer.caches.accounts)
+        .into_cache(&context.caches.accounts)
         .on_change(move |change| {
             if waker.caches.accounts.is_empty() || waker.memory.joining_is_open().is_none() {
                 waker.queue.add(Key::JoinRight);
@@ -139,12 +139,12 @@ fn accounts(syncer: &Syncer) {
         .spawn(cluster);
 }
 
-fn roles(syncer: &Syncer) {
-    let (cluster, queue) = (&syncer.clients.cluster, syncer.queue.clone());
+fn roles(context: &Context) {
+    let (cluster, queue) = (&context.clients.cluster, context.queue.clone());
     in_namespace(cluster, "roles")
-        .labels(&ours(syncer))
+        .labels(&ours(context))
         .project(|role: Role| Some(RoleView::of(&role)))
-        .into_cache(&syncer.caches.roles)
+        .into_cache(&context.caches.roles)
         .on_change(move |change| {
             change
                 .new
@@ -155,12 +155,12 @@ fn roles(syncer: &Syncer) {
         .spawn(cluster);
 }
 
-fn bindings(syncer: &Syncer) {
-    let (cluster, queue) = (&syncer.clients.cluster, syncer.queue.clone());
+fn bindings(context: &Context) {
+    let (cluster, queue) = (&context.clients.cluster, context.queue.clone());
     in_namespace(cluster, "rolebindings")
-        .labels(&ours(syncer))
+        .labels(&ours(context))
         .project(|binding: RoleBinding| Some(BindingView::of(&binding)))
-        .into_cache(&syncer.caches.bindings)
+        .into_cache(&context.caches.bindings)
         .on_change(move |change| {
             change
                 .new
@@ -173,12 +173,12 @@ fn bindings(syncer: &Syncer) {
 
 /// What all ServiceAccounts may do in the whole cluster, and with that [`join_right`], changes with these objects. What is in them is for the
 /// API server to judge.
-fn rights<K>(syncer: &Syncer, what: &'static str)
+fn rights<K>(context: &Context, what: &'static str)
 where
     K: Watchable + kube::Resource<DynamicType = ()>,
     PartialObjectMeta<K>: Watchable,
 {
-    let (cluster, waker) = (&syncer.clients.cluster, syncer.clone());
+    let (cluster, waker) = (&context.clients.cluster, context.clone());
     Watch::<K>::all(&cluster.worker, what)
         .metadata_only()
         .project(|_: PartialObjectMeta<K>| Some(()))
@@ -192,8 +192,8 @@ where
 }
 
 /// Once the namespace exists again, everything in it is restored at once.
-fn namespace(syncer: &Syncer) {
-    let (cluster, waker) = (&syncer.clients.cluster, syncer.clone());
+fn namespace(context: &Context) {
+    let (cluster, waker) = (&context.clients.cluster, context.clone());
     Watch::all(&cluster.worker, "namespaces")
         .named(CLOUD_INIT_SETTINGS)
         .project(|_: Namespace| Some(()))

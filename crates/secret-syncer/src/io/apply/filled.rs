@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::io::apply::objects;
-use crate::io::syncer::Syncer;
+use crate::io::context::Context;
 use crate::model::documents::Documents;
 use crate::model::gathered::Gathered;
 use crate::model::tokens::Tokens;
@@ -24,14 +24,14 @@ impl Filled<'_> {
     /// A Secret with the annotations that later decisions rest on, sealed together with its only data entry.
     pub fn secret(
         &self,
-        syncer: &Syncer,
+        context: &Context,
         gathered: &Gathered,
         publish: &Publish,
         known: WellKnown,
         name: &str,
         entry: Option<(&str, &[u8])>,
     ) -> Secret {
-        let installation = &syncer.clients.installation;
+        let installation = &context.clients.installation;
         let mut metadata = objects::metadata(&publish.ownership, installation, name, known.role());
         let annotations = publish.annotations(&self.documents, &self.tokens, self.bound_to.clone());
         metadata.annotations.get_or_insert_default().extend(annotations);

@@ -16,8 +16,8 @@ use serde::de::DeserializeOwned;
 
 use crate::io::apply::{objects, teardown};
 use crate::io::caches;
+use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::io::syncer::Syncer;
 use crate::model::found::Identity;
 use crate::model::key::Key;
 use crate::model::view::{ROLE_IDENTITY, RoleView};
@@ -29,7 +29,7 @@ use crate::plan::steps::{BindingStep, KubeletIdentity, Publish, RoleStep};
 ///
 /// # Errors
 /// Requests that failed. This holds for the other functions here as well.
-pub async fn node_account(syncer: &Syncer, kubelets: &KubeletIdentity) -> Result<String, ApplyError> {
+pub async fn node_account(context: &Context, kubelets: &KubeletIdentity) -> Result<String, ApplyError> {
     if let KubeletIdentity::Known(joins_by) = kubelets {
         return Ok(joins_by.clone());
     }
@@ -37,7 +37,7 @@ pub async fn node_account(syncer: &Syncer, kubelets: &KubeletIdentity) -> Result
         name: Some(NODE_BOOTSTRAP_ACCOUNT.to_owned()),
         ..ObjectMeta::default()
     };
-    let api: Api<ServiceAccount> = syncer.clients.in_namespace();
+    let api: Api<ServiceAccount> = context.clients.in_namespace();
     let created = match api
         .create(&PostParams::default(), &objects::account(metadata))
         .await
@@ -45,52 +45,52 @@ pub async fn node_account(syncer: &Syncer, kubelets: &KubeletIdentity) -> Result
         Err(error) if already_exists(&error) => api.get(NODE_BOOTSTRAP_ACCOUNT).await,
         outcome => outcome,
     };
-    Ok(syncer
+    Ok(context
         .caches
         .wrote_account(&created.map_err(failed("ServiceAccount osm-node-bootstrap"))?))
 }
 
 /// Returns its uid.
-pub async fn account(syncer: &Syncer, publish: &Publish) -> Result<String, ApplyError> {
+pub async fn account(context: &Context, publish: &Publish) -> Result<String, ApplyError> {
     if let Some(uid) = &publish.account {
         return Ok(uid.clone());
     }
-    let account = objects::account(metadata(syncer, publish));
+    let account = objects::account(metadata(context, publish));
     let created = create(
-        syncer,
-        &syncer.clients.in_namespace(),
+        context,
+        &context.clients.in_namespace(),
         &account,
         "a pool's ServiceAccount",
     )
     .await?;
-    if syncer.memory.joining_is_open().is_none() {
-        syncer.queue.add(Key::JoinRight);
+    if context.memory.joining_is_open().is_none() {
+        context.queue.add(Key::JoinRight);
     }
-    Ok(syncer.caches.wrote_account(&created))
+    Ok(context.caches.wrote_account(&created))
 }
 
 /// The Role opens exactly these Secrets. Returns what was written, if it was.
 pub async fn role(
-    syncer: &Syncer,
+    context: &Context,
     existing: Option<&RoleView>,
     publish: &Publish,
     secrets: &[String],
 ) -> Result<Option<RoleView>, ApplyError> {
     let step = retention::open(existing, secrets);
-    put_role(syncer, step, metadata(syncer, publish), secrets).await
+    put_role(context, step, metadata(context, publish), secrets).await
 }
 
 pub async fn put_role(
-    syncer: &Syncer,
+    context: &Context,
     step: RoleStep,
     mut metadata: ObjectMeta,
     secrets: &[String],
 ) -> Result<Option<RoleView>, ApplyError> {
     const WHAT: &str = "a pool's Role";
-    let api: Api<Role> = syncer.clients.in_namespace();
+    let api: Api<Role> = context.clients.in_namespace();
     let written = match step {
         RoleStep::Keep => return Ok(None),
-        RoleStep::Create => create(syncer, &api, &objects::role(metadata, secrets), WHAT).await?,
+        RoleStep::Create => create(context, &api, &objects::role(metadata, secrets), WHAT).await?,
         RoleStep::Replace { resource_version } => {
             let name = metadata.name.clone().unwrap_or_default();
             metadata.resource_version = Some(resource_version);
@@ -100,38 +100,38 @@ pub async fn put_role(
                 .map_err(failed(WHAT))?
         }
     };
-    Ok(Some(syncer.caches.wrote_role(&written)))
+    Ok(Some(context.caches.wrote_role(&written)))
 }
 
 /// Returns whether it binds the Role to the ServiceAccount.
-pub async fn binding(syncer: &Syncer, publish: &Publish) -> Result<bool, ApplyError> {
+pub async fn binding(context: &Context, publish: &Publish) -> Result<bool, ApplyError> {
     const WHAT: &str = "a pool's RoleBinding";
-    let api: Api<RoleBinding> = syncer.clients.in_namespace();
+    let api: Api<RoleBinding> = context.clients.in_namespace();
     let name = &publish.identity;
     match &publish.binding {
         BindingStep::Keep => return Ok(true),
         BindingStep::Create => {}
         BindingStep::Recreate { uid } => {
             teardown::delete(&api, name, uid, None, WHAT).await?;
-            syncer.caches.bindings.deleted(&caches::key(name), uid);
+            context.caches.bindings.deleted(&caches::key(name), uid);
         }
     }
-    let binding = objects::binding(metadata(syncer, publish), name);
-    let created = create(syncer, &api, &binding, WHAT).await?;
-    Ok(syncer.caches.wrote_binding(&created).good)
+    let binding = objects::binding(metadata(context, publish), name);
+    let created = create(context, &api, &binding, WHAT).await?;
+    Ok(context.caches.wrote_binding(&created).good)
 }
 
-fn metadata(syncer: &Syncer, publish: &Publish) -> ObjectMeta {
+fn metadata(context: &Context, publish: &Publish) -> ObjectMeta {
     objects::metadata(
         &publish.ownership,
-        &syncer.clients.installation,
+        &context.clients.installation,
         &publish.identity,
         ROLE_IDENTITY,
     )
 }
 
 /// Creates an object, or adopts the one that has its name, as [`of_identity`] decides.
-async fn create<K>(syncer: &Syncer, api: &Api<K>, object: &K, what: &'static str) -> Result<K, ApplyError>
+async fn create<K>(context: &Context, api: &Api<K>, object: &K, what: &'static str) -> Result<K, ApplyError>
 where
     K: kube::Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + Debug,
 {
@@ -142,7 +142,7 @@ where
     let name = object.meta().name.clone().unwrap_or_default();
     let found = api.get_metadata(&name).await.map_err(failed(what))?.metadata;
     match of_identity(
-        &syncer.clients.installation,
+        &context.clients.installation,
         &Identity::of(object.meta()),
         &Identity::of(&found),
     ) {

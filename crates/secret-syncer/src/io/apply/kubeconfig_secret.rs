@@ -6,8 +6,8 @@ use osm_api::names;
 use crate::io::apply::filled::Filled;
 use crate::io::apply::well_known::Claim;
 use crate::io::apply::{objects, teardown, well_known};
+use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::io::syncer::Syncer;
 use crate::io::tokens;
 use crate::model::gathered::Gathered;
 use crate::model::memory::KeptTokens;
@@ -22,22 +22,22 @@ use crate::plan::steps::{KubeconfigSecret, KubeconfigSecretStep, Publish};
 /// # Errors
 /// Requests that failed; [`ApplyError::ForeignSecret`] where the name is taken.
 pub async fn provide(
-    syncer: &Syncer,
+    context: &Context,
     gathered: &Gathered,
     publish: &Publish,
     secret: &KubeconfigSecret,
 ) -> Result<SecretView, ApplyError> {
     match &secret.step {
         KubeconfigSecretStep::Keep { secret } => return Ok((**secret).clone()),
-        KubeconfigSecretStep::Recreate { secret } => teardown::secret(syncer, secret).await?,
+        KubeconfigSecretStep::Recreate { secret } => teardown::secret(context, secret).await?,
         KubeconfigSecretStep::Create => {}
     }
-    let installation = &syncer.clients.installation;
+    let installation = &context.clients.installation;
     let mut metadata = objects::metadata(&publish.ownership, installation, &secret.name, ROLE_KUBECONFIG);
     let annotations = metadata.annotations.get_or_insert_default();
     annotations.insert(names::KEEP_UNTIL.to_owned(), secret.keep_until.to_string());
     let empty = objects::secret(metadata, None, false);
-    match well_known::claim(syncer, gathered, WellKnown::Kubeconfig, &empty).await? {
+    match well_known::claim(context, gathered, WellKnown::Kubeconfig, &empty).await? {
         Claim::Created(secret) | Claim::Found(secret) => Ok(secret),
     }
 }
@@ -47,7 +47,7 @@ pub async fn provide(
 /// # Errors
 /// As [`tokens::issue`] and [`tokens::check`].
 pub async fn tokens(
-    syncer: &Syncer,
+    context: &Context,
     gathered: &Gathered,
     publish: &Publish,
     secret: &SecretView,
@@ -58,18 +58,18 @@ pub async fn tokens(
         Some(kept) => kept.tokens.clone(),
         None => {
             let bound = (secret.meta.name.as_str(), secret.meta.uid.as_str());
-            tokens::issue(syncer, gathered, publish, bound).await?
+            tokens::issue(context, gathered, publish, bound).await?
         }
     };
     // Tokens of an earlier publish may be refused by now.
-    let checked = tokens::check(syncer, publish, &tokens, &secret.meta.name, false).await;
+    let checked = tokens::check(context, publish, &tokens, &secret.meta.name, false).await;
     // The API server may have another key to verify tokens with by now, so the next attempt gets new ones.
     let is_refused = matches!(checked, Err(ApplyError::RightMissing { .. }));
     let kept = (!is_refused).then(|| KeptTokens {
         bound_to: bound_to.to_owned(),
         tokens: tokens.clone(),
     });
-    syncer.memory.edit(&gathered.name, |memory| memory.tokens = kept);
+    context.memory.edit(&gathered.name, |memory| memory.tokens = kept);
     checked.map(|()| tokens)
 }
 
@@ -78,7 +78,7 @@ pub async fn tokens(
 /// # Errors
 /// Requests that failed; a kubeconfig that can't be generated.
 pub async fn fill(
-    syncer: &Syncer,
+    context: &Context,
     gathered: &Gathered,
     publish: &Publish,
     existing: &SecretView,
@@ -90,8 +90,8 @@ pub async fn fill(
         .as_deref()
         .map(|text| (names::KUBECONFIG_KEY, text.as_bytes()));
     let name = &existing.meta.name;
-    let mut secret = filled.secret(syncer, gathered, publish, WellKnown::Kubeconfig, name, entry);
+    let mut secret = filled.secret(context, gathered, publish, WellKnown::Kubeconfig, name, entry);
     let annotations = secret.metadata.annotations.get_or_insert_default();
     annotations.insert(names::KEEP_UNTIL.to_owned(), keep_until.to_string());
-    well_known::put(syncer, gathered, WellKnown::Kubeconfig, Some(existing), secret).await
+    well_known::put(context, gathered, WellKnown::Kubeconfig, Some(existing), secret).await
 }

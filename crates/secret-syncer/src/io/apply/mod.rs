@@ -22,8 +22,8 @@ use osm_runtime::{RequestError, read};
 
 use crate::io::apply::orphans::OrphanOutcome;
 use crate::io::clients;
+use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::io::syncer::Syncer;
 use crate::model::gathered::Gathered;
 use crate::model::key::Key;
 use crate::model::view::ConfigView;
@@ -44,8 +44,8 @@ struct LiveConfig {
 ///
 /// # Errors
 /// A request that failed; a conflict where there is no config.
-async fn live_config(syncer: &Syncer, name: &str) -> Result<LiveConfig, RequestError> {
-    let api = syncer.clients.configs();
+async fn live_config(context: &Context, name: &str) -> Result<LiveConfig, RequestError> {
+    let api = context.clients.configs();
     let found = read::get(
         &api,
         name,
@@ -69,7 +69,7 @@ async fn live_config(syncer: &Syncer, name: &str) -> Result<LiveConfig, RequestE
     let Some(found) = found.await.map_err(failed(CONFIG))? else {
         return Err(RequestError::Conflict { what: CONFIG });
     };
-    syncer.saw_config(ConfigView::clone(&found.view));
+    context.saw_config(ConfigView::clone(&found.view));
     Ok(found)
 }
 
@@ -122,7 +122,7 @@ impl Applied {
 
 /// # Errors
 /// Requests that failed; a conflict where what was gathered has changed since.
-pub async fn apply(syncer: &Syncer, gathered: &Gathered, plan: Plan) -> Result<Applied, ApplyError> {
+pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result<Applied, ApplyError> {
     let Plan {
         step,
         orphans,
@@ -143,11 +143,11 @@ pub async fn apply(syncer: &Syncer, gathered: &Gathered, plan: Plan) -> Result<A
         Step::None => {}
         Step::SetStatus(verdict) => applied.status = Some(Status::NotPublished(verdict)),
         Step::Keep(keep) => {
-            tidy::tidy(syncer, gathered, &keep).await?;
+            tidy::tidy(context, gathered, &keep).await?;
             applied.status = keep.published.map(Status::Published);
         }
         Step::Publish(publish) => {
-            if let Some(published) = Box::pin(publish::publish(syncer, gathered, &publish)).await? {
+            if let Some(published) = Box::pin(publish::publish(context, gathered, &publish)).await? {
                 // osc-controller logs the same pool, revision and digest when it has rendered that.
                 tracing::info!(
                     config = gathered.name,
@@ -162,12 +162,12 @@ pub async fn apply(syncer: &Syncer, gathered: &Gathered, plan: Plan) -> Result<A
             }
             // The plan for what exists now sets the timers.
             let key = Key::Config(gathered.name.clone());
-            syncer.queue.add_with(key, Priority::Low);
+            context.queue.add_with(key, Priority::Low);
         }
         Step::Teardown(all) => {
-            clients::confirm(&syncer.clients.cluster.worker, &gathered.clusters.worker).await?;
-            teardown::confirm(syncer, gathered).await?;
-            teardown::pool(syncer, &gathered.pool, &all.objects, all.unseen).await?;
+            clients::confirm(&context.clients.cluster.worker, &gathered.clusters.worker).await?;
+            teardown::confirm(context, gathered).await?;
+            teardown::pool(context, &gathered.pool, &all.objects, all.unseen).await?;
             applied.status = Some(Status::TornDown);
         }
     }
@@ -175,7 +175,7 @@ pub async fn apply(syncer: &Syncer, gathered: &Gathered, plan: Plan) -> Result<A
     for orphan in &orphans {
         applied
             .orphans
-            .push(orphans::apply(syncer, gathered, orphan).await);
+            .push(orphans::apply(context, gathered, orphan).await);
     }
     Ok(applied)
 }

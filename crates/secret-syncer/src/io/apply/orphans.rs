@@ -10,8 +10,8 @@ use serde_json::json;
 
 use crate::io::apply::teardown;
 use crate::io::clients;
+use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::io::syncer::Syncer;
 use crate::model::gathered::Gathered;
 use crate::plan::steps::{Collect, OrphanStep, Owner, Unseen};
 use crate::plan::{orphan_budget, orphans};
@@ -30,16 +30,16 @@ pub enum OrphanOutcome {
 }
 
 /// A failure concerns this orphan only, so it is an outcome like the others.
-pub async fn apply(syncer: &Syncer, gathered: &Gathered, step: &OrphanStep) -> OrphanOutcome {
+pub async fn apply(context: &Context, gathered: &Gathered, step: &OrphanStep) -> OrphanOutcome {
     let outcome = match step {
-        OrphanStep::Mark { secrets, since } => mark(syncer, secrets, &since.to_string()).await,
-        OrphanStep::Collect(collect) => self::collect(syncer, gathered, collect).await,
+        OrphanStep::Mark { secrets, since } => mark(context, secrets, &since.to_string()).await,
+        OrphanStep::Collect(collect) => self::collect(context, gathered, collect).await,
     };
     outcome.unwrap_or_else(OrphanOutcome::Failed)
 }
 
 async fn mark(
-    syncer: &Syncer,
+    context: &Context,
     secrets: &[std::sync::Arc<crate::model::view::SecretView>],
     since: &str,
 ) -> Result<OrphanOutcome, ApplyError> {
@@ -48,11 +48,11 @@ async fn mark(
             "resourceVersion": secret.meta.resource_version,
             "annotations": {names::ORPHANED_SINCE: since},
         }});
-        let api = syncer.clients.secrets();
+        let api = context.clients.secrets();
         let patched = api
             .patch(&secret.meta.name, &PatchParams::default(), &Patch::Merge(&patch))
             .await;
-        syncer
+        context
             .caches
             .wrote_secret(&patched.map_err(failed("marking an orphaned Secret"))?);
     }
@@ -60,25 +60,25 @@ async fn mark(
 }
 
 async fn collect(
-    syncer: &Syncer,
+    context: &Context,
     gathered: &Gathered,
     collect: &Collect,
 ) -> Result<OrphanOutcome, ApplyError> {
     const CONFIG: &str = "the OperatingSystemConfig";
-    clients::confirm(&syncer.clients.cluster.worker, &gathered.clusters.worker).await?;
-    clients::confirm(&syncer.clients.cluster.management, &gathered.clusters.management).await?;
-    let config = status::live(&syncer.clients.configs(), &gathered.name).await;
+    clients::confirm(&context.clients.cluster.worker, &gathered.clusters.worker).await?;
+    clients::confirm(&context.clients.cluster.management, &gathered.clusters.management).await?;
+    let config = status::live(&context.clients.configs(), &gathered.name).await;
     let config = config.map_err(failed("reading the OperatingSystemConfig"))?;
     if collect.config_is_absent && config.is_some() {
         return Err(RequestError::Conflict { what: CONFIG }.into());
     }
-    if let Some(owner) = living(syncer, &collect.owners).await? {
+    if let Some(owner) = living(context, &collect.owners).await? {
         return Ok(OrphanOutcome::Owned(format!(
             "{}/{}",
             owner.namespace, owner.name
         )));
     }
-    if collect.counts && !record(syncer, gathered).await? {
+    if collect.counts && !record(context, gathered).await? {
         return Ok(OrphanOutcome::OverBudget);
     }
     // Before the deletion: a request that fails later must not hide what was deleted.
@@ -88,15 +88,15 @@ async fn collect(
         "deleting what was published for an orphaned pool"
     );
     let objects = std::slice::from_ref(&collect.objects);
-    teardown::pool(syncer, &collect.pool, objects, Unseen::ALL).await?;
+    teardown::pool(context, &collect.pool, objects, Unseen::ALL).await?;
     Ok(OrphanOutcome::Deleted)
 }
 
 /// The first of these that exists. The API server is asked in the cluster that the Secrets are in, since configs are also missing where
 /// they are looked for in the wrong place.
-async fn living<'a>(syncer: &Syncer, owners: &'a [Owner]) -> Result<Option<&'a Owner>, ApplyError> {
+async fn living<'a>(context: &Context, owners: &'a [Owner]) -> Result<Option<&'a Owner>, ApplyError> {
     for owner in owners {
-        let client = syncer.clients.cluster.worker.client.clone();
+        let client = context.clients.cluster.worker.client.clone();
         let api: Api<MachineDeployment> = Api::namespaced(client, &owner.namespace);
         let live = status::live(&api, &owner.name)
             .await
@@ -111,14 +111,14 @@ async fn living<'a>(syncer: &Syncer, owners: &'a [Owner]) -> Result<Option<&'a O
 
 /// Records a deletion as [`orphan_budget::record`] says, from what the cache shows now: another config may have used the budget since
 /// this one was gathered. Returns whether the deletion is allowed.
-async fn record(syncer: &Syncer, gathered: &Gathered) -> Result<bool, ApplyError> {
+async fn record(context: &Context, gathered: &Gathered) -> Result<bool, ApplyError> {
     const WHAT: &str = "recording that an orphan is deleted";
-    let installation = &syncer.clients.installation;
+    let installation = &context.clients.installation;
     // Without its Secret, the key is being restored.
-    let Some(key) = syncer.caches.hmac_key_secret(installation) else {
+    let Some(key) = context.caches.hmac_key_secret(installation) else {
         return Err(RequestError::Conflict { what: WHAT }.into());
     };
-    let budget = syncer.caches.orphan_budget(installation);
+    let budget = context.caches.orphan_budget(installation);
     let Some(record) = orphan_budget::record(&budget, gathered.now) else {
         return Ok(false);
     };
@@ -126,10 +126,10 @@ async fn record(syncer: &Syncer, gathered: &Gathered) -> Result<bool, ApplyError
         "resourceVersion": key.meta.resource_version,
         "annotations": {names::COLLECTED: record},
     }});
-    let api = syncer.clients.secrets();
+    let api = context.clients.secrets();
     let patched = api
         .patch(&key.meta.name, &PatchParams::default(), &Patch::Merge(&patch))
         .await;
-    syncer.caches.wrote_secret(&patched.map_err(failed(WHAT))?);
+    context.caches.wrote_secret(&patched.map_err(failed(WHAT))?);
     Ok(true)
 }

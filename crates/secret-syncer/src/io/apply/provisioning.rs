@@ -11,8 +11,8 @@ use osm_runtime::request::failed;
 use serde_json::json;
 
 use crate::io::apply::{objects, teardown};
+use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::io::syncer::Syncer;
 use crate::model::documents::Documents;
 use crate::model::gathered::Gathered;
 use crate::model::ownership::OwnershipLabels;
@@ -42,7 +42,7 @@ pub fn step(
 /// # Errors
 /// Requests that failed; [`ApplyError::ForeignSecret`] where the name is taken.
 pub async fn provide(
-    syncer: &Syncer,
+    context: &Context,
     publish: &Publish,
     step: DocumentStep,
     documents: &Documents,
@@ -50,13 +50,13 @@ pub async fn provide(
 ) -> Result<SecretView, ApplyError> {
     match step {
         DocumentStep::Extend { secret, keep_until } => {
-            extend(syncer, publish, &secret, keep_until, promise).await
+            extend(context, publish, &secret, keep_until, promise).await
         }
         DocumentStep::Recreate { secret } => {
-            teardown::secret(syncer, &secret).await?;
-            create(syncer, publish, documents, promise).await
+            teardown::secret(context, &secret).await?;
+            create(context, publish, documents, promise).await
         }
-        DocumentStep::Create => create(syncer, publish, documents, promise).await,
+        DocumentStep::Create => create(context, publish, documents, promise).await,
     }
 }
 
@@ -68,15 +68,15 @@ pub struct Promise {
 }
 
 async fn create(
-    syncer: &Syncer,
+    context: &Context,
     publish: &Publish,
     documents: &Documents,
     promise: &Promise,
 ) -> Result<SecretView, ApplyError> {
-    let (api, name) = (syncer.clients.secrets(), &documents.provisioning_secret);
+    let (api, name) = (context.clients.secrets(), &documents.provisioning_secret);
     let mut metadata = objects::metadata(
         &publish.ownership,
-        &syncer.clients.installation,
+        &context.clients.installation,
         name,
         ROLE_PROVISIONING,
     );
@@ -87,12 +87,12 @@ async fn create(
     }
     let secret = objects::secret(metadata, documents.entries.data(), true);
     match api.create(&PostParams::default(), &secret).await {
-        Ok(created) => Ok(syncer.caches.wrote_secret(&created)),
+        Ok(created) => Ok(context.caches.wrote_secret(&created)),
         Err(error) if already_exists(&error) => {
             let found = SecretView::of(&api.get(name).await.map_err(failed(WHAT))?);
             if adoption::is_our_document(&found, &documents.entries.digest()) {
                 let keep_until = retention::extended(&found, promise.keep_until);
-                extend(syncer, publish, &found, keep_until, promise).await
+                extend(context, publish, &found, keep_until, promise).await
             } else {
                 Err(ApplyError::ForeignSecret { name: name.clone() })
             }
@@ -103,7 +103,7 @@ async fn create(
 
 /// Also restores its labels and annotations.
 async fn extend(
-    syncer: &Syncer,
+    context: &Context,
     publish: &Publish,
     secret: &SecretView,
     keep_until: Timestamp,
@@ -129,14 +129,14 @@ async fn extend(
         .collect();
     let patch = json!({"metadata": {
         "resourceVersion": secret.meta.resource_version,
-        "labels": publish.ownership.labels(&syncer.clients.installation, ROLE_PROVISIONING),
+        "labels": publish.ownership.labels(&context.clients.installation, ROLE_PROVISIONING),
         "annotations": annotations,
     }});
-    let api = syncer.clients.secrets();
+    let api = context.clients.secrets();
     let patched = api
         .patch(&secret.meta.name, &PatchParams::default(), &Patch::Merge(&patch))
         .await;
-    Ok(syncer.caches.wrote_secret(&patched.map_err(failed(WHAT))?))
+    Ok(context.caches.wrote_secret(&patched.map_err(failed(WHAT))?))
 }
 
 /// Labels documents again that the watch does not show.
@@ -144,12 +144,12 @@ async fn extend(
 /// # Errors
 /// Requests that failed; a conflict where there was one, since the Role has to open it.
 pub async fn label_again(
-    syncer: &Syncer,
+    context: &Context,
     ownership: &OwnershipLabels,
     names: &[String],
 ) -> Result<(), ApplyError> {
     const WHAT: &str = "a document that lost its label";
-    let api = syncer.clients.secrets();
+    let api = context.clients.secrets();
     let mut found = false;
     for name in names {
         let Some(secret) = api.get_opt(name).await.map_err(failed(WHAT))? else {
@@ -158,13 +158,13 @@ pub async fn label_again(
         let role = retention::role_of(name);
         let patch = json!({"metadata": {
             "resourceVersion": secret.metadata.resource_version,
-            "labels": ownership.labels(&syncer.clients.installation, role),
+            "labels": ownership.labels(&context.clients.installation, role),
             "annotations": ownership.annotations,
         }});
         let patched = api
             .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
             .await;
-        syncer.caches.wrote_secret(&patched.map_err(failed(WHAT))?);
+        context.caches.wrote_secret(&patched.map_err(failed(WHAT))?);
         found = true;
     }
     if found {

@@ -12,8 +12,8 @@ use crate::io::apply::{
     CONFIG, LiveConfig, identity, kubeconfig_secret, live_config, provisioning, well_known,
 };
 use crate::io::clients;
+use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::io::syncer::Syncer;
 use crate::io::tokens;
 use crate::model::documents::{DocumentError, Documents};
 use crate::model::gathered::Gathered;
@@ -29,17 +29,17 @@ use crate::plan::steps::{Content, KubeconfigSecret, Publish};
 /// # Errors
 /// Requests that failed; documents that can't be generated; tokens that lack a right.
 pub async fn publish(
-    syncer: &Syncer,
+    context: &Context,
     gathered: &Gathered,
     publish: &Publish,
 ) -> Result<Option<Published>, ApplyError> {
     let worker = async {
         match publish.confirm_worker {
-            true => clients::confirm(&syncer.clients.cluster.worker, &gathered.clusters.worker).await,
+            true => clients::confirm(&context.clients.cluster.worker, &gathered.clusters.worker).await,
             false => Ok(()),
         }
     };
-    let (confirmed, config) = tokio::join!(worker, live_config(syncer, &gathered.name));
+    let (confirmed, config) = tokio::join!(worker, live_config(context, &gathered.name));
     confirmed?;
     let LiveConfig { view, object } = config?;
     confirm(publish, &view)?;
@@ -53,7 +53,7 @@ pub async fn publish(
             if content.is_err() {
                 // The next plan holds it back, and renews what is published meanwhile.
                 let altered = |memory: &mut PoolMemory| memory.altered = Some(view.resource_version.clone());
-                syncer.memory.edit(&gathered.name, altered);
+                context.memory.edit(&gathered.name, altered);
             }
             Documents::make(content?, values.clone(), pool, key)?
         }
@@ -61,10 +61,10 @@ pub async fn publish(
     };
     let published = match publish.is_published(&documents) {
         true => None,
-        false => Some(write(syncer, gathered, publish, &documents).await?),
+        false => Some(write(context, gathered, publish, &documents).await?),
     };
     if let Content::Config { .. } = publish.content {
-        syncer.memory.edit(&gathered.name, |memory| {
+        context.memory.edit(&gathered.name, |memory| {
             memory.verified = Some(Verified {
                 inputs_mac: publish.inputs_mac.clone(),
                 document_mac: documents.document_mac.clone(),
@@ -75,8 +75,8 @@ pub async fn publish(
 }
 
 /// Nothing more is published for a pool whose end was seen since the config was fetched.
-fn confirm_again(syncer: &Syncer, name: &str, publish: &Publish) -> Result<(), ApplyError> {
-    let config = syncer.caches.configs.get(&syncer.clients.config_key(name));
+fn confirm_again(context: &Context, name: &str, publish: &Publish) -> Result<(), ApplyError> {
+    let config = context.caches.configs.get(&context.clients.config_key(name));
     config.map_or(Ok(()), |config| confirm(publish, &config))
 }
 
@@ -89,27 +89,27 @@ fn confirm(publish: &Publish, config: &ConfigView) -> Result<(), ApplyError> {
 }
 
 async fn write(
-    syncer: &Syncer,
+    context: &Context,
     gathered: &Gathered,
     publish: &Publish,
     documents: &Documents,
 ) -> Result<Published, ApplyError> {
-    provisioning::label_again(syncer, &publish.ownership, &publish.out_of_sight).await?;
-    let joins_by = identity::node_account(syncer, &publish.kubelets_join_by).await?;
+    provisioning::label_again(context, &publish.ownership, &publish.out_of_sight).await?;
+    let joins_by = identity::node_account(context, &publish.kubelets_join_by).await?;
     let ready = match &publish.kubeconfig {
-        None => document_first(syncer, gathered, publish, documents, &joins_by).await?,
-        Some(secret) => tokens_first(syncer, gathered, publish, documents, &joins_by, secret).await?,
+        None => document_first(context, gathered, publish, documents, &joins_by).await?,
+        Some(secret) => tokens_first(context, gathered, publish, documents, &joins_by, secret).await?,
     };
     let Filled {
         documents, tokens, ..
     } = &ready;
-    confirm_again(syncer, &gathered.name, publish)?;
+    confirm_again(context, &gathered.name, publish)?;
     let bootstrap = documents.bootstrap(tokens)?;
     let script = documents.edge_script(tokens)?;
     let existing = &gathered.existing;
     let entry = (names::CLOUD_CONFIG_KEY, bootstrap.as_bytes());
     let secret = ready.secret(
-        syncer,
+        context,
         gathered,
         publish,
         WellKnown::Bootstrap,
@@ -117,14 +117,14 @@ async fn write(
         Some(entry),
     );
     let replaced = existing.bootstrap.as_deref();
-    well_known::put(syncer, gathered, WellKnown::Bootstrap, replaced, secret).await?;
-    syncer
+    well_known::put(context, gathered, WellKnown::Bootstrap, replaced, secret).await?;
+    context
         .memory
         .edit(&gathered.name, |memory| memory.unpublished = None);
     if let (Some(name), Some(script)) = (&publish.edge_script_name, script) {
         let entry = (names::EDGE_SCRIPT_KEY, script.as_bytes());
         let secret = ready.secret(
-            syncer,
+            context,
             gathered,
             publish,
             WellKnown::EdgeScript,
@@ -132,7 +132,7 @@ async fn write(
             Some(entry),
         );
         let replaced = existing.edge_script.as_deref();
-        well_known::put(syncer, gathered, WellKnown::EdgeScript, replaced, secret).await?;
+        well_known::put(context, gathered, WellKnown::EdgeScript, replaced, secret).await?;
     }
     Ok(publish.result(documents, tokens))
 }
@@ -142,7 +142,7 @@ async fn write(
 /// Requests that don't need each other's answers are sent together. The RoleBinding follows the Role, so that it never binds a Role of someone
 /// else.
 async fn document_first<'a>(
-    syncer: &Syncer,
+    context: &Context,
     gathered: &Gathered,
     publish: &Publish,
     documents: &'a Documents,
@@ -157,19 +157,19 @@ async fn document_first<'a>(
     // Its name is known before it exists.
     let opened = retention::opened(&publish.kept, &[&documents.provisioning_secret]);
     let (account, document, role) = tokio::join!(
-        identity::account(syncer, publish),
-        provisioning::provide(syncer, publish, step, documents, &promise),
-        identity::role(syncer, before, publish, &opened),
+        identity::account(context, publish),
+        provisioning::provide(context, publish, step, documents, &promise),
+        identity::role(context, before, publish, &opened),
     );
     let (account, document, role) = (account?, document?, role?);
     let Meta { name, uid, .. } = &document.meta;
     let (tokens, is_bound) = tokio::join!(
-        tokens::issue(syncer, gathered, publish, (name, uid)),
-        identity::binding(syncer, publish),
+        tokens::issue(context, gathered, publish, (name, uid)),
+        identity::binding(context, publish),
     );
     let (tokens, is_bound) = (tokens?, is_bound?);
     let is_as_written = is_bound && retention::opens(role.as_ref(), &opened);
-    tokens::check(syncer, publish, &tokens, name, is_as_written).await?;
+    tokens::check(context, publish, &tokens, name, is_as_written).await?;
     let bound_to = bound_to(Some(&account), Some(joins_by), Some(uid));
     Ok(Filled {
         documents: Cow::Borrowed(documents),
@@ -182,40 +182,40 @@ async fn document_first<'a>(
 ///
 /// Tokens are checked before a document contains them. Otherwise each attempt of a lasting failure would leave a document.
 async fn tokens_first<'a>(
-    syncer: &Syncer,
+    context: &Context,
     gathered: &Gathered,
     publish: &Publish,
     documents: &'a Documents,
     joins_by: &str,
     secret: &KubeconfigSecret,
 ) -> Result<Filled<'a>, ApplyError> {
-    let account = &identity::account(syncer, publish).await?;
-    let existing = kubeconfig_secret::provide(syncer, gathered, publish, secret).await?;
+    let account = &identity::account(context, publish).await?;
+    let existing = kubeconfig_secret::provide(context, gathered, publish, secret).await?;
     let bound = existing.meta.uid.clone();
     let before = gathered.existing.role.as_deref();
     let opened = retention::opened(&publish.kept, &[&secret.name]);
-    let widened = identity::role(syncer, before, publish, &opened).await?;
-    let is_bound = identity::binding(syncer, publish).await?;
+    let widened = identity::role(context, before, publish, &opened).await?;
+    let is_bound = identity::binding(context, publish).await?;
     let bound_to = bound_to(Some(account), Some(joins_by), Some(&bound)).unwrap_or_default();
-    let tokens = kubeconfig_secret::tokens(syncer, gathered, publish, &existing, &bound_to).await?;
+    let tokens = kubeconfig_secret::tokens(context, gathered, publish, &existing, &bound_to).await?;
     let mut filled = Filled {
         documents: Cow::Owned(documents.with_tokens(&tokens, &gathered.pool, &gathered.key)?),
         tokens,
         bound_to,
     };
-    kubeconfig_secret::fill(syncer, gathered, publish, &existing, &filled, secret.keep_until).await?;
+    kubeconfig_secret::fill(context, gathered, publish, &existing, &filled, secret.keep_until).await?;
 
     let promise = Promise {
         keep_until: retention::kept_until_expiry(filled.tokens.expires),
         bound_to: Some(filled.bound_to.clone()),
     };
     let step = provisioning::step(gathered, publish, &filled.documents, &promise)?;
-    let document = provisioning::provide(syncer, publish, step, &filled.documents, &promise).await?;
+    let document = provisioning::provide(context, publish, step, &filled.documents, &promise).await?;
     let Meta { name, uid, .. } = &document.meta;
     let opened = retention::opened(&publish.kept, &[&secret.name, name]);
-    let role = identity::role(syncer, widened.as_ref().or(before), publish, &opened).await?;
+    let role = identity::role(context, widened.as_ref().or(before), publish, &opened).await?;
     let is_as_written = is_bound && retention::opens(role.as_ref(), &opened);
-    tokens::check(syncer, publish, &filled.tokens, name, is_as_written).await?;
+    tokens::check(context, publish, &filled.tokens, name, is_as_written).await?;
     let bound_to = bound_to_kubeconfig(Some(account), Some(joins_by), Some(uid), Some(&bound));
     filled.bound_to = bound_to.unwrap_or_default();
     Ok(filled)

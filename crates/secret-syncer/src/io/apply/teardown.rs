@@ -17,8 +17,8 @@ use serde::de::DeserializeOwned;
 
 use crate::io::apply::{CONFIG, live_config};
 use crate::io::caches::key;
+use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::io::syncer::Syncer;
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;
 use crate::model::view::{self, BindingView, RoleView, SecretView};
@@ -29,8 +29,8 @@ use crate::plan::steps::Unseen;
 ///
 /// # Errors
 /// Requests that failed. What is gone already is no error. This holds for the other functions here as well.
-async fn objects(syncer: &Syncer, objects: &ExistingObjects) -> Result<(), ApplyError> {
-    let (clients, caches) = (&syncer.clients, &syncer.caches);
+async fn objects(context: &Context, objects: &ExistingObjects) -> Result<(), ApplyError> {
+    let (clients, caches) = (&context.clients, &context.caches);
     if let Some(account) = &objects.account {
         let api: Api<ServiceAccount> = clients.in_namespace();
         delete(
@@ -44,7 +44,7 @@ async fn objects(syncer: &Syncer, objects: &ExistingObjects) -> Result<(), Apply
         caches.accounts.deleted(&key(&account.name), &account.uid);
     }
     for found in objects.secrets() {
-        secret(syncer, found).await?;
+        secret(context, found).await?;
     }
     if let Some(binding) = &objects.binding {
         let api: Api<RoleBinding> = clients.in_namespace();
@@ -73,8 +73,8 @@ async fn objects(syncer: &Syncer, objects: &ExistingObjects) -> Result<(), Apply
 ///
 /// # Errors
 /// A conflict if the config is another one, and requests that failed.
-pub async fn confirm(syncer: &Syncer, gathered: &Gathered) -> Result<(), ApplyError> {
-    let config = live_config(syncer, &gathered.name).await?.view;
+pub async fn confirm(context: &Context, gathered: &Gathered) -> Result<(), ApplyError> {
+    let config = live_config(context, &gathered.name).await?.view;
     let is_same = gathered
         .config
         .as_ref()
@@ -88,53 +88,53 @@ pub async fn confirm(syncer: &Syncer, gathered: &Gathered) -> Result<(), ApplyEr
 
 /// Deletes all this, and what the API server has of the kinds in `unseen`. What another installation made is left alone.
 pub async fn pool(
-    syncer: &Syncer,
+    context: &Context,
     pool: &str,
     known: &[ExistingObjects],
     unseen: Unseen,
 ) -> Result<(), ApplyError> {
     if unseen.account {
-        for account in of_pool::<ServiceAccount>(syncer, pool, "ServiceAccounts of the pool").await? {
+        for account in of_pool::<ServiceAccount>(context, pool, "ServiceAccounts of the pool").await? {
             let account = Some(Arc::new(view::account(&account)));
             let account = ExistingObjects {
                 account,
                 ..ExistingObjects::default()
             };
-            objects(syncer, &account).await?;
+            objects(context, &account).await?;
         }
     }
     for known in known {
-        objects(syncer, known).await?;
+        objects(context, known).await?;
     }
     let mut rest = ExistingObjects::default();
     if unseen.secrets {
-        let secrets = of_pool::<Secret>(syncer, pool, "Secrets of the pool").await?;
+        let secrets = of_pool::<Secret>(context, pool, "Secrets of the pool").await?;
         rest.provisioning = secrets
             .iter()
             .map(|secret| Arc::new(SecretView::of(secret)))
             .collect();
     }
     if unseen.binding {
-        let bindings = of_pool::<RoleBinding>(syncer, pool, "RoleBindings of the pool").await?;
+        let bindings = of_pool::<RoleBinding>(context, pool, "RoleBindings of the pool").await?;
         rest.binding = bindings.first().map(|binding| Arc::new(BindingView::of(binding)));
     }
     if unseen.role {
-        let roles = of_pool::<Role>(syncer, pool, "Roles of the pool").await?;
+        let roles = of_pool::<Role>(context, pool, "Roles of the pool").await?;
         rest.role = roles.first().map(|role| Arc::new(RoleView::of(role)));
     }
-    objects(syncer, &rest).await
+    objects(context, &rest).await
 }
 
-async fn of_pool<K>(syncer: &Syncer, pool: &str, what: &'static str) -> Result<Vec<K>, ApplyError>
+async fn of_pool<K>(context: &Context, pool: &str, what: &'static str) -> Result<Vec<K>, ApplyError>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
 {
-    let api: Api<K> = syncer.clients.in_namespace();
+    let api: Api<K> = context.clients.in_namespace();
     let found = api
         .list(&ListParams::default().labels(&format!("{POOL}={pool}")))
         .await
         .map_err(failed(what))?;
-    let installation = &syncer.clients.installation;
+    let installation = &context.clients.installation;
     let ours = |object: &K| {
         object
             .labels()
@@ -145,10 +145,10 @@ where
 }
 
 /// Deletes a Secret of ours exactly as it was seen; a conflict where it has changed.
-pub async fn secret(syncer: &Syncer, secret: &SecretView) -> Result<(), ApplyError> {
+pub async fn secret(context: &Context, secret: &SecretView) -> Result<(), ApplyError> {
     let meta = &secret.meta;
     secret_of(
-        syncer,
+        context,
         &meta.name,
         &meta.uid,
         Some(&meta.resource_version),
@@ -159,14 +159,14 @@ pub async fn secret(syncer: &Syncer, secret: &SecretView) -> Result<(), ApplyErr
 
 /// As [`delete`].
 pub async fn secret_of(
-    syncer: &Syncer,
+    context: &Context,
     name: &str,
     uid: &str,
     resource_version: Option<&str>,
     what: &'static str,
 ) -> Result<(), ApplyError> {
-    delete(&syncer.clients.secrets(), name, uid, resource_version, what).await?;
-    syncer.caches.secrets.deleted(&key(name), uid);
+    delete(&context.clients.secrets(), name, uid, resource_version, what).await?;
+    context.caches.secrets.deleted(&key(name), uid);
     Ok(())
 }
 

@@ -3,17 +3,17 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::io::apply::{identity, provisioning, teardown};
+use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::io::syncer::Syncer;
 use crate::model::gathered::Gathered;
 use crate::plan::retention;
 use crate::plan::steps::Keep;
 
 /// # Errors
 /// Requests that failed.
-pub async fn tidy(syncer: &Syncer, gathered: &Gathered, keep: &Keep) -> Result<(), ApplyError> {
+pub async fn tidy(context: &Context, gathered: &Gathered, keep: &Keep) -> Result<(), ApplyError> {
     for secret in &keep.outdated {
-        teardown::secret(syncer, secret).await?;
+        teardown::secret(context, secret).await?;
         // True of what no living token may fetch, and of the script of a former edge pool.
         tracing::info!(
             config = gathered.name,
@@ -22,7 +22,7 @@ pub async fn tidy(syncer: &Syncer, gathered: &Gathered, keep: &Keep) -> Result<(
         );
     }
     if let (Some(narrow), Some(role)) = (&keep.narrow, gathered.existing.role.as_deref()) {
-        provisioning::label_again(syncer, &narrow.ownership, &narrow.out_of_sight).await?;
+        provisioning::label_again(context, &narrow.ownership, &narrow.out_of_sight).await?;
         let metadata = ObjectMeta {
             name: Some(role.meta.name.clone()),
             labels: Some(role.meta.labels.to_map()),
@@ -30,7 +30,7 @@ pub async fn tidy(syncer: &Syncer, gathered: &Gathered, keep: &Keep) -> Result<(
             ..ObjectMeta::default()
         };
         let step = retention::open(Some(role), &narrow.secrets);
-        identity::put_role(syncer, step, metadata, &narrow.secrets).await?;
+        identity::put_role(context, step, metadata, &narrow.secrets).await?;
     }
     Ok(())
 }

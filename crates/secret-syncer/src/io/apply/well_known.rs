@@ -7,8 +7,8 @@ use osm_runtime::error::already_exists;
 use osm_runtime::request::failed;
 
 use crate::io::apply::teardown;
+use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::io::syncer::Syncer;
 use crate::model::found::FoundSecret;
 use crate::model::gathered::Gathered;
 use crate::model::view::SecretView;
@@ -19,7 +19,7 @@ use crate::plan::adoption::{Adoption, Replacement, WellKnown, of_well_known, rep
 /// # Errors
 /// Requests that failed; [`ApplyError::ForeignSecret`] where the name is taken.
 pub async fn put(
-    syncer: &Syncer,
+    context: &Context,
     gathered: &Gathered,
     known: WellKnown,
     existing: Option<&SecretView>,
@@ -29,20 +29,20 @@ pub async fn put(
     if let Some(existing) = existing {
         match replacement(existing) {
             Replacement::InPlace { resource_version } => {
-                return replace(syncer, secret, resource_version, what).await;
+                return replace(context, secret, resource_version, what).await;
             }
             Replacement::Recreate {
                 uid,
                 resource_version,
             } => {
                 let name = &existing.meta.name;
-                teardown::secret_of(syncer, name, &uid, resource_version.as_deref(), what).await?;
+                teardown::secret_of(context, name, &uid, resource_version.as_deref(), what).await?;
             }
         }
     }
-    match claim(syncer, gathered, known, &secret).await? {
+    match claim(context, gathered, known, &secret).await? {
         Claim::Created(_) => Ok(()),
-        Claim::Found(found) => replace(syncer, secret, found.meta.resource_version, what).await,
+        Claim::Found(found) => replace(context, secret, found.meta.resource_version, what).await,
     }
 }
 
@@ -58,23 +58,23 @@ pub enum Claim {
 /// # Errors
 /// Requests that failed; [`ApplyError::ForeignSecret`] where the name is taken.
 pub async fn claim(
-    syncer: &Syncer,
+    context: &Context,
     gathered: &Gathered,
     known: WellKnown,
     secret: &Secret,
 ) -> Result<Claim, ApplyError> {
     let what = known.what();
     let name = secret.metadata.name.clone().unwrap_or_default();
-    let api = syncer.clients.secrets();
+    let api = context.clients.secrets();
     match api.create(&PostParams::default(), secret).await {
-        Ok(created) => return Ok(Claim::Created(syncer.caches.wrote_secret(&created))),
+        Ok(created) => return Ok(Claim::Created(context.caches.wrote_secret(&created))),
         Err(error) if already_exists(&error) => {}
         Err(error) => return Err(failed(what)(error).into()),
     }
     let found = api.get(&name).await.map_err(failed(what))?;
     match of_well_known(gathered, known, &FoundSecret::of(&found)) {
         Adoption::GatherAgain => {
-            syncer.caches.wrote_secret(&found);
+            context.caches.wrote_secret(&found);
             Err(RequestError::Conflict { what }.into())
         }
         Adoption::Take(Replacement::InPlace { .. }) => Ok(Claim::Found(SecretView::of(&found))),
@@ -82,16 +82,16 @@ pub async fn claim(
             uid,
             resource_version,
         }) => {
-            teardown::secret_of(syncer, &name, &uid, resource_version.as_deref(), what).await?;
+            teardown::secret_of(context, &name, &uid, resource_version.as_deref(), what).await?;
             let created = api
                 .create(&PostParams::default(), secret)
                 .await
                 .map_err(failed(what))?;
-            Ok(Claim::Created(syncer.caches.wrote_secret(&created)))
+            Ok(Claim::Created(context.caches.wrote_secret(&created)))
         }
         Adoption::Foreign => {
             // The next plan reports it, and waits for the name.
-            syncer.memory.edit(&gathered.name, |memory| {
+            context.memory.edit(&gathered.name, |memory| {
                 memory.foreign_secret = Some(name.clone())
             });
             Err(ApplyError::ForeignSecret { name })
@@ -100,18 +100,18 @@ pub async fn claim(
 }
 
 async fn replace(
-    syncer: &Syncer,
+    context: &Context,
     mut secret: Secret,
     resource_version: String,
     what: &'static str,
 ) -> Result<(), ApplyError> {
     let name = secret.metadata.name.clone().unwrap_or_default();
     secret.metadata.resource_version = Some(resource_version);
-    let replaced = syncer
+    let replaced = context
         .clients
         .secrets()
         .replace(&name, &PostParams::default(), &secret)
         .await;
-    syncer.caches.wrote_secret(&replaced.map_err(failed(what))?);
+    context.caches.wrote_secret(&replaced.map_err(failed(what))?);
     Ok(())
 }

@@ -28,9 +28,9 @@ use crate::view::{ConfigView, PoolView};
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub struct State(Arc<Inner>);
+pub struct Context(Arc<Inner>);
 
-impl std::ops::Deref for State {
+impl std::ops::Deref for Context {
     type Target = Inner;
 
     fn deref(&self) -> &Inner {
@@ -61,7 +61,7 @@ impl Drop for Creation<'_> {
     }
 }
 
-impl State {
+impl Context {
     /// # Errors
     /// Metrics that can't be registered.
     pub fn new(process: &Process, cluster: &Cluster) -> anyhow::Result<Self> {
@@ -84,7 +84,7 @@ impl State {
     }
 }
 
-impl Shared<String> for State {
+impl Shared<String> for Context {
     fn known(&self) -> Vec<String> {
         let claimed = self.caches.pools.groups();
         let configs = self.caches.configs.select(|_| true);

@@ -36,9 +36,9 @@ const MAX_PROFILES: usize = 10_000;
 
 /// What all reconciles share. Clones are cheap.
 #[derive(Clone)]
-pub struct State(Arc<Inner>);
+pub struct Context(Arc<Inner>);
 
-impl std::ops::Deref for State {
+impl std::ops::Deref for Context {
     type Target = Inner;
 
     fn deref(&self) -> &Inner {
@@ -65,7 +65,7 @@ pub struct Inner {
     pub validator: Validator,
 }
 
-impl State {
+impl Context {
     /// Starts the watches.
     pub fn start(process: &Arc<Process>, cluster: &Cluster) -> Self {
         let namespaces = cluster.installation.namespaces_of_profiles();
@@ -84,7 +84,7 @@ impl State {
                 ((*namespace).to_owned(), Arc::new(cache.within(bytes)))
             })
             .collect();
-        let state = Self(Arc::new(Inner {
+        let context = Self(Arc::new(Inner {
             process: process.clone(),
             cluster: cluster.clone(),
             defaults: osm_render::defaults(),
@@ -95,22 +95,22 @@ impl State {
             conditions: ConditionGauge::new(&process.metrics),
             validator: Validator::new(Threads::new(cluster.supervisor())),
         }));
-        state.watch();
-        state
+        context.watch();
+        context
     }
 
     fn watch(&self) {
         let cluster = &self.cluster;
         for (namespace, cache) in &self.profiles {
-            let state = self.clone();
+            let context = self.clone();
             Watch::each_namespace(&cluster.management, namespace, "operatingsystemprofiles")
                 .at_most(MAX_PROFILES)
                 .project(|profile: OperatingSystemProfile| Some(StoredProfile::from(profile)))
                 .unreadable(|profile| Some(StoredProfile::unreadable(profile)))
                 .into_cache(cache)
                 .on_change(move |change| {
-                    state.enqueue_extending(&change.key);
-                    state.queue.add(change.key);
+                    context.enqueue_extending(&change.key);
+                    context.queue.add(change.key);
                 })
                 // A namespace that can't be read holds up only its own profiles.
                 .unawaited_if(namespace != cluster.namespace())
@@ -118,20 +118,20 @@ impl State {
         }
 
         for (namespace, cache) in &self.custom_profiles {
-            let state = self.clone();
+            let context = self.clone();
             // Other profiles are reconciled while KKP's definition is missing, so no reconcile waits for this watch.
             Watch::each_namespace(&cluster.management, namespace, "customoperatingsystemprofiles")
                 .at_most(MAX_PROFILES)
                 .project(|object: CustomOperatingSystemProfile| Some(CustomProfile::new(object)))
                 .unreadable(|object| Some(CustomProfile::unreadable(object)))
                 .into_cache(cache)
-                .on_change(move |change| state.queue.add(change.key))
+                .on_change(move |change| context.queue.add(change.key))
                 .unawaited()
                 .spawn(cluster);
         }
 
-        let state = self.clone();
-        settings_watch::on_change(cluster, move || state.enqueue_defaults());
+        let context = self.clone();
+        settings_watch::on_change(cluster, move || context.enqueue_defaults());
     }
 
     /// The settings decide which default profiles are installed, and so also whether profiles that extend one wait for it.
@@ -149,7 +149,7 @@ impl State {
     }
 }
 
-impl Shared<String> for State {
+impl Shared<String> for Context {
     fn known(&self) -> Vec<String> {
         let profiles = self.profiles.values().flat_map(|cache| cache.select(|_| true));
         let stored = profiles.map(|profile| watch::key(&profile.metadata));

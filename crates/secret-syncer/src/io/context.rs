@@ -19,7 +19,7 @@ use crate::plan::priority;
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub struct Syncer(Arc<Parts>);
+pub struct Context(Arc<Parts>);
 
 pub struct Parts {
     pub clients: Clients,
@@ -29,7 +29,7 @@ pub struct Parts {
     pub queue: Arc<Queue<Key>>,
 }
 
-impl std::ops::Deref for Syncer {
+impl std::ops::Deref for Context {
     type Target = Parts;
 
     fn deref(&self) -> &Parts {
@@ -37,7 +37,7 @@ impl std::ops::Deref for Syncer {
     }
 }
 
-impl Syncer {
+impl Context {
     /// # Errors
     /// Metrics whose names are taken.
     pub fn new(process: &Arc<Process>, cluster: &Cluster, names: Names) -> anyhow::Result<Self> {
@@ -107,7 +107,7 @@ impl Syncer {
     }
 }
 
-impl Shared<Key> for Syncer {
+impl Shared<Key> for Context {
     fn known(&self) -> Vec<Key> {
         self.caches
             .config_names()

@@ -32,9 +32,9 @@ pub const MAX_BYTES: usize = 20 * 1024 * 1024;
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub struct State(Arc<Inner>);
+pub struct Context(Arc<Inner>);
 
-impl std::ops::Deref for State {
+impl std::ops::Deref for Context {
     type Target = Inner;
 
     fn deref(&self) -> &Inner {
@@ -72,7 +72,7 @@ pub fn by_node_ref(node: &str) -> String {
     format!("ref/{node}")
 }
 
-impl State {
+impl Context {
     /// # Errors
     /// Metrics whose names are taken.
     pub fn new(process: &Arc<Process>, cluster: &Cluster) -> anyhow::Result<Self> {
@@ -227,7 +227,7 @@ impl Inner {
     }
 }
 
-impl Shared<Key> for State {
+impl Shared<Key> for Context {
     fn known(&self) -> Vec<Key> {
         let requesters = self.requesters(|_| true).into_iter().map(Key::Requester);
         requesters.chain([Key::Claims, Key::Unjoined]).collect()
