@@ -1,19 +1,15 @@
-//! Applies the committed CustomResourceDefinitions over those of the Go implementation, and over those of an earlier version.
+//! Applies the committed CustomResourceDefinitions over those of the Go implementation.
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
-use kube::{Api, CustomResourceExt, Resource};
-use osm_api::content::ContentView;
+use kube::api::PostParams;
+use kube::{Api, CustomResourceExt};
 use osm_api::{OperatingSystemConfig, OperatingSystemProfile};
-use osm_testkit::{ControlPlane, Options, installation, wait_for};
-use serde_json::{Value, json};
-
-const DEADLINE: Duration = Duration::from_secs(60);
+use osm_testkit::{ControlPlane, Options, installation};
+use serde_json::Value;
 
 /// Server-side apply merges: what the schemas before said, and ours say nothing about, could stay.
 #[tokio::test]
@@ -21,53 +17,6 @@ async fn nothing_of_the_schemas_before_survives() -> Result<()> {
     let server = ControlPlane::start(Options::default()).await?;
     install(&server, "go-shaped.yaml").await?;
     is_upgraded(&server).await
-}
-
-/// Most fields of the content were in the spec, and the status named its generation.
-#[tokio::test]
-async fn a_config_of_the_version_before_is_kept_and_read() -> Result<()> {
-    let server = ControlPlane::start(Options::default()).await?;
-    install(&server, "content-in-spec.yaml").await?;
-    let configs = Api::<DynamicObject>::default_namespaced_with(
-        server.admin()?,
-        &ApiResource::erase::<OperatingSystemConfig>(&()),
-    );
-    let content = json!({"osName": "ubuntu", "osVersion": "24.04", "cloudProvider": {"name": "aws"},
-        "bootstrapConfig": {"files": [{"path": "/etc/boot", "content": {"inline": {"data": "boot"}}}]},
-        "provisioningConfig": {"units": [{"name": "a.service", "enable": true}]},
-        "machineDeployment": {"namespace": "n", "name": "p", "uid": "u", "revision": "1", "templateDigest": "t"}, "digest": "d"});
-    let before = json!({"apiVersion": OperatingSystemConfig::api_version(&()), "kind": OperatingSystemConfig::kind(&()),
-        "metadata": {"name": "before"}, "spec": content});
-    let stored = wait_for("the kind to be served", DEADLINE, async || {
-        let object = serde_json::from_value(before.clone())?;
-        Ok(Some(configs.create(&PostParams::default(), &object).await?))
-    });
-    let generation = stored.await?.metadata.generation;
-    let status = json!({"rendered": {"generation": generation, "digest": "d", "revision": "1"}});
-    let patch = Patch::Merge(json!({"status": status}));
-    configs
-        .patch_status("before", &PatchParams::default(), &patch)
-        .await?;
-
-    is_upgraded(&server).await?;
-    let kept = configs.get("before").await?;
-    ensure!(
-        kept.metadata.generation == generation && kept.data["status"] == status,
-        "{:?}",
-        kept.data
-    );
-    let config = Api::<OperatingSystemConfig>::default_namespaced(server.admin()?)
-        .get("before")
-        .await?;
-    let view = ContentView::of(&config);
-    ensure!(view.belongs_to("u") && view.publishable().is_some() && !view.is_of_this_form());
-    let file = view.content()?.bootstrap_config.files.first().cloned();
-    ensure!(
-        file.is_some_and(|file| file.path == "/etc/boot"),
-        "{:?}",
-        config.spec
-    );
-    Ok(())
 }
 
 /// Creates the definitions of a fixture, by another field manager than the one that applies ours.

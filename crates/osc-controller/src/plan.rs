@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::cluster_endpoint::Choice;
 use osm_api::condition::{RENDERED, Verdict};
 use osm_api::config::{PoolReference, ProfileRef, Rendered, RequestedProfile, Retired};
-use osm_api::content::{self, RenderedFor, Unpacked};
+use osm_api::content::{RenderedFor, Unpacked};
 use osm_api::profile::AcceptedProfile;
 use osm_api::{PoolRef, Reason, names, pool};
 use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
@@ -317,18 +317,12 @@ fn for_owner(gathered: &Gathered, owner: &PoolView) -> Plan {
 fn held(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, hold: &Hold) -> Plan {
     let has_content = config.is_some_and(|config| config.status.rendered.is_some());
     // What waits is good: the last content was rendered, and is published.
-    let mut status = match hold {
+    let status = match hold {
         Hold::WaitingForRevision => true,
         Hold::WaitingForProfile(_) | Hold::WaitingForThread => has_content,
         _ => false,
     };
     let mut message = hold.to_string();
-    if config.is_some_and(is_edited) {
-        status = false;
-        message.push_str(
-            "; another client has edited this object, and nothing of it is published until it is rendered again",
-        );
-    }
     if config.is_some_and(ConfigView::is_of_the_go_implementation) {
         message.push_str(&inherited(&owner.pool_ref));
     }
@@ -514,8 +508,7 @@ fn profile_wait_left(gathered: &Gathered) -> Option<Duration> {
 /// Whether the template was edited, but machine-controller has not stamped a revision for it yet. It still replaces
 /// machines of the old revision, with the old content.
 fn waits_for_revision(owner: &PoolView, config: Option<&ConfigView>) -> bool {
-    // Where another client has edited the object, the old content is lost anyway.
-    let config = config.filter(|config| config.status.rendered.is_some() && !is_edited(config));
+    let config = config.filter(|config| config.status.rendered.is_some());
     let known = config.and_then(|config| config.rendered_for.as_ref());
     known
         .filter(|known| known.revision.is_some())
@@ -554,8 +547,8 @@ fn written(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, c
     }
 }
 
-/// What is to be done with an object that exists. Whatever else its spec holds goes once `rendered` is published: until then, another
-/// version of the services may need it.
+/// What is to be done with an object that exists. What the Go implementation wrote into its spec goes once `rendered` is published, so that it
+/// can take the pool back until then.
 fn object_of(gathered: &Gathered, owner: &PoolView, config: &ConfigView, rendered: &Rendered) -> ObjectPlan {
     let pool = PoolReference::from(&owner.pool_ref);
     let mut meta = metadata(gathered, owner, Some(&config.metadata));
@@ -570,12 +563,6 @@ fn object_of(gathered: &Gathered, owner: &PoolView, config: &ConfigView, rendere
         true => ObjectPlan::Keep,
         false => ObjectPlan::Claim(meta, pool),
     }
-}
-
-/// Whether another client has written the object since it was last rendered.
-fn is_edited(config: &ConfigView) -> bool {
-    config.status.rendered.is_some()
-        && content::publishable(config.metadata.generation, &config.status).is_none()
 }
 
 fn metadata(gathered: &Gathered, owner: &PoolView, current: Option<&ObjectMeta>) -> ObjectMeta {

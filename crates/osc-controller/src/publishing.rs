@@ -142,7 +142,7 @@ mod tests {
             "spec": {"poolRef": {"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
                 "namespace": "n", "name": "p", "uid": uid}},
             "status": {
-                "rendered": {"generation": 0, "digest": rendered},
+                "rendered": {"digest": rendered},
                 "published": {"digest": published, "revision": revision, "bootstrapSecret": "b",
                     "provisioningSecret": "p", "credentialExpires": "2026-01-01T00:00:00Z"},
             },

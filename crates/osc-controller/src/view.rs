@@ -48,7 +48,7 @@ impl ConfigView {
             }
         }
         let content = ContentView::of(&config);
-        let (rendered_for, has_bare_spec) = (content.rendered_for(), content.is_of_this_form());
+        let (rendered_for, has_bare_spec) = (content.rendered_for(), content.has_bare_spec());
         let mut metadata = config.metadata;
         metadata.managed_fields = None;
         Self {
@@ -93,7 +93,7 @@ impl ConfigView {
         let rendered = self.status.rendered.as_ref();
         published.is_some_and(|published| published.status == "True")
             && rendered.is_some_and(|rendered| self.is_published(rendered))
-            // Otherwise its conversion to the form of this version waits for the publish.
+            // Otherwise the conversion of the Go implementation's form waits for the publish.
             && self.has_bare_spec
             && self.without_published() == old.without_published()
     }
@@ -443,7 +443,7 @@ mod tests {
                     "namespace": "n", "name": "p", "uid": "md"}},
                 "status": {
                     "conditions": conditions,
-                    "rendered": {"generation": 0, "digest": "d2", "revision": "1", "bootstrap": "b"},
+                    "rendered": {"digest": "d2", "revision": "1", "bootstrap": "b"},
                     "published": {"digest": published, "revision": "1", "bootstrapSecret": "b",
                         "provisioningSecret": "p", "credentialExpires": "2026-01-02T00:00:00Z"},
                 },
@@ -593,7 +593,7 @@ mod tests {
                 "metadata": {"name": "c", "namespace": "n", "uid": "u", "resourceVersion": "7",
                     "annotations": {names::CLUSTER_UID: "cluster", "other": "x".repeat(bytes)}},
                 "spec": {"poolRef": {"apiVersion": "a", "kind": "b", "namespace": "n", "name": "p", "uid": "md"}},
-                "status": {"rendered": {"generation": 0, "digest": "d", "apiServer": "https://a", "kubeletKubeconfig": "x".repeat(bytes),
+                "status": {"rendered": {"digest": "d", "apiServer": "https://a", "kubeletKubeconfig": "x".repeat(bytes),
                     "bootstrap": "x".repeat(bytes), "lateBound": [late]}},
             });
             ConfigView::of(serde_json::from_value(config).unwrap())

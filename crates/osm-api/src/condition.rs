@@ -8,7 +8,7 @@
 //! | OperatingSystemConfig | `Published` | secret-syncer | the newest content is published |
 //! | OperatingSystemConfig | `Ready` | secret-syncer | new machines can boot with what is published |
 //!
-//! The owner of `Ready` writes it together with its other condition, and never alone. Objects of earlier versions do not have it.
+//! The owner of `Ready` writes it together with its other condition, and never alone.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 pub use crate::names::{ACCEPTED, PUBLISHED, READY, RENDERED};
 use crate::reason::Reason;
 
-/// Reason of `Published=False` once everything made for a retired pool is undone: osc-controller's signal to
+/// Reason of `Published=False` once everything created for a retired pool is deleted: osc-controller's signal to
 /// delete the OperatingSystemConfig.
 pub const REASON_DELETED: Reason = Reason::Deleted;
 
@@ -159,10 +159,9 @@ mod tests {
         let rendered = verdict(RENDERED, true).condition(&[], Some(1), Timestamp::UNIX_EPOCH);
         let stored = [vec![rendered.clone()], first.to_vec()].concat();
         assert!(has_all(&stored, &of(&stored, 20)));
-        // An earlier version wrote the object.
-        let earlier = [rendered, first[0].clone()];
-        assert!(!has_all(&earlier, &of(&earlier, 20)));
-        assert!(has_all(&earlier, &first[..1]));
+        let without_ready = [rendered, first[0].clone()];
+        assert!(!has_all(&without_ready, &of(&without_ready, 20)));
+        assert!(has_all(&without_ready, &first[..1]));
     }
 
     #[test]

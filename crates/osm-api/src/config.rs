@@ -1,8 +1,7 @@
 //! The OperatingSystemConfig custom resource: the rendered instance of a profile, one per MachineDeployment.
 //!
-//! The spec says which pool it is for, and `status.rendered` holds the documents. Two older forms stay valid, and are read until they
-//! are converted: that of the Go implementation, and one that held the content in the spec. So every field is optional, and each rule
-//! about changes starts with `!has(oldSelf…)`. Readers use [`crate::content`], which knows which field holds what.
+//! The spec says which pool it is for, and `status.rendered` holds the documents. The form of the Go implementation stays valid, and is read
+//! until osc-controller converts it, so every field is optional. Readers use [`crate::content`], which knows which field holds what.
 
 // `kube` takes `type_` once for every printer column.
 #![allow(clippy::duplicated_attributes)]
@@ -16,8 +15,7 @@ use serde_json::Value;
 use crate::preserved::preserved_object;
 use crate::profile::{CloudProvider, File, OperatingSystem, ProvisioningUtility, TemplateEngine, Unit};
 
-/// The pool that the object is for. The other fields are those of objects that the Go implementation or an earlier version has written.
-// A content in memory has them too, with markers instead of credentials, and `late_bound` lists what each marker means.
+/// The pool that the object is for. The other fields are those of objects that the Go implementation has written.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "operatingsystemmanager.k8c.io",
@@ -78,12 +76,8 @@ use crate::profile::{CloudProvider, File, OperatingSystem, ProvisioningUtility, 
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = (
-    "!has(oldSelf.poolRef) || (has(self.poolRef) ? self.poolRef == oldSelf.poolRef : has(self.machineDeployment) && self.machineDeployment.uid == oldSelf.poolRef.uid)",
+    "!has(oldSelf.poolRef) || has(self.poolRef) && self.poolRef == oldSelf.poolRef",
     "an OperatingSystemConfig belongs to one pool and cannot move; osc-controller creates another object for another pool"
-))]
-#[x_kube(validation = (
-    "!has(oldSelf.machineDeployment) || (has(self.machineDeployment) ? self.machineDeployment.uid == oldSelf.machineDeployment.uid : has(self.poolRef) && self.poolRef.uid == oldSelf.machineDeployment.uid)",
-    "an OperatingSystemConfig belongs to one MachineDeployment and cannot move; osc-controller creates another object for another one"
 ))]
 pub struct OperatingSystemConfigSpec {
     /// The object that defines the pool. It never changes.
@@ -107,22 +101,6 @@ pub struct OperatingSystemConfigSpec {
     /// The program on the machine that reads both documents.
     #[serde(default, skip_serializing_if = "is_default")]
     pub provisioning_utility: ProvisioningUtility,
-    /// The MachineDeployment that the content is rendered for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub machine_deployment: Option<MachineDeploymentRef>,
-    /// The profile that the content is rendered from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile: Option<ProfileRef>,
-    /// SHA-256 of the content as osc-controller wrote it, in 64 hex characters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub digest: Option<String>,
-    /// The values that markers in the content mean. secret-syncer replaces the markers with them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub late_bound: Vec<LateBound>,
-    /// Kubeconfig with which kubelets of the pool request their client certificates, with a marker instead of the token.
-    /// It is present if a machine fetches it from a Secret, whose name is the late-bound value of kind `KubeconfigSecretName`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kubelet_kubeconfig: Option<String>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -185,24 +163,6 @@ impl StageConfig {
     pub fn is_empty(&self) -> bool {
         is_default(self)
     }
-}
-
-/// The MachineDeployment behind an OperatingSystemConfig.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub struct MachineDeploymentRef {
-    /// Namespace of the MachineDeployment.
-    pub namespace: String,
-    /// Name of the MachineDeployment.
-    pub name: String,
-    /// uid of the MachineDeployment.
-    #[schemars(length(max = 64))]
-    pub uid: String,
-    /// Revision that machine-controller stamped. It is absent before the first revision.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub revision: Option<String>,
-    /// Digest of the part of `spec.template` that the content was rendered from. It does not depend on credentials.
-    pub template_digest: String,
 }
 
 /// The profile behind an OperatingSystemConfig.
@@ -315,9 +275,6 @@ pub struct RequestedProfile {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct Rendered {
-    /// 0, because the documents are in this status. Earlier versions wrote the content into the spec, and the `metadata.generation` of
-    /// that content into this field. No object has generation 0, so earlier versions never publish an object of this version.
-    pub generation: i64,
     /// SHA-256 of the documents, of what their markers mean and of the revision, in 64 hex characters.
     pub digest: String,
     /// Revision of the MachineDeployment. It is absent before machine-controller stamps the first one.

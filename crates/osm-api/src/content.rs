@@ -1,32 +1,87 @@
-//! What an OperatingSystemConfig holds, in each of its stored forms.
+//! What an OperatingSystemConfig holds: [`Unpacked`] writes the documents of a pool into its status, and [`ContentView`] reads them.
 //!
-//! This module alone knows which fields hold what. Everything else reads them through [`ContentView`] (or, where objects are JSON,
-//! through [`ContentJson`]), and writes them with [`Unpacked`].
-//!
-//! | Form | Pool | Documents |
-//! |---|---|---|
-//! | of this version | `spec.poolRef` | packed, in `status.rendered` |
-//! | of versions before it | `spec.machineDeployment` | in the spec, if `status.rendered.generation` is its generation |
-//! | of the Go implementation | none | in the spec; they are never published |
+//! The Go implementation stores documents in the spec, with credentials. They are never published: osc-controller renders the pool again.
 
 use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::config::{
-    CloudProviderRef, LateBound, MachineDeploymentRef, OperatingSystemConfig, OperatingSystemConfigSpec,
-    OperatingSystemConfigStatus, PoolReference, ProfileRef, Rendered, StageConfig,
+    CloudProviderRef, LateBound, OperatingSystemConfig, OperatingSystemConfigSpec, PoolReference, Rendered,
+    StageConfig,
 };
 use crate::digest;
 use crate::gzip;
 use crate::pool_ref::PoolRef;
 use crate::profile::{CloudProvider, MAX_CONTENT_BYTES, OperatingSystem, ProvisioningUtility};
 
-/// [`Rendered::generation`] where the documents are in the status.
-const IN_STATUS: i64 = 0;
+/// Both documents of a pool in memory, with markers instead of credentials, and what is needed to fill in the markers.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Content {
+    /// Operating system of the pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub os_name: Option<OperatingSystem>,
+    /// Cloud provider of the pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cloud_provider: Option<CloudProviderRef>,
+    /// What the cloud passes to a new machine.
+    #[serde(default)]
+    pub bootstrap_config: StageConfig,
+    /// What makes the machine a worker node.
+    #[serde(default)]
+    pub provisioning_config: StageConfig,
+    /// The program on the machine that reads both documents.
+    #[serde(default)]
+    pub provisioning_utility: ProvisioningUtility,
+    /// The MachineDeployment that it was rendered for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_deployment: Option<MachineDeploymentRef>,
+    /// SHA-256 of the content, 64 hex characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// The value that each marker represents.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub late_bound: Vec<LateBound>,
+    /// Kubeconfig with which kubelets of the pool request their client certificates, with a marker instead of the token. It is present if a
+    /// machine fetches it from a Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet_kubeconfig: Option<String>,
+}
+
+/// The MachineDeployment that a [`Content`] was rendered for.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineDeploymentRef {
+    /// Namespace of the MachineDeployment.
+    pub namespace: String,
+    /// Name of the MachineDeployment.
+    pub name: String,
+    /// uid of the MachineDeployment.
+    pub uid: String,
+    /// Revision that machine-controller stamped. It is absent before the first revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// Digest of the part of `spec.template` that the content was rendered from.
+    pub template_digest: String,
+}
+
+/// What the Go implementation stored.
+impl From<&OperatingSystemConfigSpec> for Content {
+    fn from(spec: &OperatingSystemConfigSpec) -> Self {
+        Self {
+            os_name: spec.os_name,
+            cloud_provider: spec.cloud_provider.clone(),
+            bootstrap_config: spec.bootstrap_config.clone(),
+            provisioning_config: spec.provisioning_config.clone(),
+            provisioning_utility: spec.provisioning_utility,
+            ..Self::default()
+        }
+    }
+}
 
 /// What the content of an OperatingSystemConfig was rendered for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +97,7 @@ pub struct RenderedFor {
 
 impl RenderedFor {
     /// Writes it into a content.
-    pub fn store(&self, content: &mut OperatingSystemConfigSpec) {
+    pub fn store(&self, content: &mut Content) {
         content.machine_deployment = Some(MachineDeploymentRef {
             namespace: self.pool.namespace.clone(),
             name: self.pool.name.clone(),
@@ -69,7 +124,7 @@ pub enum ContentError {
     },
     /// Another client has written the status.
     #[error("status.rendered does not have the digest that it names")]
-    Altered,
+    Modified,
 }
 
 /// A content on its way into an OperatingSystemConfig. Most renderings change nothing, so that its documents are compressed only where it is
@@ -84,17 +139,12 @@ pub struct Unpacked {
 impl Unpacked {
     /// Takes the documents of a content, what they need, and the digest of all of it. `described` says what they are for; its other fields
     /// stay.
-    pub fn new(
-        content: &OperatingSystemConfigSpec,
-        needs_kubeconfig_secret: bool,
-        described: Rendered,
-    ) -> Self {
+    pub fn new(content: &Content, needs_kubeconfig_secret: bool, described: Rendered) -> Self {
         let (bootstrap, provisioning) = (
             json(&content.bootstrap_config),
             json(&content.provisioning_config),
         );
         let mut rendered = Rendered {
-            generation: IN_STATUS,
             os_name: content.os_name,
             cloud_provider: content.cloud_provider.as_ref().map(|cloud| cloud.name),
             provisioning_utility: Some(content.provisioning_utility),
@@ -136,7 +186,6 @@ fn json(value: &impl Serialize) -> String {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Digested<'a> {
-    generation: i64,
     digest: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<&'a str>,
@@ -159,7 +208,6 @@ struct Digested<'a> {
 impl<'a> Digested<'a> {
     fn of(rendered: &'a Rendered, bootstrap: &'a str, provisioning: &'a str) -> Self {
         Self {
-            generation: IN_STATUS,
             digest: "",
             revision: rendered.revision.as_deref(),
             os_name: rendered.os_name,
@@ -201,7 +249,7 @@ fn stage(field: &'static str, json: &str) -> Result<StageConfig, ContentError> {
 }
 
 /// The content that was packed.
-fn unpack(pool: Option<&PoolRef>, rendered: &Rendered) -> Result<OperatingSystemConfigSpec, ContentError> {
+fn unpack(pool: Option<&PoolRef>, rendered: &Rendered) -> Result<Content, ContentError> {
     let text = |field, packed: &Option<String>| match packed {
         Some(packed) => decompress(field, packed),
         None => Err(ContentError::Missing),
@@ -209,9 +257,9 @@ fn unpack(pool: Option<&PoolRef>, rendered: &Rendered) -> Result<OperatingSystem
     let bootstrap = text("bootstrap", &rendered.bootstrap)?;
     let provisioning = text("provisioning", &rendered.provisioning)?;
     if digest_of(rendered, &bootstrap, &provisioning) != rendered.digest {
-        return Err(ContentError::Altered);
+        return Err(ContentError::Modified);
     }
-    let mut content = OperatingSystemConfigSpec {
+    let mut content = Content {
         os_name: rendered.os_name,
         cloud_provider: rendered
             .cloud_provider
@@ -219,11 +267,10 @@ fn unpack(pool: Option<&PoolRef>, rendered: &Rendered) -> Result<OperatingSystem
         bootstrap_config: stage("bootstrap", &bootstrap)?,
         provisioning_config: stage("provisioning", &provisioning)?,
         provisioning_utility: rendered.provisioning_utility.unwrap_or_default(),
-        profile: rendered.profile.clone(),
         digest: Some(rendered.digest.clone()),
         late_bound: rendered.late_bound.clone(),
         kubelet_kubeconfig: rendered.kubelet_kubeconfig.clone(),
-        ..OperatingSystemConfigSpec::default()
+        machine_deployment: None,
     };
     if let Some(pool) = pool {
         let rendered_for = RenderedFor {
@@ -237,11 +284,6 @@ fn unpack(pool: Option<&PoolRef>, rendered: &Rendered) -> Result<OperatingSystem
 }
 
 impl Rendered {
-    /// Whether it is of the form that holds the documents itself.
-    pub fn is_packed(&self) -> bool {
-        self.generation == IN_STATUS
-    }
-
     /// Takes the documents out. What is left is small.
     pub fn take_documents(&mut self) -> (Option<String>, Option<String>) {
         (self.bootstrap.take(), self.provisioning.take())
@@ -279,7 +321,7 @@ impl From<&PoolReference> for PoolRef {
     }
 }
 
-/// The spec that an OperatingSystemConfig of this version has.
+/// The spec that osc-controller writes.
 pub fn spec_for(pool: PoolReference) -> OperatingSystemConfigSpec {
     OperatingSystemConfigSpec {
         pool_ref: Some(pool),
@@ -297,26 +339,19 @@ impl<'a> ContentView<'a> {
         Self(config)
     }
 
-    fn rendered(self) -> Option<&'a Rendered> {
+    /// What osc-controller has rendered last.
+    pub fn rendered(self) -> Option<&'a Rendered> {
         self.0.status.as_ref()?.rendered.as_ref()
-    }
-
-    /// What was rendered, where the documents are packed.
-    fn packed(self) -> Option<&'a Rendered> {
-        self.rendered().filter(|rendered| rendered.is_packed())
     }
 
     /// What it was rendered for; `None` on objects that the Go implementation made.
     pub fn rendered_for(self) -> Option<RenderedFor> {
-        let pool = self.pool()?;
-        let md = self.0.spec.machine_deployment.as_ref();
-        let (revision, template_digest) = match (self.packed(), md) {
-            (Some(rendered), _) => (rendered.revision.clone(), rendered.template_digest.clone()),
-            (None, Some(md)) => (md.revision.clone(), Some(md.template_digest.clone())),
-            (None, None) => (None, None),
-        };
+        let (revision, template_digest) = self
+            .rendered()
+            .map(|rendered| (rendered.revision.clone(), rendered.template_digest.clone()))
+            .unwrap_or_default();
         Some(RenderedFor {
-            pool,
+            pool: self.pool()?,
             revision,
             template_digest: template_digest.unwrap_or_default(),
         })
@@ -324,12 +359,7 @@ impl<'a> ContentView<'a> {
 
     /// The pool; `None` on objects that the Go implementation made.
     pub fn pool(self) -> Option<PoolRef> {
-        let spec = &self.0.spec;
-        let of_older = || {
-            let md = spec.machine_deployment.as_ref()?;
-            Some(PoolRef::machine_deployment(&md.namespace, &md.name, &md.uid))
-        };
-        spec.pool_ref.as_ref().map(PoolRef::from).or_else(of_older)
+        self.0.spec.pool_ref.as_ref().map(PoolRef::from)
     }
 
     /// Whether it belongs to the pool whose object has this uid.
@@ -338,62 +368,18 @@ impl<'a> ContentView<'a> {
     }
 
     /// Whether the spec says whose it is and nothing else.
-    pub fn is_of_this_form(self) -> bool {
+    pub fn has_bare_spec(self) -> bool {
         let bare = self.0.spec.pool_ref.clone().map(spec_for);
         bare.as_ref() == Some(&self.0.spec)
-    }
-
-    /// The profile that the content was rendered from.
-    pub fn profile(self) -> Option<&'a ProfileRef> {
-        match self.packed() {
-            Some(rendered) => rendered.profile.as_ref(),
-            None => self.0.spec.profile.as_ref(),
-        }
-    }
-
-    /// SHA-256 of the content as its writer gave it, 64 hex characters. It is absent while nothing has been rendered.
-    pub fn digest(self) -> Option<&'a str> {
-        match self.packed() {
-            Some(rendered) => Some(&rendered.digest),
-            None => self.0.spec.digest.as_deref(),
-        }
-    }
-
-    /// What the markers in the content stand for.
-    pub fn late_bound(self) -> &'a [LateBound] {
-        match self.packed() {
-            Some(rendered) => &rendered.late_bound,
-            None => &self.0.spec.late_bound,
-        }
-    }
-
-    /// Cloud of the pool. It is absent while nothing has been rendered.
-    pub fn cloud_provider(self) -> Option<CloudProvider> {
-        match self.packed() {
-            Some(rendered) => rendered.cloud_provider,
-            None => self.0.spec.cloud_provider.as_ref().map(|cloud| cloud.name),
-        }
-    }
-
-    /// Whether the writer says that tokens need a Secret of their own; `None` where the content has to be searched for that.
-    pub fn needs_kubeconfig_secret(self) -> Option<bool> {
-        self.packed().map(|rendered| rendered.needs_kubeconfig_secret)
     }
 
     /// The content itself, as `osm-render` makes documents of it.
     ///
     /// # Errors
-    /// Documents that nobody has rendered, or that another client has altered.
-    pub fn content(self) -> Result<Cow<'a, OperatingSystemConfigSpec>, ContentError> {
-        match self.packed() {
-            Some(rendered) => unpack(self.pool().as_ref(), rendered).map(Cow::Owned),
-            None => Ok(Cow::Borrowed(&self.0.spec)),
-        }
-    }
-
-    /// The content that may be published, if there is any; see [`publishable`].
-    pub fn publishable(self) -> Option<&'a Rendered> {
-        publishable(self.0.metadata.generation, self.0.status.as_ref()?)
+    /// Documents that nobody has rendered, or that another client has modified.
+    pub fn content(self) -> Result<Content, ContentError> {
+        let rendered = self.rendered().ok_or(ContentError::Missing)?;
+        unpack(self.pool().as_ref(), rendered)
     }
 
     /// Whether what may be published is published, for this revision.
@@ -404,36 +390,15 @@ impl<'a> ContentView<'a> {
             .as_ref()
             .and_then(|status| status.published.as_ref());
         published
-            .zip(self.publishable())
+            .zip(self.rendered())
             .is_some_and(|(published, rendered)| {
                 published.revision == revision && published.digest == rendered.digest
             })
     }
 }
 
-/// The content that may be published. Where the spec holds it, that is the content of the generation which osc-controller rendered: an
-/// edit by anybody else has another generation.
-pub fn publishable(generation: Option<i64>, status: &OperatingSystemConfigStatus) -> Option<&Rendered> {
-    status
-        .rendered
-        .as_ref()
-        .filter(|rendered| rendered.is_packed() || Some(rendered.generation) == generation)
-}
-
-/// The content of a `config` that is needed for nothing else; see [`ContentView::content`].
-///
-/// # Errors
-/// As [`ContentView::content`].
-pub fn into_content(config: OperatingSystemConfig) -> Result<OperatingSystemConfigSpec, ContentError> {
-    let view = ContentView::of(&config);
-    match view.packed() {
-        Some(rendered) => unpack(view.pool().as_ref(), rendered),
-        None => Ok(config.spec),
-    }
-}
-
 /// Name of the pool that this content is for.
-pub fn pool_name(content: &OperatingSystemConfigSpec) -> Option<&str> {
+pub fn pool_name(content: &Content) -> Option<&str> {
     content.machine_deployment.as_ref().map(|md| md.name.as_str())
 }
 
@@ -450,28 +415,11 @@ impl<'a> ContentJson<'a> {
     /// uid of the pool's object.
     pub fn pool_uid(self) -> Option<&'a str> {
         self.text("/spec/poolRef/uid")
-            .or_else(|| self.text("/spec/machineDeployment/uid"))
     }
 
     /// Revision that the content was rendered for.
     pub fn revision(self) -> Option<&'a str> {
         self.text("/status/rendered/revision")
-            .or_else(|| self.text("/spec/machineDeployment/revision"))
-    }
-
-    /// Whether its content may be published; see [`publishable`].
-    pub fn is_publishable(self) -> bool {
-        let Some(rendered) = self
-            .0
-            .pointer("/status/rendered")
-            .filter(|rendered| rendered.is_object())
-        else {
-            return false;
-        };
-        let generation = rendered.get("generation").and_then(Value::as_i64);
-        generation == Some(IN_STATUS)
-            || generation.is_some()
-                && generation == self.0.pointer("/metadata/generation").and_then(Value::as_i64)
     }
 
     fn text(self, pointer: &str) -> Option<&'a str> {
@@ -484,35 +432,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn config(generation: i64, rendered: i64) -> Value {
-        json!({
-            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemConfig",
-            "metadata": {"name": "p-n-config", "generation": generation},
-            "spec": {"digest": "d"},
-            "status": {
-                "rendered": {"generation": rendered, "digest": "d", "revision": "1"},
-                "published": {"digest": "d", "revision": "1", "bootstrapSecret": "b", "provisioningSecret": "p",
-                    "credentialExpires": "e"},
-            },
-        })
-    }
-
-    #[test]
-    fn only_the_rendered_generation_is_publishable() {
-        for (rendered, expected) in [(3, true), (2, false)] {
-            let json = config(3, rendered);
-            let typed: OperatingSystemConfig = serde_json::from_value(json.clone()).unwrap();
-            let view = ContentView::of(&typed);
-            assert_eq!(view.publishable().is_some(), expected);
-            assert_eq!(ContentJson::of(&json).is_publishable(), expected);
-            assert_eq!(
-                (view.is_published("1"), view.is_published("2")),
-                (expected, false)
-            );
-        }
-        assert!(!ContentJson::of(&json!({})).is_publishable());
-    }
+    use crate::config::{OperatingSystemConfigStatus, Published};
 
     fn rendered_for() -> RenderedFor {
         RenderedFor {
@@ -522,7 +442,7 @@ mod tests {
         }
     }
 
-    fn content() -> OperatingSystemConfigSpec {
+    fn content() -> Content {
         let mut content = serde_json::from_value(json!({
             "osName": "ubuntu", "cloudProvider": {"name": "aws"}, "provisioningUtility": "cloud-init",
             "bootstrapConfig": {"files": [{"path": "/etc/boot", "content": {"inline": {"data": "boot ü"}}}]},
@@ -548,8 +468,17 @@ mod tests {
             template_digest: Some(template_digest),
             ..Rendered::default()
         };
+        let rendered = Unpacked::new(&content(), true, rendered).pack();
+        let published = Published {
+            digest: rendered.digest.clone(),
+            revision: "7".into(),
+            bootstrap_secret: "b".into(),
+            provisioning_secret: "p".into(),
+            credential_expires: "e".into(),
+        };
         config.status = Some(OperatingSystemConfigStatus {
-            rendered: Some(Unpacked::new(&content(), true, rendered).pack()),
+            rendered: Some(rendered),
+            published: Some(published),
             ..OperatingSystemConfigStatus::default()
         });
         config
@@ -560,33 +489,19 @@ mod tests {
     }
 
     #[test]
-    fn a_content_in_the_spec_is_read() {
-        let mut typed: OperatingSystemConfig = serde_json::from_value(config(1, 1)).unwrap();
-        assert_eq!(ContentView::of(&typed).rendered_for(), None);
-        rendered_for().store(&mut typed.spec);
-        let view = ContentView::of(&typed);
-        assert!(view.belongs_to("u") && !view.belongs_to("v") && !view.is_of_this_form());
-        assert_eq!(view.rendered_for(), Some(rendered_for()));
-        assert_eq!(view.content().unwrap().as_ref(), &typed.spec);
-        let json = serde_json::to_value(&typed).unwrap();
-        let view = ContentJson::of(&json);
-        assert_eq!(view.pool_uid(), Some("u"));
-    }
-
-    #[test]
     fn what_is_packed_is_read_again() {
         let config = packed();
         let view = ContentView::of(&config);
-        assert!(view.belongs_to("u") && view.is_of_this_form() && view.publishable().is_some());
+        assert!(view.belongs_to("u") && !view.belongs_to("v") && view.has_bare_spec());
+        assert_eq!((view.is_published("7"), view.is_published("8")), (true, false));
         assert_eq!(view.rendered_for(), Some(rendered_for()));
-        assert_eq!(view.needs_kubeconfig_secret(), Some(true));
-        let mut unpacked = view.content().unwrap().into_owned();
-        assert_eq!(unpacked.digest.take().as_deref(), view.digest());
+        let mut unpacked = view.content().unwrap();
+        let digest = unpacked.digest.take();
+        assert_eq!(digest.as_ref(), view.rendered().map(|rendered| &rendered.digest));
         assert_eq!(unpacked, content());
         let json = serde_json::to_value(&config).unwrap();
         let view = ContentJson::of(&json);
         assert_eq!((view.pool_uid(), view.revision()), (Some("u"), Some("7")));
-        assert!(view.is_publishable());
         // The object as it is stored has nothing but these in its spec.
         assert_eq!(json["spec"].as_object().unwrap().len(), 1, "{}", json["spec"]);
     }
@@ -610,7 +525,6 @@ mod tests {
         for rendered in [Rendered::default(), full] {
             let digested = Digested::of(&rendered, "boot", "provision");
             let as_status = Rendered {
-                generation: IN_STATUS,
                 revision: rendered.revision.clone(),
                 os_name: rendered.os_name,
                 cloud_provider: rendered.cloud_provider,
@@ -627,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_client_altered_is_refused() {
+    fn what_another_client_modified_is_refused() {
         type Edit = fn(&mut Rendered);
         let other = |text: &str| Some(gzip::USUAL.base64(text));
         let edits: [(&str, Edit); 7] = [
@@ -648,10 +562,9 @@ mod tests {
             edit(rendered(&mut config));
             assert_eq!(
                 ContentView::of(&config).content(),
-                Err(ContentError::Altered),
+                Err(ContentError::Modified),
                 "{what}"
             );
-            assert_eq!(into_content(config), Err(ContentError::Altered), "{what}");
         }
         let bomb = " ".repeat(MAX_CONTENT_BYTES + 1);
         for (packed, problem) in [

@@ -29,8 +29,6 @@ pub const CLOUD_CONFIG_GZIP_KEY: &str = "cloud-config.gz";
 /// Key of a provisioning Secret: what the published documents were generated from, except for tokens, compressed by gzip. No machine
 /// reads it.
 pub const CONTENT_GZIP_KEY: &str = "content.json.gz";
-/// [`CONTENT_GZIP_KEY`] in Secrets of versions before it: not compressed.
-pub const CONTENT_KEY: &str = "content.json";
 /// Annotation on a bootstrap Secret that machine-controller compares with its MachineSet's revision.
 pub const MACHINE_DEPLOYMENT_REVISION: &str = "k8c.io/machine-deployment-revision";
 /// Annotation with which machine-controller stamps a MachineDeployment's revision.

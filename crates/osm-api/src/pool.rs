@@ -250,10 +250,10 @@ const RENDERED_FIELDS: [&str; 6] = [
 /// Fields of the operating system's spec that never become part of a config, because they open something.
 pub const SECRET_FIELDS: [&str; 2] = ["rhelSubscriptionManagerPassword", "rhelActivationKey"];
 
-/// Start of a [`template_digest`]. Digests without it are of an older version, which read more fields.
-const TEMPLATE_DIGEST: &str = "v2:";
+/// Start of a [`template_digest`]. A release that reads other fields has another one: its digests do not show an edit of the template.
+const TEMPLATE_DIGEST: &str = "v1:";
 
-/// Whether two template digests belong to different templates. Digests of different versions can't be compared.
+/// Whether two template digests belong to different templates. Digests with different starts can't be compared.
 pub fn template_differs(digest: &str, other: &str) -> bool {
     let comparable = [digest, other]
         .iter()
@@ -261,7 +261,7 @@ pub fn template_differs(digest: &str, other: &str) -> bool {
     comparable && digest != other
 }
 
-/// `v2:` and SHA-256 of what rendering reads of a MachineDeployment's `spec.template`. The credentials of the cloud and of a subscription are not
+/// `v1:` and SHA-256 of what rendering reads of a MachineDeployment's `spec.template`. The credentials of the cloud and of a subscription are not
 /// part of it: whoever can read the digest and knows the rest could guess them.
 pub fn template_digest(md: &MachineDeployment) -> String {
     let machine = md.spec.template.get("spec").unwrap_or(&Value::Null);
@@ -451,7 +451,7 @@ mod tests {
             move |spec: &mut Value| *spec.pointer_mut(pointer).unwrap() = to.clone()
         };
         let (before, value) = (of(&|_| ()), "/providerSpec/value/operatingSystemSpec");
-        assert!(before.starts_with("v2:") && before.len() == 67);
+        assert!(before.starts_with("v1:") && before.len() == 67);
         for same in [
             set(
                 "/providerSpec/value/cloudProviderSpec",
@@ -480,7 +480,7 @@ mod tests {
         ] {
             assert!(template_differs(&of(&other), &before));
         }
-        assert!(!template_differs(&before, "0123"), "an older version made it");
+        assert!(!template_differs(&before, "0123"), "a digest of other fields");
     }
 
     #[test]

@@ -6,10 +6,11 @@
 
 use crate::Stage;
 use crate::kubelet_kubeconfig::late_bound_ids;
-use osm_api::config::{LateBoundKind, OperatingSystemConfigSpec};
+use osm_api::config::LateBoundKind;
+use osm_api::content::Content;
 
 /// Whether the pool of this content needs one.
-pub fn is_needed(spec: &OperatingSystemConfigSpec) -> bool {
+pub fn is_needed(spec: &Content) -> bool {
     // Most contents have these kinds in the bootstrap stage only, so the other stage is searched for them.
     let ids_of = |is_so: fn(LateBoundKind) -> bool| {
         let of_kind = spec.late_bound.iter().filter(move |late| is_so(late.kind));
@@ -79,11 +80,11 @@ mod tests {
                 let files = json!({"files": [{"path": "/a", "content": {"inline": {"data": data}}}]});
                 serde_json::from_value(files).unwrap()
             };
-            let spec = OperatingSystemConfigSpec {
+            let spec = Content {
                 late_bound: late_bound.collect(),
                 bootstrap_config: stage(bootstrap),
                 provisioning_config: stage(provisioning),
-                ..OperatingSystemConfigSpec::default()
+                ..Content::default()
             };
             assert_eq!(is_needed(&spec), expected, "{what}");
         }

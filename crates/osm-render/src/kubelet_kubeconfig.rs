@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use osm_api::config::OperatingSystemConfigSpec;
+use osm_api::content::Content;
 
 use crate::Stage;
 use crate::error::UserDataError;
@@ -13,10 +13,7 @@ use crate::late_bound::{self, Filling, LateValues, Room};
 ///
 /// # Errors
 /// A late-bound value that is missing, that can't be written where its marker is, or that the configuration does not declare.
-pub fn kubelet_kubeconfig(
-    spec: &OperatingSystemConfigSpec,
-    values: &LateValues,
-) -> Result<Option<String>, UserDataError> {
+pub fn kubelet_kubeconfig(spec: &Content, values: &LateValues) -> Result<Option<String>, UserDataError> {
     let text = spec.kubelet_kubeconfig.as_ref();
     text.map(|text| {
         late_bound::fill(
@@ -32,7 +29,7 @@ pub fn kubelet_kubeconfig(
 
 /// Ids of the late-bound values that a stage refers to. It is empty where a reference is damaged: [`crate::user_data()`] refuses such
 /// a stage.
-pub fn late_bound_ids(spec: &OperatingSystemConfigSpec, stage: Stage) -> BTreeSet<String> {
+pub fn late_bound_ids(spec: &Content, stage: Stage) -> BTreeSet<String> {
     let config = match stage {
         Stage::Bootstrap => &spec.bootstrap_config,
         Stage::Provisioning => &spec.provisioning_config,
@@ -50,14 +47,14 @@ mod tests {
 
     use super::*;
 
-    fn spec() -> OperatingSystemConfigSpec {
+    fn spec() -> Content {
         let late = |id: &str, kind| LateBound {
             id: id.into(),
             kind,
             source: None,
         };
         let file = |data: &str| json!({"path": "/a", "content": {"inline": {"data": data}}});
-        OperatingSystemConfigSpec {
+        Content {
             bootstrap_config: serde_json::from_value(json!({
                 "files": [file("%%osm-late{api/token,raw}%%\n\"quoted\" %%osm-late{a[0]/b:c-d,shell}%%")],
             }))
@@ -69,13 +66,13 @@ mod tests {
             }))
             .unwrap(),
             late_bound: vec![late("kubelet/token", LateBoundKind::KubeletToken)],
-            ..OperatingSystemConfigSpec::default()
+            ..Content::default()
         }
     }
 
     #[test]
     fn each_stage_has_its_own_references_wherever_they_are() {
-        let ids = |spec: &OperatingSystemConfigSpec, stage| {
+        let ids = |spec: &Content, stage| {
             late_bound_ids(spec, stage)
                 .into_iter()
                 .collect::<Vec<_>>()
@@ -86,7 +83,7 @@ mod tests {
         assert_eq!(ids(&spec, Stage::Provisioning), "drop-in module unit");
         spec.provisioning_config.units[0].content = Some("%%osm-late{cut".into());
         assert_eq!(ids(&spec, Stage::Provisioning), "", "damaged");
-        assert_eq!(ids(&OperatingSystemConfigSpec::default(), Stage::Bootstrap), "");
+        assert_eq!(ids(&Content::default(), Stage::Bootstrap), "");
     }
 
     #[test]

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-use osm_api::config::{
-    self, CloudProviderRef, LateBound, OperatingSystemConfigSpec, ProfileRef, StageConfig, UserDataBytes,
-};
-use osm_api::content::{RenderedFor, Unpacked};
+use osm_api::config::{self, CloudProviderRef, LateBound, ProfileRef, StageConfig, UserDataBytes};
+use osm_api::content::{Content, RenderedFor, Unpacked};
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::pool::Pool;
 use osm_api::profile::{
@@ -103,8 +101,8 @@ struct Rendering<'a> {
 /// A rendered profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendered {
-    /// The configuration, with `digest` set; `machineDeployment` and `profile` are left to the caller.
-    pub spec: OperatingSystemConfigSpec,
+    /// The configuration, with `digest` set; `machine_deployment` is left to the caller.
+    pub spec: Content,
     /// Sizes with late-bound values at their largest.
     pub user_data_bytes: UserDataBytes,
     /// What its nodes download: everything whose URL a template asked for, in order.
@@ -137,7 +135,7 @@ impl Rendered {
 }
 
 /// The content of an OperatingSystemConfig, with what [`Rendered::described`] returned for it.
-pub fn content(spec: &OperatingSystemConfigSpec, described: config::Rendered) -> Unpacked {
+pub fn content(spec: &Content, described: config::Rendered) -> Unpacked {
     Unpacked::new(spec, crate::kubeconfig_secret::is_needed(spec), described)
 }
 
@@ -360,9 +358,8 @@ impl Profile {
             });
         }
 
-        let mut spec = OperatingSystemConfigSpec {
+        let mut spec = Content {
             os_name: Some(pool.operating_system),
-            os_version: self.spec.os_version.clone(),
             cloud_provider: Some(CloudProviderRef {
                 name: pool.cloud_provider,
                 spec: None,
@@ -372,7 +369,7 @@ impl Profile {
             provisioning_utility: self.spec.provisioning_utility,
             late_bound: late_bound.into_values().collect(),
             kubelet_kubeconfig,
-            ..OperatingSystemConfigSpec::default()
+            ..Content::default()
         };
         let (digest, bytes) = digest_of(&mut spec);
         if bytes > MAX_CONTENT_BYTES {
@@ -401,12 +398,7 @@ impl Profile {
     }
 
     /// Sizes and conflicts, which are remembered.
-    fn measure(
-        &self,
-        digest: &str,
-        spec: &OperatingSystemConfigSpec,
-        pool: &Pool,
-    ) -> Result<Measured, RenderError> {
+    fn measure(&self, digest: &str, spec: &Content, pool: &Pool) -> Result<Measured, RenderError> {
         let minor = pool.kubelet_version.minor;
         let known = self.measured.lock().get(digest).cloned();
         if let Some(known) = known.filter(|known| known.minor == minor) {
@@ -559,7 +551,7 @@ pub fn suits(spec: &OperatingSystemProfileSpec, pool: &Pool) -> Result<Vec<Strin
 }
 
 /// Digest of a configuration, and the bytes that storing it takes.
-fn digest_of(spec: &mut OperatingSystemConfigSpec) -> (String, usize) {
+fn digest_of(spec: &mut Content) -> (String, usize) {
     // In one order: it may come from a file or from an API server, which sorts.
     let stages = [&mut spec.bootstrap_config, &mut spec.provisioning_config];
     stages
@@ -637,7 +629,7 @@ fn template_error(stage: Stage, Failure { template, text, at }: Failure) -> Rend
 }
 
 /// Warnings for files and units with a password that every user of a machine can read.
-fn readable_passwords(spec: &OperatingSystemConfigSpec) -> Vec<String> {
+fn readable_passwords(spec: &Content) -> Vec<String> {
     let stages = [&spec.bootstrap_config, &spec.provisioning_config];
     let paths = stages
         .into_iter()
@@ -704,10 +696,7 @@ fn check_reserved(pool: &Pool, data: &Value) -> Result<(), RenderError> {
 }
 
 /// Sizes of both documents at their largest, and a warning when the first is near its limit.
-fn sizes(
-    spec: &OperatingSystemConfigSpec,
-    pool: &Pool,
-) -> Result<(UserDataBytes, Option<String>), RenderError> {
+fn sizes(spec: &Content, pool: &Pool) -> Result<(UserDataBytes, Option<String>), RenderError> {
     let largest = late_bound::largest(&spec.late_bound);
     let bootstrap = user_data::user_data(spec, Stage::Bootstrap, &largest)?;
     let provisioning = user_data::user_data(spec, Stage::Provisioning, &largest)?;

@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_without_the_value() {
         let config = r#"{"apiVersion": "x", "kind": "y", "metadata": {"name": "c"}, "spec": {"osName": "hunter2", "osVersion": "1",
-            "lateBound": [{"id": "a", "kind": "hunter2"}]}, "status": {"retired": {"uid": "u", "generation": 1}, "published": "hunter2"}}"#;
+            "poolRef": "hunter2"}, "status": {"retired": {"uid": "u", "generation": 1}, "published": "hunter2"}}"#;
         let unreadable = decode::<OperatingSystemConfig>(config).unwrap().unwrap_err();
         let problem = unreadable.problem.to_string();
         assert!(
@@ -352,8 +352,8 @@ mod tests {
         // What can be decoded is.
         let spec: OperatingSystemConfigSpec = unreadable.part("spec");
         assert_eq!(
-            (spec.os_name, spec.os_version.as_str(), spec.late_bound.len()),
-            (None, "1", 0)
+            (spec.os_name, spec.os_version.as_str(), spec.pool_ref),
+            (None, "1", None)
         );
         let status: OperatingSystemConfigStatus = unreadable.part("status");
         assert_eq!(status.retired.map(|retired| retired.uid).as_deref(), Some("u"));
@@ -387,8 +387,8 @@ mod tests {
                 "spec.osVersion is a list, expected a string; correct the value, or upgrade to the version that knows it",
             ),
             (
-                json!({"lateBound": "hunter2, expected a list at line 1"}),
-                "spec.lateBound is a string, expected a list; correct the value, or upgrade to the version that knows it",
+                json!({"bootstrapConfig": {"files": "hunter2, expected a list at line 1"}}),
+                "spec.bootstrapConfig.files is a string, expected a list; correct the value, or upgrade to the version that knows it",
             ),
             (
                 json!("hunter2"),

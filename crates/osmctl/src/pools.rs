@@ -5,10 +5,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use osm_api::config::{
-    OperatingSystemConfig, OperatingSystemConfigSpec, OperatingSystemConfigStatus, Rendered,
-};
-use osm_api::content::{self, RenderedFor};
+use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigStatus, Rendered};
+use osm_api::content::{self, Content, RenderedFor};
 use osm_api::names::{self, SETTINGS_KEY};
 use osm_api::pool::{self, Pool, PoolError};
 use osm_api::pool_settings::{PoolSettings, PoolSettingsError};
@@ -37,7 +35,7 @@ pub struct Selected {
 pub struct RenderedPool {
     pub pool_ref: PoolRef,
     /// What osc-controller writes, with markers for credentials.
-    pub config: OperatingSystemConfigSpec,
+    pub config: Content,
     /// What its status says about it.
     described: Rendered,
     pub warnings: Vec<String>,
@@ -253,10 +251,9 @@ impl Selected {
             .digest()
             .context("the settings can't be converted to JSON")?;
         let reference = self.profile.reference();
-        let described = rendered.described(&rendered_for, reference.clone(), settings_digest, &endpoint);
+        let described = rendered.described(&rendered_for, reference, settings_digest, &endpoint);
         let mut config = rendered.spec;
         rendered_for.store(&mut config);
-        config.profile = Some(reference);
         Ok(RenderedPool {
             pool_ref: self.pool_ref.clone(),
             values: osm_render::placeholders(&config),
@@ -316,11 +313,11 @@ pub fn warn(selected: &[Selected], rendered: &[RenderedPool]) {
 
 impl RenderedPool {
     /// What a stored config contains.
-    pub fn stored(pool_ref: PoolRef, config: &OperatingSystemConfigSpec, place: Place) -> Self {
+    pub fn stored(pool_ref: PoolRef, config: Content, place: Place) -> Self {
         Self {
             pool_ref,
-            values: osm_render::placeholders(config),
-            config: config.clone(),
+            values: osm_render::placeholders(&config),
+            config,
             described: Rendered::default(),
             warnings: Vec::new(),
             place,

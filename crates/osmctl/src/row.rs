@@ -77,7 +77,7 @@ impl Row<'_> {
     }
 
     fn profile(&self) -> Option<&ProfileRef> {
-        ContentView::of(self.pool.config?).profile()
+        ContentView::of(self.pool.config?).rendered()?.profile.as_ref()
     }
 
     fn revision(&self) -> Option<&str> {

@@ -130,7 +130,7 @@ fn content<'a>(pool: &ClusterPool<'a>) -> Result<&'a OperatingSystemConfig> {
              compares it with what OSM renders"
         );
     }
-    if ContentView::of(config).digest().is_none() {
+    if ContentView::of(config).rendered().is_none() {
         bail!("pool {pool} was never rendered; run `osmctl status {pool}`");
     }
     Ok(config)
@@ -138,10 +138,7 @@ fn content<'a>(pool: &ClusterPool<'a>) -> Result<&'a OperatingSystemConfig> {
 
 /// What a reader must know about the content.
 fn note(config: &OperatingSystemConfig) -> Option<String> {
-    let view = ContentView::of(config);
-    let Some(rendered) = view.publishable() else {
-        return Some("another client has edited this content; it is not published".to_owned());
-    };
+    let rendered = ContentView::of(config).rendered()?;
     let published = config.status.as_ref()?.published.as_ref();
     match published {
         Some(published) if published.digest == rendered.digest => None,
@@ -223,6 +220,7 @@ fn list(stages: &Stages) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use osm_api::content::Content;
     use serde_json::json;
 
     use super::*;
@@ -236,17 +234,23 @@ mod tests {
             )
             .unwrap()
         };
-        let spec = &mut snapshot.configs[0].spec;
-        spec.late_bound = serde_json::from_value(json!([{"id": "api/token", "kind": "ApiToken"}])).unwrap();
-        spec.bootstrap_config.files = vec![
+        let mut content = Content {
+            late_bound: serde_json::from_value(json!([{"id": "api/token", "kind": "ApiToken"}])).unwrap(),
+            ..Content::default()
+        };
+        content.bootstrap_config.files = vec![
             file("/etc/token", "token: %%osm-late{api/token,b64}%%\n"),
             file("/etc/both", "1\n"),
         ];
-        spec.provisioning_config.files = vec![
+        content.provisioning_config.files = vec![
             file("/etc/both", "2\n"),
             file("/opt/cloud", "before\n[Global]\npassword = hunter2\nafter\n"),
             file(CLOUD_CONFIG, "password = hunter2"),
         ];
+        let status = snapshot.configs[0].status.as_mut().unwrap();
+        let rendered = osm_render::content(&content, status.rendered.take().unwrap()).pack();
+        status.published.as_mut().unwrap().digest = rendered.digest.clone();
+        status.rendered = Some(rendered);
         let template = &mut snapshot.machine_deployments[0].spec.template;
         let provider = template.pointer_mut("/spec/providerSpec/value").unwrap();
         provider["overwriteCloudConfig"] = "[Global]\npassword = hunter2\n".into();
@@ -280,12 +284,13 @@ mod tests {
     }
 
     #[test]
-    fn content_of_others_is_noted_and_that_of_the_go_implementation_is_not_shown() {
+    fn content_that_is_not_published_is_noted_and_that_of_the_go_implementation_is_not_shown() {
         let mut snapshot = snapshot();
         assert_eq!(note(&snapshot.configs[0]), None);
-        snapshot.configs[0].metadata.generation = Some(9);
-        assert!(note(&snapshot.configs[0]).unwrap().contains("edited"));
-        snapshot.configs[0].spec.machine_deployment = None;
+        let published = snapshot.configs[0].status.as_mut().unwrap().published.as_mut();
+        published.unwrap().digest = "before".to_owned();
+        assert!(note(&snapshot.configs[0]).unwrap().contains("not published yet"));
+        snapshot.configs[0].spec.pool_ref = None;
         let pools = snapshot.pools();
         let error = content(&pools[0]).unwrap_err().to_string();
         assert!(error.contains("osmctl migrate check"), "{error}");

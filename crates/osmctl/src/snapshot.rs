@@ -356,17 +356,14 @@ pub mod fixtures {
         serde_json::from_value(json!({
             "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemConfig",
             "metadata": {"name": pool.config_name(), "namespace": "osm", "generation": 2},
-            "spec": {
-                "osName": "ubuntu", "cloudProvider": {"name": "openstack"}, "digest": "d",
-                "machineDeployment": {"namespace": pool.namespace, "name": pool.name, "uid": pool.uid, "revision": "3",
-                    "templateDigest": "t"},
-                "profile": {"namespace": "osm", "name": "osp-tiny", "version": "v1.0.0", "digest": "p"},
-            },
+            "spec": {"poolRef": {"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
+                "namespace": pool.namespace, "name": pool.name, "uid": pool.uid}},
             "status": {
                 "conditions": [condition("Rendered", true, "Rendered", "rendered from profile osp-tiny v1.0.0"),
                     condition("Published", true, "Published", "user data is published"),
                     condition("Ready", true, "Published", "user data is published")],
-                "rendered": {"generation": 2, "digest": "d", "revision": "3"},
+                "rendered": {"digest": "d", "revision": "3", "templateDigest": "t",
+                    "profile": {"namespace": "osm", "name": "osp-tiny", "version": "v1.0.0", "digest": "p"}},
                 "published": {"digest": "d", "revision": "3", "bootstrapSecret": "b", "provisioningSecret": "p",
                     "credentialExpires": "2026-03-01T00:00:00Z"},
             },

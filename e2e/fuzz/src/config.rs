@@ -1,14 +1,15 @@
-//! The spec of a stored OperatingSystemConfig, as JSON, of which secret-syncer makes documents: it may be one that somebody else wrote.
+//! A content, as JSON, of which secret-syncer makes documents: it may be one that somebody else wrote.
 
 use std::collections::BTreeMap;
 
-use osm_api::{OperatingSystemConfigSpec, Pool, Settings};
+use osm_api::content::Content;
+use osm_api::{Pool, Settings};
 
 use crate::{pipeline, profile};
 
 /// Both documents are written, or refused without repeating a credential.
 pub fn run(input: &[u8]) {
-    if let Ok(spec) = serde_json::from_slice::<OperatingSystemConfigSpec>(input) {
+    if let Ok(spec) = serde_json::from_slice::<Content>(input) {
         pipeline::documents(&spec);
     }
 }

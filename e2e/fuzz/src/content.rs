@@ -28,7 +28,7 @@ pub fn run(input: &[u8]) {
     };
     let plain = [
         (names::CLOUD_CONFIG_KEY, document.as_bytes().to_vec()),
-        (names::CONTENT_KEY, content.as_bytes().to_vec()),
+        (names::CONTENT_GZIP_KEY, gzip::USUAL.bytes(content)),
     ];
     let compressed = [
         (names::CLOUD_CONFIG_GZIP_KEY, gzip::USUAL.bytes(document)),
@@ -53,16 +53,12 @@ fn unpack(bytes: &[u8]) {
 fn read(entries: &[(&str, Vec<u8>); 2], canary_in_input: bool) {
     let key = HmacKey::new([7; 32]);
     let [(document_name, document), (content_name, content)] = entries;
-    let parts: Vec<&[u8]> =
-        match *document_name == names::CLOUD_CONFIG_KEY && *content_name == names::CONTENT_KEY {
-            true => vec![document, content],
-            false => vec![
-                document_name.as_bytes(),
-                document,
-                content_name.as_bytes(),
-                content,
-            ],
-        };
+    let parts: [&[u8]; 4] = [
+        document_name.as_bytes(),
+        document,
+        content_name.as_bytes(),
+        content,
+    ];
     let name = names::provisioning_secret_name(POOL, &key.mac(&parts));
     let data: BTreeMap<String, ByteString> = entries
         .iter()
@@ -88,7 +84,7 @@ fn read(entries: &[(&str, Vec<u8>); 2], canary_in_input: bool) {
 pub fn seeds() -> Vec<String> {
     let key = HmacKey::new([7; 32]);
     let of_configs = config::seeds().into_iter().filter_map(|spec| {
-        let spec: osm_api::OperatingSystemConfigSpec = serde_json::from_str(&spec).ok()?;
+        let spec: osm_api::content::Content = serde_json::from_str(&spec).ok()?;
         let ids = spec.late_bound.iter().filter(|late| late.source.is_some());
         let values = ids.map(|late| (late.id.clone(), "value".to_owned())).collect();
         let documents = Documents::make(spec, values, POOL, &key).ok()?;

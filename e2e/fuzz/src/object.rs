@@ -3,7 +3,7 @@
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use osm_api::config::OperatingSystemConfigStatus;
-use osm_api::content::{self, ContentView};
+use osm_api::content::ContentView;
 use osm_api::profile::OperatingSystemProfileStatus;
 use osm_api::{MachineDeployment, OperatingSystemConfig, OperatingSystemProfile, gzip};
 use osm_runtime::{list_watch, object};
@@ -37,12 +37,9 @@ fn all_kinds(text: &str, canary_in_input: bool) {
     decode::<ConfigMap, Value>(text, canary_in_input);
     let config = decode::<OperatingSystemConfig, OperatingSystemConfigStatus>(text, canary_in_input);
     let Some(config) = config else { return };
-    let view = ContentView::of(&config);
-    if let Err(error) = view.content() {
-        check(&error.to_string(), canary_in_input);
-    }
-    if let Ok(content) = bounds::within("a stored content", || content::into_content(config)) {
-        pipeline::documents(&content);
+    match bounds::within("a stored content", || ContentView::of(&config).content()) {
+        Ok(content) => pipeline::documents(&content),
+        Err(error) => check(&error.to_string(), canary_in_input),
     }
 }
 
@@ -77,7 +74,7 @@ pub fn seeds() -> Vec<String> {
     };
     let packed = gzip::USUAL.base64("{}");
     let osm = "operatingsystemmanager.k8c.io/v1alpha1";
-    let rendered = json!({"generation": 0, "digest": "d", "revision": "1", "osName": "ubuntu", "cloudProvider": "aws",
+    let rendered = json!({"digest": "d", "revision": "1", "osName": "ubuntu", "cloudProvider": "aws",
         "provisioningUtility": "cloud-init", "provisioning": packed, "bootstrap": packed,
         "lateBound": [{"id": "api/token", "kind": "ApiToken"}]});
     let condition = json!({"type": "Rendered", "status": "True", "reason": "Rendered", "message": "m",

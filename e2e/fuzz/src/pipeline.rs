@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use osm_api::config::OperatingSystemConfigSpec;
+use osm_api::content::Content;
 use osm_api::profile::{AcceptedProfile, CloudProvider, OperatingSystemProfileSpec};
 use osm_api::{MachineDeployment, Pool, Settings};
 use osm_render::{Base, LateValues, Profile, ProfileError, RESERVED_PREFIX, Rendered, Stage};
@@ -147,7 +147,7 @@ pub(crate) fn render(
 }
 
 /// Writes both documents of a configuration, and the script where there is one.
-pub(crate) fn documents(spec: &OperatingSystemConfigSpec) {
+pub(crate) fn documents(spec: &Content) {
     let canary_in_spec = serde_json::to_string(spec).is_ok_and(|text| canary::is_in(&text));
     for value in [
         canary::WORD.to_owned(),

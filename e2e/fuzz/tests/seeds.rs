@@ -4,7 +4,8 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::PathBuf;
 
-use osm_api::{OperatingSystemConfigSpec, OperatingSystemProfileSpec, Settings};
+use osm_api::content::Content;
+use osm_api::{OperatingSystemProfileSpec, Settings};
 use osm_fuzz::{TARGETS, config, profile, provider_spec, settings};
 use osm_render::{Base, ProfileKey};
 
@@ -48,7 +49,7 @@ fn what_the_targets_start_from_is_read_and_rendered() {
         "cloud-init, both of Flatcar's, one that extends the first, and Ubuntu's own"
     );
     for seed in config::seeds() {
-        serde_json::from_str::<OperatingSystemConfigSpec>(&seed).unwrap();
+        serde_json::from_str::<Content>(&seed).unwrap();
     }
     assert_eq!(
         config::seeds().len(),

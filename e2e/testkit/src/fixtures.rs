@@ -4,7 +4,8 @@ use std::fmt;
 
 use anyhow::{Context, Result};
 use osm_api::config::OperatingSystemConfig;
-use osm_api::{content, names};
+use osm_api::content::ContentView;
+use osm_api::names;
 use osm_judges::user_data_files;
 use serde_json::{Value, json};
 
@@ -93,7 +94,7 @@ pub fn with_documents(config: &OperatingSystemConfig) -> Result<String> {
     Ok(match is_rendered {
         true => format!(
             "{object}\n{}",
-            serde_json::to_string(&content::into_content(config.clone())?)?
+            serde_json::to_string(&ContentView::of(config).content()?)?
         ),
         false => object,
     })

@@ -149,7 +149,7 @@ fn a_config_edited_by_hand_is_put_right_and_never_published() -> Result<()> {
         let spec = json!({"spec": {"digest": "by hand", "bootstrapConfig": {"files": []}}});
         configs.patch(name, &merge, &Patch::Merge(&spec)).await?;
         wait_for("the spec to be put right", DEADLINE, async || {
-            check(ContentView::of(&world.config("p").await?).is_of_this_form())
+            check(ContentView::of(&world.config("p").await?).has_bare_spec())
         })
         .await?;
         let rendered = json!({"status": {"rendered": {"digest": "by hand", "revision": "9"}}});

@@ -61,7 +61,7 @@ fn a_machine_deployment_becomes_user_data_and_is_never_written_to() -> Result<()
         let published = status.published.expect("published");
         assert_eq!(published.revision, "1");
         assert_eq!(published.provisioning_secret, machine.provisioning_secret);
-        assert!(ContentView::of(&config).publishable().is_some());
+        assert!(ContentView::of(&config).rendered().is_some());
         let text = serde_json::to_string(&config)?;
         for token in [&machine.api_token, &machine.kubelet_token] {
             assert!(
@@ -94,7 +94,8 @@ fn a_machine_deployment_becomes_user_data_and_is_never_written_to() -> Result<()
         world.stamp("default", 1).await?;
         world.says("default", "Published", true, "Published").await?;
         let config = world.config("default").await?;
-        assert_eq!(ContentView::of(&config).profile().unwrap().name, "osp-ubuntu");
+        let rendered = ContentView::of(&config).rendered().unwrap();
+        assert_eq!(rendered.profile.as_ref().unwrap().name, "osp-ubuntu");
         judge_both_documents(world, "default").await?;
 
         let services = Service::ALL.map(|service| format!(":{IDENTITIES}:{}", service.name()));

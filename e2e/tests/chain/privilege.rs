@@ -509,7 +509,7 @@ async fn repairs(world: &World) -> Result<()> {
             .await?;
         wait_for("the config to be put right", DEADLINE, async || {
             let config = world.configs().get(&config).await?;
-            check(ContentView::of(&config).is_of_this_form() && config.labels().contains_key(names::POOL))
+            check(ContentView::of(&config).has_bare_spec() && config.labels().contains_key(names::POOL))
         })
         .await?;
     }

@@ -200,7 +200,7 @@ async fn a_cluster_of_the_go_implementation_is_taken_over_and_can_be_handed_back
         assert_eq!(secret.immutable, None, "the next change is one write");
         // Its cloudProvider.spec can hold credentials of the cloud.
         wait_for("the spec to be emptied", DEADLINE, async || {
-            check(ContentView::of(&world.config(pool).await?).is_of_this_form())
+            check(ContentView::of(&world.config(pool).await?).has_bare_spec())
         })
         .await?;
     }

@@ -207,7 +207,9 @@ fn a_value_of_a_newer_version_is_reported_and_the_config_is_rendered_again() -> 
         send(&world.managed, "PATCH", &path, &tomorrow, 0).await?;
         counts(world, Service::OscController, "operatingsystemconfigs").await?;
         wait_for("the config to be rendered again", DEADLINE, async || {
-            check(ContentView::of(&world.config("first").await?).digest() != Some("of tomorrow"))
+            let config = world.config("first").await?;
+            let rendered = ContentView::of(&config).rendered();
+            check(rendered.is_none_or(|rendered| rendered.digest != "of tomorrow"))
         })
         .await?;
         world.stamp("first", 2).await?;

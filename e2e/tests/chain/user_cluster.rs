@@ -8,10 +8,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use osm_api::condition::{self, PUBLISHED};
-use osm_api::config::{
-    LateBound, LateBoundKind, LateBoundSource, OperatingSystemConfig, OperatingSystemConfigSpec, Rendered,
-};
-use osm_api::content::{self, Unpacked};
+use osm_api::config::{LateBound, LateBoundKind, LateBoundSource, OperatingSystemConfig, Rendered};
+use osm_api::content::{Content, ContentView, Unpacked, spec_for};
 use osm_api::names::{self, SETTINGS_CONFIG_MAP, SETTINGS_KEY};
 use osm_api::profile::MAX_CONTENT_BYTES;
 use osm_api::rbac::Service;
@@ -74,7 +72,7 @@ async fn attacked() -> Result<World> {
 }
 
 /// A content with one more file, as osc-controller would write it for revision 1.
-fn forged(content: &OperatingSystemConfigSpec, text: &str, late: Option<LateBound>) -> Result<Value> {
+fn forged(content: &Content, text: &str, late: Option<LateBound>) -> Result<Value> {
     let mut content = content.clone();
     let file = json!({"path": "/etc/forged", "permissions": 600, "content": {"inline": {"data": text}}});
     content
@@ -176,13 +174,13 @@ async fn nothing_leaked(world: &World, before: &BTreeMap<String, String>) -> Res
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_configs_open_nothing_at_home_and_affect_no_other_pool() -> Result<()> {
     let mut world = attacked().await?;
-    let content = content::into_content(world.config("p").await?)?;
+    let content = ContentView::of(&world.config("p").await?).content()?;
     forged_references(&world, &content).await?;
     forged_states(&mut world, &content).await
 }
 
 /// The table of secret-syncer has every kind of late-bound value.
-async fn forged_references(world: &World, content: &OperatingSystemConfigSpec) -> Result<()> {
+async fn forged_references(world: &World, content: &Content) -> Result<()> {
     let before = untouched(world).await?;
     let own = names::config_name("p", "kube-system");
     let first = world.machine("p", 1).await?;
@@ -228,7 +226,7 @@ async fn forged_references(world: &World, content: &OperatingSystemConfigSpec) -
     nothing_leaked(world, &before).await
 }
 
-async fn forged_states(world: &mut World, content: &OperatingSystemConfigSpec) -> Result<()> {
+async fn forged_states(world: &mut World, content: &Content) -> Result<()> {
     let before = untouched(world).await?;
     let (p, q) = (world.config("p").await?, world.config("q").await?);
     let pool = |config: &OperatingSystemConfig| -> Result<PoolRef> {
@@ -286,7 +284,7 @@ async fn forged_states(world: &mut World, content: &OperatingSystemConfigSpec) -
     nothing_leaked(world, &before).await?;
 
     // A config that claims the pool of the other one, and declares it gone.
-    let mut evil = OperatingSystemConfig::new("evil", content::spec_for((&of_q).into()));
+    let mut evil = OperatingSystemConfig::new("evil", spec_for((&of_q).into()));
     evil.metadata.annotations = q.metadata.annotations.clone();
     world.configs().create(&PostParams::default(), &evil).await?;
     write(

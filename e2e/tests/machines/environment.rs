@@ -220,7 +220,7 @@ impl Environment {
             .filter(|condition| condition.status != "True")
             .collect();
         let content = ContentView::of(&object);
-        let Some(rendered) = content.publishable() else {
+        let Some(rendered) = content.rendered() else {
             bail!("{config} is not rendered: {complaints:?}");
         };
         ensure!(

@@ -10,7 +10,8 @@ mod flags;
 use std::borrow::Cow;
 use std::fmt;
 
-use osm_api::config::{OperatingSystemConfigSpec, StageConfig};
+use osm_api::config::StageConfig;
+use osm_api::content::Content;
 use osm_api::pool::Pool;
 use serde_json::Value;
 
@@ -64,7 +65,7 @@ impl Text<'_> {
 }
 
 /// All conflicts in the documents of a pool, each once.
-pub(crate) fn find(spec: &OperatingSystemConfigSpec, pool: &Pool) -> Vec<Conflict> {
+pub(crate) fn find(spec: &Content, pool: &Pool) -> Vec<Conflict> {
     let texts: Vec<Text<'_>> = [
         (Stage::Bootstrap, &spec.bootstrap_config),
         (Stage::Provisioning, &spec.provisioning_config),

@@ -27,7 +27,7 @@ fn file(path: &str, data: &str) -> File {
 
 /// The subjects in these files, with the paths.
 fn found(kubelet: &str, files: &[(&str, &str)]) -> Vec<String> {
-    let mut spec = OperatingSystemConfigSpec::default();
+    let mut spec = Content::default();
     spec.provisioning_config.files = files.iter().map(|(path, data)| file(path, data)).collect();
     let conflicts = find(&spec, &pool(kubelet)).into_iter();
     conflicts
@@ -97,7 +97,7 @@ fn flags_are_found_wherever_the_kubelet_gets_them() {
 
 #[test]
 fn flags_in_units_drop_ins_and_commands_are_found() {
-    let mut spec = OperatingSystemConfigSpec::default();
+    let mut spec = Content::default();
     spec.provisioning_config.units = vec![Unit {
         name: "kubelet.service".to_owned(),
         content: Some("[Service]\nExecStart=/opt/bin/kubelet --network-plugin=cni\n".to_owned()),
@@ -248,7 +248,7 @@ fn containerd_1_is_found_in_every_form_of_its_installation() {
             "{text}"
         );
     }
-    let mut spec = OperatingSystemConfigSpec::default();
+    let mut spec = Content::default();
     spec.bootstrap_config.modules = Some(json!({"packages": ["curl", ["containerd.io", "1.7.24-1"]]}));
     spec.provisioning_config.files = vec![file(CONFIG_PATH, CONFIG)];
     let conflicts = find(&spec, &pool("1.34.0"));

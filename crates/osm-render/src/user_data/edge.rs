@@ -2,8 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use osm_api::config::OperatingSystemConfigSpec;
-use osm_api::content;
+use osm_api::content::{self, Content};
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::CloudProvider;
 
@@ -25,10 +24,7 @@ const LINE: usize = 76;
 ///
 /// # Errors
 /// As [`user_data`](crate::user_data()).
-pub fn edge_script(
-    spec: &OperatingSystemConfigSpec,
-    values: &LateValues,
-) -> Result<Option<String>, UserDataError> {
+pub fn edge_script(spec: &Content, values: &LateValues) -> Result<Option<String>, UserDataError> {
     let is_edge = spec
         .cloud_provider
         .as_ref()

@@ -1,6 +1,6 @@
 //! What a document puts on a machine, for people to read and compare: its files, the state of its units, and everything else.
 
-use osm_api::config::OperatingSystemConfigSpec;
+use osm_api::content::Content;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -47,7 +47,7 @@ pub struct MachineUnit {
 /// # Errors
 /// As [`super::user_data`].
 pub fn machine_stage(
-    spec: &OperatingSystemConfigSpec,
+    spec: &Content,
     stage: Stage,
     values: &LateValues,
 ) -> Result<MachineStage, UserDataError> {
@@ -59,15 +59,12 @@ pub fn machine_stage(
 ///
 /// # Errors
 /// As there.
-pub fn masked_machine_stage(
-    spec: &OperatingSystemConfigSpec,
-    stage: Stage,
-) -> Result<MachineStage, UserDataError> {
+pub fn masked_machine_stage(spec: &Content, stage: Stage) -> Result<MachineStage, UserDataError> {
     filled_machine_stage(spec, stage, Filling::Masks(&super::masks(spec)))
 }
 
 fn filled_machine_stage(
-    spec: &OperatingSystemConfigSpec,
+    spec: &Content,
     stage: Stage,
     filling: Filling<'_>,
 ) -> Result<MachineStage, UserDataError> {
@@ -273,7 +270,7 @@ mod tests {
         let encodings = ["raw", "toml", "yaml", "json", "shell", "b64"];
         let lines = encodings
             .map(|encoding| format!("{encoding} %%osm-late{{registry/docker.io/password,{encoding}}}%%"));
-        let spec: OperatingSystemConfigSpec = serde_json::from_value(json!({
+        let spec: Content = serde_json::from_value(json!({
             "osName": "ubuntu", "cloudProvider": {"name": "aws"},
             "provisioningConfig": {
                 "files": [{"path": "/a", "content": {"inline": {"encoding": "b64", "data": lines.join("\n")}}}],

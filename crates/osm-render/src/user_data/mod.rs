@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use osm_api::config::{OperatingSystemConfigSpec, StageConfig};
-use osm_api::content;
+use osm_api::config::StageConfig;
+use osm_api::content::{self, Content};
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::{CloudProvider, DropIn, OperatingSystem, ProfileUnit, ProvisioningUtility, Unit};
 use serde_json::{Map, Value};
@@ -89,11 +89,7 @@ const NETWORK_FOLDER: &str = "/etc/systemd/network";
 /// # Errors
 /// A late-bound value that is missing, that can't be written where its marker is, or that the configuration does not
 /// declare; content that the provisioning utility can't take.
-pub fn user_data(
-    spec: &OperatingSystemConfigSpec,
-    stage: Stage,
-    values: &LateValues,
-) -> Result<String, UserDataError> {
+pub fn user_data(spec: &Content, stage: Stage, values: &LateValues) -> Result<String, UserDataError> {
     write(spec, stage, values, Packing::Packed)
 }
 
@@ -101,11 +97,7 @@ pub fn user_data(
 ///
 /// # Errors
 /// As [`user_data`].
-pub fn plain_user_data(
-    spec: &OperatingSystemConfigSpec,
-    stage: Stage,
-    values: &LateValues,
-) -> Result<String, UserDataError> {
+pub fn plain_user_data(spec: &Content, stage: Stage, values: &LateValues) -> Result<String, UserDataError> {
     write(spec, stage, values, Packing::Plain)
 }
 
@@ -117,7 +109,7 @@ enum Packing {
 }
 
 fn write(
-    spec: &OperatingSystemConfigSpec,
+    spec: &Content,
     stage: Stage,
     values: &LateValues,
     packing: Packing,
@@ -131,12 +123,12 @@ fn write(
 }
 
 /// Readable stand-ins for late-bound values, for previews. Never use them for a machine.
-pub fn placeholders(spec: &OperatingSystemConfigSpec) -> LateValues {
+pub fn placeholders(spec: &Content) -> LateValues {
     late_bound::stand_ins(&spec.late_bound)
 }
 
 /// What [`masked_machine_stage`] shows in the places of late-bound values, by their ids.
-pub fn masks(spec: &OperatingSystemConfigSpec) -> LateValues {
+pub fn masks(spec: &Content) -> LateValues {
     late_bound::masks(&spec.late_bound)
 }
 
@@ -179,11 +171,7 @@ struct FilledFile {
 }
 
 impl Filled {
-    fn new(
-        spec: &OperatingSystemConfigSpec,
-        stage: Stage,
-        filling: Filling<'_>,
-    ) -> Result<Self, UserDataError> {
+    fn new(spec: &Content, stage: Stage, filling: Filling<'_>) -> Result<Self, UserDataError> {
         let config = match stage {
             Stage::Bootstrap => &spec.bootstrap_config,
             Stage::Provisioning => &spec.provisioning_config,
@@ -257,7 +245,7 @@ fn check_names(config: &StageConfig, stage: Stage) -> Result<(), UserDataError> 
 }
 
 /// machine-controller puts the name of each machine in; with `edge` it never does, there the pool's name is taken.
-fn machine_name(spec: &OperatingSystemConfigSpec) -> Option<String> {
+fn machine_name(spec: &Content) -> Option<String> {
     let cloud = spec.cloud_provider.as_ref().map(|cloud| cloud.name);
     let name = match content::pool_name(spec) {
         _ if cloud.is_some_and(clouds::names_machines) => return None,

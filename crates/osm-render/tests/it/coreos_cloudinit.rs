@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use osm_api::config::OperatingSystemConfigSpec;
+use osm_api::content::Content;
 use osm_api::profile::{OperatingSystem, ProvisioningUtility};
 use osm_api::{OperatingSystemProfileSpec, Pool};
 use osm_judges::{CoreosConfig, coreos_apply, coreos_cloud_configs, coreos_read};
@@ -355,10 +355,10 @@ fn without_blanks(document: &str) -> String {
 #[test]
 fn any_text_comes_out_as_it_went_in_or_is_refused() {
     let language = Language {
-        spec: OperatingSystemConfigSpec {
+        spec: Content {
             os_name: Some(OperatingSystem::Flatcar),
             provisioning_utility: ProvisioningUtility::CloudInit,
-            ..OperatingSystemConfigSpec::default()
+            ..Content::default()
         },
         encoding: None,
         replaced: &[MACHINE_NAME],

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use osm_api::config::OperatingSystemConfigSpec;
+use osm_api::content::Content;
 use osm_api::profile::ProvisioningUtility;
 use osm_api::provider_spec::{Dns, Network};
 use osm_api::{OperatingSystemProfileSpec, Pool};
@@ -47,7 +47,7 @@ fn spec(change: impl FnOnce(&mut Value)) -> OperatingSystemProfileSpec {
     serde_json::from_value(spec).unwrap()
 }
 
-fn documents(spec: &OperatingSystemConfigSpec, values: &LateValues) -> [String; 2] {
+fn documents(spec: &Content, values: &LateValues) -> [String; 2] {
     Stage::ALL.map(|stage| user_data(spec, stage, values).unwrap())
 }
 
@@ -413,9 +413,9 @@ fn ignition_takes_a_go_profile_that_lists_things_twice() {
 #[test]
 fn any_text_comes_out_as_it_went_in_or_is_refused() {
     let language = Language {
-        spec: OperatingSystemConfigSpec {
+        spec: Content {
             provisioning_utility: ProvisioningUtility::Ignition,
-            ..OperatingSystemConfigSpec::default()
+            ..Content::default()
         },
         encoding: Some("b64"),
         replaced: &[MACHINE_NAME, ESCAPED],

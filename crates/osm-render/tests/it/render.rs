@@ -169,7 +169,7 @@ fn content_holds_markers_and_says_what_they_mean() {
         ("cloud-init-settings", "s", "r:5000")
     );
     assert_eq!(rendered.spec.provisioning_config.files[0].permissions, 644);
-    assert!(rendered.spec.profile.is_none() && rendered.spec.machine_deployment.is_none());
+    assert!(rendered.spec.machine_deployment.is_none());
 
     let again = profile(|_| {})
         .render(&pool("aws"), &settings(), &stand_in_cluster())

@@ -10,8 +10,7 @@
 //!   not alone.
 //! - A replica that could not renew in time (the API server was unavailable, or the process was stopped) must expect that others
 //!   have taken over. It starts no reconcile until it has renewed its Lease.
-//! - A replica that is not [fit](fitness) has another label on its Lease. It owns keys only while no fit replica lives. Versions that do
-//!   not know this label see no Lease.
+//! - A replica that is not [fit](fitness) has another label on its Lease. It owns keys only while no fit replica lives.
 //! - At shutdown, a replica deletes its Lease and the others take over at once. After a crash the Lease is left behind; any
 //!   other replica deletes it after a quarter of an hour.
 

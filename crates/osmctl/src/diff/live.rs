@@ -183,11 +183,11 @@ fn stored(snapshot: &Snapshot, pool: &PoolRef, origin: &Origin) -> Result<Vec<Re
         return Err(Problems::from(problem).into());
     }
     let view = ContentView::of(config);
-    if view.digest().is_none() {
+    if view.rendered().is_none() {
         return Ok(Vec::new());
     }
     let place = Place::file(config.name_any());
-    Ok(vec![RenderedPool::stored(pool.clone(), &*view.content()?, place)])
+    Ok(vec![RenderedPool::stored(pool.clone(), view.content()?, place)])
 }
 
 /// Finds profiles: in the inputs, or else those that the cluster has accepted.
@@ -292,7 +292,8 @@ mod tests {
             .unwrap()
             .render()
             .unwrap();
-        snapshot.configs[0].spec = rendered.config;
+        let status = snapshot.configs[0].status.as_mut().unwrap();
+        status.rendered = rendered.object().status.unwrap().rendered;
         (snapshot, settings)
     }
 
@@ -411,7 +412,7 @@ mod tests {
     #[test]
     fn a_config_of_the_go_implementation_is_left_to_migrate_check() {
         let (mut snapshot, settings) = cluster();
-        snapshot.configs[0].spec.machine_deployment = None;
+        snapshot.configs[0].spec.pool_ref = None;
         let comparison = compare(&snapshot, &Manifests::default(), &settings, &[]).unwrap();
         assert!(
             comparison.problems[0]

@@ -124,8 +124,7 @@ pub async fn read(objects: &Objects, flags: &Flags, source: &Source) -> Result<C
 
 /// Whether osc-controller has written a config. Only its configs name their pool.
 fn is_of_osm(config: &Object) -> bool {
-    let names_pool = |field: &str| config.value.pointer(field).is_some();
-    names_pool("/spec/poolRef") || names_pool("/spec/machineDeployment")
+    config.value.pointer("/spec/poolRef").is_some()
 }
 
 /// Values of the chart; none while the settings are not valid, because no one may copy or print them.
@@ -425,8 +424,6 @@ mod tests {
     #[test]
     fn configs_of_osm_name_their_pool() {
         let config = |spec: Value| Object::new(kinds::CONFIG, json!({"spec": spec}));
-        let older = serde_json::to_value(&fixtures::snapshot().configs[0].spec).unwrap();
-        assert!(is_of_osm(&config(older)));
         assert!(is_of_osm(&config(json!({"poolRef": {"name": "workers"}}))));
         assert!(!is_of_osm(&config(json!({"osName": "ubuntu"}))));
     }

@@ -1,8 +1,8 @@
 //! The filled documents that go into the Secrets, and the MACs that identify them.
 
 use osm_api::Reason;
-use osm_api::config::{LateBound, LateBoundKind, OperatingSystemConfigSpec};
-use osm_api::content::ContentError;
+use osm_api::config::{LateBound, LateBoundKind};
+use osm_api::content::{Content, ContentError};
 use osm_api::{digest, names};
 use osm_render::{LateValues, Stage, UserDataError, kubeconfig_secret};
 
@@ -56,7 +56,7 @@ impl DocumentError {
 /// A pool's documents, complete except for the tokens.
 #[derive(Clone)]
 pub struct Documents {
-    spec: OperatingSystemConfigSpec,
+    spec: Content,
     published_content: PublishedContent,
     values: LateValues,
     /// In a pool with a kubeconfig Secret this and the next three are those of [`Self::with_tokens`], or stand-ins.
@@ -76,12 +76,7 @@ impl Documents {
     ///
     /// # Errors
     /// Values that are missing or don't fit their encoding.
-    pub fn make(
-        spec: OperatingSystemConfigSpec,
-        values: LateValues,
-        pool: &str,
-        key: &HmacKey,
-    ) -> Result<Self, DocumentError> {
+    pub fn make(spec: Content, values: LateValues, pool: &str, key: &HmacKey) -> Result<Self, DocumentError> {
         let mut documents = Self::unfilled(spec, values, pool);
         documents.fill_provisioning(pool, key)?;
         documents.identify(key)
@@ -108,7 +103,7 @@ impl Documents {
     }
 
     /// Without the provisioning document, and what depends on it.
-    fn unfilled(spec: OperatingSystemConfigSpec, mut values: LateValues, pool: &str) -> Self {
+    fn unfilled(spec: Content, mut values: LateValues, pool: &str) -> Self {
         let content = PublishedContent::of(&spec, &values);
         let kubeconfig_secret = names::kubeconfig_secret_name(pool);
         for late in &spec.late_bound {
@@ -278,7 +273,7 @@ mod tests {
         serde_json::from_value(files).unwrap()
     }
 
-    fn spec(provisioning: &str, kubeconfig: Option<&str>) -> OperatingSystemConfigSpec {
+    fn spec(provisioning: &str, kubeconfig: Option<&str>) -> Content {
         let late = [
             ("api/token", LateBoundKind::ApiToken),
             ("kubelet/token", LateBoundKind::KubeletToken),
@@ -292,7 +287,7 @@ mod tests {
         let bootstrap = "%%osm-late{api/token,raw}%% %%osm-late{provisioning/secret-name,raw}%% \
                          %%osm-late{provisioning/sha256,raw}%%";
         let texts = [bootstrap, provisioning, kubeconfig.unwrap_or_default()];
-        OperatingSystemConfigSpec {
+        Content {
             bootstrap_config: stage(bootstrap),
             provisioning_config: stage(provisioning),
             kubelet_kubeconfig: kubeconfig.map(str::to_owned),
@@ -305,7 +300,7 @@ mod tests {
                     source: None,
                 })
                 .collect(),
-            ..OperatingSystemConfigSpec::default()
+            ..Content::default()
         }
     }
 

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use k8s_openapi::ByteString;
-use osm_api::config::{
-    CloudProviderRef, LateBound, MachineDeploymentRef, OperatingSystemConfigSpec, StageConfig,
-};
-use osm_api::profile::{CloudProvider, OperatingSystem, ProvisioningUtility};
+use osm_api::config::{CloudProviderRef, StageConfig};
+use osm_api::content::{Content, MachineDeploymentRef};
+use osm_api::profile::CloudProvider;
 use osm_api::{gzip, names};
 use osm_render::{LateValues, Stage, kubeconfig_secret};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::model::hmac_key::HmacKey;
@@ -26,53 +25,21 @@ pub const MAX_UNPACKED_BYTES: usize = 4 << 20;
 
 /// The parts of a content that documents with other tokens depend on, with the values of sources that these parts refer to. There is no
 /// `Debug`, so that no log shows values.
+///
+/// The name of a provisioning Secret depends on its JSON.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct PublishedContent {
-    #[serde(serialize_with = "stored")]
-    spec: OperatingSystemConfigSpec,
+    spec: Content,
     values: LateValues,
-}
-
-/// The name of a provisioning Secret depends on this text. So it stays what it is where an OperatingSystemConfig is written in another
-/// way.
-fn stored<S: Serializer>(spec: &OperatingSystemConfigSpec, serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Stored<'a> {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        os_name: &'a Option<OperatingSystem>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        cloud_provider: &'a Option<CloudProviderRef>,
-        bootstrap_config: &'a StageConfig,
-        provisioning_config: &'a StageConfig,
-        provisioning_utility: ProvisioningUtility,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        machine_deployment: &'a Option<MachineDeploymentRef>,
-        #[serde(skip_serializing_if = "<[LateBound]>::is_empty")]
-        late_bound: &'a [LateBound],
-        #[serde(skip_serializing_if = "Option::is_none")]
-        kubelet_kubeconfig: &'a Option<String>,
-    }
-    let stored = Stored {
-        os_name: &spec.os_name,
-        cloud_provider: &spec.cloud_provider,
-        bootstrap_config: &spec.bootstrap_config,
-        provisioning_config: &spec.provisioning_config,
-        provisioning_utility: spec.provisioning_utility,
-        machine_deployment: &spec.machine_deployment,
-        late_bound: &spec.late_bound,
-        kubelet_kubeconfig: &spec.kubelet_kubeconfig,
-    };
-    stored.serialize(serializer)
 }
 
 impl PublishedContent {
     /// `values` are those of sources. The provisioning stage is left out unless its document has tokens: without them, the document
     /// itself serves.
-    pub fn of(spec: &OperatingSystemConfigSpec, values: &LateValues) -> Self {
+    pub fn of(spec: &Content, values: &LateValues) -> Self {
         let has_tokens_later = kubeconfig_secret::is_needed(spec);
         // Contents that differ only in what is left out yield the same documents.
-        let mut spec = OperatingSystemConfigSpec {
+        let mut spec = Content {
             os_name: spec.os_name,
             cloud_provider: spec.cloud_provider.as_ref().map(|cloud| CloudProviderRef {
                 name: cloud.name,
@@ -91,7 +58,7 @@ impl PublishedContent {
             }),
             late_bound: spec.late_bound.clone(),
             kubelet_kubeconfig: spec.kubelet_kubeconfig.clone(),
-            ..OperatingSystemConfigSpec::default()
+            digest: None,
         };
         if !has_tokens_later {
             let used = osm_render::late_bound_ids(&spec, Stage::Bootstrap);
@@ -106,7 +73,7 @@ impl PublishedContent {
         Self { spec, values }
     }
 
-    pub fn spec(&self) -> &OperatingSystemConfigSpec {
+    pub fn spec(&self) -> &Content {
         &self.spec
     }
 
@@ -151,13 +118,9 @@ impl Entries {
     /// Name of the Secret with these entries of a pool: nothing else has this name.
     pub fn secret_name(&self, pool: &str, key: &HmacKey) -> String {
         let entries = self.0.iter().map(|(name, bytes)| (name.as_str(), &bytes.0));
-        let parts: Vec<&[u8]> = match entries.clone().collect::<Vec<_>>().as_slice() {
-            // Of versions that compressed neither.
-            [(names::CLOUD_CONFIG_KEY, document), (names::CONTENT_KEY, json)] => vec![document, json],
-            _ => entries
-                .flat_map(|(name, bytes)| [name.as_bytes(), bytes])
-                .collect(),
-        };
+        let parts: Vec<&[u8]> = entries
+            .flat_map(|(name, bytes)| [name.as_bytes(), bytes])
+            .collect();
         names::provisioning_secret_name(pool, &key.mac(&parts))
     }
 
@@ -174,15 +137,17 @@ impl Entries {
 
     /// The document, and the JSON of its content.
     fn unpack(&self) -> Option<(String, String)> {
-        let text = |name: &str, compressed: &str| match (self.0.get(name), self.0.get(compressed)) {
+        let unpack = |bytes: &ByteString| gzip::unpack(&bytes.0, MAX_UNPACKED_BYTES).ok();
+        let (plain, compressed) = (
+            self.0.get(names::CLOUD_CONFIG_KEY),
+            self.0.get(names::CLOUD_CONFIG_GZIP_KEY),
+        );
+        let document = match (plain, compressed) {
             (Some(text), None) => String::from_utf8(text.0.clone()).ok(),
-            (None, Some(bytes)) => gzip::unpack(&bytes.0, MAX_UNPACKED_BYTES).ok(),
+            (None, Some(bytes)) => unpack(bytes),
             _ => None,
         };
-        Some((
-            text(names::CLOUD_CONFIG_KEY, names::CLOUD_CONFIG_GZIP_KEY)?,
-            text(names::CONTENT_KEY, names::CONTENT_GZIP_KEY)?,
-        ))
+        Some((document?, unpack(self.0.get(names::CONTENT_GZIP_KEY)?)?))
     }
 }
 

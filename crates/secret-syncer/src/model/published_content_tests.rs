@@ -1,10 +1,11 @@
-//! What is stored beside a document, in Secrets of each version and at its bounds.
+//! What is stored beside a document: a committed example, and the bounds.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::{ByteString, List};
-use osm_api::config::{LateBound, LateBoundKind, OperatingSystemConfigSpec};
+use osm_api::config::{LateBound, LateBoundKind};
+use osm_api::content::Content;
 use osm_api::{digest, gzip, names};
 use osm_render::LateValues;
 use serde_json::{Value, json};
@@ -18,15 +19,9 @@ use crate::model::view::SecretView;
 
 use crate::plan::retention;
 
-/// Of each version that stored contents in another way: the provisioning Secrets of two pools with [`everything`] in them. Pools have them
-/// for as long as their tokens are renewed, so these files never change. What is stored in another way gets another file.
-const VERSIONS: [(&str, &str); 2] = [
-    (
-        "before compression",
-        include_str!("published_content/before_compression.json"),
-    ),
-    ("compressed", include_str!("published_content/compressed.json")),
-];
+/// The provisioning Secrets of two pools with [`everything`] in them. Pools have them for as long as their tokens are renewed, so a release that
+/// stores contents in another way gets another file.
+const STORED: &str = include_str!("published_content/compressed.json");
 
 const POOL: &str = "0123456789abcdef0123";
 const PASSWORD: &str = "registry/a.example/password";
@@ -42,7 +37,7 @@ fn key() -> HmacKey {
 }
 
 /// A content with every field, whose provisioning stage has this text.
-fn everything(provisioning: &str) -> OperatingSystemConfigSpec {
+fn everything(provisioning: &str) -> Content {
     let stage = |text: &str| {
         json!({
             "units": [{"name": "a.service", "enable": true, "mask": false, "content": "[Install]\nWantedBy=multi-user.target\n",
@@ -55,15 +50,13 @@ fn everything(provisioning: &str) -> OperatingSystemConfigSpec {
     let bootstrap = "%%osm-late{api/token,raw}%% %%osm-late{provisioning/secret-name,raw}%% \
                      %%osm-late{provisioning/sha256,raw}%% %%osm-late{registry/a.example/password,raw}%%";
     let source = json!({"namespace": "n", "name": "s", "key": "a.example"});
-    let mut spec: OperatingSystemConfigSpec = serde_json::from_value(json!({
+    let mut spec: Content = serde_json::from_value(json!({
         "osName": "ubuntu",
-        "osVersion": "24.04",
         "cloudProvider": {"name": "openstack"},
         "bootstrapConfig": stage(bootstrap),
         "provisioningConfig": stage(provisioning),
         "provisioningUtility": "cloud-init",
         "machineDeployment": {"namespace": "n", "name": "p", "uid": "u", "revision": "1", "templateDigest": "t"},
-        "profile": {"namespace": "n", "name": "p", "version": "v1.0.0", "digest": "d", "templateEngine": "Handlebars"},
         "digest": "d",
         "lateBound": [
             {"id": "api/token", "kind": "ApiToken"},
@@ -83,7 +76,7 @@ fn everything(provisioning: &str) -> OperatingSystemConfigSpec {
     spec
 }
 
-fn made(spec: &OperatingSystemConfigSpec, password: &str) -> Documents {
+fn made(spec: &Content, password: &str) -> Documents {
     let values = LateValues::from([(PASSWORD.to_owned(), password.to_owned())]);
     Documents::make(spec.clone(), values, POOL, &key()).unwrap()
 }
@@ -106,48 +99,35 @@ fn read(secret: &Secret) -> Option<PublishedDocument> {
 
 fn content_text(secret: &Secret) -> String {
     let data = secret.data.as_ref().unwrap();
-    data.get(names::CONTENT_KEY)
-        .map(|text| String::from_utf8(text.0.clone()).unwrap())
-        .or_else(|| gzip::unpack(&data.get(names::CONTENT_GZIP_KEY)?.0, MAX_UNPACKED_BYTES).ok())
-        .unwrap()
+    gzip::unpack(&data[names::CONTENT_GZIP_KEY].0, MAX_UNPACKED_BYTES).unwrap()
 }
 
 #[test]
-fn what_each_version_published_is_renewed_without_anything_else() {
-    for (version, text) in VERSIONS {
-        let secrets: List<Secret> = serde_json::from_str(text).unwrap();
-        assert_eq!(secrets.items.len(), PROVISIONING.len());
-        for (secret, provisioning) in secrets.items.iter().zip(PROVISIONING) {
-            let case = format!("{version}, {provisioning}");
-            let is_compressed = secret
-                .data
-                .as_ref()
-                .unwrap()
-                .contains_key(names::CLOUD_CONFIG_GZIP_KEY);
-            let spec = everything(provisioning);
-            let spec = if is_compressed { compressed(spec) } else { spec };
-            let published = read(secret).unwrap_or_else(|| panic!("{case}: is not read"));
-            let today = made(&spec, "hunter2");
-            assert_eq!(
-                content_text(secret),
-                content_text(&self::secret(&today)),
-                "{case}"
-            );
-            let again = Documents::published(&published, POOL, &key()).unwrap();
-            assert_eq!(again.provisioning, today.provisioning, "{case}");
-            let renewed = PublishedDocument::read(
-                &again.provisioning_secret,
-                self::secret(&again).data.unwrap(),
-                POOL,
-                &key(),
-            );
-            assert!(renewed.is_some(), "{case}: is not renewed a second time");
-            if provisioning == PROVISIONING[0] {
-                // The document has no tokens, so the Secret is the same.
-                assert_eq!(Some(again.provisioning_secret), secret.metadata.name, "{case}");
-                let view = SecretView::of(secret);
-                assert!(retention::holds(&view, &again.entries.digest()), "{case}");
-            }
+fn what_is_published_is_renewed_without_anything_else() {
+    let secrets: List<Secret> = serde_json::from_str(STORED).unwrap();
+    assert_eq!(secrets.items.len(), PROVISIONING.len());
+    for (secret, case) in secrets.items.iter().zip(PROVISIONING) {
+        let published = read(secret).unwrap_or_else(|| panic!("{case}: is not read"));
+        let today = made(&compressed(everything(case)), "hunter2");
+        assert_eq!(
+            content_text(secret),
+            content_text(&self::secret(&today)),
+            "{case}"
+        );
+        let again = Documents::published(&published, POOL, &key()).unwrap();
+        assert_eq!(again.provisioning, today.provisioning, "{case}");
+        let renewed = PublishedDocument::read(
+            &again.provisioning_secret,
+            self::secret(&again).data.unwrap(),
+            POOL,
+            &key(),
+        );
+        assert!(renewed.is_some(), "{case}: is not renewed a second time");
+        if case == PROVISIONING[0] {
+            // The document has no tokens, so the Secret is the same.
+            assert_eq!(Some(again.provisioning_secret), secret.metadata.name, "{case}");
+            let view = SecretView::of(secret);
+            assert!(retention::holds(&view, &again.entries.digest()), "{case}");
         }
     }
 }
@@ -160,7 +140,7 @@ fn random(bytes: usize) -> String {
 }
 
 /// The same, for machines that unpack the document.
-fn compressed(mut spec: OperatingSystemConfigSpec) -> OperatingSystemConfigSpec {
+fn compressed(mut spec: Content) -> Content {
     let inline = spec.bootstrap_config.files[0].content.inline.as_mut().unwrap();
     inline.data.push_str(" %%osm-late{provisioning/key,raw}%%");
     spec.late_bound.push(LateBound {

@@ -2,8 +2,7 @@
 
 /// Group of every bootstrap token.
 const BOOTSTRAPPERS: &str = "system:bootstrappers";
-/// The middle part of `bound-to` where the kubelets' token is the pool's own. A version that does not know it issues tokens of
-/// `osm-node-bootstrap` instead.
+/// The middle part of `bound-to` where the kubelets' token is the pool's own.
 const POOL: &str = "pool";
 
 /// The token that the kubelets of a pool join with.

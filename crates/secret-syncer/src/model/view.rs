@@ -9,10 +9,9 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use osm_api::config::{LateBound, OperatingSystemConfig, OperatingSystemConfigStatus, Rendered};
-use osm_api::content::{self, ContentView};
+use osm_api::content::ContentView;
 use osm_api::profile::CloudProvider;
 use osm_api::{PoolRef, condition, digest, names};
-use osm_render::kubeconfig_secret;
 use osm_runtime::cache::Reduce;
 use osm_runtime::object::Unreadable;
 use osm_runtime::weight;
@@ -56,11 +55,13 @@ impl ConfigView {
         status.rendered = status.rendered.map(Rendered::without_documents);
         config.status = Some(status);
         let content = ContentView::of(&config);
-        let needs_kubeconfig_secret = content
-            .needs_kubeconfig_secret()
-            .unwrap_or_else(|| kubeconfig_secret::is_needed(&config.spec));
-        let late_bound = content.late_bound().to_vec();
-        let (mut machine_deployment, cloud_provider) = (content.pool(), content.cloud_provider());
+        let rendered = content.rendered();
+        let needs_kubeconfig_secret = rendered.is_some_and(|rendered| rendered.needs_kubeconfig_secret);
+        let late_bound = rendered
+            .map(|rendered| rendered.late_bound.clone())
+            .unwrap_or_default();
+        let cloud_provider = rendered.and_then(|rendered| rendered.cloud_provider);
+        let mut machine_deployment = content.pool();
         let name = config.name_any();
         let owner = machine_deployment.as_ref().map(PoolRef::config_name);
         let pool_is_of = owner.filter(|owner| *owner != name);
@@ -77,7 +78,6 @@ impl ConfigView {
             conditions,
             profile: None,
             rendered: status.rendered.map(|rendered| Rendered {
-                generation: rendered.generation,
                 digest: rendered.digest,
                 revision: rendered.revision,
                 ..Rendered::default()
@@ -136,14 +136,9 @@ impl ConfigView {
         )
     }
 
-    /// What osc-controller rendered, if it may be published.
-    pub fn confirmed(&self) -> Option<&Rendered> {
-        content::publishable(Some(self.generation), &self.status)
-    }
-
-    /// What may be published: confirmed, and of a pool that exists.
+    /// What may be published: what osc-controller rendered, of a pool that exists.
     pub fn to_publish(&self) -> Option<&Rendered> {
-        self.confirmed().filter(|_| !self.is_retired())
+        self.status.rendered.as_ref().filter(|_| !self.is_retired())
     }
 
     pub fn is_retired(&self) -> bool {
@@ -160,12 +155,11 @@ impl ConfigView {
             .is_some_and(|published| condition::REASON_DELETED == *published.reason)
     }
 
-    /// Identifies the content, as recorded on the bootstrap Secret: `uid/digest`; where the spec holds the content, `uid/generation`.
+    /// Identifies the content, as recorded on the bootstrap Secret: `uid/digest`.
     pub fn published_from(&self) -> String {
-        match &self.status.rendered {
-            Some(rendered) if rendered.is_packed() => format!("{}/{}", self.uid, rendered.digest),
-            _ => format!("{}/{}", self.uid, self.generation),
-        }
+        let rendered = self.status.rendered.as_ref();
+        let digest = rendered.map_or("", |rendered| rendered.digest.as_str());
+        format!("{}/{digest}", self.uid)
     }
 }
 
@@ -277,10 +271,9 @@ pub fn digest_of_data(data: &BTreeMap<String, ByteString>) -> Option<String> {
         }
         [(names::CLOUD_CONFIG_GZIP_KEY, _)]
         | [
-            (names::CLOUD_CONFIG_KEY, _),
-            (names::CONTENT_KEY | names::CONTENT_GZIP_KEY, _),
-        ]
-        | [(names::CLOUD_CONFIG_GZIP_KEY, _), (names::CONTENT_GZIP_KEY, _)] => Some(digest_of_entries(data)),
+            (names::CLOUD_CONFIG_KEY | names::CLOUD_CONFIG_GZIP_KEY, _),
+            (names::CONTENT_GZIP_KEY, _),
+        ] => Some(digest_of_entries(data)),
         _ => None,
     }
 }
@@ -399,7 +392,7 @@ mod tests {
             let source = json!({"namespace": "n", "name": "s", "key": "k".repeat(200)});
             let late = (0..values)
                 .map(|i| json!({"id": format!("registry/{i}/password"), "kind": "RegistryPassword", "source": source}));
-            let config = json!({"metadata": {"name": "c"}, "spec": {}, "status": {"rendered": {"generation": 0, "digest": "d",
+            let config = json!({"metadata": {"name": "c"}, "spec": {}, "status": {"rendered": {"digest": "d",
                 "bootstrap": "x".repeat(100_000), "provisioning": "x", "kubeletKubeconfig": "x".repeat(100_000),
                 "lateBound": late.collect::<Vec<_>>()}}});
             ConfigView::of(serde_json::from_value(config).unwrap())
@@ -426,7 +419,8 @@ mod tests {
         let condition = |type_: &str| json!({"type": type_, "status": "True", "reason": "Any", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"});
         let of = |conditions: &[&str]| {
             let conditions: Vec<_> = conditions.iter().map(|type_| condition(type_)).collect();
-            let rendered = json!({"generation": 0, "digest": "d", "revision": "1", "settingsDigest": "s", "apiServer": "https://a"});
+            let rendered =
+                json!({"digest": "d", "revision": "1", "settingsDigest": "s", "apiServer": "https://a"});
             let status = json!({"conditions": conditions, "rendered": rendered});
             let config = json!({"metadata": {"name": "c", "uid": "u"}, "spec": {}, "status": status});
             ConfigView::of(serde_json::from_value(config).unwrap())
@@ -438,7 +432,7 @@ mod tests {
             .iter()
             .map(|condition| condition.type_.as_str());
         assert_eq!(kept.collect::<Vec<_>>(), ["Published", "Ready"]);
-        let rendered = view.confirmed().unwrap();
+        let rendered = view.to_publish().unwrap();
         let identity = (rendered.digest.as_str(), rendered.revision.as_deref());
         assert_eq!((identity, &rendered.settings_digest), (("d", Some("1")), &None));
         assert!(view.is_claimed && !of(&["Published"]).is_claimed);

@@ -467,8 +467,8 @@ mod tests {
             bootstrap_secret_is_of_another_content,
             Cause::NewContent,
             &[
-                ("another generation", |g| {
-                    edit_config(g, |config| config.generation = 4)
+                ("another digest", |g| {
+                    edit_rendered(g, |rendered| rendered.digest = "other".into())
                 }),
                 ("another config of that name", |g| {
                     edit_config(g, |config| config.uid = "other".into())

@@ -45,7 +45,6 @@ pub fn config() -> ConfigView {
         is_reduced: false,
         status: OperatingSystemConfigStatus {
             rendered: Some(Rendered {
-                generation: 3,
                 digest: "d".into(),
                 revision: Some("1".into()),
                 ..Rendered::default()
@@ -131,7 +130,7 @@ pub fn published() -> Gathered {
     let annotations = [
         (names::MACHINE_DEPLOYMENT_REVISION, "1"),
         (names::INPUTS_MAC, inputs.as_str()),
-        (names::PUBLISHED_FROM, "config-uid/3"),
+        (names::PUBLISHED_FROM, "config-uid/d"),
         (names::DOCUMENT_MAC, "mac"),
         (names::PROVISIONING_SECRET, "document"),
         (names::BOUND_TO, "account-uid/node-account/document-uid"),

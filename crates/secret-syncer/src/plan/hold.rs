@@ -13,7 +13,7 @@ use crate::model::ownership::OwnershipLabels;
 use crate::model::seal::is_sealed;
 use crate::model::view::ConfigView;
 use crate::plan::remember::remember;
-use crate::plan::waiting::{self, REPORT_AFTER, REPORT_UNCONFIRMED_AFTER};
+use crate::plan::waiting::{self, REPORT_AFTER};
 use crate::plan::{credentials, inputs, messages, retention};
 
 /// New content is held back.
@@ -48,15 +48,10 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
     if let Some(hold) = unreadable(config) {
         return Some(hold);
     }
-    let Some(rendered) = config.confirmed() else {
-        let (report_after, verdict) = match &config.status.rendered {
-            None => (REPORT_AFTER, messages::waiting_for_rendering()),
-            // It is osc-controller's turn: it corrects what others wrote.
-            Some(_) => (REPORT_UNCONFIRMED_AFTER, messages::unconfirmed_generation()),
-        };
+    let Some(rendered) = &config.status.rendered else {
         return Some(Hold {
-            verdict,
-            report_after,
+            verdict: messages::waiting_for_rendering(),
+            report_after: REPORT_AFTER,
         });
     };
     if gathered.memory.altered.as_ref() == Some(&config.resource_version) {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;
-use osm_api::config::{self, LateBound, LateBoundKind, LateBoundSource, OperatingSystemConfigSpec, Retired};
+use osm_api::config::{self, LateBound, LateBoundKind, LateBoundSource, Retired};
+use osm_api::content::{Content, MachineDeploymentRef};
 use osm_api::{Reason, gzip, names};
 use osm_render::LateValues;
 use serde_json::json;
@@ -30,7 +31,7 @@ fn late(id: &str, kind: LateBoundKind, source: Option<LateBoundSource>) -> LateB
 }
 
 /// A content with a password in its provisioning stage, and perhaps with a token there as well.
-fn spec(in_bootstrap: &str, in_provisioning: &str) -> OperatingSystemConfigSpec {
+fn spec(in_bootstrap: &str, in_provisioning: &str) -> Content {
     let source = LateBoundSource {
         namespace: "n".into(),
         name: "s".into(),
@@ -40,7 +41,7 @@ fn spec(in_bootstrap: &str, in_provisioning: &str) -> OperatingSystemConfigSpec 
         let files = json!({"files": [{"path": "/a", "content": {"inline": {"data": text}}}]});
         serde_json::from_value(files).unwrap()
     };
-    OperatingSystemConfigSpec {
+    Content {
         bootstrap_config: stage(&format!(
             "%%osm-late{{api/token,raw}}%% %%osm-late{{provisioning/secret-name,raw}}%% {in_bootstrap}"
         )),
@@ -54,14 +55,14 @@ fn spec(in_bootstrap: &str, in_provisioning: &str) -> OperatingSystemConfigSpec 
             ),
             late("password", LateBoundKind::SecretKey, Some(source)),
         ],
-        ..OperatingSystemConfigSpec::default()
+        ..Content::default()
     }
 }
 
 const PASSWORD: &str = "%%osm-late{password,raw}%%";
 const TOKEN: &str = "%%osm-late{api/token,raw}%%";
 
-fn made(spec: &OperatingSystemConfigSpec) -> Documents {
+fn made(spec: &Content) -> Documents {
     let values = LateValues::from([("password".to_owned(), "hunter2".to_owned())]);
     Documents::make(spec.clone(), values, POOL, &published().key).unwrap()
 }
@@ -110,7 +111,7 @@ fn a_revision_alone_makes_no_other_document() {
     let with = |revision: &str| {
         let mut spec = spec("", "");
         spec.digest = Some(revision.into());
-        spec.machine_deployment = Some(config::MachineDeploymentRef {
+        spec.machine_deployment = Some(MachineDeploymentRef {
             namespace: "n".into(),
             name: "p".into(),
             uid: "u".into(),
@@ -250,7 +251,7 @@ fn while_a_source_is_missing_tokens_are_renewed_and_what_is_damaged_is_restored(
         );
         assert_eq!(plan.degraded.as_ref().unwrap().reason, "SourceMissing", "{what}");
         // Without the bootstrap Secret it is not known what it was made of, so new content is published as soon as it can be.
-        let from = if what == "bootstrap" { "" } else { "config-uid/3" };
+        let from = if what == "bootstrap" { "" } else { "config-uid/d" };
         assert_eq!(publish.published_from, from, "{what}");
     }
 }
@@ -263,7 +264,7 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
     };
     let cases: [(&str, Edit); 5] = [
         ("WaitingForRendering", |g| {
-            edit_config(g, |config| config.generation = 4)
+            edit_config(g, |config| config.status.rendered = None)
         }),
         ("WaitingForRevision", |g| {
             edit_rendered(g, |rendered| rendered.revision = None)
@@ -329,7 +330,7 @@ fn a_new_revision_is_published_though_new_content_would_wait() {
 fn without_the_bootstrap_secret_the_status_speaks_only_for_the_revision_of_new_machines() {
     let of = |gathered: &Gathered| record(gathered, gathered.config.as_ref().unwrap());
     let mut gathered = without_source();
-    assert_eq!(of(&gathered).unwrap().published_from, "config-uid/3");
+    assert_eq!(of(&gathered).unwrap().published_from, "config-uid/d");
     edit_bootstrap(&mut gathered, |secret| secret.content = Some("altered".into()));
     assert_eq!(
         of(&gathered).unwrap().published_from,
@@ -383,7 +384,7 @@ fn nothing_is_published_for_a_retired_pool_whatever_was_planned() {
         panic!()
     };
     let mut config = config();
-    config.generation = 4;
+    config.status.rendered.as_mut().unwrap().digest = "other".into();
     assert!(!publish.is_allowed(&config), "other content");
 }
 

@@ -88,12 +88,6 @@ pub fn waiting_for_rendering() -> Verdict {
     not_published(Reason::WaitingForRendering, message)
 }
 
-pub fn unconfirmed_generation() -> Verdict {
-    let message =
-        "osc-controller has not confirmed the newest generation of this config; see its condition Rendered";
-    not_published(Reason::WaitingForRendering, message)
-}
-
 pub fn content_modified() -> String {
     "status.rendered was modified by another client; waiting for osc-controller to render it again".to_owned()
 }

@@ -79,9 +79,9 @@ fn plan_with(gathered: &Gathered, memory: &mut PoolMemory) -> Result<Plan, PlanE
         None => Decision::of(Step::None, None),
     };
     let (mut orphans, orphans_again) = orphans::orphans(gathered);
-    // Without a confirmed content and its pool it is not known what belongs to whom; a teardown deletes the orphans as well.
+    // Without a rendered content and its pool it is not known what belongs to whom; a teardown deletes the orphans as well.
     let is_unsure = gathered.config.as_ref().is_some_and(|config| {
-        config.confirmed().is_none() || config.machine_deployment.is_none() || config.unreadable.is_some()
+        config.status.rendered.is_none() || config.machine_deployment.is_none() || config.unreadable.is_some()
     });
     if is_unsure || matches!(step, Step::Teardown(_)) {
         orphans.clear();
@@ -151,7 +151,7 @@ fn new_content(
     md: &PoolRef,
     memory: &mut PoolMemory,
 ) -> Result<Decision, PlanError> {
-    let (Some(rendered), Ok(inputs)) = (config.confirmed(), inputs::choose(gathered)) else {
+    let (Some(rendered), Ok(inputs)) = (&config.status.rendered, inputs::choose(gathered)) else {
         return Ok(Decision::of(Step::None, None));
     };
     let mut decision = keep_or_publish(

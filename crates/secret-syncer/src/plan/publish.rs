@@ -209,7 +209,7 @@ impl Publish {
     pub fn is_allowed(&self, config: &ConfigView) -> bool {
         let is_planned = match self.content {
             Content::Config { .. } => {
-                config.confirmed().is_some() && config.published_from() == self.published_from
+                config.status.rendered.is_some() && config.published_from() == self.published_from
             }
             Content::Published(_) => true,
         };

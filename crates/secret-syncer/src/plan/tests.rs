@@ -263,12 +263,12 @@ fn waiting_is_said_and_takes_nothing_away() {
 }
 
 #[test]
-fn only_the_vouched_generation_is_published() {
+fn without_a_rendered_content_nothing_is_published() {
     let mut gathered = published();
-    edit_config(&mut gathered, |config| config.generation = 4);
+    edit_config(&mut gathered, |config| config.status.rendered = None);
     assert!(
         matches!(plan(&gathered).unwrap().step, Step::None),
-        "edited by hand"
+        "it is too early to report"
     );
     // For long: it is said, and until when what was published is good.
     gathered.memory.waiting_since = Some(now() - SignedDuration::from_mins(1));

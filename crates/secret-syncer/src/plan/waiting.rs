@@ -8,8 +8,6 @@ use crate::plan::timing::until;
 
 /// A wait for a rendering or a revision is reported after this time.
 pub const REPORT_AFTER: SignedDuration = SignedDuration::from_secs(3);
-/// osc-controller writes a config and confirms its generation in two requests. After this time it has failed to do the second.
-pub const REPORT_UNCONFIRMED_AFTER: SignedDuration = SignedDuration::from_secs(30);
 
 /// Since when there has been nothing to publish; `None` while there is.
 pub fn since(before: Option<Timestamp>, is_ready: bool, now: Timestamp) -> Option<Timestamp> {

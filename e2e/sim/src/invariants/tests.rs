@@ -82,8 +82,8 @@ impl History {
             What::Modified,
             json!({"kind": "OperatingSystemConfig",
                 "metadata": {"name": "p-kube-system-config", "namespace": "osm", "generation": 1, "labels": {names::POOL: Self::id()}},
-                "spec": {"machineDeployment": {"uid": MD_UID, "revision": revision}},
-                "status": {"conditions": [condition("Rendered"), condition("Published"), condition("Ready")],
+                "spec": {"poolRef": {"uid": MD_UID}},
+                "status": {"rendered": {"revision": revision}, "conditions": [condition("Rendered"), condition("Published"), condition("Ready")],
                     "published": {"revision": revision}, "retired": retired}}),
         );
     }

@@ -903,24 +903,8 @@ pub(super) fn broken_rule(kind: &Kind, old: &Value, new: &Value) -> Option<&'sta
                 "spec: a profile's spec changes only together with spec.version: give the changed profile a new version",
             )
         }
-        "operatingsystemconfigs" => {
-            let uid = |object: &Value, field: &str| object.pointer(&format!("/spec/{field}/uid")).cloned();
-            let (pool, older) = (uid(old, "poolRef"), uid(old, "machineDeployment"));
-            let is_kept = match uid(new, "machineDeployment") {
-                None => older.is_none() || older == uid(new, "poolRef"),
-                same => older.is_none() || older == same,
-            };
-            let stays = match uid(new, "poolRef") {
-                None => pool == uid(new, "machineDeployment"),
-                Some(_) => !differs("/spec/poolRef"),
-            };
-            if pool.is_some() && !stays {
-                Some("an OperatingSystemConfig belongs to one pool and cannot move")
-            } else if is_kept {
-                None
-            } else {
-                Some("an OperatingSystemConfig belongs to one MachineDeployment and cannot move")
-            }
+        "operatingsystemconfigs" if old.pointer("/spec/poolRef").is_some() && differs("/spec/poolRef") => {
+            Some("an OperatingSystemConfig belongs to one pool and cannot move")
         }
         _ => None,
     }

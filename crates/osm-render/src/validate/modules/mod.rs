@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use crate::{Rendered, TemplatePosition};
 use osm_api::Reason;
-use osm_api::config::OperatingSystemConfigSpec;
+use osm_api::content::Content;
 use osm_api::profile::{OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility};
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ impl Modules {
         if !self.is_read_by_cloud_init {
             return;
         }
-        let OperatingSystemConfigSpec {
+        let Content {
             bootstrap_config,
             provisioning_config,
             ..

@@ -1,6 +1,7 @@
 //! Any text, in every place of a document that takes one: it comes out as it went in, or is refused.
 
-use osm_api::config::{CloudProviderRef, LateBound, LateBoundKind, OperatingSystemConfigSpec, StageConfig};
+use osm_api::config::{CloudProviderRef, LateBound, LateBoundKind, StageConfig};
+use osm_api::content::Content;
 use osm_api::profile::{CloudProvider, DropIn, File, FileContent, InlineContent, Unit};
 use osm_judges::Complaints;
 use osm_render::{LateValues, Stage, user_data};
@@ -18,7 +19,7 @@ pub type Reader<C> = fn(&[(&str, &str)]) -> Vec<Result<C, Complaints>>;
 /// A language of user data, and who reads it as configs.
 pub struct Language<C> {
     /// What a config has that determines the language.
-    pub spec: OperatingSystemConfigSpec,
+    pub spec: Content,
     /// Of the content of files.
     pub encoding: Option<&'static str>,
     /// What machine-controller replaces.
@@ -31,7 +32,7 @@ pub struct Language<C> {
 }
 
 impl<C> Language<C> {
-    fn config(&self, text: &str) -> OperatingSystemConfigSpec {
+    fn config(&self, text: &str) -> Content {
         let file = |path: &str, data: &str| File {
             path: path.to_owned(),
             permissions: 600,
@@ -55,7 +56,7 @@ impl<C> Language<C> {
                 .into_iter()
                 .collect(),
         };
-        OperatingSystemConfigSpec {
+        Content {
             cloud_provider: Some(CloudProviderRef {
                 name: CloudProvider::Aws,
                 spec: None,

@@ -4,6 +4,7 @@ pub mod text;
 
 use anyhow::Result;
 use kube::ResourceExt;
+use osm_api::content::Content;
 use osm_api::settings::Settings;
 use osm_api::{MachineDeployment, OperatingSystemConfig, OperatingSystemProfile, PoolRef};
 use osm_render::{LateValues, Stage};
@@ -245,8 +246,9 @@ fn differences(
     let masks = osm_render::masks(&rendered.config);
     let folder = tree::pool_folder(&pool.namespace, &pool.name)?;
     let (mut theirs, mut ours) = (Tree::default(), Tree::default());
+    let content = Content::from(&config.spec);
     for stage in Stage::ALL {
-        let machine = osm_render::machine_stage(&config.spec, stage, &LateValues::new())?;
+        let machine = osm_render::machine_stage(&content, stage, &LateValues::new())?;
         theirs.add(&folder, stage, machine)?;
         let machine = osm_render::masked_machine_stage(&rendered.config, stage)?;
         ours.add(&folder, stage, machine)?;

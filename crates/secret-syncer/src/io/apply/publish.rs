@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use osm_api::config::Published;
-use osm_api::{content, names};
+use osm_api::content::ContentView;
+use osm_api::names;
 use osm_runtime::RequestError;
 
 use crate::io::apply::filled::Filled;
@@ -49,7 +50,7 @@ pub async fn publish(
             let Some(config) = object else {
                 return Err(RequestError::Conflict { what: CONFIG }.into());
             };
-            let content = content::into_content(*config).map_err(DocumentError::from);
+            let content = ContentView::of(&config).content().map_err(DocumentError::from);
             if content.is_err() {
                 // The next plan holds it back, and renews what is published meanwhile.
                 let altered = |memory: &mut PoolMemory| memory.altered = Some(view.resource_version.clone());

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use osm_api::Joining;
 use osm_api::config::{LateBound, LateBoundKind, OperatingSystemConfig};
-use osm_api::content::{self, ContentView, Unpacked};
+use osm_api::content::{ContentView, Unpacked};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::{File, FileContent, OperatingSystemProfile};
 use osm_api::rbac::{Installation, Service};
@@ -568,7 +568,7 @@ impl World {
                 let typed = serde_json::from_value::<OperatingSystemConfig>(config.clone());
                 typed.is_ok_and(|config| {
                     let view = ContentView::of(&config);
-                    view.publishable().is_none() || view.content().is_err()
+                    view.content().is_err()
                 })
             })
         })
@@ -939,7 +939,7 @@ fn needs_tokens_later(object: &mut Value) {
         return;
     };
     // What was altered stays as it is.
-    let Ok(mut content) = content::into_content(stored.clone()) else {
+    let Ok(mut content) = ContentView::of(&stored).content() else {
         return;
     };
     let text = |file: &File| match &file.content {
