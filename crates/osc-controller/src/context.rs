@@ -84,6 +84,16 @@ impl Context {
     }
 }
 
+impl Context {
+    /// Whether user data of any pool is published.
+    pub fn has_published(&self) -> bool {
+        let configs = &self.caches.configs;
+        !configs
+            .select(|config| config.status.published.is_some())
+            .is_empty()
+    }
+}
+
 impl Shared<String> for Context {
     fn known(&self) -> Vec<String> {
         let claimed = self.caches.pools.groups();

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use osm_runtime::runner;
-use osm_runtime::{AdmissionArgs, Cluster, Process, RequestError};
+use osm_runtime::{AdmissionArgs, Cluster, Process, RequestError, go_implementation};
 
 use crate::admission::PoolJudge;
 use crate::context::Context;
@@ -59,6 +59,9 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
         (&process.drain, &process.shutdown),
     )?;
     let (queue, shared) = (context.queue.clone(), context.clone());
+    let configs = context.clone();
+    let is_published = move || configs.has_published();
+    go_implementation::watch(&cluster, &queue, shared.clone(), is_published).await;
     let work = move |name| reconcile(context.clone(), name);
     runner::work(&cluster, cluster.namespace(), queue, shared, work).await;
     if let Some(webhook) = webhook {
@@ -96,6 +99,11 @@ async fn reconcile(context: Context, name: String) -> Result<Option<Duration>, R
         // Nothing is rendered.
         Err(Busy) => make(),
     };
+    if let Some(problem) = context.cluster.go_implementation.problem()
+        && plan.starts_something(gathered.config.as_deref())
+    {
+        return Err(RequestError::GoImplementationRunning { problem });
+    }
     if let Some(problem) = context.cluster.outdated_definitions.problem() {
         // The API server would drop fields, and what is left would be confirmed and published.
         return Err(RequestError::DefinitionsOutdated { problem });

@@ -58,6 +58,14 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether it creates or converts the config, or writes another content into it.
+    pub fn starts_something(&self, config: Option<&ConfigView>) -> bool {
+        let stored = config.and_then(|config| config.status.rendered.as_ref());
+        let is_new = |rendered: &Rendered| stored.is_none_or(|stored| stored.digest != rendered.digest);
+        let keeps_object = matches!(self.object, ObjectPlan::Keep | ObjectPlan::Delete { .. });
+        !keeps_object || self.rendered().is_some_and(is_new)
+    }
+
     /// What was rendered for it, if anything was.
     pub fn rendered(&self) -> Option<&Rendered> {
         self.status.as_ref()?.rendered.now()

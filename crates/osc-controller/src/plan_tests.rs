@@ -213,6 +213,16 @@ fn a_new_pool_is_created_rendered() {
     let new = new(&plan).unwrap();
     assert_eq!(new.revision.as_deref(), Some("1"));
     assert!(!new.digest.is_empty());
+    assert!(plan.starts_something(None));
+}
+
+#[test]
+fn only_a_new_config_or_other_content_starts_something() {
+    let mut gathered = current();
+    let starts = |gathered: &Gathered| plan(gathered).starts_something(gathered.config.as_deref());
+    assert!(!starts(&gathered), "the same content");
+    gathered.claimants = vec![pool("uid-1", Some("2"), "1.34.2")];
+    assert!(starts(&gathered), "another revision");
 }
 
 #[test]
@@ -596,6 +606,7 @@ fn a_pool_is_retired_and_its_config_deleted_once_everything_is_undone() {
     gathered.presence = PoolPresence::Gone;
     let planned = plan(&gathered);
     assert_eq!(verdict(&planned), ("Retired", false));
+    assert!(!planned.starts_something(gathered.config.as_deref()));
     assert!(matches!(planned.object, ObjectPlan::Keep));
     assert_eq!(
         planned.status.as_ref().unwrap().retired.as_ref().unwrap().uid,

@@ -50,6 +50,8 @@ pub const KUBELET_FLAGS: &str = "kubelet-flags.machine-controller.kubermatic.io"
 /// Annotation on a MachineDeployment: settings in which its pool differs from the installation's, a partial settings
 /// document.
 pub const SETTINGS: &str = "operatingsystemmanager.k8c.io/settings";
+/// Name of the Lease in `kube-system` of the worker cluster by which replicas of the Go implementation elect a leader.
+pub const GO_LEASE: &str = "operating-system-manager";
 /// Finalizer that the Go implementation sets on every MachineDeployment. Our services set no finalizers.
 pub const GO_FINALIZER: &str = "kubermatic.io/cleanup-operating-system-configs";
 /// Annotations by which the Go implementation recognizes an OperatingSystemConfig that it created and that is up to date. If they are

@@ -37,6 +37,7 @@ pub enum Reason {
     Forbidden,
     ForeignMachine,
     ForeignSecret,
+    GoImplementationRunning,
     HostNameUnpredictable,
     InvalidAnnotation,
     InvalidKubeletSettings,
@@ -284,6 +285,13 @@ impl Reason {
                 &[SECRETS],
                 "A Secret with the required name belongs to another program, and secret-syncer does not touch it.",
                 "Delete the Secret. Its owner can create it again under another name. secret-syncer checks again every minute.",
+            ),
+            Self::GoImplementationRunning => row(
+                &[SECRETS, Carrier::Log(&[Service::OscController])],
+                "The Go implementation renews its Lease `kube-system/operating-system-manager`, so it runs in the same cluster. \
+                 osc-controller and secret-syncer start nothing new. What is published is kept and renewed.",
+                "Stop the Go implementation with the script that `osmctl migrate script` prints; see [migration](migration.md#with-osmctl). \
+                 To keep it instead, remove the release of OSM.",
             ),
             Self::HostNameUnpredictable => row(
                 &[CONFIG],

@@ -187,6 +187,10 @@ impl Reason {
                 R::PoolNotPublished,
                 "The labels of the Secret that the message names, and the clients that wrote it.",
             ),
+            Self::GoImplementationRunning => (
+                R::PoolNotPublished,
+                "`kubectl get lease operating-system-manager --namespace kube-system` shows who holds the Lease, and when it was renewed.",
+            ),
             Self::NamespaceMissing => (
                 R::PoolNotPublished,
                 "`kubectl get namespace cloud-init-settings` in the worker cluster.",

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use osm_api::rbac::Installation;
 use tokio_util::sync::CancellationToken;
 
-use crate::outdated_definitions::OutdatedDefinitions;
 use crate::readiness::Gates;
 use crate::relist::Relist;
+use crate::shared_problem::SharedProblem;
 use crate::supervisor::Supervisor;
 use crate::{Connection, Process, settings};
 
@@ -47,7 +47,9 @@ pub struct Cluster {
     /// Lists everything again in every watch of this cluster.
     pub relist: Relist,
     /// Whether the CustomResourceDefinitions are known to be too old.
-    pub outdated_definitions: OutdatedDefinitions,
+    pub outdated_definitions: SharedProblem,
+    /// Why nothing new may be started, because of the Go implementation.
+    pub go_implementation: SharedProblem,
     /// Cancelled when the process stops, or this cluster is no longer served.
     pub shutdown: CancellationToken,
 }
@@ -78,7 +80,8 @@ impl Cluster {
                 settings,
                 gates,
                 relist,
-                outdated_definitions: OutdatedDefinitions::default(),
+                outdated_definitions: SharedProblem::default(),
+                go_implementation: SharedProblem::default(),
                 shutdown,
             },
             sender,

@@ -31,6 +31,11 @@ pub enum RequestError {
         what: &'static str,
         source: Box<kube::Error>,
     },
+    #[error("the Go implementation of Operating System Manager runs: {problem}")]
+    GoImplementationRunning {
+        /// How it is known, and what to do.
+        problem: String,
+    },
     #[error("nothing is written because of the CustomResourceDefinitions: {problem}")]
     DefinitionsOutdated {
         /// Which fields they lack, and what to do.
@@ -63,7 +68,9 @@ impl RequestError {
         match self {
             Self::Failed { source, .. } => !error::is_code(source, 403) && !api::is_refused(source),
             Self::Conflict { .. } => true,
-            Self::NamespaceMissing { .. } | Self::DefinitionsOutdated { .. } => false,
+            Self::NamespaceMissing { .. }
+            | Self::GoImplementationRunning { .. }
+            | Self::DefinitionsOutdated { .. } => false,
         }
     }
 }
@@ -75,6 +82,7 @@ impl Failure for RequestError {
             Self::Failed { .. } => Reason::RequestFailed,
             Self::Conflict { .. } => Reason::Conflict,
             Self::NamespaceMissing { .. } => Reason::NamespaceMissing,
+            Self::GoImplementationRunning { .. } => Reason::GoImplementationRunning,
             Self::DefinitionsOutdated { .. } => Reason::DefinitionsOutdated,
         }
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use osm_runtime::runner;
-use osm_runtime::{Cluster, Process};
+use osm_runtime::{Cluster, Process, go_implementation};
 
 use crate::io::apply::{Applied, apply};
 use crate::io::clients::Names;
@@ -43,6 +43,9 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, names: Names) -> anyho
         context.queue.add(Key::AdmissionPair);
     }
     let (queue, shared) = (context.queue.clone(), context.clone());
+    let configs = context.clone();
+    let is_published = move || configs.has_published();
+    go_implementation::watch(&cluster, &queue, shared.clone(), is_published).await;
     let work = move |key| reconcile(context.clone(), key);
     runner::work(&cluster, &installation, queue, shared, work).await;
     Ok(())

@@ -3,7 +3,7 @@
 use super::grant::{ClusterKind, Grant, Right, named, rule};
 use super::installation::{AdmissionObjects, Installation};
 use crate::Joining;
-use crate::names::{BOOTSTRAP_TOKENS_NAMESPACE, CLOUD_INIT_SETTINGS, GROUP, KUBE_SYSTEM};
+use crate::names::{BOOTSTRAP_TOKENS_NAMESPACE, CLOUD_INIT_SETTINGS, GO_LEASE, GROUP, KUBE_SYSTEM};
 
 const READ_ALL: [&str; 2] = ["list", "watch"];
 
@@ -33,6 +33,13 @@ fn identity_of(cluster: ClusterKind) -> Grant {
         KUBE_SYSTEM,
         vec![named("", "namespaces", KUBE_SYSTEM, &["get"], why)],
     )
+}
+
+/// It says whether the Go implementation runs.
+fn lease_of_go() -> Grant {
+    let why = "nothing new is started while the Go implementation renews its Lease";
+    let right = named("coordination.k8s.io", "leases", GO_LEASE, &["get"], why);
+    ClusterKind::Worker.within(KUBE_SYSTEM, vec![right])
 }
 
 pub(super) fn osp_controller(installation: &Installation) -> Vec<Grant> {
@@ -141,6 +148,7 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
         ClusterKind::Worker.everywhere(everywhere),
         identity_of(ClusterKind::Management),
         identity_of(ClusterKind::Worker),
+        lease_of_go(),
         ClusterKind::Worker.within(
             "kube-public",
             vec![named(
@@ -266,6 +274,7 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
         ),
         identity_of(ClusterKind::Management),
         identity_of(ClusterKind::Worker),
+        lease_of_go(),
         ClusterKind::Worker.everywhere(everywhere),
         ClusterKind::Worker.within(CLOUD_INIT_SETTINGS, made),
     ];

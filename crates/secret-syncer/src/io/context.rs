@@ -50,6 +50,14 @@ impl Context {
         })))
     }
 
+    /// Whether user data of any pool is published.
+    pub fn has_published(&self) -> bool {
+        let configs = &self.caches.configs;
+        !configs
+            .select(|config| config.status.published.is_some())
+            .is_empty()
+    }
+
     /// Requeues every config that `which` selects.
     pub fn wake(&self, which: impl Fn(&ConfigView) -> bool) {
         for config in self.caches.configs.select(which) {

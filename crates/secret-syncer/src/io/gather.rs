@@ -88,6 +88,7 @@ pub async fn gather(context: &Context, name: &str) -> Result<Option<Gathered>, G
         key,
         memory,
         published: None,
+        go_implementation: clients.cluster.go_implementation.problem(),
         outdated_definitions: clients.cluster.outdated_definitions.problem(),
     };
     if let Some(record) = hold::needed_record(&gathered) {

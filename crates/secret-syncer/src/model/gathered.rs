@@ -48,6 +48,8 @@ pub struct Gathered {
     pub name_holder: Option<NameHolder>,
     /// What is published, where new content is held back and what is published can be renewed without it.
     pub published: Option<Arc<Published>>,
+    /// Why nothing new may be published, because of the Go implementation.
+    pub go_implementation: Option<String>,
     /// Why the CustomResourceDefinitions are known to be too old.
     pub outdated_definitions: Option<String>,
     /// `None` while no valid settings are known.

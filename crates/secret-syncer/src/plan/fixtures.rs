@@ -86,6 +86,7 @@ pub fn fresh() -> Gathered {
         key: HmacKey::new([7; 32]),
         memory: PoolMemory::default(),
         published: None,
+        go_implementation: None,
         outdated_definitions: None,
     }
 }

@@ -48,6 +48,12 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
     if let Some(hold) = unreadable(config) {
         return Some(hold);
     }
+    if let Some(problem) = &gathered.go_implementation {
+        return Some(Hold::now(
+            Reason::GoImplementationRunning,
+            messages::go_implementation(problem),
+        ));
+    }
     let Some(rendered) = &config.status.rendered else {
         return Some(Hold {
             verdict: messages::waiting_for_rendering(),

@@ -262,7 +262,11 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
     let long = |gathered: &mut Gathered| {
         gathered.memory.waiting_since = Some(gathered.now - SignedDuration::from_mins(1));
     };
-    let cases: [(&str, Edit); 5] = [
+    let cases: [(&str, Edit); 6] = [
+        ("GoImplementationRunning", |g| {
+            g.values = Ok(LateValues::from([("password".to_owned(), "new".to_owned())]));
+            g.go_implementation = Some("it renews its Lease".into());
+        }),
         ("WaitingForRendering", |g| {
             edit_config(g, |config| config.status.rendered = None)
         }),

@@ -106,6 +106,11 @@ pub fn pool_of_another_config(owner: &str) -> String {
     )
 }
 
+/// `problem`: how it is known, and what to do.
+pub fn go_implementation(problem: &str) -> String {
+    format!("the Go implementation of Operating System Manager runs: {problem}")
+}
+
 /// `problem`: which fields the definitions lack, and what to do.
 pub fn outdated_definitions(problem: &str) -> String {
     format!("new content is not published because of the CustomResourceDefinitions: {problem}")
