@@ -15,7 +15,7 @@ use crate::shared::in_shared_world;
 use crate::world::{NAMESPACE, World};
 
 /// Brings the time of the renewal near, as if hours had passed. The Secret is sealed, so that it is not taken for altered.
-async fn bring_renewal_near(world: &World, pool: &str) -> Result<Timestamp> {
+pub async fn bring_renewal_near(world: &World, pool: &str) -> Result<Timestamp> {
     let soon = Timestamp::now() + SignedDuration::from_secs(3);
     let name = names::bootstrap_secret_name(pool, "kube-system");
     let mut secret = world.bootstrap(pool).await?;

@@ -146,7 +146,7 @@ fn a_config_edited_by_hand_is_put_right_and_never_published() -> Result<()> {
         let observer = world.observe().await?;
         let (configs, name, merge) = (world.configs(), "p-kube-system-config", PatchParams::default());
         let status = serde_json::to_value(world.config("p").await?.status)?["rendered"].clone();
-        let spec = json!({"spec": {"digest": "by hand", "bootstrapConfig": {"files": []}}});
+        let spec = json!({"spec": {"osVersion": "by hand", "bootstrapConfig": {"files": []}}});
         configs.patch(name, &merge, &Patch::Merge(&spec)).await?;
         wait_for("the spec to be put right", DEADLINE, async || {
             check(ContentView::of(&world.config("p").await?).has_bare_spec())

@@ -15,6 +15,7 @@ mod bootstrap_tokens;
 mod canaries;
 mod credentials;
 mod custom_profiles;
+mod go_implementation;
 mod go_templates;
 mod home;
 mod joining;

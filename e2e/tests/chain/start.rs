@@ -13,7 +13,7 @@ use crate::world::{DEADLINE, World};
 
 impl World {
     /// Waits until a service that lives says all of this on `/readyz`, and not that it is ready.
-    async fn waits_for(&self, service: Service, words: &[&str]) -> Result<()> {
+    pub async fn waits_for(&self, service: Service, words: &[&str]) -> Result<()> {
         let what = format!("{} to say {words:?}", service.name());
         let said = wait_for(&what, DEADLINE, async || {
             let (code, body) = self.installed.get(service, "/readyz").await?;
@@ -90,7 +90,7 @@ async fn problems_are_named_and_nothing_is_rendered_until_they_are_solved() -> R
     // The API server would drop what older definitions do not have, and the rest would be confirmed and published.
     world.install_crds().await?;
     let name = "operatingsystemconfigs.operatingsystemmanager.k8c.io";
-    let field = "kubeletKubeconfig";
+    let field = "provisioningUtility";
     world.drop_field("OperatingSystemConfig", name, field).await?;
     world.set_settings("").await?;
     let lack = format!("they lack OperatingSystemConfig.spec.{field}");

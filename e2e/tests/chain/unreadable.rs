@@ -115,7 +115,7 @@ fn an_object_that_is_too_deep_is_reported_and_affects_no_other() -> Result<()> {
 
         // Configs that somebody writes by hand: over one of ours, for a pool that does not exist yet, and for none.
         let configs = format!("{GROUP}/{NAMESPACE}/operatingsystemconfigs");
-        let over = json!({"spec": {"digest": "by hand", "provisioningConfig": {"modules": {"x": DEEP}}}});
+        let over = json!({"spec": {"osVersion": "by hand", "provisioningConfig": {"modules": {"x": DEEP}}}});
         let first = format!("{configs}/{}", names::config_name("first", "kube-system"));
         send(&world.managed, "PATCH", &first, &over, 200).await?;
         for name in ["by-hand".to_owned(), names::config_name("later", "kube-system")] {

@@ -230,7 +230,7 @@ async fn forged_states(world: &mut World, content: &Content) -> Result<()> {
     let before = untouched(world).await?;
     let (p, q) = (world.config("p").await?, world.config("q").await?);
     let pool = |config: &OperatingSystemConfig| -> Result<PoolRef> {
-        content::ContentView::of(config).pool().context("a pool")
+        ContentView::of(config).pool().context("a pool")
     };
     let (of_p, of_q) = (pool(&p)?, pool(&q)?);
     let published =

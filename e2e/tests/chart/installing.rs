@@ -321,6 +321,32 @@ async fn existing_objects_of_others_are_used_and_not_taken_over() -> Result<()> 
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_not_installed_beside_the_go_implementation() -> Result<()> {
+    let control_plane = ControlPlane::start(Options::default()).await?;
+    let tool = Site::new(&control_plane).await?;
+    namespace(&control_plane, "osm").await?;
+    let labels = json!({"app": "operating-system-manager"});
+    let containers = json!([{"name": "osm", "image": "quay.io/kubermatic/operating-system-manager:v1.11.1"}]);
+    let go = |replicas: u32| {
+        json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "operating-system-manager", "namespace": "kube-system"},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}}}})
+    };
+    installation::apply(&control_plane, &[go(1)]).await?;
+    let install = async || tool.chart("install", "osm", "osm", &["--dry-run=server"]).await;
+    let refusal = format!("{:#}", install().await.err().context("it is installed")?);
+    ensure!(
+        refusal.contains("Deployment kube-system/operating-system-manager")
+            && refusal.contains("osmctl migrate script"),
+        "{refusal}"
+    );
+    // An installer may keep what it has stopped.
+    installation::apply(&control_plane, &[go(0)]).await?;
+    install().await.map(drop)
+}
+
 /// Whether both definitions have a status, which only ours have.
 async fn has_status(definitions: &Api<CustomResourceDefinition>) -> Result<bool> {
     for name in [

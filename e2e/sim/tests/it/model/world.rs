@@ -350,7 +350,7 @@ impl World {
 
     pub fn edit_config(&self, number: usize) {
         let edit = match number % 2 {
-            0 => json!({"spec": {"digest": "by hand", "bootstrapConfig": {"files": []}}}),
+            0 => json!({"spec": {"osVersion": "by hand", "bootstrapConfig": {"files": []}}}),
             _ => json!({"status": {"rendered": {"provisioning": "by hand"}}}),
         };
         let name = self.config(number);
