@@ -120,7 +120,6 @@ impl<'a> Budget<'a> {
         self.charge_all(|all| &all.bytes, widened(bytes))
     }
 
-    /// Charges output.
     pub(crate) fn write(&self, bytes: usize) -> Result<(), Exhausted> {
         self.charge(&self.written, widened(bytes), Exhausted::Written)?;
         self.charge_all(|all| &all.bytes, widened(bytes))

@@ -50,18 +50,14 @@ impl Tested {
     }
 }
 
-/// A default profile.
 #[derive(Clone, Debug)]
 pub struct SystemRow {
-    /// Name of the profile.
     pub profile: String,
     /// Operating system, as in manifests.
     pub operating_system: OperatingSystem,
     /// Its name for people.
     pub title: &'static str,
-    /// Its versions.
     pub versions: &'static str,
-    /// What else matters.
     pub remark: &'static str,
     /// Cloud providers of the profile.
     pub clouds: Vec<CloudCell>,
@@ -81,40 +77,31 @@ pub struct CloudCell {
 pub struct KubeletRow {
     /// Such as `1.34`.
     pub minor: String,
-    /// How it is tested.
     pub tested: Tested,
 }
 
 /// A cluster, by what it holds.
 #[derive(Clone, Debug)]
 pub struct ClusterRow {
-    /// What it holds.
     pub cluster: &'static str,
-    /// Versions of Kubernetes.
     pub kubernetes: String,
-    /// How that is tested.
     pub tested: String,
 }
 
 /// Versions of machine-controller.
 #[derive(Clone, Debug)]
 pub struct MachineControllerRow {
-    /// The versions.
     pub versions: &'static str,
     /// Operating systems that they accept in a Machine.
     pub operating_systems: &'static [OperatingSystem],
-    /// How that is known.
     pub tested: &'static str,
 }
 
-/// All of it.
 #[derive(Clone, Debug)]
 pub struct Compatibility {
     /// Default profiles and their clouds.
     pub operating_systems: Vec<SystemRow>,
-    /// Kubelets.
     pub kubelets: Vec<KubeletRow>,
-    /// Clusters.
     pub clusters: Vec<ClusterRow>,
     /// Versions of machine-controller, the newest first.
     pub machine_controllers: Vec<MachineControllerRow>,
@@ -123,11 +110,9 @@ pub struct Compatibility {
 /// A table for people.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// What it is about.
     pub title: &'static str,
     /// What one must know to read it.
     pub note: &'static str,
-    /// Names of the columns.
     pub head: Vec<&'static str>,
     /// Cells, as many in each row as there are columns.
     pub rows: Vec<Vec<String>>,
@@ -243,7 +228,6 @@ const MACHINE_CONTROLLERS: [MachineControllerRow; 3] = [
     },
 ];
 
-/// What works with what.
 pub fn compatibility() -> Compatibility {
     let (oldest, newest) = TESTED_MINORS;
     let specs = defaults();
@@ -350,11 +334,14 @@ impl Compatibility {
         };
         Table {
             title: "Clouds",
-            note: "A dash means that no default profile supports the cloud. A custom profile can support every cloud.",
+            note: "A dash means that no default profile supports the cloud. A custom profile can support every cloud that machine-controller knows.",
             head: std::iter::once("cloudProvider")
                 .chain(columns.iter().map(|os| os.as_str()))
                 .collect(),
-            rows: CloudProvider::iter().map(row).collect(),
+            rows: CloudProvider::iter()
+                .filter(|cloud| columns.iter().any(|os| cell(*cloud, *os).is_some()))
+                .map(row)
+                .collect(),
         }
     }
 

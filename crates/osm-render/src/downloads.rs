@@ -135,9 +135,7 @@ fn default_crictl(kubelet: &Version) -> String {
 /// A file that nodes download. Ordered by artefact, version and architecture.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Download {
-    /// What it is.
     pub artefact: Artefact,
-    /// Its version.
     pub version: Version,
     /// `amd64` or `arm64`.
     pub architecture: &'static str,

@@ -19,7 +19,6 @@ use osm_api::ClusterEndpoint;
 /// Texts of parts of the library by their names.
 pub(crate) type Parts = BTreeMap<&'static str, String>;
 
-/// A template language.
 pub(crate) trait Engine: Sync {
     /// Names and texts of the library's parts that are written in this language; each name starts with [`crate::library::PART_PREFIX`].
     fn library(&self) -> &'static Parts;

@@ -25,7 +25,6 @@ pub(crate) const SECRET_PREFIX: &str = "secret/";
 /// What a template is told that asks for another one.
 pub(crate) const SECRET_RULE: &str = "a Secret must be named by a literal text \"secret/<namespace>/<name>/<key>\", and only in provisioningConfig";
 
-/// Values by id.
 pub type LateValues = BTreeMap<String, String>;
 
 /// How a value is written in the place of its marker. All but `Raw` and `B64` include their quotes.

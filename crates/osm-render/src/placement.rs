@@ -20,9 +20,7 @@ pub(crate) enum Addition {
     PackageSources,
     /// `prefer_fqdn_over_hostname`.
     HostNames,
-    /// `rh_subscription`.
     Subscription,
-    /// `packages`.
     Packages,
     /// `package_upgrade` and `package_reboot_if_required`.
     Upgrade,

@@ -98,7 +98,6 @@ struct Rendering<'a> {
     warnings: Vec<String>,
 }
 
-/// A rendered profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendered {
     /// The configuration, with `digest` set; `machine_deployment` is left to the caller.

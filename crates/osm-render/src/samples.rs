@@ -152,7 +152,6 @@ fn full_settings(spec: &OperatingSystemProfileSpec) -> Option<Settings> {
     Some(settings)
 }
 
-/// A static address.
 pub(crate) fn static_network() -> Network {
     Network {
         cidr: "192.0.2.7/24".to_owned(),

@@ -16,12 +16,9 @@ pub enum Counted {
     Base64,
 }
 
-/// A cloud's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeLimit {
-    /// Most bytes.
     pub bytes: usize,
-    /// What is counted.
     pub counted: Counted,
 }
 

@@ -27,12 +27,9 @@ const MAX_ERROR_BYTES: usize = 64 * 1024;
 /// once; half a minute is for large ones over slow networks.
 pub const MAX_DURATION: Duration = Duration::from_secs(30);
 
-/// What is bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
-    /// The whole body.
     Answer,
-    /// Each line.
     Line,
 }
 

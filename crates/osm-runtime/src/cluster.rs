@@ -41,7 +41,6 @@ pub struct Cluster {
     pub management: Connection,
     /// The cluster of MachineDeployments and of `cloud-init-settings`; the same as `management` unless another one is given.
     pub worker: Connection,
-    /// The settings in force.
     pub settings: settings::Receiver,
     pub gates: Gates,
     /// Lists everything again in every watch of this cluster.

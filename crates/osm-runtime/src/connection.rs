@@ -133,7 +133,6 @@ impl Connection {
         self.role
     }
 
-    /// The configuration in use.
     pub fn config(&self) -> Arc<Config> {
         self.current.borrow().clone()
     }
@@ -208,7 +207,6 @@ impl Connection {
     }
 }
 
-/// uid of `kube-system`.
 pub(crate) async fn uid_of(client: &Client) -> Result<String, kube::Error> {
     let api: Api<Namespace> = Api::all(client.clone());
     Ok(api.get_metadata(KUBE_SYSTEM).await?.uid().unwrap_or_default())

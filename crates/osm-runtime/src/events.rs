@@ -46,7 +46,6 @@ pub struct Events {
 /// An Event that may be emitted again.
 #[derive(Clone)]
 struct Series {
-    /// Name of the object.
     event: String,
     count: i32,
     last: Instant,

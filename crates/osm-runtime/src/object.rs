@@ -45,7 +45,6 @@ pub enum Problem {
     TooDeep(String),
     /// The field at this path has a value of another type.
     WrongType {
-        /// Path of the field.
         path: String,
         /// The type that it has, and what to do or what it must be.
         rule: String,

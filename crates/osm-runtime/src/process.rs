@@ -5,7 +5,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{CommonArgs, Drain, Environment, Metrics, Readiness};
 
-/// A running service.
 pub struct Process {
     pub service: Service,
     pub args: CommonArgs,

@@ -88,7 +88,6 @@ impl Proxy {
      host and port of the API server"
 )]
 pub(crate) struct ProxyError {
-    /// Host and port.
     place: String,
     cause: String,
 }

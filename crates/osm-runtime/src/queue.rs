@@ -80,7 +80,6 @@ struct State<K> {
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// An empty queue.
     pub fn new(environment: &Environment) -> Self {
         let state = State {
             ready: Ready::default(),

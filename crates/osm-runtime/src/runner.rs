@@ -44,7 +44,6 @@ pub trait Shared<K>: Clone + Send + Sync + 'static {
     fn released(&self, key: &K);
 }
 
-/// Limits of a runner.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub concurrency: usize,

@@ -10,7 +10,6 @@ use tokio::sync::watch;
 
 use crate::apart::apart;
 
-/// A valid settings document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Current {
     pub settings: Settings,

@@ -9,11 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::readiness::Gates;
 
-/// Starts supervised tasks.
 #[derive(Clone, Debug)]
 pub struct Supervisor {
     gates: Gates,
-    /// Stops the process.
     stop: CancellationToken,
 }
 

@@ -26,7 +26,6 @@ const OWN: [&str; 5] = [
 /// The filter of log lines. It can change while the service runs.
 pub struct Filter {
     handle: reload::Handle<Targets, Registry>,
-    /// `--log`.
     flag: String,
     /// `logLevel` of the settings in force.
     level: Mutex<Option<LogLevel>>,

@@ -69,7 +69,6 @@ pub trait Watchable: Resource<DynamicType = ()> + Clone + DeserializeOwned + Deb
 
 impl<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static> Watchable for K {}
 
-/// Which objects are watched.
 pub struct Watch<K> {
     selection: Selection,
     /// For logs, metrics and readiness.
@@ -309,7 +308,6 @@ fn gate_name(what: &str, namespace: Option<&str>, role: ConnectionRole) -> Strin
     format!("{GATE}{what}{namespace}{}", role.place())
 }
 
-/// A watch that runs.
 struct RunningWatch<K, V> {
     source: ListWatch<K>,
     end: CancellationToken,

@@ -24,7 +24,6 @@ pub use flags::REMOVED as REMOVED_FLAGS;
 /// Two things in the documents of a pool that can't work together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// The document.
     pub stage: Stage,
     /// The file on the machine, or the module.
     pub path: String,

@@ -12,9 +12,7 @@ const MAX_BASES: usize = 8;
 /// Where a profile is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProfileKey {
-    /// Namespace of the profile.
     pub namespace: String,
-    /// Name of the profile.
     pub name: String,
 }
 

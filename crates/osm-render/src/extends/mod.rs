@@ -21,7 +21,6 @@ pub(crate) use compose::compose;
 /// A profile that another one extends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Base {
-    /// Where it is stored.
     pub key: ProfileKey,
     /// Its spec, as it was written.
     pub spec: OperatingSystemProfileSpec,

@@ -13,7 +13,6 @@ use crate::Stage;
 /// A stage that is being put together, and what messages say about it.
 struct Merge<'a> {
     merged: ProfileConfig,
-    /// Name of the base.
     base: &'a str,
     /// Name of the stage's field.
     stage: &'static str,

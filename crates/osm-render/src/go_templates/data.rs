@@ -491,12 +491,5 @@ mod tests {
         let spans = rows.flat_map(|row| row.split('`').skip(1).step_by(2));
         let functions = osm_gotemplate::functions::all().map(|function| function.name);
         assert_eq!(spans.collect::<BTreeSet<_>>(), functions.collect());
-        let refused = osm_gotemplate::functions::REFUSED.iter();
-        assert_eq!(
-            listed("### Functions that are refused"),
-            refused
-                .flat_map(|function| function.names.iter().copied())
-                .collect()
-        );
     }
 }

@@ -37,7 +37,6 @@ pub(super) const SESSION_HELPERS: [&str; 3] = [LATE, DOWNLOAD_URL, CHECKSUM_URL]
 pub(super) struct Cost {
     /// Elements, with those of included templates.
     pub(super) weight: u64,
-    /// Levels of recursion.
     depth: usize,
 }
 

@@ -33,7 +33,6 @@ mod tests;
 mod unknown;
 mod values;
 
-/// Names of all helpers.
 #[cfg(test)]
 pub(crate) fn helper_names() -> Vec<&'static str> {
     let names = lint::BLOCK_HELPERS.into_iter().chain(lint::VALUE_HELPERS);

@@ -52,9 +52,7 @@ struct Scanner<'a> {
     partials: Vec<&'a str>,
 }
 
-/// An open block.
 struct Block {
-    /// Where it opens.
     at: usize,
     /// The levels that it takes: its own and one for each `else`.
     levels: usize,

@@ -72,7 +72,6 @@ const OURS: [(&str, &str); 10] = [
     ),
 ];
 
-/// What was found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
     /// What a kubelet would not start with; each names its path in the settings, and repeats no value.

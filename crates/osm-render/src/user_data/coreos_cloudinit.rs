@@ -251,7 +251,6 @@ fn users(stage: Stage, filled: &Filled) -> Result<(Value, Vec<Value>), UserDataE
     Ok((keys, users))
 }
 
-/// The module `coreos`.
 fn coreos(stage: Stage, filled: &Filled) -> Result<Map<String, Value>, UserDataError> {
     let place = place(stage, "coreos");
     let none = json!({});

@@ -11,9 +11,7 @@ const DECIMAL_MODES: [(i32, &str); 4] = [(416, "640"), (420, "644"), (436, "664"
 pub struct DecimalMode {
     /// Where they are, such as `spec.bootstrapConfig.files[0].permissions`.
     pub path: String,
-    /// What is suspicious.
     pub message: String,
-    /// What to write instead.
     pub hint: String,
 }
 

@@ -49,7 +49,6 @@ impl Answered {
     }
 }
 
-/// Metrics of a webhook.
 #[derive(Clone, Debug)]
 pub struct AdmissionMetrics {
     reviews: IntCounterVec,

@@ -32,9 +32,7 @@ pub enum Operation {
 /// A creation or an update.
 #[derive(Debug)]
 pub struct Request {
-    /// Namespace of the object.
     pub namespace: String,
-    /// Name of the object.
     pub name: String,
     /// The object as it would be stored, JSON.
     pub object: Box<RawValue>,

@@ -62,7 +62,6 @@ struct Shared<J> {
 /// A webhook that is served.
 #[derive(Debug)]
 pub struct Webhook {
-    /// Where it listens.
     pub address: SocketAddr,
     /// Closed when its thread ends.
     running: oneshot::Receiver<()>,

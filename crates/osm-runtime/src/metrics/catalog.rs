@@ -24,7 +24,6 @@ pub struct Catalog {
     descriptions: Arc<Mutex<Vec<Description>>>,
 }
 
-/// What a metric is.
 #[derive(Clone, Debug)]
 pub struct Description {
     /// As `/metrics` shows it.

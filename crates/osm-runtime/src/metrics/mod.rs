@@ -57,7 +57,6 @@ struct SettingsMetrics {
     hash: IntGauge,
 }
 
-/// How a reconcile ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Outcome {
@@ -238,7 +237,6 @@ impl Metrics {
         self.watch_errors.with_label_values(&[cluster, kind]);
     }
 
-    /// Counts a broken watch.
     pub fn watch_failed(&self, cluster: &str, kind: &str) {
         self.watch_errors.with_label_values(&[cluster, kind]).inc();
     }

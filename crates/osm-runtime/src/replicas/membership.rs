@@ -46,7 +46,6 @@ impl Live {
         self.len() == 0
     }
 
-    /// Their names.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.fit.iter().chain(&self.standby).map(String::as_str)
     }
