@@ -10,7 +10,7 @@ use crate::helm::Helm;
 
 const HEAD: &str = "# Generated from the chart and crds/ by `cargo xtask manifest`. Don't edit: docs/install.md says how to change it.\n";
 
-const HEAD_OF_RULES: &str = "# Generated from the chart by `cargo xtask manifest`. Don't edit: docs/operations.md describes how to render other thresholds.\n";
+const HEAD_OF_RULES: &str = "# Generated from the chart by `cargo xtask manifest`. Don't edit: docs/monitor.md describes how to render other thresholds.\n";
 
 /// Labels and annotations by which Helm knows what it has installed.
 const OF_HELM: [&str; 3] = [

@@ -1,8 +1,7 @@
-//! Follows docs/install.md literally, and the Helm commands of docs/migration.md, on API servers without nodes. The tests check the commands;
+//! Runs the commands of the pages on installing and on migrating, on API servers without nodes. The tests check the commands;
 //! only the pods of Jobs run. `cargo xtask e2e helm` shows that the services work afterwards.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,7 +9,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::batch::v1::CronJob;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -19,9 +17,6 @@ use kube::{Api, Client, ResourceExt};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::Service;
 use osm_judges::packages;
-use osm_lab::serve::identity::Identity;
-use osm_lab::serve::oci;
-use osm_lab::serve::programs::Registry;
 use osm_testkit::control_plane::assets::{self, Component};
 use osm_testkit::helm::{self, chart};
 use osm_testkit::process::ScratchDir;
@@ -50,17 +45,13 @@ pub fn blocks(page: &str, kind: &str) -> Vec<String> {
     blocks
 }
 
-/// The commands of a section, which are indented by so much.
-fn indented(page: &str, section: &str, by: usize) -> Result<String> {
+/// The `sh` blocks of the section whose heading begins like this.
+fn section(page: &str, heading: &str) -> Result<String> {
     let (_, text) = page
-        .split_once(&format!("\n## {section}"))
-        .with_context(|| section.to_owned())?;
-    let text = text.split("\n## ").next().unwrap_or_default();
-    let commands: Vec<&str> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix(&*" ".repeat(by)))
-        .collect();
-    ensure!(!commands.is_empty(), "section {section} has no commands");
+        .split_once(&format!("\n## {heading}"))
+        .with_context(|| heading.to_owned())?;
+    let commands = blocks(text.split("\n## ").next().unwrap_or_default(), "sh");
+    ensure!(!commands.is_empty(), "section {heading} has no commands");
     Ok(commands.join("\n"))
 }
 
@@ -76,9 +67,13 @@ impl<'a> Person<'a> {
         let folder = ScratchDir::new("osm-page-")?;
         let kubeconfig = folder.path().join("kubeconfig");
         std::fs::write(&kubeconfig, contexts(&clusters)?.to_string())?;
+        // The pages begin in a checkout.
+        let charts = chart().parent().context("charts")?.canonicalize()?;
+        std::os::unix::fs::symlink(charts, folder.path().join("charts"))?;
         let helm = helm::program(|line| eprintln!("{line}")).await?;
         let assets = assets::ensure_verbosely(&[Component::Kubectl]).await?;
-        let tools = [helm.as_path(), assets.path(Component::Kubectl)?].map(|path| {
+        let osmctl = tokio::task::spawn_blocking(installation::osmctl).await??;
+        let tools = [helm.as_path(), assets.path(Component::Kubectl)?, osmctl.as_path()].map(|path| {
             path.parent()
                 .map(|path| path.display().to_string())
                 .unwrap_or_default()
@@ -158,249 +153,125 @@ async fn roll_out(plane: &ControlPlane) -> Result<()> {
     }
 }
 
+/// A page of `docs/`.
+fn read(page: &str) -> Result<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    Ok(std::fs::read_to_string(path.join(page))?)
+}
+
+/// The commands of a page, and those from the first `helm uninstall`.
+fn until_uninstall(page: &str) -> Result<(String, String)> {
+    let commands = blocks(page, "sh").join("\n");
+    let (before, rest) = commands.split_once("helm uninstall").context("the end")?;
+    Ok((before.to_owned(), format!("helm uninstall{rest}")))
+}
+
+/// First one cluster, then two: the releases would both own the definitions.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_command_of_the_page_does_what_it_says() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()?;
-    let page = std::fs::read_to_string(root.join("docs/install.md"))?;
+async fn every_command_of_the_pages_on_installing_does_what_it_says() -> Result<()> {
     // So that a namespace that is deleted goes.
     let options = || Options {
         controllers: vec!["namespace"],
         ..Options::default()
     };
-    let (management, worker) = (
-        ControlPlane::start(options()).await?,
-        ControlPlane::start(options()).await?,
-    );
+    let (management, worker) =
+        tokio::try_join!(ControlPlane::start(options()), ControlPlane::start(options()))?;
     for cluster in [&management, &worker] {
         cluster.install_machine_deployment_crd().await?;
     }
-    let mut person = Person::new(vec![("management", &management), ("worker", &worker)]).await?;
-    let folder = person.folder.path().to_owned();
-
-    tokio::task::spawn_blocking(|| packages::ensure(&["docker-registry", "skopeo"])).await??;
-    let (certificate, identity) = Identity::of_hosts(&["localhost".to_owned()])?;
-    let registry = Registry::start(
-        &folder.join("registry"),
-        (Ipv4Addr::LOCALHOST, 0).into(),
-        Some(&identity),
-    )?;
-    let ca = folder.join("ca.crt");
-    std::fs::write(&ca, certificate)?;
-    let [published, inside] =
-        ["published", "inside"].map(|name| format!("localhost:{}/{name}", registry.address().port()));
-    person.environment.extend([
-        ("SSL_CERT_FILE", ca.display().to_string()),
-        ("CHART", format!("oci://{published}/operating-system-manager")),
-        ("IMAGES", published.clone()),
-        ("REGISTRY", inside.clone()),
-        ("CRDS", installation::crds().display().to_string()),
-    ]);
-
-    let (before, rest) = blocks(&page, "sh")
-        .join("\n")
-        .split_once("helm uninstall")
-        .map(|(a, b)| (a.to_owned(), format!("helm uninstall{b}")))
-        .context("the end")?;
-    let sets_variable = |line: &&str| line.starts_with(char::is_uppercase) && line.contains("=${");
-    let variables: Vec<&str> = before.lines().filter(sets_variable).collect();
-    // What a release publishes.
-    let version = env!("CARGO_PKG_VERSION");
-    let program = folder.join("program");
-    std::fs::write(&program, "a program")?;
-    std::fs::write(folder.join("image.tar"), oci::archive("any:1", &program)?)?;
-    for service in Service::ALL {
-        person
-            .run(&format!(
-                "skopeo copy docker-archive:image.tar docker://{published}/{}:{version}",
-                service.name()
-            ))
-            .await?;
-    }
-    person
-        .run(&format!(
-            "helm package '{}' && helm push *.tgz oci://{published} && rm *.tgz",
-            chart().display()
-        ))
-        .await?;
-
-    person.run(&before).await?;
-    for service in Service::ALL {
-        let digest = async |place: &str| {
-            let image = format!("docker://{place}/{}:{version}", service.name());
-            let inspect = format!("skopeo inspect --format '{{{{.Digest}}}}' {image}");
-            person.run(&inspect).await
-        };
-        assert_eq!(
-            digest(&inside).await?,
-            digest(&published).await?,
-            "{}",
-            service.name()
-        );
-    }
-
-    // No upgrade has lost a value of another one.
-    let values = person.run("helm get values osm --namespace kube-system").await?;
-    for value in [&*inside, "10.96.0.10", "pause:3.10.1", "replicas: 3"] {
-        ensure!(values.contains(value), "{value} is lost: {values}");
-    }
-    renews_kubeconfigs(&person, &management, &worker).await?;
-
+    let person = Person::new(vec![("management", &management), ("worker", &worker)]).await?;
     let client = management.admin()?;
     let deployments = |namespace: &str| Api::<Deployment>::namespaced(client.clone(), namespace);
-    let replicas = deployments("kube-system")
-        .get("osm-secret-syncer")
-        .await?
-        .spec
-        .and_then(|spec| spec.replicas);
-    assert_eq!(replicas, Some(3));
-    // The kubeconfigs are in force.
-    let mounted = deployments("cluster-a").get("osm-osc-controller").await?;
-    ensure!(serde_json::to_string(&mounted.spec)?.contains("worker-osc-controller"));
-    // The page shows what it prints.
-    let images = std::fs::read_to_string(folder.join("images.txt"))?;
-    let images = images.replace(&inside, "registry.example.com/osm");
-    ensure!(
-        blocks(&page, "console").contains(&images.trim_end().to_owned()),
-        "the page does not show {images}"
-    );
-    let left: Vec<_> = std::fs::read_dir(&folder)?
-        .map(|entry| entry.map(|entry| entry.file_name()))
-        .collect::<Result<_, _>>()?;
-    ensure!(
-        !left
-            .iter()
-            .any(|name| name.to_string_lossy().starts_with("kubeconfig-")),
-        "{left:?}"
-    );
 
-    person.run(&[variables.join("\n"), rest].join("\n")).await?;
-    for plane in [&management, &worker] {
-        let namespaces = Api::<Namespace>::all(plane.admin()?);
-        ensure!(
-            namespaces.get_opt(CLOUD_INIT_SETTINGS).await?.is_none(),
-            "it stays"
-        );
-    }
-    let definitions = Api::<CustomResourceDefinition>::all(client)
+    let (install, uninstall) = until_uninstall(&read("install.md")?)?;
+    person.run(&install).await?;
+    let rolled_out = deployments("kube-system").list(&ListParams::default()).await?;
+    assert_eq!(rolled_out.items.len(), Service::ALL.len());
+    person.run(&uninstall).await?;
+    let namespaces = Api::<Namespace>::all(client.clone());
+    ensure!(
+        namespaces.get_opt(CLOUD_INIT_SETTINGS).await?.is_none(),
+        "the namespace stays"
+    );
+    let definitions = Api::<CustomResourceDefinition>::all(client.clone())
         .list(&ListParams::default())
         .await?;
     let mut groups = definitions
         .iter()
         .map(|definition| definition.spec.group.as_str());
     ensure!(!groups.any(|group| group == names::GROUP), "definitions stay");
+
+    let (install, uninstall) = until_uninstall(&read("two-clusters.md")?)?;
+    person.run(&install).await?;
+    let services = [
+        Service::OscController,
+        Service::SecretSyncer,
+        Service::CsrApprover,
+    ];
+    have_kubeconfigs(&client, "worker", &services, &worker).await?;
+    // The kubeconfigs are in force.
+    let mounted = deployments("cluster-a").get("osm-osc-controller").await?;
+    ensure!(serde_json::to_string(&mounted.spec)?.contains("worker-osc-controller"));
+    person.run(&uninstall).await?;
+    let left = deployments("cluster-a").list(&ListParams::default()).await?;
+    ensure!(left.items.is_empty(), "services stay");
+    Ok(())
+}
+
+/// The Secrets in the namespace `cluster-a` lead each service to the other cluster.
+async fn have_kubeconfigs(
+    client: &Client,
+    prefix: &str,
+    services: &[Service],
+    other: &ControlPlane,
+) -> Result<()> {
+    let secrets = Api::<Secret>::namespaced(client.clone(), "cluster-a");
+    for service in services {
+        let secret = secrets.get(&format!("{prefix}-{}", service.name())).await?;
+        let kubeconfig = secret.data.and_then(|mut data| data.remove("kubeconfig"));
+        let kubeconfig = String::from_utf8(kubeconfig.context("a kubeconfig")?.0)?;
+        ensure!(kubeconfig.contains(&other.url()), "{}", service.name());
+    }
+    Ok(())
+}
+
+/// What a site has to mirror.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_on_air_gapped_sites_lists_the_images_of_the_chart() -> Result<()> {
+    let page = read("air-gap.md")?;
+    let cluster = ControlPlane::start(Options::default()).await?;
+    let person = Person::new(vec![("cluster", &cluster)]).await?;
+    let commands = blocks(&page, "bash");
+    let images = person.run(commands.first().context("a command")?).await?;
+    ensure!(
+        blocks(&page, "console").contains(&images.trim_end().to_owned()),
+        "the page doesn't show {images}"
+    );
     Ok(())
 }
 
 /// The page on KKP: a seed and a user cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_command_of_the_page_on_kkp_does_what_it_says() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()?;
-    let page = std::fs::read_to_string(root.join("docs/kkp.md"))?;
     let (seed, user) = tokio::try_join!(
         ControlPlane::start(Options::default()),
         ControlPlane::start(Options::default())
     )?;
     user.install_machine_deployment_crd().await?;
-    let mut person = Person::new(vec![("seed", &seed), ("user", &user)]).await?;
-    person.environment.extend([
-        ("CHART", chart().display().to_string()),
-        ("CRDS", installation::crds().display().to_string()),
-    ]);
-    person.run(&blocks(&page, "sh").join("\n")).await?;
-    let secrets = Api::<Secret>::namespaced(seed.admin()?, "cluster-a");
-    for service in Service::ALL {
-        let secret = secrets.get(&format!("user-{}", service.name())).await?;
-        let kubeconfig = secret.data.and_then(|mut data| data.remove("kubeconfig"));
-        let kubeconfig = String::from_utf8(kubeconfig.context("a kubeconfig")?.0)?;
-        ensure!(kubeconfig.contains(&user.url()), "{}", service.name());
-    }
+    let person = Person::new(vec![("seed", &seed), ("user", &user)]).await?;
+    person.run(&blocks(&read("kkp.md")?, "sh").join("\n")).await?;
+    have_kubeconfigs(&seed.admin()?, "user", &Service::ALL, &user).await?;
     let deployments = Api::<Deployment>::namespaced(seed.admin()?, "cluster-a");
     let rolled_out = deployments.list(&ListParams::default()).await?.items;
     assert_eq!(rolled_out.len(), Service::ALL.len());
     Ok(())
 }
 
-/// What the page's CronJob does, with the rights that the page gives it.
-async fn renews_kubeconfigs(
-    person: &Person<'_>,
-    management: &ControlPlane,
-    worker: &ControlPlane,
-) -> Result<()> {
-    let secrets = Api::<Secret>::namespaced(management.admin()?, "cluster-a");
-    let before = token(&secrets, "worker-secret-syncer").await?;
-    let job = Api::<CronJob>::namespaced(management.admin()?, "cluster-a")
-        .get("osm-renewal")
-        .await?;
-    let pod = job
-        .spec
-        .and_then(|spec| spec.job_template.spec)
-        .and_then(|spec| spec.template.spec)
-        .context("a pod")?;
-    let script = pod
-        .containers
-        .first()
-        .and_then(|container| container.command.as_ref()?.last())
-        .context("a script")?;
-    let folder = ScratchDir::new("osm-renewal-")?;
-    let kubeconfig = folder.path().join("worker");
-    std::fs::write(&kubeconfig, kubeconfig_of(&secrets, "worker-renewal").await?)?;
-    // As the kubelet would: the account's kubeconfig, its namespace, and what is mounted.
-    let script = script
-        .replace("/worker/kubeconfig", &kubeconfig.display().to_string())
-        .replace("cd /tmp", &format!("cd {}", folder.path().display()));
-    let identity = management.identity("cluster-a", "osm-renewal").await?;
-    let in_pod = format!(
-        "export KUBECONFIG={}\nkubectl config set-context --current --namespace cluster-a\n{script}",
-        identity.display()
-    );
-    person.run(&in_pod).await?;
-    let after = token(&secrets, "worker-secret-syncer").await?;
-    ensure!(before != after, "the token is the same");
-    let config = kube::Config::from_custom_kubeconfig(
-        serde_saphyr::from_str(&kubeconfig_of(&secrets, "worker-secret-syncer").await?)?,
-        &Default::default(),
-    )
-    .await?;
-    Api::<Secret>::namespaced(Client::try_from(config)?, CLOUD_INIT_SETTINGS)
-        .list(&ListParams::default())
-        .await?;
-    // It gets no other token.
-    let other = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "other", "namespace": "osm"}});
-    installation::apply(worker, &[other]).await?;
-    let refused = person
-        .run(&format!(
-            "! kubectl --kubeconfig {} create token other --namespace osm",
-            kubeconfig.display()
-        ))
-        .await?;
-    ensure!(refused.contains("forbidden"), "{refused}");
-    Ok(())
-}
-
-async fn kubeconfig_of(secrets: &Api<Secret>, name: &str) -> Result<String> {
-    let data = secrets.get(name).await?.data.context("data")?;
-    let text = &data.get("kubeconfig").context("a kubeconfig")?.0;
-    Ok(String::from_utf8(text.clone())?)
-}
-
-async fn token(secrets: &Api<Secret>, name: &str) -> Result<String> {
-    let config: Value = serde_saphyr::from_str(&kubeconfig_of(secrets, name).await?)?;
-    let token = config["users"][0]["user"]["token"].as_str();
-    Ok(token.context("a token")?.to_owned())
-}
-
 /// As in `existing_objects_of_others_are_used_and_not_taken_over`, and what the services do then is in the chain's test `takeover`.
 /// What each installer leaves is in `fixtures/takeover`. Nothing answers its webhooks, which fail closed.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> Result<()> {
-    let page = std::fs::read_to_string(Path::new(FIXTURES).join("../../../docs/migration.md"))?;
-    let published = "oci://ghcr.io/kubermatic/operating-system-manager/charts/operating-system-manager";
-    ensure!(page.contains(published));
-    let page = page.replace(published, &chart().display().to_string());
+    let page = read("migration.md")?;
     tokio::task::spawn_blocking(|| packages::ensure(&["jq"])).await??;
     let cluster = ControlPlane::start(Options::default()).await?;
     cluster.install_machine_deployment_crd().await?;
@@ -437,9 +308,9 @@ async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> 
             })
             .await?;
         }
-        let flags = person.run(&indented(&page, "1. ", 4)?).await?;
+        let flags = person.run(&section(&page, "1. ")?).await?;
         ensure!(flags.contains("-cluster-dns="), "{installer}: {flags}");
-        let listed = person.run(&indented(&page, "2. ", 4)?).await?;
+        let listed = person.run(&section(&page, "2. ")?).await?;
         ensure!(
             listed.contains("WebhookConfiguration/operatingsystemmanager.k8c.io"),
             "{installer}: {listed}"
@@ -449,13 +320,13 @@ async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> 
             .with_context(|| format!("{installer}: writes are blocked"))?;
         let left = deployments.list(&ListParams::default()).await?;
         ensure!(left.items.is_empty(), "{installer}: {left:?}");
-        let listed = person.run(&indented(&page, "6. ", 4)?).await?;
+        let listed = person.run(&section(&page, "6. ")?).await?;
         ensure!(listed.contains("nothing is left"), "{installer}: {listed}");
     }
 
-    person.run(&indented(&page, "3. ", 4)?).await?;
+    person.run(&section(&page, "3. ")?).await?;
     // What the chart has installed is not taken for a remnant.
-    let listed = person.run(&indented(&page, "6. ", 4)?).await?;
+    let listed = person.run(&section(&page, "6. ")?).await?;
     ensure!(listed.contains("nothing is left"), "{listed}");
     let settings = Api::<ConfigMap>::namespaced(client.clone(), "kube-system")
         .get("osm-settings")
@@ -464,7 +335,7 @@ async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> 
         format!("{:?}", settings.data).contains("10.10.10.10"),
         "{settings:?}"
     );
-    person.run(&indented(&page, "Back", 7)?).await?;
+    person.run(&section(&page, "Back")?).await?;
     let left = deployments.list(&ListParams::default()).await?;
     ensure!(left.items.is_empty(), "services stay");
     let bindings = Api::<ClusterRoleBinding>::all(client)
@@ -489,12 +360,7 @@ async fn the_chart_is_installed_by_the_script_that_osmctl_prints() -> Result<()>
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CLOUD_INIT_SETTINGS}});
     installation::apply(&cluster, &[namespace]).await?;
     cluster.apply_yaml(&fixture("takeover/kubeone.yaml")?).await?;
-    let mut person = Person::new(vec![("cluster", &cluster)]).await?;
-    let osmctl = tokio::task::spawn_blocking(installation::osmctl).await??;
-    let folder = osmctl.parent().context("a folder")?.display().to_string();
-    let path = person.environment.get("PATH").context("a path")?;
-    let path = format!("{folder}:{path}");
-    person.environment.insert("PATH", path);
+    let person = Person::new(vec![("cluster", &cluster)]).await?;
 
     let part = async |part: &str| {
         let chart = chart().display().to_string();
@@ -546,7 +412,7 @@ fn objects(name: &str) -> [Value; 2] {
 
 #[test]
 fn the_page_on_migration_has_every_flag_of_the_go_implementation() -> Result<()> {
-    let page = std::fs::read_to_string(Path::new(FIXTURES).join("../../../docs/migration.md"))?;
+    let page = read("migration.md")?;
     let (_, table) = page.split_once("\n## Flags").context("the flags")?;
     let table = table.split("\n## ").next().unwrap_or_default();
     let left: Vec<&str> = table

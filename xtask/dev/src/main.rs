@@ -54,11 +54,11 @@ enum Command {
     Crds(Generate),
     /// Generate docs/rights.md, the rights of each service, from the table in crates/osm-api
     Rights(Generate),
-    /// Write docs/reasons.md and the sections of docs/runbooks: every reason, what it means, and what to do
+    /// Write docs/reasons.md, every reason, and check that each alert has a runbook
     Reasons(Generate),
     /// Generate the tables in docs/compatibility.md: operating systems, clouds, kubelets, Kubernetes and machine-controller
     Compatibility(Generate),
-    /// Generate docs/reference.md, every field of the custom resources and of the settings
+    /// Generate docs/reference.md, the fields of the custom resources
     Reference(Generate),
     /// Write docs/metrics.md: every metric of every service, with its labels and their values
     Metrics(Generate),

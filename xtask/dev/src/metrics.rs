@@ -1,9 +1,9 @@
 //! `cargo xtask metrics`: docs/metrics.md, from the metrics that the services register.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use csr_approver::metrics::JoiningMetrics;
 use osc_controller::metrics::RenderMetrics;
 use osm_api::rbac::Service;
@@ -35,19 +35,19 @@ const INTRODUCTION: &str = "# Metrics
 
 <!-- Generated from the metrics in the code by `cargo xtask metrics`. Don't edit. -->
 
-This page lists every metric that a service serves on `/metrics`.
-[Operations](operations.md#metrics) describes how to scrape them, and how to aggregate those of several replicas.
+This page is for operators. It lists every metric that the services serve on `/metrics`.
+[Monitor](monitor.md) describes how to scrape them, the alerts and the dashboard.
 
-- A metric with labels appears once it has a value.
-- A histogram has the suffixes `_bucket`, `_sum` and `_count`, and its buckets have the label `le`.
+- A metric with labels appears once it has a value. A histogram has the suffixes `_bucket`, `_sum` and `_count`.
 - No label contains the name of an object, and each label has a closed [set of values](#labels).
+- Every service also has the usual `process_*` metrics.
 ";
 
 const LABELS: &str = "
 ## Labels
 
-| Label | Values | Metrics |
-|---|---|---|
+| Label | Values |
+|---|---|
 ";
 
 /// Where a metric is explained.
@@ -66,16 +66,13 @@ const SEE: [(&str, &str); 10] = [
         "osm_invalid_objects_total",
         "[unreadable objects](limits.md#unreadable-objects)",
     ),
-    ("osm_joining_open", "[who may join](security.md#who-may-join)"),
+    ("osm_joining_open", "[other bindings](joining.md#other-bindings)"),
     (
         "osm_joining_requests_pending",
-        "[joining](joining.md#a-request-stays-pending)",
+        "[a request stays pending](joining.md#a-request-stays-pending)",
     ),
-    (
-        "osm_objects",
-        "[conditions](operations.md#conditions-and-reasons)",
-    ),
-    ("osm_owned_objects", "[replicas](operations.md#replicas)"),
+    ("osm_objects", "[reasons](reasons.md)"),
+    ("osm_owned_objects", "[scale](scale.md)"),
     ("osm_settings_hash", "[settings](settings.md)"),
 ];
 
@@ -84,15 +81,26 @@ fn page() -> Result<String> {
     for service in Service::ALL {
         services.push((service, of(service)?.catalog.descriptions()));
     }
-    let has = |metrics: &[Description], name: &str| metrics.iter().any(|metric| metric.name == name);
-    let is_common = |name: &str| services.iter().all(|(_, metrics)| has(metrics, name));
-    let (_, first) = services.first().context("a service")?;
+    let number = |name: &str| {
+        let has =
+            |(_, metrics): &&(Service, Vec<Description>)| metrics.iter().any(|metric| metric.name == name);
+        services.iter().filter(has).count()
+    };
     let mut page = INTRODUCTION.to_owned();
-    page.push_str("\n## All services\n");
-    page.push_str(&table(first.iter().filter(|metric| is_common(&metric.name))));
+    let all = services.len();
+    for (title, range) in [("All services", all..=all), ("Several services", 2..=all - 1)] {
+        let here = services.iter().flat_map(|(_, metrics)| metrics);
+        let here = here.filter(|metric| range.contains(&number(&metric.name)));
+        write!(page, "\n## {title}\n{}", table(here))?;
+    }
     for (service, metrics) in &services {
-        write!(page, "\n## {}\n", service.name())?;
-        page.push_str(&table(metrics.iter().filter(|metric| !is_common(&metric.name))));
+        let own: Vec<&Description> = metrics
+            .iter()
+            .filter(|metric| number(&metric.name) == 1)
+            .collect();
+        if !own.is_empty() {
+            write!(page, "\n## {}\n{}", service.name(), table(own.into_iter()))?;
+        }
     }
     page.push_str(LABELS);
     page.push_str(&labels(services.iter().flat_map(|(_, metrics)| metrics)));
@@ -100,8 +108,10 @@ fn page() -> Result<String> {
 }
 
 fn table<'a>(metrics: impl Iterator<Item = &'a Description>) -> String {
-    let mut rows: Vec<String> = metrics.map(row).collect();
+    let ours = metrics.filter(|metric| !metric.name.starts_with("process_"));
+    let mut rows: Vec<String> = ours.map(row).collect();
     rows.sort();
+    rows.dedup();
     format!(
         "\n| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n{}",
         rows.concat()
@@ -130,28 +140,28 @@ fn row(metric: &Description) -> String {
 
 /// A row for each label and set of values.
 fn labels<'a>(metrics: impl Iterator<Item = &'a Description>) -> String {
-    let mut of: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
-    for metric in metrics {
-        for label in &metric.labels {
-            let metrics = of.entry((label.name, values(label))).or_default();
-            let name = format!("`{}`", metric.name);
-            if !metrics.contains(&name) {
-                metrics.push(name);
-            }
-        }
-    }
-    let row = |((label, values), metrics): (_, Vec<String>)| {
-        format!("| `{label}` | {values} | {} |\n", metrics.join(", "))
-    };
-    of.into_iter().map(row).collect()
+    let labels = metrics.flat_map(|metric| &metric.labels);
+    let rows: BTreeSet<String> = labels
+        .map(|label| format!("| `{}` | {} |\n", label.name, values(label)))
+        .collect();
+    rows.into_iter().collect()
 }
 
 fn values(label: &Label) -> String {
     match label.values {
         Values::Set { words, .. } => words.to_owned(),
         Values::These(values) => {
-            let values: Vec<String> = values.iter().map(|value| format!("`{value}`")).collect();
-            values.join(", ")
+            // Of a long list, the first show what the others are.
+            let shown = if values.len() > 12 { 3 } else { values.len() };
+            let mut words: Vec<String> = values
+                .iter()
+                .take(shown)
+                .map(|value| format!("`{value}`"))
+                .collect();
+            if shown < values.len() {
+                words.push(format!("and {} others", values.len() - shown));
+            }
+            words.join(", ")
         }
     }
 }

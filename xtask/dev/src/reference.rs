@@ -1,10 +1,9 @@
-//! `cargo xtask reference`: generates docs/reference.md, every field of the custom resources and of the settings, from the schemas of the
-//! types in crates/osm-api.
+//! `cargo xtask reference`: generates docs/reference.md, the fields of the custom resources, from the schemas of the types in crates/osm-api.
 
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
-use osm_api::{Settings, definitions};
+use osm_api::definitions;
 use serde_json::{Map, Value};
 
 use crate::generated::File;
@@ -14,31 +13,35 @@ pub fn files() -> Result<Vec<File>> {
     Ok(vec![(crate::root().join("docs/reference.md"), page()?)])
 }
 
-const INTRODUCTION: &str = "# Reference
+const INTRODUCTION: &str = "# Custom resources
 
 <!-- Generated from the types in crates/osm-api by `cargo xtask reference`. Don't edit. -->
 
-This page lists every field of the custom resources and of the settings.
-[Profiles](templates.md) and [settings](settings.md) explain how to use them, with examples.
+This page is for authors of profiles and for operators. It lists the fields of the custom resources.
+[The profile language](templates.md) explains how to use those of a profile. `osmctl schema profile` prints a [JSON Schema](osmctl.md#editors-and-shells) for editors.
 
 In a path, `[]` is an item of a list.
-A field that is not required can be absent. If its row has no default, the description may name one.
-Otherwise, a boolean is `false`, and a list or map is empty.
-`osmctl schema` prints [JSON Schemas](osmctl.md#editors) for editors.
+If a field is absent and its row has no default, a boolean is `false`, and a list or map is empty.
 ";
 
-const SETTINGS: &str = "
-## Settings
+/// Fields that only the services read.
+const INTERNAL: [&str; 3] = ["status.rendered.", "status.retired.", "status.accepted."];
 
-This is the document under the key `settings.yaml` of the ConfigMap `osm-settings`, which is the value `settings` of the chart.
-[Some fields](settings.md#settings-of-one-pool) can also be set for one pool.
+const REST: &str = "
+`kubectl explain osp.status` and `kubectl explain osc.status` describe all fields that the services write.
+The spec of an object that the Go implementation wrote has further fields with its documents. osc-controller renders such a pool again, and removes them.
 ";
 
 /// The whole page.
 fn page() -> Result<String> {
     let mut page = INTRODUCTION.to_owned();
     for definition in definitions::all() {
-        let definition = serde_json::to_value(&definition)?;
+        let mut definition = serde_json::to_value(&definition)?;
+        let is_config = definition.pointer("/spec/names/kind") == Some(&Value::from("OperatingSystemConfig"));
+        let fields = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+        if let (true, Some(Value::Object(fields))) = (is_config, definition.pointer_mut(fields)) {
+            fields.retain(|name, _| name == "poolRef");
+        }
         let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str);
         let (kind, group) = (text("/spec/names/kind"), text("/spec/group"));
         let (kind, group) = (kind.context("a kind")?, group.context("a group")?);
@@ -50,21 +53,19 @@ fn page() -> Result<String> {
         let description = walk.text(schema);
         write!(page, "\n## {kind}\n\n`{group}/{version}`. {description}\n")?;
         walk.fields("", schema);
+        let is_internal = |row: &Row| INTERNAL.iter().any(|start| row.path.starts_with(start));
+        walk.rows.retain(|row| !is_internal(row));
         page.push_str(&walk.table());
     }
-    page.push_str(SETTINGS);
-    let settings = schemars::schema_for!(Settings).to_value();
-    let mut walk = Walk::new(&settings);
-    walk.fields("", &settings);
-    page.push_str(&walk.table());
+    page.push_str(REST);
     Ok(page)
 }
 
 /// A row of a table.
 struct Row {
     path: String,
+    /// Its type, and its default or that it is required.
     kind: String,
-    default: String,
     description: String,
 }
 
@@ -148,8 +149,8 @@ impl<'s> Walk<'s> {
                 _ => format!("{path}.{name}"),
             };
             let default = match property.get("default").filter(|default| !is_empty(default)) {
-                Some(default) => format!("`{default}`"),
-                None if required.contains(&name.as_str()) => "required".to_owned(),
+                Some(default) => format!(", default `{default}`"),
+                None if required.contains(&name.as_str()) => ", required".to_owned(),
                 None => String::new(),
             };
             // The conditions are those of Kubernetes.
@@ -165,8 +166,7 @@ impl<'s> Walk<'s> {
                 kind: match is_open {
                     true => self.kind(property),
                     false => "list of [Condition](reasons.md)".to_owned(),
-                },
-                default,
+                } + &default,
                 description: description.trim().to_owned(),
             });
             if let Some((path, inner)) = inner.filter(|_| known.is_none()) {
@@ -247,15 +247,14 @@ impl<'s> Walk<'s> {
     }
 
     fn table(&self) -> String {
-        let mut table = String::from("\n| Field | Type | Default | Description |\n|---|---|---|---|\n");
+        let mut table = String::from("\n| Field | Type | Description |\n|---|---|---|\n");
         for Row {
             path,
             kind,
-            default,
             description,
         } in &self.rows
         {
-            let cells = [&format!("`{path}`"), kind, default, description];
+            let cells = [&format!("`{path}`"), kind, description];
             let cells = cells.map(|cell| match cell.is_empty() {
                 true => " ".to_owned(),
                 false => format!(" {} ", cell.replace('|', "\\|")),
@@ -333,7 +332,7 @@ mod tests {
             .filter(|line| line.starts_with("| `"))
             .map(|line| line.trim_end_matches('|').split('|').collect())
             .collect();
-        assert!(rows.len() > 100, "{}", rows.len());
+        assert!(rows.len() > 50, "{}", rows.len());
         let bare: Vec<_> = rows
             .iter()
             .filter(|row| row.last().unwrap().trim().is_empty())
@@ -342,26 +341,33 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_has_a_row() {
-        fn paths(path: &str, value: &Value, found: &mut BTreeSet<String>) {
-            for (name, value) in value.as_object().into_iter().flatten() {
-                let path = format!("{path}{name}");
-                paths(&format!("{path}."), value, found);
-                found.insert(path);
-            }
+    fn the_page_of_flags_lists_the_variables_of_the_services_and_no_others() {
+        let read = |path: &str| std::fs::read_to_string(crate::root().join(path)).unwrap();
+        let variables = |text: &str, start: &str| -> BTreeSet<String> {
+            let rest = text
+                .split(start)
+                .skip(1)
+                .filter(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
+            rest.map(|rest| {
+                rest.chars()
+                    .take_while(|c| c.is_ascii_uppercase() || *c == '_')
+                    .collect()
+            })
+            .collect()
+        };
+        let mut known = BTreeSet::new();
+        for path in [
+            "osm-runtime/src/args.rs",
+            "osm-runtime/src/admission/mod.rs",
+            "osp-controller/src/main.rs",
+            "osc-controller/src/main.rs",
+            "secret-syncer/src/main.rs",
+            "csr-approver/src/main.rs",
+        ] {
+            known.append(&mut variables(&read(&format!("crates/{path}")), "env = \""));
         }
-        let mut settings = BTreeSet::new();
-        paths(
-            "",
-            &serde_json::to_value(Settings::default()).unwrap(),
-            &mut settings,
-        );
-        let page = page().unwrap();
-        let (_, table) = page.split_once("\n## Settings\n").unwrap();
-        assert!(settings.len() > 40, "{settings:?}");
-        for path in settings {
-            assert!(table.contains(&format!("\n| `{path}` |")), "{path}");
-        }
+        assert!(known.len() > 20, "{known:?}");
+        assert_eq!(variables(&read("docs/services.md"), "` | `"), known);
     }
 
     #[test]
@@ -392,14 +398,14 @@ mod tests {
         assert_eq!(
             rows,
             [
-                "| `first` | object | | A pair. |",
-                "| `first.name` | string | required | Its name. |",
-                "| `first.size` | integer | | |",
-                "| `kind` | `a`, `b` | `\"a\"` | Kind. `a`: First. |",
-                "| `life` | integer from 1 to 720 | `24` | |",
-                "| `more` | list of object | | The nested fields are those of `first`. |",
-                "| `on` | boolean | | |",
-                "| `sums` | map of string | | a\\|b |",
+                "| `first` | object | A pair. |",
+                "| `first.name` | string, required | Its name. |",
+                "| `first.size` | integer | |",
+                "| `kind` | `a`, `b`, default `\"a\"` | Kind. `a`: First. |",
+                "| `life` | integer from 1 to 720, default `24` | |",
+                "| `more` | list of object | The nested fields are those of `first`. |",
+                "| `on` | boolean | |",
+                "| `sums` | map of string | a\\|b |",
             ]
         );
     }

@@ -1,10 +1,11 @@
 //! `cargo xtask rights`: generates docs/rights.md from the table of rights in crates/osm-api.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use osm_api::Joining;
-use osm_api::rbac::{AdmissionObjects, ClusterKind, Grant, Installation, Service};
+use osm_api::rbac::{AdmissionObjects, ClusterKind, Grant, Installation, Right, Service};
 
 use crate::generated::File;
 
@@ -17,63 +18,31 @@ const INTRODUCTION: &str = "# Permissions
 
 <!-- Generated from crates/osm-api/src/rbac/table.rs by `cargo xtask rights`. Don't edit. -->
 
-This page lists the permissions of each service: where it needs them, and why.
-The services need all of these permissions and no others.
-[A test](../e2e/tests/chain/privilege.rs) runs the services in two clusters with exactly these permissions, and compares them with the audit logs of both API servers.
-It lists the few permissions that are needed only in rare cases.
+This page is for operators and security reviewers. It lists the permissions of each service: where it needs them, and why.
+The services need all of these permissions and no others. The chart grants them.
+A service that lacks a permission isn't ready. It reports the permission and the cluster on `/readyz`, and continues as soon as it is granted.
 
-A service that lacks a permission is not ready. It reports the permission and the cluster on `/readyz` and in its log.
-It continues as soon as the permission is granted.
-
-## One cluster or two
-
-Profiles, configs and settings are in the *management cluster*.
-MachineDeployments and the namespace `cloud-init-settings` are in the *worker cluster*.
-Without `--worker-cluster-kubeconfig`, one cluster is both.
-
-| Service | `--kubeconfig` | `--worker-cluster-kubeconfig` |
-|---|---|---|
-| osp-controller | management cluster | has no such flag |
-| osc-controller | management cluster | worker cluster |
-| secret-syncer | management cluster | worker cluster |
-| csr-approver | worker cluster | has no such flag |
-
-With `--home-namespace`, `--kubeconfig` of each service leads to a user cluster, which is both. See [a home cluster](#a-home-cluster).
-
-osp-controller never connects to the worker cluster, and csr-approver never to the management cluster. Without `--kubeconfig`, a service in a pod uses its ServiceAccount.
-[Operations](operations.md#kubeconfigs-and-clusters) describes what happens when a kubeconfig changes while the services run.
-
-In the tables, words in italics are the values of flags.
+Profiles, configs and settings are in the *management cluster*. MachineDeployments and the namespace `cloud-init-settings` are in the *worker cluster*.
+Without `--worker-cluster-kubeconfig`, one cluster is both. Words in italics are the values of [flags](services.md).
+With `--home-namespace`, the permissions on the settings and on Leases of replicas move to that namespace of the [home cluster](kkp.md).
 ";
 
 const REST: &str = "
-## The right to approve
+## Approve and bind
 
-csr-approver may approve the client certificate of any node. A node reads the Secrets and the tokens of its pods, so this right is worth any node.
-The API server checks two rights for an approval: `patch` on `certificatesigningrequests/approval`, and `approve` on the signer.
-[Joining](joining.md) describes what csr-approver approves.
-
-## The right to bind
-
-secret-syncer may `bind` every Role in `cloud-init-settings`, because RBAC cannot name Roles that do not exist yet.
-A Role of another owner there may permit everything in the namespace, so this right alone is worth as much, including pods on any node.
-A ValidatingAdmissionPolicy of the chart limits secret-syncer to binding the Role of a pool to the ServiceAccount of the same name.
+- csr-approver may approve the client certificate of any node. A node reads the Secrets of its pods, so treat this permission as access to every node's credentials.
+- secret-syncer may `bind` every Role in `cloud-init-settings`, because RBAC can't name Roles that don't exist yet.
+  A ValidatingAdmissionPolicy of the chart limits that to the Roles of pools and their own ServiceAccounts. Without it, the permission is worth everything in the namespace.
 
 ## Other permissions
 
-- Each service asks the API server what it may do (`selfsubjectrulesreviews`, `selfsubjectaccessreviews`). The ClusterRole `system:basic-user`, which every cluster has, permits that.
-- With `--joining=approved`, kubelets request certificates as the ServiceAccount of their pool.
-  The group `system:serviceaccounts:cloud-init-settings` is bound to the ClusterRole `system:node-bootstrapper`, which lets it request and read certificates.
-  A ValidatingAdmissionPolicy limits the requests of this group to client certificates of kubelets.
-- With `--joining=static`, kubelets request certificates as the ServiceAccount `cloud-init-settings/osm-node-bootstrap`.
-  It is bound to the ClusterRoles `system:node-bootstrapper` and `system:certificates.k8s.io:certificatesigningrequests:nodeclient`, and to no others.
-- The settings may name or allow credentials in a namespace other than `cloud-init-settings`.
-  Grant secret-syncer `get`, `list` and `watch` on them in the worker cluster, by name.
-  With a home cluster, those that the settings name are in the home cluster. The chart grants secret-syncer `get`, `list` and `watch` on exactly these.
-- `credentials.profileSecrets` in the settings lists Secrets of profiles. The chart grants secret-syncer `get`, `list` and `watch` on exactly these.
-  With two clusters, or without the chart, grant this permission in the worker cluster yourself.
-- Before a release is installed or upgraded, a Job may `get`, `create` and `patch` the two CustomResourceDefinitions in the management cluster, by name.
-  The Job and this permission are deleted afterwards.
+- Each service asks the API server what it may do. The ClusterRole `system:basic-user`, which every cluster has, permits that.
+- With `--joining=approved`, the group `system:serviceaccounts:cloud-init-settings` is bound to the ClusterRole `system:node-bootstrapper`.
+  A ValidatingAdmissionPolicy of the chart limits its requests to client certificates of kubelets.
+- With `--joining=static`, the ServiceAccount `cloud-init-settings/osm-node-bootstrap` is bound to the ClusterRoles
+  `system:node-bootstrapper` and `system:certificates.k8s.io:certificatesigningrequests:nodeclient`.
+- Grant secret-syncer `get`, `list` and `watch`, by name, on Secrets outside of `cloud-init-settings` and on ConfigMaps that the [settings](settings.md#credentials-profiles-and-limits) name or allow.
+  In one cluster, the chart does that for `credentials.profileSecrets`.
 ";
 
 /// The whole page.
@@ -97,70 +66,43 @@ fn page() -> Result<String> {
             machine_deployments: Some(flag("--admission-machine-deployments-webhook")),
         }),
     };
-    let mut page = INTRODUCTION.to_owned();
+    let mut tables = Vec::new();
     for service in Service::ALL {
-        write!(page, "\n## {}\n", service.name())?;
         let grants = service.grants(&installation);
         for cluster in ClusterKind::ALL {
-            let here: Vec<&Grant> = grants.iter().filter(|grant| grant.cluster == cluster).collect();
-            if here.is_empty() {
-                continue;
-            }
-            write!(
-                page,
-                "\n### {}: {} cluster\n\n| Namespace | Resource | Verbs | Purpose |\n|---|---|---|---|\n",
-                service.name(),
-                cluster.name()
-            )?;
-            for grant in here {
-                rows(&mut page, grant)?;
+            let here = grants.iter().filter(|grant| grant.cluster == cluster);
+            let here: Vec<String> = here.flat_map(rows).collect();
+            if !here.is_empty() {
+                tables.push((service, cluster, here));
             }
         }
     }
-    at_home(&mut page, &installation)?;
+    // What several services need is listed once.
+    let is_common = |row: &String| tables.iter().filter(|(_, _, rows)| rows.contains(row)).count() > 2;
+    let common: BTreeSet<&String> = tables
+        .iter()
+        .flat_map(|(_, _, rows)| rows)
+        .filter(|row| is_common(row))
+        .collect();
+    let mut page = INTRODUCTION.to_owned();
+    let mut section = |title: &str, rows: &[&String]| {
+        write!(
+            page,
+            "\n## {title}\n\n| Namespace | Resource | Verbs | Purpose |\n|---|---|---|---|\n"
+        )?;
+        rows.iter().try_for_each(|row| writeln!(page, "{row}"))
+    };
+    section("Several services", &common.iter().copied().collect::<Vec<_>>())?;
+    for (service, cluster, rows) in &tables {
+        let own: Vec<&String> = rows.iter().filter(|row| !common.contains(row)).collect();
+        section(&format!("{}: {} cluster", service.name(), cluster.name()), &own)?;
+    }
     page.push_str(REST);
     Ok(page)
 }
 
-const HOME: &str = "
-## A home cluster
-
-With `--home-namespace`, the permissions on the settings and on the Leases of replicas move to the home cluster, where the services run.
-All other permissions are in the user cluster, which is management and worker cluster.
-csr-approver keeps the Leases that record its approvals in the user cluster.
-
-| Service | Namespace | Resource | Verbs |
-|---|---|---|---|
-";
-
-/// What the services may do in a home cluster.
-fn at_home(page: &mut String, installation: &Installation) -> Result<()> {
-    page.push_str(HOME);
-    let installation = Installation {
-        home: Some("*--home-namespace*".to_owned()),
-        // The chart has no webhooks there.
-        admission: None,
-        ..installation.clone()
-    };
-    for service in Service::ALL {
-        let grants = service.grants(&installation);
-        let mut table = String::new();
-        for grant in grants.iter().filter(|grant| grant.cluster == ClusterKind::Home) {
-            rows(&mut table, grant)?;
-        }
-        for row in table.lines() {
-            // The purpose is the same as above.
-            let (row, _) = row
-                .trim_end_matches(" |")
-                .rsplit_once(" | ")
-                .context("a row with a purpose")?;
-            writeln!(page, "| {} {row} |", service.name())?;
-        }
-    }
-    Ok(())
-}
-
-fn rows(page: &mut String, grant: &Grant) -> Result<()> {
+/// A row of a table for each right.
+fn rows(grant: &Grant) -> Vec<String> {
     let code = |text: &str| {
         if text.starts_with('*') {
             text.to_owned()
@@ -169,7 +111,7 @@ fn rows(page: &mut String, grant: &Grant) -> Result<()> {
         }
     };
     let namespace = grant.namespace.as_deref().map_or_else(|| "all".to_owned(), code);
-    for right in &grant.rights {
+    let row = |right: &Right| {
         let group = right
             .rule
             .api_groups
@@ -199,14 +141,13 @@ fn rows(page: &mut String, grant: &Grant) -> Result<()> {
             format!(" {}", names.join(", "))
         };
         let verbs = right.rule.verbs.join(", ");
-        writeln!(
-            page,
+        format!(
             "| {namespace} | {}{names} | {verbs} | {} |",
             resources.join(", "),
             right.why
-        )?;
-    }
-    Ok(())
+        )
+    };
+    grant.rights.iter().map(row).collect()
 }
 
 #[cfg(test)]

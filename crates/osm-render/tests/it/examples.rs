@@ -111,7 +111,8 @@ fn built_in(_: &str, name: &str) -> Option<Base> {
 fn every_recipe_of_the_cookbook_renders_to_what_machines_read() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cookbook.md");
     let page = std::fs::read_to_string(page).unwrap();
-    let blocks = page.split("\n\n").filter(|block| block.starts_with("    "));
+    let blocks = page.split("\n```yaml\n").skip(1);
+    let blocks = blocks.filter_map(|block| block.split("\n```").next());
     let pool = pool("machinedeployment-ubuntu-openstack.yaml");
     let (mut profiles, mut settings) = (0, 0);
     for block in blocks {
@@ -140,25 +141,18 @@ fn every_recipe_of_the_cookbook_renders_to_what_machines_read() {
     assert!(profiles >= 5 && settings >= 6, "{profiles} {settings}");
 }
 
-/// The code block of a section of docs/templates.md that has this line.
-fn documented(section: &str, line: &str) -> String {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/templates.md");
+/// The first block of docs/write-a-profile.md.
+fn documented() -> String {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/write-a-profile.md");
     let page = std::fs::read_to_string(page).unwrap();
-    let start = page.find(&format!("\n## {section}\n")).unwrap();
-    let blocks = page[start..].split("\n\n    ").skip(1);
-    let blocks = blocks.map(|block| {
-        let lines = format!("    {block}");
-        let lines = lines.lines().map_while(|line| line.strip_prefix("    "));
-        lines.map(|line| format!("{line}\n")).collect::<String>()
-    });
-    blocks.into_iter().find(|block| block.starts_with(line)).unwrap()
+    let (_, block) = page.split_once("\n```yaml\n").unwrap();
+    block.split("\n```").next().unwrap().to_owned()
 }
 
 #[test]
 fn the_profile_that_extends_a_default_is_accepted_renders_and_is_documented() {
     let profile: OperatingSystemProfile = serde_saphyr::from_str(&example("osp-extends.yaml")).unwrap();
-    let documented: serde_json::Value =
-        serde_saphyr::from_str(&documented("Change one thing: extends", "spec:")).unwrap();
+    let documented: serde_json::Value = serde_saphyr::from_str(&documented()).unwrap();
     let documented: OperatingSystemProfileSpec = serde_json::from_value(documented["spec"].clone()).unwrap();
     assert_eq!(documented, profile.spec);
 

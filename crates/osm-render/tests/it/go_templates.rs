@@ -1,6 +1,6 @@
 //! Profiles in Go's template language, as people have them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use osm_api::config::LateBoundKind;
 use osm_api::profile::{
@@ -744,54 +744,6 @@ fn a_profile_is_tried_with_samples_before_it_is_accepted() {
     );
     let error = tried("{{ if eq .NetworkIPFamily \"IPv6\" }}{{ .Nothing }}{{ end }}").unwrap_err();
     assert!(error.contains("IPv6") && error.contains(".Nothing"), "{error}");
-}
-
-#[test]
-fn the_page_translates_to_handlebars_what_gives_the_same() {
-    let page = include_str!("../../../../docs/go-templates.md");
-    let (_, section) = page.split_once("\n## In Handlebars\n").unwrap();
-    let (section, _) = section.split_once("\n\n| Functions |").unwrap();
-    let rows = section.lines().filter(|line| line.starts_with("| `"));
-    let pool = pool("ubuntu", "aws", "1.34.2", "IPv4", true);
-    let settings = Settings::parse(EVERYTHING).unwrap();
-    let mut count = 0;
-    for row in rows {
-        let cells: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
-        let [go, handlebars, result] = cells[..] else {
-            panic!("{row}")
-        };
-        for (engine, text) in [("GoTemplate", go), ("Handlebars", handlebars)] {
-            let mut spec = profile(json!({}), json!({"files": [file("/a", text)]}));
-            spec.template_engine = serde_json::from_value(json!(engine)).unwrap();
-            let rendered = render_for(&spec, &pool, &settings).unwrap();
-            let files = &rendered.spec.provisioning_config.files;
-            assert_eq!(content(files, "/a"), result, "{text}");
-        }
-        count += 1;
-    }
-    assert_eq!(count, 34);
-}
-
-#[test]
-fn the_page_names_what_replaces_every_function() {
-    let page = include_str!("../../../../docs/go-templates.md");
-    let (_, section) = page.split_once("\n## In Handlebars\n").unwrap();
-    let (section, _) = section.split_once("\n## ").unwrap();
-    let (shown, without) = section.split_once("\n\n| Functions |").unwrap();
-    let words = |text: &'static str| text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '.');
-    let spans = |row: &'static str| row.split('`').skip(1).step_by(2);
-    let rows = |text: &'static str| text.lines().filter(|line| line.starts_with("| `"));
-    let functions: BTreeSet<&str> = osm_gotemplate::functions::all()
-        .map(|function| function.name)
-        .collect();
-    let shown = rows(shown).flat_map(|row| words(spans(row).next().unwrap()));
-    let shown: BTreeSet<&str> = shown.filter(|word| functions.contains(word)).collect();
-    let without = rows(without).flat_map(|row| spans(row.split('|').nth(1).unwrap()));
-    let without: Vec<&str> = without.collect();
-    let listed: BTreeSet<&str> = without.iter().copied().collect();
-    assert_eq!(listed.len(), without.len(), "a function is listed twice");
-    assert_eq!(shown.union(&listed).copied().collect::<BTreeSet<_>>(), functions);
-    assert_eq!(listed.difference(&functions).next(), None);
 }
 
 /// Fetches the second document, and applies it as the profiles of the Go implementation do.

@@ -20,15 +20,14 @@ spec:
 
 #[test]
 fn every_recipe_passes_the_checks() {
-    let blocks = PAGE.split("\n\n").filter(|block| block.starts_with("    "));
+    let blocks = PAGE.split("\n```yaml\n").skip(1);
+    let blocks = blocks.filter_map(|block| block.split("\n```").next());
     let (mut profiles, mut settings) = (0, 0);
     for block in blocks {
-        let input = if block.starts_with("    provisioningConfig:") {
+        let input = if block.starts_with("provisioningConfig:") {
             profiles += 1;
-            // A recipe is indented by four spaces, and a spec by two.
-            let lines = block.lines().map(|line| line.strip_prefix("  ").unwrap_or(line));
-            let lines: Vec<&str> = lines.collect();
-            format!("{PROFILE}{}\n", lines.join("\n"))
+            let lines: String = block.lines().map(|line| format!("  {line}\n")).collect();
+            format!("{PROFILE}{lines}")
         } else {
             settings += 1;
             block.to_owned()
@@ -36,5 +35,5 @@ fn every_recipe_passes_the_checks() {
         let output = run("lint - --warnings-as-errors", &input);
         succeeds(&output);
     }
-    assert_eq!((profiles, settings), (5, 6));
+    assert_eq!((profiles, settings), (6, 6));
 }

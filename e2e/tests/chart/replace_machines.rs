@@ -1,4 +1,4 @@
-//! Runs the commands of docs/operations.md.
+//! Runs the commands of docs/replace-machines.md.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::page::{Person, blocks};
 
 fn page() -> Result<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/replace-machines.md");
     Ok(std::fs::read_to_string(path)?)
 }
 
