@@ -79,35 +79,4 @@ mod tests {
         let oldest = KUBELET_MINORS[0];
         assert!(checks.contains(&format!("semverCompare \"<{oldest}.0-0\"")));
     }
-
-    /// The rows of a Markdown table after a heading, without its head.
-    fn rows<'t>(page: &'t str, heading: &str) -> Vec<Vec<&'t str>> {
-        let (_, section) = page.split_once(&format!("\n## {heading}\n")).unwrap();
-        let section = section.split("\n## ").next().unwrap();
-        let lines = section
-            .lines()
-            .filter(|line| line.starts_with('|') && !line.starts_with("|---"));
-        let cells = |line: &'t str| line.trim_matches('|').split(" | ").map(str::trim).collect();
-        lines
-            .map(cells)
-            .filter(|row: &Vec<&str>| row[1] != "OSM")
-            .collect()
-    }
-
-    #[test]
-    fn no_row_about_the_go_implementation_is_open() {
-        let page = read(PAGE);
-        let rows = rows(&page, "The Go implementation");
-        assert!(rows.len() > 50, "{}", rows.len());
-        for row in rows {
-            let [behavior, verdict, detail] = row[..] else {
-                panic!("{row:?}");
-            };
-            match verdict {
-                "works" => {}
-                "differs" => assert!(detail.contains(' '), "{behavior}: give the reason"),
-                _ => panic!("{behavior}: {verdict}"),
-            }
-        }
-    }
 }

@@ -143,30 +143,6 @@ fn strangers(folder: &Path, files: &[File]) -> Result<Vec<PathBuf>> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_page_without_a_place_for_its_reasons_or_with_another_title_is_refused() {
-        let good = format!("# OSMPanic\n\nA reconcile panicked.\n\n## Reasons\n\n{BEGIN}\nold\n{END}\n");
-        let (page, summary) = page(Runbook::Panic, &good).unwrap();
-        assert!(page.contains("\n### Panic\n") && !page.contains("old"), "{page}");
-        assert_eq!(summary, "A reconcile panicked.");
-        for bad in [
-            good.replace(BEGIN, ""),
-            good.replace(END, ""),
-            good.replace("OSMPanic", "OSMPool"),
-        ] {
-            assert!(super::page(Runbook::Panic, &bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn links_are_those_of_a_folder_below() {
-        let markdown = "see [limits](limits.md#a), [x](https://x) and [panic](runbooks/panic.md)";
-        assert_eq!(
-            below(markdown),
-            "see [limits](../limits.md#a), [x](https://x) and [panic](panic.md)"
-        );
-    }
-
     /// Alerts are in the chart, and those to copy in a page.
     #[test]
     fn every_alert_has_a_runbook() {
