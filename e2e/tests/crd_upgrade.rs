@@ -13,7 +13,7 @@ use osm_api::{OperatingSystemConfig, OperatingSystemProfile};
 use osm_testkit::{ControlPlane, Options, installation, wait_for};
 use serde_json::{Value, json};
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Server-side apply merges: what the schemas before said, and ours say nothing about, could stay.
 #[tokio::test]
