@@ -1,110 +1,15 @@
 //! Judges, reads and applies cloud-configs for coreos-cloudinit, the cloud-init of Flatcar, by its own code.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
 
 use crate::complaint::{Complaints, judge_once};
-use crate::program::{ask, go_program};
-use crate::user_data::File;
-
-/// What a machine makes of a cloud-config.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CoreosConfig {
-    /// Host name; empty: none is set.
-    pub hostname: String,
-    /// SSH keys of the user `core`.
-    pub keys: Vec<String>,
-    /// Files, in order.
-    pub files: Vec<File>,
-    /// Units, in order.
-    pub units: Vec<CoreosUnit>,
-    /// Users, in order.
-    pub users: Vec<CoreosUser>,
-}
-
-/// A unit of a cloud-config.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct CoreosUnit {
-    /// Its name, with suffix.
-    pub name: String,
-    /// Whether it is enabled.
-    pub enable: bool,
-    /// Whether it is masked.
-    pub mask: bool,
-    /// What is done to it at once, such as `start`; empty: nothing.
-    pub command: String,
-    /// Its text; empty: it is there already.
-    pub content: String,
-    /// Texts of its drop-ins by name.
-    pub dropins: BTreeMap<String, String>,
-}
-
-/// A user of a cloud-config.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct CoreosUser {
-    /// Its name.
-    pub name: String,
-    /// Hash of its password; empty: none.
-    pub password: String,
-    /// SSH keys.
-    pub keys: Vec<String>,
-    /// Groups that it is in.
-    pub groups: Vec<String>,
-}
-
-impl CoreosConfig {
-    /// All files on the machine: its own, and those that units become.
-    pub fn into_files(self) -> Vec<File> {
-        let units = self.units.into_iter().flat_map(|unit| {
-            let network = [".network", ".netdev", ".link"]
-                .iter()
-                .any(|suffix| unit.name.ends_with(suffix));
-            let folder = if network {
-                "/etc/systemd/network"
-            } else {
-                "/etc/systemd/system"
-            };
-            let path = format!("{folder}/{}", unit.name);
-            let dropins: Vec<(String, String)> = unit
-                .dropins
-                .into_iter()
-                .map(|(name, text)| (format!("{path}.d/{name}"), text))
-                .collect();
-            let own = Some((path, unit.content)).filter(|(_, text)| !text.is_empty());
-            own.into_iter().chain(dropins).map(|(path, content)| File {
-                path,
-                mode: 0o644,
-                content,
-            })
-        });
-        self.files.into_iter().chain(units).collect()
-    }
-}
-
-#[derive(Deserialize)]
-struct Answer {
-    complaints: Vec<String>,
-    hostname: String,
-    keys: Vec<String>,
-    files: Vec<AnswerFile>,
-    units: Vec<CoreosUnit>,
-    users: Vec<CoreosUser>,
-}
-
-#[derive(Deserialize)]
-struct AnswerFile {
-    path: String,
-    mode: u32,
-    content: Option<String>,
-}
+use crate::machine_config::{self, Answer, MachineConfig, answers};
+use crate::program::go_program;
 
 /// Judges cloud-configs (name, text) by coreos-cloudinit 1.14.0's own validation, whose warnings are complaints. So are a path that stands twice, permissions
 /// that it would not set, and a unit that is enabled in vain.
@@ -130,14 +35,8 @@ pub fn coreos_cloud_configs(documents: &[(&str, &str)]) -> Result<(), Complaints
 ///
 /// # Errors
 /// What it can't take, or complains of.
-pub fn coreos_read(documents: &[(&str, &str)]) -> Result<Vec<Result<CoreosConfig, Complaints>>> {
-    let texts: Vec<&str> = documents.iter().map(|(_, text)| *text).collect();
-    let answers = answers(Command::new(judge()?), &texts)?;
-    Ok(documents
-        .iter()
-        .zip(answers)
-        .map(|((name, _), answer)| understood(name, answer))
-        .collect())
+pub fn coreos_read(documents: &[(&str, &str)]) -> Result<Vec<Result<MachineConfig, Complaints>>> {
+    machine_config::read(Command::new(judge()?), documents)
 }
 
 /// Applies a cloud-config without users to the folder `root`, as at boot. What it would have systemd and programs of the machine do is
@@ -175,50 +74,10 @@ fn judge() -> Result<std::path::PathBuf> {
     go_program("coreos-cloudinit", "go.mod")
 }
 
-fn answers(mut command: Command, texts: &[&str]) -> Result<Vec<Answer>> {
-    let answers: Vec<Answer> = ask(&mut command, &texts)?;
-    ensure!(
-        answers.len() == texts.len(),
-        "{} answers for {} documents",
-        answers.len(),
-        texts.len()
-    );
-    Ok(answers)
-}
-
-fn understood(name: &str, answer: Answer) -> Result<CoreosConfig, Complaints> {
-    if !answer.complaints.is_empty() {
-        return Err(Complaints::one(name, &answer.complaints.join("\n")));
-    }
-    let file = |file: AnswerFile| {
-        let bytes = STANDARD
-            .decode(file.content.unwrap_or_default())
-            .context("content is not base64");
-        let content = bytes.and_then(|bytes| String::from_utf8(bytes).context("content is no text"));
-        let content = content
-            .map_err(|error| Complaints::one(&format!("{name}: {}", file.path), &format!("{error:#}")))?;
-        Ok(File {
-            path: file.path,
-            mode: file.mode,
-            content,
-        })
-    };
-    Ok(CoreosConfig {
-        hostname: answer.hostname,
-        keys: answer.keys,
-        files: answer
-            .files
-            .into_iter()
-            .map(file)
-            .collect::<Result<_, Complaints>>()?,
-        units: answer.units,
-        users: answer.users,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::user_data::File;
 
     const GOOD: &str = r##"#cloud-config
 hostname: a
@@ -257,7 +116,9 @@ coreos:
             (read.hostname.as_str(), read.keys[0].as_str()),
             ("a", "ssh-ed25519 AAAA a")
         );
-        assert!(read.units[0].enable && read.units[1].mask && read.units[2].dropins.contains_key("a.conf"));
+        assert!(
+            read.units[0].enabled && read.units[1].masked && read.units[2].dropins.contains_key("a.conf")
+        );
         let paths: Vec<String> = read.into_files().into_iter().map(|file| file.path).collect();
         assert_eq!(paths[2], "/etc/systemd/system/a.service");
         assert_eq!(

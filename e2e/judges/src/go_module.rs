@@ -6,7 +6,6 @@
 
 mod cache;
 
-use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::Command;
 
 pub use self::cache::{cache_root, cached_directory, short};
@@ -104,97 +102,43 @@ impl GoModule {
         progress: &impl Fn(&str),
     ) -> Result<PathBuf> {
         let started = Instant::now();
-        progress(&format!("{name}: building from source with Go"));
-        let tell = |report: &BuildReport, packages: usize| {
-            progress(&format!(
-                "{name}: {} ({} s)",
-                report.progress(packages),
-                started.elapsed().as_secs()
-            ));
-        };
-        // The first call downloads the modules.
-        let list = [
-            "list".into(),
-            "-deps".into(),
-            "-tags".into(),
-            (&self.flags.tags).into(),
-            package.into(),
-        ];
-        let packages = self
-            .go(&list, scratch, |report| tell(report, 0))
-            .await?
-            .lines()
-            .count();
         let output = scratch.join(name);
-        let mut build: Vec<OsString> = ["build", "-v", "-buildvcs=false", "-trimpath", "-ldflags"]
-            .map(Into::into)
-            .to_vec();
-        build.extend([
-            (&self.flags.ldflags).into(),
-            "-tags".into(),
-            (&self.flags.tags).into(),
-        ]);
-        build.extend(["-o".into(), output.clone().into(), package.into()]);
-        self.go(&build, scratch, |report| tell(report, packages)).await?;
-        progress(&format!("{name}: built in {} s", started.elapsed().as_secs()));
-        Ok(output)
-    }
-
-    /// Runs `go` in the module and returns its output; every few seconds `tell` gets what has happened so far.
-    async fn go(
-        &self,
-        arguments: &[OsString],
-        scratch: &Path,
-        tell: impl Fn(&BuildReport),
-    ) -> Result<String> {
-        let child = Command::new("go")
-            .args(arguments)
+        let mut command = Command::new("go");
+        command
+            .args(["build", "-buildvcs=false", "-trimpath"])
+            .args(["-ldflags", &self.flags.ldflags, "-tags", &self.flags.tags, "-o"])
+            .arg(&output)
+            .arg(package)
             .current_dir(&self.directory)
-            .envs([
-                ("CGO_ENABLED", if self.flags.cgo { "1" } else { "0" }),
-                ("GOWORK", "off"),
-            ])
+            .env("CGO_ENABLED", if self.flags.cgo { "1" } else { "0" })
+            .env("GOWORK", "off")
             .env("GOTMPDIR", scratch)
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn();
-        let mut child = match child {
+            .kill_on_drop(true);
+        let (mut build, mut ticks) = (std::pin::pin!(command.output()), reports());
+        let built = loop {
+            tokio::select! {
+                built = &mut build => break built,
+                _ = ticks.tick() => {
+                    progress(&format!("{name}: building from source with Go ({} s)", started.elapsed().as_secs()));
+                }
+            }
+        };
+        let built = match built {
             Err(error) if error.kind() == ErrorKind::NotFound => bail!(
                 "Go is not installed (no `go` in PATH).\n\
                  Install Go {} or newer (https://go.dev/dl). For the control plane, KUBEBUILDER_ASSETS may instead name a \
                  directory with etcd and kube-apiserver.",
                 self.go_version()
             ),
-            child => child.context("go can't be run")?,
+            built => built.context("go can't be run")?,
         };
-        let mut lines = BufReader::new(child.stderr.take().context("standard error of go")?).lines();
-        let mut stdout = child.stdout.take().context("standard output of go")?;
-        let output = tokio::spawn(async move {
-            let mut text = String::new();
-            stdout.read_to_string(&mut text).await.map(|_| text)
-        });
-        let mut report = BuildReport::default();
-        let mut ticks = reports();
-        loop {
-            tokio::select! {
-                line = lines.next_line() => match line? {
-                    Some(line) => report.add(line),
-                    None => break,
-                },
-                _ = ticks.tick() => tell(&report),
-            }
+        if !built.status.success() {
+            let stderr = String::from_utf8_lossy(&built.stderr);
+            bail!("go build failed ({}):\n{}", built.status, stderr.trim_end());
         }
-        let status = child.wait().await?;
-        if !status.success() {
-            let command = arguments
-                .first()
-                .map(|command| command.display().to_string())
-                .unwrap_or_default();
-            bail!("go {command} failed ({status}):\n{}", report.other.join("\n"));
-        }
-        Ok(output.await??)
+        progress(&format!("{name}: built in {} s", started.elapsed().as_secs()));
+        Ok(output)
     }
 
     fn go_version(&self) -> String {
@@ -205,35 +149,6 @@ impl GoModule {
             .unwrap_or("1.26")
             .trim()
             .to_owned()
-    }
-}
-
-/// What `go build -v` has written to standard error so far.
-#[derive(Debug, Default)]
-struct BuildReport {
-    compiled: usize,
-    downloaded: usize,
-    /// All other lines: the compiler's complaints.
-    other: Vec<String>,
-}
-
-impl BuildReport {
-    fn add(&mut self, line: String) {
-        if line.starts_with("go: downloading ") {
-            self.downloaded += 1;
-        } else if line.starts_with('#') || line.contains(' ') {
-            self.other.push(line);
-        } else {
-            self.compiled += 1;
-        }
-    }
-
-    /// Packages that Go's own cache has are not counted, hence "of at most".
-    fn progress(&self, packages: usize) -> String {
-        if self.compiled == 0 {
-            return format!("{} modules downloaded", self.downloaded);
-        }
-        format!("{} of at most {packages} packages compiled", self.compiled)
     }
 }
 

@@ -1,108 +1,22 @@
 //! Judges Ignition configs by Ignition's own parsers, and applies them with Ignition itself.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
+use anyhow::{Context, Result};
 
 use crate::complaint::{Complaints, Finding, judge_once};
+use crate::machine_config::{self, Answer, MachineConfig};
 use crate::packages;
-use crate::program::{ask, go_program, run};
-use crate::user_data::File;
+use crate::program::{go_program, run};
 
 /// As Debian installs it: never to be run without `--root`.
 const IGNITION: &str = "/usr/lib/dracut/modules.d/30ignition/ignition";
 
 /// The user and group `core`, as on Flatcar.
 const CORE: u32 = 500;
-
-/// What a machine makes of an Ignition config.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct IgnitionConfig {
-    /// Files, in order.
-    pub files: Vec<File>,
-    /// Units, in order.
-    pub units: Vec<IgnitionUnit>,
-    /// Users, in order.
-    pub users: Vec<IgnitionUser>,
-}
-
-/// A unit of an Ignition config.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct IgnitionUnit {
-    /// Its name, with suffix.
-    pub name: String,
-    /// Whether it is enabled.
-    pub enabled: bool,
-    /// Whether it is masked.
-    pub masked: bool,
-    /// Its text, if the config has one.
-    pub contents: Option<String>,
-    /// Texts of its drop-ins by name.
-    pub dropins: BTreeMap<String, String>,
-}
-
-impl IgnitionConfig {
-    /// All files on the machine: its own, and those that units become.
-    pub fn into_files(self) -> Vec<File> {
-        let units = self.units.into_iter().flat_map(IgnitionUnit::into_files);
-        self.files.into_iter().chain(units).collect()
-    }
-}
-
-impl IgnitionUnit {
-    fn into_files(self) -> Vec<File> {
-        let folder = "/etc/systemd/system";
-        let own = self
-            .contents
-            .map(|text| (format!("{folder}/{}", self.name), text));
-        let name = &self.name;
-        let dropins = self.dropins.into_iter();
-        let dropins = dropins.map(|(dropin, text)| (format!("{folder}/{name}.d/{dropin}"), text));
-        let file = |(path, content)| File {
-            path,
-            mode: 0o644,
-            content,
-        };
-        own.into_iter().chain(dropins).map(file).collect()
-    }
-}
-
-/// A user of an Ignition config.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct IgnitionUser {
-    /// Its name.
-    pub name: String,
-    /// Hash of its password.
-    pub password_hash: Option<String>,
-    /// SSH keys.
-    pub keys: Vec<String>,
-    /// Groups that it is in.
-    pub groups: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Answer {
-    complaints: Vec<String>,
-    files: Vec<AnswerFile>,
-    units: Vec<IgnitionUnit>,
-    users: Vec<IgnitionUser>,
-}
-
-#[derive(Deserialize)]
-struct AnswerFile {
-    path: String,
-    mode: u32,
-    overwrite: bool,
-    content: Option<String>,
-}
 
 /// Judges Ignition configs (name, text) by the parser of Ignition 2.24 for spec 3.3 and by Debian's `ignition-validate` 2.14: warnings are complaints, and so
 /// are a file that Ignition would not write twice or would fetch from elsewhere.
@@ -112,7 +26,7 @@ struct AnswerFile {
 pub fn ignition_configs(documents: &[(&str, &str)]) -> Result<(), Complaints> {
     judge_once("Ignition config", documents, |texts| {
         packages::ensure(&["ignition"])?;
-        let answers = answers(texts)?;
+        let answers = machine_config::answers(parser()?, texts)?;
         texts
             .iter()
             .zip(answers)
@@ -155,57 +69,16 @@ fn validate(text: &str) -> Result<Option<String>> {
     })
 }
 
-fn answers(texts: &[&str]) -> Result<Vec<Answer>> {
-    ask(&mut Command::new(go_program("ignition", "go.mod")?), &texts)
+fn parser() -> Result<Command> {
+    Ok(Command::new(go_program("ignition", "go.mod")?))
 }
 
 /// What machines make of Ignition configs (name, text), in order, as Ignition's own parser reads them.
 ///
 /// # Errors
 /// What it can't take; here, warnings are none.
-pub fn ignition_read(documents: &[(&str, &str)]) -> Result<Vec<Result<IgnitionConfig, Complaints>>> {
-    let texts: Vec<&str> = documents.iter().map(|(_, text)| *text).collect();
-    let answers = answers(&texts)?;
-    ensure!(
-        answers.len() == texts.len(),
-        "{} answers for {} documents",
-        answers.len(),
-        texts.len()
-    );
-    Ok(documents
-        .iter()
-        .zip(answers)
-        .map(|((name, _), answer)| understood(name, answer))
-        .collect())
-}
-
-fn understood(name: &str, answer: Answer) -> Result<IgnitionConfig, Complaints> {
-    if !answer.complaints.is_empty() {
-        return Err(Complaints::one(name, &answer.complaints.join("\n")));
-    }
-    let file = |file: AnswerFile| {
-        let bytes = STANDARD
-            .decode(file.content.unwrap_or_default())
-            .context("content is not base64");
-        let content = bytes.and_then(|bytes| String::from_utf8(bytes).context("content is no text"));
-        let content = content
-            .map_err(|error| Complaints::one(&format!("{name}: {}", file.path), &format!("{error:#}")))?;
-        Ok(File {
-            path: file.path,
-            mode: file.mode,
-            content,
-        })
-    };
-    let files = answer
-        .files
-        .into_iter()
-        .map(file)
-        .collect::<Result<_, Complaints>>()?;
-    Ok(IgnitionConfig {
-        files,
-        units: answer.units,
-        users: answer.users,
-    })
+pub fn ignition_read(documents: &[(&str, &str)]) -> Result<Vec<Result<MachineConfig, Complaints>>> {
+    machine_config::read(parser()?, documents)
 }
 
 /// Applies an Ignition config to the folder `root`, as a machine's first boot would: Ignition 2.14 writes files, units and users (`core` is there already),
@@ -285,6 +158,7 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::user_data::File;
 
     const GOOD: &str = r#"{"ignition":{"version":"3.3.0"},
       "passwd":{"users":[{"name":"core","sshAuthorizedKeys":["ssh-ed25519 AAAA a"]}]},
@@ -303,7 +177,7 @@ mod tests {
                 content: "a b".to_owned()
             }]
         );
-        assert!(read.units[0].enabled && read.units[0].contents.as_ref().unwrap().contains("[Install]"));
+        assert!(read.units[0].enabled && read.units[0].content.as_ref().unwrap().contains("[Install]"));
         assert_eq!(read.users[0].keys, ["ssh-ed25519 AAAA a"]);
     }
 

@@ -18,6 +18,7 @@ mod coreos_cloudinit;
 pub mod go_module;
 mod ignition;
 mod kubelet;
+mod machine_config;
 mod metrics;
 pub mod packages;
 mod program;
@@ -28,15 +29,12 @@ mod user_data;
 pub use cloud_config::{cloud_config, cloud_init_schema};
 pub use complaint::{Complaint, Complaints};
 pub use containerd::{containerd_config, containerd_configs, hosts_toml};
-pub use coreos_cloudinit::{
-    CoreosConfig, CoreosUnit, CoreosUser, coreos_apply, coreos_cloud_configs, coreos_read,
-};
-pub use ignition::{
-    IgnitionConfig, IgnitionUnit, IgnitionUser, ignition_apply, ignition_configs, ignition_read,
-};
+pub use coreos_cloudinit::{coreos_apply, coreos_cloud_configs, coreos_read};
+pub use ignition::{ignition_apply, ignition_configs, ignition_read};
 pub use kubelet::{
     KUBELET_MINORS, kubelet_config, kubelet_configs, kubelet_feature_gates, kubelet_fields, kubelet_flags,
 };
+pub use machine_config::{MachineConfig, MachineUnit, MachineUser};
 pub use metrics::metrics;
 pub use program::gotemplate_program;
 pub use script::{python_scripts, shell_script, shell_scripts};

@@ -128,12 +128,6 @@ impl Watching {
     pub fn changes(&self) -> u64 {
         *self.seen.lock()
     }
-
-    /// Until everything that was done by now is observed.
-    pub async fn caught_up(&self) {
-        let hold = Duration::try_from(REORDER_WINDOW).unwrap_or_default();
-        tokio::time::sleep(hold + Duration::from_secs(2)).await;
-    }
 }
 
 async fn watch(api: Api<DynamicObject>, resource: ApiResource, in_order: Arc<Mutex<InOrder>>) {

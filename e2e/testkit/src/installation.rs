@@ -21,8 +21,8 @@ use crate::{ControlPlane, wait_for};
 /// the services live on.
 pub const IDENTITIES: &str = "osm-services";
 
-/// How long a service may take until it serves its admin port.
-const STARTED_WITHIN: Duration = Duration::from_secs(30);
+/// How long a service may take until it serves its admin port. Generous, because the machine may be busy.
+const STARTED_WITHIN: Duration = Duration::from_secs(180);
 
 /// Everything that an installation in one cluster needs besides CRDs and settings, as Kubernetes objects in order.
 #[must_use]

@@ -117,6 +117,32 @@ impl Service {
         self.child.id()
     }
 
+    /// The program and what it has started, as far as it is in the program's process group, without the watcher.
+    ///
+    /// # Errors
+    /// A `/proc` that can't be read.
+    pub fn group(&self) -> Result<Vec<u32>> {
+        let mut pids = Vec::new();
+        for entry in fs::read_dir("/proc")? {
+            let name = entry?.file_name();
+            let Some(pid) = name
+                .to_str()
+                .and_then(|name| name.parse::<i32>().ok())
+                .and_then(Pid::from_raw)
+            else {
+                continue;
+            };
+            let group = rustix::process::getpgid(Some(pid));
+            let command = fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
+            let is_watcher = command.split(|byte| *byte == 0).nth(2) == Some(WATCHED.as_bytes());
+            // Before the leader becomes the program, it runs the same script as the watcher. A process that has ended has no command.
+            if group == Ok(self.group) && (pid == self.group || !is_watcher) && !command.is_empty() {
+                pids.push(pid.as_raw_pid().unsigned_abs());
+            }
+        }
+        Ok(pids)
+    }
+
     /// The exit status, once the program has ended.
     ///
     /// # Errors
@@ -281,7 +307,7 @@ mod tests {
     use super::*;
     use crate::wait::{self, wait_for};
 
-    const DEADLINE: Duration = Duration::from_secs(10);
+    const DEADLINE: Duration = Duration::from_secs(180);
 
     fn sh(script: &str, directory: &ScratchDir) -> Service {
         let env = [("GREETING", "hello")];
@@ -323,6 +349,15 @@ mod tests {
         assert!(error.contains("still runs"), "{error}");
         service.kill9().unwrap();
         assert!(service.exited().unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn the_group_is_the_program_and_its_children_without_the_watcher() {
+        let directory = ScratchDir::new("osm-process-").unwrap();
+        let service = sh("sleep 600 & echo ready; wait", &directory);
+        wait_for_log(&service, "ready").await;
+        let group = service.group().unwrap();
+        assert!(group.len() == 2 && group.contains(&service.pid()), "{group:?}");
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
-use osm_testkit::{ControlPlane, Options, installation};
+use osm_testkit::installation;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
@@ -296,21 +296,5 @@ async fn prints_the_status_again_until_nobody_reads_it(world: &World) -> Result<
     drop(lines);
     let status = tokio::time::timeout(DEADLINE, osmctl.wait()).await??;
     ensure!(status.success(), "{status}");
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn osmctl_names_definitions_that_are_missing() -> Result<()> {
-    let plane = ControlPlane::start(Options::default()).await?;
-    plane.install_machine_deployment_crd().await?;
-    let admin = plane.admin_kubeconfig_path();
-    let none = osmctl(&admin, &["status"]).await?;
-    none.expect(
-        2,
-        &[
-            "cannot list operatingsystemconfigs.operatingsystemmanager.k8c.io in namespace osm: the cluster does not have this kind",
-            "install the CustomResourceDefinitions",
-        ],
-    )?;
     Ok(())
 }

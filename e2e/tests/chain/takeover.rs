@@ -347,20 +347,5 @@ async fn hand_back(mut world: World) -> Result<()> {
         stored.spec.template_engine,
         osm_api::profile::TemplateEngine::GoTemplate
     );
-    let tokens = world.api::<Secret>("kube-system");
-    for token in tokens
-        .list(&ListParams::default().labels(names::GO_BOOTSTRAP_TOKEN_LABEL))
-        .await?
-    {
-        world.delete(&tokens, &token.name_any()).await?;
-    }
-    world.leave_a_getter().await?;
-    for (pool, profile) in [
-        ("default", "osp-ubuntu"),
-        ("tiny", "osp-custom"),
-        ("custom", "osp-custom"),
-    ] {
-        go_pool(&world, pool, profile).await?;
-    }
     Ok(())
 }

@@ -25,7 +25,7 @@ use osm_testkit::{machine_controller, provisioning};
 use serde_json::{Value, json};
 
 /// Generous: the machine may be busy. Nothing ever waits for a time, only for a condition until this deadline.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Namespace of the installation in these tests: one that can be deleted.
 pub const NAMESPACE: &str = "osm";

@@ -6,19 +6,12 @@
 //!     OSM_CHAOS_SEED=1 OSM_CHAOS_ROTATIONS=50 cargo test -p osm-tests --test chaos -- --ignored --nocapture
 
 // The lints' exceptions for tests don't reach helpers of tests.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
+#![allow(clippy::expect_used, clippy::indexing_slicing)]
 
 mod proxy;
 
-use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -26,9 +19,8 @@ use futures::TryStreamExt;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::api::rbac::v1::Role;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use kube::{Api, Resource, ResourceExt};
+use kube::{Api, ResourceExt};
 use osm_api::config::OperatingSystemConfig;
 use osm_api::content::ContentView;
 use osm_api::machine_deployment::MachineDeployment;
@@ -40,11 +32,12 @@ use osm_testkit::installation::{self, Installed};
 use osm_testkit::{ControlPlane, check, fixtures, wait_for};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use self::proxy::FaultyProxy;
 
+/// Where the services are installed.
+const NAMESPACE: &str = "osm";
 const PROFILE: &str = "osp-tiny";
 const LOGIN: &str = "login";
 /// Pools that rotate side by side.
@@ -54,23 +47,21 @@ const FAULTS: u32 = 80;
 /// Consecutive faults, kills and back-offs may take this long.
 const CONVERGES_WITHIN: Duration = Duration::from_secs(240);
 
+/// Services that write nothing for so long have nothing left to do.
+const IDLE: Duration = Duration::from_secs(30);
+
 /// What pools and users share.
 struct Site {
     plane: ControlPlane,
-    namespace: String,
     watching: Watching,
     /// Rotations that are still to be begun.
-    left: AtomicU32,
+    left: AtomicI64,
 }
 
 /// A number from the environment.
 fn given(name: &str) -> Option<u32> {
     let value = std::env::var(name).ok()?;
-    Some(
-        value
-            .parse()
-            .unwrap_or_else(|_| panic!("{name} is not a number: {value}")),
-    )
+    Some(value.parse().expect("a number in the environment"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,34 +73,28 @@ async fn rotations_keep_all_invariants_while_requests_fail_and_services_are_kill
     let seed = u64::from(seed);
 
     let plane = ControlPlane::start(osm_testkit::Options::default()).await?;
-    let (mut installed, proxies) = install(&plane, seed).await?;
-    let namespace = installed.installation().namespace.clone();
-    let watching = Watching::start(&plane, &namespace)?;
+    let faults = Arc::<AtomicU32>::default();
+    let (mut installed, _proxies) = install(&plane, seed, &faults).await?;
+    let watching = Watching::start(&plane, NAMESPACE)?;
     installed.start_all().await?;
-    for proxy in &proxies {
-        proxy.set_share(FAULTS);
-    }
+    faults.store(FAULTS, Ordering::Relaxed);
 
-    let left = AtomicU32::new(rotations);
     let site = Arc::new(Site {
         plane,
-        namespace,
         watching,
-        left,
+        left: AtomicI64::new(i64::from(rotations)),
     });
     // Not tasks: the asynchronous closures in them can't be told to be `Send`.
-    let pools: FuturesUnordered<_> = (0..POOLS)
-        .map(|number| {
-            let random = StdRng::seed_from_u64(seed.wrapping_add(u64::from(number) << 32));
-            Pool {
-                site: site.clone(),
-                name: format!("pool-{number}"),
-                random,
-                revision: 0,
-            }
-            .live()
-        })
-        .collect();
+    let live = |number| {
+        let pool = Pool {
+            site: site.clone(),
+            name: format!("pool-{number}"),
+            random: StdRng::seed_from_u64(seed.wrapping_add(u64::from(number) << 32)),
+            revision: 0,
+        };
+        pool.live()
+    };
+    let pools: FuturesUnordered<_> = (0..POOLS).map(live).collect();
     let outcome = tokio::select! {
         lived = pools.try_for_each(async |()| Ok(())) => lived,
         ended = kill(&mut installed, StdRng::seed_from_u64(seed)) => ended,
@@ -117,38 +102,32 @@ async fn rotations_keep_all_invariants_while_requests_fail_and_services_are_kill
     };
     outcome.map_err(|error| error.context(installed.logs()))?;
 
-    for proxy in &proxies {
-        proxy.set_share(0);
+    faults.store(0, Ordering::Relaxed);
+    // One may have been killed a moment ago.
+    for service in Service::ALL {
+        if installed.process(service).is_err() {
+            installed.start(service).await?;
+        }
     }
-    let converged = async || check(site.nothing_left().await?);
-    wait_for(
-        "what was made for pools that are gone to go",
-        CONVERGES_WITHIN,
-        converged,
-    )
-    .await?;
-    tokio::time::sleep(Duration::from_secs(40)).await;
-    site.watching.caught_up().await;
-    let since = Timestamp::now();
-    site.watching.observer().settled(since);
-    tokio::time::sleep(Duration::from_secs(30)).await;
-    site.watching.caught_up().await;
-    site.watching.observer().quiet_since(since);
-
-    let mut faults = BTreeMap::<_, u64>::new();
-    for (name, count) in proxies.iter().flat_map(FaultyProxy::faults) {
-        *faults.entry(name).or_default() += count;
-    }
-    println!("{} changes observed, {faults:?}", site.watching.changes());
+    let what = "what was made for pools that are gone to go";
+    wait_for(what, CONVERGES_WITHIN, async || check(site.nothing_left().await?)).await?;
+    let became_idle = tokio::time::timeout(CONVERGES_WITHIN, site.becomes_idle());
+    became_idle.await.context("the services write on")?;
+    site.watching.observer().settled(Timestamp::now());
+    println!("{} changes observed", site.watching.changes());
     let violations = site.watching.observer().violations().to_vec();
     assert!(violations.is_empty(), "{violations:#?}");
     Ok(())
 }
 
 /// Installs the services, each with a proxy between it and the API server.
-async fn install(plane: &ControlPlane, seed: u64) -> Result<(Installed, Vec<FaultyProxy>)> {
+async fn install(
+    plane: &ControlPlane,
+    seed: u64,
+    faults: &Arc<AtomicU32>,
+) -> Result<(Installed, Vec<FaultyProxy>)> {
     let installation = Installation {
-        namespace: "osm".to_owned(),
+        namespace: NAMESPACE.to_owned(),
         ..Installation::default()
     };
     let installed = Installed::install(plane, installation.clone(), &installation::binaries()?).await?;
@@ -157,16 +136,16 @@ async fn install(plane: &ControlPlane, seed: u64) -> Result<(Installed, Vec<Faul
     let first = [
         login(0),
         installation::settings(&installation, &settings.to_string()),
-        fixtures::profile(&installation.namespace, PROFILE, "v1.0.0", "text 0\n"),
+        fixtures::profile(NAMESPACE, PROFILE, "v1.0.0", "text 0\n"),
     ];
     installation::apply(plane, &first).await?;
     let mut proxies = Vec::new();
     for (number, service) in (1_u64..).zip(Service::ALL) {
-        let proxy = FaultyProxy::start(plane, seed.wrapping_mul(31).wrapping_add(number)).await?;
+        let proxy = FaultyProxy::start(plane, seed.wrapping_mul(31).wrapping_add(number), faults).await?;
         let cluster = *service.clusters().first().context("a cluster")?;
         let path = installed.kubeconfig(service, cluster)?;
         let mut kubeconfig: Value = serde_saphyr::from_str(&std::fs::read_to_string(path)?)?;
-        kubeconfig["clusters"][0]["cluster"] = json!({"server": proxy.url()});
+        kubeconfig["clusters"][0]["cluster"] = json!({"server": format!("http://{}", proxy.address)});
         installed.replace_kubeconfig(service, cluster, &kubeconfig.to_string())?;
         proxies.push(proxy);
     }
@@ -204,12 +183,10 @@ async fn edit(site: &Site, mut random: StdRng) {
         tokio::time::sleep(Duration::from_millis(random.random_range(2000..9000))).await;
         let object = match random.random_bool(0.5) {
             true => login(round),
-            false => fixtures::profile(
-                &site.namespace,
-                PROFILE,
-                &format!("v1.0.{round}"),
-                &format!("text {round}\n"),
-            ),
+            false => {
+                let text = format!("text {round}\n");
+                fixtures::profile(NAMESPACE, PROFILE, &format!("v1.0.{round}"), &text)
+            }
         };
         // The next edit is as good.
         let _ = installation::apply(&site.plane, &[object]).await;
@@ -226,20 +203,13 @@ impl Site {
         Ok(Api::namespaced(self.plane.admin()?, "kube-system"))
     }
 
-    /// Deletes this object, unless somebody was faster, and tells the observer who did it.
-    async fn delete<K>(&self, kind: &str, api: &Api<K>, object: &K)
-    where
-        K: Resource + Clone + Debug + DeserializeOwned,
-    {
-        let (name, uid) = (object.name_any(), object.uid().unwrap_or_default());
-        self.watching
-            .observer()
-            .interferes(kind, &name, &uid, What::Deleted);
-        let only_this = DeleteParams::default().preconditions(Preconditions {
-            uid: Some(uid),
-            resource_version: None,
-        });
-        let _ = api.delete(&name, &only_this).await;
+    /// Until nothing has changed for a while.
+    async fn becomes_idle(&self) {
+        let mut before = u64::MAX;
+        while before != self.watching.changes() {
+            before = self.watching.changes();
+            tokio::time::sleep(IDLE).await;
+        }
     }
 
     /// Whether all that is labelled for a pool is for one that is there.
@@ -270,13 +240,7 @@ struct Pool {
 impl Pool {
     async fn live(mut self) -> Result<()> {
         self.create().await?;
-        let one_less = |left: u32| left.checked_sub(1);
-        while self
-            .site
-            .left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
-            .is_ok()
-        {
+        while self.site.left.fetch_sub(1, Ordering::Relaxed) > 0 {
             match self.random.random_range(0..100) {
                 0..6 => {
                     let gone = self.site.machine_deployments()?;
@@ -333,8 +297,7 @@ impl Pool {
             .await?;
         let machine_deployment = self.site.machine_deployments()?.get(&self.name).await?;
         let uid = machine_deployment.uid().context("a uid")?;
-        let configs: Api<OperatingSystemConfig> =
-            Api::namespaced(self.site.plane.admin()?, &self.site.namespace);
+        let configs: Api<OperatingSystemConfig> = Api::namespaced(self.site.plane.admin()?, NAMESPACE);
         let config = names::config_name(&self.name, "kube-system");
         let what = format!("{} at revision {revision}", self.name);
         let published = wait_for(&what, CONVERGES_WITHIN, async || {
@@ -345,29 +308,33 @@ impl Pool {
             let published = config.status.and_then(|status| status.published);
             check(is_of_this && published.is_some_and(|published| published.revision == revision))
         });
-        if let Err(error) = published.await {
-            let status = configs.get_opt(&config).await?.and_then(|config| config.status);
-            return Err(error.context(serde_json::to_string_pretty(&status)?));
-        }
-        Ok(())
+        let Err(error) = published.await else {
+            return Ok(());
+        };
+        let config = configs.get_opt(&config).await?;
+        Err(error.context(serde_json::to_string_pretty(
+            &config.and_then(|config| config.status),
+        )?))
     }
 
-    /// Somebody deletes what is ours.
-    async fn damage(&mut self) -> Result<()> {
-        if self.random.random_bool(0.5) {
-            let secrets = self.site.secrets()?;
-            let name = names::bootstrap_secret_name(&self.name, "kube-system");
-            if let Some(secret) = secrets.get_opt(&name).await? {
-                self.site.delete("Secret", &secrets, &secret).await;
-            }
+    /// Somebody deletes the bootstrap Secret, and the observer is told who it was.
+    async fn damage(&self) -> Result<()> {
+        let secrets = self.site.secrets()?;
+        let name = names::bootstrap_secret_name(&self.name, "kube-system");
+        let Some(secret) = secrets.get_opt(&name).await? else {
             return Ok(());
-        }
-        let roles: Api<Role> = Api::namespaced(self.site.plane.admin()?, CLOUD_INIT_SETTINGS);
-        let config = names::config_name(&self.name, "kube-system");
-        let of_pool = |role: &&Role| role.annotations().get(names::CONFIG) == Some(&config);
-        if let Some(role) = roles.list(&Default::default()).await?.iter().find(of_pool) {
-            self.site.delete("Role", &roles, role).await;
-        }
+        };
+        let uid = secret.uid().unwrap_or_default();
+        let watching = &self.site.watching;
+        watching
+            .observer()
+            .interferes("Secret", &name, &uid, What::Deleted);
+        let only_this = DeleteParams::default().preconditions(Preconditions {
+            uid: Some(uid),
+            resource_version: None,
+        });
+        // Otherwise, somebody was faster.
+        let _ = secrets.delete(&name, &only_this).await;
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::Namespace;
@@ -11,7 +11,7 @@ use kube::Api;
 use kube::api::ListParams;
 use osm_testkit::{ControlPlane, Options, check, wait_for};
 
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(180);
 
 fn status_code<T>(result: Result<T, kube::Error>) -> Option<u16> {
     match result {
@@ -28,12 +28,7 @@ async fn the_api_server_comes_back_with_its_data_and_nothing_is_left_after_the_e
         audit: true,
         ..Default::default()
     };
-    let started = Instant::now();
     let control_plane = ControlPlane::start(options).await?;
-    eprintln!(
-        "control plane ready after {:.1} s",
-        started.elapsed().as_secs_f64()
-    );
     let directory = directory(&control_plane)?;
     assert!(
         processes(&directory)?.len() >= 3,
@@ -57,12 +52,7 @@ async fn the_api_server_comes_back_with_its_data_and_nothing_is_left_after_the_e
         namespaces.list(&ListParams::default()).await.is_err(),
         "nobody answers"
     );
-    let started = Instant::now();
     control_plane.start_apiserver().await?;
-    eprintln!(
-        "kube-apiserver ready again after {:.1} s",
-        started.elapsed().as_secs_f64()
-    );
     assert_eq!(control_plane.url(), url);
     wait_for("the old client to work again", DEADLINE, async || {
         Ok(Some(namespaces.get("kube-system").await?))

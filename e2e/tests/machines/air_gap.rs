@@ -18,9 +18,9 @@ use super::environment::Environment;
 /// Where the stand-in for all Internet hosts is.
 const INTERNET: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 1, 1)), 443);
 
-/// Waits for whoever was started in the background, ten seconds at most.
+/// Waits for whoever was started in the background, three minutes at most.
 const LISTENING: &str = r#"
-left=100
+left=1800
 until curl -s -o /dev/null "$MIRROR_URL" || [ "$left" -eq 0 ]; do
   left=$((left - 1))
   sleep 0.1

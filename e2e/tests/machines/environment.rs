@@ -30,7 +30,7 @@ use super::air_gap::AirGap;
 use osm_testkit::progress::Progress;
 
 /// How long the services may take until their watches are synced and their rights checked.
-const READY: Duration = Duration::from_secs(30);
+const READY: Duration = Duration::from_secs(180);
 
 /// Where machines find the API server.
 const API: SocketAddr = SocketAddr::new(IpAddr::V4(machines::API), 6443);

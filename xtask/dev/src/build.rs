@@ -29,15 +29,6 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Builds the workspace as `cargo test --workspace` does, and returns the directory of the services. A build of the services alone would
-/// select other features of their dependencies, and compile them twice.
-///
-/// # Errors
-/// A build that fails.
-pub async fn workspace() -> Result<PathBuf> {
-    run(cargo(), &["--workspace", "--all-targets"]).await
-}
-
 /// Builds the services and returns their directory. Cargo prints its progress to standard error.
 ///
 /// # Errors

@@ -1,61 +1,31 @@
-//! `cargo xtask gotemplate`: compares osm-gotemplate with Go's `text/template`, and records what Go renders.
+//! `cargo xtask gotemplate`: records what Go's `text/template` renders. Tests compare osm-gotemplate with that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use clap::Subcommand;
 use osm_gotemplate_judge::case;
-use osm_gotemplate_judge::fuzz::{self, Report};
 use tokio::process::Command;
 
-/// A run that has found as many differences ends.
-const MOST_DIFFERENCES: usize = 20;
-
-/// Compare Go templates with Go's own implementation: record cases, try random ones
+/// Render the inputs of e2e/gotemplate-judge, and random templates, with Go's own implementation, and write its cases
 #[derive(clap::Args)]
 pub struct Gotemplate {
-    #[command(subcommand)]
-    command: Task,
-}
-
-#[derive(Subcommand)]
-enum Task {
-    /// Render the inputs of e2e/gotemplate-judge with Go, and write its cases
-    Record {
-        /// Write nothing; fail if the cases are not what Go gives
-        #[arg(long)]
-        check: bool,
-    },
-    /// Compare random templates, until the time is over or 20 of them differ
-    Fuzz {
-        /// Seconds to compare
-        #[arg(long, default_value_t = 60, value_name = "N")]
-        seconds: u64,
-        /// Seed of the generator; a random one if not set
-        #[arg(long, value_name = "NUMBER")]
-        seed: Option<u64>,
-    },
+    /// Write nothing; fail if the cases are not what Go gives
+    #[arg(long)]
+    check: bool,
 }
 
 impl Gotemplate {
     /// Runs the command.
     ///
     /// # Errors
-    /// A Go program that can't be built or fails, and templates that differ.
+    /// A Go program that can't be built or fails, and cases that differ.
     pub async fn run(&self) -> Result<()> {
-        match self.command {
-            Task::Record { check: false } => record(&case::directory()).await,
-            Task::Record { check: true } => check().await,
-            Task::Fuzz { seconds, seed } => {
-                let seed = seed.unwrap_or_else(|| RandomState::new().hash_one(seconds));
-                println!("seed {seed}");
-                tokio::task::spawn_blocking(move || compare(seconds, seed)).await?
-            }
+        match self.check {
+            false => record(&case::directory()).await,
+            true => check().await,
         }
     }
 }
@@ -88,7 +58,7 @@ async fn check() -> Result<()> {
     let differing: Vec<&str> = differing.map(String::as_str).collect();
     ensure!(
         differing.is_empty(),
-        "{} are not what Go gives; run `cargo xtask gotemplate record`, and read the diff",
+        "{} are not what Go gives; run `cargo xtask gotemplate`, and read the diff",
         differing.join(", ")
     );
     Ok(())
@@ -104,25 +74,4 @@ fn contents(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
             Ok((name, fs::read(entry.path())?))
         })
         .collect()
-}
-
-fn compare(seconds: u64, seed: u64) -> Result<()> {
-    let program = osm_judges::gotemplate_program()?;
-    let time = Duration::from_secs(seconds);
-    let report = fuzz::fuzz(&program, seed, time, MOST_DIFFERENCES, |difference| {
-        println!("{difference}\n");
-    })?;
-    let Report {
-        cases,
-        rendered,
-        meant,
-        differences,
-    } = report;
-    println!("{cases} cases, of which Go renders {rendered}; {meant} differ as they are meant to");
-    ensure!(
-        differences.is_empty(),
-        "{} cases differ; seed {seed}",
-        differences.len()
-    );
-    Ok(())
 }

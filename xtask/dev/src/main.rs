@@ -19,7 +19,6 @@ mod reasons;
 mod reference;
 mod revision;
 mod rights;
-mod test;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,6 +29,7 @@ use self::generated::Generate;
 
 /// What programs of their own do, which compile nothing that the other commands need.
 const ELSEWHERE: &str = "Programs of their own, each with --help:
+  test               Run all tests that need no machine; first build them, and install what they need
   demo               Run the services with an API server in memory, and show what they publish for a MachineDeployment
   e2e                Run end-to-end tests with real machines";
 
@@ -48,7 +48,6 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Test(test::Test),
     Lint(lint::Lint),
     /// Generate the CustomResourceDefinitions in crds/ from the types in crates/osm-api
     Crds(Generate),
@@ -79,7 +78,6 @@ enum Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Test(test) => test.run().await,
         Command::Lint(lint) => lint.run().await,
         Command::Crds(generate) => generate.run("crds", crds::files()),
         Command::Rights(generate) => generate.run("rights", rights::files()),

@@ -311,8 +311,6 @@ fn is_empty(default: &Value) -> bool {
 mod tests {
     use std::collections::BTreeSet;
 
-    use serde_json::json;
-
     use super::*;
     use crate::generated;
 
@@ -368,45 +366,5 @@ mod tests {
         }
         assert!(known.len() > 20, "{known:?}");
         assert_eq!(variables(&read("docs/services.md"), "` | `"), known);
-    }
-
-    #[test]
-    fn fields_have_their_types_and_defaults_and_are_listed_once() {
-        let schema = json!({
-            "$defs": {
-                "Kind": {"description": "Kind.", "oneOf": [
-                    {"type": "string", "const": "a", "description": "First."}, {"type": "string", "const": "b"},
-                ]},
-                "Pair": {"type": "object", "required": ["name"], "properties": {
-                    "name": {"type": "string", "description": "Its\nname."}, "size": {"type": ["integer", "null"]},
-                }},
-            },
-            "type": "object",
-            "properties": {
-                "first": {"anyOf": [{"$ref": "#/$defs/Pair"}, {"type": "null"}], "description": "A pair."},
-                "kind": {"$ref": "#/$defs/Kind", "default": "a"},
-                "life": {"type": "integer", "minimum": 1, "maximum": 720, "default": 24},
-                "more": {"type": "array", "items": {"$ref": "#/$defs/Pair"}, "default": []},
-                "on": {"type": "boolean", "default": false},
-                "sums": {"type": "object", "additionalProperties": {"type": "string"}, "description": "a|b"},
-            },
-        });
-        let mut walk = Walk::new(&schema);
-        walk.fields("", &schema);
-        let table = walk.table();
-        let rows: Vec<&str> = table.lines().skip(3).collect();
-        assert_eq!(
-            rows,
-            [
-                "| `first` | object | A pair. |",
-                "| `first.name` | string, required | Its name. |",
-                "| `first.size` | integer | |",
-                "| `kind` | `a`, `b`, default `\"a\"` | Kind. `a`: First. |",
-                "| `life` | integer from 1 to 720, default `24` | |",
-                "| `more` | list of object | The nested fields are those of `first`. |",
-                "| `on` | boolean | |",
-                "| `sums` | map of string | a\\|b |",
-            ]
-        );
     }
 }

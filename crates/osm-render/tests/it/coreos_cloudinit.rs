@@ -7,7 +7,7 @@ use std::path::Path;
 use osm_api::content::Content;
 use osm_api::profile::{OperatingSystem, ProvisioningUtility};
 use osm_api::{OperatingSystemProfileSpec, Pool};
-use osm_judges::{CoreosConfig, coreos_apply, coreos_cloud_configs, coreos_read};
+use osm_judges::{MachineConfig, coreos_apply, coreos_cloud_configs, coreos_read};
 use osm_render::{Stage, placeholders, resolve, user_data};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -59,7 +59,7 @@ fn bootstrap(spec: &OperatingSystemProfileSpec, pool: &Pool) -> String {
     document.replace("<MACHINE_NAME>", "pool-5d8f-x7k2p")
 }
 
-fn read(document: &str) -> CoreosConfig {
+fn read(document: &str) -> MachineConfig {
     coreos_read(&[("document", document)])
         .unwrap()
         .remove(0)
@@ -263,9 +263,12 @@ fn users_and_settings_are_passed_on() {
     let users: Vec<_> = config
         .users
         .iter()
-        .map(|user| (user.name.as_str(), user.password.as_str(), user.keys.len()))
+        .map(|user| (user.name.as_str(), user.password.as_deref(), user.keys.len()))
         .collect();
-    assert_eq!(users, [("core", "$6$a$b", 0), ("eve", "$6$salt$hash", 0)]);
+    assert_eq!(
+        users,
+        [("core", Some("$6$a$b"), 0), ("eve", Some("$6$salt$hash"), 0)]
+    );
     assert_eq!(config.users[1].groups, ["sudo", "docker"]);
     for text in [
         "reboot-strategy: \"off\"",
@@ -364,7 +367,7 @@ fn any_text_comes_out_as_it_went_in_or_is_refused() {
         replaced: &[MACHINE_NAME],
         passed_on: |document| without_blanks(&document),
         read: |documents| coreos_read(documents).unwrap(),
-        files: CoreosConfig::into_files,
+        files: MachineConfig::into_files,
     };
     let first = [
         "",

@@ -9,7 +9,7 @@ use osm_api::profile::ProvisioningUtility;
 use osm_api::provider_spec::{Dns, Network};
 use osm_api::{OperatingSystemProfileSpec, Pool};
 use osm_judges::{
-    IgnitionConfig, UserData, ignition_apply, ignition_configs, ignition_read, judge_user_data_batch,
+    MachineConfig, UserData, ignition_apply, ignition_configs, ignition_read, judge_user_data_batch,
 };
 use osm_render::{LateValues, Stage, placeholders, resolve, user_data};
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ fn documents(spec: &Content, values: &LateValues) -> [String; 2] {
     Stage::ALL.map(|stage| user_data(spec, stage, values).unwrap())
 }
 
-fn read(document: &str) -> IgnitionConfig {
+fn read(document: &str) -> MachineConfig {
     ignition_read(&[("document", document)])
         .unwrap()
         .remove(0)
@@ -327,7 +327,7 @@ fn users_and_groups_are_translated() {
         ["ssh-ed25519 AAAA a", "ssh-rsa BBBB \"b\"", "ssh-ed25519 CCCC c"]
     );
     assert_eq!(
-        (users[1].password_hash.as_deref(), users[1].groups.as_slice()),
+        (users[1].password.as_deref(), users[1].groups.as_slice()),
         (Some("$6$salt$hash"), &["ops".to_owned(), "docker".to_owned()][..])
     );
     let groups: Value = serde_json::from_str(&bootstrap).unwrap();
@@ -421,7 +421,7 @@ fn any_text_comes_out_as_it_went_in_or_is_refused() {
         replaced: &[MACHINE_NAME, ESCAPED],
         passed_on: |document| document,
         read: |documents| ignition_read(documents).unwrap(),
-        files: IgnitionConfig::into_files,
+        files: MachineConfig::into_files,
     };
     let first = [
         "",

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use osm_api::{MachineDeployment, Pool, Settings};
-use osm_judges::{IgnitionConfig, ignition_read, user_data_files};
+use osm_judges::{MachineConfig, ignition_read, user_data_files};
 use osm_render::{ClusterEndpoint, LateValues, Profile, Stage, compile, resolve, user_data, yaml};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -299,7 +299,7 @@ fn as_machine_controller_leaves_it(document: &str) -> String {
 }
 
 /// A document as a tree: files by path, and everything else.
-fn tree(document: &str, ignition: Option<IgnitionConfig>) -> (Value, BTreeMap<String, String>) {
+fn tree(document: &str, ignition: Option<MachineConfig>) -> (Value, BTreeMap<String, String>) {
     let mut files = BTreeMap::new();
     let Some(config) = ignition else {
         let mut tree = yaml::read(document).unwrap().remove(0);
@@ -320,7 +320,7 @@ fn tree(document: &str, ignition: Option<IgnitionConfig>) -> (Value, BTreeMap<St
     let units: Vec<_> = config
         .units
         .into_iter()
-        .map(|unit| (unit.name, unit.enabled, unit.contents, unit.dropins))
+        .map(|unit| (unit.name, unit.enabled, unit.content, unit.dropins))
         .collect();
     (json!({"users": keys, "units": units}), files)
 }
@@ -473,7 +473,7 @@ fn structures(documents: &[Documents], ignition: bool) -> Vec<Value> {
             ]
         })
         .collect();
-    let mut configs: Vec<Option<IgnitionConfig>> = if ignition {
+    let mut configs: Vec<Option<MachineConfig>> = if ignition {
         let read = ignition_read(&texts).unwrap();
         read.into_iter()
             .map(|config| Some(config.unwrap_or_else(|verdict| panic!("{verdict}"))))

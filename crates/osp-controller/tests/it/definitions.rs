@@ -9,6 +9,8 @@ use osm_api::definitions;
 use osm_testkit::{ControlPlane, Options};
 use osp_controller::crds;
 
+use crate::support::SOON;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn they_are_installed_and_served_and_come_to_one_version_whoever_is_last() -> Result<()> {
     let control_plane = ControlPlane::start(Options::default()).await?;
@@ -63,7 +65,7 @@ async fn names_that_are_another_s_are_told() -> Result<()> {
     other.metadata.name = Some(format!("others.{}", other.spec.group));
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     api.create(&PostParams::default(), &other).await?;
-    osm_testkit::wait_for("the other", std::time::Duration::from_secs(30), async || {
+    osm_testkit::wait_for("the other", SOON, async || {
         let status = api.get(&other.name_any()).await?.status;
         osm_testkit::check(
             status

@@ -1,7 +1,5 @@
 //! The binary, as itself, against a real API server: what becomes of default profiles and of people's own.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{CustomResourceExt, ResourceExt};
@@ -11,7 +9,7 @@ use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec};
 use osm_testkit::{ControlPlane, Options};
 use serde_json::json;
 
-use crate::support::{Site, accepted, profile, verdict, version};
+use crate::support::{SOON, Site, accepted, profile, verdict, version};
 
 /// The default profile that these tests look at.
 #[allow(clippy::unwrap_used)]
@@ -475,7 +473,7 @@ async fn it_starts_without_an_api_server_and_goes_on_after_an_outage() -> Result
     control_plane.start_apiserver().await?;
     site.create("mine", profile("v1.0.0", "text")).await?;
     site.judged("mine", "True", |_| true).await?;
-    tokio::time::timeout(Duration::from_secs(20), site.terminate()).await??;
+    tokio::time::timeout(SOON, site.terminate()).await??;
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use tokio::process::Command;
 
-pub use self::node::{Memory, NODE};
+pub use self::node::NODE;
 use crate::machines::{self, Accelerator, Image, Lab, Machine, Release, System};
 use crate::release;
 use crate::serve::oci;
@@ -173,14 +173,6 @@ impl Cluster {
         ]);
         let logs = logs.unwrap_or_else(|error| format!("{error:#}\n"));
         std::fs::write(folder.join("containers.log"), logs).context("containers.log")
-    }
-
-    /// The memory of a pod's one process, if it runs.
-    ///
-    /// # Errors
-    /// When the node can't be asked.
-    pub fn memory(&self, pod_uid: &str) -> Result<Option<Memory>> {
-        node::memory(&self.node, pod_uid)
     }
 }
 

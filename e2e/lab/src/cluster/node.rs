@@ -21,15 +21,6 @@ const PODS: &str = "10.244.0.0/24";
 /// What holds a pod's namespaces, by the name that containerd asks for.
 pub(super) const PAUSE: &str = "registry.k8s.io/pause:3.10.1";
 
-/// What a process keeps in memory, in bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Memory {
-    /// Its program, and [`Memory::own`].
-    pub resident: u64,
-    /// Without the program's pages, which the system reads again when it needs them.
-    pub own: u64,
-}
-
 const CONTAINERD: &str = r#"version = 3
 imports = ["/etc/containerd/conf.d/*.toml"]
 
@@ -175,31 +166,4 @@ fn kubeconfig(port: u16) -> String {
             "client-key": "/etc/kubernetes/node.key"}}],
     })
     .to_string()
-}
-
-/// Prints the status of the process of a pod's container. The kubelet names the control group after the pod, and what holds the pod's
-/// namespaces is in it, too.
-const STATUS_OF_POD: &str = r#"
-for process in /proc/[0-9]*; do
-    if grep -q "/pod$1/" "$process/cgroup" && [ "$(cat "$process/comm")" != pause ]; then
-        exec cat "$process/status"
-    fi
-done 2>/dev/null
-"#;
-
-pub(super) fn memory(node: &Machine, pod_uid: &str) -> Result<Option<Memory>> {
-    let status = node.run(&["sh", "-c", STATUS_OF_POD, "memory", pod_uid])?;
-    Ok(resident(&status))
-}
-
-/// Reads `/proc/PID/status`.
-fn resident(status: &str) -> Option<Memory> {
-    let bytes = |field| {
-        let line = status.lines().find_map(|line| line.strip_prefix(field))?;
-        Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
-    };
-    Some(Memory {
-        resident: bytes("VmRSS:")?,
-        own: bytes("RssAnon:")?,
-    })
 }

@@ -27,7 +27,7 @@ use super::{Lab, program, seed};
 const SEED: &str = "seed.iso";
 
 /// How long QEMU may take until it listens on its sockets.
-const QEMU_STARTS: Duration = Duration::from_secs(20);
+const QEMU_STARTS: Duration = Duration::from_secs(180);
 
 /// How long a machine may take to shut down, on a host where it is as fast as the host.
 const SHUTDOWN: Duration = Duration::from_secs(100);

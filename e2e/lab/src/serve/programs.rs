@@ -17,7 +17,7 @@ use super::oci;
 use crate::machines::{program, run};
 
 /// How long a program may take until it is ready.
-const STARTS: Duration = Duration::from_secs(20);
+const STARTS: Duration = Duration::from_secs(180);
 
 /// How often it is looked whether it is.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);

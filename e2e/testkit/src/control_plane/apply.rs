@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::wait::wait_for;
 
 /// How long a kind that has just been defined may take to be served.
-const SERVED_WITHIN: Duration = Duration::from_secs(20);
+const SERVED_WITHIN: Duration = Duration::from_secs(180);
 
 /// Applies every document of `yaml` in order, by server-side apply (forced, field manager `osm-testkit`); a namespaced object without a
 /// namespace goes to `default`.

@@ -52,7 +52,7 @@ pub const ADVERTISED_ADDRESS: &str = "192.0.2.10";
 /// The cluster IP of the Service `default/kubernetes`.
 pub const SERVICE_ADDRESS: &str = "10.96.0.1";
 
-const READY_WITHIN: Duration = Duration::from_secs(60);
+const READY_WITHIN: Duration = Duration::from_secs(180);
 
 /// How often a port that somebody else took between our look and the API server's is replaced.
 const PORT_ATTEMPTS: usize = 3;

@@ -1,62 +1,39 @@
 //! The lifecycle of a release of the chart: install, change, scale, roll back, uninstall.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::DeleteParams;
 use kube::{Api, Client};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::Service;
-use osm_lab::cluster::{Cluster, Memory};
-use osm_sim::watching::Watching;
+use osm_lab::cluster::Cluster;
 use osm_testkit::{check, fixtures, installation, provisioning, wait_for};
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
-use super::load::{Change, Load};
-use super::pods::{OURS, Pods};
-use super::pool::{Pool, Served};
+use super::pods::{self, OURS};
+use super::pool::Pool;
 use super::release::Release;
-use super::{admission, home_cluster, images, objects, two_releases};
+use super::{images, objects};
 use osm_testkit::progress::Progress;
 
 /// The release and its namespace.
-pub const NAME: &str = "osm";
+const NAME: &str = "osm";
 
 /// A default profile.
 const PROFILE: &str = "osp-ubuntu";
 
-/// The profile of pools that are watched: its documents can be taken apart.
+/// The profile of a pool whose documents can be taken apart.
 const TINY: &str = "osp-tiny";
-
-/// A pod whose image is there should be ready within this time. How long that takes depends on what else the computer does.
-const READY: Duration = Duration::from_secs(2);
-
-/// A service with little to do should need no more memory, in bytes, with its program.
-const RESIDENT: u64 = 15 << 20;
-
-/// One that needs more without its program has grown, however the program was linked.
-const OWN: u64 = 6 << 20;
-
-/// How often memory is read, and the time in between. The middle one counts.
-const READINGS: usize = 9;
-const BETWEEN_READINGS: Duration = Duration::from_millis(500);
-
-/// A change is in new machines' data within this time, whatever happens to replicas, on a node as fast as this computer.
-const UNSERVED: Duration = Duration::from_secs(5);
-
-/// Changes while nothing happens to replicas: how long one takes on this computer, with all else that it does.
-const QUIET: usize = 20;
 
 /// How long things may take that nobody waits for.
 const DEADLINE: Duration = Duration::from_secs(300);
 
 /// A setting that shows in what nodes read.
-pub const BEFORE: &str = "registry.example.com/pause:before";
+const BEFORE: &str = "registry.example.com/pause:before";
 const AFTER: &str = "registry.example.com/pause:after";
 
 /// A cluster, and what is needed to install into it.
@@ -83,14 +60,12 @@ impl Lifecycle<'_> {
         let before = objects::all(self.cluster).await?;
         let release = Release::new(&self.cluster.control_plane, NAME, NAME).await?;
 
-        let pods = Pods::watch(client.clone(), NAME);
         let notes = release.install(&values(BEFORE, 1)).await?;
         ensure!(
             !notes.trim().is_empty(),
             "the chart says nothing to who has installed it"
         );
         self.progress.step("installed: every pod is ready");
-        self.pods_were_quick(&pods)?;
 
         let pool = Pool::create(&client, "pool", PROFILE).await?;
         self.has(&client, &pool, BEFORE).await?;
@@ -99,92 +74,23 @@ impl Lifecycle<'_> {
             "a machine would not boot with this"
         );
         self.progress.step("a MachineDeployment is published");
-        self.memory(&pods).await?;
 
-        let same = pods.alive();
+        let same = pods::alive(&client, NAME).await?;
         release.upgrade(&values(AFTER, 1)).await?;
         self.has(&client, &pool, AFTER).await?;
         self.progress
             .step("settings changed by helm upgrade are in new machines' data");
         release.rollback(1).await?;
         self.has(&client, &pool, BEFORE).await?;
-        ensure!(
-            pods.alive() == same,
-            "pods were restarted: {same:?}, now {:?}",
-            pods.alive()
-        );
+        let now = pods::alive(&client, NAME).await?;
+        ensure!(now == same, "pods were restarted: {same:?}, now {now:?}");
         self.progress
             .step("helm rollback takes them back; no pod was restarted for either");
-        admission::play(self, &client, &release).await?;
         pool.delete().await?;
         self.nothing_of_pools(&client).await?;
 
-        self.scale(&client, &release, &pods).await?;
-        self.pods_were_quick(&pods)?;
-        self.uninstall(&client, &release, &before).await?;
-        two_releases::play(self).await?;
-        home_cluster::play(self).await
-    }
-
-    /// Tells how soon pods were ready: no failure, because that depends on the computer, too.
-    fn pods_were_quick(&self, pods: &Pods) -> Result<()> {
-        let waits = pods.waits();
-        let (half, longest) = (waits.get(waits.len() / 2), waits.last());
-        let (half, longest) = half.zip(longest).context("no pod was ready")?;
-        let slow = waits.iter().filter(|wait| **wait > READY).count();
-        let text = format!(
-            "{} pods: half of them Ready {half:.1?} after they had a node, the last {longest:.1?}; {slow} after more than {READY:?}",
-            waits.len(),
-        );
-        match slow {
-            0 => self.progress.step(&text),
-            _ => self.progress.warn(&text),
-        }
-        Ok(())
-    }
-
-    /// No service needs too much. Nothing happens meanwhile.
-    async fn memory(&self, pods: &Pods) -> Result<()> {
-        let services = pods.services();
-        ensure!(
-            services.len() == Service::ALL.len(),
-            "a pod of each service: {services:?}"
-        );
-        let mut readings = BTreeMap::<&str, Vec<Memory>>::new();
-        for _ in 0..READINGS {
-            tokio::time::sleep(BETWEEN_READINGS).await;
-            for (service, uid) in &services {
-                let used = tokio::task::block_in_place(|| self.cluster.memory(uid))?
-                    .with_context(|| format!("{service} does not run"))?;
-                readings.entry(service).or_default().push(used);
-            }
-        }
-        let mut heavy = Vec::new();
-        for (service, mut used) in readings {
-            used.sort_unstable_by_key(|used| used.resident);
-            let middle = used.get(READINGS / 2).context("readings")?;
-            let text = format!(
-                "{service}: {:.1} MiB of memory, {:.1} of them without its program",
-                megabytes(middle.resident),
-                megabytes(middle.own),
-            );
-            match middle.resident {
-                ..=RESIDENT => self.progress.step(&text),
-                _ => self
-                    .progress
-                    .warn(&format!("{text}: more than {:.0}", megabytes(RESIDENT))),
-            }
-            if middle.own > OWN {
-                heavy.push(text);
-            }
-        }
-        ensure!(
-            heavy.is_empty(),
-            "more than {:.0} MiB without the program: {}",
-            megabytes(OWN),
-            heavy.join("; ")
-        );
-        Ok(())
+        self.scale(&client, &release).await?;
+        self.uninstall(&client, &release, &before).await
     }
 
     /// Waits until the node that a pool's new machine becomes has read `text`.
@@ -220,57 +126,33 @@ impl Lifecycle<'_> {
         .await
     }
 
-    /// Each Deployment gets three replicas, all of which are replaced, and then one, while pools are changed all the time.
-    async fn scale(&self, client: &Client, release: &Release, pods: &Pods) -> Result<()> {
+    /// Each Deployment gets three replicas, all of which are replaced, and then one. Pools are published meanwhile.
+    async fn scale(&self, client: &Client, release: &Release) -> Result<()> {
         let profile = fixtures::profile(NAME, TINY, "v1.0.0", "text\n");
         installation::apply(&self.cluster.control_plane, &[profile]).await?;
-        let watching = Watching::start(&self.cluster.control_plane, NAME)?;
-        let load = Load::new();
-        let (steps, changes) = tokio::try_join!(self.roll(release, &load), load.run(client, TINY))?;
-        self.served(&steps, &changes)?;
-        ensure!(
-            pods.restarts() == 0,
-            "containers ended by themselves: {} times",
-            pods.restarts()
-        );
-        self.nothing_of_pools(client).await?;
-        watching.caught_up().await;
-        let mut observer = watching.observer();
-        observer.settled(Timestamp::now());
-        let broken: Vec<String> = observer.violations().iter().map(ToString::to_string).collect();
-        ensure!(
-            broken.is_empty(),
-            "promises were broken:\n  {}",
-            broken.join("\n  ")
-        );
-        self.progress
-            .step("no promise of docs/rotation.md was broken meanwhile");
-        Ok(())
-    }
-
-    /// What is done to the Deployments, one after the other, and when.
-    async fn roll(&self, release: &Release, load: &Load) -> Result<Vec<(Duration, String)>> {
-        wait_for("changes of pools", DEADLINE, async || {
-            check(load.served() >= QUIET)
-        })
-        .await?;
-        let mut steps = Vec::new();
+        let mut pool = Pool::create(client, "scaled", TINY).await?;
         for service in Service::ALL {
-            let name = service.name();
             let mut three = values(BEFORE, 1);
             replicas(&mut three, service, 3)?;
-            steps.push((load.so_far(), format!("{name} got three replicas")));
             release.upgrade(&three).await?;
-            steps.push((load.so_far(), format!("{name} was restarted")));
+            pool.change().await?;
             self.restart(service).await?;
-            steps.push((load.so_far(), format!("{name} got one replica")));
+            pool.published(client, NAME).await?;
             release.upgrade(&values(BEFORE, 1)).await?;
+            pool.change().await?;
+            pool.published(client, NAME).await?;
             self.progress.step(&format!(
-                "{name}: three replicas, all of them restarted, one replica again"
+                "{}: three replicas, all of them restarted, one replica again",
+                service.name()
             ));
         }
-        load.stop();
-        Ok(steps)
+        let pods = pods::alive(client, NAME).await?;
+        ensure!(
+            pods.values().all(|restarts| *restarts == 0),
+            "containers ended by themselves: {pods:?}"
+        );
+        pool.delete().await?;
+        self.nothing_of_pools(client).await
     }
 
     async fn restart(&self, service: Service) -> Result<()> {
@@ -289,51 +171,6 @@ impl Lifecycle<'_> {
         self.cluster.kubectl(&status).await.map(drop)
     }
 
-    /// No change took too long.
-    fn served(&self, steps: &[(Duration, String)], changes: &[Change]) -> Result<()> {
-        let began = steps.first().map_or(Duration::MAX, |(at, _)| *at);
-        let (quiet, rolled): (Vec<&Change>, Vec<&Change>) = changes
-            .iter()
-            .partition(|change| change.at + change.served <= began);
-        let usual = quiet
-            .iter()
-            .map(|change| change.served)
-            .max()
-            .context("changes before")?;
-        let during = |change: &Change| {
-            let step = steps.iter().rev().find(|(at, _)| *at <= change.at);
-            step.map_or("before", |(_, step)| step.as_str()).to_owned()
-        };
-        let mut times: Vec<Duration> = rolled.iter().map(|change| change.served).collect();
-        times.sort_unstable();
-        let at = |share: usize| times.get(times.len() * share / 100).copied().unwrap_or_default();
-        let longest = rolled
-            .iter()
-            .max_by_key(|change| change.served)
-            .context("changes of pools")?;
-        self.progress.step(&format!(
-            "{} changes of pools, served after {:.1?}, 99 of 100 {:.1?}, at most {:.1?} ({}; {}); before, at most {usual:.1?}",
-            rolled.len(),
-            at(50),
-            at(99),
-            longest.served,
-            longest.pool,
-            during(longest),
-        ));
-        let unserved = self.cluster.patience(UNSERVED);
-        let late: Vec<String> = changes
-            .iter()
-            .filter(|change| change.served > unserved)
-            .map(|change| format!("{} after {:.1?}: {}", change.pool, change.served, during(change)))
-            .collect();
-        ensure!(
-            late.is_empty(),
-            "served later than {unserved:?}:\n  {}",
-            late.join("\n  ")
-        );
-        Ok(())
-    }
-
     /// It hangs on nothing, takes away what it should, and leaves what existing machines need.
     async fn uninstall(
         &self,
@@ -341,9 +178,7 @@ impl Lifecycle<'_> {
         release: &Release,
         before: &BTreeSet<objects::Object>,
     ) -> Result<()> {
-        let (pool, mut tasks) = (Pool::create(client, "survivor", TINY).await?, JoinSet::new());
-        pool.served(&mut Served::watch(client.clone(), &mut tasks))
-            .await?;
+        let pool = Pool::create(client, "survivor", TINY).await?;
         pool.published(client, NAME).await?;
         let machine = fixtures::parse(pool.user_data().await?)?;
         release.uninstall().await?;
@@ -438,7 +273,7 @@ impl Lifecycle<'_> {
 }
 
 /// The chart's values, with a setting to be seen on nodes, and replicas.
-pub fn values(pause_image: &str, replicas: u32) -> Value {
+fn values(pause_image: &str, replicas: u32) -> Value {
     let replicas = json!({"replicas": replicas});
     let mut values = json!({"settings": {"pauseImage": pause_image}});
     if let Some(fields) = values.as_object_mut() {
@@ -453,9 +288,4 @@ fn replicas(values: &mut Value, service: Service, replicas: u32) -> Result<()> {
         .and_then(|values| values.get_mut("replicas"))
         .context("replicas")? = json!(replicas);
     Ok(())
-}
-
-#[allow(clippy::cast_precision_loss)]
-fn megabytes(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
 }

@@ -1,16 +1,11 @@
 //! `cargo xtask e2e helm`: the chart, installed into a whole cluster.
 
-mod admission;
-mod home_cluster;
 mod images;
 mod lifecycle;
-mod load;
 mod objects;
-mod other_cluster;
 mod pods;
 mod pool;
 mod release;
-mod two_releases;
 
 use std::path::{Path, PathBuf};
 

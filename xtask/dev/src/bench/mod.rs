@@ -1,24 +1,27 @@
 //! `cargo xtask bench`: how fast many MachineDeployments become user data, and at what cost.
 //!
-//! Each number of MachineDeployments gets a new etcd and kube-apiserver, which share the machine with the services and with this program.
+//! Each implementation and number of MachineDeployments gets a new etcd and kube-apiserver, which share the machine with the implementation
+//! and with this program.
 
+mod implementation;
 mod pools;
 mod secret_watch;
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use kube::Api;
-use osm_api::rbac::Service;
 use osm_api::{OperatingSystemConfig, names};
 use osm_testkit::control_plane::{AuditLog, assets};
 use osm_testkit::cost::{self, Cost};
-use osm_testkit::installation::{self, Installed};
-use osm_testkit::procfs;
+use osm_testkit::procfs::{self, Usage};
 use osm_testkit::progress::Progress;
 use osm_testkit::{ControlPlane, Options, check, wait_for};
+use serde::Serialize;
 
+use self::implementation::{Implementation, Running};
 use self::pools::{NAMESPACE, Pools};
 use self::secret_watch::SecretWatch;
 use crate::build::{self, Profile};
@@ -30,6 +33,15 @@ const TIMEOUT_PER_POOL: Duration = Duration::from_millis(200);
 /// Measure many MachineDeployments on a real control plane: time to user data, absence, requests, CPU and memory
 ///
 /// The figures of one run can be compared with each other. Those of two machines or two days can't.
+///
+/// `--compare NAME=COMMAND` starts `sh -c COMMAND` in place of the services, in the same run. It finds in its environment:
+///
+/// - KUBECONFIG: a user who may do everything
+/// - OSM_BENCH_NAMESPACE: namespace of profiles, OperatingSystemConfigs and MachineDeployments
+/// - OSM_BENCH_PROFILE: the profile that all MachineDeployments name
+/// - OSM_BENCH_DIRECTORY: an empty directory, which is deleted at the end
+///
+/// The CustomResourceDefinitions and namespaces exist. The command must install the profile osp-ubuntu, which the benchmark copies.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Bench {
@@ -37,6 +49,12 @@ pub struct Bench {
     #[arg(short = 'n', long, value_name = "N", value_delimiter = ',', default_value = "1,100,500,2000",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     machine_deployments: Vec<u32>,
+    /// Measure another implementation as well; repeatable
+    #[arg(long, value_name = "NAME=COMMAND", value_parser = implementation::parse)]
+    compare: Vec<Implementation>,
+    /// Write the figures to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
     /// Measure a development build, to try this command; its figures are not comparable
     #[arg(long)]
     dev: bool,
@@ -65,45 +83,51 @@ const SCENARIOS: [(Scenario, &str); 5] = [
     (Scenario::Deleted, "deleted"),
 ];
 
-/// What was measured of one scenario.
+/// What was measured of one scenario. This is an element of the file of `--json`.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Figures {
+    implementation: String,
     pools: u32,
     scenario: &'static str,
-    /// Time between the change of each pool and its Secret, as an independent watch saw it, the shortest first; empty if no Secret is
+    /// Seconds between the change of each pool and its Secret, as an independent watch saw it, the shortest first; empty if no Secret is
     /// waited for.
-    waits: Vec<Duration>,
-    /// Until everything had happened: all Secrets, or the services ready, or everything deleted.
-    all: Duration,
-    /// The longest absence of a bootstrap Secret; none if they are meant to go.
-    absence: Option<Duration>,
-    /// Requests without watches, Leases and Events.
-    requests: u64,
+    waits: Vec<f64>,
+    /// Seconds until everything had happened: all Secrets, or the services ready, or everything deleted. None if nothing shows it.
+    seconds: Option<f64>,
+    /// The longest absence of a bootstrap Secret, in seconds; none if they are meant to go.
+    longest_absence_seconds: Option<f64>,
+    /// Requests by verb and resource, without watches, Leases and Events.
+    requests: BTreeMap<String, u64>,
     /// Until no request came any longer.
+    #[serde(flatten)]
     used: Used,
 }
 
 /// What the processes used.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Used {
-    /// Processor time of kube-apiserver, in seconds.
-    apiserver_cpu: f64,
-    /// Processor time of all services, in seconds.
-    own_cpu: f64,
-    /// Sum of the largest resident sets of the services, in bytes.
-    own_memory: u64,
+    /// Processor time of kube-apiserver.
+    apiserver_cpu_seconds: f64,
+    /// Processor time of all processes of the implementation.
+    own_cpu_seconds: f64,
+    /// Sum of their largest resident sets.
+    own_peak_bytes: u64,
 }
 
 impl Used {
-    async fn so_far(plane: &ControlPlane, services: &Installed) -> Result<Self> {
+    async fn so_far(plane: &ControlPlane, running: &Running) -> Result<Self> {
         let (apiserver, _) = plane.usage().await?;
         let mut used = Self {
-            apiserver_cpu: apiserver.cpu_seconds,
+            apiserver_cpu_seconds: apiserver.cpu_seconds,
             ..Self::default()
         };
-        for service in Service::ALL {
-            let own = services.process(service)?.usage()?;
-            used.own_cpu += own.cpu_seconds;
-            used.own_memory += own.peak_rss;
+        for pid in running.processes()? {
+            // What a command has started may end at any moment.
+            let own = Usage::of(pid).unwrap_or_default();
+            used.own_cpu_seconds += own.cpu_seconds;
+            used.own_peak_bytes += own.peak_rss;
         }
         Ok(used)
     }
@@ -111,67 +135,77 @@ impl Used {
 
 impl Bench {
     /// Measures, and prints a Markdown table.
-    ///
-    /// # Errors
-    /// Programs that can't be started, and services that don't publish in time.
     pub async fn run(&self) -> Result<()> {
         let progress = Progress::start();
         assets::ensure(&Options::default().components(), |line| progress.step(line)).await?;
         progress.step("building the services");
         let profile = if self.dev { Profile::Dev } else { Profile::Release };
-        let binaries = build::services(profile).await?;
+        let mut implementations = vec![Implementation::Services(build::services(profile).await?)];
+        implementations.extend(self.compare.iter().cloned());
         let mut all = Vec::new();
-        for pools in &self.machine_deployments {
-            measure(progress, &binaries, *pools, &mut all).await?;
-        }
+        let outcome = async {
+            for pools in &self.machine_deployments {
+                for implementation in &implementations {
+                    measure(progress, implementation, *pools, &mut all).await?;
+                }
+            }
+            Ok(())
+        };
+        let outcome = outcome.await;
+        // What was measured before a failure took long, too.
         println!("{}\n{}", crate::revision::read().await?, table(&all));
-        Ok(())
+        if let Some(file) = &self.json {
+            std::fs::write(file, serde_json::to_string_pretty(&all)?)
+                .with_context(|| file.display().to_string())?;
+        }
+        outcome
     }
 }
 
-/// Performs all scenarios on a new control plane.
-async fn measure(progress: Progress, binaries: &Path, pools: u32, all: &mut Vec<Figures>) -> Result<()> {
+/// Performs all scenarios with one implementation on a new control plane.
+async fn measure(
+    progress: Progress,
+    implementation: &Implementation,
+    pools: u32,
+    all: &mut Vec<Figures>,
+) -> Result<()> {
+    let name = implementation.name();
     let plane = ControlPlane::start(Options {
         audit: true,
         ..Options::default()
     })
     .await?;
-    let mut services = Installed::install(&plane, installation::as_by_the_chart(), binaries).await?;
-    services.environment.extend(environment_of_images());
-    services.start_all().await?;
-    services.ready(TIMEOUT).await?;
     let client = plane.admin()?;
-    pools::create_profile(&client, TIMEOUT).await?;
     let mut stage = Stage {
         log: plane.audit_log()?,
         timeout: TIMEOUT + TIMEOUT_PER_POOL * pools,
         pools: Pools::new(client.clone(), pools),
+        running: implementation.start(&plane, TIMEOUT).await?,
         secrets: SecretWatch::start(Api::namespaced(client.clone(), names::CLOUD_INIT_SETTINGS)).await?,
-        configs: Api::namespaced(client, NAMESPACE),
+        configs: Api::namespaced(client.clone(), NAMESPACE),
         plane: &plane,
-        services,
     };
+    progress.step(&format!("{name}, {pools} pools: started"));
+    let served = stage.serve_a_pool(client).await;
+    served.with_context(|| format!("{name}:\n{}", stage.running.log_tails()))?;
     for (scenario, title) in SCENARIOS {
-        progress.step(&format!("{pools} pools: {title}"));
-        let figures = stage.perform(scenario, pools, title).await;
-        all.push(figures.with_context(|| stage.log_tails())?);
+        progress.step(&format!("{name}, {pools} pools: {title}"));
+        let figures = stage.perform(scenario).await;
+        let figures = figures.with_context(|| format!("{name}:\n{}", stage.running.log_tails()))?;
+        all.push(Figures {
+            implementation: name.to_owned(),
+            pools,
+            scenario: title,
+            ..figures
+        });
     }
     Ok(())
 }
 
-/// What the images set. It decides how much memory a service keeps.
-fn environment_of_images() -> impl Iterator<Item = (String, String)> {
-    const DOCKERFILE: &str = include_str!("../../../../Dockerfile");
-    let set = DOCKERFILE.lines().filter_map(|line| line.strip_prefix("ENV "));
-    set.flat_map(str::split_whitespace)
-        .filter_map(|pair| pair.split_once('='))
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-}
-
-/// The services with their pools.
+/// One implementation with its pools.
 struct Stage<'a> {
     plane: &'a ControlPlane,
-    services: Installed,
+    running: Running,
     log: AuditLog,
     pools: Pools,
     secrets: SecretWatch,
@@ -180,43 +214,62 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Performs a scenario, and waits until the services send nothing more.
-    async fn perform(&mut self, scenario: Scenario, pools: u32, title: &'static str) -> Result<Figures> {
+    /// Installs the profile, and waits until a first pool is published and deleted again. Only then the implementation has started.
+    async fn serve_a_pool(&self, client: kube::Client) -> Result<()> {
+        pools::create_profile(&client, TIMEOUT).await?;
+        let pool = Pools::new(client, 1);
+        self.secrets.revision(1, &pool.create(1).await?, TIMEOUT).await?;
+        pool.delete().await?;
+        self.all_deleted().await
+    }
+
+    async fn all_deleted(&self) -> Result<()> {
+        wait_for("everything to be deleted", self.timeout, async || {
+            let configs = self.configs.list_metadata(&Default::default()).await?;
+            check(self.secrets.none_left() && configs.items.is_empty())
+        })
+        .await
+    }
+
+    /// Performs a scenario, and waits until the implementation sends nothing more.
+    async fn perform(&mut self, scenario: Scenario) -> Result<Figures> {
         cost::until_quiet(&mut self.log, self.timeout, || Ok(())).await?;
         self.secrets.begin();
         self.log.read()?;
-        for service in Service::ALL {
-            procfs::reset_peak(self.services.process(service)?.pid())?;
+        for pid in self.running.processes()? {
+            // What a command has started may end at any moment.
+            let _ = procfs::reset_peak(pid);
         }
-        let mut before = Used::so_far(self.plane, &self.services).await?;
+        let mut before = Used::so_far(self.plane, &self.running).await?;
         if scenario == Scenario::Restarted {
             // The new processes begin at zero.
-            before.own_cpu = 0.0;
+            before.own_cpu_seconds = 0.0;
         }
         let started = Instant::now();
         let waits = self.change(scenario).await?;
-        let all = started.elapsed();
+        let seconds = started.elapsed().as_secs_f64();
+        // A command does not say when it is ready.
+        let is_shown = scenario != Scenario::Restarted || matches!(self.running, Running::Services(_));
         let runtime = tokio::runtime::Handle::current();
-        let (mut used, plane, services) = (Used::default(), self.plane, &self.services);
+        let (mut used, plane, running) = (Used::default(), self.plane, &self.running);
         // Read after each request, so that the wait for the end of the requests does not count.
         let events = cost::until_quiet(&mut self.log, self.timeout, || {
-            used = tokio::task::block_in_place(|| runtime.block_on(Used::so_far(plane, services)))?;
+            used = tokio::task::block_in_place(|| runtime.block_on(Used::so_far(plane, running)))?;
             Ok(())
         })
         .await?;
-        let absence = self.secrets.longest_absence()?.unwrap_or_default();
+        let absence = self.secrets.longest_absence()?.unwrap_or_default().as_secs_f64();
         Ok(Figures {
-            pools,
-            scenario: title,
-            waits,
-            all,
-            absence: (scenario != Scenario::Deleted).then_some(absence),
-            requests: Cost::of(&events).total(),
+            waits: waits.iter().map(Duration::as_secs_f64).collect(),
+            seconds: is_shown.then_some(seconds),
+            longest_absence_seconds: (scenario != Scenario::Deleted).then_some(absence),
+            requests: Cost::of(&events).requests,
             used: Used {
-                apiserver_cpu: used.apiserver_cpu - before.apiserver_cpu,
-                own_cpu: used.own_cpu - before.own_cpu,
-                own_memory: used.own_memory,
+                apiserver_cpu_seconds: used.apiserver_cpu_seconds - before.apiserver_cpu_seconds,
+                own_cpu_seconds: used.own_cpu_seconds - before.own_cpu_seconds,
+                ..used
             },
+            ..Figures::default()
         })
     }
 
@@ -233,108 +286,51 @@ impl Stage<'_> {
             }
             Scenario::ProfileChanged => {
                 let started = self.pools.change_profile().await?;
-                self.secrets.written(&started, self.timeout).await
+                self.secrets.revision(2, &started, self.timeout).await
             }
             Scenario::Restarted => {
-                for service in Service::ALL {
-                    self.services.kill9(service)?;
-                }
-                self.services.start_all().await?;
-                self.services.ready(TIMEOUT).await?;
+                self.running.restart(TIMEOUT).await?;
                 Ok(Vec::new())
             }
             Scenario::Deleted => {
                 self.pools.delete().await?;
-                wait_for("everything to be deleted", self.timeout, async || {
-                    let configs = self.configs.list_metadata(&Default::default()).await?;
-                    check(self.secrets.none_left() && configs.items.is_empty())
-                })
-                .await?;
+                self.all_deleted().await?;
                 Ok(Vec::new())
             }
         }
     }
-
-    /// The end of what each service has logged.
-    fn log_tails(&self) -> String {
-        let tail = |service: Service| {
-            let tail = self.services.process(service).map(|process| process.log_tail(20));
-            format!("== {}\n{}", service.name(), tail.unwrap_or_default())
-        };
-        Service::ALL.map(tail).join("\n")
-    }
 }
 
-/// One row for each number of pools and scenario.
+/// One row for each number of pools, implementation and scenario.
 fn table(all: &[Figures]) -> String {
     let mut text = String::from(
-        "| Pools | Scenario | p50, s | p99, s | all, s | absent, s | requests per pool | kube-apiserver, ms per pool \
-         | own CPU, ms per pool | own memory, MiB |\n|---|---|---|---|---|---|---|---|---|---|\n",
+        "| Pools | Scenario | Implementation | p50, s | p99, s | all, s | absent, s | requests per pool | kube-apiserver, ms per pool \
+         | own CPU, ms per pool | own memory, MiB |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for figures in all {
         let (pools, used) = (f64::from(figures.pools), figures.used);
-        let shown = |time: Option<Duration>| {
-            time.map_or("–".to_owned(), |time| format!("{:.2}", time.as_secs_f64()))
-        };
+        let shown =
+            |seconds: Option<f64>| seconds.map_or("–".to_owned(), |seconds| format!("{seconds:.2}"));
         text.push_str(&format!(
-            "| {} | {} | {} | {} | {} | {} | {:.2} | {:.1} | {:.1} | {} |\n",
+            "| {} | {} | {} | {} | {} | {} | {} | {:.2} | {:.1} | {:.1} | {} |\n",
             figures.pools,
             figures.scenario,
+            figures.implementation,
             shown(quantile(&figures.waits, 50)),
             shown(quantile(&figures.waits, 99)),
-            shown(Some(figures.all)),
-            shown(figures.absence),
-            figures.requests as f64 / pools,
-            used.apiserver_cpu * 1000.0 / pools,
-            used.own_cpu * 1000.0 / pools,
-            used.own_memory >> 20,
+            shown(figures.seconds),
+            shown(figures.longest_absence_seconds),
+            figures.requests.values().sum::<u64>() as f64 / pools,
+            used.apiserver_cpu_seconds * 1000.0 / pools,
+            used.own_cpu_seconds * 1000.0 / pools,
+            used.own_peak_bytes >> 20,
         ));
     }
     text
 }
 
 /// The smallest of sorted `waits` that `percent` of them do not exceed.
-fn quantile(waits: &[Duration], percent: usize) -> Option<Duration> {
+fn quantile(waits: &[f64], percent: usize) -> Option<f64> {
     let rank = (waits.len() * percent).div_ceil(100).max(1);
     waits.get(rank - 1).copied()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_are_values_that_were_measured() {
-        let waits: Vec<Duration> = (1..=200).map(Duration::from_secs).collect();
-        let of = |percent| quantile(&waits, percent).map(|wait| wait.as_secs());
-        assert_eq!([50, 99, 100].map(of), [Some(100), Some(198), Some(200)]);
-        assert_eq!(quantile(&waits[..1], 50), Some(Duration::from_secs(1)));
-        assert_eq!(quantile(&[], 99), None);
-    }
-
-    #[test]
-    fn figures_are_per_pool() {
-        let figures = Figures {
-            pools: 10,
-            scenario: "created",
-            waits: vec![Duration::from_secs(1), Duration::from_secs(2)],
-            all: Duration::from_secs(3),
-            absence: Some(Duration::ZERO),
-            requests: 20,
-            used: Used {
-                apiserver_cpu: 1.0,
-                own_cpu: 0.3,
-                own_memory: 2 << 20,
-            },
-        };
-        let text = table(&[figures]);
-        let row = "| 10 | created | 1.00 | 2.00 | 3.00 | 0.00 | 2.00 | 100.0 | 30.0 | 2 |";
-        assert!(text.contains(row), "{text}");
-    }
-
-    #[test]
-    fn services_run_as_in_their_images() {
-        let names: Vec<String> = environment_of_images().map(|(name, _)| name).collect();
-        assert_eq!(names, ["MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_"]);
-    }
 }

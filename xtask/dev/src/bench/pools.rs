@@ -19,7 +19,7 @@ const CONCURRENCY: usize = 32;
 pub const NAMESPACE: &str = "kube-system";
 
 /// The profile of all pools.
-const PROFILE: &str = "osp-bench";
+pub const PROFILE: &str = "osp-bench";
 
 /// The default profile that it is a copy of.
 const DEFAULT_PROFILE: &str = "osp-ubuntu";
@@ -41,9 +41,6 @@ impl Pools {
     }
 
     /// Creates all, with this revision. Times start when the server has created an object.
-    ///
-    /// # Errors
-    /// An error of the server.
     pub async fn create(&self, revision: u64) -> Result<StartTimes> {
         self.each(async |api, name| {
             let object = serde_json::from_value(fixtures::example(name, PROFILE, revision)?)?;
@@ -54,20 +51,18 @@ impl Pools {
     }
 
     /// Changes the template of each, and sets another revision, in one request.
-    ///
-    /// # Errors
-    /// An error of the server.
     pub async fn rotate(&self, revision: u64) -> Result<StartTimes> {
-        let kubelet =
-            json!({"template": {"spec": {"versions": {"kubelet": format!("1.34.{}", revision + 10)}}}});
-        self.patch(json!({"metadata": annotation(revision), "spec": kubelet}))
-            .await
+        let patch = json!({"metadata": {"annotations": {names::REVISION: revision.to_string()}},
+            "spec": {"template": {"spec": {"versions": {"kubelet": format!("1.34.{}", revision + 10)}}}}});
+        self.each(async |api, name| {
+            api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+                .await?;
+            Ok(())
+        })
+        .await
     }
 
     /// Deletes all.
-    ///
-    /// # Errors
-    /// An error of the server.
     pub async fn delete(&self) -> Result<StartTimes> {
         self.each(async |api, name| {
             api.delete(name, &DeleteParams::default()).await?;
@@ -77,9 +72,6 @@ impl Pools {
     }
 
     /// Changes content and version of the profile of all pools.
-    ///
-    /// # Errors
-    /// An error of the server.
     pub async fn change_profile(&self) -> Result<StartTimes> {
         let profiles = profiles(&self.client);
         let mut profile = profiles.get(PROFILE).await?;
@@ -94,16 +86,8 @@ impl Pools {
         profiles
             .replace(PROFILE, &PostParams::default(), &profile)
             .await?;
-        Ok(self.all_since_now())
-    }
-
-    async fn patch(&self, patch: Value) -> Result<StartTimes> {
-        self.each(async |api, name| {
-            api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))
-                .await?;
-            Ok(())
-        })
-        .await
+        let now = Instant::now();
+        Ok(self.names.iter().map(|name| (secret_name(name), now)).collect())
     }
 
     async fn each(
@@ -118,15 +102,6 @@ impl Pools {
         });
         work.buffer_unordered(CONCURRENCY).try_collect().await
     }
-
-    fn all_since_now(&self) -> StartTimes {
-        let now = Instant::now();
-        self.names.iter().map(|name| (secret_name(name), now)).collect()
-    }
-}
-
-fn annotation(revision: u64) -> Value {
-    json!({"annotations": {names::REVISION: revision.to_string()}})
 }
 
 fn secret_name(pool: &str) -> String {
@@ -140,9 +115,6 @@ fn profiles(client: &Client) -> Api<DynamicObject> {
 }
 
 /// Creates the profile of all pools, a copy of a default one as soon as that is installed.
-///
-/// # Errors
-/// An error of the server, or no default profile in this time.
 pub async fn create_profile(client: &Client, deadline: Duration) -> Result<()> {
     let profiles = profiles(client);
     let what = format!("the profile {DEFAULT_PROFILE} in {NAMESPACE}");

@@ -25,10 +25,8 @@ pub struct SecretWatch {
 
 #[derive(Default)]
 struct Seen {
-    /// By name and revision: when it was first seen.
-    first: BTreeMap<(String, String), Instant>,
-    /// By name: when it was first written since [`SecretWatch::begin`].
-    written: BTreeMap<String, Instant>,
+    /// By name and revision: when it was first written since [`SecretWatch::begin`].
+    written: BTreeMap<(String, String), Instant>,
     /// Every Secret of a pool that exists.
     existing: BTreeSet<String>,
     /// By name: since when it is absent.
@@ -64,9 +62,8 @@ impl Seen {
         if let Some(since) = self.absent.remove(&name) {
             self.absences.push(now.duration_since(since));
         }
-        self.written.entry(name.clone()).or_insert(now);
         if let Some(revision) = secret.annotations().get(names::MACHINE_DEPLOYMENT_REVISION) {
-            self.first.entry((name, revision.clone())).or_insert(now);
+            self.written.entry((name, revision.clone())).or_insert(now);
         }
     }
 }
@@ -77,9 +74,6 @@ fn is_bootstrap(secret: &PartialObjectMeta<Secret>) -> bool {
 
 impl SecretWatch {
     /// Starts the watch. Returns after its first list.
-    ///
-    /// # Errors
-    /// When the server refuses the watch.
     pub async fn start(secrets: Api<PartialObjectMeta<Secret>>) -> Result<Self> {
         let mut events = watcher(secrets, watcher::Config::default())
             .default_backoff()
@@ -109,59 +103,28 @@ impl SecretWatch {
     pub fn begin(&self) {
         let mut seen = self.seen.lock();
         seen.written.clear();
+        seen.absent.clear();
         seen.absences.clear();
     }
 
-    /// Waits until each of these Secrets has had `revision`. Returns how long each took, the shortest first.
-    ///
-    /// # Errors
-    /// After the deadline, the number of Secrets that had it.
+    /// Waits until each of these Secrets was written with `revision` since [`Self::begin`]. Returns how long each took, the shortest first.
     pub async fn revision(
         &self,
         revision: u64,
         started: &StartTimes,
         deadline: Duration,
     ) -> Result<Vec<Duration>> {
-        let wanted = revision.to_string();
-        let what = format!("every bootstrap Secret at revision {revision}");
-        self.all(&what, started, deadline, |seen, name| {
-            seen.first.get(&(name.to_owned(), wanted.clone())).copied()
-        })
-        .await
-    }
-
-    /// Waits until each of these Secrets was written since [`Self::begin`]. Returns how long each took, the shortest first.
-    ///
-    /// # Errors
-    /// After the deadline, the number of Secrets that were written.
-    pub async fn written(&self, started: &StartTimes, deadline: Duration) -> Result<Vec<Duration>> {
-        self.all(
-            "every bootstrap Secret to be written",
-            started,
-            deadline,
-            |seen, name| seen.written.get(name).copied(),
-        )
-        .await
-    }
-
-    async fn all(
-        &self,
-        what: &str,
-        started: &StartTimes,
-        deadline: Duration,
-        at: impl Fn(&Seen, &str) -> Option<Instant>,
-    ) -> Result<Vec<Duration>> {
-        let mut waits = wait_for(what, deadline, async || {
+        let what = format!("every bootstrap Secret to be written with revision {revision}");
+        let revision = revision.to_string();
+        let mut waits = wait_for(&what, deadline, async || {
             let seen = self.seen.lock();
-            let wait =
-                |(name, since): (&String, &Instant)| Some(at(&seen, name)?.saturating_duration_since(*since));
+            let wait = |(name, since): (&String, &Instant)| {
+                let written = seen.written.get(&(name.clone(), revision.clone()))?;
+                Some(written.saturating_duration_since(*since))
+            };
             let waits: Vec<Duration> = started.iter().filter_map(wait).collect();
-            ensure!(
-                waits.len() == started.len(),
-                "{} of {} are",
-                waits.len(),
-                started.len()
-            );
+            let (written, all) = (waits.len(), started.len());
+            ensure!(written == all, "{written} of {all} are");
             Ok(Some(waits))
         })
         .await?;
@@ -171,9 +134,6 @@ impl SecretWatch {
 
     /// The longest time for which a bootstrap Secret was absent since [`Self::begin`], after it had existed. Secrets that are absent now
     /// count until now.
-    ///
-    /// # Errors
-    /// A watch that may have missed events.
     pub fn longest_absence(&self) -> Result<Option<Duration>> {
         let seen = self.seen.lock();
         ensure!(
@@ -193,35 +153,5 @@ impl SecretWatch {
 impl Drop for SecretWatch {
     fn drop(&mut self) {
         self.task.abort();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn secret(name: &str, revision: &str) -> PartialObjectMeta<Secret> {
-        serde_json::from_value(json!({"metadata": {"name": name, "labels": {names::POOL: "p"},
-            "annotations": {names::MACHINE_DEPLOYMENT_REVISION: revision}}}))
-        .unwrap()
-    }
-
-    #[test]
-    fn absences_last_from_deletion_to_return() {
-        let (mut seen, start) = (Seen::default(), Instant::now());
-        let at = |seconds| start + Duration::from_secs(seconds);
-        seen.observe(watcher::Event::Apply(secret("a-bootstrap-config", "1")), at(0));
-        seen.observe(watcher::Event::Apply(secret("a-bootstrap-config", "2")), at(1));
-        assert!(seen.absences.is_empty(), "an update is no absence");
-        seen.observe(watcher::Event::Delete(secret("osm-provisioning-a", "2")), at(2));
-        seen.observe(watcher::Event::Delete(secret("a-bootstrap-config", "2")), at(2));
-        seen.observe(watcher::Event::Apply(secret("a-bootstrap-config", "3")), at(5));
-        assert_eq!(seen.absences, [Duration::from_secs(3)]);
-        assert_eq!(seen.written.get("a-bootstrap-config"), Some(&at(0)));
-        assert_eq!(
-            seen.first.get(&("a-bootstrap-config".to_owned(), "2".to_owned())),
-            Some(&at(1))
-        );
     }
 }

@@ -1,7 +1,7 @@
 //! The profile osp-flatcar-cloud-init, where it differs from osp-flatcar. The matrix of all profiles has its documents judged.
 
 use osm_api::profile::ProvisioningUtility;
-use osm_judges::{CoreosConfig, coreos_apply, coreos_read};
+use osm_judges::{MachineConfig, coreos_apply, coreos_read};
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn profile() -> Profile {
     osm_render::compile(&osm_render::resolve(&spec).unwrap()).unwrap()
 }
 
-fn read(document: &str) -> CoreosConfig {
+fn read(document: &str) -> MachineConfig {
     coreos_read(&[("document", document)])
         .unwrap()
         .remove(0)

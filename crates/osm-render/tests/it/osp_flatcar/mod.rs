@@ -16,7 +16,7 @@ use osm_api::profile::OperatingSystemProfile;
 use osm_api::provider_spec::{Dns, Network};
 use osm_api::{Pool, Settings, gzip};
 use osm_judges::packages;
-use osm_judges::{File, IgnitionConfig, UserData, ignition_apply, ignition_read, judge_user_data_batch};
+use osm_judges::{File, MachineConfig, UserData, ignition_apply, ignition_read, judge_user_data_batch};
 use osm_render::{ClusterEndpoint, LateValues, Profile, Stage, user_data};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -146,7 +146,7 @@ fn bootstrap_is_small() {
 }
 
 /// With the paths of the two partitions that a machine of these tests does not have.
-fn on_the_machine(config: &IgnitionConfig) -> Vec<File> {
+fn on_the_machine(config: &MachineConfig) -> Vec<File> {
     let mut files = config.files.clone();
     for file in &mut files {
         file.content = file
@@ -158,7 +158,7 @@ fn on_the_machine(config: &IgnitionConfig) -> Vec<File> {
     files
 }
 
-fn read(document: &str) -> IgnitionConfig {
+fn read(document: &str) -> MachineConfig {
     ignition_read(&[("document", document)])
         .unwrap()
         .remove(0)
@@ -416,7 +416,7 @@ fn ignition_makes_of_the_documents_what_the_profile_says() {
         }
         for unit in config.units {
             let path = at("/etc/systemd/system").join(&unit.name);
-            assert_eq!(fs::read_to_string(&path).ok(), unit.contents, "{}", unit.name);
+            assert_eq!(fs::read_to_string(&path).ok(), unit.content, "{}", unit.name);
             for (name, text) in unit.dropins {
                 let path = path.with_file_name(format!("{}.d", unit.name)).join(name);
                 assert_eq!(fs::read_to_string(path).unwrap(), text);

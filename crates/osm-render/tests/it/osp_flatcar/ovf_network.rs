@@ -10,7 +10,7 @@ const USER_DATA: &str = "dG9wIHNlY3JldA==";
 /// Keys and values of an OVF environment.
 type Properties = Vec<(String, String)>;
 
-fn bootstrap(cloud: &str, family: &str) -> IgnitionConfig {
+fn bootstrap(cloud: &str, family: &str) -> MachineConfig {
     let pool = pool(cloud, "1.34.2", family, false);
     let cluster = ("https://127.0.0.1:1", "CA");
     let [bootstrap, _] = render(&profile(), &pool, "{}", cluster, &values(&"0".repeat(64), 1));

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Long enough for the slowest machine; nothing waits for it unless it fails.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Where scripts write, or would.
 const FOLDERS: [&str; 11] = [
