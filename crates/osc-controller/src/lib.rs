@@ -51,13 +51,7 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
     let state = State::new(&process, &cluster)?;
     watches::start(&state);
     let judge = || PoolJudge::new(&state);
-    let webhook = osm_runtime::admission::spawn(
-        &admission,
-        judge,
-        "the MachineDeployment",
-        &process.metrics,
-        (&process.drain, &process.shutdown),
-    )?;
+    let webhook = osm_runtime::admission::spawn(&admission, judge, "the MachineDeployment", &process)?;
     let (queue, shared) = (state.queue.clone(), state.clone());
     let work = move |name| reconcile(state.clone(), name);
     runner::work(&cluster, cluster.namespace(), queue, shared, work).await;

@@ -41,6 +41,7 @@ pub mod error;
 pub mod events;
 pub mod followed;
 pub mod foreign_cluster;
+mod http_server;
 pub mod kubeconfig;
 pub mod list_watch;
 pub mod metrics;

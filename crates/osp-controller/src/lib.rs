@@ -83,13 +83,7 @@ impl Failure for Error {
 pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionArgs) -> anyhow::Result<()> {
     let state = State::start(&process, &cluster);
     let judge = || ProfileJudge::new(&state);
-    let webhook = osm_runtime::admission::spawn(
-        &admission,
-        judge,
-        "the profile",
-        &process.metrics,
-        (&process.drain, &process.shutdown),
-    )?;
+    let webhook = osm_runtime::admission::spawn(&admission, judge, "the profile", &process)?;
     let queue = state.queue.clone();
     let shared = state.clone();
     let work = move |key| reconcile(state.clone(), key);
