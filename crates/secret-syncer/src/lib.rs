@@ -25,7 +25,7 @@ use crate::io::error::Error;
 use crate::io::gather::gather;
 use crate::io::report::{report, report_legacy_tokens};
 use crate::io::syncer::Syncer;
-use crate::io::{admission_pair, hmac_key, join_right, watches};
+use crate::io::{hmac_key, join_right, watches};
 use crate::model::key::Key;
 use crate::plan::plan;
 
@@ -39,9 +39,6 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, names: Names) -> anyho
     watches::start(&syncer);
     syncer.queue.add(Key::HmacKey);
     syncer.queue.add(Key::JoinRight);
-    if syncer.clients.has_admission_pair() {
-        syncer.queue.add(Key::AdmissionPair);
-    }
     let (queue, shared) = (syncer.queue.clone(), syncer.clone());
     let work = move |key| reconcile(syncer.clone(), key);
     runner::work(&cluster, &installation, queue, shared, work).await;
@@ -56,7 +53,6 @@ async fn reconcile(syncer: Syncer, key: Key) -> Result<Option<Duration>, Error> 
             Ok(None)
         }
         Key::JoinRight => Ok(join_right::reconcile(&syncer).await?),
-        Key::AdmissionPair => Ok(admission_pair::reconcile(&syncer).await?),
         Key::Config(name) => {
             let outcome = sync(&syncer, &name).await;
             report(&syncer, &name, outcome).await

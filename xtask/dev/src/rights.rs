@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
 use osm_api::Joining;
-use osm_api::rbac::{AdmissionObjects, ClusterKind, Grant, Installation, Service};
+use osm_api::rbac::{ClusterKind, Grant, Installation, Service};
 
 use crate::generated::File;
 
@@ -91,11 +91,6 @@ fn page() -> Result<String> {
         custom_profiles: true,
         serving_certificates: true,
         joining: Joining::Approved,
-        admission: Some(AdmissionObjects {
-            secret: flag("--admission-secret"),
-            profiles: Some(flag("--admission-profiles-webhook")),
-            machine_deployments: Some(flag("--admission-machine-deployments-webhook")),
-        }),
     };
     let mut page = INTRODUCTION.to_owned();
     for service in Service::ALL {
@@ -138,8 +133,6 @@ fn at_home(page: &mut String, installation: &Installation) -> Result<()> {
     page.push_str(HOME);
     let installation = Installation {
         home: Some("*--home-namespace*".to_owned()),
-        // The chart has no webhooks there.
-        admission: None,
         ..installation.clone()
     };
     for service in Service::ALL {

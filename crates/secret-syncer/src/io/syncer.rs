@@ -114,7 +114,6 @@ impl Shared<Key> for Syncer {
             .into_iter()
             .map(Key::Config)
             .chain([Key::LegacyTokens, Key::JoinRight])
-            .chain(self.clients.has_admission_pair().then_some(Key::AdmissionPair))
             .collect()
     }
 
@@ -125,7 +124,7 @@ impl Shared<Key> for Syncer {
                 self.reporting.foreign_cluster.note(name, None);
             }
             Key::LegacyTokens => self.reporting.forget_legacy_tokens(),
-            Key::HmacKey | Key::JoinRight | Key::AdmissionPair => {}
+            Key::HmacKey | Key::JoinRight => {}
         }
     }
 }
