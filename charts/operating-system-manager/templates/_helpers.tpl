@@ -242,16 +242,7 @@ true
 {{- printf "%s-%s-admission" (include "osm.name" .root) (.service | trimSuffix "-controller") -}}
 {{- end -}}
 
-{{/* Names of the ValidatingWebhookConfigurations. Both releases of two clusters know them by the namespace of the release that has them. */}}
-{{- define "osm.admission.profilesWebhook" -}}
-{{- printf "operating-system-manager.%s.profiles" .Release.Namespace -}}
-{{- end -}}
-{{- define "osm.admission.machineDeploymentsWebhook" -}}
-{{- $isOther := eq .Values.topology "management" -}}
-{{- printf "operating-system-manager.%s.machine-deployments" ($isOther | ternary (.Values.workerCluster.namespace | default .Release.Namespace) .Release.Namespace) -}}
-{{- end -}}
-
-{{/* Names and addresses by which API servers reach the admission webhooks. */}}
+{{/* Names by which API servers reach the admission webhooks. */}}
 {{- define "osm.admission.hosts" -}}
 {{- $hosts := list -}}
 {{- range $service := list "osp-controller" "osc-controller" -}}

@@ -51,13 +51,7 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
     let context = Context::new(&process, &cluster)?;
     watches::start(&context);
     let judge = || PoolJudge::new(&context);
-    let webhook = osm_runtime::admission::spawn(
-        &admission,
-        judge,
-        "the MachineDeployment",
-        &process.metrics,
-        (&process.drain, &process.shutdown),
-    )?;
+    let webhook = osm_runtime::admission::spawn(&admission, judge, "the MachineDeployment", &process)?;
     let (queue, shared) = (context.queue.clone(), context.clone());
     let configs = context.clone();
     let is_published = move || configs.has_published();

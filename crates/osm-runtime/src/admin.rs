@@ -1,9 +1,5 @@
 //! `/livez`, `/readyz` and `/metrics`.
-//!
-//! Whoever can reach the port may open connections. The server therefore answers one request per connection within a deadline. It keeps a
-//! bounded number of connections, and ends the oldest one for a new one. Only a flood of new connections can end a probe.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -11,33 +7,17 @@ use anyhow::Context as _;
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::routing::get;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::AbortHandle;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
+use crate::http_server::{Limits, serve};
 use crate::{Drain, Metrics, Readiness};
-
-/// What the server keeps at most.
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    connections: usize,
-    /// How long a connection may take, from its beginning until the answer was read.
-    deadline: Duration,
-}
 
 /// Prometheus gives up after 10 s by default.
 const LIMITS: Limits = Limits {
     connections: 128,
     deadline: Duration::from_secs(10),
 };
-
-/// Head of one request. hyper's default would be 50 MiB for all connections.
-const MAX_HEAD_BYTES: usize = 16 * 1024;
-
-/// Pause after a connection could not be accepted, such as without a free file descriptor.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until the process ends, in a task of its own, and returns the address that it listens on.
 ///
@@ -95,44 +75,10 @@ async fn spawn_within(
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(measured));
-    tokio::spawn(accept(listener, router, limits));
+    let until_the_end = CancellationToken::new();
+    tokio::spawn(serve(listener, None, router, limits, until_the_end));
     tracing::info!(%address, "serving /livez, /readyz and /metrics");
     Ok(address)
-}
-
-async fn accept(listener: TcpListener, router: Router, limits: Limits) {
-    let mut open = VecDeque::<AbortHandle>::new();
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                open.retain(|connection| !connection.is_finished());
-                if open.len() >= limits.connections
-                    && let Some(oldest) = open.pop_front()
-                {
-                    oldest.abort();
-                }
-                let connection = serve(stream, router.clone());
-                let served = tokio::spawn(async move {
-                    let _ = tokio::time::timeout(limits.deadline, connection).await;
-                });
-                open.push_back(served.abort_handle());
-            }
-            Err(error) => {
-                tracing::debug!(%error, "a connection can't be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
-/// Answers one request. What goes wrong with a connection is a matter of the client.
-async fn serve(stream: TcpStream, router: Router) {
-    let _ = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .keep_alive(false)
-        .max_buf_size(MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
-        .await;
 }
 
 #[cfg(test)]
@@ -140,9 +86,10 @@ mod tests {
 
     use osm_api::rbac::Service;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio_util::sync::CancellationToken;
+    use tokio::net::TcpStream;
 
     use super::*;
+    use crate::http_server::MAX_HEAD_BYTES;
 
     async fn get(address: SocketAddr, path: &str) -> String {
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();

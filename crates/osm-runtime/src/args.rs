@@ -74,7 +74,6 @@ impl CommonArgs {
             custom_profiles: false,
             serving_certificates: false,
             joining: Joining::default(),
-            admission: None,
         }
     }
 

@@ -42,6 +42,7 @@ pub mod events;
 pub mod followed;
 pub mod foreign_cluster;
 pub mod go_implementation;
+mod http_server;
 pub mod kubeconfig;
 pub mod list_watch;
 pub mod metrics;

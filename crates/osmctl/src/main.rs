@@ -1,4 +1,4 @@
-//! `osmctl` runs the code of the controllers offline, and reads clusters. It never writes to one. Each subcommand has its module.
+//! `osmctl` runs the code of the controllers offline, and reads clusters. Only `kubeconfigs` writes to one. Each subcommand has its module.
 //!
 //! ```text
 //! problem ← yaml_tree, source, origin ← metadata ← input ← profiles ← pools ← tree ← difference   shared; each uses only what is before it
@@ -23,6 +23,7 @@ mod credentials;
 mod diff;
 mod difference;
 mod input;
+mod kubeconfigs;
 mod lint;
 mod metadata;
 mod migrate;
@@ -78,6 +79,7 @@ enum Command {
     Status(status::Status),
     Show(show::Show),
     Migrate(migrate::Migrate),
+    Kubeconfigs(kubeconfigs::Kubeconfigs),
     Completions(completions::Completions),
     Man(completions::Man),
 }
@@ -97,6 +99,7 @@ impl Command {
             Self::Status(status) => status.run(),
             Self::Show(show) => show.run(),
             Self::Migrate(migrate) => migrate.run(),
+            Self::Kubeconfigs(kubeconfigs) => kubeconfigs.run(),
             Self::Completions(completions) => completions.run(definition),
             Self::Man(man) => man.run(definition),
         }

@@ -83,13 +83,7 @@ impl Failure for Error {
 pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionArgs) -> anyhow::Result<()> {
     let context = Context::start(&process, &cluster);
     let judge = || ProfileJudge::new(&context);
-    let webhook = osm_runtime::admission::spawn(
-        &admission,
-        judge,
-        "the profile",
-        &process.metrics,
-        (&process.drain, &process.shutdown),
-    )?;
+    let webhook = osm_runtime::admission::spawn(&admission, judge, "the profile", &process)?;
     let queue = context.queue.clone();
     let shared = context.clone();
     let work = move |key| reconcile(context.clone(), key);

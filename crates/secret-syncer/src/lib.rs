@@ -25,7 +25,7 @@ use crate::io::context::Context;
 use crate::io::error::Error;
 use crate::io::gather::gather;
 use crate::io::report::{report, report_legacy_tokens};
-use crate::io::{admission_pair, hmac_key, join_right, watches};
+use crate::io::{hmac_key, join_right, watches};
 use crate::model::key::Key;
 use crate::plan::plan;
 
@@ -39,9 +39,6 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, names: Names) -> anyho
     watches::start(&context);
     context.queue.add(Key::HmacKey);
     context.queue.add(Key::JoinRight);
-    if context.clients.has_admission_pair() {
-        context.queue.add(Key::AdmissionPair);
-    }
     let (queue, shared) = (context.queue.clone(), context.clone());
     let configs = context.clone();
     let is_published = move || configs.has_published();
@@ -59,7 +56,6 @@ async fn reconcile(context: Context, key: Key) -> Result<Option<Duration>, Error
             Ok(None)
         }
         Key::JoinRight => Ok(join_right::reconcile(&context).await?),
-        Key::AdmissionPair => Ok(admission_pair::reconcile(&context).await?),
         Key::Config(name) => {
             let outcome = sync(&context, &name).await;
             report(&context, &name, outcome).await

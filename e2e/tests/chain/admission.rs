@@ -4,27 +4,27 @@ use std::fs;
 use std::net::TcpListener;
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use osm_api::condition::{self, ACCEPTED};
 use osm_api::profile::OperatingSystemProfile;
-use osm_api::rbac::{AdmissionObjects, Installation, Service};
-use osm_testkit::{Options, wait_for};
+use osm_api::rbac::Service;
+use osm_testkit::{Options, check, wait_for};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::world::{self, DEADLINE, NAMESPACE, World, machine_deployment, profile};
+use crate::world::{DEADLINE, NAMESPACE, World, machine_deployment, profile};
 
 const PAIR: &str = "admission";
-const OF_PROFILES: &str = "osm.profiles";
-const OF_POOLS: &str = "osm.machine-deployments";
+const SERVICES: [Service; 2] = [Service::OspController, Service::OscController];
 
 /// A template that no data suits.
 const BROKEN: &str = "{{nothing.here}}";
 
-/// The services with their webhooks, and the folder that the kubelet would fill from the Secret.
+/// The services with their webhooks, and the folder that the kubelet fills from the Secret.
 struct Webhooks {
     world: World,
     folder: TempDir,
@@ -41,8 +41,14 @@ async fn what_a_condition_would_report_is_refused_and_all_works_without_the_webh
     world.pool("broken", "nothing").await?;
     let of_pool = world.says("broken", "Rendered", false, "ProfileNotFound").await?;
 
+    // A pool is published though no certificate is there.
+    webhooks.wait_for_certificate().await?;
+    world.accepted_profile("early", "v1.0.0", "one\n").await?;
+    world.pool("early", "early").await?;
+    world.stamp("early", 1).await?;
+    world.machine("early", 1).await?;
+
     webhooks.install().await?;
-    let world = &webhooks.world;
     // The same text, but for the name of the object.
     let denied = until_denied(world, "after").await?;
     ensure!(
@@ -76,14 +82,14 @@ async fn what_a_condition_would_report_is_refused_and_all_works_without_the_webh
     world.machine("good", 1).await?;
 
     // The webhooks are dead, so everything is admitted, and conditions report as before.
-    for service in [Service::OspController, Service::OscController] {
+    for service in SERVICES {
         webhooks.world.installed.kill9(service)?;
     }
     let world = &webhooks.world;
     world.apply(&profile("late", "v1.0.0", BROKEN)).await?;
     world.pool("late", "nothing").await?;
     webhooks.world.installed.arguments.clear();
-    for service in [Service::OspController, Service::OscController] {
+    for service in SERVICES {
         webhooks.world.installed.start(service).await?;
     }
     let world = &webhooks.world;
@@ -93,56 +99,59 @@ async fn what_a_condition_would_report_is_refused_and_all_works_without_the_webh
 }
 
 impl Webhooks {
-    /// Starts the services. No API server asks them yet.
+    /// Starts the services without a certificate. No API server asks them yet.
     async fn start() -> Result<Self> {
-        let installation = Installation {
-            admission: Some(AdmissionObjects {
-                secret: PAIR.to_owned(),
-                profiles: Some(OF_PROFILES.to_owned()),
-                machine_deployments: Some(OF_POOLS.to_owned()),
-            }),
-            ..world::installation()
-        };
-        let mut world = World::start_as_without_services(Options::default(), installation).await?;
-        let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-            "metadata": {"name": PAIR, "namespace": NAMESPACE}});
-        world.apply(&secret).await?;
+        let mut world = World::start_without_services(Options::default()).await?;
         let (folder, ports) = (TempDir::new()?, [free_port()?, free_port()?]);
         let path = folder.path().display().to_string();
-        let serve = |port: u16| {
-            vec![
+        for (service, port) in SERVICES.into_iter().zip(ports) {
+            let flags = vec![
                 format!("--admission-listen=127.0.0.1:{port}"),
                 format!("--admission-certificate={path}"),
-            ]
-        };
-        let [osp, osc] = ports.map(serve);
-        let keep = [
-            format!("--admission-secret={PAIR}"),
-            "--admission-hosts=127.0.0.1".to_owned(),
-            format!("--admission-profiles-webhook={OF_PROFILES}"),
-            format!("--admission-machine-deployments-webhook={OF_POOLS}"),
-        ];
-        let arguments = &mut world.installed.arguments;
-        arguments.insert(Service::OspController.name(), osp);
-        arguments.insert(Service::OscController.name(), osc);
-        arguments.insert(Service::SecretSyncer.name(), keep.to_vec());
+            ];
+            world.installed.arguments.insert(service.name(), flags);
+        }
         world.installed.start_all().await?;
         Ok(Self { world, folder, ports })
     }
 
-    /// Creates the configurations, and waits until the API server trusts the pair of secret-syncer.
-    async fn install(&mut self) -> Result<()> {
+    /// Whether both services say that they wait for their certificate.
+    async fn wait_for_certificate(&self) -> Result<()> {
+        for service in SERVICES {
+            wait_for("a service to wait for its certificate", DEADLINE, async || {
+                let (code, body) = self.world.installed.get(service, "/readyz").await?;
+                let waits =
+                    body.contains("admission certificate: ") && body.contains("tls.crt: No such file");
+                check(code == 503 && waits)
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Stores a certificate in a Secret, as its operator does, and mounts it, as the kubelet does. Creates the configurations, which trust it.
+    async fn install(&self) -> Result<()> {
+        let pair = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+            "metadata": {"name": PAIR, "namespace": NAMESPACE},
+            "stringData": {"tls.crt": pair.cert.pem(), "tls.key": pair.signing_key.serialize_pem()}});
+        self.world.apply(&secret).await?;
+        let secret = self.world.api::<Secret>(NAMESPACE).get(PAIR).await?;
+        for (file, content) in secret.data.context("data")? {
+            fs::write(self.folder.path().join(file), &content.0)?;
+        }
+        let trusted = STANDARD.encode(pair.cert.pem());
         let [osp, osc] = self.ports;
         for (name, webhook, group, resource, port) in [
             (
-                OF_PROFILES,
+                "osm.profiles",
                 "profiles.operatingsystemmanager.k8c.io",
                 "operatingsystemmanager.k8c.io",
                 "operatingsystemprofiles",
                 osp,
             ),
             (
-                OF_POOLS,
+                "osm.machine-deployments",
                 "machinedeployments.operatingsystemmanager.k8c.io",
                 "cluster.k8s.io",
                 "machinedeployments",
@@ -154,45 +163,15 @@ impl Webhooks {
                 "metadata": {"name": name},
                 "webhooks": [{
                     "name": webhook, "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Ignore",
-                    "timeoutSeconds": 2, "clientConfig": {"url": format!("https://127.0.0.1:{port}/validate")},
+                    "timeoutSeconds": 2,
+                    "clientConfig": {"url": format!("https://127.0.0.1:{port}/validate"), "caBundle": trusted},
                     "rules": [{"apiGroups": [group], "apiVersions": ["v1alpha1"], "resources": [resource],
                         "operations": ["CREATE", "UPDATE"]}],
                 }],
             });
             self.world.apply(&configuration).await?;
         }
-        // It would look again after a minute.
-        self.world.installed.kill9(Service::SecretSyncer)?;
-        self.world.installed.start(Service::SecretSyncer).await?;
-        wait_for("the API server to trust the pair", DEADLINE, async || {
-            let pair = self.pair().await?;
-            for name in [OF_PROFILES, OF_POOLS] {
-                let all = Api::<ValidatingWebhookConfiguration>::all(self.world.client.clone());
-                let found = all.get(name).await?;
-                let webhook = found.webhooks.iter().flatten().next().context("a webhook")?;
-                let trusted = webhook.client_config.ca_bundle.as_ref();
-                if trusted.is_none() || trusted != pair.data.as_ref().and_then(|data| data.get("ca.crt")) {
-                    return Ok(None);
-                }
-            }
-            Ok(Some(()))
-        })
-        .await?;
-        self.copy_pair().await
-    }
-
-    async fn pair(&self) -> Result<Secret> {
-        Ok(self.world.api::<Secret>(NAMESPACE).get(PAIR).await?)
-    }
-
-    /// As the kubelet does.
-    async fn copy_pair(&self) -> Result<()> {
-        let data = self.pair().await?.data.context("data")?;
-        for file in ["tls.crt", "tls.key"] {
-            let content = data.get(file).context("a file")?;
-            fs::write(self.folder.path().join(file), &content.0)?;
-        }
-        Ok(())
+        self.world.installed.ready(DEADLINE).await
     }
 }
 

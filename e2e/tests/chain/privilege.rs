@@ -14,7 +14,7 @@ use kube::{Api, ResourceExt};
 use osm_api::condition::{PUBLISHED, RENDERED};
 use osm_api::content::ContentView;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
-use osm_api::rbac::{AdmissionObjects, ClusterKind, Installation, Service};
+use osm_api::rbac::{ClusterKind, Installation, Service};
 use osm_testkit::control_plane::AuditEvent;
 use osm_testkit::installation::{IDENTITIES, apply};
 use osm_testkit::{ControlPlane, Options, check, wait_for};
@@ -85,54 +85,10 @@ impl std::fmt::Display for Single {
     }
 }
 
-/// The names of the objects of the admission webhooks.
-const PAIR: &str = "admission";
-const OF_PROFILES: &str = "osm.profiles";
-const OF_POOLS: &str = "osm.machine-deployments";
-
-/// With the admission webhooks, for which secret-syncer keeps a key pair.
-fn installation() -> Installation {
-    Installation {
-        admission: Some(AdmissionObjects {
-            secret: PAIR.to_owned(),
-            profiles: Some(OF_PROFILES.to_owned()),
-            machine_deployments: Some(OF_POOLS.to_owned()),
-        }),
-        ..world::installation()
-    }
-}
-
-/// The objects that the chart creates for the webhooks. Nothing matches their rules.
-async fn prepare_admission(world: &mut World) -> Result<()> {
-    let webhook = |name: &str| {
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": name},
-            "webhooks": [{
-                "name": "nothing.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Ignore",
-                "clientConfig": {"url": "https://127.0.0.1:9/validate"},
-                "rules": [{"apiGroups": ["example.com"], "apiVersions": ["v1"], "resources": ["nothings"], "operations": ["CREATE"]}],
-            }],
-        })
-    };
-    let pair = json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": {"name": PAIR, "namespace": NAMESPACE}});
-    let management = world.management.as_ref().context("two clusters")?;
-    apply(management, &[pair, webhook(OF_PROFILES)]).await?;
-    apply(&world.plane, &[webhook(OF_POOLS)]).await?;
-    let flags = [
-        format!("--admission-secret={PAIR}"),
-        "--admission-hosts=127.0.0.1".to_owned(),
-        format!("--admission-profiles-webhook={OF_PROFILES}"),
-        format!("--admission-machine-deployments-webhook={OF_POOLS}"),
-    ];
-    let arguments = &mut world.installed.arguments;
-    arguments.insert(Service::SecretSyncer.name(), flags.to_vec());
-    Ok(())
-}
-
 /// Every single right of a service.
 fn table(service: Service) -> Vec<Single> {
     let mut all = Vec::new();
-    for grant in service.grants(&installation()) {
+    for grant in service.grants(&world::installation()) {
         for rule in grant.rights.into_iter().map(|right| right.rule) {
             let names = rule
                 .resource_names
@@ -311,8 +267,7 @@ async fn services_use_every_right_that_they_have_and_no_other() -> Result<()> {
         audit: true,
         ..Options::default()
     };
-    let mut world = World::start_in_two_as_without_services(audited, installation()).await?;
-    prepare_admission(&mut world).await?;
+    let mut world = World::start_in_two_as_without_services(audited, world::installation()).await?;
     let management = world.management.as_ref().context("two clusters")?;
     rights_are_in_force(management, ClusterKind::Management).await?;
     rights_are_in_force(&world.plane, ClusterKind::Worker).await?;

@@ -7,7 +7,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::discovery::{self, Scope};
 use osm_api::Joining;
 use osm_api::definitions;
-use osm_api::rbac::{AdmissionObjects, ClusterKind, Installation, Service};
+use osm_api::rbac::{ClusterKind, Installation, Service};
 use osm_runtime::drain::DRAIN_TIME;
 use osm_testkit::helm::{Helm, chart, ci_values};
 use osm_testkit::{ControlPlane, Options};
@@ -217,30 +217,10 @@ const CASES: &[Case] = &[
         &ClusterKind::ALL,
     ),
     (
-        &["--set=admission.enabled=true"],
-        |it| it.admission = Some(admission_objects("one-admission", true)),
-        &ClusterKind::ALL,
-    ),
-    (
-        // Another program makes the certificate.
-        &["--set=admission.enabled=true,admission.certificate.source=cert-manager"],
+        // The certificate of the webhooks takes no permission.
+        ADMISSION,
         |_| (),
         &ClusterKind::ALL,
-    ),
-    (
-        &[
-            MANAGEMENT,
-            "--set=admission.enabled=true,admission.certificate.secretName=pair",
-        ],
-        |it| it.admission = Some(admission_objects("pair", false)),
-        &[ClusterKind::Management],
-    ),
-    (
-        &[
-            "--set=topology=worker,admission.enabled=true,admission.machineDeployments.url=https://osc.example.com",
-        ],
-        |it| it.admission = Some(admission_objects("", true)),
-        &[ClusterKind::Worker],
     ),
     (
         // What is taken away is the default again.
@@ -306,16 +286,6 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The objects of the release in namespace `osm`.
-fn admission_objects(secret: &str, has_pools: bool) -> AdmissionObjects {
-    let webhook = |of: &str| format!("operating-system-manager.osm.{of}");
-    AdmissionObjects {
-        secret: secret.to_owned(),
-        profiles: Some(webhook("profiles")),
-        machine_deployments: has_pools.then(|| webhook("machine-deployments")),
-    }
 }
 
 fn node_account() -> Value {
@@ -420,9 +390,12 @@ async fn the_mode_decides_who_may_ask_and_what_is_approved() -> Result<()> {
 
 const PROFILES: &str = "operating-system-manager.osm.profiles";
 const POOLS: &str = "operating-system-manager.osm.machine-deployments";
-const ADMISSION: &[&str] = &["--set=admission.enabled=true,profileNamespaces={team}"];
-const URL: &str =
-    "--set=admission.enabled=true,admission.machineDeployments.url=https://osc.example.com:8443/";
+const ADMISSION: &[&str] = &[
+    "--set=admission.enabled=true,profileNamespaces={team}",
+    "--set=admission.certificate.source=secret,admission.certificate.secretName=pair,admission.certificate.caBundle=Q0E=",
+];
+const CERT_MANAGER: &[&str] = &["--set=admission.enabled=true,admission.certificate.source=cert-manager"];
+const URL: &str = "--set=admission.machineDeployments.url=https://osc.example.com:8443/";
 
 /// Values, and what they lead to: kind and name of an object, a path in it, and what is there. `null` stands for nothing.
 ///
@@ -467,12 +440,25 @@ const ROWS: &[(&[&str], &[&str])] = &[
         ],
     ),
     (
-        // An upgrade leaves the key pair of the webhooks, and the API server connects by a cluster IP.
+        // The API server trusts the Secret of the operator, and connects by a cluster IP.
         ADMISSION,
         &[
-            "Secret one-admission /data null",
-            "Service one-osc-admission /spec/clusterIP null",
+            r#"Deployment one-osc-controller /spec/template/spec/volumes/0/secret/secretName "pair""#,
             "Deployment one-osc-controller /spec/template/spec/volumes/0/secret/optional true",
+            "Service one-osc-admission /spec/clusterIP null",
+            r#"ValidatingWebhookConfiguration operating-system-manager.osm.profiles /webhooks/0/clientConfig/caBundle "Q0E=""#,
+        ],
+    ),
+    (
+        // cert-manager writes the Secret and caBundle.
+        CERT_MANAGER,
+        &[
+            r#"Certificate one-admission /spec/secretName "one-admission""#,
+            r#"Certificate one-admission /spec/dnsNames ["one-osp-admission.osm.svc","one-osc-admission.osm.svc"]"#,
+            r#"Certificate one-admission /spec/issuerRef {"kind":"Issuer","name":"one-admission"}"#,
+            r#"Deployment one-osp-controller /spec/template/spec/volumes/0/secret/secretName "one-admission""#,
+            "ValidatingWebhookConfiguration operating-system-manager.osm.machine-deployments /webhooks/0/clientConfig/caBundle null",
+            r#"ValidatingWebhookConfiguration operating-system-manager.osm.machine-deployments /metadata/annotations/cert-manager.io~1inject-ca-from "osm/one-admission""#,
         ],
     ),
 ];
@@ -506,7 +492,11 @@ async fn an_admission_webhook_fails_open_and_is_never_asked_about_a_deletion() -
     let of_profiles = named(&objects, "ValidatingWebhookConfiguration", PROFILES)?;
     let selected = &of_profiles["webhooks"][0]["namespaceSelector"]["matchExpressions"][0]["values"];
     assert_eq!(*selected, json!(["osm", "team"]));
-    let objects = render(&helm, &[URL, "--set=topology=worker"]).await?;
+    let objects = render(
+        &helm,
+        &[ADMISSION, &[URL, "--set=topology=worker,profileNamespaces=null"]].concat(),
+    )
+    .await?;
     let webhook = &named(&objects, "ValidatingWebhookConfiguration", POOLS)?["webhooks"][0];
     assert_eq!(
         webhook["clientConfig"]["url"],
@@ -541,19 +531,15 @@ async fn services_have_the_flags_of_the_webhooks_and_time_to_answer_them() -> Re
         let grace = &deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"];
         assert_eq!(grace.as_u64(), Some(30 + DRAIN_TIME.as_secs()));
     }
-    let hosts = "--admission-hosts=one-osp-admission.osm.svc,one-osc-admission.osm.svc";
-    let flags = arguments(&objects, "secret-syncer")?;
-    ensure!(flags.iter().any(|flag| flag == hosts), "{flags:?}");
-
     // In two clusters, the webhook about MachineDeployments needs a URL.
-    for (values, expected) in [(ADMISSION, false), (&[URL], true)] {
-        let objects = render(&helm, &[&[MANAGEMENT], values].concat()).await?;
+    for (values, expected) in [(&[][..], false), (&[URL], true)] {
+        let objects = render(&helm, &[&[MANAGEMENT], CERT_MANAGER, values].concat()).await?;
         let flags = arguments(&objects, "osc-controller")?;
         let serves = flags.iter().any(|flag| flag.starts_with("--admission"));
         assert_eq!(serves, expected, "{flags:?}");
-        let flags = arguments(&objects, "secret-syncer")?;
-        let has_host = flags.iter().any(|flag| flag.ends_with(",osc.example.com"));
-        assert_eq!(has_host, expected, "{flags:?}");
+        let names = &named(&objects, "Certificate", "one-admission")?["spec"]["dnsNames"];
+        let names = names.as_array().context("dnsNames")?;
+        assert_eq!(names.contains(&json!("osc.example.com")), expected, "{names:?}");
     }
     Ok(())
 }
@@ -601,11 +587,15 @@ const REFUSED: &[(&str, &str)] = &[
         "invalid propertyName 'OSMNone'",
     ),
     (
+        "admission.enabled=true",
+        "nothing makes the certificate of the webhooks: set admission.certificate.source to cert-manager, or to secret",
+    ),
+    (
         "admission.enabled=true,admission.certificate.source=secret",
         "admission.certificate.caBundle",
     ),
     (
-        "admission.enabled=true,topology=worker",
+        "admission.enabled=true,admission.certificate.source=cert-manager,topology=worker",
         "admission.machineDeployments.url",
     ),
     (

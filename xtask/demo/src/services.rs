@@ -183,7 +183,6 @@ async fn run(process: Arc<Process>, start: Gate, installation: Installation) -> 
             let names = Names {
                 installation: installation.namespace.clone(),
                 program: program::digest_of_this(),
-                admission_hosts: std::collections::BTreeSet::new(),
             };
             let run = |process, cluster| secret_syncer::run(process, cluster, names);
             service::work(process, start, None, None, installation, run).await

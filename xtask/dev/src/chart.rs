@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use osm_api::rbac::{AdmissionObjects, Grant, Installation, Service};
+use osm_api::rbac::{Grant, Installation, Service};
 use osm_api::{Joining, Settings};
 use serde_json::{Map, Value, json};
 
@@ -53,7 +53,6 @@ fn rights() -> Result<String> {
         custom_profiles: false,
         serving_certificates: false,
         joining: Joining::default(),
-        admission: None,
     };
     let with = |change: &dyn Fn(&mut Installation)| {
         let mut installation = none.clone();
@@ -61,7 +60,6 @@ fn rights() -> Result<String> {
         installation
     };
     let no_home = with(&|it| it.home = None);
-    let pair = with_admission(&no_home, None);
     // Each value of the chart, what it changes, and in which installation.
     let wanted = [
         ("noHome", no_home.clone(), &none),
@@ -77,12 +75,6 @@ fn rights() -> Result<String> {
             "joiningApproved",
             with(&|it| it.joining = Joining::Approved),
             &none,
-        ),
-        ("admissionCertificate", pair.clone(), &no_home),
-        (
-            "admissionMachineDeployments",
-            with_admission(&no_home, Some("{machineDeploymentsWebhook}".to_owned())),
-            &pair,
         ),
     ];
     let mut services = Map::new();
@@ -111,17 +103,6 @@ fn rights() -> Result<String> {
     Ok(format!(
         "# Generated from crates/osm-api/src/rbac/table.rs by `cargo xtask chart`. Don't edit.\n{body}"
     ))
-}
-
-fn with_admission(no_home: &Installation, machine_deployments: Option<String>) -> Installation {
-    Installation {
-        admission: Some(AdmissionObjects {
-            secret: "{admissionSecret}".to_owned(),
-            profiles: Some("{profilesWebhook}".to_owned()),
-            machine_deployments,
-        }),
-        ..no_home.clone()
-    }
 }
 
 fn entry(grant: &Grant, when: &str) -> Result<Value> {

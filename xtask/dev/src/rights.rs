@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use osm_api::Joining;
-use osm_api::rbac::{AdmissionObjects, ClusterKind, Grant, Installation, Right, Service};
+use osm_api::rbac::{ClusterKind, Grant, Installation, Right, Service};
 
 use crate::generated::File;
 
@@ -60,11 +60,6 @@ fn page() -> Result<String> {
         custom_profiles: true,
         serving_certificates: true,
         joining: Joining::Approved,
-        admission: Some(AdmissionObjects {
-            secret: flag("--admission-secret"),
-            profiles: Some(flag("--admission-profiles-webhook")),
-            machine_deployments: Some(flag("--admission-machine-deployments-webhook")),
-        }),
     };
     let mut tables = Vec::new();
     for service in Service::ALL {

@@ -34,20 +34,6 @@ pub struct Installation {
     pub serving_certificates: bool,
     /// How machines join, which decides what the tokens of nodes may do.
     pub joining: Joining,
-    /// What secret-syncer keeps for the admission webhooks; `None`: they have another certificate, or do not exist.
-    pub admission: Option<AdmissionObjects>,
-}
-
-/// Names of the objects by which an API server reaches the admission webhooks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AdmissionObjects {
-    /// Secret with the key pair, in the namespace of the pods. It exists, perhaps without content: a right to create Secrets can't be limited
-    /// to one name.
-    pub secret: String,
-    /// ValidatingWebhookConfiguration for profiles, in the management cluster.
-    pub profiles: Option<String>,
-    /// ValidatingWebhookConfiguration for MachineDeployments, in the worker cluster.
-    pub machine_deployments: Option<String>,
 }
 
 impl Installation {
@@ -102,7 +88,6 @@ impl Default for Installation {
             custom_profiles: false,
             serving_certificates: false,
             joining: Joining::default(),
-            admission: None,
         }
     }
 }

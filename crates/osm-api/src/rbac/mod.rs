@@ -16,6 +16,6 @@ mod table;
 mod tests;
 
 pub use self::grant::{ClusterKind, Grant, Right};
-pub use self::installation::{AdmissionObjects, Installation};
+pub use self::installation::Installation;
 pub use self::service::Service;
 pub use self::table::{CLIENT_SIGNER, SERVING_SIGNER};

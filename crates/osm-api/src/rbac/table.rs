@@ -1,7 +1,7 @@
 //! What each service may do. A function lists the rights of one service, with the reason for each.
 
 use super::grant::{ClusterKind, Grant, Right, named, rule};
-use super::installation::{AdmissionObjects, Installation};
+use super::installation::Installation;
 use crate::Joining;
 use crate::names::{BOOTSTRAP_TOKENS_NAMESPACE, CLOUD_INIT_SETTINGS, GO_LEASE, GROUP, KUBE_SYSTEM};
 
@@ -283,28 +283,7 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
         let create = rule("", &["secrets"], &["create"], why);
         grants.push(ClusterKind::Worker.within(BOOTSTRAP_TOKENS_NAMESPACE, vec![create]));
     }
-    if let Some(objects) = &installation.admission {
-        grants.extend(admission(installation, objects));
-    }
     grants
-}
-
-/// What keeping the key pair of the admission webhooks takes, by name.
-fn admission(installation: &Installation, objects: &AdmissionObjects) -> impl Iterator<Item = Grant> {
-    let why = "only with `--admission-secret`: the key pair of the admission webhooks, in this Secret only";
-    let pair = named("", "secrets", &objects.secret, &["get", "update"], why);
-    let webhooks = [
-        (ClusterKind::Management, &objects.profiles),
-        (ClusterKind::Worker, &objects.machine_deployments),
-    ];
-    let trust = webhooks.into_iter().filter_map(|(cluster, name)| {
-        let why = "only with `--admission-secret`: the API server trusts the key pair by `caBundle` of this webhook";
-        let (group, resource) = ("admissionregistration.k8s.io", "validatingwebhookconfigurations");
-        let right = named(group, resource, name.as_ref()?, &["get", "patch"], why);
-        Some(cluster.everywhere(vec![right]))
-    });
-    let pair = installation.at_home(ClusterKind::Management, vec![pair]);
-    [pair].into_iter().chain(trust.collect::<Vec<_>>())
 }
 
 /// Signer of the client certificates of kubelets.

@@ -249,49 +249,6 @@ fn bootstrap_tokens_may_be_created_where_they_are_wanted_and_never_read() {
 }
 
 #[test]
-fn the_key_pair_of_webhooks_is_one_secret_by_name_and_of_one_service() {
-    let installation = Installation {
-        admission: Some(AdmissionObjects {
-            secret: "pair".to_owned(),
-            profiles: Some("profiles".to_owned()),
-            machine_deployments: Some("pools".to_owned()),
-        }),
-        ..Installation::default()
-    };
-    for service in Service::ALL {
-        let (with, without) = (
-            service.grants(&installation),
-            service.grants(&Installation::default()),
-        );
-        let rights = |grants: &[Grant]| -> Vec<Right> {
-            grants.iter().flat_map(|grant| grant.rights.clone()).collect()
-        };
-        let mut more = rights(&with);
-        more.retain(|right| !rights(&without).contains(right));
-        let names: Vec<String> = more
-            .iter()
-            .flat_map(|right| right.rule.resource_names.clone().unwrap_or_default())
-            .collect();
-        let expected: &[&str] = match service {
-            Service::SecretSyncer => &["pair", "profiles", "pools"],
-            _ => &[],
-        };
-        assert_eq!(
-            (names.len(), more.len()),
-            (expected.len(), expected.len()),
-            "{more:#?}"
-        );
-        for right in &more {
-            let verbs: Vec<&str> = right.rule.verbs.iter().map(String::as_str).collect();
-            assert!(
-                verbs == ["get", "update"] || verbs == ["get", "patch"],
-                "{verbs:?}"
-            );
-        }
-    }
-}
-
-#[test]
 fn machine_deployments_are_patched_by_one_service_and_only_where_that_is_wanted() {
     let wanted = Installation {
         go_finalizers: true,

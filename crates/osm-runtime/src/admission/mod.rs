@@ -6,7 +6,6 @@
 //! The server runs in one thread with a runtime of its own. However much is sent to it, the threads that reconcile, renew Leases and
 //! answer probes stay free. Whatever can't be judged in time is allowed with a warning, and deletion is never judged.
 
-mod body;
 mod certificate;
 mod metrics;
 mod review;
@@ -19,10 +18,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use body::MAX_BODY_BYTES;
 pub use metrics::AdmissionMetrics;
 pub use review::{Operation, Request};
-pub use server::{ADMISSION_PATH, Webhook, spawn};
+pub use server::{Webhook, spawn};
 
 /// Flags of the services that have a webhook.
 #[derive(clap::Args, Clone, Debug, Default)]

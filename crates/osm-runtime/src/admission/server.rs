@@ -1,62 +1,52 @@
-//! The HTTPS server. It bounds connections, bytes in memory, time and what is judged at once.
+//! The HTTPS server. It bounds connections, bytes in memory and time.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
 use bytes::Bytes;
 use futures::FutureExt as _;
-use http::{Method, Request as HttpRequest, Response, StatusCode, header};
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{Semaphore, oneshot};
+use http_body::Body as _;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
-use tokio_util::sync::CancellationToken;
 
-use super::body::{Memory, Read, Unread};
 use super::certificate::Certificate;
 use super::metrics::Answered;
-use super::{AdmissionArgs, AdmissionMetrics, Judge, Verdict, review};
-use crate::{Drain, Metrics};
+use super::{AdmissionArgs, AdmissionMetrics, Judge, Request, Verdict, review};
+use crate::Process;
+use crate::http_server::{self, Limits, Tls};
 
-/// The path of the webhook.
-pub const ADMISSION_PATH: &str = "/validate";
+/// A handshake of an API server takes milliseconds. All API servers together send at most some hundred requests at the same time.
+const HANDSHAKE: Duration = Duration::from_secs(1);
+const LIMITS: Limits = Limits {
+    connections: 1024,
+    deadline: Duration::from_secs(5),
+};
 
-/// Connections at the same time. Further ones wait to be accepted.
-const MAX_CONNECTIONS: usize = 1024;
+/// How long the body of a review may take to arrive, with the wait for memory.
+const BODY: Duration = Duration::from_secs(2);
 
-/// Objects that are judged at the same time. Further ones wait within their deadline. Most of those that are judged wait for a watch, or for
-/// another thread.
-const MAX_JUDGED: usize = 512;
+/// The largest review that is read. It holds an object before and after the change.
+pub(super) const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 
-/// Head of one request. An API server sends a few hundred bytes. What hyper allows by default would be 400 MiB for all connections.
-const MAX_HEAD_BYTES: usize = 16 * 1024;
-
-/// How long a handshake, and the body of a request with the wait for memory, may take each.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// How long requests that have arrived may be answered after the service was stopped.
-const GRACE: Duration = Duration::from_secs(2);
-
-/// Pause after a connection could not be accepted, such as without a free file descriptor.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Memory of all reviews together, in KiB. The objects in them take a multiple of that.
+const MEMORY: usize = 16 * 1024;
 
 /// What all connections share.
 struct Shared<J> {
     judge: J,
     what: &'static str,
     metrics: AdmissionMetrics,
-    drain: Drain,
-    memory: Memory,
-    judged: Arc<Semaphore>,
+    memory: Semaphore,
 }
 
 /// A webhook that is served.
@@ -74,10 +64,8 @@ impl Webhook {
     }
 }
 
-/// Serves the webhook in a thread of its own until shutdown; `None`: the flags ask for no webhook, and `judge` is not called. `what` names the
-/// objects in warnings, such as `the profile`.
-///
-/// While the service drains, each answer ends its connection, so that the client connects to another pod.
+/// Serves the webhook under `/validate` in a thread of its own until shutdown; `None`: the flags ask for no webhook, and `judge` is not
+/// called. `what` names the objects in warnings, such as `the profile`. The process is not ready until there is a certificate.
 ///
 /// # Errors
 /// The address is not available.
@@ -85,15 +73,29 @@ pub fn spawn<J: Judge>(
     args: &AdmissionArgs,
     judge: impl FnOnce() -> J,
     what: &'static str,
-    metrics: &Metrics,
-    (drain, shutdown): (&Drain, &CancellationToken),
+    process: &Process,
+) -> anyhow::Result<Option<Webhook>> {
+    spawn_within(LIMITS, HANDSHAKE, args, judge, what, process)
+}
+
+pub(super) fn spawn_within<J: Judge>(
+    limits: Limits,
+    handshake: Duration,
+    args: &AdmissionArgs,
+    judge: impl FnOnce() -> J,
+    what: &'static str,
+    process: &Process,
 ) -> anyhow::Result<Option<Webhook>> {
     let (Some(address), Some(folder)) = (args.admission_listen, &args.admission_certificate) else {
         return Ok(None);
     };
-    let metrics = AdmissionMetrics::new(metrics)?;
-    let certificate = Certificate::new(folder, metrics.clone());
-    let tls = TlsAcceptor::from(Arc::new(certificate.server_config()?));
+    let metrics = AdmissionMetrics::new(&process.metrics)?;
+    let gate = process.readiness.gate("admission certificate");
+    let certificate = Certificate::new(folder.clone(), metrics.clone(), gate);
+    let tls = Tls {
+        acceptor: Arc::new(certificate.server_config()?).into(),
+        deadline: handshake,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -106,14 +108,15 @@ pub fn spawn<J: Judge>(
         judge: judge(),
         what,
         metrics,
-        drain: drain.clone(),
-        memory: Memory::default(),
-        judged: Arc::new(Semaphore::new(MAX_JUDGED)),
+        memory: Semaphore::new(MEMORY),
     });
-    let stop = shutdown.clone();
+    let router = Router::new()
+        .route("/validate", post(validate::<J>))
+        .with_state(shared);
+    let stop = process.shutdown.clone();
     let serve = async move {
         tokio::spawn(certificate.follow());
-        accept(listener, tls, shared, stop).await;
+        http_server::serve(listener, Some(tls), router, limits, stop).await;
     };
     let (ends, running) = oneshot::channel();
     std::thread::Builder::new()
@@ -122,7 +125,7 @@ pub fn spawn<J: Judge>(
             let _ends: oneshot::Sender<()> = ends;
             runtime.block_on(serve);
         })?;
-    drain.expect_clients();
+    process.drain.expect_clients();
     tracing::info!(%address, "serving the admission webhook");
     Ok(Some(Webhook { address, running }))
 }
@@ -136,105 +139,54 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(u32::try_from(MAX_CONNECTIONS).unwrap_or(u32::MAX))
+    socket.listen(u32::try_from(LIMITS.connections).unwrap_or(u32::MAX))
 }
 
-async fn accept<J: Judge>(
-    listener: TcpListener,
-    tls: TlsAcceptor,
-    shared: Arc<Shared<J>>,
-    stop: CancellationToken,
-) {
-    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    loop {
-        // The semaphore is never closed.
-        let next = async {
-            (
-                connections.clone().acquire_owned().await.ok(),
-                listener.accept().await,
-            )
-        };
-        let (slot, accepted) = match stop.run_until_cancelled(next).await {
-            None => break,
-            Some((slot, accepted)) => (slot, accepted),
-        };
-        match accepted {
-            Ok((stream, _)) => {
-                let (tls, shared, stop) = (tls.clone(), shared.clone(), stop.clone());
-                tokio::spawn(async move {
-                    let _slot = slot;
-                    serve(stream, tls, shared, stop).await;
-                });
-            }
-            Err(error) => {
-                tracing::debug!(%error, "a connection to the admission webhook can't be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-    let all = u32::try_from(MAX_CONNECTIONS).unwrap_or(u32::MAX);
-    let _ = timeout(GRACE, connections.acquire_many(all)).await;
-}
-
-/// Serves one connection. Its problems are those of the client: a service does not log what anybody can cause.
-async fn serve<J: Judge>(
-    stream: TcpStream,
-    tls: TlsAcceptor,
-    shared: Arc<Shared<J>>,
-    stop: CancellationToken,
-) {
-    let _ = stream.set_nodelay(true);
-    let Ok(Ok(stream)) = timeout(PATIENCE, tls.accept(stream)).await else {
-        return;
-    };
-    let service = service_fn(move |request| {
-        let shared = shared.clone();
-        async move {
-            let mut response = answer(&shared, request).await;
-            if shared.drain.has_begun() {
-                let close = http::HeaderValue::from_static("close");
-                response.headers_mut().insert(header::CONNECTION, close);
-            }
-            Ok::<_, Infallible>(response)
-        }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .max_buf_size(MAX_HEAD_BYTES)
-        .header_read_timeout(Some(PATIENCE * 6))
-        .serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        () = stop.cancelled() => {}
-    }
-    connection.as_mut().graceful_shutdown();
-    let _ = connection.await;
-}
-
-async fn answer<J: Judge>(shared: &Shared<J>, request: HttpRequest<Incoming>) -> Response<Full<Bytes>> {
-    if request.uri().path() != ADMISSION_PATH {
-        return text(StatusCode::NOT_FOUND, "only /validate exists");
-    }
-    if request.method() != Method::POST {
-        return text(StatusCode::METHOD_NOT_ALLOWED, "only POST is answered");
-    }
+async fn validate<J: Judge>(State(shared): State<Arc<Shared<J>>>, body: Body) -> Response {
     let began = Instant::now();
-    let (answered, response) = review(shared, request.into_body()).await;
+    let (answered, response) = match read(&shared.memory, body).await {
+        Ok((body, _memory)) => answer(&shared, body).await,
+        Err((answered, status, message)) => (answered, (status, message).into_response()),
+    };
     shared.metrics.answered(answered, began.elapsed());
     response
 }
 
-/// Reads a review and judges its object.
-async fn review<J: Judge>(shared: &Shared<J>, body: Incoming) -> (Answered, Response<Full<Bytes>>) {
-    let Read {
-        bytes,
-        memory: _memory,
-    } = match shared.memory.read(body, PATIENCE).await {
-        Ok(read) => read,
-        Err(unread) => return refuse(unread),
+/// Reads a body into its part of the memory. An API server admits the object of one that is not read.
+async fn read(
+    memory: &Semaphore,
+    body: Body,
+) -> Result<(Bytes, SemaphorePermit<'_>), (Answered, StatusCode, &'static str)> {
+    let unreadable = |status, message| Err((Answered::Unreadable, status, message));
+    let Some(length) = body.size_hint().exact() else {
+        return unreadable(StatusCode::LENGTH_REQUIRED, "Content-Length is missing");
     };
-    let review = match review::read(&bytes) {
+    let kibibytes = u32::try_from(length / 1024 + 1).unwrap_or(u32::MAX);
+    if length > MAX_BODY_BYTES as u64 {
+        return unreadable(StatusCode::PAYLOAD_TOO_LARGE, "the review is larger than 4 MiB");
+    }
+    let read = async {
+        // The semaphore is never closed.
+        let memory = memory.acquire_many(kibibytes).await.ok()?;
+        Some((to_bytes(body, MAX_BODY_BYTES).await.ok()?, memory))
+    };
+    match timeout(BODY, read).await {
+        Ok(Some(read)) => Ok(read),
+        Ok(None) => unreadable(StatusCode::BAD_REQUEST, "the body can't be read"),
+        Err(_) => Err((
+            Answered::Overloaded,
+            StatusCode::REQUEST_TIMEOUT,
+            "the body did not arrive in time",
+        )),
+    }
+}
+
+/// Judges the object of a review.
+async fn answer<J: Judge>(shared: &Shared<J>, body: Bytes) -> (Answered, Response) {
+    let json = |status: StatusCode, body: Vec<u8>| {
+        (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+    };
+    let review = match review::read(&body) {
         Ok(review) => review,
         Err(error) => {
             return (
@@ -243,7 +195,7 @@ async fn review<J: Judge>(shared: &Shared<J>, body: Incoming) -> (Answered, Resp
             );
         }
     };
-    drop(bytes);
+    drop(body);
     let verdict = match review.request {
         Some(request) => judge(shared, request).await,
         None => Verdict::allowed(),
@@ -252,39 +204,9 @@ async fn review<J: Judge>(shared: &Shared<J>, body: Incoming) -> (Answered, Resp
     (Answered::by(&verdict), json(StatusCode::OK, body))
 }
 
-/// How a body that was not read is answered. An API server then admits the object.
-fn refuse(unread: Unread) -> (Answered, Response<Full<Bytes>>) {
-    let (answered, status, message) = match unread {
-        Unread::TooLarge => (
-            Answered::Unreadable,
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "the review is larger than 4 MiB",
-        ),
-        Unread::Broken => (
-            Answered::Unreadable,
-            StatusCode::BAD_REQUEST,
-            "the body can't be read",
-        ),
-        Unread::Late => (
-            Answered::Overloaded,
-            StatusCode::REQUEST_TIMEOUT,
-            "the body did not arrive in time",
-        ),
-        Unread::GivenUp => (
-            Answered::Overloaded,
-            StatusCode::SERVICE_UNAVAILABLE,
-            "too many reviews at the same time",
-        ),
-    };
-    (answered, text(status, message))
-}
-
 /// Judges within the deadline. Whatever else happens, the object is admitted.
-async fn judge<J: Judge>(shared: &Shared<J>, request: super::Request) -> Verdict {
-    let work = async {
-        let _slot = shared.judged.acquire().await;
-        AssertUnwindSafe(shared.judge.judge(request)).catch_unwind().await
-    };
+async fn judge<J: Judge>(shared: &Shared<J>, request: Request) -> Verdict {
+    let work = AssertUnwindSafe(shared.judge.judge(request)).catch_unwind();
     let why = match timeout(J::DEADLINE, work).await {
         Ok(Ok(verdict)) => return verdict,
         Ok(Err(_)) => {
@@ -297,20 +219,4 @@ async fn judge<J: Judge>(shared: &Shared<J>, request: super::Request) -> Verdict
         "{} was admitted unchecked, because the check {why}; its condition reports the result",
         shared.what
     ))
-}
-
-fn text(status: StatusCode, message: &str) -> Response<Full<Bytes>> {
-    respond(status, "text/plain", message.as_bytes().to_vec())
-}
-
-fn json(status: StatusCode, body: Vec<u8>) -> Response<Full<Bytes>> {
-    respond(status, "application/json", body)
-}
-
-fn respond(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() = status;
-    let content_type = http::HeaderValue::from_static(content_type);
-    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
-    response
 }

@@ -4,8 +4,9 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use osm_api::rbac::Service;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
@@ -17,8 +18,12 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
+use super::certificate::Certificate;
+use super::server::{MAX_BODY_BYTES, spawn_within};
 use super::*;
-use crate::{Drain, Metrics};
+use crate::args::tests::Args;
+use crate::http_server::Limits;
+use crate::{Drain, Environment, Metrics, Process, Readiness};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -49,48 +54,62 @@ impl Judge for Obedient {
 struct Server {
     folder: TempDir,
     address: SocketAddr,
-    metrics: Metrics,
-    drain: Drain,
-    stop: CancellationToken,
+    process: Process,
     webhook: Option<Webhook>,
     waits: watch::Receiver<bool>,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.stop.cancel();
+        self.process.shutdown.cancel();
+    }
+}
+
+impl Server {
+    fn metrics(&self) -> String {
+        String::from_utf8(self.process.metrics.encode()).unwrap()
     }
 }
 
 /// Starts a server, and returns it with the certificate to trust.
 fn start() -> (Server, CertificateDer<'static>) {
-    let folder = TempDir::new().unwrap();
-    let trusted = new_certificate(folder.path());
-    (start_in(folder), trusted)
+    start_within(1024, PATIENCE)
 }
 
-fn start_in(folder: TempDir) -> Server {
+/// A server that keeps this many connections, and lets a handshake take this long.
+fn start_within(connections: usize, handshake: Duration) -> (Server, CertificateDer<'static>) {
+    let folder = TempDir::new().unwrap();
+    let trusted = new_certificate(folder.path());
+    (start_in(folder, connections, handshake), trusted)
+}
+
+fn start_in(folder: TempDir, connections: usize, handshake: Duration) -> Server {
     let args = AdmissionArgs {
         admission_listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
         admission_certificate: Some(folder.path().to_owned()),
     };
-    let (stop, metrics) = (CancellationToken::new(), Metrics::new().unwrap());
-    let (drain, (waits, waiting)) = (Drain::new(&stop), watch::channel(false));
-    let webhook = spawn(
-        &args,
-        || Obedient { waits },
-        "the object",
-        &metrics,
-        (&drain, &stop),
-    )
-    .unwrap()
-    .unwrap();
+    let shutdown = CancellationToken::new();
+    let process = Process {
+        service: Service::OspController,
+        args: <Args as clap::Parser>::parse_from(["x"]).common,
+        environment: Environment::default(),
+        metrics: Metrics::new().unwrap(),
+        readiness: Readiness::default(),
+        drain: Drain::new(&shutdown),
+        shutdown,
+    };
+    let (waits, waiting) = watch::channel(false);
+    let limits = Limits {
+        connections,
+        deadline: PATIENCE,
+    };
+    let judge = || Obedient { waits };
+    let webhook = spawn_within(limits, handshake, &args, judge, "the object", &process);
+    let webhook = webhook.unwrap().unwrap();
     Server {
         folder,
         address: webhook.address,
-        metrics,
-        drain,
-        stop,
+        process,
         webhook: Some(webhook),
         waits: waiting,
     }
@@ -220,7 +239,7 @@ async fn objects_are_judged_and_what_fails_is_admitted_with_a_warning() {
     ] {
         assert_eq!(response(operation, object).await["allowed"], true, "{operation}");
     }
-    let text = String::from_utf8(server.metrics.encode()).unwrap();
+    let text = server.metrics();
     for line in [
         r#"osm_admission_reviews_total{result="allowed"} 6"#,
         r#"osm_admission_reviews_total{result="denied"} 1"#,
@@ -315,44 +334,102 @@ async fn a_thousand_at_once_are_answered() {
 }
 
 #[tokio::test]
-async fn a_review_that_is_not_read_for_want_of_memory_or_time_is_counted_as_overload() {
+async fn idle_connections_delay_no_review() {
+    let (server, trusted) = start_within(20, PATIENCE);
+    let client = client(&[&trusted]);
+    until_trusted(server.address, &client).await;
+    let began = Instant::now();
+    let mut idle = Vec::new();
+    let mut half = Vec::new();
+    for _ in 0..50 {
+        idle.push(TcpStream::connect(server.address).await.unwrap());
+        let mut stream = connect(server.address, &client).await.unwrap();
+        stream
+            .write_all(b"POST /validate HTTP/1.1\r\nHost: ")
+            .await
+            .unwrap();
+        half.push(stream);
+        let (status, _) = post(server.address, &client, &review("CREATE", &json!({}))).await;
+        assert_eq!(status, 200);
+    }
+    assert!(began.elapsed() < PATIENCE, "no deadline was waited for");
+}
+
+#[tokio::test]
+async fn a_slow_handshake_is_dropped() {
+    let (server, trusted) = start_within(20, Duration::from_millis(100));
+    let mut silent = TcpStream::connect(server.address).await.unwrap();
+    let end = tokio::time::timeout(PATIENCE / 2, silent.read(&mut [0])).await;
+    assert_eq!(end.unwrap().unwrap_or_default(), 0);
+    until_trusted(server.address, &client(&[&trusted])).await;
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_arrive_is_counted_as_overload_and_gives_its_memory_back() {
     let (server, trusted) = start();
     let client = client(&[&trusted]);
     until_trusted(server.address, &client).await;
     let head =
         format!("POST /validate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {MAX_BODY_BYTES}\r\n\r\n");
-    let almost = vec![b' '; MAX_BODY_BYTES - 1];
+    // More than the memory of all reviews.
     let mut slow = Vec::new();
     for _ in 0..5 {
         let mut stream = connect(server.address, &client).await.unwrap();
         stream.write_all(head.as_bytes()).await.unwrap();
-        let _ = stream.write_all(&almost).await;
-        let _ = stream.flush().await;
         slow.push(stream);
+    }
+    for stream in &mut slow {
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 408");
     }
     let (status, _) = post(server.address, &client, &review("CREATE", &json!({}))).await;
     assert_eq!(status, 200);
-    let mut answer = [0; 12];
-    slow[0].read_exact(&mut answer).await.unwrap();
-    assert!([b"HTTP/1.1 503", b"HTTP/1.1 408"].contains(&&answer));
-    let text = String::from_utf8(server.metrics.encode()).unwrap();
-    let overloaded = r#"osm_admission_reviews_total{result="overloaded"} "#;
-    assert!(text.contains(overloaded), "{text}");
+    let overloaded = r#"osm_admission_reviews_total{result="overloaded"} 5"#;
+    assert!(server.metrics().contains(overloaded), "{}", server.metrics());
 }
 
 #[tokio::test]
-async fn a_certificate_that_appears_or_changes_is_used_without_a_gap() {
-    let server = start_in(TempDir::new().unwrap());
+async fn a_certificate_that_appears_or_changes_is_used_without_a_restart() {
+    let server = start_in(TempDir::new().unwrap(), 1024, PATIENCE);
     let folder = server.folder.path();
-    // Without a certificate, there is no answer.
+    let expiry = || {
+        let text = server.metrics();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("osm_admission_certificate_expiry"));
+        line.unwrap()
+            .split(' ')
+            .next_back()
+            .unwrap()
+            .parse::<f64>()
+            .unwrap()
+    };
+    // Without a certificate, the service is not ready.
+    let absent = || {
+        server.process.readiness.waiting().iter().any(|line| {
+            line.starts_with("admission certificate: ") && line.contains("tls.crt: No such file or directory")
+        })
+    };
+    until(absent).await;
     let first = new_certificate(&TempDir::new().unwrap().keep());
-    assert!(
-        send(server.address, &client(&[&first]), "POST /validate", b"")
-            .await
-            .is_err()
-    );
+    let answer = send(server.address, &client(&[&first]), "POST /validate", b"").await;
+    assert!(answer.is_err());
+    assert_eq!(expiry(), 0.0);
+    fs::write(folder.join("tls.crt"), "garbage").unwrap();
+    fs::write(folder.join("tls.key"), "garbage").unwrap();
+    let invalid = || {
+        let waiting = server.process.readiness.waiting();
+        waiting
+            .iter()
+            .any(|line| line.contains("tls.key has no private key"))
+    };
+    until(invalid).await;
+
     let first = new_certificate(folder);
     until_trusted(server.address, &client(&[&first])).await;
+    assert_eq!(server.process.readiness.waiting(), [""; 0]);
+    assert!(expiry() > 0.0);
 
     // Half of another pair: the first one stays.
     let second_folder = TempDir::new().unwrap();
@@ -378,74 +455,76 @@ async fn a_certificate_that_appears_or_changes_is_used_without_a_gap() {
     until_trusted(server.address, &client(&[&second])).await;
     stop.cancel();
     assert!(load.await.unwrap() > 0);
-    assert!(
-        send(server.address, &client(&[&first]), "POST /validate", b"")
-            .await
-            .is_err()
-    );
+    let answer = send(server.address, &client(&[&first]), "POST /validate", b"").await;
+    assert!(answer.is_err());
 }
 
-/// Sends a review on a connection that stays open, and returns the whole answer.
-async fn ask(stream: &mut TlsStream<TcpStream>, body: &Value) -> String {
-    let body = body.to_string();
-    let head = format!(
-        "POST /validate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
-        body.len()
+#[test]
+fn a_certificate_that_can_not_be_used_leaves_the_one_before_it_in_use() {
+    let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    new_certificate(folder.path());
+    new_certificate(other.path());
+    let (metrics, readiness) = (Metrics::new().unwrap(), Readiness::default());
+    let mut certificate = Certificate::new(
+        folder.path().to_owned(),
+        AdmissionMetrics::new(&metrics).unwrap(),
+        readiness.gate("admission certificate"),
     );
-    stream
-        .write_all(format!("{head}{body}").as_bytes())
-        .await
-        .unwrap();
-    let mut answer = String::new();
-    while !answer.ends_with('}') {
-        let mut part = [0; 4096];
-        let read = stream.read(&mut part).await.unwrap();
-        assert_ne!(read, 0, "the connection ends after {answer}");
-        answer.push_str(std::str::from_utf8(&part[..read]).unwrap());
-    }
-    answer
+    certificate.refresh().unwrap();
+    let first = certificate.in_use().unwrap();
+    let refused = |file: &str, wanted: &str, certificate: &mut Certificate| {
+        let problem = certificate.refresh().unwrap_err();
+        certificate.report(&format!("{problem:#}"));
+        assert!(format!("{problem:#}").contains(wanted), "{file}: {problem:#}");
+        assert!(Arc::ptr_eq(&first, &certificate.in_use().unwrap()), "{file}");
+        assert_eq!(readiness.waiting(), [""; 0]);
+    };
+    fs::copy(other.path().join("tls.crt"), folder.path().join("tls.crt")).unwrap();
+    refused("half", "do not belong together", &mut certificate);
+    fs::write(folder.path().join("tls.crt"), "garbage").unwrap();
+    refused("garbage", "tls.crt", &mut certificate);
+    fs::remove_file(folder.path().join("tls.crt")).unwrap();
+    refused("nothing", "No such file", &mut certificate);
+    new_certificate(folder.path());
+    certificate.refresh().unwrap();
+    assert!(!Arc::ptr_eq(&first, &certificate.in_use().unwrap()));
+}
+
+/// Waits until this is so.
+async fn until(is_so: impl Fn() -> bool) {
+    tokio::time::timeout(PATIENCE, async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]
-async fn a_server_that_drains_answers_everything_and_sends_clients_away() {
+async fn a_server_that_drains_answers_everything_and_ends_after_its_last_review() {
     let (mut server, trusted) = start();
     let (client, address) = (client(&[&trusted]), server.address);
     until_trusted(address, &client).await;
-    let deny = review("CREATE", &json!({"do": "deny"}));
-    let is_denied = |answer: &str| answer.contains("n/a is wrong");
-    let has_end = |answer: &str| answer.to_lowercase().contains("connection: close");
-    let mut open = connect(address, &client).await.unwrap();
-    let mut idle = connect(address, &client).await.unwrap();
-    for connection in [&mut open, &mut idle] {
-        let answer = ask(connection, &deny).await;
-        assert!(is_denied(&answer) && !has_end(&answer), "{answer}");
-    }
+    server.process.drain.begin();
+    let (status, answer) = post(address, &client, &review("CREATE", &json!({"do": "deny"}))).await;
+    assert_eq!((status, &answer["response"]["allowed"]), (200, &json!(false)));
 
-    server.drain.begin();
-    let mut new = connect(address, &client).await.unwrap();
-    for connection in [&mut open, &mut new] {
-        let answer = ask(connection, &deny).await;
-        assert!(is_denied(&answer) && has_end(&answer), "{answer}");
-        assert_eq!(connection.read(&mut [0]).await.unwrap(), 0);
-    }
-
-    // It is shut down while an object is judged, and another connection is idle.
-    let mut busy = connect(address, &client).await.unwrap();
-    let wait = review("CREATE", &json!({"do": "wait"}));
+    // It is shut down while an object is judged.
     let busy = async {
-        let answer = ask(&mut busy, &wait).await;
-        assert!(answer.contains("took too long"), "{answer}");
+        let (_, answer) = post(address, &client, &review("CREATE", &json!({"do": "wait"}))).await;
+        let warning = answer["response"]["warnings"][0].as_str().unwrap();
+        assert!(warning.contains("took too long"), "{warning}");
     };
     let webhook = server.webhook.take().unwrap();
     let ends = async {
         server.waits.wait_for(|waits| *waits).await.unwrap();
-        server.stop.cancel();
+        server.process.shutdown.cancel();
         webhook.ended().await;
     };
     tokio::time::timeout(PATIENCE, async { tokio::join!(busy, ends) })
         .await
         .unwrap();
-    assert_eq!(idle.read(&mut [0]).await.unwrap(), 0);
     assert!(TcpStream::connect(address).await.is_err());
 }
 

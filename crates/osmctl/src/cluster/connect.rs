@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 use http::header::{HeaderValue, USER_AGENT};
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use osm_api::cluster_endpoint;
 use osm_api::rbac::ClusterKind;
@@ -21,6 +21,10 @@ pub struct Connection {
     pub context: Option<String>,
     /// PEM bundle with which the API server is verified, if the kubeconfig contains one.
     pub ca: Option<String>,
+    /// Proxy through which the kubeconfig reaches the API server.
+    pub proxy: Option<String>,
+    /// Name in the certificate of the API server, if the kubeconfig contains one.
+    pub tls_server_name: Option<String>,
 }
 
 /// The flag that selects the `kubeconfig` or the `context` of a cluster.
@@ -77,7 +81,7 @@ impl Selected<'_> {
     async fn connect(&self, flags: &Flags) -> Result<Connection> {
         // Another dependency may bring a second provider, so that rustls would not choose one. An error means that one is installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let (mut config, context) = self.config().await?;
+        let (mut config, context, cluster) = self.config().await?;
         config.connect_timeout = Some(flags.request_timeout);
         config.read_timeout = Some(flags.request_timeout);
         let agent = HeaderValue::from_static(concat!("osmctl/", env!("CARGO_PKG_VERSION")));
@@ -96,6 +100,8 @@ impl Selected<'_> {
             server,
             context,
             ca,
+            proxy: cluster.proxy_url,
+            tls_server_name: cluster.tls_server_name,
         })
     }
 
@@ -106,8 +112,8 @@ impl Selected<'_> {
         }
     }
 
-    /// The configuration of a client, and the context that it is from.
-    async fn config(&self) -> Result<(Config, Option<String>)> {
+    /// The configuration of a client, the context that it is from, and the cluster of that context.
+    async fn config(&self) -> Result<(Config, Option<String>, Cluster)> {
         let options = KubeConfigOptions {
             context: self.context.map(str::to_owned),
             ..KubeConfigOptions::default()
@@ -119,7 +125,8 @@ impl Selected<'_> {
         let kubeconfig = match kubeconfig {
             Ok(kubeconfig) => kubeconfig,
             Err(error) if self.file.is_none() && self.context.is_none() && is_missing(&error) => {
-                return Config::incluster().map(|config| (config, None)).map_err(|_| {
+                let config = Config::incluster().map(|config| (config, None, Cluster::default()));
+                return config.map_err(|_| {
                     anyhow!("there is no kubeconfig; set --kubeconfig or the variable KUBECONFIG")
                 });
             }
@@ -129,9 +136,10 @@ impl Selected<'_> {
             .context
             .clone()
             .or_else(|| kubeconfig.current_context.clone());
+        let cluster = cluster_of(&kubeconfig, context.as_deref()).unwrap_or_default();
         Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
-            .map(|config| (config, context))
+            .map(|config| (config, context, cluster))
             .map_err(|error| self.invalid(&error))
     }
 
@@ -166,6 +174,17 @@ impl Selected<'_> {
             other => anyhow!("{named} is not valid: {other}; correct it"),
         }
     }
+}
+
+/// The cluster of a context.
+fn cluster_of(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<Cluster> {
+    let named = kubeconfig
+        .contexts
+        .iter()
+        .find(|named| Some(&*named.name) == context)?;
+    let name = &named.context.as_ref()?.cluster;
+    let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == *name)?;
+    cluster.cluster.clone()
 }
 
 fn is_missing(error: &KubeconfigError) -> bool {

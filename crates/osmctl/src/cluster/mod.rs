@@ -1,14 +1,16 @@
-//! Reads a cluster into a [`Snapshot`]. This module alone does I/O with an API server. It only reads.
+//! Reads a cluster into a [`Snapshot`]. This module alone does I/O with an API server. All of it only reads, except `grant`.
 //!
 //! ```text
 //! failure    what a failed request means, and the next step
 //! connect    flags → clients
 //! list       all objects of a kind, or one
+//! grant      tokens of ServiceAccounts, and the Secrets with kubeconfigs, for `kubeconfigs` alone
 //! objects    objects of any kind, for `migrate` alone
 //! ```
 
 mod connect;
 mod failure;
+mod grant;
 mod list;
 mod objects;
 
@@ -32,6 +34,7 @@ use osm_api::rbac::ClusterKind;
 use osm_api::{MachineDeployment, OperatingSystemProfile, pool};
 
 pub use self::failure::Failure;
+pub use self::grant::Clusters;
 use self::list::{List, Listed, Reader};
 pub use self::objects::{Kind, Object, Objects, Target};
 use crate::input::SettingsMap;
@@ -92,6 +95,11 @@ impl Flags {
     /// Whether the MachineDeployments are in another cluster.
     pub fn has_worker_cluster(&self) -> bool {
         self.worker_kubeconfig.is_some() || self.worker_context.is_some()
+    }
+
+    /// Namespace of the services: of the installation, or in the home cluster.
+    pub fn services_namespace(&self) -> &str {
+        self.home_namespace.as_deref().unwrap_or(&self.namespace)
     }
 
     /// Whether the services and their settings are in another cluster.

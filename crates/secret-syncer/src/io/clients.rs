@@ -1,6 +1,5 @@
 //! Connections, and the APIs that are used on them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::NamespaceResourceScope;
@@ -22,8 +21,6 @@ pub struct Names {
     pub installation: String,
     /// Which program this is, as the annotation [`osm_api::names::PROGRAM`]; empty: it is not known.
     pub program: String,
-    /// Names and addresses by which API servers reach the admission webhooks.
-    pub admission_hosts: BTreeSet<String>,
 }
 
 pub struct Clients {
@@ -33,8 +30,6 @@ pub struct Clients {
     pub installation: String,
     /// Which program this is, as the annotation [`osm_api::names::PROGRAM`]; empty: it is not known.
     pub program: String,
-    /// Names and addresses by which API servers reach the admission webhooks.
-    pub admission_hosts: BTreeSet<String>,
     pub token_probe: TokenProbe,
 }
 
@@ -43,25 +38,18 @@ impl Clients {
         let Names {
             installation,
             program,
-            admission_hosts,
         } = names;
         Self {
             process: process.clone(),
             cluster: cluster.clone(),
             installation,
             program,
-            admission_hosts,
             token_probe: TokenProbe::new(cluster.worker.anonymous.clone()),
         }
     }
 
     pub fn joining(&self) -> Joining {
         self.cluster.installation.joining
-    }
-
-    /// Whether there is a key pair of the admission webhooks to keep.
-    pub fn has_admission_pair(&self) -> bool {
-        self.cluster.installation.admission.is_some()
     }
 
     pub fn configs(&self) -> Api<OperatingSystemConfig> {

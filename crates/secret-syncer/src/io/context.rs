@@ -122,7 +122,6 @@ impl Shared<Key> for Context {
             .into_iter()
             .map(Key::Config)
             .chain([Key::LegacyTokens, Key::JoinRight])
-            .chain(self.clients.has_admission_pair().then_some(Key::AdmissionPair))
             .collect()
     }
 
@@ -133,7 +132,7 @@ impl Shared<Key> for Context {
                 self.reporting.foreign_cluster.note(name, None);
             }
             Key::LegacyTokens => self.reporting.forget_legacy_tokens(),
-            Key::HmacKey | Key::JoinRight | Key::AdmissionPair => {}
+            Key::HmacKey | Key::JoinRight => {}
         }
     }
 }

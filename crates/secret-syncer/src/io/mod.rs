@@ -1,7 +1,6 @@
 //! Everything that holds a client. [`gather`] reads and writes nothing; [`apply`] carries out a plan and decides nothing; [`report`] alone
 //! writes status, Events, metrics and the log of outcomes.
 
-pub mod admission_pair;
 pub mod apply;
 pub mod bootstrap_token;
 pub mod caches;

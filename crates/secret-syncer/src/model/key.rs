@@ -14,8 +14,6 @@ pub enum Key {
     LegacyTokens,
     /// Whether a pool's token may do more than it needs to join.
     JoinRight,
-    /// The key pair of the admission webhooks.
-    AdmissionPair,
 }
 
 impl fmt::Display for Key {
@@ -25,7 +23,6 @@ impl fmt::Display for Key {
             Self::HmacKey => f.write_str("(HMAC key)"),
             Self::LegacyTokens => f.write_str("(non-expiring tokens)"),
             Self::JoinRight => f.write_str("(right to join)"),
-            Self::AdmissionPair => f.write_str("(admission key pair)"),
         }
     }
 }
@@ -48,7 +45,6 @@ mod tests {
         assert_eq!(Key::HmacKey.to_string(), "(HMAC key)");
         assert_eq!(Key::LegacyTokens.to_string(), "(non-expiring tokens)");
         assert_eq!(Key::JoinRight.to_string(), "(right to join)");
-        assert_eq!(Key::AdmissionPair.to_string(), "(admission key pair)");
         assert_eq!(
             Key::Config("pool-kube-system-config".into()).to_string(),
             "pool-kube-system-config"

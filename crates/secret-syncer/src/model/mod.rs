@@ -1,6 +1,5 @@
 //! What the other two layers speak of: views of watched objects, documents, seals, ownership. No client, no clock, no decision.
 
-pub mod admission_pair;
 pub mod documents;
 pub mod existing;
 pub mod found;

@@ -3,7 +3,6 @@
 //! [`mod@causes`] says why a pool is published. Each other question has a file of its name. What only the API server's answer can show
 //! ([`adoption`], [`hmac_key`]) is decided here as well, from that answer.
 
-pub mod admission_pair;
 pub mod adoption;
 pub mod announcement;
 pub mod cause;

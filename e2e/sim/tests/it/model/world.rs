@@ -849,7 +849,6 @@ impl Running {
                     let names = Names {
                         installation: NAMESPACE.to_owned(),
                         program,
-                        admission_hosts: std::collections::BTreeSet::new(),
                     };
                     secret_syncer::run(process, cluster, names).await.unwrap();
                 }

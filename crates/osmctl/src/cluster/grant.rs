@@ -1,0 +1,128 @@
+//! Requests tokens of ServiceAccounts in one cluster, and writes Secrets with kubeconfigs in another one.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use osm_api::rbac::ClusterKind;
+use serde_json::json;
+
+use super::Flags;
+use super::connect::{self, Connection};
+use super::list::Reader;
+
+/// A token of a ServiceAccount. It has no `Debug`, so that it gets into no message.
+pub struct Token {
+    pub secret: String,
+    /// When it expires.
+    pub expiry: String,
+}
+
+/// The two clusters that kubeconfigs connect.
+pub struct Clusters {
+    /// What the kubeconfigs lead to.
+    pub to: Connection,
+    /// Where the services run.
+    services: Client,
+    read: Reader,
+    write: Reader,
+}
+
+impl Clusters {
+    /// The clusters that the flags select.
+    ///
+    /// # Errors
+    /// Flags that select one cluster; a kubeconfig that is missing or invalid.
+    pub async fn connect(flags: &Flags) -> Result<Self> {
+        let management = connect::management(flags).await?;
+        let home = connect::another(flags, ClusterKind::Home).await?;
+        let worker = connect::another(flags, ClusterKind::Worker).await?;
+        let (services, to) = match (home, worker) {
+            (Some(home), _) => (home, management),
+            (None, Some(worker)) => (management, worker),
+            (None, None) if flags.has_home_cluster() => bail!("set --home-context or --home-kubeconfig"),
+            (None, None) => bail!(
+                "set --worker-context or --worker-kubeconfig; with one cluster, the services need no kubeconfigs"
+            ),
+        };
+        Ok(Self {
+            read: Reader::new(&to, flags.request_timeout),
+            write: Reader::new(&services, flags.request_timeout),
+            services: services.client,
+            to,
+        })
+    }
+
+    /// Requests a token of a ServiceAccount.
+    ///
+    /// # Errors
+    /// A request that failed.
+    pub async fn token(&self, namespace: &str, account: &str, lifetime: Duration) -> Result<Token> {
+        let api = Api::<ServiceAccount>::namespaced(self.to.client.clone(), namespace);
+        let request = TokenRequest {
+            spec: TokenRequestSpec {
+                expiration_seconds: i64::try_from(lifetime.as_secs()).ok(),
+                ..TokenRequestSpec::default()
+            },
+            ..TokenRequest::default()
+        };
+        let params = PostParams::default();
+        let request = api.create_token_request(account, &params, &request);
+        let what = format!("a token of ServiceAccount {account} in namespace {namespace}");
+        let status = self
+            .read
+            .request("create", &what, request)
+            .await
+            .map_err(|failure| {
+                if failure.is_not_found() {
+                    anyhow::anyhow!(
+                        "ServiceAccount {account} does not exist in namespace {namespace}; \
+                     install the release there first, or check --worker-namespace and --release"
+                    )
+                } else {
+                    failure.into()
+                }
+            })?;
+        let status = status.status.context("the API server returned no token")?;
+        Ok(Token {
+            secret: status.token,
+            expiry: status.expiration_timestamp.0.to_string(),
+        })
+    }
+
+    /// Stores a kubeconfig in a Secret, which is created if it does not exist.
+    ///
+    /// # Errors
+    /// A request that failed.
+    pub async fn store(&self, namespace: &str, name: &str, kubeconfig: &str) -> Result<()> {
+        let secret: Secret = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace},
+        }))?;
+        let secret = Secret {
+            data: Some(
+                [(
+                    "kubeconfig".to_owned(),
+                    k8s_openapi::ByteString(kubeconfig.into()),
+                )]
+                .into(),
+            ),
+            ..secret
+        };
+        let api = Api::<Secret>::namespaced(self.services.clone(), namespace);
+        let (params, patch) = (PatchParams::apply("osmctl").force(), Patch::Apply(&secret));
+        let what = format!("secrets {name} in namespace {namespace}");
+        let written = self
+            .write
+            .request("patch", &what, api.patch(name, &params, &patch))
+            .await;
+        match written {
+            Err(failure) if failure.is_not_found() => {
+                bail!("namespace {namespace} does not exist; create it first")
+            }
+            written => Ok(written.map(drop)?),
+        }
+    }
+}

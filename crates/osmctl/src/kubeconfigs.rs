@@ -1,0 +1,241 @@
+//! `osmctl kubeconfigs`: writes the kubeconfigs with which services that run in one cluster work in another one. No other subcommand writes
+//! to a cluster.
+//!
+//! Tokens exist only in the answers of an API server and in the Secrets: not in the process list, in files or in messages.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use serde_json::{Value, json};
+
+use crate::cluster::{self, Clusters};
+use crate::output;
+
+/// The services that connect to a worker cluster.
+const TO_WORKER: [&str; 3] = ["osc-controller", "secret-syncer", "csr-approver"];
+/// All services. All of them connect to a user cluster.
+const ALL: [&str; 4] = [
+    "osp-controller",
+    "osc-controller",
+    "secret-syncer",
+    "csr-approver",
+];
+/// What the CronJob of the chart uses to renew the others, and itself.
+const RENEWAL: &str = "renewal";
+
+/// Shortest lifetime that an API server grants.
+const SHORTEST: Duration = Duration::from_secs(600);
+
+/// Create and renew the kubeconfigs with which services use another cluster
+///
+/// For each service, the command requests a token of its ServiceAccount in the worker cluster, and writes a kubeconfig with it to a Secret of
+/// the management cluster: worker-osc-controller, worker-secret-syncer and worker-csr-approver. Run the command again before the tokens
+/// expire. The services use a new kubeconfig without a restart.
+///
+/// With a home cluster, the Secrets are there, and the tokens are of the cluster that --context selects: user-osp-controller and so on.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  # See what would be written
+  osmctl kubeconfigs --context management -n cluster-a --worker-context worker --worker-namespace osm --dry-run
+
+  # Write the kubeconfigs, or renew them
+  osmctl kubeconfigs --context management -n cluster-a --worker-context worker --worker-namespace osm")]
+pub struct Kubeconfigs {
+    /// Lifetime to request, such as 720h. The API server may grant less
+    #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = lifetime)]
+    duration: Duration,
+    /// Namespace of the release in the worker cluster [default: --namespace]
+    #[arg(long, value_name = "NAME", conflicts_with = "home_namespace")]
+    worker_namespace: Option<String>,
+    /// Name of the release that created the ServiceAccounts, with which their names begin
+    #[arg(long, value_name = "NAME", default_value = "osm")]
+    release: String,
+    /// URL of the API server as pods reach it [default: the one in your kubeconfig]
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+    /// Services, comma-separated [default: all that connect to the other cluster]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = PossibleValuesParser::new(ALL))]
+    services: Vec<String>,
+    /// Also write worker-renewal, with which the CronJob of the chart renews the others
+    #[arg(long)]
+    renewal: bool,
+    /// Print what would be written, and request no token
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    cluster: cluster::Flags,
+}
+
+fn lifetime(text: &str) -> Result<Duration, String> {
+    let lifetime = cluster::timeout(text)?;
+    if lifetime < SHORTEST {
+        return Err("is less than ten minutes, the shortest lifetime that an API server grants".to_owned());
+    }
+    Ok(lifetime)
+}
+
+impl Kubeconfigs {
+    pub fn run(&self) -> Result<ExitCode> {
+        cluster::run(async {
+            let clusters = Clusters::connect(&self.cluster).await?;
+            let to = self.target(&clusters)?;
+            let mut has_failed = false;
+            for of in self.names() {
+                match self.write(&clusters, &to, of).await {
+                    Ok(line) => output::print(&line)?,
+                    // The other kubeconfigs must not expire because of this one.
+                    Err(error) => {
+                        eprintln!("osmctl: {error:#}");
+                        has_failed = true;
+                    }
+                }
+            }
+            Ok(if has_failed {
+                ExitCode::FAILURE
+            } else {
+                ExitCode::SUCCESS
+            })
+        })
+    }
+
+    /// The cluster that the kubeconfigs lead to, as an entry of a kubeconfig.
+    fn target(&self, clusters: &Clusters) -> Result<Value> {
+        let to = &clusters.to;
+        // The images of the services contain no root certificates.
+        let ca = to.ca.as_ref().context(
+            "your kubeconfig has no CA for the API server, and the services need it; add certificate-authority-data to its cluster",
+        )?;
+        Ok(cluster_entry(
+            self.server.as_deref().unwrap_or(&to.server),
+            ca,
+            to.proxy.as_deref(),
+            to.tls_server_name.as_deref(),
+        ))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let services: Vec<&str> = match (&*self.services, self.cluster.has_home_cluster()) {
+            ([], true) => ALL.to_vec(),
+            ([], false) => TO_WORKER.to_vec(),
+            (services, _) => services.iter().map(String::as_str).collect(),
+        };
+        // Last: the CronJob needs its own token until the others are renewed.
+        services.into_iter().chain(self.renewal.then_some(RENEWAL))
+    }
+
+    /// Writes one kubeconfig; returns the line to print.
+    async fn write(&self, clusters: &Clusters, to: &Value, of: &str) -> Result<String> {
+        let namespace = self
+            .worker_namespace
+            .as_deref()
+            .unwrap_or(self.cluster.namespace());
+        let account = format!("{}-{of}", self.release);
+        let prefix = if self.cluster.has_home_cluster() {
+            "user"
+        } else {
+            "worker"
+        };
+        let (secret_namespace, secret) = (self.cluster.services_namespace(), format!("{prefix}-{of}"));
+        if self.dry_run {
+            let server = to.get("server").and_then(Value::as_str).unwrap_or_default();
+            return Ok(format!(
+                "Secret {secret_namespace}/{secret} would get a kubeconfig of ServiceAccount {namespace}/{account} at {server}\n"
+            ));
+        }
+        let token = clusters.token(namespace, &account, self.duration).await?;
+        let text = kubeconfig(to, of, &token.secret);
+        clusters.store(secret_namespace, &secret, &text).await?;
+        Ok(format!(
+            "Secret {secret_namespace}/{secret} has a kubeconfig of ServiceAccount {namespace}/{account}, which expires at {}\n",
+            token.expiry
+        ))
+    }
+}
+
+fn cluster_entry(server: &str, ca: &str, proxy: Option<&str>, tls_server_name: Option<&str>) -> Value {
+    let ca = k8s_openapi::ByteString(ca.into());
+    let mut cluster = json!({"server": server, "certificate-authority-data": ca});
+    for (field, value) in [("proxy-url", proxy), ("tls-server-name", tls_server_name)] {
+        if let (Some(value), Some(cluster)) = (value, cluster.as_object_mut()) {
+            cluster.insert(field.to_owned(), value.into());
+        }
+    }
+    cluster
+}
+
+/// JSON, which is YAML as well.
+fn kubeconfig(cluster: &Value, user: &str, token: &str) -> String {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "worker",
+        "contexts": [{"name": "worker", "context": {"cluster": "worker", "user": user}}],
+        "clusters": [{"name": "worker", "cluster": cluster}],
+        "users": [{"name": user, "user": {"token": token}}],
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use kube::config::Kubeconfig;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        kubeconfigs: Kubeconfigs,
+    }
+
+    fn parse(line: &str) -> Result<Kubeconfigs, String> {
+        let cli = Cli::try_parse_from(line.split(' ')).map_err(|error| error.to_string())?;
+        Ok(cli.kubeconfigs)
+    }
+
+    #[test]
+    fn a_kubeconfig_has_everything_that_a_service_needs() {
+        let entry = cluster_entry("https://a:6443", "PEM", Some("http://proxy"), Some("b"));
+        let text = kubeconfig(&entry, "secret-syncer", "t0ken");
+        let read: Kubeconfig = serde_json::from_str(&text).unwrap();
+        let cluster = read.clusters[0].cluster.as_ref().unwrap();
+        assert_eq!(cluster.server.as_deref(), Some("https://a:6443"));
+        assert_eq!(cluster.certificate_authority_data.as_deref(), Some("UEVN"));
+        assert_eq!(cluster.proxy_url.as_deref(), Some("http://proxy"));
+        assert_eq!(cluster.tls_server_name.as_deref(), Some("b"));
+        assert_eq!(read.current_context.as_deref(), Some("worker"));
+        let plain = cluster_entry("https://a", "PEM", None, None);
+        assert_eq!(plain.as_object().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn the_flags_decide_whose_kubeconfigs_are_written() {
+        let names = |line: &str| {
+            parse(line)
+                .unwrap()
+                .names()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names("x --worker-context w"), TO_WORKER);
+        assert_eq!(names("x --home-context h --home-namespace n"), ALL);
+        assert_eq!(
+            names("x --worker-context w --services secret-syncer --renewal"),
+            ["secret-syncer", "renewal"]
+        );
+        for (line, problem) in [
+            ("x --duration 5m", "ten minutes"),
+            ("x --services other", "possible values"),
+            (
+                "x --worker-namespace w --home-context h --home-namespace n",
+                "--home-namespace",
+            ),
+        ] {
+            let refused = parse(line).err().unwrap();
+            assert!(refused.contains(problem), "{refused}");
+        }
+    }
+}
