@@ -710,8 +710,8 @@ fn of_two_that_claim_one_name_the_second_is_rejected_and_nothing_is_overwritten(
         ("NameConflict", "uid-0")
     );
     for words in [
-        "boot with the user data of kube-system/pool",
-        "including its credentials",
+        "the older MachineDeployment kube-system/pool",
+        "may boot with its user data and credentials",
         "delete one of the two",
     ] {
         assert!(rejected.message.contains(words), "{}", rejected.message);
@@ -830,7 +830,7 @@ fn a_pool_keeps_what_it_has_when_its_namespace_is_no_longer_served() {
         );
         assert_eq!(verdict(&held), ("NamespaceNotServed", false), "{what}");
         assert!(
-            message(&held).contains("credentials are renewed"),
+            message(&held).contains("the published user data stays valid"),
             "{what}: {}",
             message(&held)
         );

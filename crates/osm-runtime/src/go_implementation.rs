@@ -13,11 +13,16 @@ use tokio::time::Instant;
 
 use crate::error::brief;
 use crate::queue::{Priority, Queue};
+use crate::readiness::Gate;
 use crate::runner::{Key, Shared};
+use crate::shared_problem::SharedProblem;
 use crate::{Api, Cluster, Connection};
 
 /// Interval of the checks. It is shorter than the 15 seconds after which the Lease of a replica that has stopped expires.
 const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Interval until the first answer.
+const RETRY: Duration = Duration::from_secs(2);
 
 /// The longest time for which one renewal counts, whatever the Lease says.
 const LONGEST_VALIDITY: Duration = Duration::from_secs(60);
@@ -36,40 +41,30 @@ pub async fn watch<K: Key>(
     shared: impl Shared<K>,
     is_published: impl Fn() -> bool + Send + Sync + 'static,
 ) {
-    let connection = cluster.worker.clone();
-    let role = connection.role();
-    let gate = cluster.gates.gate("Go implementation");
-    let (shutdown, problem) = (cluster.shutdown.clone(), cluster.go_implementation.clone());
-    let mut check = Check::new(connection);
-    let mut look = async move || {
-        let found = check.once().await;
-        match &found {
-            Some(found) if !is_published() => gate.close(found.clone()),
-            _ => gate.open(),
-        }
-        let has_changed = problem.note(found.clone());
-        if has_changed {
-            match found {
-                Some(found) => tracing::error!(cluster = role.label(), "Go implementation: {found}"),
-                None => tracing::info!(cluster = role.label(), "the Go implementation does not run"),
-            }
-        }
-        has_changed
+    let mut check = Check {
+        connection: cluster.worker.clone(),
+        renewals: Renewals::default(),
+        answer: None,
+        gate: cluster.gates.gate("Go implementation"),
+        problem: cluster.go_implementation.clone(),
     };
+    let (queue, shutdown) = (queue.clone(), cluster.shutdown.clone());
     // Nothing may be started before the first answer.
-    if shutdown.run_until_cancelled(look()).await.is_none() {
+    let first = check.look(&is_published);
+    if shutdown.run_until_cancelled(first).await.is_none() {
         return;
     }
-    let (queue, stop) = (queue.clone(), shutdown.clone());
     let repeat = async move {
         loop {
-            tokio::time::sleep(INTERVAL).await;
-            if look().await {
+            let pause = if check.answer.is_some() { INTERVAL } else { RETRY };
+            tokio::time::sleep(pause).await;
+            if check.look(&is_published).await {
                 let known = shared.known().into_iter();
                 known.for_each(|key| queue.add_with(key, Priority::Low));
             }
         }
     };
+    let stop = shutdown.clone();
     cluster
         .supervisor()
         .spawn("Go implementation", &stop, async move {
@@ -82,19 +77,31 @@ struct Check {
     renewals: Renewals,
     /// The last answer. `None`: there was none yet.
     answer: Option<bool>,
+    gate: Gate,
+    problem: SharedProblem,
 }
 
 impl Check {
-    fn new(connection: Connection) -> Self {
-        Self {
-            connection,
-            renewals: Renewals::default(),
-            answer: None,
+    /// Looks at the Lease. Returns whether the result is another one than before.
+    async fn look(&mut self, is_published: &(impl Fn() -> bool + Sync)) -> bool {
+        let found = self.found().await;
+        match &found {
+            Some(found) if !is_published() => self.gate.close(found.clone()),
+            _ => self.gate.open(),
         }
+        let has_changed = self.problem.note(found.clone());
+        if has_changed {
+            let cluster = self.connection.role().label();
+            match found {
+                Some(found) => tracing::error!(cluster, "Go implementation: {found}"),
+                None => tracing::info!(cluster, "the Go implementation does not run"),
+            }
+        }
+        has_changed
     }
 
     /// Why nothing new may be started. If the Lease can't be read, the last answer holds.
-    async fn once(&mut self) -> Option<String> {
+    async fn found(&mut self) -> Option<String> {
         let leases = Api::<Lease>::namespaced(self.connection.client.clone(), KUBE_SYSTEM);
         match leases.get_opt(GO_LEASE).await {
             Ok(lease) => {
@@ -103,9 +110,9 @@ impl Check {
                 self.answer = Some(self.renewals.is_renewed(spec.as_ref(), clock, Instant::now()));
             }
             Err(error) if self.answer.is_none() => {
+                let problem = brief(&error);
                 return Some(format!(
-                    "the Lease {KUBE_SYSTEM}/{GO_LEASE} can't be read yet: {}",
-                    brief(&error)
+                    "the Lease {KUBE_SYSTEM}/{GO_LEASE} can't be read yet: {problem}"
                 ));
             }
             Err(_) => {}

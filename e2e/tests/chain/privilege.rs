@@ -14,9 +14,9 @@ use kube::{Api, ResourceExt};
 use osm_api::condition::{PUBLISHED, RENDERED};
 use osm_api::content::ContentView;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
-use osm_api::rbac::{ClusterKind, Installation, Service};
+use osm_api::rbac::{ClusterKind, Service};
 use osm_testkit::control_plane::AuditEvent;
-use osm_testkit::installation::{IDENTITIES, apply};
+use osm_testkit::installation::IDENTITIES;
 use osm_testkit::{ControlPlane, Options, check, wait_for};
 use serde_json::{Value, json};
 

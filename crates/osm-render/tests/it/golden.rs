@@ -78,7 +78,7 @@ fn the_digest_of_the_same_content_stays_the_same() {
     let unpacked = Unpacked::new(&rendered.spec, false, Rendered::default());
     assert_eq!(
         unpacked.rendered().digest,
-        "149c6e2356b80956bc104ca7ed308702a131d6df56da36f556b7e7cb2990879e"
+        "c471e0647af6c307530355448a3fa678a5599a6a4a3ddaf489fd4fb26f9e356d"
     );
 }
 

@@ -20,7 +20,7 @@ use crate::plan::error::PlanError;
 use crate::plan::fixtures::*;
 use crate::plan::hold::{needed_record, record};
 use crate::plan::plan;
-use crate::plan::steps::{Content, Plan, Publish, Step};
+use crate::plan::steps::{self, Plan, Publish, Step};
 
 fn late(id: &str, kind: LateBoundKind, source: Option<LateBoundSource>) -> LateBound {
     LateBound {
@@ -195,7 +195,7 @@ fn decide(mut gathered: Gathered) -> Plan {
 
 fn published_again(plan: &Plan) -> &Publish {
     match &plan.step {
-        Step::Publish(publish) if matches!(publish.content, Content::Published(_)) => {
+        Step::Publish(publish) if matches!(publish.content, steps::Content::Published(_)) => {
             assert_eq!(publish.program, None, "another program may have filled in a part");
             publish
         }

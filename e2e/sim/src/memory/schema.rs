@@ -393,7 +393,6 @@ mod tests {
         let starts = [
             "a profile's spec changes only",
             "an OperatingSystemConfig belongs to one pool",
-            "an OperatingSystemConfig belongs to one MachineDeployment",
         ];
         for rule in &rules {
             assert!(
