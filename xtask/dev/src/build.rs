@@ -8,11 +8,9 @@ use osm_api::rbac::Service;
 use serde_json::Value;
 use tokio::process::Command;
 
-/// How to build: optimised, or quickly.
+/// How to build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// As for tests.
-    Dev,
     /// As in the images: optimised, and static.
     Release,
     /// As [`Self::Release`], and the programs name the crates in them. Needs cargo-auditable.
@@ -39,9 +37,6 @@ pub async fn services(profile: Profile) -> Result<PathBuf> {
         .flat_map(|service| ["--package", service.name()])
         .collect();
     let mut command = cargo();
-    if profile == Profile::Dev {
-        return run(command, &arguments).await;
-    }
     if profile == Profile::Auditable {
         command.arg("auditable");
     }

@@ -142,10 +142,10 @@ impl Running {
                 };
                 Service::ALL.map(tail).join("\n")
             }
-            Self::Command { process, .. } => process
-                .as_ref()
-                .map(|process| process.log_tail(40))
-                .unwrap_or_default(),
+            Self::Command { process, .. } => {
+                let tail = process.as_ref().map(|process| process.log_tail(40));
+                tail.unwrap_or_default()
+            }
         }
     }
 }

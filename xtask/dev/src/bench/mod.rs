@@ -16,6 +16,7 @@ use kube::Api;
 use osm_api::{OperatingSystemConfig, names};
 use osm_testkit::control_plane::{AuditLog, assets};
 use osm_testkit::cost::{self, Cost};
+use osm_testkit::installation;
 use osm_testkit::procfs::{self, Usage};
 use osm_testkit::progress::Progress;
 use osm_testkit::{ControlPlane, Options, check, wait_for};
@@ -27,7 +28,7 @@ use self::secret_watch::SecretWatch;
 use crate::build::{self, Profile};
 
 /// Time in which a scenario ends, and that each MachineDeployment adds to it.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(180);
 const TIMEOUT_PER_POOL: Duration = Duration::from_millis(200);
 
 /// Measure many MachineDeployments on a real control plane: time to user data, absence, requests, CPU and memory
@@ -55,7 +56,7 @@ pub struct Bench {
     /// Write the figures to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Measure a development build, to try this command; its figures are not comparable
+    /// Measure the development build in OSM_BIN_DIR, or a new one, to try this command; its figures are not comparable
     #[arg(long)]
     dev: bool,
 }
@@ -139,19 +140,22 @@ impl Bench {
         let progress = Progress::start();
         assets::ensure(&Options::default().components(), |line| progress.step(line)).await?;
         progress.step("building the services");
-        let profile = if self.dev { Profile::Dev } else { Profile::Release };
-        let mut implementations = vec![Implementation::Services(build::services(profile).await?)];
+        let binaries = match self.dev {
+            true => tokio::task::spawn_blocking(installation::binaries).await??,
+            false => build::services(Profile::Release).await?,
+        };
+        let mut implementations = vec![Implementation::Services(binaries)];
         implementations.extend(self.compare.iter().cloned());
         let mut all = Vec::new();
-        let outcome = async {
+        let outcome: Result<()> = async {
             for pools in &self.machine_deployments {
                 for implementation in &implementations {
                     measure(progress, implementation, *pools, &mut all).await?;
                 }
             }
             Ok(())
-        };
-        let outcome = outcome.await;
+        }
+        .await;
         // What was measured before a failure took long, too.
         println!("{}\n{}", crate::revision::read().await?, table(&all));
         if let Some(file) = &self.json {
@@ -248,7 +252,7 @@ impl Stage<'_> {
         let started = Instant::now();
         let waits = self.change(scenario).await?;
         let seconds = started.elapsed().as_secs_f64();
-        // A command does not say when it is ready.
+        // A command does not say when it is ready again.
         let is_shown = scenario != Scenario::Restarted || matches!(self.running, Running::Services(_));
         let runtime = tokio::runtime::Handle::current();
         let (mut used, plane, running) = (Used::default(), self.plane, &self.running);

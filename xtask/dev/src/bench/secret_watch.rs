@@ -13,14 +13,15 @@ use kube::{Api, ResourceExt};
 use osm_api::names;
 use osm_testkit::wait_for;
 use parking_lot::Mutex;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::pools::StartTimes;
 
 /// A watch of all Secrets in `cloud-init-settings`.
 pub struct SecretWatch {
     seen: Arc<Mutex<Seen>>,
-    task: JoinHandle<()>,
+    /// Ended by being dropped.
+    _task: JoinSet<()>,
 }
 
 #[derive(Default)]
@@ -88,7 +89,8 @@ impl SecretWatch {
             }
         }
         let writer = seen.clone();
-        let task = tokio::spawn(async move {
+        let mut task = JoinSet::new();
+        task.spawn(async move {
             while let Some(event) = events.next().await {
                 match event {
                     Ok(event) => writer.lock().observe(event, Instant::now()),
@@ -96,7 +98,7 @@ impl SecretWatch {
                 }
             }
         });
-        Ok(Self { seen, task })
+        Ok(Self { seen, _task: task })
     }
 
     /// Begins a scenario: forgets when Secrets were written and absent.
@@ -147,11 +149,5 @@ impl SecretWatch {
     /// Whether no pool has a Secret.
     pub fn none_left(&self) -> bool {
         self.seen.lock().existing.is_empty()
-    }
-}
-
-impl Drop for SecretWatch {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
