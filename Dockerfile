@@ -1,4 +1,4 @@
-# The image of one service: docker build --build-arg SERVICE=osp-controller .
+# The image of one service, or of osmctl: docker build --build-arg SERVICE=osp-controller .
 #
 # The image is built from scratch, because it holds one static program that reads no other file. The CA certificates come with the
 # kubeconfig or with the pod's ServiceAccount. Only the program itself ever needs security updates. A distroless base would add time zones,

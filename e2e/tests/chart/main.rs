@@ -13,6 +13,7 @@ mod dashboard;
 mod flags;
 mod gitops;
 mod installing;
+mod kubeconfigs;
 mod manifest;
 mod node;
 mod page;

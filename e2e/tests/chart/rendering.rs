@@ -33,6 +33,14 @@ async fn render(helm: &Helm, values: &[&str]) -> Result<Vec<Value>> {
 const MANAGEMENT: &str = "--set=topology=management,workerCluster.kubeconfigs.oscController.secret=x,\
     workerCluster.kubeconfigs.secretSyncer.secret=x,workerCluster.kubeconfigs.csrApprover.secret=x";
 
+/// The same, with kubeconfigs that a CronJob renews.
+const RENEWAL: &str = "--set=topology=management,workerCluster.namespace=w,image.repository=r,image.tag=v1,\
+    workerCluster.renewal.enabled=true,workerCluster.renewal.release=there,workerCluster.renewal.duration=24h,\
+    workerCluster.renewal.schedule=@hourly,\
+    workerCluster.kubeconfigs.oscController.secret=worker-osc-controller,\
+    workerCluster.kubeconfigs.secretSyncer.secret=worker-secret-syncer,\
+    workerCluster.kubeconfigs.csrApprover.secret=worker-csr-approver";
+
 /// Topology `home`, with the kubeconfigs that it needs.
 const AT_HOME: &str = "--set=topology=home,workerCluster.kubeconfigs.ospController.secret=kubeconfig,\
     workerCluster.kubeconfigs.oscController.secret=kubeconfig,\
@@ -218,7 +226,7 @@ const CASES: &[Case] = &[
     ),
     (
         // The certificate of the webhooks takes no permission.
-        ADMISSION,
+        CERT_MANAGER,
         |_| (),
         &ClusterKind::ALL,
     ),
@@ -440,6 +448,26 @@ const ROWS: &[(&[&str], &[&str])] = &[
         ],
     ),
     (
+        // The CronJob may renew exactly the kubeconfigs that the services use, and its own.
+        &[RENEWAL],
+        &[
+            r#"Role one-renewal /rules [{"apiGroups":[""],"resourceNames":["worker-csr-approver","worker-osc-controller","worker-secret-syncer","worker-renewal"],"resources":["secrets"],"verbs":["patch"]}]"#,
+            r#"CronJob one-renewal /spec/schedule "@hourly""#,
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/image "r/osmctl:v1""#,
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/volumes/0/secret/secretName "worker-renewal""#,
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/args ["kubeconfigs","--namespace=osm","--worker-kubeconfig=/etc/osm/worker-cluster/kubeconfig","--worker-namespace=w","--release=there","--services=csr-approver,osc-controller,secret-syncer","--renewal","--duration=24h"]"#,
+        ],
+    ),
+    (
+        // In the worker cluster, it may request exactly their tokens.
+        &[
+            "--set=topology=worker,workerCluster.renewal.enabled=true,csrApprover.enabled=false,joining=static",
+        ],
+        &[
+            r#"Role one-renewal /rules [{"apiGroups":[""],"resourceNames":["one-osc-controller","one-secret-syncer","one-renewal"],"resources":["serviceaccounts/token"],"verbs":["create"]}]"#,
+        ],
+    ),
+    (
         // The API server trusts the Secret of the operator, and connects by a cluster IP.
         ADMISSION,
         &[
@@ -613,6 +641,18 @@ const REFUSED: &[(&str, &str)] = &[
     (
         "workerCluster.kubeconfigs.oscController.secret=x",
         "set topology to management or home, or leave the Secret out",
+    ),
+    (
+        "workerCluster.renewal.enabled=true",
+        "it is for two clusters, with topology management or worker",
+    ),
+    (
+        "topology=management,workerCluster.renewal.enabled=true,workerCluster.kubeconfigs.oscController.secret=x",
+        "it does not renew key kubeconfig of Secret x",
+    ),
+    (
+        "topology=worker,workerCluster.renewal.enabled=true,serviceAccountNames.oscController=x",
+        "osc-controller has a ServiceAccount or a subject with a name of its own",
     ),
     (
         "topology=user,settings.pauseImage=x",

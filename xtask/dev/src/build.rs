@@ -32,9 +32,26 @@ pub fn cargo() -> Command {
 /// # Errors
 /// A build that fails.
 pub async fn services(profile: Profile) -> Result<PathBuf> {
-    let mut arguments: Vec<&str> = Service::ALL
-        .iter()
-        .flat_map(|service| ["--package", service.name()])
+    build(profile, Service::ALL.map(Service::name)).await
+}
+
+/// The programs that have an image: the services, and osmctl for the CronJob of the chart.
+pub fn programs_of_images() -> impl Iterator<Item = &'static str> {
+    Service::ALL.map(Service::name).into_iter().chain(["osmctl"])
+}
+
+/// As [`services`], with all [`programs_of_images`].
+///
+/// # Errors
+/// A build that fails.
+pub async fn programs(profile: Profile) -> Result<PathBuf> {
+    build(profile, programs_of_images()).await
+}
+
+async fn build(profile: Profile, packages: impl IntoIterator<Item = &'static str>) -> Result<PathBuf> {
+    let mut arguments: Vec<&str> = packages
+        .into_iter()
+        .flat_map(|package| ["--package", package])
         .collect();
     let mut command = cargo();
     if profile == Profile::Auditable {

@@ -1,4 +1,4 @@
-//! `cargo xtask image`: the images of the services, built without a daemon.
+//! `cargo xtask image`: the images of the services and of osmctl, built without a daemon.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
-use osm_api::rbac::Service;
 use osm_judges::packages;
 use tokio::process::Command;
 
@@ -17,10 +16,10 @@ use osm_testkit::progress::Progress;
 /// Where the chart looks for images.
 const REPOSITORY: &str = "ghcr.io/kubermatic/operating-system-manager";
 
-/// Build the images of the services: a static program and its licence in each
+/// Build the images of the services and of osmctl: a static program and its licence in each
 #[derive(clap::Args)]
 pub struct Image {
-    /// Directory for the archives `<service>.tar`, which `ctr images import`, `podman load` and `skopeo copy docker-archive:` read
+    /// Directory for the archives `<program>.tar`, which `ctr images import`, `podman load` and `skopeo copy docker-archive:` read
     #[arg(long, value_name = "DIRECTORY", default_value = "target/images")]
     out: PathBuf,
     /// Write only the files of the images to this directory, and build no image. The programs name the crates in them, for scanners, which
@@ -41,13 +40,13 @@ impl Image {
             Some(_) => Profile::Auditable,
             None => Profile::Release,
         };
-        let binaries = build::services(profile).await?;
+        let binaries = build::programs(profile).await?;
         let out = crate::root().join(&self.out);
         let contents = self.contents.clone().unwrap_or_else(|| out.join("contents"));
-        for service in Service::ALL {
-            let directory = contents.join(service.name());
-            fill(&directory, service, &binaries)?;
-            starts_alone(&directory.join("root"), service).await?;
+        for program in build::programs_of_images() {
+            let directory = contents.join(program);
+            fill(&directory, program, &binaries)?;
+            starts_alone(&directory.join("root"), program).await?;
         }
         if self.contents.is_some() {
             return Ok(());
@@ -57,11 +56,11 @@ impl Image {
         tokio::task::spawn_blocking(|| packages::ensure(&["buildah"])).await??;
         // The archives hold the same layers, so the store is temporary.
         let store = tempfile::tempdir_in(&out)?;
-        for service in Service::ALL {
-            progress.step(service.name());
-            let name = format!("{REPOSITORY}/{}:{}", service.name(), env!("CARGO_PKG_VERSION"));
-            let archive = out.join(format!("{}.tar", service.name()));
-            buildah(service, &name, &archive, &contents, store.path(), &revision).await?;
+        for program in build::programs_of_images() {
+            progress.step(program);
+            let name = format!("{REPOSITORY}/{program}:{}", env!("CARGO_PKG_VERSION"));
+            let archive = out.join(format!("{program}.tar"));
+            buildah(program, &name, &archive, &contents, store.path(), &revision).await?;
         }
         progress.step(&format!("written to {}", out.display()));
         Ok(())
@@ -69,7 +68,7 @@ impl Image {
 }
 
 /// Writes the files of an image to `<directory>/root`.
-fn fill(directory: &Path, service: Service, binaries: &Path) -> Result<()> {
+fn fill(directory: &Path, name: &str, binaries: &Path) -> Result<()> {
     let root = directory.join("root");
     if root.exists() {
         fs::remove_dir_all(&root)?;
@@ -77,7 +76,7 @@ fn fill(directory: &Path, service: Service, binaries: &Path) -> Result<()> {
     let licences = root.join("licenses");
     fs::create_dir_all(&licences).with_context(|| licences.display().to_string())?;
     let program = root.join("service");
-    fs::copy(binaries.join(service.name()), &program).context("the built program")?;
+    fs::copy(binaries.join(name), &program).context("the built program")?;
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
     fs::copy(crate::root().join("LICENSE"), licences.join("LICENSE"))?;
     Ok(())
@@ -85,7 +84,7 @@ fn fill(directory: &Path, service: Service, binaries: &Path) -> Result<()> {
 
 /// Starts the program where nothing exists but what the image holds. Root changes the root directory; anybody else does so in a user
 /// namespace.
-async fn starts_alone(root: &Path, service: Service) -> Result<()> {
+async fn starts_alone(root: &Path, name: &str) -> Result<()> {
     let is_root = rustix::process::geteuid().is_root();
     let mut command = Command::new(if is_root { "chroot" } else { "unshare" });
     if !is_root {
@@ -99,7 +98,7 @@ async fn starts_alone(root: &Path, service: Service) -> Result<()> {
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await;
     let output = output.context("chroot and unshare (package util-linux) can't be run")?;
     let printed = String::from_utf8_lossy(&output.stdout);
-    let expected = format!("{} {}", service.name(), env!("CARGO_PKG_VERSION"));
+    let expected = format!("{name} {}", env!("CARGO_PKG_VERSION"));
     let hint = if is_root {
         ""
     } else {
@@ -107,8 +106,7 @@ async fn starts_alone(root: &Path, service: Service) -> Result<()> {
     };
     ensure!(
         output.status.success() && printed.trim() == expected,
-        "{} does not start in its image: {printed}{}{hint}",
-        service.name(),
+        "{name} does not start in its image: {printed}{}{hint}",
         String::from_utf8_lossy(&output.stderr).trim_end()
     );
     Ok(())
@@ -116,7 +114,7 @@ async fn starts_alone(root: &Path, service: Service) -> Result<()> {
 
 /// Builds the last stage of the Dockerfile.
 async fn buildah(
-    service: Service,
+    program: &str,
     name: &str,
     archive: &Path,
     contents: &Path,
@@ -144,7 +142,7 @@ async fn buildah(
         ])
         .args(["--file", "Dockerfile"])
         .arg(format!("--build-context=contents={}", contents.display()))
-        .arg(format!("--build-arg=SERVICE={}", service.name()))
+        .arg(format!("--build-arg=SERVICE={program}"))
         .arg(format!("--build-arg=VERSION={}", env!("CARGO_PKG_VERSION")))
         .arg(format!("--build-arg=REVISION={revision}"))
         .arg(format!("--tag=docker-archive:{}:{name}", archive.display()))
