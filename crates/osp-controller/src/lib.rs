@@ -11,7 +11,6 @@
 pub mod admission;
 pub mod apply;
 pub mod bases;
-pub mod crds;
 pub mod custom_profile;
 pub mod default_profile;
 pub mod gather;

@@ -39,7 +39,7 @@ async fn the_manifest_and_the_base_are_installed_as_the_page_says() -> Result<()
         .first()
         .context("a kustomization")?
         .clone();
-    let published = "https://github.com/kubermatic/operating-system-manager//deploy?ref=v0.1.0";
+    let published = "- deploy ";
     ensure!(kustomization.contains(published), "{kustomization}");
 
     let plane = ControlPlane::start(Options::default()).await?;
@@ -66,7 +66,7 @@ async fn the_manifest_and_the_base_are_installed_as_the_page_says() -> Result<()
     let copy = format!(
         "mkdir base && cp '{folder}'/*.yaml base && cat >kustomization.yaml <<'EOT'\n{}\nEOT\n\
          kubectl apply --server-side --force-conflicts -k .",
-        kustomization.replace(published, "base"),
+        kustomization.replace(published, "- base "),
         folder = manifest::folder().display(),
     );
     person.run(&copy).await?;

@@ -42,6 +42,7 @@ impl Test {
         assets::ensure(&components, |line| progress.step(line)).await?;
         progress.step("helm");
         helm::program(|line| progress.step(line)).await?;
+        helm::program_4(|line| progress.step(line)).await?;
         progress.step("building the workspace");
         let binaries = build::workspace().await?;
         progress.step("running tests");

@@ -29,7 +29,6 @@ pub async fn play(lifecycle: &Lifecycle<'_>) -> Result<()> {
     let seed = &lifecycle.cluster.control_plane;
     let before = objects::all(lifecycle.cluster).await?;
     let user = OtherCluster::start().await?;
-    user.plane.install_crds(&installation::crds()).await?;
     let there = Release::new(&user.plane, NAME, KUBE_SYSTEM).await?;
     there.install(&json!({"topology": "user"})).await?;
 

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 const COMPONENT: &str = "app.kubernetes.io/component";
 
 /// Selects the pods of releases of the chart.
-pub const OURS: &str = "app.kubernetes.io/name=operating-system-manager";
+pub const OURS: &str = "app.kubernetes.io/part-of=operating-system-manager";
 
 /// Watches the pods of services in a namespace until it is dropped.
 pub struct Pods {
@@ -81,9 +81,7 @@ impl Pods {
 }
 
 async fn follow(pods: Api<Pod>, seen: Arc<Mutex<BTreeMap<String, Seen>>>) {
-    // Not that of the Job before a release, which ends.
-    let services = watcher::Config::default().labels(&format!("{OURS},{COMPONENT}!=upgrade-crds"));
-    let mut events = std::pin::pin!(watcher(pods, services).default_backoff());
+    let mut events = std::pin::pin!(watcher(pods, watcher::Config::default().labels(OURS)).default_backoff());
     loop {
         match events.try_next().await {
             Ok(Some(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod))) => {

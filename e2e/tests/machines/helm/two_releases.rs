@@ -99,6 +99,8 @@ impl Tenant {
         let mut values = values(&format!("registry.example.com/{namespace}/pause:1"), 1);
         let fields = values.as_object_mut().context("values")?;
         fields.insert("topology".to_owned(), json!("management"));
+        // The release before has kept the definitions, which both use.
+        fields.insert("crds".to_owned(), json!({"enabled": false}));
         fields.insert("workerCluster".to_owned(), json!({"kubeconfigs": kubeconfigs}));
         let release = Release::new(&lifecycle.cluster.control_plane, NAME, namespace).await?;
         release.install(&values).await?;
