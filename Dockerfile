@@ -25,10 +25,11 @@ FROM scratch
 ARG SERVICE
 ARG VERSION
 ARG REVISION
+ARG SOURCE
 LABEL org.opencontainers.image.title=$SERVICE \
       org.opencontainers.image.version=$VERSION \
       org.opencontainers.image.revision=$REVISION \
-      org.opencontainers.image.source=https://github.com/kubermatic/operating-system-manager \
+      org.opencontainers.image.source=$SOURCE \
       org.opencontainers.image.licenses=Apache-2.0
 COPY --from=contents /$SERVICE/root/ /
 # By default, glibc keeps freed memory per thread, and large freed blocks below a small block in use. These settings return it to the system.

@@ -1,7 +1,12 @@
-{{/* Name of every object in the release's namespace. With the longest suffix, `-osp-controller`, it must be valid for a Service: at most 63 lowercase
-     letters, digits and `-`, starting with a letter. The name of the release may contain dots and start with a digit. */}}
+{{/* Name of every object in the release's namespace. The name of this chart is long, so only `nameOverride` is added to that of the release, unless
+     it is part of it. With the longest suffix, `-osp-controller`, it must be valid for a Service: at most 63 lowercase letters, digits and `-`,
+     starting with a letter. The name of the release may contain dots and start with a digit. */}}
 {{- define "osm.name" -}}
-{{- regexReplaceAll "^[0-9]" (.Values.nameOverride | default .Release.Name) "osm-${0}" | replace "." "-" | trunc 48 | trimSuffix "-" -}}
+{{- $name := .Release.Name -}}
+{{- if and .Values.nameOverride (not (contains .Values.nameOverride $name)) -}}
+{{- $name = printf "%s-%s" $name .Values.nameOverride -}}
+{{- end -}}
+{{- regexReplaceAll "^[0-9]" (.Values.fullnameOverride | default $name) "osm-${0}" | replace "." "-" | trunc 48 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* Name of the ServiceAccount of a service; `key` is its key in values. */}}
@@ -15,13 +20,14 @@ osm:{{ .Release.Namespace }}:{{ .Release.Name }}
 {{- end -}}
 
 {{- define "osm.selector" -}}
-app.kubernetes.io/name: operating-system-manager
+app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "osm.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
 {{ include "osm.selector" . }}
+app.kubernetes.io/part-of: {{ .Chart.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 {{- with .Values.commonLabels }}
@@ -31,12 +37,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 
 {{/* The services of this release: name → key in values. Topology `worker` has no osp-controller, which never connects to the worker cluster. */}}
 {{- define "osm.services" -}}
-{{- if ne .Values.topology "worker" }}
+{{- if not (has .Values.topology (list "worker" "crds")) }}
 osp-controller: ospController
 {{- end }}
+{{- if ne .Values.topology "crds" }}
 osc-controller: oscController
 secret-syncer: secretSyncer
-{{- if .Values.csrApprover.enabled }}
+{{- end }}
+{{- if and .Values.csrApprover.enabled (ne .Values.topology "crds") }}
 csr-approver: csrApprover
 {{- end }}
 {{- end -}}
@@ -68,9 +76,9 @@ true
 {{- end -}}
 {{- end -}}
 
-{{/* Whether a Job of this release applies the CustomResourceDefinitions. It connects to its own cluster only. */}}
-{{- define "osm.hasJob" -}}
-{{- if and .Values.crds.install (has .Values.topology (list "single" "management")) -}}
+{{/* Whether the CustomResourceDefinitions are part of this release. */}}
+{{- define "osm.hasDefinitions" -}}
+{{- if and .Values.crds.enabled (has .Values.topology (list "single" "management" "user" "crds")) -}}
 true
 {{- end -}}
 {{- end -}}
@@ -111,78 +119,34 @@ true
 {{- end -}}
 {{- end -}}
 
-{{/* The kind of object by which a Prometheus Operator finds the pods, or nothing. Two kinds would scrape each pod twice. */}}
-{{- define "osm.monitor" -}}
-{{- $pod := .Values.metrics.podMonitor.create -}}
-{{- $service := .Values.metrics.serviceMonitor.create -}}
-{{- $kinds := .Capabilities.APIVersions -}}
-{{- if not (include "osm.hasPods" .) -}}
-{{- else if eq $pod "always" -}}
-PodMonitor
-{{- else if eq $service "always" -}}
-ServiceMonitor
-{{- else if and (eq $pod "auto") ($kinds.Has "monitoring.coreos.com/v1/PodMonitor") -}}
-PodMonitor
-{{- else if and (eq $service "auto") (ne $pod "never") ($kinds.Has "monitoring.coreos.com/v1/ServiceMonitor") -}}
-ServiceMonitor
+{{/* The values of a service's pods, in YAML: those that the service has of its own, else those of all services. Fields of the first three are
+     replaced one by one. */}}
+{{- define "osm.pod" -}}
+{{- $own := get .root.Values .key -}}
+{{- $values := dict
+      "image" (mergeOverwrite (deepCopy .root.Values.image) $own.image)
+      "resources" (mergeOverwrite (deepCopy .root.Values.resources) ($own.resources | default dict))
+      "podDisruptionBudget" (mergeOverwrite (deepCopy .root.Values.podDisruptionBudget) ($own.podDisruptionBudget | default dict)) -}}
+{{- range $name := list "podAnnotations" "podLabels" "extraEnv" "extraVolumes" "extraVolumeMounts" "podSecurityContext" "securityContext"
+      "priorityClassName" "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" -}}
+{{- $_ := set $values $name (hasKey $own $name | ternary (get $own $name) (get $.root.Values $name)) -}}
 {{- end -}}
+{{- toYaml $values -}}
 {{- end -}}
 
+{{/* The registry of an image of a service, from the values of its pods. */}}
+{{- define "osm.registry" -}}
+{{- .image.registry | default (.root.Values.global | default dict).imageRegistry | default "" | trimSuffix "/" -}}
+{{- end -}}
+
+{{/* An image, from the values of a service's pods. */}}
 {{- define "osm.image" -}}
-{{- $values := get .root.Values .key -}}
-{{- $image := printf "%s/%s" (.root.Values.image.repository | trimSuffix "/") .service -}}
-{{- if $values.digest -}}
-{{ $image }}@{{ $values.digest }}
+{{- $image := printf "%s/%s" (include "osm.registry" .) .image.repository -}}
+{{- if .image.digest -}}
+{{ $image }}@{{ .image.digest }}
 {{- else -}}
-{{ $image }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{ $image }}:{{ .image.tag | default .root.Chart.AppVersion }}
 {{- end -}}
-{{- end -}}
-
-{{- define "osm.podSecurity" -}}
-runAsNonRoot: true
-{{- with .Values.runAsUser }}
-runAsUser: {{ int64 . }}
-runAsGroup: {{ int64 . }}
-fsGroup: {{ int64 . }}
-{{- end }}
-seccompProfile:
-  type: RuntimeDefault
-{{- end -}}
-
-{{- define "osm.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
-{{- end -}}
-
-{{/* Where pods run, with their image pull secrets. `own` has values that replace those of all pods. */}}
-{{- define "osm.scheduling" -}}
-{{- $values := dict -}}
-{{- range $key := list "priorityClassName" "nodeSelector" "tolerations" "affinity" -}}
-{{- $_ := set $values $key (hasKey $.own $key | ternary (get $.own $key) (get $.root.Values $key)) -}}
-{{- end -}}
-{{- with .root.Values.image.pullSecrets }}
-imagePullSecrets:
-  {{- range . }}
-  - name: {{ quote . }}
-  {{- end }}
-{{- end }}
-{{- with $values.priorityClassName }}
-priorityClassName: {{ quote . }}
-{{- end }}
-{{- with $values.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $values.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $values.affinity }}
-affinity:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
 {{- end -}}
 
 {{/* The connections that every pod of the release may open. */}}

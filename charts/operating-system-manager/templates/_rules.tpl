@@ -1,12 +1,12 @@
 {{/* The matcher of the namespaces whose services the alerts are about. */}}
 {{- define "osm.rules.in" -}}
-{{- ternary "namespace=~\".*\"" (printf "namespace=%q" .Release.Namespace) .Values.metrics.rules.allNamespaces -}}
+{{- ternary "namespace=~\".*\"" (printf "namespace=%q" .Release.Namespace) .Values.metrics.prometheusRule.allNamespaces -}}
 {{- end -}}
 
 {{/* The services that are down. In one namespace, those of the release that no target has. In all, those that a namespace had a day ago, and of which
      it has others: so a release that is uninstalled fires no alert. */}}
 {{- define "osm.rules.down" -}}
-{{- if .Values.metrics.rules.allNamespaces -}}
+{{- if .Values.metrics.prometheusRule.allNamespaces -}}
 group by (namespace, component) (last_over_time(osm_ready[1d]))
   unless group by (namespace, component) (osm_ready)
   and on (namespace) group by (namespace) (osm_ready)
@@ -22,7 +22,7 @@ group by (namespace, component) (last_over_time(osm_ready[1d]))
 {{/* The groups of rules, as in a file of rules. */}}
 {{- define "osm.rules" -}}
 {{- $services := include "osm.services" . | fromYaml -}}
-{{- $values := .Values.metrics.rules -}}
+{{- $values := .Values.metrics.prometheusRule -}}
 {{- $rules := list -}}
 {{- range $alert := .Files.Get "files/alerts.yaml" | fromYamlArray -}}
 {{- $name := $alert.alert -}}

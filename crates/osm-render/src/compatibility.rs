@@ -346,10 +346,21 @@ impl Compatibility {
     }
 
     fn kubelets(&self) -> Table {
-        let row = |row: &KubeletRow| vec![row.minor.clone(), row.tested.as_str().to_owned()];
+        // Nothing can boot a newer kubelet in a supported way until the tests have a newer API server.
+        let is_newer = |row: &KubeletRow| {
+            let minor = row.minor.strip_prefix("1.").and_then(|minor| minor.parse().ok());
+            row.tested == Tested::Booted && minor.is_some_and(|minor: u64| minor > API_SERVER_MINOR)
+        };
+        let row = |row: &KubeletRow| {
+            let tested = match is_newer(row) {
+                true => "booted, but with the older API server, which Kubernetes does not support",
+                false => row.tested.as_str(),
+            };
+            vec![row.minor.clone(), tested.to_owned()]
+        };
         Table {
             title: "Kubelets",
-            note: "Machines booted beside an API server 1.34. With other versions, the condition Rendered of the pool has a warning.",
+            note: "Machines booted with an API server 1.34. With other versions of the kubelet, the condition Rendered of the pool has a warning.",
             head: vec!["Minor version", "Tested"],
             rows: self.kubelets.iter().map(row).collect(),
         }

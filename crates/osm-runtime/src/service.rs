@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Client;
 use osm_api::rbac::{ClusterKind, Installation, Service};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -41,20 +40,6 @@ where
     Fut: Future<Output = anyhow::Result<()>>,
 {
     exit(service, serve(service, args, worker, installation, run))
-}
-
-/// Does one thing in the cluster of `--kubeconfig`, and exits.
-pub fn once<F, Fut>(service: Service, args: CommonArgs, work: F) -> ExitCode
-where
-    F: FnOnce(Client) -> Fut,
-    Fut: Future<Output = anyhow::Result<()>>,
-{
-    exit(service, async {
-        telemetry::init(&args)?;
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let loaded = kubeconfig::load(&origin(&args, service), service, args.request_timeout()).await?;
-        work(Client::try_from(loaded.config)?).await
-    })
 }
 
 fn origin(args: &CommonArgs, service: Service) -> Origin {

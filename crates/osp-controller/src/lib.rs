@@ -12,7 +12,6 @@ pub mod admission;
 pub mod apply;
 pub mod bases;
 pub mod context;
-pub mod crds;
 pub mod custom_profile;
 pub mod default_profile;
 pub mod gather;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::Parser;
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::{AdmissionArgs, CommonArgs, ProfileArgs};
 
@@ -14,8 +14,6 @@ use osm_runtime::{AdmissionArgs, CommonArgs, ProfileArgs};
 #[derive(Parser)]
 #[command(version)]
 struct Args {
-    #[command(subcommand)]
-    command: Option<Command>,
     #[command(flatten)]
     common: CommonArgs,
     #[command(flatten)]
@@ -28,21 +26,8 @@ struct Args {
     admission: AdmissionArgs,
 }
 
-#[derive(Subcommand)]
-enum Command {
-    /// Install the CustomResourceDefinitions or upgrade them to this version, then exit. Newer ones stay unchanged.
-    UpgradeCrds,
-}
-
 fn main() -> ExitCode {
     let args = Args::parse();
-    if let Some(Command::UpgradeCrds) = args.command {
-        return osm_runtime::service::once(
-            Service::OspController,
-            args.common,
-            osp_controller::crds::upgrade,
-        );
-    }
     let installation = Installation {
         profile_namespaces: args.profiles.profile_namespaces,
         custom_profiles: args.custom_profiles,

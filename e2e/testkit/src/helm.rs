@@ -32,17 +32,36 @@ pub fn ci_values() -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The binary of helm, from the cache, else built.
+/// The registry in the names of images that `cargo xtask image` does not push. Nothing is ever pulled from it.
+pub const REGISTRY: &str = "registry.example.com/osm";
+
+/// The binary of Helm 3, from the cache, else built.
 ///
 /// # Errors
 /// When Go is missing or the build fails.
 pub async fn program(progress: impl Fn(&str)) -> Result<PathBuf> {
-    module()?
+    module_3()?
         .build("helm", "helm.sh/helm/v3/cmd/helm", progress)
         .await
 }
 
-fn module() -> Result<GoModule> {
+/// As [`program`], of Helm 4.
+///
+/// # Errors
+/// When Go is missing or the build fails.
+pub async fn program_4(progress: impl Fn(&str)) -> Result<PathBuf> {
+    let directory = assets::go_module_directory().join("helm/v4");
+    let version = required_version(&directory, "helm.sh/helm/v4")?;
+    let flags = Flags {
+        ldflags: format!("-s -w -X helm.sh/helm/v4/internal/version.version={version}"),
+        ..Flags::default()
+    };
+    GoModule::new(&directory, "helm", flags)?
+        .build("helm", "helm.sh/helm/v4/cmd/helm", progress)
+        .await
+}
+
+fn module_3() -> Result<GoModule> {
     let directory = assets::go_module_directory().join("helm");
     let version = required_version(&directory, "helm.sh/helm/v3")?;
     // Without a cluster, Helm renders for the Kubernetes that it was built for, which only its linker flags say.
@@ -86,6 +105,17 @@ impl Helm {
         Ok(Self {
             kubeconfig: control_plane.admin_kubeconfig_path(),
             ..Self::without_cluster().await?
+        })
+    }
+
+    /// As [`Self::new`], of Helm 4.
+    ///
+    /// # Errors
+    /// When helm can't be built.
+    pub async fn version_4(control_plane: &ControlPlane) -> Result<Self> {
+        Ok(Self {
+            program: program_4(|line| eprintln!("{line}")).await?,
+            ..Self::new(control_plane).await?
         })
     }
 
@@ -145,13 +175,14 @@ impl Helm {
         Ok(stdout)
     }
 
-    /// Renders the chart for a release in a namespace; gives its objects.
+    /// Renders the chart for a release in a namespace, with images from [`REGISTRY`]; gives its objects.
     ///
     /// # Errors
     /// When helm refuses, or what it renders is not YAML.
     pub async fn template(&self, release: &str, namespace: &str, more: &[&str]) -> Result<Vec<Value>> {
         let chart = chart().display().to_string();
-        let mut arguments = vec!["template", release, &chart, "--namespace", namespace];
+        let registry = format!("--set=image.registry={REGISTRY}");
+        let mut arguments = vec!["template", release, &chart, "--namespace", namespace, &registry];
         arguments.extend(more);
         let documents: Vec<Value> = serde_saphyr::from_multiple(&self.run(arguments).await?)?;
         Ok(documents

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::helm::Helm;
 
-const HEAD: &str = "# Generated from the chart and crds/ by `cargo xtask manifest`. Don't edit: docs/install.md says how to change it.\n";
+const HEAD: &str = "# Generated from the chart by `cargo xtask manifest`. Don't edit: docs/install.md says how to change it.\n";
 
 const HEAD_OF_RULES: &str = "# Generated from the chart by `cargo xtask manifest`. Don't edit: docs/monitor.md describes how to render other thresholds.\n";
 
@@ -42,37 +42,28 @@ pub fn rules_file() -> PathBuf {
 /// # Errors
 /// When Helm can't be built or refuses.
 pub async fn render_rules() -> Result<String> {
-    let values = ["--set=metrics.rules.kind=ConfigMap,metrics.rules.allNamespaces=true"];
+    let values = ["--set=metrics.prometheusRule.enabled=true,metrics.prometheusRule.allNamespaces=true"];
     let objects = Helm::without_cluster()
         .await?
         .template("osm", "kube-system", &values)
         .await?;
-    let rules = objects
-        .iter()
-        .find_map(|object| object.pointer("/data/rules.yaml")?.as_str());
-    let rules = rules.context("the chart renders no alerts")?;
-    Ok(format!("{HEAD_OF_RULES}{}\n", rules.trim_end()))
+    let rule = objects.iter().find(|object| object["kind"] == "PrometheusRule");
+    let rules = &rule.context("the chart renders no alerts")?["spec"];
+    Ok(format!(
+        "{HEAD_OF_RULES}{}\n",
+        serde_saphyr::to_string(rules)?.trim_end()
+    ))
 }
 
 /// Renders the manifest.
 ///
 /// # Errors
-/// When Helm can't be built or refuses, or a definition can't be read.
+/// When Helm can't be built or refuses.
 pub async fn render() -> Result<String> {
     let mut text = HEAD.to_owned();
-    let definitions = folder().join("../crds");
-    let mut files = std::fs::read_dir(&definitions)
-        .with_context(|| definitions.display().to_string())?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<Result<Vec<_>>>()?;
-    files.sort();
-    for file in files {
-        let definition = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        text += &format!("---\n{}\n", definition.trim_start_matches("---\n").trim_end());
-    }
     let objects = Helm::without_cluster()
         .await?
-        .template("osm", "kube-system", &["--set=crds.install=false"])
+        .template("osm", "kube-system", &[])
         .await?;
     for mut object in objects {
         forget_helm(&mut object);

@@ -47,7 +47,7 @@ const TOKEN: &str = "t0ken-without-end";
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
 /// The stand-in for helm: it waits until the test has started the services.
-const HELM: &str = "#!/bin/sh\necho \"$*\" >helm-ran\nuntil [ -e services-run ]; do sleep 0.1; done\n";
+const HELM: &str = "#!/bin/sh\n[ \"$2\" != --help ] || exit 0\necho \"$*\" >helm-ran\nuntil [ -e services-run ]; do sleep 0.1; done\n";
 
 /// Between two looks of those who play a part of the cluster, and between two rounds of the writer.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -195,6 +195,10 @@ impl Site {
         command
             .args(["osm-migrate.sh", part])
             .envs([("PATH", path.as_str()), ("SETTLE", "1"), ("TIMEOUT", "60")])
+            .env(
+                "CHART",
+                "oci://registry.example.com/osm/charts/operating-system-manager",
+            )
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
             .kill_on_drop(true);
@@ -209,7 +213,7 @@ impl Site {
             let arguments = std::fs::read_to_string(ran)?;
             ensure!(arguments.contains("upgrade --install osm oci://"), "{arguments}");
             for service in Service::ALL {
-                let labels = json!({"app.kubernetes.io/instance": "osm", "app.kubernetes.io/name": "operating-system-manager",
+                let labels = json!({"app.kubernetes.io/instance": "osm", "app.kubernetes.io/part-of": "operating-system-manager",
                     "helm.sh/chart": "operating-system-manager-0.1.0"});
                 let container = json!({"name": service.name(), "image": "registry.example/osm:0.1.0"});
                 let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",

@@ -45,16 +45,14 @@ fn cases() -> Result<Vec<Case>> {
 
 /// The alerts by name, of a release in the namespace `osm`, and the file of rules with them.
 async fn rendered(more: &[&str]) -> Result<(BTreeMap<String, Value>, String)> {
-    let values = [&["--set=metrics.rules.kind=ConfigMap"], more].concat();
+    let values = [&["--set=metrics.prometheusRule.enabled=true"], more].concat();
     let objects = Helm::without_cluster()
         .await?
         .template("osm", "osm", &values)
         .await?;
-    let file = objects
-        .iter()
-        .find_map(|object| object["data"]["rules.yaml"].as_str());
-    let file = file.context("a file of rules")?.to_owned();
-    Ok((by_name(&serde_saphyr::from_str(&file)?)?, file))
+    let rule = objects.iter().find(|object| object["kind"] == "PrometheusRule");
+    let rules = &rule.context("a PrometheusRule")?["spec"];
+    Ok((by_name(rules)?, rules.to_string()))
 }
 
 fn by_name(rules: &Value) -> Result<BTreeMap<String, Value>> {
@@ -126,7 +124,7 @@ fn is_quiet(case: &Case) -> Value {
 async fn each_alert_fires_when_it_should_and_not_otherwise() -> Result<()> {
     packages::ensure(&["prometheus"])?;
     let cases = cases()?;
-    for values in [&[][..], &["--set=metrics.rules.allNamespaces=true"]] {
+    for values in [&[][..], &["--set=metrics.prometheusRule.allNamespaces=true"]] {
         let (rules, file) = rendered(values).await?;
         let named: BTreeSet<&String> = cases.iter().map(|case| &case.alert).collect();
         assert_eq!(
@@ -172,23 +170,18 @@ async fn a_release_has_alerts_only_if_it_asks_for_them_and_can_change_each() -> 
         Ok(objects)
     };
     ensure!(rules(&[]).await?.is_empty());
-    let kind = "--set=metrics.rules.kind=PrometheusRule";
+    let kind = "--set=metrics.prometheusRule.enabled=true";
     let changed = [
         kind,
-        "--set=metrics.rules.labels.release=prometheus,metrics.rules.alertLabels.team=nodes",
-        "--set=metrics.rules.runbookUrl=https://example.com/pages/,metrics.rules.alerts.OSMPanic.enabled=false",
-        "--set=metrics.rules.alerts.OSMPoolNotPublished.for=0s,metrics.rules.alerts.OSMPoolNotPublished.threshold=3",
+        "--set=metrics.prometheusRule.alertLabels.team=nodes",
+        "--set=metrics.prometheusRule.runbookUrl=https://example.com/pages/",
+        "--set=metrics.prometheusRule.alerts.OSMPanic.enabled=false",
+        "--set=metrics.prometheusRule.alerts.OSMPoolNotPublished.for=0s",
+        "--set=metrics.prometheusRule.alerts.OSMPoolNotPublished.threshold=3",
     ];
-    let (usual, changed) = (rules(&[kind]).await?, rules(&changed).await?);
+    let changed = rules(&changed).await?;
     let changed = changed.first().context("a PrometheusRule")?;
-    assert_eq!(changed["kind"], "PrometheusRule");
-    assert_eq!(changed["metadata"]["labels"]["release"], "prometheus");
     let changed = by_name(&changed["spec"])?;
-    assert_eq!(
-        by_name(&usual[0]["spec"])?,
-        rendered(&[]).await?.0,
-        "a ConfigMap has the same rules"
-    );
     ensure!(!changed.contains_key("OSMPanic"));
     let published = &changed["OSMPoolNotPublished"];
     assert_eq!(published["for"], "0s");

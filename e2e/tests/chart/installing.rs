@@ -7,7 +7,6 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -20,13 +19,11 @@ use osm_api::profile::OperatingSystemProfile;
 use osm_api::rbac::{ClusterKind, Installation};
 use osm_api::{Joining, MachineDeployment};
 use osm_testkit::fixtures;
-use osm_testkit::helm::{Helm, chart};
+use osm_testkit::helm::{Helm, REGISTRY, chart};
 use osm_testkit::installation::{self, Installed};
 use osm_testkit::machine_controller;
 use osm_testkit::{ControlPlane, Options, check, wait_for};
 use serde_json::json;
-
-use crate::node;
 
 /// Generous: the machine may be busy.
 const DEADLINE: Duration = Duration::from_secs(90);
@@ -52,32 +49,27 @@ async fn namespace(control_plane: &ControlPlane, name: &str) -> Result<()> {
 }
 
 /// A cluster, and Helm in it.
-struct Site<'a> {
-    control_plane: &'a ControlPlane,
+struct Site {
     helm: Helm,
 }
 
-impl<'a> Site<'a> {
-    async fn new(control_plane: &'a ControlPlane) -> Result<Self> {
-        Ok(Self {
-            control_plane,
-            helm: Helm::new(control_plane).await?,
-        })
+impl Site {
+    async fn new(control_plane: &ControlPlane) -> Result<Self> {
+        let helm = Helm::new(control_plane).await?;
+        Ok(Self { helm })
     }
 
     /// Runs helm with the chart: `install`, release and namespace, and what else there is to say.
     async fn chart(&self, verb: &str, release: &str, namespace: &str, more: &[&str]) -> Result<String> {
         let chart = chart().display().to_string();
-        let mut arguments = vec![verb, release, &chart, "--namespace", namespace];
+        let registry = format!("--set=image.registry={REGISTRY}");
+        let mut arguments = vec![verb, release, &chart, "--namespace", namespace, &registry];
         arguments.extend(more);
         self.run(arguments).await
     }
 
     async fn run(&self, arguments: impl IntoIterator<Item = &str>) -> Result<String> {
-        tokio::select! {
-            said = self.helm.run(arguments) => said,
-            problem = node::runs_jobs(self.control_plane) => problem,
-        }
+        self.helm.run(arguments).await
     }
 }
 
@@ -148,7 +140,6 @@ async fn made_by(client: &Client, release: &str) -> Result<Vec<String>> {
     all.extend(of::<k8s_openapi::api::core::v1::ConfigMap>(client, release).await?);
     all.extend(of::<k8s_openapi::api::core::v1::Service>(client, release).await?);
     all.extend(of::<k8s_openapi::api::apps::v1::Deployment>(client, release).await?);
-    all.extend(of::<Job>(client, release).await?);
     all.extend(of::<ValidatingAdmissionPolicy>(client, release).await?);
     all.extend(of::<ValidatingAdmissionPolicyBinding>(client, release).await?);
     all.sort();
@@ -163,11 +154,7 @@ async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<
 
     tool.chart("install", "osm", "osm", &["--create-namespace"])
         .await?;
-    assert_eq!(short_names(&client).await?, ["osc"]);
-    // Definitions of an older release, which no longer are what it has installed, are upgraded.
-    write_definitions(&client, "0.0.9", "older").await?;
     let notes = tool.chart("upgrade", "osm", "osm", &[]).await?;
-    assert_eq!(short_names(&client).await?, ["osc"]);
     for word in [
         "kubectl -n osm get osp",
         "The settings are the defaults",
@@ -189,12 +176,8 @@ async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<
     let set = format!("--set=settings.pauseImage={image}");
     tool.chart("upgrade", "osm", "osm", &[&set]).await?;
     config_says(&client, ("osm", "one"), image, true).await?;
-    // Those of a newer one, which another release may have brought, are not taken back, by nothing.
-    write_definitions(&client, "99.0.0", "newer").await?;
     tool.run(["rollback", "osm", "2", "--namespace", "osm"]).await?;
     config_says(&client, ("osm", "one"), image, false).await?;
-    tool.chart("upgrade", "osm", "osm", &[]).await?;
-    assert_eq!(short_names(&client).await?, ["newer"]);
 
     drop(installed);
     let before: Vec<String> = secrets(&client).await?;
@@ -204,6 +187,8 @@ async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<
     assert_eq!(
         left,
         [
+            "CustomResourceDefinition /operatingsystemconfigs.operatingsystemmanager.k8c.io",
+            "CustomResourceDefinition /operatingsystemprofiles.operatingsystemmanager.k8c.io",
             "Namespace /cloud-init-settings",
             "ServiceAccount cloud-init-settings/osm-node-bootstrap",
         ]
@@ -213,7 +198,6 @@ async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<
     config(client.clone(), "osm")
         .get(&names::config_name("one", "kube-system"))
         .await?;
-    assert_eq!(short_names(&client).await?, ["newer"]);
 
     // The same release takes up what it has left.
     tool.chart("install", "osm", "osm", &[]).await?;
@@ -222,30 +206,6 @@ async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<
     installed.ready(DEADLINE).await?;
     pool(&control_plane, "two").await?;
     published(&control_plane, &installed, "two").await?;
-    Ok(())
-}
-
-/// What tells whose definitions these are.
-async fn short_names(client: &Client) -> Result<Vec<String>> {
-    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
-    let found = definitions.get(OperatingSystemConfig::crd_name()).await?;
-    Ok(found.spec.names.short_names.unwrap_or_default())
-}
-
-/// Writes definitions as a release of another version would.
-async fn write_definitions(client: &Client, version: &str, short_name: &str) -> Result<()> {
-    let api = Api::<CustomResourceDefinition>::all(client.clone());
-    for mut definition in definitions::all() {
-        definition
-            .labels_mut()
-            .insert(definitions::VERSION_LABEL.to_owned(), version.to_owned());
-        if definition.name_any() == OperatingSystemConfig::crd_name() {
-            definition.spec.names.short_names = Some(vec![short_name.to_owned()]);
-        }
-        let params = PatchParams::apply(definitions::NAME).force();
-        api.patch(&definition.name_any(), &params, &Patch::Apply(&definition))
-            .await?;
-    }
     Ok(())
 }
 
@@ -274,7 +234,7 @@ async fn existing_objects_of_others_are_used_and_not_taken_over() -> Result<()> 
     }
 
     // Left as they are, they don't stop the release; the service says what is wrong with them.
-    tool.chart("install", "osm", "osm", &["--set=crds.install=false"])
+    tool.chart("install", "osm", "osm", &["--set=crds.enabled=false"])
         .await?;
     ensure!(!has_status(&definitions).await?, "they are changed");
     let binaries = installation::binaries()?;
@@ -299,13 +259,10 @@ async fn existing_objects_of_others_are_used_and_not_taken_over() -> Result<()> 
         ensure!(installed.is_alive(service).await);
     }
 
-    // Else they are upgraded first.
-    tool.chart("upgrade", "osm", "osm", &["--set=crds.install=true"])
-        .await?;
+    // Helm adopts them if somebody says so, and nobody restarts anything.
+    adopt(&definitions, "osm").await?;
+    tool.chart("upgrade", "osm", "osm", &[]).await?;
     ensure!(has_status(&definitions).await?, "they are not upgraded");
-    // Nothing is left of the Job and its rights, and nobody restarts anything.
-    let left = made_by(&client, "osm").await?;
-    ensure!(!left.iter().any(|name| name.contains("upgrade-crds")), "{left:?}");
     installed
         .ready(DEADLINE)
         .await
@@ -365,6 +322,106 @@ async fn has_status(definitions: &Api<CustomResourceDefinition>) -> Result<bool>
         }
     }
     Ok(true)
+}
+
+/// Marks both definitions as those of a release, as the script of `osmctl migrate` does.
+async fn adopt(definitions: &Api<CustomResourceDefinition>, release: &str) -> Result<()> {
+    let marks = json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"},
+        "annotations": {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "osm"}}});
+    for name in [
+        OperatingSystemProfile::crd_name(),
+        OperatingSystemConfig::crd_name(),
+    ] {
+        let marks = Patch::Merge(&marks);
+        definitions.patch(name, &PatchParams::default(), &marks).await?;
+    }
+    Ok(())
+}
+
+/// One release of a seed has the definitions, others use them. It adopts those of the Go implementation, which kubectl has applied.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_release_has_the_definitions_with_either_version_of_helm() -> Result<()> {
+    for is_helm_4 in [false, true] {
+        let control_plane = ControlPlane::start(Options::default()).await?;
+        let helm = match is_helm_4 {
+            false => Helm::new(&control_plane).await?,
+            true => Helm::version_4(&control_plane).await?,
+        };
+        // Helm 4 applies on the server, where another client has the fields.
+        let force: &[&str] = if is_helm_4 { &["--force-conflicts"] } else { &[] };
+        let tool = Site { helm };
+        let definitions = Api::<CustomResourceDefinition>::all(control_plane.admin()?);
+        let theirs = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/go-shaped.yaml");
+        control_plane
+            .apply_yaml(&std::fs::read_to_string(theirs)?)
+            .await?;
+        let only = [&["--create-namespace", "--set=topology=crds"], force].concat();
+        let Err(error) = tool.chart("install", "crds", "osm", &only).await else {
+            anyhow::bail!("definitions of others are overwritten")
+        };
+        ensure!(
+            format!("{error:#}").contains("invalid ownership metadata"),
+            "{error:#}"
+        );
+        adopt(&definitions, "crds").await?;
+        tool.chart("upgrade", "crds", "osm", &[&["--install"], &only[..]].concat())
+            .await?;
+        are_ours(&definitions).await?;
+
+        let Err(error) = tool.chart("install", "one", "osm", &[]).await else {
+            anyhow::bail!("two releases have the same definitions")
+        };
+        ensure!(
+            format!("{error:#}").contains("invalid ownership metadata"),
+            "{error:#}"
+        );
+        tool.chart("install", "one", "osm", &["--set=crds.enabled=false"])
+            .await?;
+        tool.chart(
+            "upgrade",
+            "one",
+            "osm",
+            &["--set=crds.enabled=false,oscController.replicas=2"],
+        )
+        .await?;
+        tool.run(["rollback", "one", "--namespace", "osm"]).await?;
+        tool.run(["uninstall", "one", "--namespace", "osm"]).await?;
+        tool.chart("upgrade", "crds", "osm", &["--set=topology=crds"])
+            .await?;
+        tool.run(["rollback", "crds", "--namespace", "osm"]).await?;
+        are_ours(&definitions).await?;
+        // They stay, and the same release takes them up again.
+        tool.run(["uninstall", "crds", "--namespace", "osm"]).await?;
+        are_ours(&definitions).await?;
+        tool.chart("install", "crds", "osm", &["--set=topology=crds"])
+            .await?;
+        // Helm refuses a release above this size, as JSON in base64.
+        let releases = Api::<Secret>::namespaced(control_plane.admin()?, "osm");
+        for release in releases.list(&ListParams::default()).await? {
+            let stored = release.data.iter().flatten().map(|(_, value)| value.0.len());
+            let size: usize = stored.sum();
+            ensure!(
+                size < (1 << 20) / 4,
+                "{} has {size} bytes",
+                release.metadata.name.unwrap_or_default()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Both definitions have all that this version needs.
+async fn are_ours(definitions: &Api<CustomResourceDefinition>) -> Result<()> {
+    for ours in definitions::all() {
+        let found = definitions.get(&ours.name_any()).await?;
+        let schemas = |definition: &CustomResourceDefinition| -> Vec<_> {
+            let versions = definition.spec.versions.iter();
+            versions.map(|version| version.schema.clone()).collect()
+        };
+        ensure!(schemas(&found) == schemas(&ours), "{}", ours.name_any());
+    }
+    ensure!(has_status(definitions).await?, "no status");
+    Ok(())
 }
 
 /// In the worker cluster, as in a single one.

@@ -23,8 +23,6 @@ use osm_testkit::process::ScratchDir;
 use osm_testkit::{ControlPlane, Options, check, fixtures, installation, wait_for};
 use serde_json::{Value, json};
 
-use crate::node;
-
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
 
 /// Of all commands together.
@@ -103,7 +101,6 @@ impl<'a> Person<'a> {
         let output = tokio::select! {
             output = tokio::time::timeout(DEADLINE, command.output()) => output.context("the page takes too long")??,
             problem = try_join_all(self.clusters.iter().map(|plane| roll_out(plane))) => bail!("no node any more: {problem:?}"),
-            problem = try_join_all(self.clusters.iter().map(|plane| node::runs_jobs::<()>(plane))) => bail!("no Job any more: {problem:?}"),
         };
         let said = format!(
             "{}{}",
@@ -365,7 +362,10 @@ async fn the_chart_is_installed_by_the_script_that_osmctl_prints() -> Result<()>
     let part = async |part: &str| {
         let chart = chart().display().to_string();
         person
-            .run(&format!("CHART={chart} SETTLE=1 sh osm-migrate.sh {part}"))
+            .run(&format!(
+                "CHART={chart} REGISTRY={} SETTLE=1 sh osm-migrate.sh {part}",
+                helm::REGISTRY
+            ))
             .await
     };
     person.run("osmctl migrate script >osm-migrate.sh").await?;

@@ -249,24 +249,7 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
             ..Installation::default()
         };
         change(&mut installation);
-        let (before, objects): (Vec<_>, Vec<_>) = render(&helm, values)
-            .await?
-            .into_iter()
-            .partition(|object| object["metadata"]["annotations"]["helm.sh/hook"].is_string());
-        // The Job before a release may do this, and only where the definitions are.
-        let roles = before
-            .iter()
-            .filter(|object| text(&object["kind"]).ends_with("Role"));
-        let rules: Vec<_> = roles.map(|role| role["rules"].clone()).collect();
-        let names = definitions::all().map(|definition| definition.metadata.name);
-        let rule = json!([{"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"],
-            "resourceNames": names, "verbs": ["get", "create", "patch"]}]);
-        let wanted = if parts.contains(&ClusterKind::Management) && installation.home.is_none() {
-            vec![rule]
-        } else {
-            vec![]
-        };
-        assert_eq!(rules, wanted, "{values:?}");
+        let objects = render(&helm, values).await?;
         let mut known = BTreeSet::new();
         for service in Service::ALL {
             let account = json!({"kind": "ServiceAccount", "name": format!("one-{}", service.name()), "namespace": "osm"});
@@ -410,28 +393,48 @@ const URL: &str = "--set=admission.machineDeployments.url=https://osc.example.co
 /// One row for each rule of the templates that does more than copy a value.
 const ROWS: &[(&[&str], &[&str])] = &[
     (
-        // A site names objects and accounts itself, and keeps a service on other nodes than the rest. The Job runs where osp-controller may.
+        // A site names objects and accounts itself, and keeps a service on other nodes than the rest.
         &[
-            "--set=nameOverride=nodes,serviceAccountNames.oscController=renderer,nodeSelector.pool=infra",
-            r#"--set-json=oscController.scheduling={"nodeSelector":{},"priorityClassName":"high"}"#,
-            r#"--set-json=ospController.scheduling={"nodeSelector":{"pool":"other"}}"#,
+            "--set=fullnameOverride=nodes,serviceAccountNames.oscController=renderer,nodeSelector.pool=infra",
+            r#"--set-json=oscController={"nodeSelector":{},"priorityClassName":"high"}"#,
         ],
         &[
             r#"Deployment nodes-osc-controller /spec/template/spec/serviceAccountName "renderer""#,
             r#"Deployment nodes-osc-controller /spec/template/spec/nodeSelector null"#,
             r#"Deployment nodes-osc-controller /spec/template/spec/priorityClassName "high""#,
             r#"Deployment nodes-secret-syncer /spec/template/spec/serviceAccountName "nodes-secret-syncer""#,
-            r#"Deployment nodes-secret-syncer /spec/template/spec/nodeSelector {"pool":"infra"}"#,
-            r#"Job nodes-upgrade-crds /spec/template/spec/nodeSelector {"pool":"other"}"#,
+            r#"Deployment nodes-secret-syncer /spec/template/spec/nodeSelector {"kubernetes.io/os":"linux","pool":"infra"}"#,
             r#"ServiceAccount renderer /metadata/name "renderer""#,
+        ],
+    ),
+    (
+        // The name is added to that of the release, unless it is part of it. osmctl finds the services by another label.
+        &["--set=nameOverride=nodes"],
+        &[
+            r#"Deployment one-nodes-osc-controller /spec/selector/matchLabels/app.kubernetes.io~1name "nodes""#,
+            r#"Deployment one-nodes-osc-controller /metadata/labels/app.kubernetes.io~1part-of "operating-system-manager""#,
+        ],
+    ),
+    (
+        &["--set=nameOverride=on"],
+        &[r#"Deployment one-osc-controller /spec/selector/matchLabels/app.kubernetes.io~1name "on""#],
+    ),
+    (
+        // Fields that a service has not replaced stay.
+        &[
+            "--set=resources.requests.cpu=20m,oscController.resources.limits.memory=1Gi,oscController.image.tag=next",
+        ],
+        &[
+            r#"Deployment one-osc-controller /spec/template/spec/containers/0/resources/requests/cpu "20m""#,
+            r#"Deployment one-osc-controller /spec/template/spec/containers/0/image "registry.example.com/osm/osc-controller:next""#,
+            r#"Deployment one-osc-controller /spec/template/spec/containers/0/imagePullPolicy "IfNotPresent""#,
         ],
     ),
     (
         // Values win, but not over the labels by which the chart selects.
         &[
             r"--set-string=podLabels.team=nodes,podLabels.app\.kubernetes\.io/component=other",
-            "--set=commonLabels.release=all,metrics.podMonitor.create=always",
-            "--set=metrics.podMonitor.labels.release=prometheus,networkPolicy.enabled=true",
+            "--set=commonLabels.release=all",
         ],
         &[
             r#"Deployment one-osc-controller /spec/template/metadata/labels/team "nodes""#,
@@ -441,9 +444,10 @@ const ROWS: &[(&[&str], &[&str])] = &[
     ),
     (
         // Settings that are refused make every replica unready. Nodes can be drained all the same.
-        &["--set=oscController.replicas=3"],
+        &["--set=oscController.podDisruptionBudget.maxUnavailable=0"],
         &[
-            "PodDisruptionBudget one-osc-controller /spec/maxUnavailable 1",
+            "PodDisruptionBudget one-osc-controller /spec/maxUnavailable 0",
+            "PodDisruptionBudget one-secret-syncer /spec/maxUnavailable 1",
             r#"PodDisruptionBudget one-osc-controller /spec/unhealthyPodEvictionPolicy "AlwaysAllow""#,
         ],
     ),
@@ -572,46 +576,13 @@ async fn services_have_the_flags_of_the_webhooks_and_time_to_answer_them() -> Re
     Ok(())
 }
 
-/// By a PodMonitor, a ServiceMonitor or annotations: never by two of them.
-#[tokio::test]
-async fn nothing_is_scraped_twice() -> Result<()> {
-    const POD: &str = "--api-versions=monitoring.coreos.com/v1/PodMonitor";
-    const SERVICE: &str = "--api-versions=monitoring.coreos.com/v1/ServiceMonitor";
-    let helm = Helm::without_cluster().await?;
-    let cases: &[(&[&str], Option<&str>)] = &[
-        (&[], None),
-        (&[POD], Some("PodMonitor")),
-        (&[SERVICE], Some("ServiceMonitor")),
-        (&[POD, SERVICE], Some("PodMonitor")),
-        (&[POD, SERVICE, "--set=metrics.podMonitor.create=never"], None),
-        (
-            &[POD, "--set=metrics.serviceMonitor.create=always"],
-            Some("ServiceMonitor"),
-        ),
-    ];
-    for (values, expected) in cases {
-        let objects = render(&helm, values).await?;
-        let kinds = objects.iter().map(|object| text(&object["kind"]));
-        let monitors: Vec<&str> = kinds.filter(|kind| kind.ends_with("Monitor")).collect();
-        assert_eq!(
-            monitors,
-            expected.iter().copied().collect::<Vec<_>>(),
-            "{values:?}"
-        );
-        let scrape = "/spec/template/metadata/annotations/prometheus.io~1scrape";
-        let is_annotated = objects.iter().any(|object| object.pointer(scrape).is_some());
-        assert_eq!(is_annotated, expected.is_none(), "{values:?}");
-    }
-    Ok(())
-}
-
 /// Values, and the sentence with which a template refuses them. What `values.schema.json` says alone is not repeated here.
 const REFUSED: &[(&str, &str)] = &[
     // The schema is in force, also that of the settings.
     ("replicas=2", "replicas"),
     ("settings.pauseImge=x", "pauseImge"),
     (
-        "metrics.rules.alerts.OSMNone.for=1m",
+        "metrics.prometheusRule.alerts.OSMNone.for=1m",
         "invalid propertyName 'OSMNone'",
     ),
     (
@@ -687,8 +658,8 @@ const REFUSED: &[(&str, &str)] = &[
         "profileNamespaces is set",
     ),
     (
-        "topology=worker,metrics.rules.kind=ConfigMap",
-        "metrics.rules.kind is set, but topology is worker",
+        "topology=worker,metrics.prometheusRule.enabled=true",
+        "metrics.prometheusRule.enabled is set, but topology is worker",
     ),
     (
         "topology=worker,installation=x,networkPolicy.enabled=true",
@@ -711,20 +682,28 @@ const REFUSED: &[(&str, &str)] = &[
         "commonLabels has app.kubernetes.io/name",
     ),
     (
-        "limits.requestTimeout=70",
-        "limits.requestTimeout is greater than limits.reconcileTimeout",
+        "controller.requestTimeout=70",
+        "controller.requestTimeout is greater than controller.reconcileTimeout",
     ),
     (
-        "metrics.podMonitor.create=always,metrics.serviceMonitor.create=always",
-        "scraped twice: set one of them to never",
+        "image.registry=,oscController.image.registry=x",
+        "no registry is known for the images of csr-approver, osp-controller, secret-syncer: set image.registry",
+    ),
+    (
+        "podDisruptionBudget.maxUnavailable=1,oscController.podDisruptionBudget.minAvailable=1",
+        "are both set for osc-controller",
     ),
     (
         "serviceAccountNames.oscController=one-secret-syncer",
         "secret-syncer and osc-controller would have the same ServiceAccount",
     ),
     (
-        "serviceAccountNames.oscController=one-upgrade-crds",
-        "osc-controller and the Job that upgrades the CustomResourceDefinitions",
+        "topology=crds,crds.enabled=false",
+        "the release would be empty: set crds.enabled to true",
+    ),
+    (
+        "topology=crds,metrics.dashboard.enabled=true",
+        "which has only CustomResourceDefinitions: set it in the releases of the services",
     ),
 ];
 
@@ -839,6 +818,47 @@ async fn at_home_are_the_pods_and_the_settings_and_nothing_else() -> Result<()> 
     Ok(())
 }
 
+/// Every cluster with profiles has the definitions of this version, unless another release has them.
+#[tokio::test]
+async fn the_definitions_are_those_of_this_version_and_are_kept() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let rendered = async |values: &[&str]| -> Result<Vec<Value>> {
+        let mut objects = render(&helm, values).await?;
+        objects.retain(|object| object["kind"] == "CustomResourceDefinition");
+        Ok(objects)
+    };
+    let ours = [definitions::CONFIGS, definitions::PROFILES].map(definitions::parse);
+    for (values, keep) in [("single", true), ("crds", true), ("user,crds.keep=false", false)] {
+        let found = rendered(&[&format!("--set=topology={values}")]).await?;
+        assert_eq!(found.len(), ours.len(), "{values}");
+        for (found, ours) in found.iter().zip(&ours) {
+            assert_eq!(found["spec"], ours["spec"], "{values}");
+            for (label, value) in ours["metadata"]["labels"].as_object().context("labels")? {
+                assert_eq!(found["metadata"]["labels"][label], *value, "{values}");
+            }
+            let policy = &found["metadata"]["annotations"]["helm.sh/resource-policy"];
+            assert_eq!(*policy == "keep", keep, "{values}");
+        }
+    }
+    for values in [
+        &["--set=crds.enabled=false"][..],
+        &["--set=topology=worker"],
+        &[AT_HOME],
+    ] {
+        let found = rendered(values).await?;
+        ensure!(found.is_empty(), "{values:?}");
+    }
+    let all = render(&helm, &["--set=topology=crds"]).await?;
+    for object in &all {
+        let kind = text(&object["kind"]);
+        ensure!(
+            ["CustomResourceDefinition", "ClusterRole"].contains(&kind),
+            "{object}"
+        );
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn two_releases_have_no_name_in_common_outside_their_namespaces() -> Result<()> {
     let helm = Helm::without_cluster().await?;
@@ -848,7 +868,10 @@ async fn two_releases_have_no_name_in_common_outside_their_namespaces() -> Resul
             .template(
                 release,
                 namespace,
-                &["--set=topology=single,admissionPolicy.enabled=true,machineDeploymentNamespaces={x}"],
+                &[
+                    "--set=topology=single,crds.enabled=false",
+                    "--set=admissionPolicy.enabled=true,machineDeploymentNamespaces={x}",
+                ],
             )
             .await?
         {
@@ -883,7 +906,7 @@ async fn the_api_server_would_take_every_object() -> Result<()> {
         Helm::without_cluster().await?,
     );
     let client = control_plane.admin()?;
-    for kind in ["PodMonitor", "ServiceMonitor", "PrometheusRule"] {
+    for kind in ["ServiceMonitor", "PrometheusRule"] {
         control_plane.apply_yaml(&monitor(kind).to_string()).await?;
     }
     for namespace in ["team", "machines", "1e3", "cloud-init-settings"] {
@@ -959,14 +982,14 @@ async fn the_api_server_would_take_every_object() -> Result<()> {
 }
 
 const LIKE_NUMBERS: &[&str] = &[
-    "--set-string=settingsConfigMap.name=007,image.pullSecrets={123},image.tag=1e3,priorityClassName=true,installation=1",
+    "--set-string=settingsConfigMap.name=007,imagePullSecrets[0].name=123,image.tag=1e3,priorityClassName=true,installation=1",
     "--set-json=log.filter=\"info: # x\"",
     "--set-string=profileNamespaces={1e3},poolSettingsNamespaces={1e3},commonLabels.team=true,podAnnotations.a=1e3,podLabels.a=1e3",
     "--set-string=serviceAccountAnnotations.a=true,extraEnv[0].name=A,extraEnv[0].value=1e3",
     "--set-string=machineDeploymentNamespaces={1e3,true}",
-    "--set-string=nodeSelector.a=true,metrics.podMonitor.create=always,networkPolicy.apiServerCIDRs={::/0}",
-    "--set-string=metrics.rules.kind=PrometheusRule,metrics.rules.alertLabels.team=1e3,metrics.rules.alerts.OSMPanic.severity=true",
-    "--set=networkPolicy.enabled=true",
+    "--set-string=nodeSelector.a=true,networkPolicy.apiServerCIDRs={::/0}",
+    "--set-string=metrics.prometheusRule.alertLabels.team=1e3,metrics.prometheusRule.alerts.OSMPanic.severity=true",
+    "--set=networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true",
     "--set=secretSyncer.replicas=2",
 ];
 

@@ -1,7 +1,7 @@
 //! Two releases in one namespace would serve the same pools: Helm refuses the second one, with an explanation from the chart.
 
 use anyhow::{Result, ensure};
-use osm_testkit::helm::{Helm, chart};
+use osm_testkit::helm::{Helm, REGISTRY, chart};
 use osm_testkit::{ControlPlane, Options};
 use serde_json::json;
 
@@ -18,9 +18,8 @@ async fn the_second_release_in_a_namespace_is_refused() -> Result<()> {
     for object in [namespace, other] {
         control_plane.apply_yaml(&object.to_string()).await?;
     }
-    // No Job runs here.
     let install = async |verb: &str, release: &str, namespace: &str| {
-        let own = format!("--set=settingsConfigMap.name=settings-of-{release}");
+        let own = format!("--set=settingsConfigMap.name=settings-of-{release},image.registry={REGISTRY}");
         helm.run([
             verb,
             release,
@@ -28,8 +27,8 @@ async fn the_second_release_in_a_namespace_is_refused() -> Result<()> {
             "--namespace",
             namespace,
             "--create-namespace",
+            "--set=crds.enabled=false",
             &own,
-            "--no-hooks",
         ])
         .await
     };

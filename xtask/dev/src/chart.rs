@@ -1,4 +1,5 @@
-//! `cargo xtask chart`: generates parts of the Helm chart: the rights, the schema of the settings, and the table of values in its README.
+//! `cargo xtask chart`: generates parts of the Helm chart: the rights, the schema of the settings, the table of values in its README, and the
+//! address of the repository.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,6 +11,7 @@ use osm_api::{Joining, Settings};
 use serde_json::{Map, Value, json};
 
 use crate::generated::{self, File};
+use crate::repository;
 
 /// The chart's directory.
 pub fn directory() -> PathBuf {
@@ -22,21 +24,19 @@ pub fn files() -> Result<Vec<File>> {
         let path = directory().join(name);
         fs::read_to_string(&path).with_context(|| path.display().to_string())
     };
+    let values = repository::current(&read("values.yaml")?)?;
+    let readme = repository::current(&read("README.md")?)?;
     let files = [
-        ("files/rights.yaml".to_owned(), rights()?),
+        ("files/rights.yaml", rights()?),
         (
-            "values.schema.json".to_owned(),
-            schema(&read("values.schema.json")?, &read("values.yaml")?)?,
+            "values.schema.json",
+            schema(&read("values.schema.json")?, &values)?,
         ),
-        (
-            "README.md".to_owned(),
-            with_table(&read("README.md")?, &read("values.yaml")?)?,
-        ),
+        ("README.md", with_table(&readme, &values)?),
+        ("values.yaml", values),
     ];
-    Ok(files
-        .into_iter()
-        .map(|(name, text)| (directory().join(name), text))
-        .collect())
+    let files = files.map(|(name, text)| (directory().join(name), text));
+    Ok(files.into_iter().chain(repository::files()?).collect())
 }
 
 /// The table of rights. Names in braces are placeholders for values of the chart.

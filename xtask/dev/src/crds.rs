@@ -1,4 +1,5 @@
-//! `cargo xtask crds`: generates the CustomResourceDefinitions from the Rust types.
+//! `cargo xtask crds`: generates the CustomResourceDefinitions from the Rust types, in `crds/` and in the chart, which can't read files outside its
+//! folder.
 
 use anyhow::{Context, Result};
 use osm_api::definitions;
@@ -7,7 +8,7 @@ use crate::generated::File;
 
 /// The files that are generated.
 pub fn files() -> Result<Vec<File>> {
-    let folder = crate::root().join("crds");
+    let folders = ["crds", "charts/operating-system-manager/files/crds"];
     let mut files = Vec::new();
     for crd in definitions::all() {
         let name = crd
@@ -17,7 +18,10 @@ pub fn files() -> Result<Vec<File>> {
             .context("a CustomResourceDefinition without a name")?;
         let body = serde_saphyr::to_string(&crd)?;
         let text = format!("# Generated from crates/osm-api by `cargo xtask crds`. Don't edit.\n{body}");
-        files.push((folder.join(format!("{name}.yaml")), text));
+        files.extend(folders.map(|folder| {
+            let path = crate::root().join(folder).join(format!("{name}.yaml"));
+            (path, text.clone())
+        }));
     }
     Ok(files)
 }

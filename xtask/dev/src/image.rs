@@ -11,10 +11,8 @@ use tokio::process::Command;
 
 use crate::build::{self, Profile};
 use crate::revision;
+use osm_testkit::helm::REGISTRY;
 use osm_testkit::progress::Progress;
-
-/// Where the chart looks for images.
-const REPOSITORY: &str = "ghcr.io/kubermatic/operating-system-manager";
 
 /// Build the images of the services and of osmctl: a static program and its licence in each
 #[derive(clap::Args)]
@@ -26,6 +24,13 @@ pub struct Image {
     /// needs cargo-auditable. The Dockerfile uses this
     #[arg(long, value_name = "DIRECTORY")]
     contents: Option<PathBuf>,
+    /// Push the images to this registry as well, such as `registry.example.com/osm`, with the credentials of `skopeo login` or `docker login`.
+    /// The chart's value `image.registry` names it
+    #[arg(long, value_name = "REGISTRY", conflicts_with = "contents")]
+    push: Option<String>,
+    /// Push without TLS, or with a certificate that is not trusted
+    #[arg(long, requires = "push")]
+    insecure: bool,
 }
 
 impl Image {
@@ -58,9 +63,14 @@ impl Image {
         let store = tempfile::tempdir_in(&out)?;
         for program in build::programs_of_images() {
             progress.step(program);
-            let name = format!("{REPOSITORY}/{program}:{}", env!("CARGO_PKG_VERSION"));
+            let registry = self.push.as_deref().unwrap_or(REGISTRY).trim_end_matches('/');
+            let name = format!("{registry}/{program}:{}", env!("CARGO_PKG_VERSION"));
             let archive = out.join(format!("{program}.tar"));
             buildah(program, &name, &archive, &contents, store.path(), &revision).await?;
+            if self.push.is_some() {
+                progress.step(&format!("pushing {name}"));
+                push(&archive, &name, self.insecure).await?;
+            }
         }
         progress.step(&format!("written to {}", out.display()));
         Ok(())
@@ -145,6 +155,7 @@ async fn buildah(
         .arg(format!("--build-arg=SERVICE={program}"))
         .arg(format!("--build-arg=VERSION={}", env!("CARGO_PKG_VERSION")))
         .arg(format!("--build-arg=REVISION={revision}"))
+        .arg(concat!("--build-arg=SOURCE=", env!("CARGO_PKG_REPOSITORY")))
         .arg(format!("--tag=docker-archive:{}:{name}", archive.display()))
         .arg(contents)
         .current_dir(crate::root())
@@ -159,4 +170,73 @@ async fn buildah(
         String::from_utf8_lossy(&output.stderr).trim_end()
     );
     Ok(())
+}
+
+/// Copies the image of an archive to a registry, under a name with the registry in it.
+async fn push(archive: &Path, name: &str, insecure: bool) -> Result<()> {
+    tokio::task::spawn_blocking(|| packages::ensure(&["skopeo"])).await??;
+    let output = Command::new("skopeo")
+        .args(["copy", "--quiet", "--retry-times=2"])
+        .arg(format!("--dest-tls-verify={}", !insecure))
+        .arg(format!("docker-archive:{}", archive.display()))
+        .arg(format!("docker://{name}"))
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .context("skopeo can't be run")?;
+    ensure!(
+        output.status.success(),
+        "{name} can't be pushed: {}",
+        String::from_utf8_lossy(&output.stderr).trim_end()
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use osm_lab::serve::{oci, programs::Registry};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_image_is_pushed_where_the_chart_looks_for_it() {
+        tokio::task::spawn_blocking(|| packages::ensure(&["docker-registry", "skopeo"]))
+            .await
+            .unwrap()
+            .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let registry = Registry::start(
+            &folder.path().join("registry"),
+            (Ipv4Addr::LOCALHOST, 0).into(),
+            None,
+        )
+        .unwrap();
+        let (program, archive) = (folder.path().join("program"), folder.path().join("image.tar"));
+        fs::write(&program, "a program").unwrap();
+        fs::write(&archive, oci::archive("any:1", &program).unwrap()).unwrap();
+        let name = format!("localhost:{}/osm/osc-controller:0.1.0", registry.address().port());
+        push(&archive, &name, true).await.unwrap();
+        let inspected = Command::new("skopeo")
+            .args(["inspect", "--tls-verify=false", &format!("docker://{name}")])
+            .output()
+            .await
+            .unwrap();
+        assert!(
+            inspected.status.success(),
+            "{}",
+            String::from_utf8_lossy(&inspected.stderr)
+        );
+        let error = push(&archive, "localhost:1/osm/osc-controller:0.1.0", true)
+            .await
+            .unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("localhost:1/osm/osc-controller:0.1.0 can't be pushed"),
+            "{error}"
+        );
+    }
 }

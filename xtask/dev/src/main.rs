@@ -17,6 +17,7 @@ mod metrics;
 mod prose;
 mod reasons;
 mod reference;
+mod repository;
 mod revision;
 mod rights;
 
@@ -69,7 +70,8 @@ enum Command {
     Bench(bench::Bench),
     Gotemplate(gotemplate::Gotemplate),
     Image(image::Image),
-    /// Generate parts of charts/operating-system-manager: rights, schema of the settings, and the README's table of values
+    /// Generate parts of charts/operating-system-manager: rights, schema of the settings, and the README's table of values. Write the address of
+    /// the repository into all files that name it
     Chart(Generate),
     /// Render the files in deploy: one installs the services without Helm, and one has the alerts
     Manifest(Generate),

@@ -41,7 +41,7 @@ use crate::input::SettingsMap;
 use crate::snapshot::{Part, Service, Snapshot, Unread};
 
 /// Label of everything that belongs to the services, in the chart and in the manifests.
-const SELECTOR: &str = "app.kubernetes.io/name=operating-system-manager";
+const SELECTOR: &str = "app.kubernetes.io/part-of=operating-system-manager";
 
 /// Flags that select the cluster.
 #[derive(Args, Clone, Debug)]

@@ -17,7 +17,10 @@ set -eu
 umask 077
 
 FOLDER=${FOLDER:-osm-migration}
-CHART=${CHART:-oci://ghcr.io/kubermatic/operating-system-manager/charts/operating-system-manager}
+# The chart: the folder charts/operating-system-manager of a checkout, a packaged file, or an OCI address. The part install needs it.
+CHART=${CHART:-}
+# The registry of the images. Empty: the one that the chart names.
+REGISTRY=${REGISTRY:-}
 # Seconds until all API servers have noticed that a webhook configuration has changed.
 SETTLE=${SETTLE:-5}
 # Seconds that a check may take.
@@ -227,14 +230,29 @@ stop_go() {
   echo "The Go implementation is stopped. Its bootstrap tokens expire within an hour. Next part: install"
 }
 
+# Lets the release adopt a CustomResourceDefinition. Helm refuses objects that do not belong to the release.
+adopt() {
+  exists "$1" || return 0
+  owner=$(kubectl get "$1" --output 'jsonpath={.metadata.annotations.meta\.helm\.sh/release-name}')
+  [ -z "$owner" ] || return 0
+  kubectl label "$1" app.kubernetes.io/managed-by=Helm --overwrite
+  kubectl annotate "$1" meta.helm.sh/release-name=osm meta.helm.sh/release-namespace="$namespace" --overwrite
+}
+
 install_osm() {
+  [ -n "$CHART" ] || fail "Set CHART to the chart: the folder charts/operating-system-manager of a checkout, a packaged file, or an OCI address."
   # Both implementations must never run at the same time.
 @ARE_STOPPED@
   no_webhook_is_left
   mkdir -p "$FOLDER"
   cat >"$FOLDER/values.yaml" <<'@END@'
 @VALUES@@END@
-  helm upgrade --install osm "$CHART" --namespace "$namespace" --values "$FOLDER/values.yaml"
+  adopt customresourcedefinitions.apiextensions.k8s.io/operatingsystemprofiles.operatingsystemmanager.k8c.io
+  adopt customresourcedefinitions.apiextensions.k8s.io/operatingsystemconfigs.operatingsystemmanager.k8c.io
+  # Helm 4 applies objects on the server, which refuses to change fields of other clients without this flag. Helm 3 does not have it.
+  force=$(helm upgrade --help | grep -o -e '--force-conflicts' | head -n 1)
+  # shellcheck disable=SC2086
+  helm upgrade --install osm "$CHART" --namespace "$namespace" --values "$FOLDER/values.yaml" ${REGISTRY:+--set image.registry="$REGISTRY"} $force
   kubectl rollout status deployments --namespace "$namespace" --selector app.kubernetes.io/instance=osm --timeout 2m
   # OSM replaces a bootstrap Secret of the Go implementation when everything that the new one refers to exists.
   wait_until "OSM to publish $(unpublished | xargs)" everything_is_published

@@ -8,7 +8,6 @@
     clippy::indexing_slicing
 )]
 
-mod definitions;
 mod extends;
 mod profiles;
 mod support;

@@ -20,8 +20,9 @@ async fn main() -> Result<()> {
         Component::Kubectl,
     ];
     assets::ensure(&components, |line| progress.step(line)).await?;
-    progress.step("helm");
+    progress.step("Helm 3 and 4");
     helm::program(|line| progress.step(line)).await?;
+    helm::program_4(|line| progress.step(line)).await?;
     progress.step("done");
     Ok(())
 }

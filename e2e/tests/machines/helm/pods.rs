@@ -8,7 +8,7 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
 /// Selects the pods of releases of the chart.
-pub const OURS: &str = "app.kubernetes.io/name=operating-system-manager";
+pub const OURS: &str = "app.kubernetes.io/part-of=operating-system-manager";
 
 /// The pods of services that are there to stay, with how often their containers were started again.
 ///

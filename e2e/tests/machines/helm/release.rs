@@ -76,7 +76,9 @@ impl Release {
             helm::chart().display().to_string(),
             file.path().display().to_string(),
         );
-        self.run(&[command, &[&chart, "--values", &file]].concat()).await
+        let registry = format!("--set=image.registry={}", helm::REGISTRY);
+        self.run(&[command, &[&chart, "--values", &file, &registry]].concat())
+            .await
     }
 
     async fn run(&self, arguments: &[&str]) -> Result<String> {

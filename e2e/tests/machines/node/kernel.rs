@@ -51,7 +51,8 @@ fn has_control_groups_of_version_2(run: &ScenarioRun<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A machine with the oldest kubelet, and one with the newest, beside the same control plane.
+/// A machine with the oldest kubelet, and one with the newest. Kubernetes does not support a kubelet that is newer than the API server, as the
+/// newest is here: what it shows is that this kubelet takes the documents.
 pub async fn kubelets(run: &ScenarioRun<'_>) -> Result<()> {
     let [oldest, newest] = OtherKubelet::MINORS;
     let other = run.another("newest");
