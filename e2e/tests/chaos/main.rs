@@ -44,8 +44,8 @@ const LOGIN: &str = "login";
 const POOLS: u32 = 12;
 /// Requests out of a thousand that something happens to.
 const FAULTS: u32 = 80;
-/// Consecutive faults, kills and back-offs may take this long.
-const CONVERGES_WITHIN: Duration = Duration::from_secs(240);
+/// Consecutive faults, kills and back-offs may take this long, also on a busy machine.
+const CONVERGES_WITHIN: Duration = Duration::from_secs(900);
 
 /// Services that write nothing for so long have nothing left to do.
 const IDLE: Duration = Duration::from_secs(30);
@@ -97,7 +97,7 @@ async fn rotations_keep_all_invariants_while_requests_fail_and_services_are_kill
     let pools: FuturesUnordered<_> = (0..POOLS).map(live).collect();
     let outcome = tokio::select! {
         lived = pools.try_for_each(async |()| Ok(())) => lived,
-        ended = kill(&mut installed, StdRng::seed_from_u64(seed)) => ended,
+        ended = kill(&mut installed, &site.left, StdRng::seed_from_u64(seed)) => ended,
         () = edit(&site, StdRng::seed_from_u64(seed ^ 0x5eed)) => Ok(()),
     };
     outcome.map_err(|error| error.context(installed.logs()))?;
@@ -159,17 +159,17 @@ fn login(round: u32) -> Value {
 }
 
 /// Kills services, each at any moment, until one does not start any more.
-async fn kill(installed: &mut Installed, mut random: StdRng) -> Result<()> {
+async fn kill(installed: &mut Installed, left: &AtomicI64, mut random: StdRng) -> Result<()> {
     loop {
         tokio::time::sleep(Duration::from_millis(random.random_range(500..5000))).await;
         let service = Service::ALL[random.random_range(0..Service::ALL.len())];
         installed.kill9(service)?;
         tokio::time::sleep(Duration::from_millis(random.random_range(0..1500))).await;
         installed.start(service).await?;
-        // However slow the computer is, some time has to be left for work.
-        if random.random_bool(0.75) {
-            let ready = async || Ok(installed.is_ready(service).await.then_some(()));
-            wait_for("a service that was killed to be ready", CONVERGES_WITHIN, ready).await?;
+        // However slow the computer is, a rotation ends between two kills.
+        let before = left.load(Ordering::Relaxed);
+        while left.load(Ordering::Relaxed) == before {
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 }
