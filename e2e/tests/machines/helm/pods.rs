@@ -10,15 +10,13 @@ use kube::{Api, Client, ResourceExt};
 /// Selects the pods of releases of the chart.
 pub const OURS: &str = "app.kubernetes.io/part-of=operating-system-manager";
 
-/// The pods of services that are there to stay, with how often their containers were started again.
+/// The pods of services, with how often their containers were started again.
 ///
 /// # Errors
 /// What the API server says.
 pub async fn alive(client: &Client, namespace: &str) -> Result<BTreeMap<String, i32>> {
-    // Not that of the Job before a release, which ends.
-    let services = format!("{OURS},app.kubernetes.io/component!=upgrade-crds");
     let pods = Api::<Pod>::namespaced(client.clone(), namespace);
-    let pods = pods.list(&ListParams::default().labels(&services)).await?;
+    let pods = pods.list(&ListParams::default().labels(OURS)).await?;
     let stays = pods
         .iter()
         .filter(|pod| pod.metadata.deletion_timestamp.is_none());
