@@ -12,7 +12,7 @@ use osm_runtime::RequestError;
 use osm_runtime::cache::Version;
 use osm_runtime::error::is_code;
 use osm_runtime::request::failed;
-use osm_runtime::{status, watch};
+use osm_runtime::watch;
 use serde_json::json;
 
 use crate::context::Context;
@@ -156,7 +156,8 @@ async fn approve(
         is_again,
         ..
     } = approval;
-    let (hold, lease) = hold::hold(&context.leases(), &claim, now).await?;
+    let (leases, nodes) = (context.leases(), context.live_nodes());
+    let (hold, lease) = hold::hold_unless_joined(&leases, &nodes, &claim, now).await?;
     remember(context, &lease);
     let before = match hold {
         Hold::Held { before } => before,
@@ -164,12 +165,8 @@ async fn approve(
             let node = claim.node;
             return Ok(Outcome::Waiting(Wait::AlreadyApproved { node, until }));
         }
+        Hold::Joined => return Ok(Outcome::Waiting(Wait::NodeExists(claim.node))),
     };
-    // Only then, because a machine may have joined while the claim was replaced.
-    let node = status::live(&context.live_nodes(), &claim.node).await;
-    if node.map_err(failed("reading the Node"))?.is_some() {
-        return Ok(Outcome::Waiting(Wait::NodeExists(claim.node)));
-    }
     let approved = Approved {
         node: claim.node,
         joins_as: claim.joins_as,

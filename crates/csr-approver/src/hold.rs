@@ -1,13 +1,13 @@
-//! Makes the [`claim`](mod@crate::claim) of an approval, or finds out who has it. The API server decides between replicas: it creates one Lease
-//! of a name, and replaces only the one that was judged.
+//! Makes the [`claim`](mod@crate::claim) of an approval, or finds out who has it or whether the machine has joined already. The API server
+//! decides between replicas: it creates one Lease of a name, and replaces only the one that was judged.
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
 use kube::api::PostParams;
-use osm_runtime::Api;
-use osm_runtime::RequestError;
 use osm_runtime::error::already_exists;
 use osm_runtime::request::failed;
+use osm_runtime::{Api, RequestError, status};
 
 use crate::claim::{self, Claim, Standing};
 use crate::views::ClaimView;
@@ -22,13 +22,32 @@ pub enum Hold {
     },
     /// Another request, until then.
     Taken { until: Timestamp },
+    /// Nobody needs it any more: the Node exists.
+    Joined,
 }
 
 /// Returns who has the claim now, and its Lease.
 ///
 /// # Errors
 /// A request that failed, also because another replica was faster.
-pub async fn hold(leases: &Api<Lease>, claim: &Claim, now: Timestamp) -> Result<(Hold, Lease), RequestError> {
+pub async fn hold_unless_joined(
+    leases: &Api<Lease>,
+    nodes: &Api<Node>,
+    claim: &Claim,
+    now: Timestamp,
+) -> Result<(Hold, Lease), RequestError> {
+    let (hold, lease) = hold(leases, claim, now).await?;
+    if let Hold::Held { .. } = hold {
+        // Only now, because a machine may have joined while the claim was replaced.
+        let node = status::live(nodes, &claim.node).await;
+        if node.map_err(failed("reading the Node"))?.is_some() {
+            return Ok((Hold::Joined, lease));
+        }
+    }
+    Ok((hold, lease))
+}
+
+async fn hold(leases: &Api<Lease>, claim: &Claim, now: Timestamp) -> Result<(Hold, Lease), RequestError> {
     match leases
         .create(&PostParams::default(), &claim.lease(now, None))
         .await
@@ -64,6 +83,7 @@ mod tests {
 
     use jiff::SignedDuration;
     use osm_sim::memory::{Call, Link, Network, Passage, Server, User};
+    use serde_json::json;
 
     use super::*;
     use crate::claim::tests::claim;
@@ -130,6 +150,22 @@ mod tests {
         let again = hold(&second, &other, now()).await.unwrap();
         let until = now() + claim::VALIDITY;
         assert_eq!(again.0, Hold::Taken { until });
+    }
+
+    /// The watch of Nodes may lag behind.
+    #[tokio::test(start_paused = true)]
+    async fn what_has_joined_is_seen_by_a_live_read() {
+        let server = Server::new(now());
+        let (leases, nodes) = (replica(&server, Late("")), Api::all(server.admin()));
+        let claim = claim("one");
+        let hold = async || {
+            let found = hold_unless_joined(&leases, &nodes, &claim, now()).await;
+            found.unwrap().0
+        };
+        assert_eq!(hold().await, Hold::Held { before: 0 });
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": claim.node}});
+        server.load(&[node]).unwrap();
+        assert_eq!(hold().await, Hold::Joined);
     }
 
     /// The replica that made the claim has ended before it approved the request.
