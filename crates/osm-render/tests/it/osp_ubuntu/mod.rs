@@ -327,6 +327,9 @@ fn the_applier_does_what_cloud_init_would() {
         gzip.write_all(b"zipped").unwrap();
         std::fs::write(machine.path("/appended"), "one\n").unwrap();
         std::os::unix::fs::symlink(machine.path("/target"), machine.path("/link")).unwrap();
+        // Another name of a file keeps the old content only if the file is replaced, as a power cut requires.
+        std::fs::write(machine.path("/plain"), "before\n").unwrap();
+        std::fs::hard_link(machine.path("/plain"), machine.path("/before")).unwrap();
         let order = path("/order");
         let document = json!({
             "write_files": [
@@ -356,6 +359,7 @@ fn the_applier_does_what_cloud_init_would() {
             (machine.read("/plain"), machine.mode("/plain")),
             ("plain\n".to_owned(), 0o644)
         );
+        assert_eq!(machine.read("/before"), "before\n");
         assert_eq!(
             (
                 machine.read("/new/folder/zipped"),
