@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use osm_api::condition::{PUBLISHED, find};
 use osm_api::{Joining, OperatingSystemConfig, names};
-use serde_json::json;
+use osm_testkit::fixtures;
+use serde_json::{Value, json};
 
 use super::case::{Act, Case, Damaged, How, POOLS, Trouble, Which};
 use super::fault_schedule::FaultSchedule;
@@ -29,6 +30,18 @@ fn calm_in(joining: Joining) -> World {
 
 async fn hours(world: &World, hours: u64) {
     world.pass(Duration::from_secs(hours * HOUR)).await;
+}
+
+/// Status and reason of the condition of pool 0.
+fn published(world: &World) -> String {
+    let name = names::config_name(&pool(0), "kube-system");
+    world.server.with(|state| {
+        let config = state.object("operatingsystemconfigs", NAMESPACE, &name).unwrap();
+        let config: OperatingSystemConfig = serde_json::from_value(config.clone()).unwrap();
+        let conditions = config.status.unwrap().conditions;
+        let condition = find(&conditions, PUBLISHED).unwrap();
+        format!("{} {}", condition.status, condition.reason)
+    })
 }
 
 /// Two replicas hold the pool for a moment, and the watch of one of them still shows the retired config.
@@ -108,34 +121,57 @@ fn an_upgrade_to_another_mode_and_back_loses_no_machine() {
 /// Within a minute, without a restart, and without other writes.
 #[test]
 fn a_foreign_binding_that_opens_joining_is_reported_until_it_is_gone() {
-    let reason = |world: &World| {
-        let name = names::config_name(&pool(0), "kube-system");
-        world.server.with(|state| {
-            let config = state.object("operatingsystemconfigs", NAMESPACE, &name).unwrap();
-            let config: OperatingSystemConfig = serde_json::from_value(config.clone()).unwrap();
-            let conditions = config.status.unwrap().conditions;
-            let condition = find(&conditions, PUBLISHED).unwrap();
-            assert_eq!(condition.status, "True");
-            condition.reason.clone()
-        })
-    };
     alone(async {
         let world = calm_in(Joining::Approved);
         world.create_pool(0);
         hours(&world, 1).await;
-        assert_eq!(reason(&world), "Published");
+        assert_eq!(published(&world), "True Published");
         let role = "system:certificates.k8s.io:certificatesigningrequests:nodeclient";
         let generous = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
             "metadata": {"name": "generous"}, "subjects": [{"kind": "Group", "name": "system:serviceaccounts"}],
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}});
         world.server.with(|state| state.create(generous).unwrap());
         world.pass(Duration::from_secs(60)).await;
-        assert_eq!(reason(&world), "NodeclientBindingFound");
+        assert_eq!(published(&world), "True NodeclientBindingFound");
         world
             .server
             .with(|state| state.delete("clusterrolebindings", "", "generous").unwrap());
         world.pass(Duration::from_secs(60)).await;
-        assert_eq!(reason(&world), "Published");
+        assert_eq!(published(&world), "True Published");
+        world.end_of_faults().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
+/// Tokens are issued before it is known what they may do.
+#[test]
+fn a_right_that_nodes_lack_is_reported_without_a_token_until_it_is_granted() {
+    const BINDING: &str = "osm:node-bootstrapper";
+    alone(async {
+        let world = calm();
+        let mut binding = world.server.with(|state| {
+            let binding = state.object("clusterrolebindings", "", BINDING).unwrap().clone();
+            state.delete("clusterrolebindings", "", BINDING).unwrap();
+            binding
+        });
+        world.create_pool(0);
+        world.pass(Duration::from_secs(60)).await;
+        assert_eq!(published(&world), "False NodePermissionMissing");
+        world.server.with(|state| {
+            let events: Vec<&Value> = state.all("events").collect();
+            assert!(!events.is_empty());
+            let shown = state.all("operatingsystemconfigs").chain(events);
+            // How the server's tokens begin.
+            let with_token: Vec<&Value> = shown
+                .filter(|object| object.to_string().contains("e30."))
+                .collect();
+            assert!(with_token.is_empty(), "{with_token:#?}");
+        });
+        binding["metadata"] = json!({"name": BINDING});
+        world.server.with(|state| state.create(binding).unwrap());
+        hours(&world, 1).await;
+        assert_eq!(published(&world), "True Published");
         world.end_of_faults().await;
         tokio::time::sleep(Duration::from_secs(60)).await;
         good(&world).await;
@@ -306,6 +342,28 @@ fn a_source_that_is_missing_is_asked_for_every_ten_minutes() {
         world.pass(Duration::from_secs(60)).await;
         world.end_of_faults().await;
         good(&world).await;
+    });
+}
+
+/// It has no OperatingSystemConfig, so only an Event can say so.
+#[test]
+fn a_pool_that_needs_the_names_of_another_one_is_told_so() {
+    alone(async {
+        let world = calm();
+        world.create_pool(0);
+        hours(&world, 1).await;
+        let mut other = fixtures::machine_deployment("pool-0-kube", "osp-tiny");
+        other["metadata"]["namespace"] = json!("system");
+        world.server.with(|state| {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "system"}});
+            state.create(namespace).unwrap();
+            state.create(other).unwrap();
+        });
+        world.pass(Duration::from_secs(60)).await;
+        let events: Vec<Value> = world.server.with(|state| state.all("events").cloned().collect());
+        let is_told =
+            |event: &&Value| event["reason"] == "NameConflict" && event["regarding"]["namespace"] == "system";
+        assert_eq!(events.iter().filter(is_told).count(), 1, "{events:#?}");
     });
 }
 
