@@ -7,33 +7,9 @@ use super::*;
 use crate::Joining;
 use crate::names::CLOUD_INIT_SETTINGS;
 
-fn resources(service: Service) -> Vec<String> {
-    service
-        .grants(&Installation::default())
-        .into_iter()
-        .flat_map(|grant| grant.rights)
-        .flat_map(|right| right.rule.resources.unwrap_or_default())
-        .collect()
-}
-
-#[test]
-fn only_secret_syncer_has_a_right_on_secrets() {
-    for service in Service::ALL
-        .into_iter()
-        .filter(|service| *service != Service::SecretSyncer)
-    {
-        assert!(
-            !resources(service)
-                .iter()
-                .any(|r| r.starts_with("secrets") || r.starts_with("serviceaccounts"))
-        );
-    }
-}
-
-/// The right to approve or to sign is worth any node, and what is bound to `nodeclient` is approved without a question.
-#[test]
-fn one_service_may_approve_certificates_of_these_signers_and_none_may_sign() {
-    let everything = Installation {
+/// Everything that adds rights.
+fn everything() -> Installation {
+    Installation {
         profile_namespaces: vec!["profiles".to_owned()],
         pool_settings_namespaces: vec!["machines".to_owned()],
         machine_deployment_namespaces: vec!["machines".to_owned()],
@@ -43,7 +19,38 @@ fn one_service_may_approve_certificates_of_these_signers_and_none_may_sign() {
         serving_certificates: true,
         joining: Joining::Approved,
         ..Installation::default()
-    };
+    }
+}
+
+fn resources(service: Service, installation: &Installation) -> Vec<String> {
+    service
+        .grants(installation)
+        .into_iter()
+        .flat_map(|grant| grant.rights)
+        .flat_map(|right| right.rule.resources.unwrap_or_default())
+        .collect()
+}
+
+#[test]
+fn only_secret_syncer_has_a_right_on_secrets() {
+    for installation in [Installation::default(), everything()] {
+        for service in Service::ALL
+            .into_iter()
+            .filter(|service| *service != Service::SecretSyncer)
+        {
+            assert!(
+                !resources(service, &installation)
+                    .iter()
+                    .any(|r| r.starts_with("secrets") || r.starts_with("serviceaccounts")),
+                "{service:?}"
+            );
+        }
+    }
+}
+
+/// The right to approve or to sign is worth any node, and what is bound to `nodeclient` is approved without a question.
+#[test]
+fn one_service_may_approve_certificates_of_these_signers_and_none_may_sign() {
     let decides = |rule: &PolicyRule| {
         let resources = rule.resources.iter().flatten();
         let mut resources = resources.map(|resource| resource.rsplit('/').next().unwrap_or_default());
@@ -89,7 +96,7 @@ fn one_service_may_approve_certificates_of_these_signers_and_none_may_sign() {
         "approve signers kubernetes.io/kubelet-serving",
     ]
     .map(|right| format!("csr-approver, worker cluster, everywhere: {right}"));
-    assert_eq!(found(&everything), [decision.clone(), client.clone(), serving]);
+    assert_eq!(found(&everything()), [decision.clone(), client.clone(), serving]);
     assert_eq!(found(&Installation::default()), [decision, client]);
 }
 
