@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use osm_api::condition::{PUBLISHED, find};
+use osm_api::condition::{PUBLISHED, RENDERED, find};
+use osm_api::config::OperatingSystemConfigStatus;
 use osm_api::{Joining, OperatingSystemConfig, names};
 use osm_testkit::fixtures;
 use serde_json::{Value, json};
@@ -32,16 +33,26 @@ async fn hours(world: &World, hours: u64) {
     world.pass(Duration::from_secs(hours * HOUR)).await;
 }
 
-/// Status and reason of the condition of pool 0.
-fn published(world: &World) -> String {
+/// The status of the config of pool 0.
+fn status(world: &World) -> OperatingSystemConfigStatus {
     let name = names::config_name(&pool(0), "kube-system");
-    world.server.with(|state| {
-        let config = state.object("operatingsystemconfigs", NAMESPACE, &name).unwrap();
-        let config: OperatingSystemConfig = serde_json::from_value(config.clone()).unwrap();
-        let conditions = config.status.unwrap().conditions;
-        let condition = find(&conditions, PUBLISHED).unwrap();
-        format!("{} {}", condition.status, condition.reason)
-    })
+    let config = world.server.with(|state| {
+        let config = state.object("operatingsystemconfigs", NAMESPACE, &name);
+        config.unwrap().clone()
+    });
+    let config: OperatingSystemConfig = serde_json::from_value(config).unwrap();
+    config.status.unwrap()
+}
+
+/// Status and reason of a condition of pool 0.
+fn condition(world: &World, type_: &str) -> String {
+    let conditions = status(world).conditions;
+    let condition = find(&conditions, type_).unwrap();
+    format!("{} {}", condition.status, condition.reason)
+}
+
+fn published(world: &World) -> String {
+    condition(world, PUBLISHED)
 }
 
 /// Two replicas hold the pool for a moment, and the watch of one of them still shows the retired config.
@@ -342,6 +353,40 @@ fn a_source_that_is_missing_is_asked_for_every_ten_minutes() {
         world.pass(Duration::from_secs(60)).await;
         world.end_of_faults().await;
         good(&world).await;
+    });
+}
+
+/// A server-side apply of the status removes what it leaves out.
+#[test]
+fn what_was_rendered_stays_while_nothing_can_be_rendered() {
+    alone(async {
+        let world = calm();
+        world.create_pool(0);
+        hours(&world, 1).await;
+        let before = status(&world).rendered;
+        assert!(before.is_some());
+        world.server.with(|state| {
+            let edit = json!({"metadata": {"annotations": {names::PROFILE: "missing"}}});
+            state
+                .patch("machinedeployments", "kube-system", &pool(0), &edit)
+                .unwrap();
+        });
+        world.pass(Duration::from_secs(60)).await;
+        assert_eq!(condition(&world, RENDERED), "False ProfileNotFound");
+        assert_eq!(status(&world).rendered, before);
+    });
+}
+
+#[test]
+fn the_last_valid_settings_serve_a_new_pool_while_there_are_no_others() {
+    alone(async {
+        let world = calm();
+        world.pass(Duration::from_secs(60)).await;
+        world.delete_settings();
+        world.pass(Duration::from_secs(60)).await;
+        world.create_pool(0);
+        world.pass(Duration::from_secs(60)).await;
+        assert_eq!(published(&world), "True Published");
     });
 }
 
