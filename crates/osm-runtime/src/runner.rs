@@ -321,7 +321,8 @@ mod tests {
         let queue = Arc::new(Queue::new(&crate::Environment::default()));
         let metrics = Metrics::new().unwrap();
         let shutdown = CancellationToken::new();
-        for key in ["panic", "hang", "fail", "conflict", "good"] {
+        // As many hang as there are workers.
+        for key in ["panic", "hang", "hang too", "fail", "conflict", "good"] {
             queue.add(key);
         }
         let good = Arc::new(AtomicUsize::new(0));
@@ -341,7 +342,7 @@ mod tests {
                 async move {
                     match key {
                         "panic" => panic!("on purpose"),
-                        "hang" => std::future::pending().await,
+                        "hang" | "hang too" => std::future::pending().await,
                         "fail" => Err(Broken(false)),
                         "conflict" => Err(Broken(true)),
                         _ => {
@@ -365,6 +366,52 @@ mod tests {
         for outcome in ["panic", "timeout", "failure", "conflict", "success"] {
             assert!(text.contains(&format!("outcome=\"{outcome}\"")), "{outcome}");
         }
+    }
+
+    /// Remembers what was released.
+    #[derive(Clone, Default)]
+    struct Released(Arc<parking_lot::Mutex<Vec<String>>>);
+    impl Shared<String> for Released {
+        fn known(&self) -> Vec<String> {
+            Vec::new()
+        }
+        fn released(&self, key: &String) {
+            self.0.lock().push(key.clone());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_of_another_replica_is_released_and_not_reconciled() {
+        let queue = Arc::new(Queue::new(&crate::Environment::default()));
+        let shutdown = CancellationToken::new();
+        (0..20).for_each(|number| queue.add(format!("pool-{number}")));
+        let replicas = Replicas::among("this", &["other"]);
+        let released = Released::default();
+        let reconciled = Arc::<parking_lot::Mutex<Vec<String>>>::default();
+        let seen = reconciled.clone();
+        let limits = Limits {
+            concurrency: 2,
+            timeout: Duration::from_secs(5),
+        };
+        let runner = tokio::spawn(run(
+            queue,
+            limits,
+            Metrics::new().unwrap(),
+            supervised(&shutdown),
+            (replicas.clone(), released.clone()),
+            move |key: String| {
+                seen.lock().push(key);
+                async { Ok::<_, Broken>(None) }
+            },
+        ));
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        shutdown.cancel();
+        runner.await.unwrap();
+        let (released, reconciled) = (released.0.lock().clone(), reconciled.lock().clone());
+        assert!(reconciled.iter().all(|key| replicas.own(key)), "{reconciled:?}");
+        assert!(!released.iter().any(|key| replicas.own(key)), "{released:?}");
+        assert!(!reconciled.is_empty() && !released.is_empty());
+        assert_eq!(reconciled.len() + released.len(), 20);
     }
 
     #[tokio::test(start_paused = true)]

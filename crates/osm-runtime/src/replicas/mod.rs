@@ -124,12 +124,18 @@ impl Replicas {
     /// A replica that needs no Lease, since there is never another one.
     #[cfg(test)]
     pub(crate) fn only() -> Self {
-        let only = Self::new("only");
-        let live = std::iter::once("only").collect();
+        Self::among("only", &[])
+    }
+
+    /// One replica while others live as well.
+    #[cfg(test)]
+    pub(crate) fn among(own: &str, others: &[&str]) -> Self {
+        let replicas = Self::new(own);
+        let live = others.iter().copied().chain([own]).collect();
         let good_until = Some(Instant::now() + Duration::from_secs(1_000_000));
-        only.membership().set_fit(true);
-        *only.0.lease.lock() = LeaseState { live, good_until };
-        only
+        replicas.membership().set_fit(true);
+        *replicas.0.lease.lock() = LeaseState { live, good_until };
+        replicas
     }
 
     /// Returns once this replica's Lease is valid. Before that, others may work on its keys.
