@@ -297,8 +297,8 @@ fn what_both_set_or_the_base_does_not_have_is_refused_with_what_to_do() {
         ),
         (
             Box::new(|spec| spec["osName"] = json!("rhel")),
-            "spec.osName: is rhel, but base is for ubuntu",
-            "set it",
+            "spec.osName: must be ubuntu",
+            "as in the parent profile base",
         ),
         (
             Box::new(|spec| spec["supportedCloudProviders"] = json!([{"name": "aws"}, {"name": "azure"}])),
