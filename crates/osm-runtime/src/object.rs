@@ -405,16 +405,16 @@ mod tests {
     fn the_path_leads_to_the_value_that_is_wrong() {
         for (text, expected) in [
             (
-                r#"{"metadata": {"name": "c"}, "spec": {"osVersion": "}\"{,", "lateBound": [{"id": "a"}]}}"#,
-                "spec.lateBound[0]",
+                r#"{"metadata": {"name": "c"}, "spec": {"osVersion": "}\"{,", "bootstrapConfig": {"files": [{"path": "a"}]}}}"#,
+                "spec.bootstrapConfig.files[0]",
             ),
             (
-                "{\"metadata\": {\"name\": \"c\"},\n \"spec\": {\"lateBound\": [\n {\"id\": \"ä\", \"kind\": \"ApiToken\"}, {\"id\": 1}]}}",
-                "spec.lateBound[1].id",
+                "{\"metadata\": {\"name\": \"c\"},\n \"spec\": {\"bootstrapConfig\": {\"files\": [\n {\"path\": \"ä\", \"content\": {}}, {\"path\": 1}]}}}",
+                "spec.bootstrapConfig.files[1].path",
             ),
             (
-                r#"{"metadata": {"name": "c"}, "spec": {"lateBound": [[]]}}"#,
-                "spec.lateBound[0]",
+                r#"{"metadata": {"name": "c"}, "spec": {"bootstrapConfig": {"files": [[]]}}}"#,
+                "spec.bootstrapConfig.files[0]",
             ),
             (
                 r#"{"metadata": {"name": "c", "generation": "1"}, "spec": {}}"#,
