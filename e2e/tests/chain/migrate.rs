@@ -47,7 +47,7 @@ const TOKEN: &str = "t0ken-without-end";
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
 /// The stand-in for helm: it waits until the test has started the services.
-const HELM: &str = "#!/bin/sh\n[ \"$2\" != --help ] || exit 0\necho \"$*\" >helm-ran\nuntil [ -e services-run ]; do sleep 0.1; done\n";
+const HELM: &str = "#!/bin/sh\ncase \"$*\" in *--help) exit 0 ;; esac\necho \"$*\" >helm-ran\nuntil [ -e services-run ]; do sleep 0.1; done\n";
 
 /// Between two looks of those who play a part of the cluster, and between two rounds of the writer.
 const INTERVAL: Duration = Duration::from_millis(50);

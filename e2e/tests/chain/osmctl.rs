@@ -256,6 +256,7 @@ async fn no_credential_is_printed(world: &World) -> Result<()> {
 async fn says_what_is_wrong(world: &World) -> Result<()> {
     let admin = world.plane.admin_kubeconfig_path();
     world.pool("broken", "missing").await?;
+    world.stamp("broken", 1).await?;
     world.says("broken", "Rendered", false, "ProfileNotFound").await?;
     let broken = ["ProfileNotFound", "osm/missing does not exist", "Next step: "];
     osmctl(&admin, &["status", "broken"]).await?.expect(1, &broken)?;

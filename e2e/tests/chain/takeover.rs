@@ -221,7 +221,7 @@ async fn a_cluster_of_the_go_implementation_is_taken_over_and_can_be_handed_back
     );
     let published = world.says("custom", "Published", false, "NotAdopted").await?;
     assert!(published.contains(&format!(
-        "at revision {REVISION} from Secret custom-kube-system-bootstrap-config"
+        "at revision {REVISION} from the Secret custom-kube-system-bootstrap-config"
     )));
     let now = world.config("custom").await?;
     assert_eq!(

@@ -224,7 +224,7 @@ async fn another_cluster_in_the_place_of_one_of_the_two() -> Result<()> {
         .readiness(
             Service::OscController,
             503,
-            &["another cluster: own-kube-system-config (and 2 more): every"],
+            &["another cluster: own-kube-system-config (and 2 more): cluster mismatch"],
         )
         .await?;
     let said = world

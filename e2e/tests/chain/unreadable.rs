@@ -61,7 +61,7 @@ async fn accepted(world: &World, name: &str, reason: &str) -> Result<String> {
 }
 
 async fn counts(world: &World, service: Service, kind: &str) -> Result<()> {
-    let line = format!("osm_invalid_objects_total{{cluster=\"only\",kind={kind:?}}}");
+    let line = format!("osm_invalid_objects_total{{cluster=\"single\",kind={kind:?}}}");
     wait_for(&line, DEADLINE, async || {
         let (_, metrics) = world.installed.get(service, "/metrics").await?;
         check(metrics.lines().any(|found| found.starts_with(&line)))

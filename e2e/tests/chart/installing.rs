@@ -284,7 +284,8 @@ async fn it_is_not_installed_beside_the_go_implementation() -> Result<()> {
     let tool = Site::new(&control_plane).await?;
     namespace(&control_plane, "osm").await?;
     let labels = json!({"app": "operating-system-manager"});
-    let containers = json!([{"name": "osm", "image": "registry.example.com/operating-system-manager:v1.11.1"}]);
+    let containers =
+        json!([{"name": "osm", "image": "registry.example.com/operating-system-manager:v1.11.1"}]);
     let go = |replicas: u32| {
         json!({"apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "operating-system-manager", "namespace": "kube-system"},

@@ -31,7 +31,7 @@ const OF_WORKER: [Service; 3] = [
     Service::CsrApprover,
 ];
 
-const MANAGEMENT: &str = "topology=management,workerCluster.renewal.enabled=true,\
+const MANAGEMENT: &str = "topology=management,crds.enabled=false,image.registry=registry.example.com/osm,workerCluster.renewal.enabled=true,\
     workerCluster.kubeconfigs.oscController.secret=worker-osc-controller,\
     workerCluster.kubeconfigs.secretSyncer.secret=worker-secret-syncer,\
     workerCluster.kubeconfigs.csrApprover.secret=worker-csr-approver";
@@ -139,17 +139,10 @@ async fn services_work_with_the_kubeconfigs_of_osmctl_and_a_cron_job_renews_them
     Ok(())
 }
 
-/// Installs release `osm` without its Jobs: nothing runs them here.
+/// Installs release `osm`. Nothing runs its pods.
 async fn install(control_plane: &ControlPlane, values: &str) -> Result<()> {
     let (helm, chart) = (Helm::new(control_plane).await?, chart().display().to_string());
-    let to = [
-        "--namespace",
-        NAMESPACE,
-        "--create-namespace",
-        "--no-hooks",
-        "--set",
-        values,
-    ];
+    let to = ["--namespace", NAMESPACE, "--create-namespace", "--set", values];
     helm.run([&["install", "osm", &chart][..], &to].concat())
         .await
         .map(drop)

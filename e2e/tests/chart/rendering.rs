@@ -34,7 +34,7 @@ const MANAGEMENT: &str = "--set=topology=management,workerCluster.kubeconfigs.os
     workerCluster.kubeconfigs.secretSyncer.secret=x,workerCluster.kubeconfigs.csrApprover.secret=x";
 
 /// The same, with kubeconfigs that a CronJob renews.
-const RENEWAL: &str = "--set=topology=management,workerCluster.namespace=w,image.repository=r,image.tag=v1,\
+const RENEWAL: &str = "--set=topology=management,workerCluster.namespace=w,image.registry=r,image.tag=v1,\
     workerCluster.renewal.enabled=true,workerCluster.renewal.release=there,workerCluster.renewal.duration=24h,\
     workerCluster.renewal.schedule=@hourly,\
     workerCluster.kubeconfigs.oscController.secret=worker-osc-controller,\

@@ -214,6 +214,7 @@ stop_go() {
   done
   may patch deployments.apps --subresource scale --namespace "$namespace"
   may create operatingsystemprofiles.operatingsystemmanager.k8c.io --namespace "$namespace"
+  may patch customresourcedefinitions.apiextensions.k8s.io
 
   # Webhook configurations go before the webhook. They have failurePolicy: Fail, so that without the webhook the API server
   # would refuse every write of MachineDeployments, profiles and configs.
