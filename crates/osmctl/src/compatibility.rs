@@ -12,6 +12,9 @@ use crate::output;
 ///
 /// The tables are those of this version of OSM, as on docs/compatibility.md.
 #[derive(Args)]
+#[command(after_help = "\
+Example:
+  osmctl compatibility")]
 pub struct Compatibility {}
 
 impl Compatibility {

@@ -132,11 +132,14 @@ impl Service {
             else {
                 continue;
             };
-            let group = rustix::process::getpgid(Some(pid));
             let command = fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
+            // Threads of the kernel and processes that have ended have no command, and the former no group.
+            if command.is_empty() {
+                continue;
+            }
             let is_watcher = command.split(|byte| *byte == 0).nth(2) == Some(WATCHED.as_bytes());
-            // Before the leader becomes the program, it runs the same script as the watcher. A process that has ended has no command.
-            if group == Ok(self.group) && (pid == self.group || !is_watcher) && !command.is_empty() {
+            // Before the leader becomes the program, it runs the same script as the watcher.
+            if rustix::process::getpgid(Some(pid)) == Ok(self.group) && (pid == self.group || !is_watcher) {
                 pids.push(pid.as_raw_pid().unsigned_abs());
             }
         }

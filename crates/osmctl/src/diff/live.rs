@@ -273,9 +273,15 @@ mod tests {
     use crate::credentials::CLOUD_CONFIG;
     use crate::difference;
     use crate::snapshot::fixtures;
+    use osm_api::content::Content;
 
     /// A cluster whose config is what its profile renders to.
     fn cluster() -> (Snapshot, Settings) {
+        cluster_with(|_| {})
+    }
+
+    /// As [`cluster`], with a change of what was rendered.
+    fn cluster_with(change: impl FnOnce(&mut Content)) -> (Snapshot, Settings) {
         let mut snapshot = fixtures::snapshot();
         let profile = &mut snapshot.profiles[0];
         let accepted = osm_render::resolve(&profile.spec).unwrap();
@@ -288,10 +294,11 @@ mod tests {
             known: BTreeMap::new(),
         };
         let mut find = |item: &Item<MachineDeployment>, pool: &Pool| profiles.of(&item.value, pool);
-        let rendered = pools::select_one(&item, &[], &settings, &mut find)
+        let mut rendered = pools::select_one(&item, &[], &settings, &mut find)
             .unwrap()
             .render()
             .unwrap();
+        change(&mut rendered.config);
         let status = snapshot.configs[0].status.as_mut().unwrap();
         status.rendered = rendered.object().status.unwrap().rendered;
         (snapshot, settings)
@@ -348,12 +355,12 @@ mod tests {
 
     #[test]
     fn the_file_of_the_cloud_provider_is_not_shown() {
-        let (mut snapshot, settings) = cluster();
-        let spec = &mut snapshot.configs[0].spec;
-        let mut file = spec.provisioning_config.files[0].clone();
-        file.path = CLOUD_CONFIG.to_owned();
-        file.content.inline.as_mut().unwrap().data = "password = hunter2".to_owned();
-        spec.provisioning_config.files.push(file);
+        let (snapshot, settings) = cluster_with(|content| {
+            let mut file = content.provisioning_config.files[0].clone();
+            file.path = CLOUD_CONFIG.to_owned();
+            file.content.inline.as_mut().unwrap().data = "password = hunter2".to_owned();
+            content.provisioning_config.files.push(file);
+        });
         let comparison = compare(&snapshot, &Manifests::default(), &settings, &[]).unwrap();
         let differences = difference::between(&comparison.old, &comparison.new);
         assert!(differences.iter().any(|one| one.path.ends_with(CLOUD_CONFIG)));

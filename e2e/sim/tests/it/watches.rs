@@ -333,7 +333,7 @@ async fn more_objects_than_are_kept_stop_no_watch_and_take_no_room_of_others() {
     let ignored = |cluster: &Cluster| {
         metric(
             cluster,
-            "osm_ignored_objects_total{cluster=\"only\",kind=\"maps\"}",
+            "osm_ignored_objects_total{cluster=\"single\",kind=\"maps\"}",
         )
     };
     assert_eq!(ignored(&cluster), 102);
