@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal};
 
-use crate::procfs::Usage;
+use crate::procfs::{self, Usage};
 
 /// `$0` names the process in error messages, `"$@"` is the program with its arguments.
 const WATCHED: &str = r#"
@@ -133,13 +133,14 @@ impl Service {
                 continue;
             };
             let command = fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
-            // Threads of the kernel and processes that have ended have no command, and the former no group.
-            if command.is_empty() {
-                continue;
-            }
             let is_watcher = command.split(|byte| *byte == 0).nth(2) == Some(WATCHED.as_bytes());
-            // Before the leader becomes the program, it runs the same script as the watcher.
-            if rustix::process::getpgid(Some(pid)) == Ok(self.group) && (pid == self.group || !is_watcher) {
+            // Not getpgid: the first process and threads of the kernel are in group 0, which rustix refuses.
+            let group = procfs::group(pid.as_raw_pid().unsigned_abs());
+            // Before the leader becomes the program, it runs the same script as the watcher. A process that has ended has no command.
+            if group == Some(self.group.as_raw_pid())
+                && (pid == self.group || !is_watcher)
+                && !command.is_empty()
+            {
                 pids.push(pid.as_raw_pid().unsigned_abs());
             }
         }
