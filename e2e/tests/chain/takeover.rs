@@ -263,7 +263,7 @@ async fn a_cluster_of_the_go_implementation_is_taken_over_and_can_be_handed_back
         "{notes:?}"
     );
     let (_, metrics) = world.installed.get(Service::SecretSyncer, "/metrics").await?;
-    assert!(metrics.contains("\nosm_foreign_credentials 1\n"), "{metrics}");
+    assert!(metrics.contains("\nosm_non_expiring_tokens 1\n"), "{metrics}");
 
     // The user writes the profile anew: the last pool is ours, and the token is no longer needed. Said once.
     world
@@ -288,7 +288,7 @@ async fn a_cluster_of_the_go_implementation_is_taken_over_and_can_be_handed_back
     world.delete(&world.secrets(), GETTER_TOKEN).await?;
     wait_for("the metric to say so", DEADLINE, async || {
         let (_, metrics) = world.installed.get(Service::SecretSyncer, "/metrics").await?;
-        check(metrics.contains("\nosm_foreign_credentials 0\n"))
+        check(metrics.contains("\nosm_non_expiring_tokens 0\n"))
     })
     .await?;
 
