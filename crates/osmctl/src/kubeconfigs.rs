@@ -9,20 +9,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use osm_api::rbac::Service;
 use serde_json::{Value, json};
 
 use crate::cluster::{self, Clusters};
 use crate::output;
 
-/// The services that connect to a worker cluster.
-const TO_WORKER: [&str; 3] = ["osc-controller", "secret-syncer", "csr-approver"];
-/// All services. All of them connect to a user cluster.
-const ALL: [&str; 4] = [
-    "osp-controller",
-    "osc-controller",
-    "secret-syncer",
-    "csr-approver",
-];
 /// What the CronJob of the chart uses to renew the others, and itself.
 const RENEWAL: &str = "renewal";
 
@@ -58,7 +50,7 @@ pub struct Kubeconfigs {
     #[arg(long, value_name = "URL")]
     server: Option<String>,
     /// Services, comma-separated [default: all that connect to the other cluster]
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = PossibleValuesParser::new(ALL))]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = PossibleValuesParser::new(Service::ALL.map(Service::name)))]
     services: Vec<String>,
     /// Also write worker-renewal, with which the CronJob of the chart renews the others
     #[arg(long)]
@@ -118,10 +110,16 @@ impl Kubeconfigs {
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
-        let services: Vec<&str> = match (&*self.services, self.cluster.has_home_cluster()) {
-            ([], true) => ALL.to_vec(),
-            ([], false) => TO_WORKER.to_vec(),
-            (services, _) => services.iter().map(String::as_str).collect(),
+        // All services connect to a user cluster, and all but osp-controller to a worker cluster.
+        let connects =
+            |service: &Service| self.cluster.has_home_cluster() || *service != Service::OspController;
+        let services: Vec<&str> = match &*self.services {
+            [] => Service::ALL
+                .into_iter()
+                .filter(connects)
+                .map(Service::name)
+                .collect(),
+            services => services.iter().map(String::as_str).collect(),
         };
         // Last: the CronJob needs its own token until the others are renewed.
         services.into_iter().chain(self.renewal.then_some(RENEWAL))
@@ -220,8 +218,15 @@ mod tests {
                 .map(str::to_owned)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(names("x --worker-context w"), TO_WORKER);
-        assert_eq!(names("x --home-context h --home-namespace n"), ALL);
+        let to_worker = ["osc-controller", "secret-syncer", "csr-approver"];
+        assert_eq!(names("x --worker-context w"), to_worker);
+        let all = [
+            "osp-controller",
+            "osc-controller",
+            "secret-syncer",
+            "csr-approver",
+        ];
+        assert_eq!(names("x --home-context h --home-namespace n"), all);
         assert_eq!(
             names("x --worker-context w --services secret-syncer --renewal"),
             ["secret-syncer", "renewal"]

@@ -33,7 +33,7 @@ pub enum Format {
     Json,
 }
 
-/// When to colour.
+/// When to use color.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     /// On a terminal, unless NO_COLOR is set
@@ -44,7 +44,7 @@ pub enum Color {
 }
 
 impl Color {
-    /// Whether standard output gets colours.
+    /// Whether standard output gets colors.
     pub fn is_on(self) -> bool {
         match self {
             Self::Always => true,
@@ -71,7 +71,7 @@ pub const GREEN: &str = "\x1b[32m";
 pub const CYAN: &str = "\x1b[36m";
 const RESET: &str = "\x1b[0m";
 
-/// `text` in a colour.
+/// `text` in a color.
 pub fn paint(color: &str, text: &str, with_color: bool) -> String {
     match with_color && !color.is_empty() {
         true => format!("{color}{text}{RESET}"),
@@ -141,7 +141,7 @@ pub fn table<L: AsRef<[String]>>(lines: &[L]) -> String {
     text
 }
 
-/// Columns of a terminal that a text takes, without the codes of colours.
+/// Columns of a terminal that a text takes, without the codes of colors.
 fn columns(text: &str) -> usize {
     let mut parts = text.split("\x1b[");
     let first = parts.next().unwrap_or_default();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_take_no_columns() {
+    fn colors_take_no_columns() {
         let painted = paint(RED, "ab", true);
         assert_eq!(columns(&painted), 2);
         let lines = [[painted, "c".to_owned()], ["wide".to_owned(), "d".to_owned()]];

@@ -31,7 +31,7 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Resu
         let joined = workers.into_iter().map(|worker| {
             worker
                 .join()
-                .map_err(|_| anyhow!("a check failed; report this defect with the profile"))
+                .map_err(|_| anyhow!("a check failed; report this bug with the profile"))
         });
         joined.collect::<Result<Vec<_>>>()
     })?;
@@ -47,6 +47,6 @@ mod tests {
     #[test]
     fn a_panic_is_an_error() {
         let failed = map(&[1, 2, 3], |item| assert_ne!(*item, 2));
-        assert!(failed.unwrap_err().to_string().contains("report this defect"));
+        assert!(failed.unwrap_err().to_string().contains("report this bug"));
     }
 }

@@ -10,7 +10,7 @@ use jiff::{Timestamp, Unit};
 use serde_json::{Value, json};
 
 use crate::chain;
-use crate::cluster::{self, Needs};
+use crate::cluster::{self, Needs, Readers};
 use crate::output::{self, Color, Format};
 use crate::row::{COLUMNS, Row};
 use crate::snapshot::{self, Service, Snapshot};
@@ -52,7 +52,7 @@ pub struct Status {
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Text)]
     output: Format,
-    /// When to colour
+    /// When to use color
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     color: Color,
     #[command(flatten)]
@@ -70,7 +70,7 @@ impl Status {
             ..Needs::default()
         };
         if self.watch {
-            return self.watch(needs);
+            return cluster::run(self.watch(needs));
         }
         let snapshot = cluster::read(&self.cluster, needs)?;
         snapshot.warn();
@@ -80,14 +80,15 @@ impl Status {
     }
 
     /// Reads and prints again and again, until a signal ends the program, or its output is closed.
-    fn watch(&self, needs: Needs) -> Result<ExitCode> {
+    async fn watch(&self, needs: Needs) -> Result<ExitCode> {
+        let readers = Readers::connect(&self.cluster).await?;
         let clear = match std::io::stdout().is_terminal() {
             true => CLEAR,
             false => "",
         };
         loop {
             // A cluster that cannot be read now may be back in two seconds.
-            let text = match cluster::read(&self.cluster, needs) {
+            let text = match readers.read(&self.cluster, needs).await {
                 Ok(snapshot) => {
                     let unread = snapshot.unread.iter();
                     let notes: String = unread
@@ -101,7 +102,7 @@ impl Status {
             if !output::is_read(&format!("{clear}{now}\n{text}\n"))? {
                 return Ok(ExitCode::SUCCESS);
             }
-            std::thread::sleep(INTERVAL);
+            tokio::time::sleep(INTERVAL).await;
         }
     }
 

@@ -43,7 +43,7 @@ pub struct Test {
     /// Record the current result of each case
     #[arg(long)]
     bless: bool,
-    /// When to colour
+    /// When to use color
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     color: Color,
 }

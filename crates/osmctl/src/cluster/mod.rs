@@ -158,65 +158,89 @@ pub fn run<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 /// A kubeconfig that is missing or invalid; MachineDeployments or configs that can't be listed. The snapshot names everything else that
 /// can't be read.
 pub async fn read_all(flags: &Flags, needs: Needs) -> Result<Snapshot> {
-    let management = connect::management(flags).await?;
-    // `None`: it is the management cluster.
-    let worker = connect::another(flags, ClusterKind::Worker).await?;
-    let home = connect::another(flags, ClusterKind::Home).await?;
-    let worker = worker.as_ref().unwrap_or(&management);
-    let home = home.as_ref().unwrap_or(&management);
-    let reader = |connection| Reader::new(connection, flags.request_timeout);
-    let mut gatherer = Gatherer {
-        management: reader(&management),
-        worker: reader(worker),
-        home: reader(home),
-        snapshot: Snapshot {
-            namespace: flags.namespace.clone(),
-            home: flags.home_namespace.clone(),
-            settings_config_map: flags.settings_config_map.clone(),
-            own_ca: worker.ca.clone(),
-            ..Snapshot::default()
-        },
-    };
-    gatherer.machine_deployments().await?;
-    gatherer.configs().await?;
-    if needs.profiles {
-        gatherer.profiles().await;
-    }
-    if needs.custom_profiles {
-        gatherer.custom_profiles().await;
-    }
-    if needs.settings {
-        gatherer.settings().await;
-        gatherer.pool_settings().await;
-    }
-    if needs.endpoint {
-        gatherer.endpoint().await;
-    }
-    if needs.events {
-        gatherer.events().await;
-    }
-    if needs.services {
-        gatherer.services().await;
-    }
-    Ok(gatherer.snapshot)
+    Readers::connect(flags).await?.read(flags, needs).await
 }
 
-/// Reads one part after the other.
-struct Gatherer {
+/// Connections to the clusters that the flags select.
+pub struct Readers {
     management: Reader,
     worker: Reader,
     /// Has the services, their settings and their Leases.
     home: Reader,
+    /// CA of the worker cluster in the kubeconfig.
+    ca: Option<String>,
+}
+
+impl Readers {
+    /// # Errors
+    /// A kubeconfig that is missing or invalid.
+    pub async fn connect(flags: &Flags) -> Result<Self> {
+        let management = connect::management(flags).await?;
+        // `None`: it is the management cluster.
+        let worker = connect::another(flags, ClusterKind::Worker).await?;
+        let home = connect::another(flags, ClusterKind::Home).await?;
+        let worker = worker.as_ref().unwrap_or(&management);
+        let home = home.as_ref().unwrap_or(&management);
+        let reader = |connection| Reader::new(connection, flags.request_timeout);
+        Ok(Self {
+            management: reader(&management),
+            worker: reader(worker),
+            home: reader(home),
+            ca: worker.ca.clone(),
+        })
+    }
+
+    /// # Errors
+    /// MachineDeployments or configs that can't be listed. The snapshot names everything else that can't be read.
+    pub async fn read(&self, flags: &Flags, needs: Needs) -> Result<Snapshot> {
+        let mut gatherer = Gatherer {
+            from: self,
+            snapshot: Snapshot {
+                namespace: flags.namespace.clone(),
+                home: flags.home_namespace.clone(),
+                settings_config_map: flags.settings_config_map.clone(),
+                own_ca: self.ca.clone(),
+                ..Snapshot::default()
+            },
+        };
+        gatherer.machine_deployments().await?;
+        gatherer.configs().await?;
+        if needs.profiles {
+            gatherer.profiles().await;
+        }
+        if needs.custom_profiles {
+            gatherer.custom_profiles().await;
+        }
+        if needs.settings {
+            gatherer.settings().await;
+            gatherer.pool_settings().await;
+        }
+        if needs.endpoint {
+            gatherer.endpoint().await;
+        }
+        if needs.events {
+            gatherer.events().await;
+        }
+        if needs.services {
+            gatherer.services().await;
+        }
+        Ok(gatherer.snapshot)
+    }
+}
+
+/// Reads one part after the other.
+struct Gatherer<'r> {
+    from: &'r Readers,
     snapshot: Snapshot,
 }
 
-impl Gatherer {
+impl Gatherer<'_> {
     async fn machine_deployments(&mut self) -> Result<()> {
         let kind = ApiResource::erase::<MachineDeployment>(&());
-        let listed = match self.worker.list(&List::everywhere(&kind)).await {
+        let listed = match self.from.worker.list(&List::everywhere(&kind)).await {
             // A person may have rights in this namespace alone.
             Err(failure) if failure.is_forbidden() => {
-                let here = self.worker.list(&List::within(&kind, KUBE_SYSTEM)).await;
+                let here = self.from.worker.list(&List::within(&kind, KUBE_SYSTEM)).await;
                 match here {
                     Ok(listed) => {
                         self.note(Part::MachineDeployments, failure.to_string());
@@ -234,7 +258,11 @@ impl Gatherer {
     async fn configs(&mut self) -> Result<()> {
         let kind = ApiResource::erase::<osm_api::OperatingSystemConfig>(&());
         let namespace = self.snapshot.namespace.clone();
-        let listed = self.management.list(&List::within(&kind, &namespace)).await?;
+        let listed = self
+            .from
+            .management
+            .list(&List::within(&kind, &namespace))
+            .await?;
         self.snapshot.configs = self.kept(Part::Configs, listed);
         Ok(())
     }
@@ -243,7 +271,7 @@ impl Gatherer {
     async fn profiles(&mut self) {
         let kind = ApiResource::erase::<OperatingSystemProfile>(&());
         for namespace in self.snapshot.profile_namespaces() {
-            match self.management.list(&List::within(&kind, &namespace)).await {
+            match self.from.management.list(&List::within(&kind, &namespace)).await {
                 Ok(listed) => {
                     let found = self.kept(Part::Profiles, listed);
                     self.snapshot.profiles.extend(found);
@@ -256,10 +284,10 @@ impl Gatherer {
     async fn custom_profiles(&mut self) {
         let kind = GroupVersionKind::gvk(names::GROUP, "v1alpha1", "CustomOperatingSystemProfile");
         let kind = ApiResource::from_gvk(&kind);
-        let mut result = self.management.list(&List::everywhere(&kind)).await;
+        let mut result = self.from.management.list(&List::everywhere(&kind)).await;
         if result.as_ref().is_err_and(Failure::is_forbidden) {
             let namespace = self.snapshot.namespace.clone();
-            result = self.management.list(&List::within(&kind, &namespace)).await;
+            result = self.from.management.list(&List::within(&kind, &namespace)).await;
         }
         match result {
             Ok(listed) => self.snapshot.custom_profiles = self.kept(Part::CustomProfiles, listed),
@@ -271,7 +299,7 @@ impl Gatherer {
 
     async fn settings(&mut self) {
         let (namespace, name) = (self.snapshot.home_namespace(), &self.snapshot.settings_config_map);
-        match self.home.get::<ConfigMap>(namespace, name).await {
+        match self.from.home.get::<ConfigMap>(namespace, name).await {
             Ok(map) => self.snapshot.settings = map.and_then(document),
             Err(failure) => self.note(Part::Settings, failure.to_string()),
         }
@@ -288,7 +316,7 @@ impl Gatherer {
             })
             .collect();
         for (namespace, name) in wanted {
-            match self.worker.get::<ConfigMap>(&namespace, &name).await {
+            match self.from.worker.get::<ConfigMap>(&namespace, &name).await {
                 Ok(map) => {
                     let map = map.and_then(document).map(|text| SettingsMap {
                         namespace,
@@ -303,7 +331,12 @@ impl Gatherer {
     }
 
     async fn endpoint(&mut self) {
-        match self.worker.get::<ConfigMap>("kube-public", "cluster-info").await {
+        match self
+            .from
+            .worker
+            .get::<ConfigMap>("kube-public", "cluster-info")
+            .await
+        {
             Ok(map) => {
                 let found = map.as_ref().map(Discovered::from_cluster_info);
                 self.snapshot.endpoints.extend(found);
@@ -312,7 +345,7 @@ impl Gatherer {
         }
         let kind = ApiResource::erase::<EndpointSlice>(&());
         let slices = List::within(&kind, "default").labels("kubernetes.io/service-name=kubernetes");
-        match self.worker.list::<EndpointSlice>(&slices).await {
+        match self.from.worker.list::<EndpointSlice>(&slices).await {
             Ok(listed) => {
                 let slices = self.kept(Part::Endpoint, listed);
                 let mut found: Vec<Discovered> = slices.iter().map(Discovered::from_endpoint_slice).collect();
@@ -333,7 +366,7 @@ impl Gatherer {
             .collect();
         for namespace in of_pools {
             let list = List::within(&kind, &namespace).fields("involvedObject.kind=MachineDeployment");
-            let result = self.worker.list(&list).await;
+            let result = self.from.worker.list(&list).await;
             self.keep_events(result);
         }
         for namespace in self.snapshot.profile_namespaces() {
@@ -343,7 +376,7 @@ impl Gatherer {
                 osm_api::CustomOperatingSystemProfile::kind(&()),
             ] {
                 let list = List::within(&kind, &namespace).fields(format!("involvedObject.kind={about}"));
-                let result = self.management.list(&list).await;
+                let result = self.from.management.list(&list).await;
                 self.keep_events(result);
             }
         }
@@ -352,7 +385,7 @@ impl Gatherer {
     async fn services(&mut self) {
         let kind = ApiResource::erase::<Deployment>(&());
         let list = List::within(&kind, self.snapshot.home_namespace()).labels(SELECTOR);
-        match self.home.list::<Deployment>(&list).await {
+        match self.from.home.list::<Deployment>(&list).await {
             Ok(listed) => {
                 let mut found: Vec<Service> = self.kept(Part::Services, listed).iter().map(service).collect();
                 found.sort_by(|a, b| a.name.cmp(&b.name));

@@ -61,7 +61,7 @@ pub struct Diff {
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Text)]
     output: Format,
-    /// When to colour
+    /// When to use color
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     color: Color,
     #[command(flatten)]

@@ -64,7 +64,7 @@ pub struct Check {
     /// Print the lines that differ
     #[arg(long)]
     diff: bool,
-    /// When to colour
+    /// When to use color
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     color: Color,
     #[command(flatten)]
