@@ -268,7 +268,7 @@ impl Reason {
             ),
             Self::GoImplementationRunning => row(
                 Warning,
-                "The Go implementation runs in the same cluster: it renews its Lease `kube-system/operating-system-manager`. Nothing new is rendered or published.",
+                "The Go implementation renews its Lease `kube-system/operating-system-manager` in the same cluster, or the Lease can't be read yet. Nothing new is rendered or published.",
                 "Stop it with the script that `osmctl migrate script` prints; see [migration](migration.md). To keep it, uninstall OSM.",
             ),
             Self::HostNameUnpredictable => row(
@@ -403,8 +403,8 @@ impl Reason {
             ),
             Self::Panic => row(
                 Warning,
-                "A defect in the service aborted the reconcile of one object. It is retried, and other objects are not affected.",
-                "Report the defect, together with the log.",
+                "A bug in the service aborted the reconcile of one object. It is retried, and other objects are not affected.",
+                "Report the bug, together with the log.",
             ),
             Self::ParentNotAccepted => row(
                 Warning,
@@ -604,8 +604,8 @@ impl Reason {
             ),
             Self::ValidationPanicked => row(
                 Warning,
-                "A defect in osp-controller aborted the validation of the profile.",
-                "Report the defect, together with the profile and the log of osp-controller.",
+                "The validation of the profile panicked, or exceeded its limit of 60 seconds.",
+                "Report the bug, together with the profile and the log of osp-controller.",
             ),
             Self::WaitingForProfile => row(
                 Info,

@@ -119,7 +119,7 @@ pub struct WorkerArgs {
 pub enum LogFormat {
     /// One JSON object a line.
     Json,
-    /// For people; coloured on a terminal.
+    /// For people; colored on a terminal.
     Text,
 }
 

@@ -30,8 +30,8 @@ const LONGEST_VALIDITY: Duration = Duration::from_secs(60);
 /// Duration of a Lease that names none, as client-go sets it.
 const DEFAULT_VALIDITY: i32 = 15;
 
-const RUNS: &str = "it renews the Lease kube-system/operating-system-manager in this cluster, and nothing new is rendered or published \
-                    beside it; stop it with the script that `osmctl migrate script` prints";
+const RUNS: &str = "it renews the Lease kube-system/operating-system-manager in this cluster; stop it with the script that `osmctl migrate \
+                    script` prints";
 
 /// Checks once, and then regularly until shutdown. Each key is queued when the result changes. `is_published`: whether anything is published
 /// in this cluster.

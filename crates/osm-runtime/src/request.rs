@@ -31,7 +31,7 @@ pub enum RequestError {
         what: &'static str,
         source: Box<kube::Error>,
     },
-    #[error("the Go implementation of Operating System Manager runs: {problem}")]
+    #[error("nothing new is rendered beside the Go implementation of Operating System Manager: {problem}")]
     GoImplementationRunning {
         /// How it is known, and what to do.
         problem: String,

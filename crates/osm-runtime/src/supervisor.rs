@@ -44,7 +44,7 @@ impl Supervisor {
 
     /// Stops the process because of a task that can't go on. `how` follows "the task".
     pub(crate) fn failed(&self, what: &str, how: &str) {
-        let problem = format!("the task {how}, and the service restarts; report this defect with the log");
+        let problem = format!("the task {how}, and the service restarts; report this bug with the log");
         tracing::error!(task = what, "{problem}");
         self.gates.gate(format!("task {what}")).close(problem);
         self.stop.cancel();

@@ -210,7 +210,7 @@ async fn judge<J: Judge>(shared: &Shared<J>, request: Request) -> Verdict {
     let why = match timeout(J::DEADLINE, work).await {
         Ok(Ok(verdict)) => return verdict,
         Ok(Err(_)) => {
-            tracing::error!("the admission webhook panicked; report this defect with the log");
+            tracing::error!("the admission webhook panicked; report this bug with the log");
             "failed"
         }
         Err(_) => "took too long",

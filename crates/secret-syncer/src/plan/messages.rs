@@ -108,7 +108,7 @@ pub fn pool_of_another_config(owner: &str) -> String {
 
 /// `problem`: how it is known, and what to do.
 pub fn go_implementation(problem: &str) -> String {
-    format!("the Go implementation of Operating System Manager runs: {problem}")
+    format!("nothing new is published beside the Go implementation of Operating System Manager: {problem}")
 }
 
 /// `problem`: which fields the definitions lack, and what to do.
