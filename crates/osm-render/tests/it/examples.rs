@@ -117,7 +117,8 @@ fn every_recipe_of_the_cookbook_renders_to_what_machines_read() {
     let (mut profiles, mut settings) = (0, 0);
     for block in blocks {
         let recipe: serde_json::Value = serde_saphyr::from_str(block).unwrap();
-        let Some(stage) = recipe.get("provisioningConfig") else {
+        let spec = recipe.get("spec").unwrap_or(&recipe);
+        let Some(stage) = spec.get("provisioningConfig") else {
             settings += 1;
             let ubuntu = built_in("", "osp-ubuntu").unwrap().spec;
             let recipe = Settings::from_document(recipe).unwrap();

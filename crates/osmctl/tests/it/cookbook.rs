@@ -24,7 +24,10 @@ fn every_recipe_passes_the_checks() {
     let blocks = blocks.filter_map(|block| block.split("\n```").next());
     let (mut profiles, mut settings) = (0, 0);
     for block in blocks {
-        let input = if block.starts_with("provisioningConfig:") {
+        let input = if block.starts_with("apiVersion:") {
+            profiles += 1;
+            block.to_owned()
+        } else if block.starts_with("provisioningConfig:") {
             profiles += 1;
             let lines: String = block.lines().map(|line| format!("  {line}\n")).collect();
             format!("{PROFILE}{lines}")
