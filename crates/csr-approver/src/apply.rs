@@ -29,11 +29,9 @@ pub enum Outcome {
     Approved(Approved),
     Denied(Denial),
     Waiting(Wait),
-    /// It no longer exists.
     Gone,
 }
 
-/// What was approved.
 #[derive(Clone, Debug)]
 pub struct Approved {
     pub node: String,

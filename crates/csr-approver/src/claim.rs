@@ -24,7 +24,6 @@ pub struct Claim {
     /// `namespace/name` of the Machine, or of the MachineDeployment of an edge pool.
     pub joins_as: String,
     pub joins_as_uid: String,
-    /// uid of the request.
     pub request: String,
 }
 
@@ -42,7 +41,6 @@ impl Claim {
         }
     }
 
-    /// Name of the Lease.
     pub fn name(&self) -> String {
         names::join_claim_name(&self.node, &self.joins_as_uid)
     }
@@ -80,7 +78,6 @@ impl Claim {
 pub enum Standing {
     /// It is the claim of this very request, whose approval was interrupted.
     Own,
-    /// Another request was approved.
     Taken {
         /// From then on it may be replaced.
         until: Timestamp,

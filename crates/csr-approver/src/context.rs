@@ -30,7 +30,6 @@ pub const MAX_BYTES_OF_REQUESTER: usize = 2 * 1024 * 1024;
 /// Bytes of the requests that are remembered of all requesters.
 pub const MAX_BYTES: usize = 20 * 1024 * 1024;
 
-/// Cheap to clone.
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
 
@@ -115,7 +114,6 @@ impl Context {
     }
 }
 
-/// Requests that are remembered.
 #[derive(Clone, Copy)]
 struct Remembered {
     requests: usize,

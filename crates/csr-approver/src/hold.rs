@@ -12,10 +12,8 @@ use osm_runtime::{Api, RequestError, status};
 use crate::claim::{self, Claim, Standing};
 use crate::views::ClaimView;
 
-/// Who has the claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// This request.
     Held {
         /// How many approvals came before.
         before: i32,

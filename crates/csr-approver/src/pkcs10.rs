@@ -24,7 +24,6 @@ const MAX_BYTES: usize = 8 * 1024;
 /// The longest name of a node.
 const MAX_NODE_NAME: usize = 253;
 
-/// The organization of nodes.
 const ORGANIZATION: &str = "system:nodes";
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----";
@@ -40,7 +39,6 @@ pub enum SubjectName {
 /// What a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Name of the node.
     pub node: String,
     /// The further names; empty for a client certificate.
     pub names: Vec<SubjectName>,

@@ -51,13 +51,10 @@ pub struct AskedFor {
 /// What is known of the name of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Named {
-    /// What bears it.
     pub bearers: Vec<Bearer>,
     /// The Machines whose `nodeRef` names it; only for requests of nodes.
     pub machines: Vec<Arc<MachineView>>,
-    /// Whether the Node exists.
     pub has_node: bool,
-    /// The claims of it.
     pub claims: Vec<Arc<ClaimView>>,
 }
 
@@ -96,7 +93,6 @@ pub struct Decided {
     pub decision: Decision,
 }
 
-/// What to do.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub decided: Vec<Decided>,

@@ -86,10 +86,8 @@ impl Seen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
     pub uid: String,
-    /// Name of the node.
     pub node: String,
     pub created: Timestamp,
-    /// When it was approved.
     pub at: Timestamp,
 }
 
@@ -119,7 +117,6 @@ impl Granted {
 /// A pending request of one of our requesters.
 #[derive(Debug)]
 pub struct Request {
-    /// Name of the CertificateSigningRequest.
     pub name: String,
     pub uid: String,
     pub resource_version: String,

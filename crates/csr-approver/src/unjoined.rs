@@ -11,7 +11,6 @@ use crate::views::MachineView;
 /// Within this time, a machine is created, boots and joins.
 const TIME_TO_JOIN: SignedDuration = SignedDuration::from_mins(15);
 
-/// Interval of counting.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Counts; returns when to count again.

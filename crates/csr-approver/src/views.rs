@@ -52,7 +52,6 @@ fn created(meta: &ObjectMeta) -> Timestamp {
 /// Addresses of a Machine that are kept.
 const MOST_ADDRESSES: usize = 64;
 
-/// A Machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineView {
     pub namespace: String,
@@ -62,10 +61,8 @@ pub struct MachineView {
     pub node: NodeName,
     /// Whether another machine may get this name.
     pub may_pass_on_name: bool,
-    /// Its MachineSet.
     pub owner: Option<Owner>,
     pub is_deleting: bool,
-    /// Name of its Node.
     pub node_ref: Option<String>,
     /// The addresses that its cloud reports.
     pub addresses: Vec<SubjectName>,
@@ -114,11 +111,9 @@ impl MachineView {
     }
 }
 
-/// A MachineSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineSetView {
     pub uid: String,
-    /// Its MachineDeployment.
     pub owner: Option<Owner>,
 }
 
@@ -138,7 +133,6 @@ impl MachineSetView {
     }
 }
 
-/// A MachineDeployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolView {
     pub pool: PoolRef,
@@ -197,7 +191,6 @@ impl Bearer {
         }
     }
 
-    /// For Events about it.
     pub fn reference(&self) -> ObjectReference {
         match self {
             Self::Machine { machine, .. } => ObjectReference {
@@ -251,19 +244,15 @@ impl Bearer {
 /// The Lease that records an approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimView {
-    /// Name of the Lease.
     pub name: String,
     pub uid: String,
     pub resource_version: String,
-    /// Name of the node.
     pub node: String,
     /// `namespace/name` of the Machine, or of the MachineDeployment of an edge pool.
     pub joins_as: String,
-    /// Its uid.
     pub joins_as_uid: String,
     /// uid of the approved request.
     pub request: String,
-    /// When it was approved.
     pub since: Timestamp,
     /// How many approvals came before, and led to no Node.
     pub before: i32,

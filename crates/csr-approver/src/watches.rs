@@ -22,7 +22,6 @@ use crate::views::{ClaimView, MachineSetView, MachineView, PoolView};
 /// Interval of listing requests again that were not remembered.
 const RELIST_INTERVAL: Duration = Duration::from_secs(300);
 
-/// Starts all watches.
 pub fn start(context: &Context) {
     requests(context, CLIENT_SIGNER, "certificatesigningrequests");
     machines(context);

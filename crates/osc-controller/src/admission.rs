@@ -28,7 +28,6 @@ use crate::view::{PoolView, ProfileView};
 const WATCH_LAG: Duration = Duration::from_millis(300);
 const WATCH_POLL: Duration = Duration::from_millis(20);
 
-/// The webhook.
 pub struct PoolJudge {
     context: Context,
     /// Names of the default profiles.
@@ -114,7 +113,6 @@ impl Submitted {
 enum KnownProfile {
     /// No profile is named, or the caches are not complete yet.
     Unknown,
-    /// It does not exist.
     Missing,
     /// It does not exist, but osp-controller installs a default profile of this name unless the settings disable it.
     Coming,

@@ -21,7 +21,6 @@ pub const CONFIG_BYTES: usize = 24 * 1024 * 1024;
 pub struct Caches {
     /// MachineDeployments of the whole cluster, grouped by the name of the config that they claim.
     pub pools: Arc<Cache<PoolView>>,
-    /// Profiles, by namespace.
     pub profiles: BTreeMap<String, Arc<Cache<ProfileView>>>,
     /// OperatingSystemConfigs of the installation's namespace.
     pub configs: Arc<Cache<ConfigView>>,

@@ -18,7 +18,6 @@ type Compile = fn(&AcceptedProfile) -> Compiled;
 /// Compiled profiles are kept for contents of so many bytes together, but at least one. Compiled, they take a multiple of that.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// Shared by all reconciles.
 pub struct CompiledProfiles {
     compile: Compile,
     /// The one that was used last is at the end.

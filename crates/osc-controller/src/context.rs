@@ -26,7 +26,6 @@ use crate::metrics::RenderMetrics;
 use crate::planning::{Busy, Planning};
 use crate::view::{ConfigView, PoolView};
 
-/// Cheap to clone.
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
 

@@ -21,7 +21,6 @@ pub struct Finalizer {
 }
 
 impl Finalizer {
-    /// Text of the Event.
     pub fn advice(&self) -> String {
         let PoolRef { namespace, name, .. } = &self.pool;
         format!(

@@ -29,7 +29,6 @@ use crate::view::{ConfigView, PoolView, ProfileView};
 pub struct Gathered {
     /// The time by which the plan decides.
     pub now: Timestamp,
-    /// Name of the OperatingSystemConfig.
     pub name: String,
     /// Pools whose OperatingSystemConfig has this name, the owner first. There is more than one only where two names run together.
     pub claimants: Vec<Arc<PoolView>>,

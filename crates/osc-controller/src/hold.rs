@@ -66,7 +66,6 @@ pub enum Hold {
 }
 
 impl Hold {
-    /// Reason of the condition.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Pool(error) => error.reason(),

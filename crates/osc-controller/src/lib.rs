@@ -7,8 +7,6 @@
 //! A reconcile is `gather → plan → apply → report`. [`plan`] makes all decisions, `apply` writes objects, and `report`
 //! alone writes status, Events and metrics. Finalizers are removed after that.
 
-// This crate is not published: a name that says everything needs no comment.
-#![allow(missing_docs)]
 #![deny(clippy::disallowed_types)]
 
 pub mod admission;

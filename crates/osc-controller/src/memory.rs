@@ -23,7 +23,6 @@ pub struct Waiting {
     pub since: Timestamp,
 }
 
-/// Shared by all reconciles.
 #[derive(Default)]
 pub struct Memory {
     /// uids of MachineDeployments without an OperatingSystemConfig of their own, with the reason that was reported.
@@ -96,7 +95,6 @@ impl Memory {
         (seen.as_ref() == revision).then_some(*since)
     }
 
-    /// A MachineDeployment is gone.
     pub fn forget_revision(&self, uid: &str) {
         self.revisions.lock().remove(uid);
     }

@@ -92,7 +92,6 @@ pub enum ObjectPlan {
 /// The fields of the status that osc-controller owns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusPlan {
-    /// The condition `Rendered`.
     pub verdict: Verdict,
     /// The profile that the pool asks for.
     pub profile: Option<RequestedProfile>,
@@ -100,7 +99,6 @@ pub struct StatusPlan {
     pub retired: Option<Retired>,
 }
 
-/// The content of `status.rendered`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RenderedStatus {
     /// The last good result stays.
@@ -112,7 +110,6 @@ pub enum RenderedStatus {
 }
 
 impl RenderedStatus {
-    /// What was rendered now.
     pub fn now(&self) -> Option<&Rendered> {
         match self {
             Self::New { rendered, .. } => Some(rendered.rendered()),

@@ -32,7 +32,6 @@ fn pool(uid: &str, revision: Option<&str>, kubelet: &str) -> Arc<PoolView> {
     claimant(&machine_deployment(uid, revision, kubelet))
 }
 
-/// The MachineDeployment of [`gathered`].
 fn owner() -> MachineDeployment {
     machine_deployment("uid-1", Some("1"), "1.34.2")
 }
@@ -165,7 +164,6 @@ fn published(config: &ConfigView) -> Arc<ConfigView> {
     Arc::new(config)
 }
 
-/// What a plan renders.
 fn new(plan: &Plan) -> Option<&Rendered> {
     match &plan.status.as_ref()?.rendered {
         RenderedStatus::New { rendered, .. } => Some(rendered.rendered()),

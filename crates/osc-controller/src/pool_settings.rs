@@ -24,7 +24,6 @@ const SETTINGS_BYTES: usize = 8 * 1024 * 1024;
 /// The settings of a pool.
 #[derive(Clone)]
 pub enum SettingsLookup {
-    /// The installation has none.
     Missing,
     /// The pool asks for others than the installation's, and they can't be used.
     Refused(SettingsProblem),

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::view::{ConfigView, PoolView};
 
-/// Upper bounds, in seconds.
+/// Upper bounds of the buckets, in seconds.
 const SECONDS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
 
 pub struct Publishing {

@@ -23,7 +23,7 @@ use serde::de::IgnoredAny;
 /// An OperatingSystemConfig without its documents.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigView {
-    /// Without managed fields.
+    /// Without managed fields, to save memory.
     pub metadata: ObjectMeta,
     /// Absent on objects that the Go implementation made.
     pub rendered_for: Option<RenderedFor>,
@@ -33,7 +33,7 @@ pub struct ConfigView {
     pub is_unreadable: bool,
     /// Whether late-bound values, and metadata of other programs, were left out. They have to be read from the API server.
     pub is_reduced: bool,
-    /// Without the documents.
+    /// Without the documents, to save memory.
     pub status: OperatingSystemConfigStatus,
 }
 
@@ -197,7 +197,6 @@ pub struct ProfileView {
     pub generation: i64,
     /// Generation that osp-controller has validated.
     pub judged: i64,
-    /// The last good profile.
     pub accepted: Option<AcceptedProfile>,
     /// Why the newest generation is not accepted.
     pub refusal: Option<String>,
@@ -257,9 +256,8 @@ impl ProfileView {
 pub struct PoolView {
     pub pool_ref: PoolRef,
     pub created: Timestamp,
-    /// Revision that machine-controller stamped.
     pub revision: Option<String>,
-    /// SHA-256 of `spec.template`.
+    /// SHA-256 of `spec.template`. It shows an edit that has no revision yet.
     pub template_digest: String,
     /// Namespace and name of the profile: those that the annotations name, else the name of the default for its operating system and
     /// provisioning utility. They are known even where the rest of the pool cannot be read.

@@ -31,7 +31,7 @@ pub struct ClusterEndpoint {
 pub struct Discovered {
     /// Addresses (`https://host:port`), the preferred one first. Each leads to the same cluster.
     pub api_servers: Vec<String>,
-    /// PEM bundle.
+    /// PEM bundle that verifies them.
     pub ca: Option<String>,
 }
 
@@ -92,7 +92,6 @@ impl Discovered {
 /// The endpoint of a pool, and how it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The endpoint.
     pub endpoint: ClusterEndpoint,
     /// The cluster names several addresses, and only the settings could say which one is shared by all control-plane nodes.
     pub is_one_of_several: bool,

@@ -30,7 +30,6 @@ pub struct Verdict {
     pub type_: &'static str,
     /// `True` or `False`; conditions of ours are never `Unknown`.
     pub status: bool,
-    /// Why.
     pub reason: Reason,
     /// One or two sentences: what, where, how to mend it.
     pub message: String,

@@ -159,7 +159,6 @@ pub struct StageConfig {
 }
 
 impl StageConfig {
-    /// Whether it holds nothing.
     pub fn is_empty(&self) -> bool {
         is_default(self)
     }

@@ -56,11 +56,8 @@ pub struct Content {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineDeploymentRef {
-    /// Namespace of the MachineDeployment.
     pub namespace: String,
-    /// Name of the MachineDeployment.
     pub name: String,
-    /// uid of the MachineDeployment.
     pub uid: String,
     /// Revision that machine-controller stamped. It is absent before the first revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,7 +108,6 @@ impl RenderedFor {
 /// Why the documents of an OperatingSystemConfig can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContentError {
-    /// It has none.
     #[error("nothing has been rendered")]
     Missing,
     /// A document is not what osc-controller writes.
@@ -167,7 +163,6 @@ impl Unpacked {
         &self.rendered
     }
 
-    /// As it is stored.
     pub fn pack(&self) -> Rendered {
         Rendered {
             bootstrap: Some(gzip::USUAL.base64(&self.bootstrap)),
@@ -329,12 +324,10 @@ pub fn spec_for(pool: PoolReference) -> OperatingSystemConfigSpec {
     }
 }
 
-/// Reads an OperatingSystemConfig.
 #[derive(Clone, Copy, Debug)]
 pub struct ContentView<'a>(&'a OperatingSystemConfig);
 
 impl<'a> ContentView<'a> {
-    /// The view of `config`.
     pub fn of(config: &'a OperatingSystemConfig) -> Self {
         Self(config)
     }
@@ -407,7 +400,6 @@ pub fn pool_name(content: &Content) -> Option<&str> {
 pub struct ContentJson<'a>(&'a Value);
 
 impl<'a> ContentJson<'a> {
-    /// The view of `config`.
     pub fn of(config: &'a Value) -> Self {
         Self(config)
     }

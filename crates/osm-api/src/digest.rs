@@ -17,7 +17,6 @@ pub fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// SHA-256 of `bytes`.
 pub fn sha256(bytes: &[u8]) -> [u8; SHA256_OUTPUT_LEN] {
     let mut hash = [0; SHA256_OUTPUT_LEN];
     let made = ring::digest::digest(&SHA256, bytes);

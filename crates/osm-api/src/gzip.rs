@@ -41,7 +41,6 @@ impl Gzip {
         vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, extra, 255]
     }
 
-    /// A text, compressed.
     pub fn bytes(&self, text: &str) -> Vec<u8> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // Where it panics, the next text gets a new one.

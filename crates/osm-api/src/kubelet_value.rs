@@ -15,7 +15,6 @@ pub const NO_DURATION: &str = "must be a duration such as 30s, 2m or 1h30m";
 pub struct Quantity {
     /// It has a minus sign, and is not zero.
     pub negative: bool,
-    /// It is zero.
     pub zero: bool,
     /// The kubelet accepts it as a number of bytes, because it has no fraction of a byte.
     pub whole: bool,

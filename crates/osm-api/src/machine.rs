@@ -20,7 +20,6 @@ use crate::provider_spec;
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineSpec {
-    /// Metadata of the Node.
     pub metadata: NodeMetadata,
     /// The cloud, the operating system and their settings.
     pub provider_spec: MachineProviderSpec,
@@ -85,7 +84,6 @@ pub struct MachineStatus {
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 #[serde(default)]
 pub struct NodeRef {
-    /// Name of the Node.
     pub name: String,
 }
 
@@ -93,7 +91,6 @@ pub struct NodeRef {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(default)]
 pub struct MachineAddress {
-    /// The address.
     pub address: String,
     /// `InternalIP`, `ExternalIP`, `InternalDNS`, `ExternalDNS` or `Hostname`.
     #[serde(rename = "type")]

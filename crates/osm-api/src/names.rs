@@ -86,7 +86,6 @@ pub const CLUSTER_UID: &str = "operatingsystemmanager.k8c.io/cluster-uid";
 /// Annotation on every object of a pool: uid of the `kube-system` namespace of the cluster of its
 /// OperatingSystemConfig. Only that cluster can confirm that the config is gone.
 pub const MANAGEMENT_CLUSTER_UID: &str = "operatingsystemmanager.k8c.io/management-cluster-uid";
-/// Label on default profiles.
 pub const DEFAULT_PROFILE: &str = "operatingsystemmanager.k8c.io/default-profile";
 /// Label on OperatingSystemProfiles that are copies of a CustomOperatingSystemProfile of the same name.
 pub const CUSTOM_PROFILE: &str = "operatingsystemmanager.k8c.io/custom-profile";

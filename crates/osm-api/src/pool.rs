@@ -26,19 +26,15 @@ pub struct Pool {
     pub namespace: String,
     /// Operating system of its machines.
     pub operating_system: OperatingSystem,
-    /// Cloud of its machines.
     pub cloud_provider: CloudProvider,
-    /// Version of the kubelet.
     pub kubelet_version: Version,
     /// SSH public keys, trimmed, each once, in order.
     pub ssh_public_keys: Vec<String>,
-    /// Network of the machines.
     pub network: Network,
     /// Settings of the operating system.
     pub os: OperatingSystemSpec,
     /// Replaces `/etc/kubernetes/cloud-config`.
     pub overwrite_cloud_config: Option<String>,
-    /// Kubelet settings from annotations.
     pub kubelet: KubeletSettings,
     /// Annotations and labels of the MachineDeployment that have no effect where they are, and a name that its node can't have.
     pub warnings: Vec<String>,

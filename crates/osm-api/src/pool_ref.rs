@@ -14,11 +14,8 @@ use crate::names;
 pub struct PoolRef {
     /// API group and version, such as `cluster.k8s.io/v1alpha1`.
     pub api_version: Cow<'static, str>,
-    /// Kind, such as `MachineDeployment`.
     pub kind: Cow<'static, str>,
-    /// Namespace of the object.
     pub namespace: String,
-    /// Name of the object.
     pub name: String,
     /// uid of the object. An object that is recreated under the same name is another pool.
     pub uid: String,
@@ -61,7 +58,6 @@ impl From<&MachineDeployment> for PoolRef {
     }
 }
 
-/// For Events.
 impl From<&PoolRef> for ObjectReference {
     fn from(pool: &PoolRef) -> Self {
         Self {

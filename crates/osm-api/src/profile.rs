@@ -137,7 +137,6 @@ pub enum OperatingSystem {
 }
 
 impl OperatingSystem {
-    /// As written in manifests.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -183,7 +182,6 @@ pub enum CloudProvider {
 }
 
 impl CloudProvider {
-    /// As written in manifests.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -203,7 +201,6 @@ pub enum ProvisioningUtility {
 }
 
 impl ProvisioningUtility {
-    /// As written in manifests.
     pub fn as_str(self) -> &'static str {
         self.into()
     }

@@ -141,7 +141,6 @@ pub struct ProviderSpec {
     pub overwrite_cloud_config: Option<String>,
 }
 
-/// Network of a machine.
 #[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Network {
@@ -151,7 +150,6 @@ pub struct Network {
     pub gateway: String,
     /// Name servers of the static network.
     pub dns: Dns,
-    /// IP family.
     pub ip_family: IpFamily,
 }
 
@@ -162,7 +160,6 @@ impl Network {
     }
 }
 
-/// Name servers.
 #[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Dns {
@@ -191,7 +188,6 @@ pub enum IpFamily {
 }
 
 impl IpFamily {
-    /// As written in manifests.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -248,10 +244,8 @@ pub struct OperatingSystemSpec {
 /// does not show the text.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum ConfigVar {
-    /// Nothing.
     #[default]
     Empty,
-    /// The text itself.
     Text(String),
     /// A key of a Secret.
     SecretKey(KeyReference),
@@ -270,7 +264,6 @@ pub struct KeyReference {
 }
 
 impl ConfigVar {
-    /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::Empty
     }

@@ -124,7 +124,6 @@ pub enum Severity {
 /// What the table holds about a reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// How urgent it is.
     pub severity: Severity,
     /// What it means, in Markdown.
     pub means: &'static str,

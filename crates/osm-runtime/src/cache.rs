@@ -46,7 +46,6 @@ impl<V> Clone for Budget<V> {
 
 impl<V> Copy for Budget<V> {}
 
-/// How values are kept.
 #[derive(Debug)]
 struct Rules<V> {
     grouping: Grouping<V>,
@@ -121,7 +120,7 @@ struct Inner<V> {
     gone: VecDeque<Tombstone>,
     /// Counts lists. An object that a finished list has not shown is deleted.
     epoch: u64,
-    /// A list has ended.
+    /// Whether a whole list was received.
     is_listed: bool,
     /// A list is under way. It shows objects in the order of their names, so a younger one can be here before an older one.
     is_listing: bool,

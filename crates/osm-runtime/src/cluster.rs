@@ -20,7 +20,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// One cluster is everything.
+    /// For an installation in one cluster, which has everything.
     pub fn only(cluster: Connection) -> Self {
         Self {
             home: cluster.clone(),
@@ -92,7 +92,6 @@ impl Cluster {
         Supervisor::new(&self.gates, &self.process.shutdown)
     }
 
-    /// Each connection once.
     pub fn connections(&self) -> Vec<&Connection> {
         let mut once: Vec<&Connection> = Vec::new();
         for connection in [&self.home, &self.management, &self.worker] {

@@ -15,7 +15,6 @@ pub const LONGEST_DELAY: Duration = Duration::from_secs(30);
 /// The same where something has to be put right first, and then wakes the object: a watch, the settings, or readiness.
 pub const LONGEST_DELAY_OF_PERMANENT: Duration = Duration::from_secs(600);
 
-/// Why a reconcile failed.
 pub trait Failure: Display + Send {
     /// From the closed set of the controller.
     fn reason(&self) -> Reason;

@@ -22,7 +22,6 @@ pub const MAX_FOLLOWED_BYTES: usize = 64 * 1024;
 
 /// What the watches show, by kind, namespace and name of the object.
 pub struct Followed<V> {
-    /// For logs and metrics.
     what: &'static str,
     shown: Mutex<HashMap<String, Follow<V>>>,
 }

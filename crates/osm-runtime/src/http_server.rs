@@ -31,7 +31,6 @@ pub(crate) struct Limits {
     pub(crate) deadline: Duration,
 }
 
-/// TLS of a server.
 #[derive(Clone)]
 pub(crate) struct Tls {
     pub(crate) acceptor: TlsAcceptor,
@@ -85,7 +84,6 @@ async fn connection(stream: TcpStream, tls: Option<Tls>, router: Router) {
     }
 }
 
-/// Answers one request.
 async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())

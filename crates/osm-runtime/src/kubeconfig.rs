@@ -47,7 +47,6 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// As messages name it.
     pub fn describe(&self) -> String {
         match self {
             Self::File { flag, path, .. } => format!("{flag} {}", path.display()),

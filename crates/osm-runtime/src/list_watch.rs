@@ -63,7 +63,6 @@ pub(crate) enum Event<'a, K> {
     Bookmark,
 }
 
-/// In [`Error::Malformed`].
 const EVENT: &str = "an event";
 
 /// Why a list or a watch failed.

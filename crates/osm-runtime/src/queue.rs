@@ -22,7 +22,6 @@ const URGENT_FAILURES: u32 = 3;
 /// So many keys of high priority go before one of low priority that waits.
 const HIGH_IN_A_ROW: u32 = 4;
 
-/// What goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     Low,
@@ -44,7 +43,6 @@ struct Failures {
     /// Those that have lengthened the delay.
     count: u32,
     reason: &'static str,
-    /// Those with this reason.
     alike: u32,
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Clones are of one.
+/// Clones share one signal, so each can ask for a list.
 #[derive(Clone, Debug, Default)]
 pub struct Relist(Arc<watch::Sender<()>>);
 

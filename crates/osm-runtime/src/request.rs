@@ -43,7 +43,6 @@ pub enum RequestError {
     },
 }
 
-/// For `map_err`.
 pub fn failed(what: &'static str) -> impl FnOnce(kube::Error) -> RequestError {
     move |source| {
         if error::conflict(&source) {

@@ -368,7 +368,6 @@ mod tests {
         }
     }
 
-    /// Remembers what was released.
     #[derive(Clone, Default)]
     struct Released(Arc<parking_lot::Mutex<Vec<String>>>);
     impl Shared<String> for Released {

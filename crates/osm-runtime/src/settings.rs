@@ -13,7 +13,6 @@ use crate::apart::apart;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Current {
     pub settings: Settings,
-    /// Their [`Settings::digest`].
     pub digest: String,
     /// The place of a newer document that is refused, and every mistake in it. It has no timestamp, so that all replicas
     /// report the same.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct SharedProblem(Arc<Mutex<Option<String>>>);
 

@@ -43,7 +43,6 @@ const BROKE_OFF: &str = "the profile was admitted unchecked, because its validat
 /// Contents whose result is kept.
 const MAX_RESULTS: usize = 128;
 
-/// The webhook.
 pub struct ProfileJudge {
     context: Context,
     results: Results,

@@ -18,13 +18,10 @@ use crate::stored_profile::StoredProfile;
 pub enum Copied {
     /// It was up to date.
     Kept,
-    /// It was created.
     Created,
-    /// It was replaced.
     Updated,
 }
 
-/// What was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// `None` if there is no custom profile.

@@ -66,7 +66,6 @@ pub struct Inner {
 }
 
 impl Context {
-    /// Starts the watches.
     pub fn start(process: &Arc<Process>, cluster: &Cluster) -> Self {
         let namespaces = cluster.installation.namespaces_of_profiles();
         let custom = namespaces.iter().filter(|_| cluster.installation.custom_profiles);
@@ -173,7 +172,6 @@ impl Shared<String> for Context {
 }
 
 impl Inner {
-    /// OperatingSystemProfiles of a namespace.
     pub fn profile_api(&self, namespace: &str) -> Api<OperatingSystemProfile> {
         Api::namespaced(self.cluster.management.client.clone(), namespace)
     }

@@ -21,7 +21,6 @@ const LABEL_VALUE: &str = "true";
 /// A CustomOperatingSystemProfile, as its watch keeps it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CustomProfile {
-    /// What Events are about.
     pub about: ObjectReference,
     /// The spec, or one line per mistake.
     pub spec: Result<OperatingSystemProfileSpec, Vec<String>>,
@@ -49,7 +48,6 @@ impl Reduce for CustomProfile {
 }
 
 impl CustomProfile {
-    /// Decodes the object.
     pub fn new(object: CustomOperatingSystemProfile) -> Self {
         Self {
             about: object.object_ref(&()),
@@ -106,7 +104,6 @@ impl CustomProfile {
 pub enum Step {
     /// Nothing: the copy is up to date.
     Keep,
-    /// The copy is missing.
     Create(OperatingSystemProfile),
     /// The copy differs. This has the metadata of the stored one, with its uid and resourceVersion.
     Update(OperatingSystemProfile),
@@ -117,18 +114,12 @@ pub enum Step {
 pub enum Problem {
     /// osp-controller installs a default profile of this name, or may do so after a change of the settings.
     #[error("{name} is the name of a default profile; create the custom profile under another name")]
-    DefaultName {
-        /// Name of both.
-        name: String,
-    },
+    DefaultName { name: String },
     /// Another author wrote the OperatingSystemProfile of this name.
     #[error(
         "the OperatingSystemProfile {name} exists and is not a copy of this custom profile; delete one of the two, and create it under another name if you need both"
     )]
-    NameTaken {
-        /// Name of both.
-        name: String,
-    },
+    NameTaken { name: String },
     /// The spec is not that of a profile.
     #[error("the custom profile is invalid and is not copied: {mistakes}; correct it")]
     Invalid {

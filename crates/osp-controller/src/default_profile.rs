@@ -14,7 +14,6 @@ pub(crate) const INTERIM_VERSION: &str = "v0.0.0-restoring";
 /// What brings a default profile to its desired state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Install {
-    /// The profile is missing.
     Create(OperatingSystemProfile),
     /// The profile differs from the default.
     Restore(Restore),

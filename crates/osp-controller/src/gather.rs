@@ -22,11 +22,8 @@ use crate::stored_profile::StoredProfile;
 pub struct Gathered {
     /// The time of the plan.
     pub now: Timestamp,
-    /// Namespace of the profile.
     pub namespace: String,
-    /// Name of the profile.
     pub name: String,
-    /// The stored profile.
     pub stored: Option<Arc<StoredProfile>>,
     /// The default profile of this name. `None` if there is none, if the settings disable it, or if the settings, which could
     /// disable it, are not known yet.

@@ -26,14 +26,11 @@ pub struct Plan {
     pub awaited: Option<String>,
 }
 
-/// A status to write.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusUpdate {
     /// resourceVersion of the profile that was validated.
     pub resource_version: String,
-    /// The whole status.
     pub status: OperatingSystemProfileStatus,
-    /// The Event to emit.
     pub transition: Option<Transition>,
 }
 
@@ -46,7 +43,6 @@ pub enum Transition {
     Recovered,
 }
 
-/// Decides what to do.
 pub fn plan(gathered: &Gathered) -> Plan {
     Plan {
         copy: gathered.copy(),
@@ -107,7 +103,6 @@ fn for_kept(gathered: &Gathered, kept: &OperatingSystemProfile, outcome: &Outcom
     }
 }
 
-/// The condition `Accepted`.
 pub(crate) fn verdict(
     spec: &OperatingSystemProfileSpec,
     outcome: &Outcome,

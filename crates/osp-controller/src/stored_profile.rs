@@ -19,7 +19,6 @@ struct Head {
     extends: Option<String>,
 }
 
-/// A stored profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredProfile {
     profile: OperatingSystemProfile,

@@ -33,7 +33,6 @@ const SPARE_SLOTS: usize = 3;
 pub(crate) type DryRun = fn(&AtomicBool, &AcceptedProfile) -> Result<(), Refusal>;
 pub(crate) type Pending = Shared<BoxFuture<'static, Result<(), Refusal>>>;
 
-/// Slots for validations.
 #[derive(Clone)]
 struct Slots {
     first: Arc<Semaphore>,
@@ -91,7 +90,6 @@ pub struct Validator {
 }
 
 impl Validator {
-    /// Validates in these threads.
     pub fn new(threads: Threads) -> Self {
         Self::with(threads, osm_render::validate::dry_run_unless)
     }

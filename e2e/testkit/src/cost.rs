@@ -29,7 +29,6 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Counts what [`counts`].
     #[must_use]
     pub fn of<'a>(events: impl IntoIterator<Item = &'a AuditEvent>) -> Self {
         let (mut cost, mut asked) = (Self::default(), Vec::new());
@@ -47,13 +46,11 @@ impl Cost {
         cost
     }
 
-    /// Adds a request.
     pub fn add(&mut self, event: &AuditEvent) {
         *self.requests.entry(kind(event)).or_default() += 1;
         self.bytes_written += written(event);
     }
 
-    /// All requests.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.requests.values().sum()

@@ -13,7 +13,6 @@ use crate::control_plane::assets;
 use crate::process::ScratchDir;
 use osm_judges::go_module::{Flags, GoModule, required_version};
 
-/// The chart's directory.
 #[must_use]
 pub fn chart() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/operating-system-manager")

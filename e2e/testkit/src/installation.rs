@@ -186,7 +186,6 @@ pub fn cluster_info(ca_pem: &str, server: &str) -> Value {
 /// One replica of a service; a service alone means its first.
 #[derive(Clone, Copy, Debug)]
 pub struct Pod {
-    /// Whose it is.
     pub service: Service,
     /// Its number, from 0.
     pub number: usize,
@@ -395,7 +394,6 @@ impl Installed {
         self.logs = Logs::Given(folder.to_owned());
     }
 
-    /// What it is called.
     #[must_use]
     pub fn installation(&self) -> &Installation {
         &self.installation
@@ -613,7 +611,6 @@ impl Installed {
         Ok(())
     }
 
-    /// Every replica that runs.
     fn pods(&self) -> Vec<Pod> {
         let of = |service: Service| {
             let running = self

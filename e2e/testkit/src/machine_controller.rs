@@ -25,7 +25,6 @@ pub const REVISION_ANNOTATION: &str = "machinedeployment.clusters.k8s.io/revisio
 /// Annotation of a bootstrap Secret with the revision that it was made for.
 const SECRET_REVISION_ANNOTATION: &str = "k8c.io/machine-deployment-revision";
 
-/// Where bootstrap Secrets are.
 const CLOUD_INIT_SETTINGS_NAMESPACE: &str = "cloud-init-settings";
 
 /// The key of a bootstrap Secret with the user data.
@@ -42,7 +41,6 @@ pub enum NotReady {
     /// The bootstrap Secret could not be read: there is none, or the server refused.
     #[error("cloud config {name:?} is not ready yet: {source}")]
     Unreadable {
-        /// The Secret's name.
         name: String,
         /// What the API server said.
         source: Box<kube::Error>,
@@ -52,7 +50,6 @@ pub enum NotReady {
     Revision {
         /// The Secret's revision; empty where it has none.
         secret: String,
-        /// The MachineSet's revision.
         machine_set: String,
     },
     /// The user data is not text. (machine-controller would hand it on as it is.)
@@ -60,7 +57,6 @@ pub enum NotReady {
     NotText,
 }
 
-/// The kind `MachineDeployment`.
 #[must_use]
 pub fn machine_deployment() -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(
@@ -180,12 +176,9 @@ pub enum NotDelivered {
     /// machine-controller makes no machines there, so it never reads the bootstrap Secret.
     #[error("cloud provider {0:?} takes no user data")]
     NoUserData(String),
-    /// Over the cloud's limit.
     #[error("{cloud} takes at most {limit} bytes of user data, not {size}")]
     TooLarge {
-        /// The cloud provider.
         cloud: String,
-        /// Its limit in bytes.
         limit: usize,
         /// The user data's size in bytes, counted as the cloud does.
         size: usize,

@@ -25,13 +25,11 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
 }
 
-/// The committed manifest.
 #[must_use]
 pub fn file() -> PathBuf {
     folder().join("operating-system-manager.yaml")
 }
 
-/// The committed alerts.
 #[must_use]
 pub fn rules_file() -> PathBuf {
     folder().join("prometheus-rules.yaml")

@@ -105,7 +105,6 @@ impl Service {
         })
     }
 
-    /// The program's file name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -286,7 +285,6 @@ impl ScratchDir {
         })
     }
 
-    /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -4,7 +4,6 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
-/// Resources of one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Processor time, user and system, in seconds since the start, including children that have ended.

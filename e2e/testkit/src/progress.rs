@@ -10,7 +10,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts the clock.
     pub fn start() -> Self {
         Self {
             started: Instant::now(),
@@ -22,7 +21,6 @@ impl Progress {
         eprintln!("{} {text}", dim(&self.time()));
     }
 
-    /// Prints a problem.
     pub fn warn(self, text: &str) {
         eprintln!(
             "{} {}",

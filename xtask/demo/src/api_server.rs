@@ -33,7 +33,6 @@ const TOKEN_LIFE_SECONDS: i64 = 365 * 24 * 60 * 60;
 /// An API server with everything installed that the services need. Dropping it ends it.
 pub struct ApiServer {
     installation: Installation,
-    /// Of the administrator.
     kubeconfig: PathBuf,
     what: What,
 }
@@ -116,7 +115,6 @@ impl ApiServer {
         })
     }
 
-    /// What is installed.
     pub fn installation(&self) -> &Installation {
         &self.installation
     }

@@ -3,7 +3,6 @@
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 
-/// Replaces a credential.
 const MASK: &str = "***";
 
 /// The document with `***` in place of each ServiceAccount token, also of those in base64.

@@ -28,7 +28,6 @@ const LOG: &str = "info,osm_runtime::watch=debug";
 /// Threads of each service, as in its own process.
 const THREADS: usize = 2;
 
-/// The services that run.
 pub struct Services {
     log: PathBuf,
     running: Vec<(Service, Arc<Process>)>,
@@ -135,7 +134,6 @@ impl Services {
         self.addresses.lock().clone()
     }
 
-    /// Where they log to.
     pub fn log(&self) -> &Path {
         &self.log
     }

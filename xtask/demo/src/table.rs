@@ -4,7 +4,6 @@ use anyhow::{Context, Result};
 use kube::Client;
 use serde_json::Value;
 
-/// Separates two columns.
 const GAP: &str = "   ";
 
 /// The table that `kubectl get` prints for a path such as `/api/v1/namespaces/cloud-init-settings/secrets`.

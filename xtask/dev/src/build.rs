@@ -8,7 +8,6 @@ use osm_api::rbac::Service;
 use serde_json::Value;
 use tokio::process::Command;
 
-/// How to build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
     /// As in the images: optimised, and static.

@@ -13,7 +13,6 @@ use serde_json::{Map, Value, json};
 use crate::generated::{self, File};
 use crate::repository;
 
-/// The chart's directory.
 pub fn directory() -> PathBuf {
     crate::root().join("charts/operating-system-manager")
 }

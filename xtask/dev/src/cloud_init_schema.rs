@@ -22,7 +22,6 @@ const OMITTED_KEYWORDS: [&str; 12] = [
     "prefixItems",
 ];
 
-/// The copy.
 pub fn files() -> Result<Vec<File>> {
     let mut schema: Value = serde_json::from_str(&cloud_init_schema()?).context("cloud-init's schema")?;
     strip(&mut schema);

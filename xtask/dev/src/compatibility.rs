@@ -13,7 +13,6 @@ const BEGIN: &str =
     "<!-- tables: generated from crates/osm-render/src/compatibility.rs by `cargo xtask compatibility` -->";
 const END: &str = "<!-- end of tables -->";
 
-/// The page.
 pub fn files() -> Result<Vec<File>> {
     let path = crate::root().join(PAGE);
     let text = fs::read_to_string(&path).context(PAGE)?;

@@ -5,7 +5,6 @@ use osm_testkit::manifest;
 
 use crate::generated::File;
 
-/// The files.
 pub async fn files() -> Result<Vec<File>> {
     Ok(vec![
         (manifest::file(), manifest::render().await?),

@@ -14,7 +14,6 @@ use secret_syncer::io::metrics::PublishMetrics;
 
 use crate::generated::File;
 
-/// The page.
 pub fn files() -> Result<Vec<File>> {
     Ok(vec![(crate::root().join("docs/metrics.md"), page()?)])
 }

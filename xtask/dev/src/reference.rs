@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 
 use crate::generated::File;
 
-/// The page.
 pub fn files() -> Result<Vec<File>> {
     Ok(vec![(crate::root().join("docs/reference.md"), page()?)])
 }
@@ -32,7 +31,6 @@ const REST: &str = "
 The spec of an object that the Go implementation wrote has further fields with its documents. osc-controller renders such a pool again, and removes them.
 ";
 
-/// The whole page.
 fn page() -> Result<String> {
     let mut page = INTRODUCTION.to_owned();
     for definition in definitions::all() {

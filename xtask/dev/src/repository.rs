@@ -6,7 +6,6 @@ use anyhow::{Context, Result};
 
 use crate::generated::File;
 
-/// The address.
 const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 
 /// Files that name it, besides those that `cargo xtask chart` generates anyway. In workflows, `github.repository` is the place where they run.

@@ -9,7 +9,6 @@ use osm_api::rbac::{ClusterKind, Grant, Installation, Right, Service};
 
 use crate::generated::File;
 
-/// The page.
 pub fn files() -> Result<Vec<File>> {
     Ok(vec![(crate::root().join("docs/rights.md"), page()?)])
 }
@@ -45,7 +44,6 @@ const REST: &str = "
   In one cluster, the chart does that for `credentials.profileSecrets`.
 ";
 
-/// The whole page.
 fn page() -> Result<String> {
     let flag = |name: &str| format!("*{name}*");
     let installation = Installation {

@@ -20,7 +20,6 @@ const OF_POOLS: [&str; 3] = [names::PROFILE, names::PROFILE_NAMESPACE, names::SE
 /// The longest revision. machine-controller counts.
 pub(super) const LONGEST_REVISION: usize = 63;
 
-/// Annotations that [`super::short_annotation`] limits.
 pub(super) const OF_NAMES: [&str; 3] = [names::REVISION, names::PROFILE_NAMESPACE, names::PROFILE];
 
 type Annotations = BTreeMap<String, String>;

@@ -32,7 +32,6 @@ pub struct KubeletSettings {
 pub struct KubeletAnnotation {
     /// What follows [`KUBELET_CONFIG_PREFIX`](names::KUBELET_CONFIG_PREFIX).
     pub name: &'static str,
-    /// A valid value.
     pub example: &'static str,
     shape: Shape,
 }
@@ -146,7 +145,6 @@ pub const KUBELET_ANNOTATIONS: &[KubeletAnnotation] = &[
 ];
 
 impl KubeletAnnotation {
-    /// The whole key.
     pub fn key(&self) -> String {
         format!("{}{}", names::KUBELET_CONFIG_PREFIX, self.name)
     }

@@ -15,7 +15,6 @@ pub enum ClusterKind {
 }
 
 impl ClusterKind {
-    /// Each of them.
     pub const ALL: [Self; 3] = [Self::Management, Self::Worker, Self::Home];
 
     /// What a user cluster is.
@@ -50,18 +49,15 @@ impl ClusterKind {
 /// Rights in one namespace, or in a whole cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
-    /// Where the Role is.
     pub cluster: ClusterKind,
     /// Namespace of a Role; `None`: a ClusterRole.
     pub namespace: Option<String>,
-    /// The rights.
     pub rights: Vec<Right>,
 }
 
 /// A rule, and what it is for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Right {
-    /// The rule.
     pub rule: PolicyRule,
     /// What the service needs it for.
     pub why: &'static str,

@@ -7,7 +7,6 @@ use super::*;
 use crate::Joining;
 use crate::names::CLOUD_INIT_SETTINGS;
 
-/// Everything that adds rights.
 fn everything() -> Installation {
     Installation {
         profile_namespaces: vec!["profiles".to_owned()],

@@ -24,7 +24,6 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Life to ask for.
     pub fn token_lifetime(&self) -> Duration {
         Duration::from_secs(u64::from(self.token_lifetime_hours) * 3600)
     }

@@ -7,7 +7,6 @@ pub(super) const URL: &str = "^https?://[^/@]+(/|$)";
 
 pub(super) const URL_RULE: &str = "must be http(s)://host[:port][/path]";
 
-/// Schemes for [`is_url`].
 pub(super) const HTTP: &[&str] = &["http", "https"];
 pub(super) const HTTPS: &[&str] = &["https"];
 

@@ -41,7 +41,6 @@ pub(super) const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 /// Memory of all reviews together, in KiB. The objects in them take a multiple of that.
 const MEMORY: usize = 16 * 1024;
 
-/// What all connections share.
 struct Shared<J> {
     judge: J,
     what: &'static str,

@@ -26,7 +26,6 @@ pub struct Catalog {
 
 #[derive(Clone, Debug)]
 pub struct Description {
-    /// As `/metrics` shows it.
     pub name: String,
     /// `counter`, `gauge` or `histogram`.
     pub kind: &'static str,

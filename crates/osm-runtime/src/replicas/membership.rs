@@ -19,7 +19,6 @@ const DEAD_LEASE_RETENTION: Duration = Duration::from_secs(900);
 /// Replicas that are alive, by the names of their Leases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Live {
-    /// Those that are [fit](super::fitness).
     fit: BTreeSet<String>,
     /// The others. They own keys only while no replica is fit.
     standby: BTreeSet<String>,
@@ -124,7 +123,6 @@ impl Membership {
         self.is_fit
     }
 
-    /// A Lease was deleted.
     pub fn gone(&mut self, replica: &str, now: Instant) {
         self.heard = now;
         self.others.remove(replica);

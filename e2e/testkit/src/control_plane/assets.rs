@@ -12,7 +12,6 @@ use osm_judges::go_module::{Flags, GoModule, required_version};
 pub enum Component {
     /// The store behind the API server.
     Etcd,
-    /// The API server.
     KubeApiserver,
     /// The built-in controllers; not among what `setup-envtest` installs.
     KubeControllerManager,
@@ -23,7 +22,6 @@ pub enum Component {
 }
 
 impl Component {
-    /// The binary's file name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,7 +44,6 @@ impl Component {
     }
 }
 
-/// Where the binaries are.
 #[derive(Debug, Clone)]
 pub struct Assets(BTreeMap<Component, PathBuf>);
 

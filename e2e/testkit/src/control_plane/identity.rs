@@ -47,7 +47,6 @@ impl ControlPlane {
         Ok(path)
     }
 
-    /// Where [`Self::identity`] writes.
     #[must_use]
     pub fn identity_path(&self, namespace: &str, service_account: &str) -> PathBuf {
         let folder = self.directory.path().join("identities").join(namespace);

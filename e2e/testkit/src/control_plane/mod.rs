@@ -416,7 +416,6 @@ pub fn free_port(address: Ipv4Addr) -> Result<u16> {
     bail!("no free port on {address} between 20000 and 32000")
 }
 
-/// A credential.
 #[must_use]
 pub fn random_token() -> String {
     rand::rng()

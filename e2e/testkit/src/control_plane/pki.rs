@@ -24,9 +24,7 @@ const SERVER_NAMES: [&str; 5] = [
 /// The CA, certificates of the API server and the ServiceAccount key, as files in one directory.
 #[derive(Debug)]
 pub struct Pki {
-    /// The CA's certificate, PEM.
     pub ca_pem: String,
-    /// The same, DER.
     pub ca_der: Vec<u8>,
 }
 

@@ -23,7 +23,6 @@ pub(super) struct Programs<'a> {
     /// Where certificates, keys and data are.
     pub(super) directory: &'a Path,
     pub(super) options: &'a Options,
-    /// The API server's.
     pub(super) port: u16,
 }
 

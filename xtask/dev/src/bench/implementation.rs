@@ -16,13 +16,11 @@ use super::pools::{NAMESPACE, PROFILE};
 /// ServiceAccount of commands, which may do everything.
 const ACCOUNT: &str = "bench-command";
 
-/// What can be measured.
 #[derive(Clone)]
 pub enum Implementation {
     /// The services in this folder.
     Services(PathBuf),
     /// A command for `sh -c`.
-    #[allow(missing_docs)]
     Command { name: String, command: String },
 }
 
@@ -38,7 +36,6 @@ pub fn parse(text: &str) -> std::result::Result<Implementation, String> {
 }
 
 impl Implementation {
-    /// Name in the table.
     pub fn name(&self) -> &str {
         match self {
             Self::Services(_) => "this commit",
@@ -73,10 +70,8 @@ impl Implementation {
 
 /// An implementation that runs. Dropping it ends it.
 pub enum Running {
-    /// The services.
     Services(Box<Installed>),
     /// A command. Its process is dropped before the directory that it writes to.
-    #[allow(missing_docs)]
     Command {
         command: String,
         environment: BTreeMap<&'static str, String>,

@@ -105,11 +105,9 @@ struct Figures {
     used: Used,
 }
 
-/// What the processes used.
 #[derive(Clone, Copy, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Used {
-    /// Processor time of kube-apiserver.
     apiserver_cpu_seconds: f64,
     /// Processor time of all processes of the implementation.
     own_cpu_seconds: f64,

@@ -12,10 +12,8 @@ use osm_api::names;
 use osm_testkit::{fixtures, machine_controller, wait_for};
 use serde_json::{Value, json};
 
-/// Number of concurrent requests.
 const CONCURRENCY: usize = 32;
 
-/// Namespace of the MachineDeployments.
 pub const NAMESPACE: &str = "kube-system";
 
 /// The profile of all pools.
@@ -27,7 +25,6 @@ const DEFAULT_PROFILE: &str = "osp-ubuntu";
 /// The time from which each bootstrap Secret, by name, is waited for.
 pub type StartTimes = BTreeMap<String, Instant>;
 
-/// The MachineDeployments.
 pub struct Pools {
     client: Client,
     names: Vec<String>,
@@ -62,7 +59,6 @@ impl Pools {
         .await
     }
 
-    /// Deletes all.
     pub async fn delete(&self) -> Result<StartTimes> {
         self.each(async |api, name| {
             api.delete(name, &DeleteParams::default()).await?;

@@ -20,7 +20,7 @@ use super::pools::StartTimes;
 /// A watch of all Secrets in `cloud-init-settings`.
 pub struct SecretWatch {
     seen: Arc<Mutex<Seen>>,
-    /// Ended by being dropped.
+    /// Dropping this ends the task.
     _task: JoinSet<()>,
 }
 

@@ -10,7 +10,6 @@ use osm_api::reason::Row;
 
 use crate::generated::File;
 
-/// The pages.
 pub fn files() -> Result<Vec<File>> {
     let docs = crate::root().join("docs");
     runbooks::check(&docs)?;

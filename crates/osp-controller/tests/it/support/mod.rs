@@ -82,14 +82,12 @@ impl Site {
         Ok(site)
     }
 
-    /// Prepared and started.
     pub async fn start(control_plane: &ControlPlane, namespace: &str) -> Result<Self> {
         let mut site = Self::prepare(control_plane, namespace).await?;
         site.run()?;
         Ok(site)
     }
 
-    /// Starts the service.
     pub fn run(&mut self) -> Result<()> {
         let arguments = [
             format!("--namespace={}", self.namespace),
@@ -171,7 +169,6 @@ impl Site {
         .await
     }
 
-    /// Writes the settings document.
     pub async fn settings(&self, text: &str) -> Result<()> {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "osm-settings", "namespace": self.namespace}, "data": {"settings.yaml": text}});
@@ -186,7 +183,6 @@ impl Site {
         Ok(())
     }
 
-    /// Creates a profile.
     pub async fn create(&self, name: &str, spec: Value) -> Result<()> {
         let object = json!({"apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemProfile",
             "metadata": {"name": name, "namespace": self.namespace}, "spec": spec});
@@ -314,7 +310,6 @@ pub fn verdict(profile: &OperatingSystemProfile) -> (String, String) {
         .unwrap_or_default()
 }
 
-/// resourceVersion of a profile.
 pub fn version(profile: &OperatingSystemProfile) -> String {
     profile.resource_version().unwrap_or_default()
 }
