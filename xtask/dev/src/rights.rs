@@ -17,8 +17,7 @@ const INTRODUCTION: &str = "# Permissions
 
 <!-- Generated from crates/osm-api/src/rbac/table.rs by `cargo xtask rights`. Don't edit. -->
 
-This page is for operators and security reviewers. It lists the permissions of each service: where it needs them, and why.
-The services need all of these permissions and no others. The chart grants them.
+For operators and security reviewers: the permissions that each service needs, where and why. It needs no others, and the chart grants them.
 A service that lacks a permission isn't ready. It reports the permission and the cluster on `/readyz`, and continues as soon as it is granted.
 
 Profiles, configs and settings are in the *management cluster*. MachineDeployments and the namespace `cloud-init-settings` are in the *worker cluster*.
@@ -64,7 +63,18 @@ fn page() -> Result<String> {
         let grants = service.grants(&installation);
         for cluster in ClusterKind::ALL {
             let here = grants.iter().filter(|grant| grant.cluster == cluster);
-            let here: Vec<String> = here.flat_map(rows).collect();
+            // What is needed in several namespaces is one row.
+            let mut places: Vec<(String, Vec<String>)> = Vec::new();
+            for (right, namespace) in here.flat_map(rows) {
+                match places.iter_mut().find(|(known, _)| *known == right) {
+                    Some((_, namespaces)) => namespaces.push(namespace),
+                    None => places.push((right, vec![namespace])),
+                }
+            }
+            let row = |(right, namespaces): &(String, Vec<String>)| {
+                format!("| {} | {right}", namespaces.join(", "))
+            };
+            let here: Vec<String> = places.iter().map(row).collect();
             if !here.is_empty() {
                 tables.push((service, cluster, here));
             }
@@ -94,8 +104,8 @@ fn page() -> Result<String> {
     Ok(page)
 }
 
-/// A row of a table for each right.
-fn rows(grant: &Grant) -> Vec<String> {
+/// Each right, as the cells of its row, and its namespace.
+fn rows(grant: &Grant) -> Vec<(String, String)> {
     let code = |text: &str| {
         if text.starts_with('*') {
             text.to_owned()
@@ -134,11 +144,8 @@ fn rows(grant: &Grant) -> Vec<String> {
             format!(" {}", names.join(", "))
         };
         let verbs = right.rule.verbs.join(", ");
-        format!(
-            "| {namespace} | {}{names} | {verbs} | {} |",
-            resources.join(", "),
-            right.why
-        )
+        let right = format!("{}{names} | {verbs} | {} |", resources.join(", "), right.why);
+        (right, namespace.clone())
     };
     grant.rights.iter().map(row).collect()
 }
