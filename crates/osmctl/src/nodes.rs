@@ -8,11 +8,9 @@ use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use osm_api::Pool;
-use osm_api::profile::CloudProvider;
 use osm_api::settings::{ARCHITECTURES, Settings};
 use osm_render::Download;
 use semver::Version;
-use serde_json::Value;
 
 use crate::profiles::Chosen;
 use crate::{input, output, pools};
@@ -25,9 +23,6 @@ pub struct Nodes {
     /// Profile: a file, or the name of a built-in profile. With -f, it replaces the profiles of the MachineDeployments
     #[arg(long, value_name = "FILE|NAME")]
     profile: Option<PathBuf>,
-    /// With --kubelet-version: cloud provider of the nodes [default: all that the profile supports]
-    #[arg(long, value_name = "NAME", value_parser = cloud, conflicts_with = "filename")]
-    cloud: Option<CloudProvider>,
     /// Settings document [default: the default settings]
     #[arg(long, value_name = "FILE")]
     pub settings: Option<PathBuf>,
@@ -58,11 +53,6 @@ struct Source {
 fn version(text: &str) -> Result<Version, String> {
     Version::parse(text.strip_prefix('v').unwrap_or(text))
         .map_err(|_| "is not a version; use the form 1.34.2".to_owned())
-}
-
-fn cloud(text: &str) -> Result<CloudProvider, String> {
-    serde_json::from_value(Value::from(text))
-        .map_err(|_| "is not a cloud provider; use a name from MachineDeployments, such as aws".to_owned())
 }
 
 impl Nodes {
@@ -120,19 +110,7 @@ impl Nodes {
         // The command line is refused without one.
         let argument = self.profile.as_deref().unwrap_or(Path::new(""));
         let profile = Rc::new(Chosen::given(argument, &[])?);
-        let mut pools = osm_render::plain_pools(profile.spec(), &self.source.kubelet_version);
-        if let Some(cloud) = self.cloud {
-            pools.retain(|(_, pool)| pool.cloud_provider == cloud);
-            if pools.is_empty() {
-                let known = &profile.spec().supported_cloud_providers;
-                let known: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
-                bail!(
-                    "profile {} supports {}, not {cloud}",
-                    argument.display(),
-                    known.join(", ")
-                );
-            }
-        }
+        let pools = osm_render::plain_pools(profile.spec(), &self.source.kubelet_version);
         let node = |(_, pool)| Node {
             pool,
             profile: Rc::clone(&profile),

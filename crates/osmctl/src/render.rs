@@ -5,11 +5,10 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use osm_render::yaml;
-use serde_json::{Value, json};
 
-use crate::tree::Tree;
+use crate::tree::{StageName, Tree};
 use crate::{input, output, pools};
 
 /// Exit code of a wrong command line, as of clap.
@@ -46,8 +45,8 @@ pub struct Render {
     inputs: Inputs,
     /// Document; with -o user-data it is required, with -o dir= the default is both
     #[arg(long, value_enum)]
-    stage: Option<Stage>,
-    /// Output: user-data (one document of one pool), yaml or json (OperatingSystemConfigs), or dir=PATH (the files of machines)
+    stage: Option<StageName>,
+    /// Output: user-data (one document of one pool), yaml (OperatingSystemConfigs), or dir=PATH (the files of machines)
     #[arg(short, long, value_name = "FORMAT", default_value = "user-data")]
     output: Format,
 }
@@ -70,29 +69,10 @@ pub struct Inputs {
     profile: Option<PathBuf>,
 }
 
-/// One of the two documents of a pool.
-#[derive(Clone, Copy, ValueEnum)]
-enum Stage {
-    /// The user data that the cloud provides to a new machine
-    Bootstrap,
-    /// The document that the machine then fetches and applies
-    Provisioning,
-}
-
-impl From<Stage> for osm_render::Stage {
-    fn from(stage: Stage) -> Self {
-        match stage {
-            Stage::Bootstrap => Self::Bootstrap,
-            Stage::Provisioning => Self::Provisioning,
-        }
-    }
-}
-
 #[derive(Clone)]
 enum Format {
     UserData,
     Yaml,
-    Json,
     Folder(PathBuf),
 }
 
@@ -103,10 +83,9 @@ impl FromStr for Format {
         match text {
             "user-data" => Ok(Self::UserData),
             "yaml" => Ok(Self::Yaml),
-            "json" => Ok(Self::Json),
             _ => match text.strip_prefix("dir=") {
                 Some(path) if !path.is_empty() => Ok(Self::Folder(path.into())),
-                _ => Err("use user-data, yaml, json or dir=PATH".to_owned()),
+                _ => Err("use user-data, yaml or dir=PATH".to_owned()),
             },
         }
     }
@@ -161,15 +140,13 @@ impl Render {
             // Refused above.
             (Format::UserData, None) => {}
             (Format::Yaml, _) => {
-                let objects: Result<Vec<String>> = objects(&pools)
-                    .iter()
-                    .map(|object| yaml::write(object).map_err(anyhow::Error::msg))
-                    .collect();
+                let object = |pool: &pools::RenderedPool| {
+                    // What serializes has a JSON form.
+                    let object = serde_json::to_value(pool.object()).unwrap_or_default();
+                    yaml::write(&object).map_err(anyhow::Error::msg)
+                };
+                let objects: Result<Vec<String>> = pools.iter().map(object).collect();
                 output::print(&objects?.join("---\n"))?;
-            }
-            (Format::Json, _) => {
-                let list = json!({"apiVersion": "v1", "kind": "List", "items": objects(&pools)});
-                output::print(&format!("{list:#}\n"))?;
             }
             (Format::Folder(folder), stage) => {
                 let stages = stage.map_or(osm_render::Stage::ALL.to_vec(), |stage| vec![stage.into()]);
@@ -178,10 +155,4 @@ impl Render {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-fn objects(pools: &[pools::RenderedPool]) -> Vec<Value> {
-    // What serializes has a JSON form.
-    let object = |pool: &pools::RenderedPool| serde_json::to_value(pool.object()).unwrap_or_default();
-    pools.iter().map(object).collect()
 }

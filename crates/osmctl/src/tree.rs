@@ -14,6 +14,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 use osm_render::{MachineStage, Stage, yaml};
 use serde_json::{Map, Value, json};
 
@@ -36,6 +37,24 @@ pub struct Entry {
 /// Files by their paths inside the folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree(pub BTreeMap<String, Entry>);
+
+/// One of the two documents of a pool, as flags name it.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum StageName {
+    /// The user data that the cloud provides to a new machine
+    Bootstrap,
+    /// The document that the machine then fetches and applies
+    Provisioning,
+}
+
+impl From<StageName> for Stage {
+    fn from(stage: StageName) -> Self {
+        match stage {
+            StageName::Bootstrap => Self::Bootstrap,
+            StageName::Provisioning => Self::Provisioning,
+        }
+    }
+}
 
 /// Name of a stage in paths.
 pub fn stage_name(stage: Stage) -> &'static str {
@@ -104,8 +123,15 @@ impl Tree {
         if let Some(path) = foreign {
             bail!("{shown} contains {path}, which osmctl did not write; name an empty or new folder");
         }
-        for path in found.iter().filter(|path| *path != MARKER) {
-            remove(folder, path)?;
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            let removed = match path.is_dir() {
+                true => fs::remove_dir_all(&path),
+                // The old list stays until the new one replaces it.
+                false if path.ends_with(MARKER) => Ok(()),
+                false => fs::remove_file(&path),
+            };
+            removed.with_context(|| format!("cannot remove {}", path.display()))?;
         }
         // The list comes first, so that what is interrupted can be repeated.
         let files: Vec<&String> = self.0.keys().collect();
@@ -262,18 +288,4 @@ fn marker(folder: &Path) -> Result<BTreeSet<String>> {
         .filter_map(Value::as_str)
         .map(str::to_owned)
         .collect())
-}
-
-/// Removes a file, and the folders that are empty then.
-fn remove(folder: &Path, path: &str) -> Result<()> {
-    let target = below(folder, path)?;
-    fs::remove_file(&target).with_context(|| format!("cannot remove {}", target.display()))?;
-    let parents = target.ancestors().skip(1).take_while(|parent| *parent != folder);
-    // A folder that is not empty stays.
-    for parent in parents {
-        if fs::remove_dir(parent).is_err() {
-            break;
-        }
-    }
-    Ok(())
 }

@@ -5,7 +5,7 @@
 //! connect    flags → clients
 //! list       all objects of a kind, or one
 //! grant      tokens of ServiceAccounts, and the Secrets with kubeconfigs, for `kubeconfigs` alone
-//! objects    objects of any kind, for `migrate` alone
+//! objects    objects as the API server sent them, for `migrate` alone
 //! ```
 
 mod connect;
@@ -35,8 +35,9 @@ use osm_api::{MachineDeployment, OperatingSystemProfile, pool};
 
 pub use self::failure::Failure;
 pub use self::grant::Clusters;
-use self::list::{List, Listed, Reader};
-pub use self::objects::{Kind, Object, Objects, Target};
+pub use self::list::Reader;
+use self::list::{List, Listed};
+pub use self::objects::{Object, Target};
 use crate::input::SettingsMap;
 use crate::snapshot::{Part, Service, Snapshot, Unread};
 

@@ -4,17 +4,18 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, SETTINGS_CONFIG_MAP};
 use osm_api::settings::Settings;
-use osm_api::{MachineDeployment, pool};
+use osm_api::{MachineDeployment, OperatingSystemConfig, pool};
 use serde_json::{Map, Value, json};
 
 use super::compare::{self, Outcome, Report};
 use super::found::{self, Found};
 use super::go_flags::{self, Mapped};
-use super::{kinds, pods};
-use crate::cluster::{self, Flags, Needs, Object, Objects};
+use super::pods;
+use crate::cluster::{self, Flags, Needs, Object, Reader};
 use crate::diff;
 use crate::input;
 use crate::output;
@@ -71,14 +72,14 @@ pub struct Facts {
 ///
 /// # Errors
 /// A cluster that can't be read, or settings that are not valid.
-pub async fn read(objects: &Objects, flags: &Flags, source: &Source) -> Result<Checked> {
+pub async fn read(reader: &Reader, flags: &Flags, source: &Source) -> Result<Checked> {
     let namespace = flags.namespace();
     let own = match &source.settings {
         Some(path) => Some(input::settings_document(Some(path))?.document),
         None => None,
     };
     let mut checked = Checked {
-        found: found::read(objects, namespace, &source.keep_webhook).await?,
+        found: found::read(reader, namespace, &source.keep_webhook).await?,
         ..Checked::default()
     };
     if let Some(deployment) = &checked.found.controller
@@ -87,15 +88,12 @@ pub async fn read(objects: &Objects, flags: &Flags, source: &Source) -> Result<C
         let words = pods::command_line(container);
         checked.mapped = go_flags::map(&words, &source.handled_flag, own.as_ref());
     }
-    let has_settings = objects
-        .get(kinds::CONFIG_MAP, Some(namespace), flags.settings_config_map())
-        .await?
-        .is_some();
-    let configs = objects.list(kinds::CONFIG, Some(namespace)).await?;
+    let settings = reader.get::<ConfigMap>(namespace, flags.settings_config_map());
+    let has_settings = settings.await?.is_some();
+    let configs = reader.objects::<OperatingSystemConfig>(Some(namespace)).await?;
     let mut missing_secrets = Vec::new();
     for name in &checked.mapped.secrets {
-        let place = Some(CLOUD_INIT_SETTINGS);
-        if objects.get_metadata(kinds::SECRET, place, name).await?.is_none() {
+        if reader.get::<Secret>(CLOUD_INIT_SETTINGS, name).await?.is_none() {
             missing_secrets.push(name.clone());
         }
     }
@@ -176,7 +174,7 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
         None => problems.push(format!(
             "namespace {namespace} has no Deployment of the Go implementation; check --context and --namespace"
         )),
-        Some(controller) if is_installed && controller.number("/spec/replicas") == Some(0) => problems.push(
+        Some(controller) if is_installed && controller.value.pointer("/spec/replicas") == Some(&json!(0)) => problems.push(
             "the migration has begun: OSM is installed, and the Go implementation is stopped; continue with the script that stopped it"
                 .to_owned(),
         ),
@@ -390,7 +388,7 @@ mod tests {
                 checked.values = values(&checked.mapped, &checked.snapshot, "kube-system");
                 judge(&mut checked, "kube-system", &Facts::default());
                 let outputs = [
-                    text::report(&checked, &target(), "kube-system", false, false),
+                    text::report(&checked, &target(), "kube-system", false),
                     format!("{:?}", checked.mapped),
                 ];
                 for output in outputs {
@@ -414,7 +412,7 @@ mod tests {
             checked.mapped = go_flags::map(&words, &[], None);
             checked.values = values(&checked.mapped, &checked.snapshot, "kube-system");
             judge(&mut checked, "kube-system", &Facts::default());
-            let report = text::report(&checked, &target(), "kube-system", false, false);
+            let report = text::report(&checked, &target(), "kube-system", false);
             assert_eq!(report.contains(address), is_printed, "{report}");
             assert_eq!(report.contains("Values of the chart"), is_printed, "{report}");
             assert_eq!(checked.problems.is_empty(), is_printed);
@@ -423,7 +421,7 @@ mod tests {
 
     #[test]
     fn configs_of_osm_name_their_pool() {
-        let config = |spec: Value| Object::new(kinds::CONFIG, json!({"spec": spec}));
+        let config = |spec: Value| Object::new::<OperatingSystemConfig>(json!({"spec": spec}));
         assert!(is_of_osm(&config(json!({"poolRef": {"name": "workers"}}))));
         assert!(!is_of_osm(&config(json!({"osName": "ubuntu"}))));
     }

@@ -1,11 +1,15 @@
 //! Finds the Deployments and webhook configurations of the Go implementation, and those of OSM. `read` reads, `sort` decides.
 
 use anyhow::Result;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::apps::v1::Deployment;
 use osm_api::names;
 use serde_json::{Value, json};
 
-use super::{kinds, pods};
-use crate::cluster::{Object, Objects};
+use super::pods;
+use crate::cluster::{Object, Reader};
 
 /// Name of the Deployment.
 const CONTROLLER: &str = "operating-system-manager";
@@ -40,10 +44,10 @@ enum Part {
 ///
 /// # Errors
 /// A request that fails.
-pub async fn read(objects: &Objects, namespace: &str, kept: &[String]) -> Result<Found> {
-    let deployments = objects.list(kinds::DEPLOYMENT, Some(namespace)).await?;
-    let mut webhooks = objects.list(kinds::VALIDATING, None).await?;
-    webhooks.extend(objects.list(kinds::MUTATING, None).await?);
+pub async fn read(reader: &Reader, namespace: &str, kept: &[String]) -> Result<Found> {
+    let deployments = reader.objects::<Deployment>(Some(namespace)).await?;
+    let mut webhooks = reader.objects::<ValidatingWebhookConfiguration>(None).await?;
+    webhooks.extend(reader.objects::<MutatingWebhookConfiguration>(None).await?);
     Ok(sort(&deployments, &webhooks, namespace, kept))
 }
 
@@ -163,7 +167,6 @@ fn belongs(configuration: &Object, namespace: &str, kept: &[String]) -> Result<b
 #[cfg(test)]
 pub mod fixtures {
     use super::*;
-    use crate::cluster::Kind;
 
     pub const INSTALLERS: [(&str, &str); 3] = [
         (
@@ -180,23 +183,20 @@ pub mod fixtures {
         ),
     ];
 
-    /// The objects of some kinds in a stream of manifests.
-    fn of_kinds(text: &str, wanted: &[Kind]) -> Vec<Object> {
-        let documents = osm_render::yaml::read(text).unwrap().into_iter();
-        let object = |value: Value| {
-            let kind = wanted.iter().find(|kind| value["kind"] == kind.kind)?;
-            Some(Object::new(*kind, value))
-        };
-        documents.filter_map(object).collect()
+    /// The objects of a kind in a stream of manifests.
+    fn of_kind<K: kube::Resource<DynamicType = ()>>(text: &str) -> Vec<Object> {
+        let mut documents = osm_render::yaml::read(text).unwrap();
+        documents.retain(|value| value["kind"] == K::kind(&()).as_ref());
+        documents.into_iter().map(Object::new::<K>).collect()
     }
 
     /// What is found in a cluster with these manifests and further objects.
     pub fn found(text: &str, more: &[Object], kept: &[&str]) -> Found {
         let kept: Vec<String> = kept.iter().map(|name| (*name).to_owned()).collect();
-        let deployments = of_kinds(text, &[kinds::DEPLOYMENT]);
-        let mut webhooks = of_kinds(text, &[kinds::VALIDATING, kinds::MUTATING]);
+        let mut webhooks = of_kind::<ValidatingWebhookConfiguration>(text);
+        webhooks.extend(of_kind::<MutatingWebhookConfiguration>(text));
         webhooks.extend_from_slice(more);
-        sort(&deployments, &webhooks, "kube-system", &kept)
+        sort(&of_kind::<Deployment>(text), &webhooks, "kube-system", &kept)
     }
 }
 
@@ -235,10 +235,8 @@ mod tests {
                     "clientConfig": {"service": {"namespace": "kube-system", "name": service}}})
             };
             let webhooks: Vec<Value> = services.iter().map(webhook).collect();
-            Object::new(
-                kinds::MUTATING,
-                json!({"metadata": {"name": "theirs"}, "webhooks": webhooks}),
-            )
+            let value = json!({"metadata": {"name": "theirs"}, "webhooks": webhooks});
+            Object::new::<MutatingWebhookConfiguration>(value)
         };
         let cases: [(&[&str], &[&str], usize, &str); 4] = [
             (&[WEBHOOK, WEBHOOK], &[], 1, ""),
@@ -258,7 +256,7 @@ mod tests {
 
     #[test]
     fn deployments_of_the_chart_stay_and_managed_ones_are_refused() {
-        let deployment = |metadata: Value| Object::new(kinds::DEPLOYMENT, json!({"metadata": metadata}));
+        let deployment = |metadata: Value| Object::new::<Deployment>(json!({"metadata": metadata}));
         let of_chart =
             json!({"name": CONTROLLER, "labels": {"helm.sh/chart": "operating-system-manager-0.1.0"}});
         let managed = json!({"name": WEBHOOK, "ownerReferences": [{"controller": true}]});

@@ -1,7 +1,6 @@
 //! `osmctl migrate`: what a migration from the Go implementation to OSM would do, and a script that does it. Only the script writes to the cluster.
 //!
 //! ```text
-//! kinds            what is read
 //! pods             what the pods of a Deployment run and mount; pure
 //! found            the Deployments and webhook configurations of the Go implementation
 //! go_flags         its flags → settings and values of the chart; pure
@@ -15,7 +14,6 @@ mod check;
 mod compare;
 mod found;
 mod go_flags;
-mod kinds;
 mod pods;
 mod script;
 mod text;
@@ -26,8 +24,8 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 
 use self::check::{Checked, Source};
-use crate::cluster::{self, Objects};
-use crate::output::{self, Color};
+use crate::cluster::{self, Target};
+use crate::output;
 
 /// Migrate a cluster from the Go implementation to OSM
 ///
@@ -64,9 +62,6 @@ pub struct Check {
     /// Print the lines that differ
     #[arg(long)]
     diff: bool,
-    /// When to use color
-    #[arg(long, value_enum, default_value_t = Color::Auto)]
-    color: Color,
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
@@ -96,10 +91,9 @@ impl Migrate {
 
 impl Check {
     async fn run(self) -> Result<ExitCode> {
-        let (objects, checked) = read(&self.cluster, &self.source).await?;
-        let (namespace, target) = (self.cluster.namespace(), &objects.target);
-        let with_color = self.color.is_on();
-        output::print(&text::report(&checked, target, namespace, self.diff, with_color))?;
+        let (target, checked) = read(&self.cluster, &self.source).await?;
+        let namespace = self.cluster.namespace();
+        output::print(&text::report(&checked, &target, namespace, self.diff))?;
         Ok(match checked.problems.is_empty() {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
@@ -109,7 +103,7 @@ impl Check {
 
 impl Script {
     async fn run(self) -> Result<ExitCode> {
-        let (objects, checked) = read(&self.cluster, &self.source).await?;
+        let (target, checked) = read(&self.cluster, &self.source).await?;
         if !checked.problems.is_empty() {
             bail!(
                 text::list("the cluster cannot be migrated yet:\n", &checked.problems)
@@ -118,13 +112,13 @@ impl Script {
             );
         }
         let (namespace, settings) = (self.cluster.namespace(), self.cluster.settings_config_map());
-        output::print(&script::script(&checked, &objects.target, namespace, settings))?;
+        output::print(&script::script(&checked, &target, namespace, settings))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// Reads and checks the one cluster that the flags select.
-async fn read(flags: &cluster::Flags, source: &Source) -> Result<(Objects, Checked)> {
+async fn read(flags: &cluster::Flags, source: &Source) -> Result<(Target, Checked)> {
     if flags.has_worker_cluster() {
         bail!(
             "`osmctl migrate` supports one cluster; two clusters need the manual steps of docs/migration.md"
@@ -133,7 +127,7 @@ async fn read(flags: &cluster::Flags, source: &Source) -> Result<(Objects, Check
     if flags.has_home_cluster() {
         bail!("`osmctl migrate` supports no home cluster; docs/kkp.md describes what KKP restores");
     }
-    let objects = Objects::connect(flags).await?;
-    let checked = check::read(&objects, flags, source).await?;
-    Ok((objects, checked))
+    let (reader, target) = Target::connect(flags).await?;
+    let checked = check::read(&reader, flags, source).await?;
+    Ok((target, checked))
 }

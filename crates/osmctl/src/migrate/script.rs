@@ -72,7 +72,7 @@ fn lines(command: &str, objects: &[&Object]) -> String {
 
 /// An object as kubectl names it: resource, name and namespace.
 fn named(object: &Object) -> String {
-    let kind = object.kind;
+    let kind = &object.kind;
     let name = quoted(&format!("{}.{}/{}", kind.plural, kind.group, object.name()));
     match object.namespace() {
         Some(namespace) => format!("{name} --namespace {}", quoted(namespace)),

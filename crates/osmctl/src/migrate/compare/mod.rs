@@ -6,13 +6,13 @@ use anyhow::Result;
 use kube::ResourceExt;
 use osm_api::content::Content;
 use osm_api::settings::Settings;
-use osm_api::{MachineDeployment, OperatingSystemConfig, OperatingSystemProfile, PoolRef};
+use osm_api::{MachineDeployment, OperatingSystemConfig, OperatingSystemProfile};
 use osm_render::{LateValues, Stage};
 
 use crate::credentials;
+use crate::diff;
 use crate::difference::{self, Difference};
-use crate::input::{Item, SettingsMap};
-use crate::origin::Origin;
+use crate::input::{Item, Manifests};
 use crate::pools::{self, RenderedPool};
 use crate::problem::Problems;
 use crate::profiles::Chosen;
@@ -130,7 +130,7 @@ impl Known {
         let replaced_by = default
             .filter(|(_, default)| kind == "OperatingSystemProfile" && *default != profile.spec)
             .map(|(_, default)| default.version);
-        let origin = Origin::new(format!("{kind} {namespace}/{name}").into(), None);
+        let origin = diff::of_cluster(kind, profile);
         Self {
             name: ProfileName {
                 kind,
@@ -188,16 +188,9 @@ fn render(
 ) -> Result<RenderedPool> {
     let item = Item {
         value: md.clone(),
-        origin: Origin::new(format!("MachineDeployment {}", PoolRef::from(md)).into(), None),
+        origin: diff::of_cluster("MachineDeployment", md),
     };
-    let maps: Vec<Item<SettingsMap>> = snapshot
-        .settings_maps
-        .iter()
-        .map(|map| Item {
-            value: map.clone(),
-            origin: item.origin.clone(),
-        })
-        .collect();
+    let maps = diff::settings_maps(snapshot, &Manifests::default());
     let mut find = |_: &Item<MachineDeployment>, _: &osm_api::Pool| match profile {
         Some(known) => Chosen::compile(&known.item, &profiles.items).map(Into::into),
         None => {
