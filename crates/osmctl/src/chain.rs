@@ -618,12 +618,4 @@ mod tests {
         });
         assert_eq!(reason(&snapshot), "Retired");
     }
-
-    #[test]
-    fn links_of_the_table_of_reasons_become_plain_text() {
-        assert_eq!(
-            without_links("See [a](b.md#c) and [d](e), [f]."),
-            "See a and d, [f]."
-        );
-    }
 }

@@ -32,11 +32,7 @@ pub struct Nodes {
 }
 
 /// A kind of node with what it is rendered from.
-struct Node {
-    pool: Pool,
-    profile: Rc<Chosen>,
-    settings: Settings,
-}
+type Node = (Pool, Rc<Chosen>, Settings);
 
 /// Where pools come from.
 #[derive(Args)]
@@ -65,12 +61,7 @@ impl Nodes {
         // URLs do not depend on it.
         let cluster = osm_render::stand_in_cluster();
         let (mut downloads, mut warnings) = (BTreeSet::new(), BTreeSet::new());
-        for Node {
-            pool,
-            profile,
-            settings,
-        } in nodes
-        {
+        for (pool, profile, settings) in nodes {
             let rendered = profile.render(&pool, &settings, &cluster)?;
             downloads.extend(rendered.downloads);
             warnings.extend(rendered.warnings);
@@ -98,11 +89,7 @@ impl Nodes {
             );
         }
         let selected = pools::select(&manifests, &sources, settings, self.profile.as_deref())?;
-        let node = |selected: pools::Selected| Node {
-            pool: selected.pool,
-            profile: selected.profile,
-            settings: selected.settings,
-        };
+        let node = |selected: pools::Selected| (selected.pool, selected.profile, selected.settings);
         Ok(selected.into_iter().map(node).collect())
     }
 
@@ -111,11 +98,7 @@ impl Nodes {
         let argument = self.profile.as_deref().unwrap_or(Path::new(""));
         let profile = Rc::new(Chosen::given(argument, &[])?);
         let pools = osm_render::plain_pools(profile.spec(), &self.source.kubelet_version);
-        let node = |(_, pool)| Node {
-            pool,
-            profile: Rc::clone(&profile),
-            settings: settings.clone(),
-        };
+        let node = |(_, pool)| (pool, Rc::clone(&profile), settings.clone());
         Ok(pools.into_iter().map(node).collect())
     }
 }

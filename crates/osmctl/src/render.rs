@@ -41,20 +41,6 @@ Examples:
   # The OperatingSystemConfigs that osc-controller would write
   osmctl render manifests/ -o yaml")]
 pub struct Render {
-    #[command(flatten)]
-    inputs: Inputs,
-    /// Document; with -o user-data it is required, with -o dir= the default is both
-    #[arg(long, value_enum)]
-    stage: Option<StageName>,
-    /// Output: user-data (one document of one pool), yaml (OperatingSystemConfigs), or dir=PATH (the files of machines)
-    #[arg(short, long, value_name = "FORMAT", default_value = "user-data")]
-    output: Format,
-}
-
-/// Inputs of a command that renders.
-#[derive(Args)]
-#[group(skip)]
-pub struct Inputs {
     /// Files and folders with MachineDeployments, profiles and settings; - reads standard input
     #[arg(value_name = "PATH", required_unless_present = "filename")]
     paths: Vec<PathBuf>,
@@ -67,6 +53,12 @@ pub struct Inputs {
     /// Profile to use instead of the one that each MachineDeployment selects: a file, or the name of a built-in profile
     #[arg(long, value_name = "FILE|NAME")]
     profile: Option<PathBuf>,
+    /// Document; with -o user-data it is required, with -o dir= the default is both
+    #[arg(long, value_enum)]
+    stage: Option<StageName>,
+    /// Output: user-data (one document of one pool), yaml (OperatingSystemConfigs), or dir=PATH (the files of machines)
+    #[arg(short, long, value_name = "FORMAT", default_value = "user-data")]
+    output: Format,
 }
 
 #[derive(Clone)]
@@ -91,27 +83,6 @@ impl FromStr for Format {
     }
 }
 
-impl Inputs {
-    /// Renders every MachineDeployment of the inputs, and reports warnings on standard error.
-    pub fn render(&self) -> Result<Vec<pools::RenderedPool>> {
-        let sources: Vec<PathBuf> = self.filename.iter().chain(&self.paths).cloned().collect();
-        let manifests = input::manifests(&sources)?;
-        let settings = input::settings(&manifests, self.settings.as_deref())?.settings;
-        let selected = pools::select(&manifests, &sources, &settings, self.profile.as_deref())?;
-        let rendered = pools::render(&selected)?;
-        pools::warn(&selected, &rendered);
-        Ok(rendered)
-    }
-
-    fn shown(&self) -> String {
-        let paths = self.filename.iter().chain(&self.paths);
-        paths
-            .map(|path| path.display().to_string())
-            .collect::<Vec<_>>()
-            .join(", ")
-    }
-}
-
 impl Render {
     /// Renders and prints.
     pub fn run(self) -> Result<ExitCode> {
@@ -121,19 +92,22 @@ impl Render {
             );
             return Ok(ExitCode::from(USAGE_ERROR));
         }
-        let pools = self.inputs.render()?;
+        let sources: Vec<PathBuf> = self.filename.iter().chain(&self.paths).cloned().collect();
+        let manifests = input::manifests(&sources)?;
+        let settings = input::settings(&manifests, self.settings.as_deref())?.settings;
+        let selected = pools::select(&manifests, &sources, &settings, self.profile.as_deref())?;
+        let pools = pools::render(&selected)?;
+        pools::warn(&selected, &pools);
         if pools.is_empty() {
             bail!(
-                "{} contains 0 MachineDeployments; provide at least one, for -o user-data provide exactly one",
-                self.inputs.shown()
+                "the inputs contain 0 MachineDeployments; provide at least one, for -o user-data provide exactly one"
             );
         }
         match (&self.output, self.stage) {
             (Format::UserData, Some(stage)) => match pools.as_slice() {
                 [pool] => output::print(&pool.document(stage.into())?)?,
                 _ => bail!(
-                    "{} contains {} MachineDeployments; provide exactly one, or use another --output",
-                    self.inputs.shown(),
+                    "the inputs contain {} MachineDeployments; provide exactly one, or use another --output",
                     pools.len()
                 ),
             },

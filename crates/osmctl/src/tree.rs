@@ -180,26 +180,15 @@ impl Tree {
     }
 }
 
-/// The folder of a pool.
+/// The folder of a pool. The API server, and what reads inputs, accept no names that lead out of it.
 ///
 /// # Errors
-/// A namespace or name that is not a valid object name.
+/// A pool without a name or a namespace.
 pub fn pool_folder(namespace: &str, name: &str) -> Result<String> {
-    Ok(format!("{}/{}", folder(namespace)?, folder(name)?))
-}
-
-/// A namespace or name that is one folder.
-///
-/// # Errors
-/// A name that is not a valid object name.
-fn folder(name: &str) -> Result<&str> {
-    let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
-    if name.is_empty() || name.starts_with('.') || name.len() > 253 || !name.chars().all(known) {
-        bail!(
-            "an object needs a metadata.name and a metadata.namespace of lower case letters, digits, - and .; correct them"
-        );
+    if namespace.is_empty() || name.is_empty() {
+        bail!("a MachineDeployment needs a metadata.name and a metadata.namespace; add them");
     }
-    Ok(name)
+    Ok(format!("{namespace}/{name}"))
 }
 
 /// What a document contains besides the texts of files.
