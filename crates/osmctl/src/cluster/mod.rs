@@ -83,6 +83,14 @@ pub struct Flags {
 }
 
 impl Flags {
+    /// The same clusters, and another namespace.
+    pub fn within(&self, namespace: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            ..self.clone()
+        }
+    }
+
     /// Namespace of the installation.
     pub fn namespace(&self) -> &str {
         &self.namespace
@@ -133,12 +141,13 @@ pub struct Needs {
     pub services: bool,
 }
 
-/// As [`read_all`], for commands that do nothing else with the cluster.
+/// Reads the clusters that the flags select.
 ///
 /// # Errors
-/// As [`read_all`].
+/// A kubeconfig that is missing or invalid; MachineDeployments or configs that can't be listed. The snapshot names everything else that
+/// can't be read.
 pub fn read(flags: &Flags, needs: Needs) -> Result<Snapshot> {
-    run(read_all(flags, needs))
+    run(async { Readers::connect(flags).await?.read(flags, needs).await })
 }
 
 /// Runs what needs a cluster. Only such commands pay for a runtime.
@@ -153,23 +162,16 @@ pub fn run<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     runtime.block_on(work)
 }
 
-/// Reads the clusters that the flags select.
-///
-/// # Errors
-/// A kubeconfig that is missing or invalid; MachineDeployments or configs that can't be listed. The snapshot names everything else that
-/// can't be read.
-pub async fn read_all(flags: &Flags, needs: Needs) -> Result<Snapshot> {
-    Readers::connect(flags).await?.read(flags, needs).await
-}
-
 /// Connections to the clusters that the flags select.
 pub struct Readers {
-    management: Reader,
-    worker: Reader,
+    pub management: Reader,
+    pub worker: Reader,
     /// Has the services, their settings and their Leases.
     home: Reader,
     /// CA of the worker cluster in the kubeconfig.
     ca: Option<String>,
+    /// The management cluster.
+    pub target: Target,
 }
 
 impl Readers {
@@ -188,7 +190,17 @@ impl Readers {
             worker: reader(worker),
             home: reader(home),
             ca: worker.ca.clone(),
+            target: Target::new(&management, flags),
         })
+    }
+
+    /// The worker cluster alone.
+    pub fn only_worker(self) -> Self {
+        Self {
+            management: self.worker.clone(),
+            home: self.worker.clone(),
+            ..self
+        }
     }
 
     /// # Errors

@@ -3,13 +3,12 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use anyhow::Result;
 use kube::Resource;
 use kube::core::ApiResource;
 use serde_json::Value;
 
 use super::Flags;
-use super::connect;
+use super::connect::Connection;
 use super::failure::Failure;
 use super::list::{List, Reader};
 
@@ -70,20 +69,13 @@ pub struct Target {
 }
 
 impl Target {
-    /// A reader of the cluster that the flags select, and what selects it.
-    ///
-    /// # Errors
-    /// A kubeconfig that is missing or invalid.
-    pub async fn connect(flags: &Flags) -> Result<(Reader, Self)> {
-        let connection = connect::management(flags).await?;
-        let reader = Reader::new(&connection, flags.request_timeout);
+    pub(super) fn new(connection: &Connection, flags: &Flags) -> Self {
         let kubeconfig = flags.kubeconfig.as_ref();
-        let target = Self {
-            server: connection.server,
-            context: connection.context,
+        Self {
+            server: connection.server.clone(),
+            context: connection.context.clone(),
             kubeconfig: kubeconfig.map(|file| file.canonicalize().unwrap_or_else(|_| file.clone())),
-        };
-        Ok((reader, target))
+        }
     }
 }
 

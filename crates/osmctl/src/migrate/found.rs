@@ -30,6 +30,8 @@ pub struct Found {
     pub webhooks: Vec<Object>,
     /// Deployments of OSM itself.
     pub own_deployments: Vec<Object>,
+    /// Names of those that another object manages, which would restore them.
+    pub managed: Vec<String>,
     /// Why a person has to decide about an object.
     pub problems: Vec<String>,
 }
@@ -88,13 +90,7 @@ pub fn sort(deployments: &[Object], webhooks: &[Object], namespace: &str, kept: 
         let mut owners = object.items("/metadata/ownerReferences").iter();
         owners.any(|owner| owner.get("controller") == Some(&json!(true)))
     });
-    let managed = managed.map(|object| {
-        format!(
-            "{object} is managed by another object, which would restore it; clusters of KKP are not supported"
-        )
-    });
-    let managed: Vec<String> = managed.collect();
-    found.problems.extend(managed);
+    found.managed = managed.map(ToString::to_string).collect();
     found
 }
 
@@ -149,8 +145,21 @@ fn belongs(configuration: &Object, namespace: &str, kept: &[String]) -> Result<b
         groups.any(|group| group == names::GROUP)
     };
     let calling = webhooks.iter().filter(calls).count();
+    let mut clients = webhooks.iter().filter_map(|webhook| webhook.get("clientConfig"));
+    let is_far = clients.clone().any(|client| {
+        let url = client.get("url").and_then(Value::as_str);
+        url.is_some_and(|url| url.contains(WEBHOOK))
+    });
+    let is_of_another = clients.any(|client| client.pointer("/service/name") == Some(&json!(WEBHOOK)));
     let name = configuration.name();
     match calling {
+        0 if is_far => Err(format!(
+            "{configuration} calls the Go implementation in another cluster, as in a user cluster of KKP; select that cluster with \
+             --context and --namespace, and this one with --worker-context"
+        )),
+        0 if is_of_another => Err(format!(
+            "{configuration} belongs to a Go implementation in another namespace, which covers all namespaces; migrate that one first"
+        )),
         0 if webhooks.iter().any(covers) && !kept.iter().any(|kept| kept == name) => Err(format!(
             "{configuration} covers the group {}, but does not call the Service {WEBHOOK} in namespace {namespace}; \
              pass --keep-webhook {name} if it belongs to another program, and delete it otherwise",
@@ -255,7 +264,21 @@ mod tests {
     }
 
     #[test]
-    fn deployments_of_the_chart_stay_and_managed_ones_are_refused() {
+    fn webhooks_tell_of_a_go_implementation_elsewhere() {
+        let service = json!({"service": {"namespace": "elsewhere", "name": WEBHOOK}});
+        let url =
+            json!({"url": format!("https://{WEBHOOK}.cluster-a.svc.cluster.local./operatingsystemprofile")});
+        for (client, expected) in [(service, "migrate that one first"), (url, "--worker-context")] {
+            let webhooks = json!([{"rules": [{"apiGroups": [names::GROUP]}], "clientConfig": client}]);
+            let value = json!({"metadata": {"name": "w"}, "webhooks": webhooks});
+            let webhook = Object::new::<ValidatingWebhookConfiguration>(value);
+            let problems = found("", &[webhook], &[]).problems;
+            assert!(problems[0].contains(expected), "{problems:?}");
+        }
+    }
+
+    #[test]
+    fn deployments_of_the_chart_stay_and_managed_ones_are_named() {
         let deployment = |metadata: Value| Object::new::<Deployment>(json!({"metadata": metadata}));
         let of_chart =
             json!({"name": CONTROLLER, "labels": {"helm.sh/chart": "operating-system-manager-0.1.0"}});
@@ -267,10 +290,6 @@ mod tests {
             &[],
         );
         assert_eq!((found.own_deployments.len(), found.controller), (1, None));
-        assert!(
-            found.problems[0].contains("clusters of KKP"),
-            "{:?}",
-            found.problems
-        );
+        assert_eq!(found.managed, [format!("Deployment {WEBHOOK}")]);
     }
 }

@@ -40,6 +40,11 @@ pub fn report(checked: &Checked, target: &Target, namespace: &str, with_lines: b
             text.push_str("\nValues of the chart:\n");
             text.push_str(&values(&checked.values));
         }
+        if !checked.mapped.commands.is_empty() {
+            let commands = checked.mapped.commands.join("\n");
+            let title = "Commands for the cluster with the MachineDeployments, which create a Secret for each registry";
+            text.push_str(&format!("\n{title}:\n{commands}\n"));
+        }
     }
     text.push_str(&list("\nNotes:\n", &checked.notes));
     text.push_str(&list(
@@ -47,7 +52,13 @@ pub fn report(checked: &Checked, target: &Target, namespace: &str, with_lines: b
         &checked.problems,
     ));
     if checked.problems.is_empty() {
-        text.push_str("\nThe cluster can be migrated. Next step: osmctl migrate script >osm-migrate.sh\n");
+        let is_one = checked.values.get("topology").is_none();
+        let next = if is_one {
+            "osmctl migrate script >osm-migrate.sh"
+        } else {
+            "docs/kkp.md"
+        };
+        text.push_str(&format!("\nThe cluster can be migrated. Next step: {next}\n"));
     }
     text
 }

@@ -1,6 +1,6 @@
 //! A report for people.
 
-use super::{Outcome, PoolReport, ProfileName, Refusal, Report};
+use super::{Outcome, PoolReport, Refusal, Report};
 use crate::difference::Difference;
 use crate::output;
 
@@ -28,9 +28,10 @@ fn of_pool(pool: &PoolReport) -> String {
     let PoolReport {
         namespace,
         name,
-        profile,
+        shown_profile,
         outcome,
         warnings,
+        ..
     } = pool;
     let result = match outcome {
         Outcome::Refused(Refusal { reason, message }) => {
@@ -44,32 +45,13 @@ fn of_pool(pool: &PoolReport) -> String {
         Outcome::Migrated => "OSM renders it already".to_owned(),
     };
     let mut text = format!("{namespace}/{name}: {}\n", output::visible(&result));
-    if let Some(profile) = profile {
-        text.push_str(&format!("  profile: {}{}\n", named(profile), replaced(profile)));
+    if let Some(profile) = shown_profile {
+        text.push_str(&format!("  profile: {profile}\n"));
     }
     for warning in warnings {
         text.push_str(&format!("  warning: {}\n", output::visible(warning)));
     }
     text
-}
-
-fn named(profile: &ProfileName) -> String {
-    let ProfileName {
-        kind,
-        namespace,
-        name,
-        version,
-        ..
-    } = profile;
-    format!("{kind} {namespace}/{name} {version}")
-}
-
-/// What becomes of a profile with the name of a default one.
-fn replaced(profile: &ProfileName) -> String {
-    match &profile.replaced_by {
-        Some(version) => format!("; osp-controller replaces it with its own {version}"),
-        None => String::new(),
-    }
 }
 
 fn in_one_line(difference: &Difference) -> String {
