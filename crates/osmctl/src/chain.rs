@@ -13,7 +13,6 @@ use osm_api::pool::{self, Pool};
 use osm_api::pool_settings::PoolSettings;
 use osm_api::settings::SettingsError;
 use osm_api::{MachineDeployment, OperatingSystemConfig, OperatingSystemProfile, PoolRef, Reason, Settings};
-use serde_json::{Value, json};
 
 use crate::output;
 use crate::snapshot::{ClusterPool, Part, Snapshot, event_time};
@@ -80,32 +79,17 @@ impl Problem {
         let (reason, message) = (&condition.reason, &condition.message);
         Self::new(reason, message, next_step(reason))
     }
-
-    /// For programs.
-    pub fn json(&self) -> Value {
-        json!({"reason": self.reason, "message": self.message, "nextStep": self.next_step})
-    }
 }
 
 impl Link {
-    /// For programs.
-    pub fn json(&self) -> Value {
-        let (state, problem) = match &self.state {
-            State::Well(_) => ("well", None),
-            State::NotWell(problem) => ("notWell", Some(problem.json())),
-            State::Unknown => ("unknown", None),
-        };
-        json!({"name": self.name, "object": self.object, "state": state, "problem": problem})
-    }
-
-    fn line(&self, with_color: bool) -> [String; 4] {
-        let (color, state, detail) = match &self.state {
-            State::Well(detail) => (output::GREEN, "well", detail.as_str()),
-            State::NotWell(problem) => (output::RED, "not well", problem.reason.as_str()),
-            State::Unknown => ("", "unknown", "it could not be read"),
+    fn line(&self) -> [String; 4] {
+        let (state, detail) = match &self.state {
+            State::Well(detail) => ("well", detail.as_str()),
+            State::NotWell(problem) => ("not well", problem.reason.as_str()),
+            State::Unknown => ("unknown", "it could not be read"),
         };
         [
-            output::paint(color, &format!("{state:8}"), with_color),
+            state.to_owned(),
             self.name.to_owned(),
             self.object.clone(),
             output::visible(&output::one_line(detail)),
@@ -114,14 +98,10 @@ impl Link {
 }
 
 /// The links up to the first one that is not well, and the next step.
-pub fn text(pool: &str, links: &[Link], with_color: bool) -> String {
+pub fn text(pool: &str, links: &[Link]) -> String {
     let is_problem = |link: &Link| matches!(link.state, State::NotWell(_));
     let shown = links.iter().position(is_problem).map_or(links.len(), |at| at + 1);
-    let lines: Vec<[String; 4]> = links
-        .iter()
-        .take(shown)
-        .map(|link| link.line(with_color))
-        .collect();
+    let lines: Vec<[String; 4]> = links.iter().take(shown).map(Link::line).collect();
     let mut text = output::table(&lines);
     match first_problem(links) {
         None if links.iter().any(|link| link.state == State::Unknown) => {
@@ -449,7 +429,7 @@ fn secrets(config: &OperatingSystemConfig, pool: &ClusterPool<'_>, now: Timestam
 
 #[cfg(test)]
 mod tests {
-    use serde_json::from_value;
+    use serde_json::{Value, from_value, json};
 
     use super::*;
     use crate::snapshot::Unread;
@@ -637,13 +617,5 @@ mod tests {
             generation: 2,
         });
         assert_eq!(reason(&snapshot), "Retired");
-    }
-
-    #[test]
-    fn links_of_the_table_of_reasons_become_plain_text() {
-        assert_eq!(
-            without_links("See [a](b.md#c) and [d](e), [f]."),
-            "See a and d, [f]."
-        );
     }
 }

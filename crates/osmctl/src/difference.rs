@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use similar::{ChangeTag, TextDiff};
 
-use crate::output::{self, BOLD, CYAN, GREEN, RED};
+use crate::output;
 use crate::tree::Tree;
 
 /// How long the comparison of two texts may look for the smallest difference.
@@ -67,37 +67,25 @@ impl Difference {
         )
     }
 
-    /// As a unified diff.
-    pub fn unified(&self, with_color: bool) -> String {
-        let paint = |color: &str, text: &str| output::paint(color, text, with_color);
+    /// As a unified diff. Control characters of a file are replaced, because a terminal would act on them.
+    pub fn unified(&self) -> String {
         let side = |prefix: &str, text: &Option<String>| match text {
             Some(_) => format!("{prefix}/{}", self.path),
             None => "/dev/null".to_owned(),
         };
         let (old, new) = self.texts();
         let diff = TextDiff::configure().timeout(MAX_TIME).diff_lines(old, new);
-        let mut text = paint(
-            BOLD,
-            &format!("--- {}\n+++ {}", side("old", &self.old), side("new", &self.new)),
-        );
-        text.push('\n');
+        let mut text = format!("--- {}\n+++ {}\n", side("old", &self.old), side("new", &self.new));
         for hunk in diff.unified_diff().context_radius(CONTEXT).iter_hunks() {
-            text.push_str(&paint(CYAN, &hunk.header().to_string()));
-            text.push('\n');
+            text.push_str(&format!("{}\n", hunk.header()));
             for change in hunk.iter_changes() {
-                let (sign, color) = match change.tag() {
-                    ChangeTag::Delete => ("-", RED),
-                    ChangeTag::Insert => ("+", GREEN),
-                    ChangeTag::Equal => (" ", ""),
+                let sign = match change.tag() {
+                    ChangeTag::Delete => "-",
+                    ChangeTag::Insert => "+",
+                    ChangeTag::Equal => " ",
                 };
                 let line = change.value().strip_suffix('\n').unwrap_or(change.value());
-                // On a terminal, a file must not send control characters of its own.
-                let line = match with_color {
-                    true => format!("{sign}{}", output::visible(line)),
-                    false => format!("{sign}{line}"),
-                };
-                text.push_str(&paint(color, &line));
-                text.push('\n');
+                text.push_str(&format!("{sign}{}\n", output::visible(line)));
                 if change.missing_newline() {
                     text.push_str("\\ No newline at end of file\n");
                 }

@@ -61,6 +61,12 @@ pub struct Manifests {
     pub settings: Vec<Item<SettingsDocument>>,
 }
 
+impl Manifests {
+    fn is_empty(&self) -> bool {
+        self.machine_deployments.is_empty() && self.profiles.is_empty() && self.settings_maps.is_empty()
+    }
+}
+
 /// Reads inputs, and everything that is wrong with them. What is right is returned as well.
 pub fn read(paths: &[PathBuf]) -> (Manifests, Vec<Problem>) {
     let (sources, problems) = source::read(paths);
@@ -96,31 +102,15 @@ pub fn settings_document(path: Option<&Path>) -> Result<SettingsDocument> {
             document: Value::Object(Map::new()),
         });
     };
-    let (sources, problems) = source::read(&[path.to_owned()]);
-    let mut reader = Reader {
-        manifests: Manifests::default(),
-        problems,
-    };
-    let file = Place::file(path.display().to_string());
-    let [source] = sources.as_slice() else {
-        if reader.problems.is_empty() {
-            let message = "it is a folder; provide one file with the settings";
-            reader
-                .problems
-                .push(Problem::error("SettingsInvalid", file, message));
+    let read = manifests(&[path.to_owned()])?;
+    match read.settings.as_slice() {
+        [one] => Ok(one.value.clone()),
+        [] if read.is_empty() => settings_document(None),
+        found => {
+            let message = format!("it has {} settings documents; provide one", found.len());
+            let file = Place::file(path.display().to_string());
+            Err(Problems::from(Problem::error("SettingsInvalid", file, message)).into())
         }
-        return Err(Problems(reader.problems).into());
-    };
-    match yaml_tree::read(&source.text) {
-        Ok(nodes) => {
-            let origin = Origin::new(source.name.as_str().into(), nodes.into_iter().next());
-            reader.settings(&source.text, origin);
-        }
-        Err(mistake) => reader.mistake(&source.name, mistake),
-    }
-    match reader.manifests.settings.pop() {
-        Some(item) => Ok(item.value),
-        None => Err(Problems(reader.problems).into()),
     }
 }
 

@@ -178,21 +178,9 @@ fn kubeconfig(cluster: &Value, user: &str, token: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use kube::config::Kubeconfig;
 
     use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        kubeconfigs: Kubeconfigs,
-    }
-
-    fn parse(line: &str) -> Result<Kubeconfigs, String> {
-        let cli = Cli::try_parse_from(line.split(' ')).map_err(|error| error.to_string())?;
-        Ok(cli.kubeconfigs)
-    }
 
     #[test]
     fn a_kubeconfig_has_everything_that_a_service_needs() {
@@ -207,40 +195,5 @@ mod tests {
         assert_eq!(read.current_context.as_deref(), Some("worker"));
         let plain = cluster_entry("https://a", "PEM", None, None);
         assert_eq!(plain.as_object().unwrap().len(), 2);
-    }
-
-    #[test]
-    fn the_flags_decide_whose_kubeconfigs_are_written() {
-        let names = |line: &str| {
-            parse(line)
-                .unwrap()
-                .names()
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-        };
-        let to_worker = ["osc-controller", "secret-syncer", "csr-approver"];
-        assert_eq!(names("x --worker-context w"), to_worker);
-        let all = [
-            "osp-controller",
-            "osc-controller",
-            "secret-syncer",
-            "csr-approver",
-        ];
-        assert_eq!(names("x --home-context h --home-namespace n"), all);
-        assert_eq!(
-            names("x --worker-context w --services secret-syncer --renewal"),
-            ["secret-syncer", "renewal"]
-        );
-        for (line, problem) in [
-            ("x --duration 5m", "ten minutes"),
-            ("x --services other", "possible values"),
-            (
-                "x --worker-namespace w --home-context h --home-namespace n",
-                "--home-namespace",
-            ),
-        ] {
-            let refused = parse(line).err().unwrap();
-            assert!(refused.contains(problem), "{refused}");
-        }
     }
 }

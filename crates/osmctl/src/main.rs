@@ -4,15 +4,14 @@
 //! problem ← yaml_tree, source, origin ← metadata ← input ← profiles ← pools ← tree ← difference   shared; each uses only what is before it
 //! input ← snapshot ← cluster                                                           what a cluster holds; only `cluster` does I/O
 //! snapshot ← chain                                                                     what a pool waits for
-//! output, parallel                                                                     writing for people and programs
+//! output                                                                               tables and texts
 //! render, lint, diff, status, …                                                        the subcommands
 //! ```
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 mod bases;
 mod chain;
@@ -32,12 +31,10 @@ mod new;
 mod nodes;
 mod origin;
 mod output;
-mod parallel;
 mod pools;
 mod problem;
 mod profiles;
 mod render;
-mod row;
 mod schema;
 mod show;
 mod snapshot;
@@ -49,12 +46,6 @@ mod urls;
 mod yaml_tree;
 
 use crate::problem::Problems;
-
-/// Name of the program as a plugin of kubectl.
-const PLUGIN: &str = "kubectl-osm";
-
-/// How people call the plugin.
-const PLUGIN_CALL: &str = "kubectl osm";
 
 /// Show what Operating System Manager generates from profiles and MachineDeployments, and what a cluster waits for
 #[derive(Parser)]
@@ -85,7 +76,7 @@ enum Command {
 }
 
 impl Command {
-    fn run(self, definition: clap::Command) -> Result<ExitCode> {
+    fn run(self) -> Result<ExitCode> {
         match self {
             Self::Render(render) => render.run(),
             Self::Lint(lint) => lint.run(),
@@ -100,37 +91,20 @@ impl Command {
             Self::Show(show) => show.run(),
             Self::Migrate(migrate) => migrate.run(),
             Self::Kubeconfigs(kubeconfigs) => kubeconfigs.run(),
-            Self::Completions(completions) => completions.run(definition),
-            Self::Man(man) => man.run(definition),
+            Self::Completions(completions) => completions.run(Cli::command()),
+            Self::Man(man) => man.run(Cli::command()),
         }
     }
 }
 
-/// The command line. As a plugin of kubectl, the program calls itself `kubectl osm`.
-fn definition() -> clap::Command {
-    let command = Cli::command();
-    let program = std::env::args_os().next().unwrap_or_default();
-    if Path::new(&program).file_stem().is_none_or(|name| name != PLUGIN) {
-        return command;
-    }
-    command
-        .name(PLUGIN)
-        .bin_name(PLUGIN_CALL)
-        .display_name(PLUGIN_CALL)
-}
-
 fn main() -> ExitCode {
-    let matches = definition().get_matches();
-    let command = match Cli::from_arg_matches(&matches) {
-        Ok(cli) => cli.command,
-        Err(error) => error.exit(),
-    };
+    let command = Cli::parse().command;
     // As of `kubectl diff`: 1 is a result.
     let failure = match command {
         Command::Diff(_) | Command::Status(_) => ExitCode::from(diff::ERROR),
         _ => ExitCode::FAILURE,
     };
-    command.run(definition()).unwrap_or_else(|error| {
+    command.run().unwrap_or_else(|error| {
         match error.downcast_ref::<Problems>() {
             Some(problems) if error.chain().count() == 1 => eprintln!("{problems}"),
             _ => eprintln!("osmctl: {error:#}"),

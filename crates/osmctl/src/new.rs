@@ -38,25 +38,12 @@ pub struct New {
     /// File or folder with the profile to extend; can be repeated
     #[arg(short, long, value_name = "PATH|-")]
     filename: Vec<PathBuf>,
-    /// Namespace of the new profile
-    #[arg(long, default_value = "kube-system", value_parser = name)]
-    namespace: String,
-    /// Path or URL of the schema, which `osmctl schema profile` prints
-    #[arg(long, value_name = "PATH|URL", default_value = "osp.schema.json", value_parser = one_line)]
-    schema: String,
 }
 
 fn name(text: &str) -> Result<String, String> {
     match is_dns_subdomain(text) {
         true => Ok(text.to_owned()),
         false => Err(NAME_RULE.to_owned()),
-    }
-}
-
-fn one_line(text: &str) -> Result<String, String> {
-    match text.contains(char::is_control) {
-        true => Err("must be on one line".to_owned()),
-        false => Ok(text.to_owned()),
     }
 }
 
@@ -89,9 +76,7 @@ impl New {
                     "Kernel"
                 },
             )
-            .replace("@SCHEMA@", &self.schema)
             .replace("@NAME@", &self.name)
-            .replace("@NAMESPACE@", &self.namespace)
             .replace("@BASE@", &self.extends)
             .replace("@SYSTEM@", spec.os_name.as_str())
             .replace("@SYSTEM_VERSION@", &yaml::quote(&spec.os_version))

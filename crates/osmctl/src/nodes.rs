@@ -8,11 +8,9 @@ use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use osm_api::Pool;
-use osm_api::profile::CloudProvider;
 use osm_api::settings::{ARCHITECTURES, Settings};
 use osm_render::Download;
 use semver::Version;
-use serde_json::Value;
 
 use crate::profiles::Chosen;
 use crate::{input, output, pools};
@@ -25,9 +23,6 @@ pub struct Nodes {
     /// Profile: a file, or the name of a built-in profile. With -f, it replaces the profiles of the MachineDeployments
     #[arg(long, value_name = "FILE|NAME")]
     profile: Option<PathBuf>,
-    /// With --kubelet-version: cloud provider of the nodes [default: all that the profile supports]
-    #[arg(long, value_name = "NAME", value_parser = cloud, conflicts_with = "filename")]
-    cloud: Option<CloudProvider>,
     /// Settings document [default: the default settings]
     #[arg(long, value_name = "FILE")]
     pub settings: Option<PathBuf>,
@@ -37,11 +32,7 @@ pub struct Nodes {
 }
 
 /// A kind of node with what it is rendered from.
-struct Node {
-    pool: Pool,
-    profile: Rc<Chosen>,
-    settings: Settings,
-}
+type Node = (Pool, Rc<Chosen>, Settings);
 
 /// Where pools come from.
 #[derive(Args)]
@@ -60,11 +51,6 @@ fn version(text: &str) -> Result<Version, String> {
         .map_err(|_| "is not a version; use the form 1.34.2".to_owned())
 }
 
-fn cloud(text: &str) -> Result<CloudProvider, String> {
-    serde_json::from_value(Value::from(text))
-        .map_err(|_| "is not a cloud provider; use a name from MachineDeployments, such as aws".to_owned())
-}
-
 impl Nodes {
     /// What all of them download, each file once and in order.
     pub fn downloads(&self, settings: &Settings) -> Result<Vec<Download>> {
@@ -75,12 +61,7 @@ impl Nodes {
         // URLs do not depend on it.
         let cluster = osm_render::stand_in_cluster();
         let (mut downloads, mut warnings) = (BTreeSet::new(), BTreeSet::new());
-        for Node {
-            pool,
-            profile,
-            settings,
-        } in nodes
-        {
+        for (pool, profile, settings) in nodes {
             let rendered = profile.render(&pool, &settings, &cluster)?;
             downloads.extend(rendered.downloads);
             warnings.extend(rendered.warnings);
@@ -108,11 +89,7 @@ impl Nodes {
             );
         }
         let selected = pools::select(&manifests, &sources, settings, self.profile.as_deref())?;
-        let node = |selected: pools::Selected| Node {
-            pool: selected.pool,
-            profile: selected.profile,
-            settings: selected.settings,
-        };
+        let node = |selected: pools::Selected| (selected.pool, selected.profile, selected.settings);
         Ok(selected.into_iter().map(node).collect())
     }
 
@@ -120,24 +97,8 @@ impl Nodes {
         // The command line is refused without one.
         let argument = self.profile.as_deref().unwrap_or(Path::new(""));
         let profile = Rc::new(Chosen::given(argument, &[])?);
-        let mut pools = osm_render::plain_pools(profile.spec(), &self.source.kubelet_version);
-        if let Some(cloud) = self.cloud {
-            pools.retain(|(_, pool)| pool.cloud_provider == cloud);
-            if pools.is_empty() {
-                let known = &profile.spec().supported_cloud_providers;
-                let known: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
-                bail!(
-                    "profile {} supports {}, not {cloud}",
-                    argument.display(),
-                    known.join(", ")
-                );
-            }
-        }
-        let node = |(_, pool)| Node {
-            pool,
-            profile: Rc::clone(&profile),
-            settings: settings.clone(),
-        };
+        let pools = osm_render::plain_pools(profile.spec(), &self.source.kubelet_version);
+        let node = |(_, pool)| (pool, Rc::clone(&profile), settings.clone());
         Ok(pools.into_iter().map(node).collect())
     }
 }

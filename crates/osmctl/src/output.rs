@@ -1,9 +1,8 @@
-//! Writing for people and programs, and putting documents together.
+//! Writes tables and texts to standard output, and puts documents together.
 
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{ErrorKind, Write};
 
 use anyhow::{Context, Result};
-use clap::ValueEnum;
 use serde_json::Value;
 
 /// Between two columns of a table.
@@ -24,58 +23,10 @@ pub fn is_read(text: &str) -> Result<bool> {
     }
 }
 
-/// For whom a command prints.
-#[derive(Clone, Copy, ValueEnum)]
-pub enum Format {
-    /// For people
-    Text,
-    /// For programs
-    Json,
-}
-
-/// When to use color.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Color {
-    /// On a terminal, unless NO_COLOR is set
-    #[default]
-    Auto,
-    Always,
-    Never,
-}
-
-impl Color {
-    /// Whether standard output gets colors.
-    pub fn is_on(self) -> bool {
-        match self {
-            Self::Always => true,
-            Self::Never => false,
-            // https://no-color.org: any value that is not empty.
-            Self::Auto => {
-                std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-                    && std::io::stdout().is_terminal()
-            }
-        }
-    }
-}
-
 /// Writes warnings to standard error.
 pub fn warnings<'a>(warnings: impl IntoIterator<Item = &'a String>) {
     for warning in warnings {
         eprintln!("osmctl: warning: {warning}");
-    }
-}
-
-pub const BOLD: &str = "\x1b[1m";
-pub const RED: &str = "\x1b[31m";
-pub const GREEN: &str = "\x1b[32m";
-pub const CYAN: &str = "\x1b[36m";
-const RESET: &str = "\x1b[0m";
-
-/// `text` in a color.
-pub fn paint(color: &str, text: &str, with_color: bool) -> String {
-    match with_color && !color.is_empty() {
-        true => format!("{color}{text}{RESET}"),
-        false => text.to_owned(),
     }
 }
 
@@ -85,11 +36,6 @@ pub fn count(number: usize, noun: &str) -> String {
         1 => format!("1 {noun}"),
         _ => format!("{number} {noun}s"),
     }
-}
-
-/// A document for programs.
-pub fn json(value: &Value) -> String {
-    format!("{value:#}\n")
 }
 
 /// Adds the fields of `more` to `document`. Those of `more` win.
@@ -124,7 +70,7 @@ pub fn table<L: AsRef<[String]>>(lines: &[L]) -> String {
     let mut widths = vec![0; most.unwrap_or_default()];
     for line in lines {
         for (width, cell) in widths.iter_mut().zip(line.as_ref()) {
-            *width = columns(cell).max(*width);
+            *width = cell.chars().count().max(*width);
         }
     }
     let mut text = String::new();
@@ -133,20 +79,12 @@ pub fn table<L: AsRef<[String]>>(lines: &[L]) -> String {
             .as_ref()
             .iter()
             .zip(&widths)
-            .map(|(cell, width)| format!("{cell}{:1$}", "", width - columns(cell)))
+            .map(|(cell, width)| format!("{cell:width$}"))
             .collect();
         text.push_str(cells.join(GAP).trim_end());
         text.push('\n');
     }
     text
-}
-
-/// Columns of a terminal that a text takes, without the codes of colors.
-fn columns(text: &str) -> usize {
-    let mut parts = text.split("\x1b[");
-    let first = parts.next().unwrap_or_default();
-    let rest = parts.map(|part| part.split_once('m').map_or(part, |(_, rest)| rest));
-    first.chars().count() + rest.map(|part| part.chars().count()).sum::<usize>()
 }
 
 #[cfg(test)]
@@ -157,13 +95,5 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let lines = [["A", "LONG", "C"], ["wide", "b", ""]].map(|line| line.map(str::to_owned));
         assert_eq!(table(&lines), "A      LONG   C\nwide   b\n");
-    }
-
-    #[test]
-    fn colors_take_no_columns() {
-        let painted = paint(RED, "ab", true);
-        assert_eq!(columns(&painted), 2);
-        let lines = [[painted, "c".to_owned()], ["wide".to_owned(), "d".to_owned()]];
-        assert_eq!(table(&lines), format!("{RED}ab{RESET}     c\nwide   d\n"));
     }
 }

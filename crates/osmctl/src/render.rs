@@ -5,11 +5,10 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use osm_render::yaml;
-use serde_json::{Value, json};
 
-use crate::tree::Tree;
+use crate::tree::{StageName, Tree};
 use crate::{input, output, pools};
 
 /// Exit code of a wrong command line, as of clap.
@@ -42,20 +41,6 @@ Examples:
   # The OperatingSystemConfigs that osc-controller would write
   osmctl render manifests/ -o yaml")]
 pub struct Render {
-    #[command(flatten)]
-    inputs: Inputs,
-    /// Document; with -o user-data it is required, with -o dir= the default is both
-    #[arg(long, value_enum)]
-    stage: Option<Stage>,
-    /// Output: user-data (one document of one pool), yaml or json (OperatingSystemConfigs), or dir=PATH (the files of machines)
-    #[arg(short, long, value_name = "FORMAT", default_value = "user-data")]
-    output: Format,
-}
-
-/// Inputs of a command that renders.
-#[derive(Args)]
-#[group(skip)]
-pub struct Inputs {
     /// Files and folders with MachineDeployments, profiles and settings; - reads standard input
     #[arg(value_name = "PATH", required_unless_present = "filename")]
     paths: Vec<PathBuf>,
@@ -68,31 +53,18 @@ pub struct Inputs {
     /// Profile to use instead of the one that each MachineDeployment selects: a file, or the name of a built-in profile
     #[arg(long, value_name = "FILE|NAME")]
     profile: Option<PathBuf>,
-}
-
-/// One of the two documents of a pool.
-#[derive(Clone, Copy, ValueEnum)]
-enum Stage {
-    /// The user data that the cloud provides to a new machine
-    Bootstrap,
-    /// The document that the machine then fetches and applies
-    Provisioning,
-}
-
-impl From<Stage> for osm_render::Stage {
-    fn from(stage: Stage) -> Self {
-        match stage {
-            Stage::Bootstrap => Self::Bootstrap,
-            Stage::Provisioning => Self::Provisioning,
-        }
-    }
+    /// Document; with -o user-data it is required, with -o dir= the default is both
+    #[arg(long, value_enum)]
+    stage: Option<StageName>,
+    /// Output: user-data (one document of one pool), yaml (OperatingSystemConfigs), or dir=PATH (the files of machines)
+    #[arg(short, long, value_name = "FORMAT", default_value = "user-data")]
+    output: Format,
 }
 
 #[derive(Clone)]
 enum Format {
     UserData,
     Yaml,
-    Json,
     Folder(PathBuf),
 }
 
@@ -103,33 +75,11 @@ impl FromStr for Format {
         match text {
             "user-data" => Ok(Self::UserData),
             "yaml" => Ok(Self::Yaml),
-            "json" => Ok(Self::Json),
             _ => match text.strip_prefix("dir=") {
                 Some(path) if !path.is_empty() => Ok(Self::Folder(path.into())),
-                _ => Err("use user-data, yaml, json or dir=PATH".to_owned()),
+                _ => Err("use user-data, yaml or dir=PATH".to_owned()),
             },
         }
-    }
-}
-
-impl Inputs {
-    /// Renders every MachineDeployment of the inputs, and reports warnings on standard error.
-    pub fn render(&self) -> Result<Vec<pools::RenderedPool>> {
-        let sources: Vec<PathBuf> = self.filename.iter().chain(&self.paths).cloned().collect();
-        let manifests = input::manifests(&sources)?;
-        let settings = input::settings(&manifests, self.settings.as_deref())?.settings;
-        let selected = pools::select(&manifests, &sources, &settings, self.profile.as_deref())?;
-        let rendered = pools::render(&selected)?;
-        pools::warn(&selected, &rendered);
-        Ok(rendered)
-    }
-
-    fn shown(&self) -> String {
-        let paths = self.filename.iter().chain(&self.paths);
-        paths
-            .map(|path| path.display().to_string())
-            .collect::<Vec<_>>()
-            .join(", ")
     }
 }
 
@@ -142,34 +92,35 @@ impl Render {
             );
             return Ok(ExitCode::from(USAGE_ERROR));
         }
-        let pools = self.inputs.render()?;
+        let sources: Vec<PathBuf> = self.filename.iter().chain(&self.paths).cloned().collect();
+        let manifests = input::manifests(&sources)?;
+        let settings = input::settings(&manifests, self.settings.as_deref())?.settings;
+        let selected = pools::select(&manifests, &sources, &settings, self.profile.as_deref())?;
+        let pools = pools::render(&selected)?;
+        pools::warn(&selected, &pools);
         if pools.is_empty() {
             bail!(
-                "{} contains 0 MachineDeployments; provide at least one, for -o user-data provide exactly one",
-                self.inputs.shown()
+                "the inputs contain 0 MachineDeployments; provide at least one, for -o user-data provide exactly one"
             );
         }
         match (&self.output, self.stage) {
             (Format::UserData, Some(stage)) => match pools.as_slice() {
                 [pool] => output::print(&pool.document(stage.into())?)?,
                 _ => bail!(
-                    "{} contains {} MachineDeployments; provide exactly one, or use another --output",
-                    self.inputs.shown(),
+                    "the inputs contain {} MachineDeployments; provide exactly one, or use another --output",
                     pools.len()
                 ),
             },
             // Refused above.
             (Format::UserData, None) => {}
             (Format::Yaml, _) => {
-                let objects: Result<Vec<String>> = objects(&pools)
-                    .iter()
-                    .map(|object| yaml::write(object).map_err(anyhow::Error::msg))
-                    .collect();
+                let object = |pool: &pools::RenderedPool| {
+                    // What serializes has a JSON form.
+                    let object = serde_json::to_value(pool.object()).unwrap_or_default();
+                    yaml::write(&object).map_err(anyhow::Error::msg)
+                };
+                let objects: Result<Vec<String>> = pools.iter().map(object).collect();
                 output::print(&objects?.join("---\n"))?;
-            }
-            (Format::Json, _) => {
-                let list = json!({"apiVersion": "v1", "kind": "List", "items": objects(&pools)});
-                output::print(&format!("{list:#}\n"))?;
             }
             (Format::Folder(folder), stage) => {
                 let stages = stage.map_or(osm_render::Stage::ALL.to_vec(), |stage| vec![stage.into()]);
@@ -178,10 +129,4 @@ impl Render {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-fn objects(pools: &[pools::RenderedPool]) -> Vec<Value> {
-    // What serializes has a JSON form.
-    let object = |pool: &pools::RenderedPool| serde_json::to_value(pool.object()).unwrap_or_default();
-    pools.iter().map(object).collect()
 }

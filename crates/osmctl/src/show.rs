@@ -3,12 +3,10 @@
 //! It reads the config of the pool, which contains no credentials, and never a Secret. So it needs no right on Secrets, and can't print
 //! what it does not have.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::str::FromStr;
 
-use anyhow::{Result, anyhow, bail};
-use clap::{Args, ValueEnum};
+use anyhow::{Result, bail};
+use clap::Args;
 use osm_api::OperatingSystemConfig;
 use osm_api::content::ContentView;
 use osm_api::pool::Pool;
@@ -16,7 +14,7 @@ use osm_render::{MachineStage, Stage, yaml};
 
 use crate::credentials::{CLOUD_CONFIG, CLOUD_CONFIG_MASK};
 use crate::snapshot::ClusterPool;
-use crate::tree::{self, Tree};
+use crate::tree::{self, StageName};
 use crate::{cluster, output, snapshot};
 
 /// Print what the machines of a pool get, without credentials
@@ -32,10 +30,7 @@ Examples:
   osmctl show kube-system/workers
 
   # One file
-  osmctl show kube-system/workers /etc/kubernetes/kubelet.conf
-
-  # All files, in a folder
-  osmctl show kube-system/workers -o dir=machine")]
+  osmctl show kube-system/workers /etc/kubernetes/kubelet.conf")]
 pub struct Show {
     /// Pool: NAME or NAMESPACE/NAME of a MachineDeployment
     pool: String,
@@ -44,37 +39,8 @@ pub struct Show {
     /// Only this document
     #[arg(long, value_enum)]
     stage: Option<StageName>,
-    /// Output: text, or dir=PATH (the files of the machines)
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    output: Format,
     #[command(flatten)]
     cluster: cluster::Flags,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum StageName {
-    /// The user data that the cloud provides to a new machine
-    Bootstrap,
-    /// The document that the machine then fetches and applies
-    Provisioning,
-}
-
-#[derive(Clone)]
-enum Format {
-    Text,
-    Folder(PathBuf),
-}
-
-impl FromStr for Format {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match (text, text.strip_prefix("dir=")) {
-            ("text", _) => Ok(Self::Text),
-            (_, Some(path)) if !path.is_empty() => Ok(Self::Folder(path.into())),
-            _ => Err("use text or dir=PATH".to_owned()),
-        }
-    }
 }
 
 type Stages = Vec<(Stage, MachineStage)>;
@@ -90,31 +56,12 @@ impl Show {
         if let Some(note) = note(config) {
             eprintln!("osmctl: {note}");
         }
-        let wanted = match self.stage {
-            None => Stage::ALL.to_vec(),
-            Some(StageName::Bootstrap) => vec![Stage::Bootstrap],
-            Some(StageName::Provisioning) => vec![Stage::Provisioning],
-        };
-        let mut stages = masked(pool, config, &wanted)?;
-        if let Some(path) = &self.file {
-            stages = only(stages, path)?;
-        }
-        match (&self.output, &self.file) {
-            (Format::Folder(folder), _) => {
-                let mut tree = Tree::default();
-                let top = tree::pool_folder(&pool.namespace, &pool.name)?;
-                for (stage, machine) in stages {
-                    tree.add(&top, stage, machine)?;
-                }
-                tree.write(folder)?;
-            }
-            (Format::Text, None) => output::print(&list(&stages)?)?,
-            (Format::Text, Some(_)) => {
-                let files = stages.iter().flat_map(|(_, machine)| &machine.files);
-                let text: String = files.map(|file| file.text.as_str()).collect();
-                output::print(&text)?;
-            }
-        }
+        let wanted = self.stage.map_or(Stage::ALL.to_vec(), |stage| vec![stage.into()]);
+        let stages = masked(pool, config, &wanted)?;
+        output::print(&match &self.file {
+            Some(path) => only(&stages, path)?.to_owned(),
+            None => list(&stages)?,
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -170,26 +117,16 @@ fn masked(pool: &ClusterPool<'_>, config: &OperatingSystemConfig, wanted: &[Stag
     Ok(stages)
 }
 
-/// The stage that has the file, with the file alone.
-fn only(stages: Stages, path: &str) -> Result<Stages> {
-    let paths: Vec<String> = stages
-        .iter()
-        .flat_map(|(_, machine)| machine.files.iter().map(|file| file.path.clone()))
+/// The text of a file.
+fn only<'s>(stages: &'s Stages, path: &str) -> Result<&'s str> {
+    let files = stages.iter().flat_map(|(_, machine)| &machine.files);
+    let found: Vec<&str> = files
+        .filter(|file| file.path == path)
+        .map(|file| file.text.as_str())
         .collect();
-    let found: Stages = stages
-        .into_iter()
-        .filter_map(|(stage, mut machine)| {
-            machine.files.retain(|file| file.path == path);
-            (!machine.files.is_empty()).then_some((stage, machine))
-        })
-        .collect();
-    match found.len() {
-        1 => Ok(found),
-        0 => {
-            let nearest = paths.iter().min_by_key(|known| strsim::levenshtein(known, path));
-            let hint = nearest.map_or_else(String::new, |path| format!("; the nearest is {path}"));
-            Err(anyhow!("no document of the pool contains {path}{hint}"))
-        }
+    match found.as_slice() {
+        [text] => Ok(text),
+        [] => bail!("no document of the pool contains {path}; without a FILE, the command lists all files"),
         _ => bail!("both documents contain {path}; select one with --stage"),
     }
 }
@@ -269,16 +206,13 @@ mod tests {
             "{text}"
         );
         assert!(list(&stages).unwrap().contains("/opt/cloud"));
-        let one = only(stages.clone(), "/opt/cloud").unwrap();
-        assert_eq!(
-            one[0].1.files[0].text,
-            format!("before\n{CLOUD_CONFIG_MASK}\nafter\n")
-        );
+        let one = only(&stages, "/opt/cloud").unwrap();
+        assert_eq!(one, format!("before\n{CLOUD_CONFIG_MASK}\nafter\n"));
         for (path, expected) in [
-            ("/etc/tokens", "the nearest is /etc/token"),
+            ("/etc/tokens", "lists all files"),
             ("/etc/both", "select one with --stage"),
         ] {
-            let error = only(stages.clone(), path).unwrap_err().to_string();
+            let error = only(&stages, path).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }

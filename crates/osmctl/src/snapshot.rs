@@ -17,9 +17,6 @@ use osm_api::{
 
 use crate::input::SettingsMap;
 
-/// Most pools that a message about an unknown name lists.
-const MAX_NAMED: usize = 5;
-
 /// Namespace of MachineDeployments whose namespace is not given.
 const DEFAULT_NAMESPACE: &str = names::KUBE_SYSTEM;
 
@@ -124,11 +121,6 @@ impl Snapshot {
         for unread in &self.unread {
             eprintln!("osmctl: warning: {}", unread.message);
         }
-    }
-
-    /// What could not be read, for programs.
-    pub fn unread_json(&self) -> Vec<&str> {
-        self.unread.iter().map(|unread| unread.message.as_str()).collect()
     }
 
     /// The pools, in order of their names: every MachineDeployment, and every config that has none.
@@ -297,10 +289,7 @@ pub fn find<'p, 'a>(pools: &'p [ClusterPool<'a>], wanted: &str) -> Result<&'p Cl
         .collect();
     match named.as_slice() {
         [one] => Ok(one),
-        [] => {
-            let nearest = nearest(pools, wanted).join(", ");
-            bail!("MachineDeployment {wanted} does not exist; the nearest names are {nearest}")
-        }
+        [] => bail!("MachineDeployment {wanted} does not exist; `osmctl status` lists all of them"),
         several => {
             let found: Vec<String> = several.iter().map(ToString::to_string).collect();
             bail!(
@@ -310,19 +299,6 @@ pub fn find<'p, 'a>(pools: &'p [ClusterPool<'a>], wanted: &str) -> Result<&'p Cl
             )
         }
     }
-}
-
-fn nearest(pools: &[ClusterPool<'_>], wanted: &str) -> Vec<String> {
-    let compared = |pool: &ClusterPool<'_>| match wanted.contains('/') {
-        true => pool.to_string(),
-        false => pool.name.clone(),
-    };
-    let mut ranked: Vec<(usize, String)> = pools
-        .iter()
-        .map(|pool| (strsim::levenshtein(&compared(pool), wanted), pool.to_string()))
-        .collect();
-    ranked.sort_unstable();
-    ranked.into_iter().take(MAX_NAMED).map(|(_, name)| name).collect()
 }
 
 #[cfg(test)]
@@ -434,7 +410,7 @@ mod tests {
             ),
             (
                 "team/bb",
-                Err("MachineDeployment team/bb does not exist; the nearest names are team/b, team/a"),
+                Err("MachineDeployment team/bb does not exist; `osmctl status`"),
             ),
         ];
         for (wanted, expected) in cases {

@@ -7,16 +7,31 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use jiff::{Timestamp, Unit};
-use serde_json::{Value, json};
+use osm_api::condition::{self, PUBLISHED, READY, RENDERED};
+use osm_api::content::ContentView;
+use osm_api::pool;
 
 use crate::chain;
 use crate::cluster::{self, Needs, Readers};
-use crate::output::{self, Color, Format};
-use crate::row::{COLUMNS, Row};
-use crate::snapshot::{self, Service, Snapshot};
+use crate::output;
+use crate::snapshot::{self, ClusterPool, Service, Snapshot};
 
 /// Between two reads with --watch.
 const INTERVAL: Duration = Duration::from_secs(2);
+
+/// Names of the columns.
+const COLUMNS: [&str; 10] = [
+    "NAMESPACE",
+    "POOL",
+    "READY",
+    "PROFILE",
+    "VERSION",
+    "REVISION",
+    "RENDERED",
+    "PUBLISHED",
+    "EXPIRES",
+    "WAITS FOR",
+];
 
 /// Clears a terminal, and moves the cursor to its first line.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
@@ -47,14 +62,8 @@ pub struct Status {
     /// Pool: NAME or NAMESPACE/NAME of a MachineDeployment [default: all]
     pool: Option<String>,
     /// Print again every two seconds, until Ctrl-C
-    #[arg(short, long, conflicts_with = "output")]
+    #[arg(short, long)]
     watch: bool,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
-    output: Format,
-    /// When to use color
-    #[arg(long, value_enum, default_value_t = Color::Auto)]
-    color: Color,
     #[command(flatten)]
     cluster: cluster::Flags,
 }
@@ -108,84 +117,81 @@ impl Status {
 
     fn shown(&self, snapshot: &Snapshot) -> Result<(String, ExitCode)> {
         let (pools, now) = (snapshot.pools(), Timestamp::now());
-        let row = |pool| Row::of(snapshot, pool, now);
-        let color = self.color.is_on();
         let Some(name) = &self.pool else {
-            let rows: Vec<Row<'_>> = pools.iter().map(row).collect();
-            let text = match self.output {
-                Format::Text => table(&rows, snapshot, color),
-                Format::Json => json(&rows, snapshot),
-            };
-            return Ok((text, ExitCode::SUCCESS));
+            return Ok((table(snapshot, &pools, now), ExitCode::SUCCESS));
         };
-        let row = row(snapshot::find(&pools, name)?);
-        let text = match self.output {
-            Format::Text => chain::text(&row.name(), &row.links, color),
-            Format::Json => output::json(&row.json_with_chain(snapshot)),
+        let pool = snapshot::find(&pools, name)?;
+        let links = chain::chain(snapshot, pool, now);
+        let code = match chain::first_problem(&links) {
+            Some(_) => ExitCode::FAILURE,
+            None => ExitCode::SUCCESS,
         };
-        let code = match row.waits() {
-            true => ExitCode::FAILURE,
-            false => ExitCode::SUCCESS,
-        };
-        Ok((text, code))
+        Ok((chain::text(&pool.to_string(), &links), code))
     }
 }
 
-fn table(rows: &[Row<'_>], snapshot: &Snapshot, with_color: bool) -> String {
-    let mut text = match rows {
+fn table(snapshot: &Snapshot, pools: &[ClusterPool<'_>], now: Timestamp) -> String {
+    let mut text = match pools {
         [] => format!(
             "No MachineDeployments, and no OperatingSystemConfigs in namespace {}. If the installation has another namespace, set -n.\n",
             snapshot.namespace
         ),
-        rows => {
-            let lines = rows.iter().map(|row| row.line(with_color));
+        pools => {
+            let lines = pools.iter().map(|pool| line(snapshot, pool, now));
             let lines: Vec<_> = std::iter::once(COLUMNS.map(str::to_owned)).chain(lines).collect();
             output::table(&lines)
         }
     };
     if !snapshot.services.is_empty() {
         let head = ["SERVICE", "READY", "IMAGE"].map(str::to_owned);
-        let lines = snapshot
-            .services
-            .iter()
-            .map(|service| service_line(service, with_color));
+        let lines = snapshot.services.iter().map(service_line);
         let lines: Vec<_> = std::iter::once(head).chain(lines).collect();
         text.push_str(&format!("\n{}", output::table(&lines)));
     }
     text
 }
 
-fn service_line(service: &Service, with_color: bool) -> [String; 3] {
-    let color = match service.ready >= service.wanted {
-        true => output::GREEN,
-        false => output::RED,
-    };
-    let ready = format!("{}/{}", service.ready, service.wanted);
+/// The cells of a pool, with a hyphen for what does not exist.
+fn line(snapshot: &Snapshot, pool: &ClusterPool<'_>, now: Timestamp) -> [String; 10] {
+    let status = pool.config.and_then(|config| config.status.as_ref());
+    let condition = |type_| condition::find(&status?.conditions, type_);
+    let reason = |type_| condition(type_).map(|found| found.reason.clone());
+    let rendered = pool.config.and_then(|config| ContentView::of(config).rendered());
+    let profile = rendered.and_then(|rendered| rendered.profile.as_ref());
+    // The one that the pool asks for, or else the one that it was rendered from.
+    let requested = pool.machine_deployment.and_then(|md| snapshot.profile_name(md));
+    let name = requested.map(|(_, name)| name);
+    let links = chain::chain(snapshot, pool, now);
+    let waits_for = chain::first_problem(&links);
     [
-        service.name.clone(),
-        output::paint(color, &ready, with_color),
-        output::visible(&output::one_line(&service.image)),
+        Some(pool.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+        Some(pool.name.clone()),
+        condition(READY).map(|ready| ready.status.clone()),
+        name.or_else(|| profile.map(|profile| profile.name.clone())),
+        profile.map(|profile| profile.version.clone()),
+        pool.machine_deployment
+            .and_then(pool::revision)
+            .map(str::to_owned),
+        reason(RENDERED),
+        reason(PUBLISHED),
+        status.and_then(|status| Some(status.published.as_ref()?.credential_expires.clone())),
+        waits_for.map(|(link, problem)| format!("{}: {}", link.name, problem.reason)),
     ]
+    .map(|cell| output::visible(&output::one_line(cell.as_deref().unwrap_or("-"))))
 }
 
-fn json(rows: &[Row<'_>], snapshot: &Snapshot) -> String {
-    let service = |service: &Service| json!({"name": service.name, "ready": service.ready, "wanted": service.wanted, "image": service.image});
-    output::json(&json!({
-        "pools": rows.iter().map(Row::json).collect::<Vec<Value>>(),
-        "services": snapshot.services.iter().map(service).collect::<Vec<Value>>(),
-        "unread": snapshot.unread_json(),
-    }))
+fn service_line(service: &Service) -> [String; 3] {
+    [
+        service.name.clone(),
+        format!("{}/{}", service.ready, service.wanted),
+        output::visible(&output::one_line(&service.image)),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{ClusterPool, fixtures};
-
-    fn rows<'a>(snapshot: &Snapshot, pools: &'a [ClusterPool<'a>]) -> Vec<Row<'a>> {
-        let now = "2026-02-01T00:00:00Z".parse().unwrap();
-        pools.iter().map(|pool| Row::of(snapshot, pool, now)).collect()
-    }
+    use crate::snapshot::fixtures;
 
     #[test]
     fn the_table_has_what_each_pool_waits_for_and_the_services() {
@@ -199,8 +205,8 @@ mod tests {
             image: "registry.example/osc-controller:0.1.0".to_owned(),
         });
         let pools = snapshot.pools();
-        let rows = rows(&snapshot, &pools);
-        let text = table(&rows, &snapshot, false);
+        let now = "2026-02-01T00:00:00Z".parse().unwrap();
+        let text = table(&snapshot, &pools, now);
         let words = text
             .lines()
             .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -212,6 +218,6 @@ mod tests {
             words[5],
             "osm-osc-controller 1/2 registry.example/osc-controller:0.1.0"
         );
-        assert!(table(&[], &snapshot, false).contains("No MachineDeployments"));
+        assert!(table(&snapshot, &[], now).contains("No MachineDeployments"));
     }
 }

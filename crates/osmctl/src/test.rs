@@ -9,7 +9,7 @@ use clap::Args;
 use osm_render::Stage;
 
 use crate::difference::{self, Difference};
-use crate::output::{self, Color};
+use crate::output;
 use crate::tree::Tree;
 use crate::{input, pools};
 
@@ -43,9 +43,6 @@ pub struct Test {
     /// Record the current result of each case
     #[arg(long)]
     bless: bool,
-    /// When to use color
-    #[arg(long, value_enum, default_value_t = Color::Auto)]
-    color: Color,
 }
 
 /// The result of a case.
@@ -60,11 +57,11 @@ impl Outcome {
         self.result.as_ref().is_ok_and(Vec::is_empty)
     }
 
-    fn text(&self, color: bool, verb: &str) -> String {
+    fn text(&self, verb: &str) -> String {
         match &self.result {
             Ok(differences) if differences.is_empty() => format!("{verb} {}\n", self.name),
             Ok(differences) => {
-                let differences: String = differences.iter().map(|one| one.unified(color)).collect();
+                let differences: String = differences.iter().map(Difference::unified).collect();
                 format!("FAIL {}\n{differences}", self.name)
             }
             Err(error) => format!("FAIL {}\n{error:#}\n", self.name),
@@ -93,8 +90,7 @@ impl Test {
         }
         let failed = outcomes.iter().filter(|outcome| !outcome.passed()).count();
         let verb = if self.bless { "recorded" } else { "ok" };
-        let color = self.color.is_on();
-        let text: String = outcomes.iter().map(|outcome| outcome.text(color, verb)).collect();
+        let text: String = outcomes.iter().map(|outcome| outcome.text(verb)).collect();
         output::print(&text)?;
         if failed == 0 {
             return Ok(ExitCode::SUCCESS);

@@ -14,6 +14,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 use osm_render::{MachineStage, Stage, yaml};
 use serde_json::{Map, Value, json};
 
@@ -36,6 +37,24 @@ pub struct Entry {
 /// Files by their paths inside the folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree(pub BTreeMap<String, Entry>);
+
+/// One of the two documents of a pool, as flags name it.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum StageName {
+    /// The user data that the cloud provides to a new machine
+    Bootstrap,
+    /// The document that the machine then fetches and applies
+    Provisioning,
+}
+
+impl From<StageName> for Stage {
+    fn from(stage: StageName) -> Self {
+        match stage {
+            StageName::Bootstrap => Self::Bootstrap,
+            StageName::Provisioning => Self::Provisioning,
+        }
+    }
+}
 
 /// Name of a stage in paths.
 pub fn stage_name(stage: Stage) -> &'static str {
@@ -104,8 +123,15 @@ impl Tree {
         if let Some(path) = foreign {
             bail!("{shown} contains {path}, which osmctl did not write; name an empty or new folder");
         }
-        for path in found.iter().filter(|path| *path != MARKER) {
-            remove(folder, path)?;
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            let removed = match path.is_dir() {
+                true => fs::remove_dir_all(&path),
+                // The old list stays until the new one replaces it.
+                false if path.ends_with(MARKER) => Ok(()),
+                false => fs::remove_file(&path),
+            };
+            removed.with_context(|| format!("cannot remove {}", path.display()))?;
         }
         // The list comes first, so that what is interrupted can be repeated.
         let files: Vec<&String> = self.0.keys().collect();
@@ -154,26 +180,15 @@ impl Tree {
     }
 }
 
-/// The folder of a pool.
+/// The folder of a pool. The API server, and what reads inputs, accept no names that lead out of it.
 ///
 /// # Errors
-/// A namespace or name that is not a valid object name.
+/// A pool without a name or a namespace.
 pub fn pool_folder(namespace: &str, name: &str) -> Result<String> {
-    Ok(format!("{}/{}", folder(namespace)?, folder(name)?))
-}
-
-/// A namespace or name that is one folder.
-///
-/// # Errors
-/// A name that is not a valid object name.
-fn folder(name: &str) -> Result<&str> {
-    let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
-    if name.is_empty() || name.starts_with('.') || name.len() > 253 || !name.chars().all(known) {
-        bail!(
-            "an object needs a metadata.name and a metadata.namespace of lower case letters, digits, - and .; correct them"
-        );
+    if namespace.is_empty() || name.is_empty() {
+        bail!("a MachineDeployment needs a metadata.name and a metadata.namespace; add them");
     }
-    Ok(name)
+    Ok(format!("{namespace}/{name}"))
 }
 
 /// What a document contains besides the texts of files.
@@ -262,18 +277,4 @@ fn marker(folder: &Path) -> Result<BTreeSet<String>> {
         .filter_map(Value::as_str)
         .map(str::to_owned)
         .collect())
-}
-
-/// Removes a file, and the folders that are empty then.
-fn remove(folder: &Path, path: &str) -> Result<()> {
-    let target = below(folder, path)?;
-    fs::remove_file(&target).with_context(|| format!("cannot remove {}", target.display()))?;
-    let parents = target.ancestors().skip(1).take_while(|parent| *parent != folder);
-    // A folder that is not empty stays.
-    for parent in parents {
-        if fs::remove_dir(parent).is_err() {
-            break;
-        }
-    }
-    Ok(())
 }

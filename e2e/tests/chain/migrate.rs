@@ -40,6 +40,9 @@ const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
 const BOOTSTRAP: &str = "workers-kube-system-bootstrap-config";
 const WEBHOOK: &str = "operating-system-manager-webhook";
 
+/// KubeOne's Secret with a key for each registry.
+const REGISTRIES: &str = "kubeone-registry-credentials";
+
 /// The value of the token without end.
 const TOKEN: &str = "t0ken-without-end";
 
@@ -90,6 +93,15 @@ impl Site {
         let text = std::fs::read_to_string(fixtures.join(format!("takeover/{installer}.yaml")))?;
         let mut installed: Vec<Value> = serde_saphyr::from_multiple(&text)?;
         installed.iter_mut().for_each(|object| lead_to(object, &webhook));
+        if installer == "kubeone" {
+            let flag = format!("-node-registry-credentials-secret={NAMESPACE}/{REGISTRIES}");
+            let args = &mut installed[0]["spec"]["template"]["spec"]["containers"][0]["args"];
+            args.as_array_mut().context("arguments")?.push(json!(flag));
+            let credentials = json!({"username": "operator", "password": PASSWORD}).to_string();
+            let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": REGISTRIES, "namespace": NAMESPACE},
+                "stringData": {"quay.io": credentials}});
+            installation::apply(&plane, &[secret]).await?;
+        }
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CLOUD_INIT_SETTINGS}});
         installed.insert(0, namespace);
@@ -577,6 +589,11 @@ async fn a_takeover_without_an_outage(installer: &str) -> Result<()> {
         "the bootstrap Secret was replaced"
     );
     let mut installed = site.install_by_script().await?;
+    if installer == "kubeone" {
+        let secret = site.secrets(CLOUD_INIT_SETTINGS).get("osm-registry-quay.io").await?;
+        let data = secret.data.context("data")?;
+        ensure!(data["username"].0 == b"operator" && data["password"].0 == PASSWORD.as_bytes());
+    }
     let replaced = site.bootstrap().await?;
     ensure!(
         replaced != bootstrap,

@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn every_failure_ends_with_the_next_step() {
-        use ClusterKind::{Home, Management, Worker};
+        use ClusterKind::{Home, Management};
         let timeout = Cause::Timeout(Duration::from_secs(3));
         let cases = [
             (
@@ -194,11 +194,6 @@ mod tests {
                 Home,
                 Cause::of(&api(401)),
                 "select another user with --home-kubeconfig or --home-context",
-            ),
-            (
-                Worker,
-                Cause::of(&api(401)),
-                "select another user with --worker-kubeconfig or --worker-context",
             ),
         ];
         for (cluster, cause, expected) in cases {

@@ -71,6 +71,7 @@ impl<'k> List<'k> {
 }
 
 /// Reads from one cluster.
+#[derive(Clone)]
 pub struct Reader {
     cluster: ClusterKind,
     client: Client,

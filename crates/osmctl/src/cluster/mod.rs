@@ -5,7 +5,7 @@
 //! connect    flags → clients
 //! list       all objects of a kind, or one
 //! grant      tokens of ServiceAccounts, and the Secrets with kubeconfigs, for `kubeconfigs` alone
-//! objects    objects of any kind, for `migrate` alone
+//! objects    objects as the API server sent them, for `migrate` alone
 //! ```
 
 mod connect;
@@ -35,8 +35,9 @@ use osm_api::{MachineDeployment, OperatingSystemProfile, pool};
 
 pub use self::failure::Failure;
 pub use self::grant::Clusters;
-use self::list::{List, Listed, Reader};
-pub use self::objects::{Kind, Object, Objects, Target};
+pub use self::list::Reader;
+use self::list::{List, Listed};
+pub use self::objects::{Object, Target};
 use crate::input::SettingsMap;
 use crate::snapshot::{Part, Service, Snapshot, Unread};
 
@@ -82,6 +83,14 @@ pub struct Flags {
 }
 
 impl Flags {
+    /// The same clusters, and another namespace.
+    pub fn within(&self, namespace: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            ..self.clone()
+        }
+    }
+
     /// Namespace of the installation.
     pub fn namespace(&self) -> &str {
         &self.namespace
@@ -132,12 +141,13 @@ pub struct Needs {
     pub services: bool,
 }
 
-/// As [`read_all`], for commands that do nothing else with the cluster.
+/// Reads the clusters that the flags select.
 ///
 /// # Errors
-/// As [`read_all`].
+/// A kubeconfig that is missing or invalid; MachineDeployments or configs that can't be listed. The snapshot names everything else that
+/// can't be read.
 pub fn read(flags: &Flags, needs: Needs) -> Result<Snapshot> {
-    run(read_all(flags, needs))
+    run(async { Readers::connect(flags).await?.read(flags, needs).await })
 }
 
 /// Runs what needs a cluster. Only such commands pay for a runtime.
@@ -152,23 +162,16 @@ pub fn run<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     runtime.block_on(work)
 }
 
-/// Reads the clusters that the flags select.
-///
-/// # Errors
-/// A kubeconfig that is missing or invalid; MachineDeployments or configs that can't be listed. The snapshot names everything else that
-/// can't be read.
-pub async fn read_all(flags: &Flags, needs: Needs) -> Result<Snapshot> {
-    Readers::connect(flags).await?.read(flags, needs).await
-}
-
 /// Connections to the clusters that the flags select.
 pub struct Readers {
-    management: Reader,
-    worker: Reader,
+    pub management: Reader,
+    pub worker: Reader,
     /// Has the services, their settings and their Leases.
     home: Reader,
     /// CA of the worker cluster in the kubeconfig.
     ca: Option<String>,
+    /// The management cluster.
+    pub target: Target,
 }
 
 impl Readers {
@@ -187,7 +190,17 @@ impl Readers {
             worker: reader(worker),
             home: reader(home),
             ca: worker.ca.clone(),
+            target: Target::new(&management, flags),
         })
+    }
+
+    /// The worker cluster alone.
+    pub fn only_worker(self) -> Self {
+        Self {
+            management: self.worker.clone(),
+            home: self.worker.clone(),
+            ..self
+        }
     }
 
     /// # Errors

@@ -1,65 +1,34 @@
-//! Reads objects of any kind, within the time limit of the flags.
+//! Objects as the API server sent them, for `migrate` alone.
 
 use std::fmt;
 use std::path::PathBuf;
 
-use anyhow::Result;
-use kube::api::{DynamicObject, GetParams};
-use kube::core::{ApiResource, GroupVersionKind};
-use kube::{Api, Client};
-use serde_json::{Value, json};
+use kube::Resource;
+use kube::core::ApiResource;
+use serde_json::Value;
 
 use super::Flags;
-use super::connect;
+use super::connect::Connection;
 use super::failure::Failure;
 use super::list::{List, Reader};
 
-/// A kind of objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Kind {
-    pub group: &'static str,
-    pub version: &'static str,
-    pub kind: &'static str,
-    pub plural: &'static str,
-    pub is_namespaced: bool,
-}
-
-impl Kind {
-    fn resource(&self) -> ApiResource {
-        let gvk = GroupVersionKind::gvk(self.group, self.version, self.kind);
-        ApiResource::from_gvk_with_plural(&gvk, self.plural)
-    }
-}
-
-/// An object of any kind, as the API server sent it.
+/// An object of any kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object {
-    pub kind: Kind,
-    /// With `apiVersion` and `kind`.
+    pub kind: ApiResource,
     pub value: Value,
 }
 
 impl Object {
-    pub fn new(kind: Kind, mut value: Value) -> Self {
-        if let Some(fields) = value.as_object_mut() {
-            let version = kind.resource().api_version;
-            fields.insert("apiVersion".to_owned(), json!(version));
-            fields.insert("kind".to_owned(), json!(kind.kind));
-        }
+    pub fn new<K: Resource<DynamicType = ()>>(value: Value) -> Self {
+        let kind = ApiResource::erase::<K>(&());
         Self { kind, value }
     }
 
     /// The text at a JSON pointer; empty if there is none.
     pub fn text(&self, pointer: &str) -> &str {
-        self.value
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    }
-
-    /// The number at a JSON pointer.
-    pub fn number(&self, pointer: &str) -> Option<i64> {
-        self.value.pointer(pointer).and_then(Value::as_i64)
+        let text = self.value.pointer(pointer).and_then(Value::as_str);
+        text.unwrap_or_default()
     }
 
     /// The list at a JSON pointer.
@@ -99,91 +68,35 @@ pub struct Target {
     pub kubeconfig: Option<PathBuf>,
 }
 
-/// Reads objects of one cluster.
-pub struct Objects {
-    reader: Reader,
-    client: Client,
-    pub target: Target,
-}
-
-impl Objects {
-    /// A reader of the cluster that the flags select.
-    ///
-    /// # Errors
-    /// A kubeconfig that is missing or invalid.
-    pub async fn connect(flags: &Flags) -> Result<Self> {
-        let connection = connect::management(flags).await?;
+impl Target {
+    pub(super) fn new(connection: &Connection, flags: &Flags) -> Self {
         let kubeconfig = flags.kubeconfig.as_ref();
-        Ok(Self {
-            reader: Reader::new(&connection, flags.request_timeout),
-            client: connection.client,
-            target: Target {
-                server: connection.server,
-                context: connection.context,
-                kubeconfig: kubeconfig.map(|file| file.canonicalize().unwrap_or_else(|_| file.clone())),
-            },
-        })
-    }
-
-    fn api(&self, kind: Kind, namespace: Option<&str>) -> Api<DynamicObject> {
-        let (client, resource) = (self.client.clone(), kind.resource());
-        match namespace.filter(|_| kind.is_namespaced) {
-            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-            None => Api::all_with(client, &resource),
+        Self {
+            server: connection.server.clone(),
+            context: connection.context.clone(),
+            kubeconfig: kubeconfig.map(|file| file.canonicalize().unwrap_or_else(|_| file.clone())),
         }
     }
+}
 
+impl Reader {
     /// All objects of a kind; none if the cluster does not have the kind.
-    pub async fn list(&self, kind: Kind, namespace: Option<&str>) -> Result<Vec<Object>, Failure> {
-        let resource = kind.resource();
+    ///
+    /// # Errors
+    /// A request that failed.
+    pub async fn objects<K: Resource<DynamicType = ()>>(
+        &self,
+        namespace: Option<&str>,
+    ) -> Result<Vec<Object>, Failure> {
+        let kind = ApiResource::erase::<K>(&());
         let list = match namespace {
-            Some(namespace) => List::within(&resource, namespace),
-            None => List::everywhere(&resource),
+            Some(namespace) => List::within(&kind, namespace),
+            None => List::everywhere(&kind),
         };
-        match self.reader.list::<Value>(&list).await {
-            Ok(listed) => Ok(listed
-                .objects
-                .into_iter()
-                .map(|value| Object::new(kind, value))
-                .collect()),
+        match self.list::<Value>(&list).await {
+            Ok(listed) => Ok(listed.objects.into_iter().map(Object::new::<K>).collect()),
             Err(failure) if failure.is_not_found() => Ok(Vec::new()),
             Err(failure) => Err(failure),
         }
-    }
-
-    /// One object; `None` if it does not exist.
-    pub async fn get(
-        &self,
-        kind: Kind,
-        namespace: Option<&str>,
-        name: &str,
-    ) -> Result<Option<Object>, Failure> {
-        let api = self.api(kind, namespace);
-        let what = one(kind, namespace, name);
-        let found = self.reader.request("get", &what, api.get_opt(name)).await?;
-        // What was decoded from JSON has a JSON form.
-        Ok(found.map(|object| Object::new(kind, serde_json::to_value(object).unwrap_or_default())))
-    }
-
-    /// The metadata of one object; `None` if it does not exist.
-    pub async fn get_metadata(
-        &self,
-        kind: Kind,
-        namespace: Option<&str>,
-        name: &str,
-    ) -> Result<Option<Object>, Failure> {
-        let (api, params) = (self.api(kind, namespace), GetParams::default());
-        let found = api.get_metadata_opt_with(name, &params);
-        let what = one(kind, namespace, name);
-        let found = self.reader.request("get", &what, found).await?;
-        Ok(found.map(|item| Object::new(kind, json!({"metadata": item.metadata}))))
-    }
-}
-
-fn one(kind: Kind, namespace: Option<&str>, name: &str) -> String {
-    let resource = kind.resource();
-    match namespace {
-        Some(namespace) => format!("{} {name} in namespace {namespace}", resource.plural),
-        None => format!("{} {name}", resource.plural),
     }
 }

@@ -154,7 +154,8 @@ fn machine_deployments(snapshot: &Snapshot, new: &Manifests) -> Vec<Item<Machine
         .collect()
 }
 
-fn settings_maps(snapshot: &Snapshot, new: &Manifests) -> Vec<Item<SettingsMap>> {
+/// Those of the inputs and of the cluster.
+pub fn settings_maps(snapshot: &Snapshot, new: &Manifests) -> Vec<Item<SettingsMap>> {
     let of_cluster = snapshot.settings_maps.iter().map(|map| Item {
         value: map.clone(),
         origin: Origin::new(format!("ConfigMap {}/{}", map.namespace, map.name).into(), None),
@@ -163,7 +164,7 @@ fn settings_maps(snapshot: &Snapshot, new: &Manifests) -> Vec<Item<SettingsMap>>
 }
 
 /// Where messages place an object of the cluster.
-fn of_cluster(kind: &str, object: &impl ResourceExt) -> Origin {
+pub fn of_cluster(kind: &str, object: &impl ResourceExt) -> Origin {
     let namespace = object.namespace().unwrap_or_default();
     Origin::new(format!("{kind} {namespace}/{}", object.name_any()).into(), None)
 }

@@ -2,19 +2,18 @@
 
 mod live;
 
-pub use live::with_endpoint;
+pub use live::{of_cluster, settings_maps, with_endpoint};
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use osm_render::Stage;
 
-use crate::difference;
-use crate::output::{self, Color};
+use crate::difference::{self, Difference};
 use crate::tree::Tree;
-use crate::{cluster, input, pools};
+use crate::{cluster, input, output, pools};
 
 /// Exit code of an error, as of `kubectl diff`.
 pub const ERROR: u8 = 2;
@@ -58,12 +57,6 @@ pub struct Diff {
     /// Settings document of both sides [default: the one in the inputs, or the default settings]. With --cluster: of the new side
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
-    output: Format,
-    /// When to use color
-    #[arg(long, value_enum, default_value_t = Color::Auto)]
-    color: Color,
     #[command(flatten)]
     flags: cluster::Flags,
 }
@@ -75,14 +68,6 @@ struct Sides {
     is_incomplete: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Format {
-    /// Unified diffs
-    Text,
-    /// Names of the files that differ
-    Names,
-}
-
 impl Diff {
     /// Compares and prints.
     pub fn run(self) -> Result<ExitCode> {
@@ -92,16 +77,7 @@ impl Diff {
             is_incomplete,
         } = self.sides()?;
         let differences = difference::between(&old, &new);
-        let text: String = match self.output {
-            Format::Text => {
-                let color = self.color.is_on();
-                differences.iter().map(|one| one.unified(color)).collect()
-            }
-            Format::Names => differences
-                .iter()
-                .map(|one| format!("{} {}\n", one.kind(), one.path))
-                .collect(),
-        };
+        let text: String = differences.iter().map(Difference::unified).collect();
         output::print(&text)?;
         Ok(match differences.is_empty() {
             _ if is_incomplete => ExitCode::from(ERROR),

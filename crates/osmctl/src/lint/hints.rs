@@ -5,7 +5,7 @@ pub const FIELDS: &str =
 pub const VARIABLES: &str = "docs/go-templates.md lists all variables";
 
 /// Parts of messages, and the next step where the message itself does not have it.
-const HINTS: [(&str, &str); 21] = [
+const HINTS: [(&str, &str); 20] = [
     ("there is no field", FIELDS),
     ("in type *resources.filesData", VARIABLES),
     (
@@ -55,11 +55,7 @@ const HINTS: [(&str, &str); 21] = [
     ),
     ("not defined", "docs/go-templates.md lists all functions"),
     (
-        "rendering takes more than",
-        "shorten the loops, or those in the templates that are called in a loop",
-    ),
-    (
-        "rendering all sample pools takes more than",
+        "takes more than",
         "shorten the loops, or those in the templates that are called in a loop",
     ),
     (

@@ -1,9 +1,9 @@
 //! Checks one profile: by the code of osp-controller, and by what a reviewer would comment on about the rendered samples.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use osm_api::OperatingSystemProfile;
 use osm_api::config::StageConfig;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
@@ -14,7 +14,6 @@ use osm_render::{Conflict, Profile, Rendered, Stage, TemplatePosition};
 use super::{hints, scripts, spec, yaml_traps};
 use crate::bases::Bases;
 use crate::input::Item;
-use crate::parallel;
 use crate::problem::{Place, Problem, Severity};
 use crate::tree::stage_name;
 
@@ -32,23 +31,30 @@ const MAX_VARIANTS: usize = 64;
 /// # Errors
 /// A check that panics.
 pub fn check_all(profiles: &[Item<OperatingSystemProfile>]) -> Result<Vec<Problem>> {
+    let (bases, defaults) = (&Bases::of(profiles), osm_render::defaults());
     let mut problems = Vec::new();
-    let mut work = Vec::new();
-    for (index, item) in profiles.iter().enumerate() {
-        problems.extend(yaml_traps::check(&item.origin, "spec"));
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    for some in profiles.chunks(threads) {
         // Origins are not shared among threads.
-        let name = item.value.metadata.name.clone().unwrap_or_default();
-        work.push((index, name, item.value.spec.clone()));
-    }
-    // The one with the most samples first, so that no thread starts it last.
-    work.sort_by_key(|(_, _, spec)| Reverse(spec.supported_cloud_providers.len()));
-    let bases = Bases::of(profiles);
-    let found = parallel::map(&work, |(_, name, spec)| attempt(name, spec, &bases))?;
-    let order = work.iter().map(|(index, ..)| *index);
-    let found: BTreeMap<usize, Result<Reviewed, Box<Refusal>>> = order.zip(found).collect();
-    let defaults = osm_render::defaults();
-    for (item, result) in profiles.iter().zip(found.into_values()) {
-        problems.extend(check(item, result, &defaults));
+        let work: Vec<_> = some
+            .iter()
+            .map(|item| {
+                (
+                    item.value.metadata.name.as_deref().unwrap_or_default(),
+                    &item.value.spec,
+                )
+            })
+            .collect();
+        let results: Vec<_> = thread::scope(|scope| {
+            let start = |(name, spec)| scope.spawn(move || attempt(name, spec, bases));
+            let running: Vec<_> = work.into_iter().map(start).collect();
+            running.into_iter().map(thread::ScopedJoinHandle::join).collect()
+        });
+        for (item, result) in some.iter().zip(results) {
+            let result = result.map_err(|_| anyhow!("a check failed; report this bug with the profile"))?;
+            problems.extend(yaml_traps::check(&item.origin, "spec"));
+            problems.extend(check(item, result, &defaults));
+        }
     }
     Ok(problems)
 }

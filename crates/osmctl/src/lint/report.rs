@@ -55,23 +55,3 @@ fn data(text: &str) -> String {
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::problem::Place;
-
-    #[test]
-    fn special_characters_do_not_end_fields() {
-        let place = Place {
-            file: "a b,c:d.yaml".to_owned(),
-            line: Some(3),
-            column: None,
-        };
-        let problem = Problem::error("yaml", place, "50 %\nnext").hint("do");
-        assert_eq!(
-            github(std::slice::from_ref(&problem)),
-            "::error file=a b%2Cc%3Ad.yaml,line=3,title=yaml::50 %25%0Anext%0AHint: do\n"
-        );
-    }
-}

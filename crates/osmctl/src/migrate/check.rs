@@ -2,19 +2,22 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, SETTINGS_CONFIG_MAP};
+use osm_api::rbac::Service;
 use osm_api::settings::Settings;
-use osm_api::{MachineDeployment, pool};
-use serde_json::{Map, Value, json};
+use osm_api::{MachineDeployment, OperatingSystemConfig, pool};
+use serde_json::{Value, json};
 
 use super::compare::{self, Outcome, Report};
 use super::found::{self, Found};
 use super::go_flags::{self, Mapped};
-use super::{kinds, pods};
-use crate::cluster::{self, Flags, Needs, Object, Objects};
+use super::{pods, text};
+use crate::cluster::{Flags, Needs, Object, Reader, Readers};
 use crate::diff;
 use crate::input;
 use crate::output;
@@ -23,16 +26,24 @@ use crate::snapshot::Snapshot;
 /// Most names that a message lists.
 const MAX_NAMED: usize = 5;
 
-/// What a person has decided about.
+/// What a person has decided about flags of the Go implementation.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Decisions")]
-pub struct Source {
+pub struct Decided {
     /// Settings document; its fields win over those that follow from the flags of the Go implementation
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
     /// Flag of the Go implementation that --settings replaces, or that is not needed; repeatable
     #[arg(long, value_name = "NAME")]
     handled_flag: Vec<String>,
+}
+
+/// What a person has decided about.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Decisions")]
+pub struct Source {
+    #[command(flatten)]
+    decided: Decided,
     /// Webhook configuration that belongs to another program; repeatable
     #[arg(long, value_name = "NAME")]
     keep_webhook: Vec<String>,
@@ -59,65 +70,154 @@ pub struct Checked {
 /// What [`judge`] needs besides.
 #[derive(Default)]
 pub struct Facts {
+    /// Whether the MachineDeployments are in another cluster than the Deployments.
+    pub has_worker: bool,
+    /// Where the flags lead to.
+    pub place: Place,
     pub has_settings: bool,
     /// OperatingSystemConfigs of OSM.
     pub rendered: usize,
+    /// The flag `-namespace`.
+    pub namespace: Option<String>,
     /// Secrets that must exist, and do not.
     pub missing_secrets: Vec<String>,
     pub accept_refused: bool,
 }
 
-/// Reads a cluster, and decides whether it can be migrated.
+/// Where the Go implementation has its profiles and configs, and where MachineDeployments are.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub enum Place {
+    /// Everything is in the cluster of its Deployment.
+    #[default]
+    Here,
+    /// MachineDeployments alone are in another cluster.
+    Split,
+    /// Everything but its Deployment is in another cluster, as with KKP.
+    Worker,
+}
+
+impl Place {
+    fn of(words: &[String]) -> Self {
+        let has = |flag| !go_flags::value(words, flag).is_empty();
+        match (has("worker-cluster-kubeconfig"), has("kubeconfig")) {
+            (true, _) => Self::Split,
+            (false, true) => Self::Worker,
+            (false, false) => Self::Here,
+        }
+    }
+}
+
+/// What the Deployment of the Go implementation runs.
+fn words(found: &Found) -> Vec<String> {
+    let container = found.controller.as_ref().and_then(found::controller_container);
+    container.map(pods::command_line).unwrap_or_default()
+}
+
+/// Maps the flags. If they name a Secret with credentials of registries, its keys are read in the cluster of the profiles.
 ///
 /// # Errors
-/// A cluster that can't be read, or settings that are not valid.
-pub async fn read(objects: &Objects, flags: &Flags, source: &Source) -> Result<Checked> {
-    let namespace = flags.namespace();
-    let own = match &source.settings {
+/// A Secret that can't be read, or settings that are not valid.
+pub async fn flags(reader: &Reader, words: &[String], decided: &Decided) -> Result<Mapped> {
+    let own = match &decided.settings {
         Some(path) => Some(input::settings_document(Some(path))?.document),
         None => None,
     };
+    let secret = match go_flags::value(words, go_flags::REGISTRY_SECRET).split_once('/') {
+        Some((namespace, name)) => reader.get::<Secret>(namespace, name).await?,
+        None => None,
+    };
+    let secret = secret.map(Into::into);
+    Ok(go_flags::map(words, &decided.handled_flag, own.as_ref(), secret))
+}
+
+/// Values of the chart that follow from the flags of the Go implementation alone.
+///
+/// # Errors
+/// A cluster that can't be read, or flags that a person has to decide about.
+pub async fn values_of_flags(readers: &Readers, namespace: &str, decided: &Decided) -> Result<Value> {
+    let deployments = readers.management.objects::<Deployment>(Some(namespace)).await?;
+    let found = found::sort(&deployments, &[], namespace, &[]);
+    if found.controller.is_none() {
+        bail!(no_controller(namespace));
+    }
+    let words = words(&found);
+    let place = Place::of(&words);
+    let reader = match place {
+        Place::Worker => &readers.worker,
+        Place::Here | Place::Split => &readers.management,
+    };
+    let mapped = flags(reader, &words, decided).await?;
+    if !mapped.problems.is_empty() {
+        bail!(
+            "{}",
+            text::list("no values follow from the flags:\n", &mapped.problems).trim_end()
+        );
+    }
+    Ok(values(&mapped, place, &Snapshot::default(), namespace))
+}
+
+/// Reads clusters, and decides whether they can be migrated.
+///
+/// # Errors
+/// A cluster that can't be read, or settings that are not valid.
+pub async fn read(readers: Readers, flags: &Flags, source: &Source) -> Result<Checked> {
+    let namespace = flags.namespace();
     let mut checked = Checked {
-        found: found::read(objects, namespace, &source.keep_webhook).await?,
+        found: found::read(&readers.management, namespace, &source.keep_webhook).await?,
         ..Checked::default()
     };
-    if let Some(deployment) = &checked.found.controller
-        && let Some(container) = found::controller_container(deployment)
-    {
-        let words = pods::command_line(container);
-        checked.mapped = go_flags::map(&words, &source.handled_flag, own.as_ref());
-    }
-    let has_settings = objects
-        .get(kinds::CONFIG_MAP, Some(namespace), flags.settings_config_map())
-        .await?
-        .is_some();
-    let configs = objects.list(kinds::CONFIG, Some(namespace)).await?;
-    let mut missing_secrets = Vec::new();
-    for name in &checked.mapped.secrets {
-        let place = Some(CLOUD_INIT_SETTINGS);
-        if objects.get_metadata(kinds::SECRET, place, name).await?.is_none() {
-            missing_secrets.push(name.clone());
+    let settings = readers
+        .management
+        .get::<ConfigMap>(namespace, flags.settings_config_map());
+    let has_settings = settings.await?.is_some();
+    let configs = readers
+        .management
+        .objects::<OperatingSystemConfig>(Some(namespace))
+        .await?;
+    let words = words(&checked.found);
+    let mut facts = Facts {
+        has_worker: flags.has_worker_cluster(),
+        place: Place::of(&words),
+        has_settings,
+        rendered: configs.iter().filter(|config| is_of_osm(config)).count(),
+        accept_refused: source.accept_refused,
+        ..Facts::default()
+    };
+    let (readers, of_go) = match facts.place {
+        Place::Worker if facts.has_worker => {
+            let named = Some(go_flags::value(&words, "namespace")).filter(|named| !named.is_empty());
+            (
+                readers.only_worker(),
+                flags.within(named.unwrap_or(names::KUBE_SYSTEM)),
+            )
         }
-    }
+        _ => (readers, flags.clone()),
+    };
     if checked.found.controller.is_some() {
+        checked.mapped = self::flags(&readers.management, &words, &source.decided).await?;
         let needs = Needs {
             profiles: true,
             custom_profiles: true,
             endpoint: true,
             ..Needs::default()
         };
-        checked.snapshot = cluster::read_all(flags, needs).await?;
+        checked.snapshot = readers.read(&of_go, needs).await?;
         let settings = Settings::from_document(checked.mapped.settings.clone()).unwrap_or_default();
         let settings = diff::with_endpoint(&checked.snapshot, settings);
         checked.report = compare::report(&checked.snapshot, &settings);
+        facts.namespace = Some(go_flags::value(&words, "namespace").to_owned());
     }
-    checked.values = values(&checked.mapped, &checked.snapshot, namespace);
-    let facts = Facts {
-        has_settings,
-        rendered: configs.iter().filter(|config| is_of_osm(config)).count(),
-        missing_secrets,
-        accept_refused: source.accept_refused,
-    };
+    for name in &checked.mapped.secrets {
+        if readers
+            .worker
+            .get::<Secret>(CLOUD_INIT_SETTINGS, name)
+            .await?
+            .is_none()
+        {
+            facts.missing_secrets.push(name.clone());
+        }
+    }
+    checked.values = values(&checked.mapped, facts.place, &checked.snapshot, namespace);
     judge(&mut checked, namespace, &facts);
     Ok(checked)
 }
@@ -128,12 +228,22 @@ fn is_of_osm(config: &Object) -> bool {
 }
 
 /// Values of the chart; none while the settings are not valid, because no one may copy or print them.
-fn values(mapped: &Mapped, snapshot: &Snapshot, namespace: &str) -> Value {
+fn values(mapped: &Mapped, place: Place, snapshot: &Snapshot, namespace: &str) -> Value {
     if mapped.is_invalid {
         return Value::Null;
     }
-    let mut values = Map::from_iter([("settings".to_owned(), mapped.settings.clone())]);
-    values.extend(mapped.values.clone());
+    let mut values = mapped.values.clone();
+    values.insert("settings".to_owned(), mapped.settings.clone());
+    if place != Place::Here {
+        let secret = |service: Service| json!({"secret": format!("worker-{}", service.name())});
+        let kubeconfigs = json!({
+            "oscController": secret(Service::OscController),
+            "secretSyncer": secret(Service::SecretSyncer),
+            "csrApprover": secret(Service::CsrApprover),
+        });
+        values.insert("topology".to_owned(), json!("management"));
+        values.insert("workerCluster".to_owned(), json!({"kubeconfigs": kubeconfigs}));
+    }
     let namespaces = snapshot.machine_deployments.iter();
     let mut namespaces: Vec<&str> = namespaces
         .filter_map(|md| pool::annotation(md, names::PROFILE_NAMESPACE))
@@ -168,15 +278,18 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
         ..
     } = checked;
     let is_installed = !found.own_deployments.is_empty() || facts.rendered > 0;
+    let is_idle = |controller: &Object| controller.value.pointer("/spec/replicas") == Some(&json!(0));
     match &found.controller {
         None if is_installed => problems.push(format!(
             "the cluster is already migrated: OSM is installed in namespace {namespace}, and no Deployment of the Go implementation is; \
              there is nothing to do"
         )),
-        None => problems.push(format!(
-            "namespace {namespace} has no Deployment of the Go implementation; check --context and --namespace"
-        )),
-        Some(controller) if is_installed && controller.number("/spec/replicas") == Some(0) => problems.push(
+        None => problems.push(no_controller(namespace)),
+        Some(controller) if is_installed && is_idle(controller) && facts.place == Place::Worker => problems.push(
+            "the cluster is already migrated: OSM is installed, and the Go implementation is stopped; `osmctl migrate values` follows its flags"
+                .to_owned(),
+        ),
+        Some(controller) if is_installed && is_idle(controller) => problems.push(
             "the migration has begun: OSM is installed, and the Go implementation is stopped; continue with the script that stopped it"
                 .to_owned(),
         ),
@@ -192,7 +305,22 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
              delete the ConfigMap {SETTINGS_CONFIG_MAP}, or migrate by the manual steps of docs/migration.md"
         ));
     }
-    if mapped.namespace.as_ref().is_some_and(|named| named != namespace) {
+    match (facts.place, facts.has_worker) {
+        (Place::Here, true) if found.controller.is_some() => problems.push(
+            "the Go implementation works in the cluster of its Deployment; leave out --worker-context and --worker-kubeconfig".to_owned(),
+        ),
+        (Place::Split | Place::Worker, false) => problems.push(
+            "the Go implementation works in another cluster than that of its Deployment; select that one with --worker-context or \
+             --worker-kubeconfig"
+                .to_owned(),
+        ),
+        (Place::Here, false) => problems.extend(found.managed.iter().map(|object| {
+            format!("{object} is managed by another object, which would restore it; delete that object, or have it stop")
+        })),
+        _ => {}
+    }
+    let named = facts.namespace.as_deref().filter(|named| !named.is_empty());
+    if facts.place != Place::Worker && named.is_some_and(|named| named != namespace) {
         problems.push(format!(
             "the flag -namespace of the Go implementation names another namespace than that of its Deployment, {namespace}; \
              migrate by the manual steps of docs/migration.md"
@@ -235,7 +363,15 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
     if !snapshot.custom_profiles.is_empty() {
         notes.push("the cluster has CustomOperatingSystemProfiles; set the value customProfiles if OSM has to copy them".to_owned());
     }
-    if found.controller.is_some() {
+    if facts.place == Place::Worker {
+        notes.extend(
+            found
+                .controller
+                .as_ref()
+                .and_then(|controller| stop(controller, namespace)),
+        );
+        notes.extend(own_profiles(report, namespace));
+    } else if found.controller.is_some() {
         notes.push(
             "make sure that no installer creates these objects again; for KubeOne, set operatingSystemManager.deploy to false, and run \
              `kubeone apply`"
@@ -244,8 +380,39 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
     }
 }
 
+fn no_controller(namespace: &str) -> String {
+    format!(
+        "namespace {namespace} has no Deployment of the Go implementation; check --context and --namespace"
+    )
+}
+
+/// How to stop a controller that KKP manages, if it is not stopped.
+fn stop(controller: &Object, namespace: &str) -> Option<String> {
+    let name = namespace.strip_prefix("cluster-").unwrap_or(namespace);
+    (controller.value.pointer("/spec/replicas") != Some(&json!(0))).then(|| {
+        format!(
+            "the Go implementation runs; stop it before you install the services, with KKP by `kubectl patch cluster {name} --type merge -p \
+             '{{\"spec\":{{\"componentsOverride\":{{\"operatingSystemManager\":{{\"replicas\":0}}}}}}}}'`"
+        )
+    })
+}
+
+/// The profiles of pools that OSM does not install, which have to be copied to the cluster of the services.
+fn own_profiles(report: &Report, namespace: &str) -> Option<String> {
+    let defaults = osm_render::defaults();
+    let is_default = |name: &str| defaults.iter().any(|(default, _)| default == name);
+    let profiles = report.pools.iter().filter_map(|pool| pool.profile.clone());
+    let mut names: Vec<String> = profiles.collect();
+    names.retain(|name| !is_default(name));
+    names.sort_unstable();
+    names.dedup();
+    (!names.is_empty()).then(|| {
+        format!("create these profiles in namespace {namespace} of the management cluster, where OSM reads them: {}", listed(&names))
+    })
+}
+
 /// Some of many names.
-pub fn listed(names: &[String]) -> String {
+fn listed(names: &[String]) -> String {
     let first: Vec<&str> = names.iter().take(MAX_NAMED).map(String::as_str).collect();
     match names.len().saturating_sub(MAX_NAMED) {
         0 => first.join(", "),
@@ -256,7 +423,6 @@ pub fn listed(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::found::fixtures::{INSTALLERS, found};
-    use super::super::text;
     use super::*;
     use crate::cluster::Target;
     use crate::snapshot::fixtures;
@@ -287,7 +453,7 @@ mod tests {
     #[test]
     fn every_reason_against_a_migration_is_reported() {
         type Change = fn(&mut Checked, &mut Facts);
-        let cases: [(Change, &str); 10] = [
+        let cases: [(Change, &str); 14] = [
             (
                 |checked, _| checked.found.controller = None,
                 "has no Deployment of the Go implementation; check --context",
@@ -315,8 +481,21 @@ mod tests {
             ),
             (|_, facts| facts.has_settings = true, "a settings document exists"),
             (
-                |checked, _| checked.mapped.namespace = Some("other".to_owned()),
+                |_, facts| facts.namespace = Some("other".to_owned()),
                 "the flag -namespace",
+            ),
+            (|_, facts| facts.has_worker = true, "leave out --worker-context"),
+            (|_, facts| facts.place = Place::Worker, "with --worker-context"),
+            (
+                |checked, _| checked.found.managed = vec!["Deployment a/b".to_owned()],
+                "would restore it",
+            ),
+            (
+                |checked, facts| {
+                    checked.found.controller.as_mut().unwrap().value["spec"]["replicas"] = json!(0);
+                    (facts.rendered, facts.place, facts.has_worker) = (1, Place::Worker, true);
+                },
+                "`osmctl migrate values` follows",
             ),
             (
                 |checked, _| checked.mapped.problems = vec!["the flag -x is not known".to_owned()],
@@ -352,19 +531,32 @@ mod tests {
         let md = &mut checked.snapshot.machine_deployments[0];
         let annotations = md.metadata.annotations.as_mut().unwrap();
         annotations.insert(names::PROFILE_NAMESPACE.to_owned(), "team".to_owned());
-        let mapped = go_flags::map(&["-log-debug".to_owned()], &[], None);
+        let of = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let mapped = go_flags::map(&words, &[], None, None);
+            values(&mapped, Place::Here, &checked.snapshot, "kube-system")
+        };
+        let mut values = of(&[
+            "-worker-count=4",
+            "-log-debug",
+            "-log-format=Console",
+            "-leader-elect=false",
+        ]);
+        assert!(values["settings"].take().is_object());
         assert_eq!(
-            values(&mapped, &checked.snapshot, "kube-system"),
+            values,
             json!({
-                "settings": mapped.settings,
-                "log": {"filter": "debug"},
+                "settings": null,
+                "limits": {"concurrency": 4},
+                "log": {"filter": "debug", "format": "text"},
                 "profileNamespaces": ["team"],
                 "removeGoFinalizers": true,
             })
         );
         assert_eq!(
-            values(&mapped, &Snapshot::default(), "kube-system"),
-            json!({"settings": mapped.settings, "log": {"filter": "debug"}})
+            of(&["-cluster-dns=p4ssw0rd"]),
+            Value::Null,
+            "nobody looked for passwords in it"
         );
     }
 
@@ -386,11 +578,11 @@ mod tests {
             for form in forms.map(|form| form.replace(":@", &format!(":{CANARY}@"))) {
                 let words = [format!("-{flag}={form}")];
                 let mut checked = checked();
-                checked.mapped = go_flags::map(&words, &[], None);
-                checked.values = values(&checked.mapped, &checked.snapshot, "kube-system");
+                checked.mapped = go_flags::map(&words, &[], None, None);
+                checked.values = values(&checked.mapped, Place::Here, &checked.snapshot, "kube-system");
                 judge(&mut checked, "kube-system", &Facts::default());
                 let outputs = [
-                    text::report(&checked, &target(), "kube-system", false, false),
+                    text::report(&checked, &target(), "kube-system", false),
                     format!("{:?}", checked.mapped),
                 ];
                 for output in outputs {
@@ -405,26 +597,42 @@ mod tests {
         }
     }
 
-    #[test]
-    fn values_of_invalid_settings_are_not_printed() {
-        // The second is a cluster that can be migrated.
-        for (address, is_printed) in [("p4ssw0rd", false), ("10.96.0.10", true)] {
-            let mut checked = checked();
-            let words = [format!("-cluster-dns={address}")];
-            checked.mapped = go_flags::map(&words, &[], None);
-            checked.values = values(&checked.mapped, &checked.snapshot, "kube-system");
-            judge(&mut checked, "kube-system", &Facts::default());
-            let report = text::report(&checked, &target(), "kube-system", false, false);
-            assert_eq!(report.contains(address), is_printed, "{report}");
-            assert_eq!(report.contains("Values of the chart"), is_printed, "{report}");
-            assert_eq!(checked.problems.is_empty(), is_printed);
-        }
-    }
+    /// A Deployment of KKP as the API server of a seed has it.
+    const OF_KKP: &str = r#"{"metadata": {"name": "operating-system-manager", "namespace": "cluster-x7k2",
+        "ownerReferences": [{"kind": "Cluster", "name": "x7k2", "controller": true}]},
+        "spec": {"replicas": 1, "template": {"spec": {"containers": [{"name": "operating-system-manager",
+            "command": ["/http-prober-bin/http-prober"], "args": ["-endpoint", "https://apiserver-external.cluster-x7k2.svc.cluster.local./healthz",
+                "-command", "{\"command\":\"/usr/local/bin/osm-controller\",\"args\":[\"-kubeconfig\",\"/etc/kubernetes/kubeconfig/kubeconfig\",\"-namespace\",\"kube-system\",\"-cluster-dns\",\"169.254.20.10\",\"-health-probe-address\",\"0.0.0.0:8085\"]}"]}]}}}}"#;
 
     #[test]
-    fn configs_of_osm_name_their_pool() {
-        let config = |spec: Value| Object::new(kinds::CONFIG, json!({"spec": spec}));
-        assert!(is_of_osm(&config(json!({"poolRef": {"name": "workers"}}))));
-        assert!(!is_of_osm(&config(json!({"osName": "ubuntu"}))));
+    fn a_cluster_of_kkp_can_be_migrated_with_its_seed() {
+        let deployment = Object::new::<Deployment>(serde_json::from_str(OF_KKP).unwrap());
+        let mut checked = Checked {
+            found: found::sort(&[deployment], &[], "cluster-x7k2", &[]),
+            ..checked()
+        };
+        let words = words(&checked.found);
+        let place = Place::of(&words);
+        checked.mapped = go_flags::map(&words, &[], None, None);
+        let facts = Facts {
+            has_worker: true,
+            namespace: Some(go_flags::value(&words, "namespace").to_owned()),
+            place,
+            ..Facts::default()
+        };
+        let values = values(&checked.mapped, place, &Snapshot::default(), "cluster-x7k2");
+        assert_eq!(values["settings"]["cluster"]["dnsIPs"], json!(["169.254.20.10"]));
+        assert_eq!(values["topology"], "management");
+        assert_eq!(
+            values["workerCluster"]["kubeconfigs"]["csrApprover"]["secret"],
+            "worker-csr-approver"
+        );
+        judge(&mut checked, "cluster-x7k2", &facts);
+        assert_eq!(checked.problems, Vec::<String>::new());
+        let notes = checked.notes.join("\n");
+        assert!(
+            notes.contains("kubectl patch cluster x7k2 ") && !notes.contains("KubeOne"),
+            "{notes}"
+        );
     }
 }

@@ -1,11 +1,15 @@
 //! Finds the Deployments and webhook configurations of the Go implementation, and those of OSM. `read` reads, `sort` decides.
 
 use anyhow::Result;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::apps::v1::Deployment;
 use osm_api::names;
 use serde_json::{Value, json};
 
-use super::{kinds, pods};
-use crate::cluster::{Object, Objects};
+use super::pods;
+use crate::cluster::{Object, Reader};
 
 /// Name of the Deployment.
 const CONTROLLER: &str = "operating-system-manager";
@@ -26,6 +30,8 @@ pub struct Found {
     pub webhooks: Vec<Object>,
     /// Deployments of OSM itself.
     pub own_deployments: Vec<Object>,
+    /// Names of those that another object manages, which would restore them.
+    pub managed: Vec<String>,
     /// Why a person has to decide about an object.
     pub problems: Vec<String>,
 }
@@ -40,10 +46,10 @@ enum Part {
 ///
 /// # Errors
 /// A request that fails.
-pub async fn read(objects: &Objects, namespace: &str, kept: &[String]) -> Result<Found> {
-    let deployments = objects.list(kinds::DEPLOYMENT, Some(namespace)).await?;
-    let mut webhooks = objects.list(kinds::VALIDATING, None).await?;
-    webhooks.extend(objects.list(kinds::MUTATING, None).await?);
+pub async fn read(reader: &Reader, namespace: &str, kept: &[String]) -> Result<Found> {
+    let deployments = reader.objects::<Deployment>(Some(namespace)).await?;
+    let mut webhooks = reader.objects::<ValidatingWebhookConfiguration>(None).await?;
+    webhooks.extend(reader.objects::<MutatingWebhookConfiguration>(None).await?);
     Ok(sort(&deployments, &webhooks, namespace, kept))
 }
 
@@ -84,13 +90,7 @@ pub fn sort(deployments: &[Object], webhooks: &[Object], namespace: &str, kept: 
         let mut owners = object.items("/metadata/ownerReferences").iter();
         owners.any(|owner| owner.get("controller") == Some(&json!(true)))
     });
-    let managed = managed.map(|object| {
-        format!(
-            "{object} is managed by another object, which would restore it; clusters of KKP are not supported"
-        )
-    });
-    let managed: Vec<String> = managed.collect();
-    found.problems.extend(managed);
+    found.managed = managed.map(ToString::to_string).collect();
     found
 }
 
@@ -145,8 +145,21 @@ fn belongs(configuration: &Object, namespace: &str, kept: &[String]) -> Result<b
         groups.any(|group| group == names::GROUP)
     };
     let calling = webhooks.iter().filter(calls).count();
+    let mut clients = webhooks.iter().filter_map(|webhook| webhook.get("clientConfig"));
+    let is_far = clients.clone().any(|client| {
+        let url = client.get("url").and_then(Value::as_str);
+        url.is_some_and(|url| url.contains(WEBHOOK))
+    });
+    let is_of_another = clients.any(|client| client.pointer("/service/name") == Some(&json!(WEBHOOK)));
     let name = configuration.name();
     match calling {
+        0 if is_far => Err(format!(
+            "{configuration} calls the Go implementation in another cluster, as in a user cluster of KKP; select that cluster with \
+             --context and --namespace, and this one with --worker-context"
+        )),
+        0 if is_of_another => Err(format!(
+            "{configuration} belongs to a Go implementation in another namespace, which covers all namespaces; migrate that one first"
+        )),
         0 if webhooks.iter().any(covers) && !kept.iter().any(|kept| kept == name) => Err(format!(
             "{configuration} covers the group {}, but does not call the Service {WEBHOOK} in namespace {namespace}; \
              pass --keep-webhook {name} if it belongs to another program, and delete it otherwise",
@@ -163,7 +176,6 @@ fn belongs(configuration: &Object, namespace: &str, kept: &[String]) -> Result<b
 #[cfg(test)]
 pub mod fixtures {
     use super::*;
-    use crate::cluster::Kind;
 
     pub const INSTALLERS: [(&str, &str); 3] = [
         (
@@ -180,23 +192,20 @@ pub mod fixtures {
         ),
     ];
 
-    /// The objects of some kinds in a stream of manifests.
-    fn of_kinds(text: &str, wanted: &[Kind]) -> Vec<Object> {
-        let documents = osm_render::yaml::read(text).unwrap().into_iter();
-        let object = |value: Value| {
-            let kind = wanted.iter().find(|kind| value["kind"] == kind.kind)?;
-            Some(Object::new(*kind, value))
-        };
-        documents.filter_map(object).collect()
+    /// The objects of a kind in a stream of manifests.
+    fn of_kind<K: kube::Resource<DynamicType = ()>>(text: &str) -> Vec<Object> {
+        let mut documents = osm_render::yaml::read(text).unwrap();
+        documents.retain(|value| value["kind"] == K::kind(&()).as_ref());
+        documents.into_iter().map(Object::new::<K>).collect()
     }
 
     /// What is found in a cluster with these manifests and further objects.
     pub fn found(text: &str, more: &[Object], kept: &[&str]) -> Found {
         let kept: Vec<String> = kept.iter().map(|name| (*name).to_owned()).collect();
-        let deployments = of_kinds(text, &[kinds::DEPLOYMENT]);
-        let mut webhooks = of_kinds(text, &[kinds::VALIDATING, kinds::MUTATING]);
+        let mut webhooks = of_kind::<ValidatingWebhookConfiguration>(text);
+        webhooks.extend(of_kind::<MutatingWebhookConfiguration>(text));
         webhooks.extend_from_slice(more);
-        sort(&deployments, &webhooks, "kube-system", &kept)
+        sort(&of_kind::<Deployment>(text), &webhooks, "kube-system", &kept)
     }
 }
 
@@ -235,10 +244,8 @@ mod tests {
                     "clientConfig": {"service": {"namespace": "kube-system", "name": service}}})
             };
             let webhooks: Vec<Value> = services.iter().map(webhook).collect();
-            Object::new(
-                kinds::MUTATING,
-                json!({"metadata": {"name": "theirs"}, "webhooks": webhooks}),
-            )
+            let value = json!({"metadata": {"name": "theirs"}, "webhooks": webhooks});
+            Object::new::<MutatingWebhookConfiguration>(value)
         };
         let cases: [(&[&str], &[&str], usize, &str); 4] = [
             (&[WEBHOOK, WEBHOOK], &[], 1, ""),
@@ -257,8 +264,22 @@ mod tests {
     }
 
     #[test]
-    fn deployments_of_the_chart_stay_and_managed_ones_are_refused() {
-        let deployment = |metadata: Value| Object::new(kinds::DEPLOYMENT, json!({"metadata": metadata}));
+    fn webhooks_tell_of_a_go_implementation_elsewhere() {
+        let service = json!({"service": {"namespace": "elsewhere", "name": WEBHOOK}});
+        let url =
+            json!({"url": format!("https://{WEBHOOK}.cluster-a.svc.cluster.local./operatingsystemprofile")});
+        for (client, expected) in [(service, "migrate that one first"), (url, "--worker-context")] {
+            let webhooks = json!([{"rules": [{"apiGroups": [names::GROUP]}], "clientConfig": client}]);
+            let value = json!({"metadata": {"name": "w"}, "webhooks": webhooks});
+            let webhook = Object::new::<ValidatingWebhookConfiguration>(value);
+            let problems = found("", &[webhook], &[]).problems;
+            assert!(problems[0].contains(expected), "{problems:?}");
+        }
+    }
+
+    #[test]
+    fn deployments_of_the_chart_stay_and_managed_ones_are_named() {
+        let deployment = |metadata: Value| Object::new::<Deployment>(json!({"metadata": metadata}));
         let of_chart =
             json!({"name": CONTROLLER, "labels": {"helm.sh/chart": "operating-system-manager-0.1.0"}});
         let managed = json!({"name": WEBHOOK, "ownerReferences": [{"controller": true}]});
@@ -269,10 +290,6 @@ mod tests {
             &[],
         );
         assert_eq!((found.own_deployments.len(), found.controller), (1, None));
-        assert!(
-            found.problems[0].contains("clusters of KKP"),
-            "{:?}",
-            found.problems
-        );
+        assert_eq!(found.managed, [format!("Deployment {WEBHOOK}")]);
     }
 }

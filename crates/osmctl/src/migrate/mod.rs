@@ -1,7 +1,6 @@
 //! `osmctl migrate`: what a migration from the Go implementation to OSM would do, and a script that does it. Only the script writes to the cluster.
 //!
 //! ```text
-//! kinds            what is read
 //! pods             what the pods of a Deployment run and mount; pure
 //! found            the Deployments and webhook configurations of the Go implementation
 //! go_flags         its flags → settings and values of the chart; pure
@@ -15,7 +14,6 @@ mod check;
 mod compare;
 mod found;
 mod go_flags;
-mod kinds;
 mod pods;
 mod script;
 mod text;
@@ -25,19 +23,23 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 
-use self::check::{Checked, Source};
-use crate::cluster::{self, Objects};
-use crate::output::{self, Color};
+use self::check::{Checked, Decided, Source};
+use crate::cluster::{self, Readers, Target};
+use crate::output;
 
 /// Migrate a cluster from the Go implementation to OSM
 ///
 /// `check` reads the cluster. It prints what the Go implementation has installed, what OSM would render differently or refuse, and the
 /// values of the chart. `script` prints a shell script with the commands of kubectl and helm in the safe order, and the way back.
+/// `values` prints the values that follow from the flags of the Go implementation.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   # What would happen
   osmctl migrate check
+
+  # The same for a user cluster of KKP
+  osmctl migrate check --context seed -n cluster-x7k2 --worker-context user
 
   # The commands, to read and to run
   osmctl migrate script >osm-migrate.sh
@@ -53,6 +55,7 @@ pub struct Migrate {
 enum Command {
     Check(Check),
     Script(Script),
+    Values(Values),
 }
 
 /// Check whether a cluster can be migrated, and print what would change
@@ -64,9 +67,6 @@ pub struct Check {
     /// Print the lines that differ
     #[arg(long)]
     diff: bool,
-    /// When to use color
-    #[arg(long, value_enum, default_value_t = Color::Auto)]
-    color: Color,
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
@@ -84,22 +84,37 @@ pub struct Script {
     cluster: cluster::Flags,
 }
 
+/// Print the values of the chart that follow from the flags of the Go implementation
+///
+/// The command reads its Deployment, which may be stopped. Where another program sets the flags, as KKP does, a pipeline notices a change:
+/// diff exits with 1.
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  osmctl migrate values --context seed -n cluster-x7k2 | diff - values.yaml")]
+pub struct Values {
+    #[command(flatten)]
+    decided: Decided,
+    #[command(flatten)]
+    cluster: cluster::Flags,
+}
+
 impl Migrate {
     /// Runs the subcommand.
     pub fn run(self) -> Result<ExitCode> {
         match self.command {
             Command::Check(check) => cluster::run(Box::pin(check.run())),
             Command::Script(script) => cluster::run(Box::pin(script.run())),
+            Command::Values(values) => cluster::run(Box::pin(values.run())),
         }
     }
 }
 
 impl Check {
     async fn run(self) -> Result<ExitCode> {
-        let (objects, checked) = read(&self.cluster, &self.source).await?;
-        let (namespace, target) = (self.cluster.namespace(), &objects.target);
-        let with_color = self.color.is_on();
-        output::print(&text::report(&checked, target, namespace, self.diff, with_color))?;
+        let (target, checked) = read(&self.cluster, &self.source).await?;
+        let namespace = self.cluster.namespace();
+        output::print(&text::report(&checked, &target, namespace, self.diff))?;
         Ok(match checked.problems.is_empty() {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
@@ -107,9 +122,23 @@ impl Check {
     }
 }
 
+impl Values {
+    async fn run(self) -> Result<ExitCode> {
+        let readers = connect(&self.cluster).await?;
+        let values = check::values_of_flags(&readers, self.cluster.namespace(), &self.decided).await?;
+        output::print(&text::values(&values))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
 impl Script {
     async fn run(self) -> Result<ExitCode> {
-        let (objects, checked) = read(&self.cluster, &self.source).await?;
+        if self.cluster.has_worker_cluster() {
+            bail!(
+                "a script migrates one cluster; for two, docs/kkp.md has the commands, and `osmctl migrate check` the values"
+            );
+        }
+        let (target, checked) = read(&self.cluster, &self.source).await?;
         if !checked.problems.is_empty() {
             bail!(
                 text::list("the cluster cannot be migrated yet:\n", &checked.problems)
@@ -118,22 +147,23 @@ impl Script {
             );
         }
         let (namespace, settings) = (self.cluster.namespace(), self.cluster.settings_config_map());
-        output::print(&script::script(&checked, &objects.target, namespace, settings))?;
+        output::print(&script::script(&checked, &target, namespace, settings))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Reads and checks the one cluster that the flags select.
-async fn read(flags: &cluster::Flags, source: &Source) -> Result<(Objects, Checked)> {
-    if flags.has_worker_cluster() {
+/// Reads and checks the clusters that the flags select.
+async fn read(flags: &cluster::Flags, source: &Source) -> Result<(Target, Checked)> {
+    let readers = connect(flags).await?;
+    let target = readers.target.clone();
+    Ok((target, check::read(readers, flags, source).await?))
+}
+
+async fn connect(flags: &cluster::Flags) -> Result<Readers> {
+    if flags.has_home_cluster() {
         bail!(
-            "`osmctl migrate` supports one cluster; two clusters need the manual steps of docs/migration.md"
+            "`osmctl migrate` supports no home cluster; select the cluster with the MachineDeployments with --worker-context"
         );
     }
-    if flags.has_home_cluster() {
-        bail!("`osmctl migrate` supports no home cluster; docs/kkp.md describes what KKP restores");
-    }
-    let objects = Objects::connect(flags).await?;
-    let checked = check::read(&objects, flags, source).await?;
-    Ok((objects, checked))
+    Readers::connect(flags).await
 }

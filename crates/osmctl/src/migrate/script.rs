@@ -32,6 +32,8 @@ pub fn script(checked: &Checked, target: &Target, namespace: &str, settings: &st
         )
     };
     let starts: String = deployments.iter().map(start).collect();
+    let commands = checked.mapped.commands.iter();
+    let create_secrets: String = commands.map(|command| format!("  {command}\n")).collect();
     let mut values = yaml::write(&checked.values).unwrap_or_else(|_| checked.values.to_string());
     if !values.ends_with('\n') {
         values.push('\n');
@@ -53,6 +55,7 @@ pub fn script(checked: &Checked, target: &Target, namespace: &str, settings: &st
             lines("restore", &deployments) + &starts,
         ),
         ("@RESTORE_WEBHOOKS@\n", lines("restore_webhook", &webhooks)),
+        ("@CREATE_SECRETS@\n", create_secrets),
         ("@END@", END.to_owned()),
         // Last, so that nothing in them is taken for a name.
         ("@VALUES@", values),
@@ -72,7 +75,7 @@ fn lines(command: &str, objects: &[&Object]) -> String {
 
 /// An object as kubectl names it: resource, name and namespace.
 fn named(object: &Object) -> String {
-    let kind = object.kind;
+    let kind = &object.kind;
     let name = quoted(&format!("{}.{}/{}", kind.plural, kind.group, object.name()));
     match object.namespace() {
         Some(namespace) => format!("{name} --namespace {}", quoted(namespace)),
@@ -111,58 +114,15 @@ mod tests {
             context: Some("it's mine".to_owned()),
             kubeconfig: Some("/home/me/kube config".into()),
         };
-        let checked = Checked {
+        let mut checked = Checked {
             found: found(installer, &[], &[]),
             values: json!({"settings": {"note": "it's @SERVER@\nEND"}}),
             ..Checked::default()
         };
+        let command =
+            "kubectl get secret x --output go-template='{{.}}' | kubectl apply --server-side --filename -";
+        checked.mapped.commands = vec![command.to_owned()];
         script(&checked, &target, "kube-system", "osm-settings")
-    }
-
-    /// The lines of a function of the script.
-    fn function<'s>(script: &'s str, name: &str) -> Vec<&'s str> {
-        let (_, rest) = script.split_once(&format!("\n{name}() {{\n")).unwrap();
-        let (body, _) = rest.split_once("\n}\n").unwrap();
-        body.lines()
-            .map(str::trim)
-            .filter(|line| !line.starts_with('#'))
-            .collect()
-    }
-
-    #[test]
-    fn webhooks_are_deleted_before_their_deployment_stops_and_come_back_last() {
-        for (installer, text) in INSTALLERS {
-            let script = of(text);
-            let lines = function(&script, "stop_go");
-            let at = |lines: &[&str], start: &str| -> Vec<usize> {
-                let found = lines
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, line)| line.starts_with(start));
-                found.map(|(at, _)| at).collect()
-            };
-            let (deleted, stopped) = (at(&lines, "delete "), at(&lines, "stop "));
-            assert!(
-                !deleted.is_empty() && stopped.len() == 2,
-                "{installer}: {lines:#?}"
-            );
-            assert!(
-                deleted.iter().max() < stopped.iter().min(),
-                "{installer}: {lines:#?}"
-            );
-            let checks = at(&lines, "no_webhook_is_left");
-            assert!(
-                checks.iter().any(|at| deleted[0] < *at && *at < stopped[0]),
-                "{lines:#?}"
-            );
-            let back = function(&script, "back");
-            let (started, restored) = (at(&back, "start 1 "), at(&back, "restore_webhook "));
-            assert_eq!((started.len(), restored.len()), (2, deleted.len()), "{installer}");
-            assert!(
-                started.iter().max() < restored.iter().min(),
-                "{installer}: {back:#?}"
-            );
-        }
     }
 
     #[test]

@@ -245,6 +245,7 @@ install_osm() {
   # Both implementations must never run at the same time.
 @ARE_STOPPED@
   no_webhook_is_left
+@CREATE_SECRETS@
   mkdir -p "$FOLDER"
   cat >"$FOLDER/values.yaml" <<'@END@'
 @VALUES@@END@

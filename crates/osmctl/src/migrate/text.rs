@@ -9,13 +9,7 @@ use crate::cluster::Target;
 use crate::output;
 
 /// Everything that a migration finds and does.
-pub fn report(
-    checked: &Checked,
-    target: &Target,
-    namespace: &str,
-    with_lines: bool,
-    with_color: bool,
-) -> String {
+pub fn report(checked: &Checked, target: &Target, namespace: &str, with_lines: bool) -> String {
     let context = match &target.context {
         Some(context) => format!("context {context}, "),
         None => String::new(),
@@ -41,10 +35,15 @@ pub fn report(
             .collect();
         text.push_str(&output::table(&lines));
         text.push_str("\nWhat becomes of pools; --diff prints the lines that differ:\n");
-        text.push_str(&compare::text::text(&checked.report, with_lines, with_color));
+        text.push_str(&compare::text::text(&checked.report, with_lines));
         if !checked.values.is_null() {
             text.push_str("\nValues of the chart:\n");
             text.push_str(&values(&checked.values));
+        }
+        if !checked.mapped.commands.is_empty() {
+            let commands = checked.mapped.commands.join("\n");
+            let title = "Commands for the cluster with the MachineDeployments, which create a Secret for each registry";
+            text.push_str(&format!("\n{title}:\n{commands}\n"));
         }
     }
     text.push_str(&list("\nNotes:\n", &checked.notes));
@@ -53,7 +52,13 @@ pub fn report(
         &checked.problems,
     ));
     if checked.problems.is_empty() {
-        text.push_str("\nThe cluster can be migrated. Next step: osmctl migrate script >osm-migrate.sh\n");
+        let is_one = checked.values.get("topology").is_none();
+        let next = if is_one {
+            "osmctl migrate script >osm-migrate.sh"
+        } else {
+            "docs/kkp.md"
+        };
+        text.push_str(&format!("\nThe cluster can be migrated. Next step: {next}\n"));
     }
     text
 }
@@ -72,5 +77,5 @@ pub fn list(title: &str, lines: &[String]) -> String {
 /// Values of the chart, as a file.
 pub fn values(values: &Value) -> String {
     // What was read from JSON has a form in YAML.
-    yaml::write(values).unwrap_or_else(|_| output::json(values))
+    yaml::write(values).unwrap_or_else(|_| values.to_string())
 }

@@ -80,30 +80,3 @@ fn every_command_says_what_to_do_without_a_cluster() {
         }
     }
 }
-
-#[test]
-fn a_home_cluster_that_cannot_be_selected_is_named_with_its_flags() {
-    let home = tempfile::tempdir().unwrap();
-    let empty = written(home.path(), "empty", "apiVersion: v1\nkind: Config\n");
-    let closed = written(home.path(), "closed", CLOSED);
-    for (file, expected) in [
-        (
-            "/nowhere",
-            "No such file or directory (os error 2); check --home-kubeconfig",
-        ),
-        (empty.as_str(), "has no current context; set --home-context"),
-    ] {
-        let all = [
-            "status",
-            "--kubeconfig",
-            &closed,
-            "--home-namespace",
-            "a",
-            "--home-kubeconfig",
-            file,
-        ];
-        let output = osmctl(home.path(), &all);
-        assert_eq!(output.status.code(), Some(2));
-        says(&output, expected);
-    }
-}

@@ -1,17 +1,15 @@
-//! `osmctl new`, `schema` and `completions`, and the plugin of kubectl.
-
-use std::process::Command;
+//! `osmctl new` and `schema`.
 
 use serde_json::Value;
 
-use super::{err, osmctl, out, prints, run, says, succeeds};
+use super::{osmctl, out, prints, run, says, succeeds};
 
 #[test]
 fn a_new_profile_is_valid() {
     for (base, _) in osm_render::defaults() {
-        let output = osmctl(&["new", "osp-mine", "--extends", &base, "--schema", "a.json"], "");
+        let output = osmctl(&["new", "osp-mine", "--extends", &base], "");
         let text = out(&output);
-        prints(&output, "# yaml-language-server: $schema=a.json\n");
+        prints(&output, "# yaml-language-server: $schema=osp.schema.json\n");
         assert!(!text.contains('@'), "{text}");
         let profile = osm_render::yaml::read(text).unwrap().remove(0);
         assert_eq!(profile["spec"]["extends"], base.as_str());
@@ -56,17 +54,4 @@ fn schemas_accept_what_is_right_and_nothing_else() {
     let settings = schema("settings");
     assert!(settings["properties"]["proxy"].is_object());
     assert_eq!(settings["additionalProperties"], false);
-}
-
-#[test]
-fn the_plugin_of_kubectl_calls_itself_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let plugin = folder.path().join("kubectl-osm");
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_osmctl"), &plugin).unwrap();
-    let run = |arguments: &[&str]| {
-        let output = Command::new(&plugin).args(arguments).output().unwrap();
-        (out(&output).to_owned(), err(&output).to_owned())
-    };
-    assert!(run(&["--help"]).0.contains("Usage: kubectl osm <COMMAND>"));
-    assert!(run(&["lint", "--wrong"]).1.contains("kubectl osm lint"));
 }

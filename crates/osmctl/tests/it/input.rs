@@ -101,18 +101,6 @@ fn bad_input_is_an_error_with_its_place_and_a_hint() {
             "",
         ),
         (
-            &profile_with("x").replace("permissions: 644", "permissions: rw"),
-            "<stdin>:13:22: error: ",
-            "is a string, expected a whole number",
-            "",
-        ),
-        (
-            &profile_with("x").replace("osVersion", "osVersoin"),
-            "<stdin>:5:3: error: ",
-            "missing field `osVersion`",
-            "",
-        ),
-        (
             "kind: Pod",
             "<stdin>:1:7: error: ",
             "is a Pod",

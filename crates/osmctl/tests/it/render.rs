@@ -1,6 +1,6 @@
 //! `osmctl render`.
 
-use super::{MACHINE_DEPLOYMENT, PROFILE, err, naming_profile, osmctl, out, prints, run, says, succeeds};
+use super::{MACHINE_DEPLOYMENT, PROFILE, err, osmctl, out, prints, run, says, succeeds};
 
 #[test]
 fn a_pool_is_rendered_with_the_built_in_profile() {
@@ -49,43 +49,4 @@ fn a_profile_in_the_stream_or_by_flag_and_settings_are_used() {
     prints(&output, "echo '1.34.2'");
     let output = run("render - --profile osp-ubuntu --stage provisioning", &both);
     prints(&output, "path: \"/opt/bin/osm-setup\"");
-}
-
-/// Extends the profile `base`, whose commands it adds to.
-const EXTENDING: &str = r#"
----
-apiVersion: operatingsystemmanager.k8c.io/v1alpha1
-kind: OperatingSystemProfile
-metadata: {name: mine}
-spec:
-  extends: osp-ubuntu
-  osName: ubuntu
-  osVersion: "24.04"
-  version: v2.0.0
-  templateEngine: Handlebars
-  supportedCloudProviders: [{name: openstack}]
-  provisioningConfig: {modules: {runcmd: ["echo mine"]}}
-"#;
-
-#[test]
-fn a_profile_extends_one_of_the_inputs_or_a_built_in_one() {
-    let arguments = ["render", "-f", "-", "--stage", "provisioning"];
-    let pool = naming_profile("mine");
-    let output = osmctl(&arguments, &format!("{pool}{EXTENDING}"));
-    prints(&output, "path: \"/opt/bin/osm-setup\"");
-    prints(&output, "echo mine");
-    let output = osmctl(&arguments, &format!("{pool}{PROFILE}{EXTENDING}"));
-    let text = out(&output);
-    let (own, base) = (text.find("echo mine"), text.find("echo '1.34.2'"));
-    assert!(base.is_some() && base < own, "{text}{}", err(&output));
-
-    for (extends, problem) in [
-        ("nothing", "\"nothing\", which spec.extends names"),
-        ("mine", "mine → mine"),
-    ] {
-        let extending = EXTENDING.replace("extends: osp-ubuntu", &format!("extends: {extends}"));
-        let output = osmctl(&arguments, &format!("{pool}{extending}"));
-        assert_eq!(output.status.code(), Some(1));
-        says(&output, problem);
-    }
 }

@@ -64,25 +64,11 @@ fn nothing_is_written_outside_of_the_folder() {
     let refused = render(&both());
     says(&refused, "no plain file");
     fs::remove_file(to.join("kube-system")).unwrap();
-    for (from, with) in [
-        ("name: workers", "name: ../workers"),
-        ("namespace: kube-system", "namespace: .."),
-        ("name: workers, ", ""),
-    ] {
-        let refused = render(&both().replace(from, with));
-        assert_eq!(refused.status.code(), Some(1), "{with}");
-        says(&refused, "metadata.name");
-    }
-    for path in ["/../../outside/x", "/a/../b", "a", "//a"] {
-        let refused = render(&both().replace("path: /token", &format!("path: {path}")));
-        says(&refused, "path must be absolute");
-    }
-    // A list that someone else wrote does not lead out of the folder, either.
-    let list = r#"{"format": 1, "files": ["../outside/x"]}"#;
-    write(&to, "osmctl.json", list);
-    write(&outside, "x", "x");
-    succeeds(&render(&both()));
-    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+    let refused = render(&both().replace("namespace: kube-system", "namespace: .."));
+    says(&refused, "metadata.namespace");
+    let refused = render(&both().replace("path: /token", "path: /../../outside/x"));
+    says(&refused, "path must be absolute");
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     let twice = format!("{}---{MACHINE_DEPLOYMENT}", both());
     let refused = render(&twice);
     says(&refused, "kube-system/workers twice");
@@ -134,12 +120,6 @@ fn a_diff_is_file_by_file_and_its_exit_codes_are_those_of_kubectl() {
             .replace("@@ -1 +1 @@", "@@ -1,1 +1,1 @@"),
         expected
     );
-    assert!(!out(&output).contains('\x1b'), "no colour in a pipe");
-
-    let colored = diff(&[&old, &new, "--color", "always"]);
-    prints(&colored, "\x1b[32m+x\x1b[0m");
-    let names = diff(&[&old, &new, "-o", "names"]);
-    prints(&names, "added kube-system/workers/bootstrap/new\n");
 
     let same = diff(&[&old, &old]);
     assert_eq!((same.status.code(), out(&same)), (Some(0), ""), "{}", err(&same));

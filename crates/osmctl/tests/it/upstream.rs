@@ -1,34 +1,33 @@
 //! What projects publish, as files: below each folder that is called like a host, what that host serves.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use osm_api::digest::sha256_hex;
-use serde_json::Value;
 
 use super::{osmctl, out};
 
 /// Publishes in `folder` what `osmctl urls` with `arguments` lists; all contents differ.
 pub fn publish(folder: &Path, arguments: &[&str]) {
-    let listed = osmctl(&[&["urls", "--output", "json"], arguments].concat(), "");
-    let listed: Value = serde_json::from_str(out(&listed)).unwrap();
-    let mut sums: BTreeMap<String, String> = BTreeMap::new();
-    for download in listed["downloads"].as_array().unwrap() {
-        let text = |field: &str| download[field].as_str().unwrap();
-        let (url, name) = (text("url"), text("url").rsplit('/').next().unwrap());
-        write(folder, url, url);
-        let sum = sha256_hex(url.as_bytes());
+    let listed = osmctl(&[&["urls"], arguments].concat(), "");
+    let checksum_of = |url: &'_ str| url.rsplit_once(".sha256").map(|(start, _)| start.to_owned());
+    let (sums, files): (Vec<&str>, Vec<&str>) =
+        out(&listed).lines().partition(|url| checksum_of(url).is_some());
+    files.iter().for_each(|url| write(folder, url, url));
+    for url in sums {
+        let start = checksum_of(url).unwrap();
         // Kubernetes' projects publish it bare.
-        let line = match text("name") {
-            "kubelet" | "crictl" => sum,
-            _ => format!("{sum}  {name}\n"),
+        let is_bare = ["/kubelet", "/crictl"].iter().any(|name| start.contains(name));
+        let line = |file: &&&str| {
+            let (sum, name) = (sha256_hex(file.as_bytes()), file.rsplit('/').next().unwrap());
+            if is_bare { sum } else { format!("{sum}  {name}\n") }
         };
-        sums.entry(text("checksumURL").to_owned())
-            .or_default()
-            .push_str(&line);
-    }
-    for (url, text) in sums {
-        write(folder, &url, &text);
+        // One file has the checksums of all architectures of runc.
+        let lines: String = files
+            .iter()
+            .filter(|file| file.starts_with(&start))
+            .map(|file| line(&file))
+            .collect();
+        write(folder, url, &lines);
     }
 }
 

@@ -6,13 +6,13 @@ use anyhow::Result;
 use kube::ResourceExt;
 use osm_api::content::Content;
 use osm_api::settings::Settings;
-use osm_api::{MachineDeployment, OperatingSystemConfig, OperatingSystemProfile, PoolRef};
+use osm_api::{MachineDeployment, OperatingSystemConfig, OperatingSystemProfile};
 use osm_render::{LateValues, Stage};
 
 use crate::credentials;
+use crate::diff;
 use crate::difference::{self, Difference};
-use crate::input::{Item, SettingsMap};
-use crate::origin::Origin;
+use crate::input::{CUSTOM_PROFILE, Item, Manifests};
 use crate::pools::{self, RenderedPool};
 use crate::problem::Problems;
 use crate::profiles::Chosen;
@@ -31,8 +31,10 @@ pub struct Report {
 pub struct PoolReport {
     pub namespace: String,
     pub name: String,
-    /// The profile that it asks for, if that is known.
-    pub profile: Option<ProfileName>,
+    /// Name of the profile that it asks for, if that is known.
+    pub profile: Option<String>,
+    /// The profile as people read it.
+    pub shown_profile: Option<String>,
     pub outcome: Outcome,
     /// What osc-controller would report.
     pub warnings: Vec<String>,
@@ -60,17 +62,6 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// A profile of the cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProfileName {
-    pub kind: &'static str,
-    pub namespace: String,
-    pub name: String,
-    pub version: String,
-    /// Version of the default profile with which OSM replaces it.
-    pub replaced_by: Option<String>,
-}
-
 /// Compares. The `settings` are those of the installation, with the API server that nodes find.
 pub fn report(snapshot: &Snapshot, settings: &Settings) -> Report {
     let profiles = Profiles::of(snapshot);
@@ -85,9 +76,11 @@ pub fn report(snapshot: &Snapshot, settings: &Settings) -> Report {
     }
 }
 
-/// A profile of the cluster with its name.
+/// A profile of the cluster.
 struct Known {
-    name: ProfileName,
+    is_custom: bool,
+    /// Kind, name and version, and what becomes of it.
+    shown: String,
     item: Item<OperatingSystemProfile>,
 }
 
@@ -101,7 +94,7 @@ impl Profiles {
     fn of(snapshot: &Snapshot) -> Self {
         let kinds = [
             ("OperatingSystemProfile", &snapshot.profiles),
-            ("CustomOperatingSystemProfile", &snapshot.custom_profiles),
+            (CUSTOM_PROFILE, &snapshot.custom_profiles),
         ];
         let all: Vec<Known> = kinds
             .into_iter()
@@ -114,35 +107,35 @@ impl Profiles {
 
     /// The profile that a pool asks for. KKP copies CustomOperatingSystemProfiles, so that only their names count.
     fn find(&self, namespace: &str, name: &str) -> Option<&Known> {
-        let mut named = self.all.iter().filter(|known| known.name.name == name);
-        let stored = named
+        let named = |known: &&Known| known.item.value.name_any() == name;
+        let mut found = self.all.iter().filter(named);
+        let is_it =
+            |known: &&Known| !known.is_custom && known.item.value.namespace().as_deref() == Some(namespace);
+        found
             .clone()
-            .find(|known| known.name.kind == "OperatingSystemProfile" && known.name.namespace == namespace);
-        stored.or_else(|| named.find(|known| known.name.kind == "CustomOperatingSystemProfile"))
+            .find(is_it)
+            .or_else(|| found.find(|known| known.is_custom))
     }
 }
 
 impl Known {
     fn of(snapshot: &Snapshot, kind: &'static str, profile: &OperatingSystemProfile) -> Self {
         let (namespace, name) = (profile.namespace().unwrap_or_default(), profile.name_any());
+        let is_custom = kind == CUSTOM_PROFILE;
         let mut defaults = osm_render::defaults().into_iter();
         let default = defaults.find(|(default, _)| *default == name && namespace == snapshot.namespace);
-        let replaced_by = default
-            .filter(|(_, default)| kind == "OperatingSystemProfile" && *default != profile.spec)
-            .map(|(_, default)| default.version);
-        let origin = Origin::new(format!("{kind} {namespace}/{name}").into(), None);
+        let replaced = match default.filter(|(_, default)| !is_custom && *default != profile.spec) {
+            Some((_, own)) => format!("; osp-controller replaces it with its own {}", own.version),
+            None => String::new(),
+        };
+        let item = Item {
+            value: profile.clone(),
+            origin: diff::of_cluster(kind, profile),
+        };
         Self {
-            name: ProfileName {
-                kind,
-                namespace,
-                name,
-                version: profile.spec.version.clone(),
-                replaced_by,
-            },
-            item: Item {
-                value: profile.clone(),
-                origin,
-            },
+            is_custom,
+            shown: format!("{kind} {namespace}/{name} {}{replaced}", profile.spec.version),
+            item,
         }
     }
 }
@@ -171,7 +164,8 @@ fn of_pool(
     PoolReport {
         namespace: pool.namespace.clone(),
         name: pool.name.clone(),
-        profile: profile.map(|known| known.name.clone()),
+        profile: profile.map(|known| known.item.value.name_any()),
+        shown_profile: profile.map(|known| known.shown.clone()),
         outcome,
         warnings,
     }
@@ -188,16 +182,9 @@ fn render(
 ) -> Result<RenderedPool> {
     let item = Item {
         value: md.clone(),
-        origin: Origin::new(format!("MachineDeployment {}", PoolRef::from(md)).into(), None),
+        origin: diff::of_cluster("MachineDeployment", md),
     };
-    let maps: Vec<Item<SettingsMap>> = snapshot
-        .settings_maps
-        .iter()
-        .map(|map| Item {
-            value: map.clone(),
-            origin: item.origin.clone(),
-        })
-        .collect();
+    let maps = diff::settings_maps(snapshot, &Manifests::default());
     let mut find = |_: &Item<MachineDeployment>, _: &osm_api::Pool| match profile {
         Some(known) => Chosen::compile(&known.item, &profiles.items).map(Into::into),
         None => {

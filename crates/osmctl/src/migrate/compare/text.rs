@@ -1,21 +1,21 @@
 //! A report for people.
 
-use super::{Outcome, PoolReport, ProfileName, Report};
+use super::{Outcome, PoolReport, Refusal, Report};
 use crate::difference::Difference;
 use crate::output;
 
 /// A report for people.
-pub fn text(report: &Report, with_lines: bool, with_color: bool) -> String {
+pub fn text(report: &Report, with_lines: bool) -> String {
     let mut text = String::new();
     for pool in &report.pools {
-        text.push_str(&of_pool(pool, with_color));
+        text.push_str(&of_pool(pool));
         let differences = match &pool.outcome {
             Outcome::Differs(differences) => differences.as_slice(),
             _ => &[],
         };
         for difference in differences {
             text.push_str(&match with_lines {
-                true => difference.unified(with_color),
+                true => difference.unified(),
                 false => in_one_line(difference),
             });
         }
@@ -24,64 +24,34 @@ pub fn text(report: &Report, with_lines: bool, with_color: bool) -> String {
     text
 }
 
-fn of_pool(pool: &PoolReport, with_color: bool) -> String {
+fn of_pool(pool: &PoolReport) -> String {
     let PoolReport {
         namespace,
         name,
-        profile,
+        shown_profile,
         outcome,
         warnings,
+        ..
     } = pool;
-    let (color, result) = match outcome {
-        Outcome::Refused(refusal) => (
-            output::RED,
-            format!(
-                "refused: {} [{}]",
-                output::one_line(&refusal.message),
-                refusal.reason
-            ),
-        ),
-        Outcome::Equal => (output::GREEN, "equal".to_owned()),
-        Outcome::Differs(differences) => (
-            output::CYAN,
-            format!("{} in {}", "differs", output::count(differences.len(), "file")),
-        ),
-        Outcome::NotGenerated => (
-            "",
-            "OSM renders it; the Go implementation has no config for it".to_owned(),
-        ),
-        Outcome::Migrated => ("", "OSM renders it already".to_owned()),
+    let result = match outcome {
+        Outcome::Refused(Refusal { reason, message }) => {
+            format!("refused: {} [{reason}]", output::one_line(message))
+        }
+        Outcome::Equal => "equal".to_owned(),
+        Outcome::Differs(differences) => {
+            format!("differs in {}", output::count(differences.len(), "file"))
+        }
+        Outcome::NotGenerated => "OSM renders it; the Go implementation has no config for it".to_owned(),
+        Outcome::Migrated => "OSM renders it already".to_owned(),
     };
-    let mut text = format!(
-        "{namespace}/{name}: {}\n",
-        output::paint(color, &output::visible(&result), with_color)
-    );
-    if let Some(profile) = profile {
-        text.push_str(&format!("  profile: {}{}\n", named(profile), replaced(profile)));
+    let mut text = format!("{namespace}/{name}: {}\n", output::visible(&result));
+    if let Some(profile) = shown_profile {
+        text.push_str(&format!("  profile: {profile}\n"));
     }
     for warning in warnings {
         text.push_str(&format!("  warning: {}\n", output::visible(warning)));
     }
     text
-}
-
-fn named(profile: &ProfileName) -> String {
-    let ProfileName {
-        kind,
-        namespace,
-        name,
-        version,
-        ..
-    } = profile;
-    format!("{kind} {namespace}/{name} {version}")
-}
-
-/// What becomes of a profile with the name of a default one.
-fn replaced(profile: &ProfileName) -> String {
-    match &profile.replaced_by {
-        Some(version) => format!("; osp-controller replaces it with its own {version}"),
-        None => String::new(),
-    }
 }
 
 fn in_one_line(difference: &Difference) -> String {

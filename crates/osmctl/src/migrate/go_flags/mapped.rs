@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::credentials::RegistrySecret;
 use super::registries::Registries;
 use crate::output::merge;
 
@@ -23,8 +24,10 @@ pub struct Mapped {
     pub notes: Vec<String>,
     /// Secrets in `cloud-init-settings` that must exist.
     pub secrets: Vec<String>,
-    /// Namespace of profiles and configs.
-    pub namespace: Option<String>,
+    /// Commands of a shell that create Secrets which the settings name.
+    pub commands: Vec<String>,
+    /// What the Secret with credentials of registries contains.
+    pub(super) registry_secret: Option<RegistrySecret>,
     pub(super) registries: Registries,
 }
 

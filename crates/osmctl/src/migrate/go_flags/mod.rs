@@ -6,10 +6,12 @@
 //! command_line   words → flags
 //! mapped         what flags are in OSM
 //! registries     flags about registries
+//! credentials    the Secret with their credentials
 //! row            what becomes of each flag
 //! ```
 
 mod command_line;
+mod credentials;
 mod mapped;
 mod registries;
 mod row;
@@ -20,8 +22,10 @@ use osm_api::settings::{Settings, SettingsError};
 use serde_json::{Value, json};
 
 use self::command_line::{Flag, boolean, parse};
+pub use self::credentials::RegistrySecret;
 use self::mapped::MANUAL;
 pub use self::mapped::Mapped;
+pub use self::row::REGISTRY_SECRET;
 use self::row::{Row, row};
 use crate::output::merge;
 
@@ -34,10 +38,24 @@ const NO_PROXY: &str = ".svc,.cluster.local,localhost,127.0.0.1";
 /// The CA of the cluster in a pod.
 const CA_IN_POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 
+/// The value of a flag; empty if the command line does not have it.
+pub fn value<'w>(words: &'w [String], name: &str) -> &'w str {
+    let (flags, _) = parse(words);
+    let last = flags.into_iter().rev().find(|(found, _)| *found == name);
+    last.and_then(|(_, text)| text).unwrap_or_default()
+}
+
 /// Maps a command line. `handled` are flags about which a person has decided, with settings in `own`, which win over those of flags.
-pub fn map(words: &[String], handled: &[String], own: Option<&Value>) -> Mapped {
+/// `secret` is the Secret that the flag [`REGISTRY_SECRET`] names.
+pub fn map(
+    words: &[String],
+    handled: &[String],
+    own: Option<&Value>,
+    secret: Option<RegistrySecret>,
+) -> Mapped {
     let mut mapped = Mapped {
         settings: json!({"cluster": {"dnsIPs": [CLUSTER_DNS]}, "proxy": {"noProxy": NO_PROXY}}),
+        registry_secret: secret,
         ..Mapped::default()
     };
     let handled: BTreeSet<&str> = handled.iter().map(|flag| flag.trim_start_matches('-')).collect();
@@ -104,10 +122,6 @@ fn apply(mapped: &mut Mapped, name: &str, text: Option<&str>) {
             "the flag -{name} is not known; look up what it does, set its counterpart with --settings, and pass --handled-flag {name}"
         )),
         (Some(Row::NotNeeded(reason)), _) => mapped.note(name, reason),
-        (Some(Row::Unsupported(_)), Some("")) => {}
-        (Some(Row::Unsupported(reason)), _) => mapped.problems.push(format!("the flag -{name} is set: {reason}")),
-        (Some(Row::ByHand(reason)), Some("")) => mapped.note(name, &format!("it is empty ({reason})")),
-        (Some(Row::ByHand(reason)), _) => mapped.by_hand(name, reason),
         (Some(Row::File(_)), Some("")) => {}
         (Some(Row::File(_)), Some(CA_IN_POD)) => mapped.note(name, "OSM finds the CA of the cluster itself"),
         (Some(Row::File(field)), _) => mapped.by_hand(
@@ -161,7 +175,7 @@ mod tests {
 
     fn mapped(words: &[&str]) -> Mapped {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        map(&words, &[], None)
+        map(&words, &[], None, None)
     }
 
     /// The settings of these flags without the two defaults of the Go implementation.
@@ -262,12 +276,18 @@ mod tests {
         ("[fd00::1]:5000", "https://[fd00::1]:5000"),
     ];
 
-    /// Forms of a registry, and its host.
-    const REGISTRIES: [(&str, &str); 4] = [
-        ("quay.io/org", "quay.io"),
-        ("https://quay.io", "quay.io"),
-        ("own.example:5000", "own.example:5000"),
-        ("*", "_default"),
+    /// Forms of the two flags up to the mirror, and the host of the registry.
+    const FLAGS: [(&str, &str); 7] = [
+        ("-node-containerd-registry-mirrors=quay.io/org=", "quay.io"),
+        ("-node-containerd-registry-mirrors=https://quay.io=", "quay.io"),
+        (
+            "-node-containerd-registry-mirrors=own.example:5000=",
+            "own.example:5000",
+        ),
+        ("-node-containerd-registry-mirrors=*=", "_default"),
+        ("-node-registry-mirrors=", "docker.io"),
+        ("-node-registry-mirrors=docker.io=", "docker.io"),
+        ("-node-registry-mirrors=quay.io=", "quay.io"),
     ];
 
     fn registry(host: &str, mirrors: &[Value]) -> Value {
@@ -286,17 +306,8 @@ mod tests {
                     true => json!({"url": url, "overridePath": true}),
                     false => json!({"url": url}),
                 };
-                for (name, host) in REGISTRIES {
-                    let words = format!("-node-containerd-registry-mirrors={name}={mirror}{query}");
-                    let expected = registry(host, std::slice::from_ref(&expected));
-                    assert_eq!(settings(&[&words]), expected, "{words}");
-                }
-                for (name, host) in [
-                    ("", "docker.io"),
-                    ("docker.io=", "docker.io"),
-                    ("quay.io=", "quay.io"),
-                ] {
-                    let words = format!("-node-registry-mirrors={name}{mirror}{query}");
+                for (flag, host) in FLAGS {
+                    let words = format!("{flag}{mirror}{query}");
                     let expected = registry(host, std::slice::from_ref(&expected));
                     assert_eq!(settings(&[&words]), expected, "{words}");
                 }
@@ -378,26 +389,6 @@ mod tests {
     }
 
     #[test]
-    fn flags_become_values_of_the_chart() {
-        let mapped = mapped(&[
-            "-worker-count=4",
-            "-log-debug",
-            "-log-format=Console",
-            "-leader-elect=false",
-        ]);
-        assert_eq!(
-            Value::Object(mapped.values),
-            json!({"limits": {"concurrency": 4}, "log": {"filter": "debug", "format": "text"}})
-        );
-        assert!(
-            mapped.notes.iter().any(|note| note.contains("-leader-elect")),
-            "{:?}",
-            mapped.notes
-        );
-        assert!(mapped.problems.is_empty());
-    }
-
-    #[test]
     fn the_digest_of_an_image_is_no_password() {
         let digest = format!("registry.example/pause@sha256:{}", "0a".repeat(32));
         let image = format!("-pause-image={digest}");
@@ -426,16 +417,10 @@ mod tests {
     fn what_cannot_be_carried_over_is_named_without_its_value() {
         let cases: &[(&[&str], &str)] = &[
             (&["-node-magic=s3cret"], "the flag -node-magic is not known"),
-            (&["-node-magic", "s3cret"], "the flag -node-magic is not known"),
-            (
-                &["-worker-cluster-kubeconfig=/s3cret"],
-                "the flag -worker-cluster-kubeconfig is set",
-            ),
-            (&["-host-ca-bundle=/s3cret"], "hostCaBundle"),
             (&["-kubernetes-ca-bundle=/s3cret"], "cluster.caBundle"),
             (
                 &["-node-registry-credentials-secret=a/s3cret"],
-                "containerd.registries[].credentials",
+                "-node-registry-credentials-secret names does not exist",
             ),
             (&["-worker-count=s3cret"], "-worker-count must be a number"),
             (&["-external-cloud-provider=s3cret"], "true or false"),
@@ -481,7 +466,7 @@ mod tests {
         ];
         let handled = ["host-ca-bundle".to_owned(), "-node-magic".to_owned()];
         let own = json!({"cluster": {"dnsIPs": ["10.1.0.10"]}, "pauseImage": "registry.example/pause:3"});
-        let mapped = map(&words, &handled, Some(&own));
+        let mapped = map(&words, &handled, Some(&own), None);
         assert_eq!(mapped.problems, Vec::<String>::new());
         assert_eq!(mapped.settings["cluster"]["dnsIPs"], json!(["10.1.0.10"]));
         assert_eq!(mapped.settings["pauseImage"], "registry.example/pause:3");

@@ -23,6 +23,8 @@ pub(super) struct Registry {
     mirrors: Vec<Mirror>,
     /// Its own URL, if nodes do not verify its certificate.
     insecure: Option<String>,
+    /// The Secret with its credentials, as settings name it.
+    credentials: Option<Value>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +61,15 @@ impl Mapped {
         }
     }
 
+    /// Sets the Secret with the credentials of a registry.
+    pub(super) fn credentials_of(&mut self, registry: &str, secret: Value) {
+        let host = match host(registry) {
+            "index.docker.io" | "registry-1.docker.io" => "docker.io",
+            host => host,
+        };
+        self.registry(host).credentials = Some(secret);
+    }
+
     fn registry(&mut self, host: &str) -> &mut Registry {
         self.registries.entry(host.to_owned()).or_default()
     }
@@ -67,7 +78,7 @@ impl Mapped {
     pub(super) fn set_registries(&mut self) {
         let registries = std::mem::take(&mut self.registries);
         let default = registries.get(DEFAULT_HOST);
-        if default.is_some_and(|default| default.mirrors.is_empty()) {
+        if default.is_some_and(|default| default.mirrors.is_empty() && default.insecure.is_some()) {
             self.by_hand(
                 INSECURE,
                 "it lists *, which can't be a mirror of itself; list each registry in containerd.registries of a settings document, with \
@@ -76,12 +87,25 @@ impl Mapped {
         }
         let documents: Vec<Value> = registries
             .iter()
-            .map(|(host, registry)| json!({"host": host, "mirrors": mirrors(host, registry, &registries)}))
+            .map(|(host, registry)| document(host, registry, &registries))
             .collect();
         if !documents.is_empty() {
             self.set("/containerd/registries", json!(documents));
         }
     }
+}
+
+/// A registry in the settings.
+fn document(host: &str, registry: &Registry, all: &Registries) -> Value {
+    let mut document = json!({"host": host});
+    let mirrors = mirrors(host, registry, all);
+    if !mirrors.is_empty() {
+        merge(&mut document, &json!({"mirrors": mirrors}));
+    }
+    if let Some(secret) = &registry.credentials {
+        merge(&mut document, &json!({"credentials": secret}));
+    }
+    document
 }
 
 /// The mirrors of a registry. Nodes verify neither those of an insecure registry nor those on the host of one. An insecure registry is its own

@@ -9,6 +9,9 @@ use super::registries::registry_mirrors;
 /// The Secret that the settings name if a proxy has a user and a password.
 pub(super) const PROXY_SECRET: &str = "osm-proxy";
 
+/// The flag that names the Secret with the credentials of registries.
+pub const REGISTRY_SECRET: &str = "node-registry-credentials-secret";
+
 /// What becomes of a flag.
 pub(super) enum Row {
     /// It has no counterpart, for this reason.
@@ -17,20 +20,17 @@ pub(super) enum Row {
     Text(fn(&mut Mapped, &str)),
     /// A file in the pod. A person has to write its text into this field of the settings.
     File(&'static str),
-    /// A person has to write the counterpart into settings.
-    ByHand(&'static str),
-    /// Such an installation is not supported.
-    Unsupported(&'static str),
 }
 
 /// What becomes of the flag of this name; `None`: it is unknown.
 pub(super) fn row(flag: &str) -> Option<Row> {
-    use Row::{Bool, ByHand, File, NotNeeded, Text, Unsupported};
+    use Row::{Bool, File, NotNeeded, Text};
     Some(match flag {
-        "kubeconfig" | "worker-cluster-kubeconfig" => Unsupported(
-            "`osmctl migrate` supports an installation in the cluster that it serves; others need the manual steps of docs/migration.md",
-        ),
-        "namespace" => Text(|mapped, text| mapped.namespace = Some(text.to_owned())),
+        "kubeconfig" | "worker-cluster-kubeconfig" => {
+            NotNeeded("`osmctl kubeconfigs` creates the kubeconfigs of OSM")
+        }
+        // A check compares it.
+        "namespace" => Text(|_, _| {}),
         "worker-count" => Text(worker_count),
         "container-runtime" => NotNeeded("OSM supports only containerd"),
         "external-cloud-provider" => {
@@ -55,9 +55,7 @@ pub(super) fn row(flag: &str) -> Option<Row> {
         "device-ownership-from-security-context" => Bool(|mapped, on| {
             mapped.set("/containerd/deviceOwnershipFromSecurityContext", json!(on));
         }),
-        "node-registry-credentials-secret" => ByHand(
-            "the settings name one Secret for each registry; write containerd.registries[].credentials into a settings document",
-        ),
+        REGISTRY_SECRET => Text(|mapped, _| mapped.credentials(REGISTRY_SECRET)),
         "kubernetes-ca-bundle" => File("cluster.caBundle"),
         "host-ca-bundle" => File("hostCaBundle"),
         "ca-bundle" => NotNeeded("it has no effect in the Go implementation"),
