@@ -8,7 +8,6 @@ mod cloud_init_schema;
 mod compatibility;
 mod crds;
 mod generated;
-mod gotemplate;
 mod image;
 mod kubelet_fields;
 mod lint;
@@ -68,7 +67,6 @@ enum Command {
     KubeletFields(Generate),
     Bless(bless::Bless),
     Bench(bench::Bench),
-    Gotemplate(gotemplate::Gotemplate),
     Image(image::Image),
     /// Generate parts of charts/operating-system-manager: rights, schema of the settings, and the README's table of values. Write the address of
     /// the repository into all files that name it
@@ -97,7 +95,6 @@ async fn main() -> ExitCode {
         ),
         Command::Bless(bless) => bless.run().await,
         Command::Bench(bench) => bench.run().await,
-        Command::Gotemplate(gotemplate) => gotemplate.run().await,
         Command::Image(image) => image.run().await,
         Command::Chart(generate) => generate.run("chart", chart::files()),
         Command::Manifest(generate) => generate.run("manifest", manifest::files().await),
