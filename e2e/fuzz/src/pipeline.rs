@@ -1,11 +1,10 @@
 //! From profile, pool and settings to both documents, every property checked on the way.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 
 use osm_api::content::Content;
 use osm_api::profile::{AcceptedProfile, CloudProvider, OperatingSystemProfileSpec};
-use osm_api::{MachineDeployment, Pool, Settings};
+use osm_api::{Pool, Settings};
 use osm_render::{Base, LateValues, Profile, ProfileError, RESERVED_PREFIX, Rendered, Stage};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -30,21 +29,6 @@ pub(crate) fn provider_spec() -> Value {
     })
 }
 
-/// A MachineDeployment with this value of its providerSpec and these annotations.
-pub(crate) fn machine_deployment(
-    provider: Value,
-    annotations: BTreeMap<String, String>,
-) -> MachineDeployment {
-    let template = json!({"spec": {"versions": {"kubelet": "1.34.2"}, "providerSpec": {"value": provider}}});
-    let mut deployment = MachineDeployment::new(
-        "pool",
-        osm_api::machine_deployment::MachineDeploymentSpec { template },
-    );
-    deployment.metadata.namespace = Some("kube-system".to_owned());
-    deployment.metadata.annotations = Some(annotations);
-    deployment
-}
-
 /// A pool of the profile with everything set, and such settings, with canaries among both.
 pub(crate) fn surroundings(spec: &OperatingSystemProfileSpec) -> Option<(Pool, Settings)> {
     // Reading the settings takes longer than most inputs.
@@ -61,32 +45,6 @@ pub(crate) fn surroundings(spec: &OperatingSystemProfileSpec) -> Option<(Pool, S
     settings.host_ca_bundle = Some(canary::WORD.to_owned());
     known.insert(key, (pool.clone(), settings.clone()));
     Some((pool, settings))
-}
-
-/// The built-in profile for a pool, compiled once.
-fn default_profile(pool: &Pool) -> Option<&'static Profile> {
-    static COMPILED: OnceLock<BTreeMap<String, OnceLock<Option<Profile>>>> = OnceLock::new();
-    let all = COMPILED.get_or_init(|| {
-        osm_render::defaults()
-            .into_iter()
-            .map(|(name, _)| (name, OnceLock::new()))
-            .collect()
-    });
-    let wanted = osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility());
-    let compile = || {
-        let (_, spec) = osm_render::defaults()
-            .into_iter()
-            .find(|(name, _)| *name == wanted)?;
-        osm_render::compile(&osm_render::resolve(&spec).ok()?).ok()
-    };
-    all.get(&wanted)?.get_or_init(compile).as_ref()
-}
-
-/// Renders a pool with the built-in profile of its system.
-pub(crate) fn with_default_profile(pool: &Pool, settings: &Settings, canary_in_input: bool) {
-    if let Some(profile) = default_profile(pool) {
-        render(profile, pool, settings, canary_in_input);
-    }
 }
 
 /// Resolves.

@@ -1,18 +1,4 @@
-//! Compares `osm-gotemplate` with Go's `text/template` and sprig.
+//! Compares `osm-gotemplate` with Go's `text/template` and sprig. Everything is in the tests.
 //!
-//! A [`Case`] is templates, data with Go's types ([`data`]), and what Go made of them: an output or an error text. The Go program is
-//! `e2e/judges/gotemplate`. Its recorded cases are the files of `cases/`, which tests run without Go. `cargo xtask gotemplate`
-//! makes them again: from the hand-written inputs in `inputs/`, from tables, and from a generator of random templates.
-//!
-//! [`mod@compare`] finds what differs. Differences that are meant are the table [`deviations::DEVIATIONS`].
-
-pub mod case;
-pub mod compare;
-pub mod data;
-pub mod deviations;
-mod layout;
-mod named;
-mod types;
-
-pub use case::Case;
-pub use compare::{Difference, Verdict, compare};
+//! A case is templates, data with Go's types, and what Go made of them. Each line of the files in `cases/` is one, and tests run them without
+//! Go. `cargo xtask bless --go-templates` renders all of them with the Go program in `e2e/judges/gotemplate`, and writes what it gives.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -226,14 +225,4 @@ func as(wanted reflect.Type, untyped any) (reflect.Value, error) {
 		return made, wrong
 	}
 	return made, nil
-}
-
-// sortedKeys returns the keys of a map in order.
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"strings"
 	"text/template"
 
@@ -12,9 +10,6 @@ import (
 	"github.com/Masterminds/sprig/v3"
 	"gopkg.in/yaml.v3"
 )
-
-// errAddress ends a case that prints an address.
-var errAddress = errors.New("an address is printed")
 
 // functions returns what profiles can call: sprig's functions, and encoders that report errors as Helm's do.
 func functions() template.FuncMap {
@@ -24,8 +19,6 @@ func functions() template.FuncMap {
 	all["fromYaml"] = fromYAML
 	all["toJson"] = toJSON
 	all["fromJson"] = fromJSON
-	withoutCycles(all)
-	withoutAddresses(all)
 	return all
 }
 
@@ -83,17 +76,4 @@ func fromJSON(text string) map[string]any {
 		decoded["Error"] = err.Error()
 	}
 	return decoded
-}
-
-// withoutAddresses ends a case in which Go prints an address, even if only its length shows in the end.
-func withoutAddresses(all template.FuncMap) {
-	checked := func(text string) string {
-		if address.MatchString(text) {
-			panic(errAddress)
-		}
-		return text
-	}
-	all["print"] = func(values ...any) string { return checked(fmt.Sprint(values...)) }
-	all["println"] = func(values ...any) string { return checked(fmt.Sprintln(values...)) }
-	all["printf"] = func(format string, values ...any) string { return checked(fmt.Sprintf(format, values...)) }
 }

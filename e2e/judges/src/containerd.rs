@@ -160,15 +160,6 @@ SystemdCgroup = true
 "#;
 
     #[test]
-    fn good_configuration_passes_also_in_version_2() {
-        containerd_config("3", GOOD).unwrap();
-        let two = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\nsandbox_image = \"pause\"\n\
-            [plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\nruntime_type = \"io.containerd.runc.v2\"\n\
-            options = { SystemdCgroup = true }\n";
-        containerd_config("2", two).unwrap();
-    }
-
-    #[test]
     fn what_containerd_would_ignore_is_refused() {
         let cases = [
             (

@@ -1,4 +1,4 @@
-//! Judges of rendered documents: the programs that read user data on a node, made stricter than the node is. One judges metrics.
+//! Judges of rendered documents: the programs that read user data on a node, made stricter than the node is.
 //!
 //! Each judge takes named texts and returns `Ok(())`, or [`Complaints`] that name for each finding the document, the place and the problem.
 //! A judge that cannot work, because a package is missing or a build failed, is a complaint too. Judges install, download or build what they
@@ -19,7 +19,6 @@ pub mod go_module;
 mod ignition;
 mod kubelet;
 mod machine_config;
-mod metrics;
 pub mod packages;
 mod program;
 mod script;
@@ -35,7 +34,6 @@ pub use kubelet::{
     KUBELET_MINORS, kubelet_config, kubelet_configs, kubelet_feature_gates, kubelet_fields, kubelet_flags,
 };
 pub use machine_config::{MachineConfig, MachineUnit, MachineUser};
-pub use metrics::metrics;
 pub use program::gotemplate_program;
 pub use script::{python_scripts, shell_script, shell_scripts};
 pub use systemd::systemd_units;

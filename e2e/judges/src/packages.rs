@@ -105,21 +105,3 @@ fn apt_get(arguments: &[&str]) -> Result<()> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn installed_distinguishes_present_from_absent() {
-        assert!(installed("dpkg"), "dpkg itself");
-        assert!(!installed("osm-no-such-package"));
-        assert_eq!(missing(&["dpkg", "osm-no-such-package"]), ["osm-no-such-package"]);
-    }
-
-    #[test]
-    fn a_package_that_does_not_exist_is_named() {
-        let error = format!("{:#}", ensure(&["dpkg", "osm-no-such-package"]).unwrap_err());
-        assert!(error.contains("osm-no-such-package"), "{error}");
-    }
-}

@@ -118,12 +118,7 @@ pub(crate) fn go_program(directory: &str, module: &str) -> Result<PathBuf> {
             ])
             .args([&target.join("judge"), Path::new(".")])
             .current_dir(&source)
-            // Addresses that a Go template prints have the same length in each run.
-            .envs([
-                ("CGO_ENABLED", "0"),
-                ("GOWORK", "off"),
-                ("GOEXPERIMENT", "norandomizedheapbase64"),
-            ]))
+            .envs([("CGO_ENABLED", "0"), ("GOWORK", "off")]))
     })?;
     Ok(cache.join("judge"))
 }

@@ -182,30 +182,6 @@ mod tests {
         [Install]\nWantedBy=multi-user.target\n";
 
     #[test]
-    fn good_units_timers_templates_and_drop_ins_pass() {
-        systemd_units(&[
-            (AGENT, GOOD),
-            (
-                "/etc/systemd/system/agent.service.d/10-more.conf",
-                "[Service]\nExecStartPost=/opt/bin/after\n",
-            ),
-            (
-                "/etc/systemd/system/containerd.service.d/10-proxy.conf",
-                "[Service]\nEnvironment=A=b\n",
-            ),
-            (
-                "/etc/systemd/system/agent.timer",
-                "[Timer]\nOnBootSec=1min\n[Install]\nWantedBy=timers.target\n",
-            ),
-            (
-                "/etc/systemd/system/worker@.service",
-                "[Service]\nExecStart=/opt/bin/worker %i\n",
-            ),
-        ])
-        .unwrap();
-    }
-
-    #[test]
     fn bad_units_are_refused_with_file_and_line() {
         let cases = [
             (

@@ -395,39 +395,4 @@ mod tests {
             );
         }
     }
-
-    #[test]
-    fn what_is_built_is_a_tool_of_its_module() {
-        for project in [CONTAINERD, RUNC, CNI_PLUGINS, CRICTL] {
-            let go_mod = fs::read_to_string(project.directory().join("go.mod")).unwrap();
-            let tools = go_mod.matches(&format!("\t{}/", project.module)).count()
-                + go_mod.matches(&format!("tool {}\n", project.module)).count()
-                + go_mod.matches(&format!("tool {}/", project.module)).count();
-            assert_eq!(tools, project.programs.len(), "{}", project.name);
-        }
-    }
-
-    #[test]
-    fn other_kubelets_are_of_their_minor_versions() {
-        for minor in OtherKubelet::MINORS {
-            let directory = assets::go_module_directory().join(format!("node/kubelet-{minor}"));
-            let version = required_version(&directory, "k8s.io/kubernetes").unwrap();
-            assert!(version.starts_with(&format!("v{minor}.")), "{minor}: {version}");
-        }
-        let kubernetes = assets::kubernetes_version().unwrap();
-        assert!(
-            !OtherKubelet::MINORS
-                .iter()
-                .any(|minor| kubernetes.starts_with(&format!("v{minor}.")))
-        );
-    }
-
-    #[tokio::test]
-    async fn another_kubelet_is_refused() {
-        let error = mirror("1.2.3", |_| ()).await.unwrap_err().to_string();
-        assert!(
-            error.starts_with("kubelet 1.2.3 can't be mirrored: e2e/go.mod has v1."),
-            "{error}"
-        );
-    }
 }

@@ -5,6 +5,7 @@ mod serving_certificates;
 
 use std::io::Write;
 
+use anyhow::{Context, Result};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use flate2::{Compression, write::GzEncoder};
@@ -167,50 +168,21 @@ fn without_blank_lines(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Why user data does not reach a machine.
-#[derive(Debug, Error, PartialEq, Eq)]
-pub enum NotDelivered {
-    /// machine-controller does not know this cloud.
-    #[error("unknown cloud provider {0:?}")]
-    UnknownCloud(String),
-    /// machine-controller makes no machines there, so it never reads the bootstrap Secret.
-    #[error("cloud provider {0:?} takes no user data")]
-    NoUserData(String),
-    #[error("{cloud} takes at most {limit} bytes of user data, not {size}")]
-    TooLarge {
-        cloud: String,
-        limit: usize,
-        /// The user data's size in bytes, counted as the cloud does.
-        size: usize,
-    },
-}
-
 /// User data as it goes to the API of `cloud`, for a machine with operating system `os`; both by machine-controller's names.
 ///
 /// # Errors
-/// When the cloud is unknown, takes no user data, or not as much.
-pub fn delivered(cloud: &str, os: &str, user_data: &str) -> Result<Vec<u8>, NotDelivered> {
-    let provider: CloudProvider =
-        serde_json::from_value(json!(cloud)).map_err(|_| NotDelivered::UnknownCloud(cloud.to_owned()))?;
-    // Only Flatcar differs from the others.
-    let os: OperatingSystem = serde_json::from_value(json!(os)).unwrap_or(OperatingSystem::Ubuntu);
+/// When the cloud is unknown, or machine-controller makes no machines there.
+pub fn delivered(cloud: &str, os: &str, user_data: &str) -> Result<Vec<u8>> {
+    let provider: CloudProvider = serde_json::from_value(json!(cloud))?;
+    let os: OperatingSystem = serde_json::from_value(json!(os))?;
     let encoding = osm_render::delivery(provider, os);
-    let encoding = encoding.ok_or_else(|| NotDelivered::NoUserData(cloud.to_owned()))?;
-    if let Some(limit) = osm_render::size_limit(provider, os) {
-        let size = limit.count(user_data);
-        if size > limit.bytes {
-            return Err(NotDelivered::TooLarge {
-                cloud: cloud.to_owned(),
-                limit: limit.bytes,
-                size,
-            });
-        }
-    }
-    Ok(match encoding {
-        Encoding::Raw => user_data.into(),
-        Encoding::Base64 => BASE64_STANDARD.encode(user_data).into(),
-        Encoding::GzipBase64 => BASE64_STANDARD.encode(gzip(user_data)).into(),
-    })
+    Ok(
+        match encoding.with_context(|| format!("{cloud} takes no user data"))? {
+            Encoding::Raw => user_data.into(),
+            Encoding::Base64 => BASE64_STANDARD.encode(user_data).into(),
+            Encoding::GzipBase64 => BASE64_STANDARD.encode(gzip(user_data)).into(),
+        },
+    )
 }
 
 fn gzip(text: &str) -> Vec<u8> {
@@ -224,8 +196,6 @@ fn gzip(text: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-
     use k8s_openapi::ByteString;
 
     use super::*;
@@ -280,51 +250,5 @@ mod tests {
     fn query_escape_is_gos() {
         assert_eq!(query_escape("<a b>/ä~-_.+"), "%3Ca+b%3E%2F%C3%A4~-_.%2B");
         assert_eq!(query_escape(MACHINE_NAME), ESCAPED_MACHINE_NAME);
-    }
-
-    #[test]
-    fn aws_gets_it_compressed_and_counts_before_base64() {
-        let text = "x".repeat(100_000);
-        let sent = delivered("aws", "ubuntu", &text).unwrap();
-        let compressed = BASE64_STANDARD.decode(sent).unwrap();
-        let mut back = String::new();
-        flate2::read::GzDecoder::new(compressed.as_slice())
-            .read_to_string(&mut back)
-            .unwrap();
-        assert_eq!(back, text);
-        let error = delivered("aws", "flatcar", &text).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "aws takes at most 16384 bytes of user data, not 100000"
-        );
-    }
-
-    #[test]
-    fn limits_count_where_the_cloud_counts() {
-        // (cloud, most bytes of text that are taken)
-        for (cloud, most) in [
-            ("aws", 16_384),
-            ("openstack", 49_149),
-            ("hetzner", 32_768),
-            ("azure", 65_535),
-        ] {
-            assert!(delivered(cloud, "flatcar", &"x".repeat(most)).is_ok(), "{cloud}");
-            let error = delivered(cloud, "flatcar", &"x".repeat(most + 1)).unwrap_err();
-            assert!(matches!(error, NotDelivered::TooLarge { .. }), "{cloud}: {error}");
-        }
-        assert_eq!(delivered("vsphere", "ubuntu", "x").unwrap(), b"x");
-        assert_eq!(delivered("vsphere", "flatcar", "x").unwrap(), b"eA==");
-    }
-
-    #[test]
-    fn clouds_without_user_data_differ_from_unknown_clouds() {
-        assert_eq!(
-            delivered("edge", "ubuntu", "x"),
-            Err(NotDelivered::NoUserData("edge".to_owned()))
-        );
-        assert_eq!(
-            delivered("cumulus", "ubuntu", "x"),
-            Err(NotDelivered::UnknownCloud("cumulus".to_owned()))
-        );
     }
 }

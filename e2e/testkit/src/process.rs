@@ -331,29 +331,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn terminate_lets_the_program_clean_up_and_kill9_does_not() {
-        let directory = ScratchDir::new("osm-process-").unwrap();
-        let polite = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
-        let mut service = sh(polite, &directory);
-        wait_for_log(&service, "ready").await;
-        assert!(service.usage().unwrap().peak_rss > 100_000);
-        assert!(service.terminate(DEADLINE).await.unwrap().success());
-        assert_eq!(service.logs().unwrap(), "ready\nbye\n");
-
-        let deaf = "trap '' TERM; echo deaf; while :; do sleep 0.05; done";
-        let mut service = sh(deaf, &directory);
-        wait_for_log(&service, "deaf").await;
-        let error = service
-            .terminate(Duration::from_millis(300))
-            .await
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("still runs"), "{error}");
-        service.kill9().unwrap();
-        assert!(service.exited().unwrap().is_some());
-    }
-
-    #[tokio::test]
     async fn the_group_is_the_program_and_its_children_without_the_watcher() {
         let directory = ScratchDir::new("osm-process-").unwrap();
         let service = sh("sleep 600 & echo ready; wait", &directory);
@@ -374,19 +351,6 @@ mod tests {
         wait_for("the child's end", DEADLINE, async || wait::check(ended(&child)))
             .await
             .unwrap();
-    }
-
-    #[test]
-    fn a_missing_binary_is_named() {
-        let nothing = Path::new("/nonexistent/osm-service");
-        let none: [&str; 0] = [];
-        let error = Service::spawn(nothing, none, [("A", "B")], Path::new("/dev/null")).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("/nonexistent/osm-service is not a file"),
-            "{error}"
-        );
     }
 
     #[test]

@@ -63,23 +63,3 @@ fn bytes(status: &str, field: &str) -> Result<u64> {
 fn read(pid: u32, file: &str) -> Result<String> {
     fs::read_to_string(format!("/proc/{pid}/{file}")).with_context(|| format!("process {pid} does not run"))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_own_process_is_measured() {
-        assert!(Usage::of(std::process::id()).unwrap().peak_rss > 100_000);
-        assert!(Usage::of(u32::MAX).is_err());
-    }
-
-    #[test]
-    fn a_command_with_spaces_and_parentheses_is_no_obstacle() {
-        let seconds = cpu_seconds("7 (a) b (c) S 1 42 42 0 -1 0 0 0 0 0 100 200 300 400 20 0").unwrap();
-        assert_eq!(
-            (seconds * rustix::param::clock_ticks_per_second() as f64).round() as u64,
-            1000
-        );
-    }
-}

@@ -1,30 +1,17 @@
-//! A process that owns a control plane, for the tests that watch what remains when such a process ends or is killed.
-//!
-//! Arguments: a file, to which the process writes the directory of its control plane, and `stays` or `ends`.
+//! A process that owns a control plane, for the test that kills it. Its argument is a file, to which it writes the control plane's directory.
 
 use anyhow::{Context, Result};
-use osm_testkit::ControlPlane;
+use osm_testkit::{ControlPlane, Options};
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let (report, mode) = arguments
-        .next()
-        .zip(arguments.next())
-        .context("usage: FILE stays|ends")?;
-    let control_plane = ControlPlane::shared().await?;
+    let report = std::env::args().nth(1).context("usage: FILE")?;
+    let control_plane = ControlPlane::start(Options::default()).await?;
     let kubeconfig = control_plane.admin_kubeconfig_path();
-    let directory = kubeconfig
-        .parent()
-        .context("the kubeconfig has no directory")?
-        .display()
-        .to_string();
-    // The tests must never read half a path.
+    let directory = kubeconfig.parent().context("a directory")?.display();
+    // The test must never read half a path.
     let written = format!("{report}.new");
-    std::fs::write(&written, directory)?;
+    std::fs::write(&written, directory.to_string())?;
     std::fs::rename(&written, report)?;
-    if mode == "stays" {
-        std::future::pending::<()>().await;
-    }
-    Ok(())
+    std::future::pending().await
 }

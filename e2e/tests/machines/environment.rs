@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -13,7 +14,6 @@ use osm_api::Settings;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::content::ContentView;
 use osm_api::rbac::Installation;
-use osm_lab::cluster;
 use osm_lab::machines::{self, Accelerator, Image, Lab, System, isolation};
 use osm_lab::release::{self, OtherKubelet};
 use osm_lab::serve::files::FileServer;
@@ -24,6 +24,7 @@ use osm_testkit::installation::{self, Installed};
 use osm_testkit::{ControlPlane, Options, machine_controller};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::process::Command;
 use tokio::task::JoinHandle;
 
 use super::air_gap::AirGap;
@@ -61,7 +62,7 @@ pub struct Environment {
     pub control_plane: ControlPlane,
     /// How the services are installed.
     pub installation: Installation,
-    _services: Installed,
+    services: Mutex<Option<Installed>>,
     /// Between machines and the API server.
     pub relay: Relay,
     /// What nodes download from.
@@ -179,7 +180,7 @@ impl Environment {
             lab,
             control_plane,
             installation: installed.installation().clone(),
-            _services: installed,
+            services: Mutex::new(Some(installed)),
             relay,
             mirror,
             urls: air_gap.urls()?,
@@ -241,9 +242,29 @@ impl Environment {
             .await?)
     }
 
+    /// Kills the services.
+    pub fn stop_services(&self) {
+        *self.services.lock() = None;
+    }
+
     /// Runs kubectl as the cluster's administrator.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        cluster::kubectl(&self.control_plane, arguments).await
+        let kubeconfig = self.control_plane.admin_kubeconfig_path();
+        let output = Command::new(self.control_plane.kubectl()?)
+            .arg(format!("--kubeconfig={}", kubeconfig.display()))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await
+            .context("kubectl can't be run")?;
+        ensure!(
+            output.status.success(),
+            "kubectl {}: {}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim_end()
+        );
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
 

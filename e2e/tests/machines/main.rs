@@ -24,7 +24,7 @@ struct E2e {
 
 #[derive(Subcommand)]
 enum What {
-    Helm(helm::Helm),
+    Helm(node::Helm),
     Node(node::Node),
 }
 

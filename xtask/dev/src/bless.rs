@@ -15,6 +15,9 @@ pub struct Bless {
     /// Record what a pool costs instead: e2e/tests/cost.toml and crates/osm-render/tests/allocations.toml
     #[arg(long)]
     cost: bool,
+    /// Record what Go gives for the cases in e2e/gotemplate-judge instead
+    #[arg(long, conflicts_with = "cost")]
+    go_templates: bool,
 }
 
 impl Bless {
@@ -26,6 +29,9 @@ impl Bless {
         if self.cost {
             write_by_test("osm-render", "allocations", "").await?;
             return write_by_test("osm-tests", "cost", "").await;
+        }
+        if self.go_templates {
+            return write_by_test("osm-gotemplate-judge", "it", "go_gives").await;
         }
         let mut profiles = Vec::new();
         for entry in fs::read_dir(crate::root().join("profiles"))? {
@@ -54,6 +60,7 @@ async fn write_by_test(package: &str, program: &str, filter: &str) -> Result<()>
             "--test",
             program,
             "--",
+            "--include-ignored",
             "--nocapture",
             filter,
         ])

@@ -1,5 +1,4 @@
-//! `cargo xtask chart`: generates parts of the Helm chart: the rights, the schema of the settings, the table of values in its README, and the
-//! address of the repository.
+//! `cargo xtask chart`: generates parts of the Helm chart: the rights, the schema of the settings, and the table of values in its README.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +10,6 @@ use osm_api::{Joining, Settings};
 use serde_json::{Map, Value, json};
 
 use crate::generated::{self, File};
-use crate::repository;
 
 pub fn directory() -> PathBuf {
     crate::root().join("charts/operating-system-manager")
@@ -23,8 +21,7 @@ pub fn files() -> Result<Vec<File>> {
         let path = directory().join(name);
         fs::read_to_string(&path).with_context(|| path.display().to_string())
     };
-    let values = repository::current(&read("values.yaml")?)?;
-    let readme = repository::current(&read("README.md")?)?;
+    let (values, readme) = (read("values.yaml")?, read("README.md")?);
     let files = [
         ("files/rights.yaml", rights()?),
         (
@@ -32,10 +29,9 @@ pub fn files() -> Result<Vec<File>> {
             schema(&read("values.schema.json")?, &values)?,
         ),
         ("README.md", with_table(&readme, &values)?),
-        ("values.yaml", values),
     ];
     let files = files.map(|(name, text)| (directory().join(name), text));
-    Ok(files.into_iter().chain(repository::files()?).collect())
+    Ok(files.into_iter().collect())
 }
 
 /// The table of rights. Names in braces are placeholders for values of the chart.

@@ -8,7 +8,6 @@ mod cloud_init_schema;
 mod compatibility;
 mod crds;
 mod generated;
-mod gotemplate;
 mod image;
 mod kubelet_fields;
 mod lint;
@@ -16,8 +15,6 @@ mod manifest;
 mod metrics;
 mod prose;
 mod reasons;
-mod reference;
-mod repository;
 mod revision;
 mod rights;
 
@@ -58,8 +55,6 @@ enum Command {
     Reasons(Generate),
     /// Generate the tables in docs/compatibility.md: operating systems, clouds, kubelets, Kubernetes and machine-controller
     Compatibility(Generate),
-    /// Generate docs/reference.md, the fields of the custom resources
-    Reference(Generate),
     /// Write docs/metrics.md: every metric of every service, with its labels and their values
     Metrics(Generate),
     /// Copy the schema of cloud-config from cloud-init, without its descriptions; `osm_render::validate` validates modules with it
@@ -68,10 +63,8 @@ enum Command {
     KubeletFields(Generate),
     Bless(bless::Bless),
     Bench(bench::Bench),
-    Gotemplate(gotemplate::Gotemplate),
     Image(image::Image),
-    /// Generate parts of charts/operating-system-manager: rights, schema of the settings, and the README's table of values. Write the address of
-    /// the repository into all files that name it
+    /// Generate parts of charts/operating-system-manager: rights, schema of the settings, and the README's table of values
     Chart(Generate),
     /// Render the files in deploy: one installs the services without Helm, and one has the alerts
     Manifest(Generate),
@@ -85,7 +78,6 @@ async fn main() -> ExitCode {
         Command::Rights(generate) => generate.run("rights", rights::files()),
         Command::Reasons(generate) => generate.run("reasons", reasons::files()),
         Command::Compatibility(generate) => generate.run("compatibility", compatibility::files()),
-        Command::Reference(generate) => generate.run("reference", reference::files()),
         Command::Metrics(generate) => generate.run("metrics", metrics::files()),
         Command::CloudInitSchema(generate) => generate.run(
             "cloud-init-schema",
@@ -97,7 +89,6 @@ async fn main() -> ExitCode {
         ),
         Command::Bless(bless) => bless.run().await,
         Command::Bench(bench) => bench.run().await,
-        Command::Gotemplate(gotemplate) => gotemplate.run().await,
         Command::Image(image) => image.run().await,
         Command::Chart(generate) => generate.run("chart", chart::files()),
         Command::Manifest(generate) => generate.run("manifest", manifest::files().await),

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn promtool_has_no_complaint_about_any_service() {
+    fn every_metric_is_served_once_it_has_a_value() {
         let all = Service::ALL.map(|service| (service.name(), served(service)));
         for (service, (metrics, text)) in &all {
             for Description { name, kind, .. } in metrics.catalog.descriptions() {
@@ -245,11 +245,6 @@ mod tests {
                 assert!(text.contains(&type_), "{service}: {name} has no value:\n{text}");
             }
         }
-        let texts: Vec<(&str, &str)> = all
-            .iter()
-            .map(|(name, (_, text))| (*name, text.as_str()))
-            .collect();
-        osm_judges::metrics(&texts).unwrap();
     }
 
     #[test]

@@ -1,7 +1,10 @@
-//! The engine beside what Go gave, and before the program that reads what it writes.
+//! The engine beside what Go gave.
 
 // The lints' exceptions for tests don't reach helpers of tests.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
+mod case;
+mod data;
+mod named;
 mod recorded;
-mod yaml;
+mod types;

@@ -99,32 +99,3 @@ pub fn short(hash: Sha256) -> String {
         .map(|byte| format!("{byte:02x}"))
         .collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use anyhow::bail;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_directory_is_made_once_and_whole() {
-        let cache = tempfile::tempdir().unwrap();
-        let target = cache.path().join("things").join("1");
-        let make_half = async |directory: &Path| {
-            fs::write(directory.join("half"), "")?;
-            bail!("power cut")
-        };
-        let failed = cached_directory(&target, "things", |_| (), make_half);
-        assert_eq!(failed.await.unwrap_err().to_string(), "power cut");
-        assert!(!target.exists());
-        let make = async |directory: &Path| Ok(fs::write(directory.join("whole"), "")?);
-        cached_directory(&target, "things", |_| (), make).await.unwrap();
-        let again = async |_: &Path| bail!("made again");
-        cached_directory(&target, "things", |_| (), again).await.unwrap();
-        let made: Vec<_> = fs::read_dir(&target)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name())
-            .collect();
-        assert_eq!(made, ["whole"]);
-    }
-}

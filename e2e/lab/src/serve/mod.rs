@@ -146,39 +146,3 @@ fn answer(status: StatusCode, content_type: &str, body: impl Into<Bytes>) -> Ans
     *answer.body_mut() = Full::new(body).map_err(|never| match never {}).boxed_unsync();
     answer
 }
-
-#[cfg(test)]
-mod curl {
-    use std::process::{Command, Output, Stdio};
-    use std::sync::Once;
-
-    use osm_judges::packages;
-
-    /// A download that is too short.
-    pub(super) const CUT: i32 = 18;
-    pub(super) const HTTP_ERROR: i32 = 22;
-
-    /// Runs curl, which fails by itself where it would hang.
-    pub(super) fn run(arguments: &[&str]) -> Output {
-        static INSTALLED: Once = Once::new();
-        INSTALLED.call_once(|| packages::ensure(&["curl"]).unwrap());
-        Command::new("curl")
-            .args(["--silent", "--fail", "--max-time", "30"])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
-    }
-
-    /// What is printed where all goes well.
-    pub(super) fn get(arguments: &[&str]) -> Vec<u8> {
-        let output = run(arguments);
-        assert!(output.status.success(), "{arguments:?}: {}", output.status);
-        output.stdout
-    }
-
-    /// How it ends.
-    pub(super) fn code(arguments: &[&str]) -> i32 {
-        run(arguments).status.code().unwrap()
-    }
-}

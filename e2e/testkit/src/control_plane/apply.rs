@@ -136,21 +136,3 @@ fn parse(yaml: &str) -> Result<Vec<DynamicObject>> {
     }
     Ok(objects)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn documents_are_separated_and_empty_ones_skipped() {
-        let yaml = "# nothing\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: b}\nmode: 0644\n";
-        let objects = parse(yaml).unwrap();
-        assert_eq!(
-            objects.iter().map(ResourceExt::name_any).collect::<Vec<_>>(),
-            ["a", "b"]
-        );
-        assert_eq!(objects[1].data["mode"], 420);
-        assert!(parse("- a list\n").is_err());
-        assert!(parse("a: [").is_err());
-    }
-}

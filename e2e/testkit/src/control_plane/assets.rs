@@ -137,21 +137,3 @@ fn ldflags(version: &str) -> String {
     let variable = "k8s.io/component-base/version.git";
     format!("-s -w -X {variable}Version={version} -X {variable}Major={major} -X {variable}Minor={minor}")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn programs_report_their_version() {
-        let flags = ldflags("v1.34.4");
-        assert!(flags.ends_with("gitVersion=v1.34.4 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=34"), "{flags}");
-    }
-
-    #[tokio::test]
-    async fn what_was_not_asked_for_is_an_error() {
-        let assets = ensure(&[], |_| ()).await.unwrap();
-        let error = assets.path(Component::Etcd).unwrap_err().to_string();
-        assert_eq!(error, "etcd was not asked for");
-    }
-}

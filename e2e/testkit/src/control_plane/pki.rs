@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
 };
 
 use super::{ControlPlane, private_file};
@@ -96,25 +96,6 @@ impl ControlPlane {
     pub fn ca_key_pem(&self) -> Result<String> {
         let path = self.directory.path().join("ca.key");
         fs::read_to_string(&path).with_context(|| path.display().to_string())
-    }
-
-    /// A certificate of the cluster's CA, and its private key, PEM: for a client who is `user` of `group`, and for a server at `address`.
-    ///
-    /// # Errors
-    /// When the CA can't be read.
-    pub fn issue(&self, user: &str, group: &str, address: IpAddr) -> Result<(String, String)> {
-        let ca_key = KeyPair::from_pem(&self.ca_key_pem()?).context("the CA's key")?;
-        let ca = Issuer::from_ca_cert_pem(self.ca_pem(), ca_key).context("the CA's certificate")?;
-        let mut params = named(user)?;
-        params.distinguished_name.push(DnType::OrganizationName, group);
-        params.subject_alt_names = vec![SanType::IpAddress(address)];
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![
-            ExtendedKeyUsagePurpose::ClientAuth,
-            ExtendedKeyUsagePurpose::ServerAuth,
-        ];
-        let key = KeyPair::generate()?;
-        Ok((params.signed_by(&key, &ca)?.pem(), key.serialize_pem()))
     }
 }
 

@@ -7,7 +7,7 @@ mod join;
 mod kernel;
 mod power;
 mod proxy;
-mod scenario_run;
+pub(crate) mod scenario_run;
 mod secrets;
 mod target;
 
@@ -26,6 +26,7 @@ use osm_lab::release::OtherKubelet;
 use self::scenario_run::ScenarioRun;
 use self::target::Target;
 use super::environment::{self, Environment, SettingsChange};
+use super::helm;
 use super::machine_args::{self, MachineArgs};
 use super::pool::Cloud;
 use osm_testkit::progress::Progress;
@@ -139,6 +140,46 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { settings: Some(faults::graceful_shutdown), ..scenario!("modules-missing", faults::modules_missing, "modules for pods are missing, then there; AppArmor confines pods; logind limits shutdowns as in Ubuntu's images") },
 ];
 
+/// What `cargo xtask e2e helm` runs.
+const CHART: &Scenario = &scenario!(
+    "helm",
+    helm::release,
+    "pods of the chart take over from services on the host"
+);
+
+/// Install the chart into a whole cluster, and upgrade and uninstall it
+///
+/// The cluster is that of `cargo xtask e2e node`. Its node has booted from user data of the services, which then leave the host: the pods of
+/// the chart take over on that node. It takes as long as a machine that joins, and the build of our images and of Helm.
+#[derive(clap::Args)]
+pub struct Helm {
+    #[command(flatten)]
+    machines: MachineArgs,
+    /// Where the logs go when it fails
+    #[arg(long, value_name = "FOLDER", default_value = "target/e2e")]
+    logs: PathBuf,
+}
+
+impl Helm {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Whatever is not as it should be.
+    pub async fn run(self) -> Result<()> {
+        let node = Node {
+            scenarios: Vec::new(),
+            all: false,
+            list: false,
+            debian: Vec::new(),
+            image: Vec::new(),
+            machines: self.machines,
+            jobs: None,
+            logs: self.logs,
+        };
+        node.run_plan(vec![(CHART, Release::Debian12.into())]).await
+    }
+}
+
 /// All kubelets come with the crictl that the mirror has.
 fn one_crictl(settings: &mut serde_json::Value) -> Result<()> {
     let crictl = settings
@@ -166,7 +207,10 @@ impl Node {
             }
             return Ok(());
         }
-        let plan = self.plan()?;
+        self.run_plan(self.plan()?).await
+    }
+
+    async fn run_plan(&self, plan: Plan) -> Result<()> {
         let accelerator = tokio::task::block_in_place(|| self.machines.accelerator())?;
         if isolation::directory().is_some() {
             isolation::end_with_parent();
@@ -228,6 +272,15 @@ impl Node {
             false => &[],
         };
         environment::prepare(&systems, kubelets, progress).await?;
+        let images = match plan.iter().any(|(scenario, _)| scenario.name == CHART.name) {
+            true => Some(
+                helm::prepare(|line| progress.step(line))
+                    .await?
+                    .display()
+                    .to_string(),
+            ),
+            false => None,
+        };
         let binaries = match std::env::var_os(BINARIES) {
             Some(folder) => folder.into(),
             None => {
@@ -249,9 +302,9 @@ impl Node {
         }
         progress.step("everything is there; from here on, without a network");
         let binaries = binaries.display().to_string();
-        let status = tokio::task::block_in_place(|| {
-            isolation::enter(&[(BINARIES, &binaries), machine_args::variable(accelerator)])
-        })?;
+        let mut variables = vec![(BINARIES, &*binaries), machine_args::variable(accelerator)];
+        variables.extend(images.as_deref().map(|folder| (helm::IMAGES, folder)));
+        let status = tokio::task::block_in_place(|| isolation::enter(&variables))?;
         ensure!(
             status.success(),
             "it failed, as said above; scenarios leave their logs in {}",

@@ -143,33 +143,3 @@ fn zero(wanted: &Type) -> Result<Value> {
         }
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use osm_gotemplate::budget::Limits;
-
-    #[test]
-    fn data_has_the_types_that_it_names() {
-        let described = r#"{"a":1,"b":1.0,"c":{"$uint8":2},"d":{"$*string":null},"e":{"$[]net.IP":["10.0.0.1"]},"f":{"$resources.filesData":{"MaxPods":3}}}"#;
-        let Value::Map(map) = value(&serde_json::from_str(described).unwrap()).unwrap() else {
-            panic!("a map");
-        };
-        let entries = map.entries(&Limits::new(100, 10_000)).unwrap();
-        let types: Vec<_> = entries
-            .iter()
-            .map(|(_, value)| value.type_of().unwrap().to_string())
-            .collect();
-        assert_eq!(
-            types,
-            [
-                "int",
-                "float64",
-                "uint8",
-                "*string",
-                "[]net.IP",
-                "resources.filesData"
-            ]
-        );
-    }
-}
