@@ -2,21 +2,17 @@
 
 use std::cmp::Ordering;
 
-use ::handlebars::{
-    Context, Handlebars, Helper, HelperDef, JsonTruthy, RenderContext, RenderError, RenderErrorReason,
-    ScopedJson,
-};
+use ::handlebars::JsonTruthy;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use osm_api::profile::MAX_CONTENT_BYTES;
 use semver::{Version, VersionReq};
 use serde_json::{Number, Value};
 
-use super::session::Session;
 use crate::{late_bound, yaml};
 
-/// Largest value that a helper gives, in bytes. Nothing larger can be stored. The engine clones values before a budget sees them: as many
-/// as an expression has, which `lint` bounds.
+/// Largest value that a helper gives, in bytes. Nothing larger can be stored. The budget sees a value only once it exists, and an
+/// expression has as many as `lint` allows.
 const MAX_VALUE: usize = MAX_CONTENT_BYTES;
 
 type Outcome = Result<Value, String>;
@@ -144,62 +140,23 @@ static HELPERS: [ValueHelper; 22] = [
     },
 ];
 
-/// Registers them for one stage.
-pub(super) fn register<'reg: 'rc, 'rc>(rc: &mut RenderContext<'reg, 'rc>, session: &'rc Session<'rc>) {
-    for helper in &HELPERS {
-        rc.register_local_helper(helper.name, Box::new(Call { helper, session }));
+/// Calls the helper `name`.
+pub(super) fn call(name: &str, arguments: &[&Value]) -> Outcome {
+    let helper = HELPERS.iter().find(|helper| helper.name == name);
+    let ValueHelper {
+        arguments: (fewest, most),
+        run,
+        ..
+    } = helper.ok_or("there is no such helper")?;
+    if arguments.len() < *fewest || arguments.len() > *most {
+        return Err(format!("takes {fewest} argument(s), not {}", arguments.len()));
     }
-}
-
-struct Call<'a> {
-    helper: &'static ValueHelper,
-    session: &'a Session<'a>,
-}
-
-impl HelperDef for Call<'_> {
-    fn call_inner<'reg: 'rc, 'rc>(
-        &self,
-        helper: &Helper<'rc>,
-        _: &'reg Handlebars<'reg>,
-        _: &'rc Context,
-        _: &mut RenderContext<'reg, 'rc>,
-    ) -> Result<ScopedJson<'rc>, RenderError> {
-        let ValueHelper {
-            name,
-            arguments: (fewest, most),
-            run,
-        } = self.helper;
-        let arguments = present(helper)?;
-        let fail =
-            |problem: String| RenderError::from(RenderErrorReason::Other(format!("{name}: {problem}")));
-        if arguments.len() < *fewest || arguments.len() > *most {
-            return Err(fail(format!(
-                "takes {fewest} argument(s), not {}",
-                arguments.len()
-            )));
-        }
-        arguments
-            .iter()
-            .try_for_each(|argument| self.session.reads(argument))?;
-        // The result can be many times as large as the arguments only in `indent`, `join` and `concat`, which stop by themselves.
-        let value = run(&arguments).map_err(fail)?;
-        match value.as_str() {
-            Some(text) if text.len() > MAX_VALUE => Err(fail(too_large())),
-            _ => self.session.made(value),
-        }
+    // The result can be many times as large as the arguments only in `indent`, `join` and `concat`, which stop by themselves.
+    let value = run(arguments)?;
+    match value.as_str() {
+        Some(text) if text.len() > MAX_VALUE => Err(too_large()),
+        _ => Ok(value),
     }
-}
-
-/// The arguments, all of which must exist; null is a value.
-fn present<'h>(helper: &'h Helper<'_>) -> Result<Vec<&'h Value>, RenderError> {
-    helper
-        .params()
-        .iter()
-        .map(|param| match param.is_value_missing() {
-            true => Err(RenderError::strict_error(param.relative_path())),
-            false => Ok(param.value()),
-        })
-        .collect()
 }
 
 fn first<'v>(args: &[&'v Value]) -> Result<&'v Value, String> {
