@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Most steps: elements of templates, counted as often as a loop runs them.
+/// Most steps: elements of templates, counted as often as a loop or an inclusion renders them.
 pub(crate) const MAX_STEPS: u64 = 1_000_000;
 
 /// Most bytes that helpers and functions look at. [`MAX_STEPS`] alone allows far more, because a single step can look at half a MiB.
@@ -34,7 +34,9 @@ pub(crate) const MAX_DEPTH: usize = 48;
 /// Why rendering stops early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Exhausted {
-    #[error("rendering takes more than {MAX_STEPS} steps: the template has too many loops")]
+    #[error(
+        "rendering takes more than {MAX_STEPS} steps: the template has too many loops, or includes too much"
+    )]
     Steps,
     #[error("helpers or functions read more than {MAX_READ} bytes")]
     Read,

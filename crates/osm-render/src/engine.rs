@@ -29,8 +29,9 @@ pub(crate) trait Engine: Sync {
     /// Parses the templates of one stage, and checks how they include each other. The first one that is wrong fails.
     fn compile(&self, sources: &Sources<'_>, budget: &Budget<'_>) -> Result<Box<dyn Compiled>, Failure>;
 
-    /// Names in a template that no data has, where that is certain without rendering.
-    fn unknown_names(&self, _: &str, _: Part) -> Vec<Located> {
+    /// Names in a template that no data has, where that is certain without rendering. `_plain` is the data of a pool and settings
+    /// with nothing optional set.
+    fn unknown_names(&self, _: &str, _: Part, _plain: &Inputs<'_>) -> Vec<Located> {
         Vec::new()
     }
 

@@ -288,7 +288,52 @@ fn downloads(pool: &Pool, settings: &Settings) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use osm_api::profile::{CloudProvider, OperatingSystem, OperatingSystemProfileSpec};
+    use osm_api::provider_spec::ConfigVar;
+
     use super::*;
+
+    fn spec() -> OperatingSystemProfileSpec {
+        crate::defaults().pop().unwrap().1
+    }
+
+    /// Paths of all fields that have no others below.
+    fn leaves(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(map) if !map.is_empty() => {
+                let separator = if path.is_empty() { "" } else { "." };
+                map.iter()
+                    .for_each(|(key, value)| leaves(value, &format!("{path}{separator}{key}"), found));
+            }
+            _ => drop(found.insert(path.to_owned())),
+        }
+    }
+
+    #[test]
+    fn the_documentation_lists_every_field() {
+        let (_, table) = include_str!("../../../docs/templates.md")
+            .split_once("\n## Data\n")
+            .unwrap();
+        let table = table.split("\n## ").next().unwrap();
+        let (_, pool) = crate::sample_pools(&spec()).remove(0);
+        let mut found = BTreeSet::new();
+        leaves(
+            &data(&pool, &Settings::default(), &crate::stand_in_cluster()),
+            "",
+            &mut found,
+        );
+        for field in found {
+            // Such as `pool.name`, `.namespace`, and `.cni` with its fields in the next column.
+            let dots: Vec<usize> = field.match_indices('.').map(|(at, _)| at).collect();
+            let ends = dots.iter().copied().chain([field.len()]);
+            let mut ways = ends.flat_map(|end| {
+                let starts = dots.iter().copied().filter(move |start| *start < end);
+                starts.chain([0]).map(move |start| (start, end))
+            });
+            let is_listed = ways.any(|(start, end)| table.contains(&format!("`{}`", &field[start..end])));
+            assert!(is_listed, "{field}");
+        }
+    }
 
     #[test]
     fn the_api_server_is_reached_without_the_proxy() {
@@ -317,5 +362,67 @@ mod tests {
             "there is no proxy"
         );
         assert_eq!(of(proxy, None, "https://a\"b,c"), None, "this is no host");
+    }
+
+    /// Every late-bound value that templates can place, and its stages, as docs/templates.md lists them.
+    const LATE_VALUES: &[(&str, &str)] = &[
+        ("api/token", "bootstrap"),
+        ("kubelet/token", "bootstrap"),
+        ("provisioning/secret-name", "bootstrap"),
+        ("provisioning/key", "bootstrap"),
+        ("provisioning/sha256", "bootstrap"),
+        ("rhel/username", "provisioning"),
+        ("rhel/password", "provisioning"),
+        ("rhel/organization", "provisioning"),
+        ("rhel/activation-key", "provisioning"),
+        ("proxy/url", "provisioning"),
+        ("secret/NAMESPACE/NAME/KEY", "provisioning"),
+        ("registry/HOST/username", "both"),
+        ("registry/HOST/password", "both"),
+    ];
+
+    #[test]
+    fn late_bound_values_are_those_of_each_stage() {
+        let mut defaults = crate::defaults().into_iter();
+        let (_, ubuntu) = defaults.find(|(name, _)| name == "osp-ubuntu").unwrap();
+        let (mut pool, settings) = crate::full_sample(&ubuntu, CloudProvider::Aws).unwrap();
+        pool.operating_system = OperatingSystem::Rhel;
+        let secret = || {
+            let secret = json!({"secretKeyRef": {"namespace": "a", "name": "b", "key": "c"}});
+            serde_json::from_value::<ConfigVar>(secret).unwrap()
+        };
+        // The texts of a profile decide which of these there are.
+        let mut found = BTreeSet::from([("secret/NAMESPACE/NAME/KEY".to_owned(), "provisioning")]);
+        for with_key in [false, true] {
+            pool.os.rhel_subscription_manager_user = secret();
+            pool.os.rhel_subscription_manager_password = secret();
+            if with_key {
+                pool.os.rhel_organization_name = secret();
+                pool.os.rhel_activation_key = secret();
+            }
+            for stage in Stage::ALL {
+                let name = if stage == Stage::Bootstrap {
+                    "bootstrap"
+                } else {
+                    "provisioning"
+                };
+                for id in late_bound(stage, TemplateEngine::Handlebars, &settings, &pool).into_keys() {
+                    let id = match id
+                        .strip_prefix("registry/")
+                        .and_then(|rest| rest.rsplit_once('/'))
+                    {
+                        Some((_, part)) => format!("registry/HOST/{part}"),
+                        None => id,
+                    };
+                    found.insert((id, name));
+                }
+            }
+        }
+        let known = LATE_VALUES.iter().flat_map(|(id, of)| {
+            let stages = ["bootstrap", "provisioning"].into_iter();
+            let stages = stages.filter(move |stage| *of == "both" || of == stage);
+            stages.map(|stage| ((*id).to_owned(), stage))
+        });
+        assert_eq!(found, known.collect());
     }
 }

@@ -51,6 +51,8 @@ impl Lint {
         outcomes.push(("Markdown", prose::markdownlint(progress).await));
         progress.step("workflows");
         outcomes.push(("workflows", workflows(progress).await));
+        progress.step("addresses");
+        outcomes.push(("addresses", addresses().await));
         for (name, outcome) in outcomes {
             if let Err(error) = outcome {
                 progress.warn(&format!("{error:#}"));
@@ -85,6 +87,25 @@ impl Lint {
 }
 
 /// Runs cargo-deny, except for advisories, whose database can't be reached from everywhere.
+/// Finds addresses of the Go implementation, where nothing of ours is published. A page may link to it, and its own manifests have them.
+async fn addresses() -> Result<()> {
+    const THEIRS: &str = r"github(usercontent)?\.com/kubermatic/operating-system-manager|(ghcr|quay)\.io/kubermatic";
+    const LINK: &str = "](https://github.com/kubermatic/operating-system-manager)";
+    let found = Command::new("git")
+        .args(["grep", "-nE", THEIRS, "--", ":!e2e/tests/fixtures/takeover", ":!*.go", ":!*.mod", ":!xtask/dev/src/lint.rs"])
+        .current_dir(crate::root())
+        .output()
+        .await?;
+    let found = String::from_utf8(found.stdout)?;
+    let wrong: Vec<&str> = found.lines().filter(|line| !line.contains(LINK)).collect();
+    ensure!(
+        wrong.is_empty(),
+        "these addresses belong to the Go implementation; use that of `repository` in Cargo.toml:\n{}",
+        wrong.join("\n")
+    );
+    Ok(())
+}
+
 async fn dependencies(progress: Progress) -> Result<ExitStatus> {
     let cargo_deny = cargo_tool::ensure("cargo-deny", CARGO_DENY, |line| progress.step(line)).await?;
     let mut command = Command::new(cargo_deny);

@@ -59,12 +59,28 @@ pub(super) fn files_data<'a>(
 /// The field with the values that the method knows. Templates can't read it, because its name is in lower case.
 const SECRETS: &str = "secrets";
 
-/// The methods of the data and of its fields, with the paths of these.
-#[cfg(test)]
-pub(crate) fn methods() -> impl Iterator<Item = (&'static str, &'static Method)> {
-    let all = [("", &FILES_DATA), (".NetworkConfig", &NETWORK)];
-    all.into_iter()
-        .flat_map(|(path, behavior)| behavior.methods.iter().map(move |method| (path, method)))
+/// The part of a path that leads to no field and no method, with what is before it.
+pub(super) fn unknown_variable(data: &Value, path: &[String]) -> Option<String> {
+    let mut value = data;
+    for (index, name) in path.iter().enumerate() {
+        loop {
+            value = match value {
+                Value::Pointer(pointer) => pointer.value()?,
+                Value::Named(named) if named.behavior().methods.iter().any(|of| of.name == name) => {
+                    return None;
+                }
+                Value::Named(named) => named.value(),
+                _ => break,
+            };
+        }
+        // Maps have keys, and other types have methods.
+        let Value::Struct(fields) = value else { return None };
+        match fields.field(name) {
+            Some(field) => value = field,
+            None => return path.get(..=index).map(|unknown| unknown.join(".")),
+        }
+    }
+    None
 }
 
 /// `ProfileSecret` places the value of a Secret.
@@ -460,25 +476,50 @@ mod tests {
             .collect()
     }
 
-    #[test]
-    fn the_documentation_lists_every_variable() {
+    fn plain() -> Value {
         let (_, profile) = crate::defaults().swap_remove(0);
         let (_, pool) = crate::sample_pools(&profile).swap_remove(0);
         let cluster = crate::stand_in_cluster();
-        let data = files_data(
-            &pool,
-            &Settings::default(),
-            &cluster,
-            std::iter::empty(),
-            Spelling::Marker,
-        );
-        let Value::Pointer(data) = data else { panic!() };
+        let (settings, secrets) = (Settings::default(), std::iter::empty());
+        files_data(&pool, &settings, &cluster, secrets, Spelling::Marker)
+    }
+
+    #[test]
+    fn only_what_is_certain_is_unknown() {
+        let unknown = |path: &str| {
+            let names: Vec<String> = path.split('.').map(str::to_owned).collect();
+            unknown_variable(&plain(), &names)
+        };
+        for known in [
+            "NetworkConfig.DNS.Servers",
+            "NetworkConfig.IsStaticIPConfig",
+            "ProfileSecret",
+            "KubeReserved.cpu",
+            "ImageMinimumGCAge.Duration.Seconds",
+        ] {
+            assert_eq!(unknown(known), None, "{known}");
+        }
+        for (path, expected) in [
+            ("Typo.A", "Typo"),
+            ("NetworkConfig.Cidr", "NetworkConfig.Cidr"),
+            ("RhelConfig.DisableAutoUpdate", "RhelConfig.DisableAutoUpdate"),
+            ("NetworkConfig.DNS.Server", "NetworkConfig.DNS.Server"),
+        ] {
+            assert_eq!(unknown(path).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn the_documentation_lists_every_variable() {
+        let Value::Pointer(data) = plain() else { panic!() };
         let Value::Struct(fields) = data.value().unwrap().underlying() else {
             panic!()
         };
         let names = fields.fields().iter().map(|(name, _)| format!(".{name}"));
-        let own = methods().filter(|(path, _)| path.is_empty());
-        let own = own.map(|(_, method)| format!(".{}", method.name));
+        let own = FILES_DATA
+            .methods
+            .iter()
+            .map(|method| format!(".{}", method.name));
         let names: BTreeSet<String> = names.chain(own).collect();
         assert_eq!(listed("## Variables"), names.iter().map(String::as_str).collect());
     }

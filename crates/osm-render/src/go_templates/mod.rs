@@ -16,15 +16,13 @@ use osm_api::profile::{File, MAX_CONTENT_BYTES};
 use osm_api::settings::Settings;
 use osm_gotemplate::{TemplateSet, Value, budget};
 
-#[cfg(test)]
-pub(crate) use self::data::methods;
 pub(crate) use self::passed_on::clean_path;
 use self::spelling::Spelling;
 use crate::Stage;
 use crate::budget::Budget;
 use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Part, Parts, Sources};
+use crate::late_bound;
 use crate::rendered_text::{NotCopied, RenderedText};
-use crate::{known_names, late_bound};
 use osm_api::ClusterEndpoint;
 
 /// What starts an action.
@@ -61,7 +59,7 @@ impl Engine for GoTemplateEngine {
         }))
     }
 
-    fn unknown_names(&self, source: &str, part: Part) -> Vec<Located> {
+    fn unknown_names(&self, source: &str, part: Part, plain: &Inputs<'_>) -> Vec<Located> {
         if part == Part::Other || !source.contains(ACTION) {
             return Vec::new();
         }
@@ -70,9 +68,17 @@ impl Engine for GoTemplateEngine {
         let Ok(template) = Template::parse("template", source, &Charged::new(&budget)) else {
             return Vec::new();
         };
+        let secrets = std::iter::empty();
+        let data = data::files_data(
+            plain.pool,
+            plain.settings,
+            plain.cluster,
+            secrets,
+            Spelling::Marker,
+        );
         let fields = template.set.fields(&template.name).into_iter();
         let unknown = fields.filter_map(|field| {
-            let path = known_names::unknown_variable(field.names.iter().map(String::as_str))?;
+            let path = data::unknown_variable(&data, &field.names)?;
             Some(Located {
                 line: Some(field.line),
                 column: Some(field.column.saturating_add(1)),

@@ -1,17 +1,13 @@
-//! Checks on a stage's parsed templates: only known helpers, only existing partials, no cycle, and a bound on what
-//! including them can grow to.
+//! Checks a stage's parsed templates: they call only known helpers, and include only templates that exist, in no circle and not
+//! too deep.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use ::handlebars::Template;
 use ::handlebars::template::{HelperTemplate, Parameter, TemplateElement};
+use ::handlebars::{Path, Template};
 
-use super::element::{self, name};
 use crate::budget::MAX_DEPTH;
 use crate::engine::{Failure, Located};
-
-/// Most elements that a template may have with everything included that it includes.
-pub(super) const MAX_WEIGHT: u64 = 50_000;
 
 /// Most values that an expression may have, with those of the expressions in it. Each can be a text of the largest size that a helper
 /// gives, and all of them are in memory together.
@@ -32,12 +28,20 @@ pub(super) const CHECKSUM_URL: &str = "checksum-url";
 /// Helpers that know what is being rendered.
 pub(super) const SESSION_HELPERS: [&str; 3] = [LATE, DOWNLOAD_URL, CHECKSUM_URL];
 
-/// What including a template costs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Cost {
-    /// Elements, with those of included templates.
-    pub(super) weight: u64,
-    depth: usize,
+/// Whether a name is that of a helper that gives a value.
+pub(super) fn is_helper(name: &str) -> bool {
+    SESSION_HELPERS.contains(&name) || VALUE_HELPERS.contains(&name)
+}
+
+/// The name of a helper or partial, or the path of a field.
+pub(super) fn name(parameter: &Parameter) -> Result<&str, Located> {
+    match parameter {
+        Parameter::Name(name) => Ok(name),
+        Parameter::Path(Path::Relative((_, raw)) | Path::Local((_, _, raw))) => Ok(raw),
+        _ => Err(Located::nowhere(
+            "the name of a helper or partial can't be computed".to_owned(),
+        )),
+    }
 }
 
 /// Checks one parsed template on its own.
@@ -58,27 +62,14 @@ pub(super) fn check(template: &Template) -> Result<(), Located> {
 
 /// Elements of a template, with those of its blocks, and the values in its tags.
 pub(super) fn elements(template: &Template) -> u64 {
-    let of = |element: &TemplateElement| match element {
-        TemplateElement::Expression(helper) | TemplateElement::HtmlExpression(helper) => {
-            parameters_weight(helper)
-        }
+    let of_blocks = |element: &TemplateElement| match element {
         TemplateElement::HelperBlock(helper) => {
             let branches = helper.template.iter().chain(&helper.inverse);
-            parameters_weight(helper) + branches.map(elements).sum::<u64>()
+            branches.map(elements).sum()
         }
-        TemplateElement::PartialExpression(partial) => partial
-            .params
-            .iter()
-            .chain(partial.hash.values())
-            .map(weigh)
-            .sum(),
         _ => 0,
     };
-    1 + template
-        .elements
-        .iter()
-        .map(|element| 1 + of(element))
-        .sum::<u64>()
+    own_weight(template) + template.elements.iter().map(of_blocks).sum::<u64>()
 }
 
 fn element_is_known(element: &TemplateElement) -> Result<(), Located> {
@@ -121,7 +112,7 @@ fn expression(helper: &HelperTemplate) -> Result<(), Located> {
             "{{{{{name} …}}}} must open a block: {{{{#{name} …}}}}"
         )));
     }
-    if !plain && !SESSION_HELPERS.contains(&name) && !VALUE_HELPERS.contains(&name) {
+    if !plain && !is_helper(name) {
         return Err(Located::nowhere(format!(
             "there is no helper {name:?}: the helpers are {}, {}, and the blocks {}",
             VALUE_HELPERS.join(", "),
@@ -138,13 +129,12 @@ fn parameters(helper: &HelperTemplate) -> Result<(), Located> {
 
 /// Checks the values of an expression.
 fn values(params: &[Parameter], hash: &HashMap<String, Parameter>) -> Result<(), Located> {
-    let values = || params.iter().chain(hash.values());
-    if values().map(weigh).sum::<u64>() > MAX_VALUES {
+    if values_weight(params, hash) > MAX_VALUES {
         return Err(Located::nowhere(format!(
             "an expression has more than {MAX_VALUES} values: split it"
         )));
     }
-    values().try_for_each(parameter)
+    params.iter().chain(hash.values()).try_for_each(parameter)
 }
 
 fn parameter(parameter: &Parameter) -> Result<(), Located> {
@@ -174,13 +164,11 @@ pub(super) fn partials<'t>(template: &'t Template, found: &mut BTreeSet<&'t str>
     }
 }
 
-/// The cost of every template of a stage.
-pub(super) fn costs(templates: &BTreeMap<String, Template>) -> Result<BTreeMap<String, Cost>, Failure> {
-    let mut costs = BTreeMap::new();
-    for name in templates.keys() {
-        visit(templates, name, &mut Vec::new(), &mut costs)?;
-    }
-    Ok(costs)
+/// Checks how the templates of a stage include each other.
+pub(super) fn check_inclusions(templates: &BTreeMap<String, Template>) -> Result<(), Failure> {
+    let mut depths = BTreeMap::new();
+    let mut names = templates.keys();
+    names.try_for_each(|name| visit(templates, name, &mut Vec::new(), &mut depths))
 }
 
 /// Depth first. `trail` never gets longer than [`MAX_DEPTH`].
@@ -188,7 +176,7 @@ fn visit<'r>(
     templates: &'r BTreeMap<String, Template>,
     template_name: &'r str,
     trail: &mut Vec<&'r str>,
-    costs: &mut BTreeMap<String, Cost>,
+    depths: &mut BTreeMap<&'r str, usize>,
 ) -> Result<(), Failure> {
     let fail = |problem: String| {
         Err(Failure {
@@ -197,7 +185,7 @@ fn visit<'r>(
             at: Located::nowhere(problem),
         })
     };
-    if costs.contains_key(template_name) {
+    if depths.contains_key(template_name) {
         return Ok(());
     }
     if let Some(start) = trail.iter().position(|name| *name == template_name) {
@@ -220,85 +208,60 @@ fn visit<'r>(
         if !templates.contains_key(name) {
             return fail(format!("there is no template {name:?} in this stage's templates"));
         }
-        visit(templates, name, trail, costs)?;
+        visit(templates, name, trail, depths)?;
     }
     trail.pop();
-    let cost = cost(template, costs);
-    if cost.weight > MAX_WEIGHT {
-        return fail(format!(
-            "with all that it includes it has more than {MAX_WEIGHT} elements"
-        ));
-    }
-    if cost.depth > MAX_DEPTH {
+    let depth = depth(template, depths);
+    if depth > MAX_DEPTH {
         return fail(format!(
             "blocks and included templates are nested more than {MAX_DEPTH} deep"
         ));
     }
-    costs.insert(template_name.to_owned(), cost);
+    depths.insert(template_name, depth);
     Ok(())
 }
 
-fn cost(template: &Template, costs: &BTreeMap<String, Cost>) -> Cost {
-    let mut total = Cost {
-        weight: own_weight(template, costs),
-        depth: 1,
-    };
-    for element in &template.elements {
-        let inner: Vec<Cost> = match element {
-            TemplateElement::HelperBlock(helper) => helper
-                .template
-                .iter()
-                .chain(&helper.inverse)
-                .map(|inner| cost(inner, costs))
-                .collect(),
-            TemplateElement::PartialExpression(partial) => {
-                let known = name(&partial.name)
-                    .ok()
-                    .and_then(|name| costs.get(name))
-                    .copied()
-                    .unwrap_or_default();
-                // Its weight is counted with the template's own.
-                vec![Cost { weight: 0, ..known }]
-            }
-            _ => Vec::new(),
-        };
-        for cost in inner {
-            total.weight = total.weight.saturating_add(cost.weight);
-            total.depth = total.depth.max(cost.depth + 1);
+/// Levels of a template: its own, and those of its blocks and of the templates that it includes.
+fn depth(template: &Template, depths: &BTreeMap<&str, usize>) -> usize {
+    let below = |element: &TemplateElement| match element {
+        TemplateElement::HelperBlock(helper) => {
+            let branches = helper.template.iter().chain(&helper.inverse);
+            branches.map(|inner| depth(inner, depths)).max().unwrap_or(0)
         }
-    }
-    total
+        TemplateElement::PartialExpression(partial) => {
+            let name = name(&partial.name).ok();
+            name.and_then(|name| depths.get(name)).copied().unwrap_or(0)
+        }
+        _ => 0,
+    };
+    1 + template.elements.iter().map(below).max().unwrap_or(0)
 }
 
-/// Elements of `template` itself, its blocks left out, with all that its partials bring.
-pub(super) fn own_weight(template: &Template, costs: &BTreeMap<String, Cost>) -> u64 {
-    template.elements.iter().fold(1, |sum: u64, element| {
-        let brought = match element {
-            TemplateElement::PartialExpression(partial) => name(&partial.name)
-                .ok()
-                .and_then(|name| costs.get(name))
-                .map_or(0, |cost| cost.weight),
-            TemplateElement::Expression(helper)
-            | TemplateElement::HtmlExpression(helper)
-            | TemplateElement::HelperBlock(helper) => match element::included(helper) {
-                Some(name) => costs.get(name).map_or(0, |cost| cost.weight),
-                None => parameters_weight(helper),
-            },
-            _ => 0,
-        };
-        sum.saturating_add(1).saturating_add(brought)
-    })
+/// Elements of a template and the values in their tags, without those in its blocks.
+pub(super) fn own_weight(template: &Template) -> u64 {
+    let values = |element: &TemplateElement| match element {
+        TemplateElement::PartialExpression(partial) => values_weight(&partial.params, &partial.hash),
+        TemplateElement::Expression(helper)
+        | TemplateElement::HtmlExpression(helper)
+        | TemplateElement::HelperBlock(helper) => values_weight(&helper.params, &helper.hash),
+        _ => 0,
+    };
+    1 + template
+        .elements
+        .iter()
+        .map(|element| 1 + values(element))
+        .sum::<u64>()
 }
 
-fn parameters_weight(helper: &HelperTemplate) -> u64 {
-    helper.params.iter().chain(helper.hash.values()).map(weigh).sum()
+fn values_weight(params: &[Parameter], hash: &HashMap<String, Parameter>) -> u64 {
+    params.iter().chain(hash.values()).map(weigh).sum()
 }
 
 /// A value, with those of the expressions in it.
 fn weigh(parameter: &Parameter) -> u64 {
     match parameter {
         Parameter::Subexpression(sub) => match sub.as_element() {
-            TemplateElement::Expression(helper) => 1 + parameters_weight(helper),
+            TemplateElement::Expression(helper) => 1 + values_weight(&helper.params, &helper.hash),
             _ => 1,
         },
         _ => 1,

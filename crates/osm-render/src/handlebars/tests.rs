@@ -1,8 +1,11 @@
 //! The engine by itself: what templates can do, and that none of them does harm.
 
+use std::sync::LazyLock;
 use std::sync::atomic::AtomicBool;
 
+use ::handlebars::{Handlebars, no_escape};
 use osm_api::config::{LateBound, LateBoundKind};
+use osm_api::pool::Pool;
 use osm_api::settings::Downloads;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -57,11 +60,13 @@ fn render_within(budget: &Budget<'_>, partials: &[(&str, &str)], source: &str) -
     let compiled = HandlebarsEngine.compile(&sources, budget).map_err(say)?;
     let (data, known) = (data(), known());
     let (downloads, kubelet) = (Downloads::default(), semver::Version::new(1, 35, 0));
-    let (_, profile) = crate::defaults().swap_remove(0);
-    let (_, pool) = crate::sample_pools(&profile).swap_remove(0);
+    static POOL: LazyLock<Pool> = LazyLock::new(|| {
+        let (_, profile) = crate::defaults().swap_remove(0);
+        crate::sample_pools(&profile).swap_remove(0).1
+    });
     let inputs = Inputs {
         data: &data,
-        pool: &pool,
+        pool: &POOL,
         settings: &osm_api::Settings::default(),
         cluster: &crate::stand_in_cluster(),
         late_bound: &Placements::new(&known),
@@ -153,6 +158,16 @@ fn helpers_give_what_the_documentation_says() {
 }
 
 #[test]
+fn the_documentation_lists_every_helper() {
+    let page = include_str!("../../../../docs/templates.md");
+    let names = lint::BLOCK_HELPERS.iter().chain(&lint::VALUE_HELPERS);
+    for name in names.chain(&lint::SESSION_HELPERS) {
+        let ways = ["`NAME ", "`NAME`", "{{#NAME ", "{{NAME "].map(|way| way.replace("NAME", name));
+        assert!(ways.iter().any(|way| page.contains(way)), "{name}");
+    }
+}
+
+#[test]
 fn mistakes_are_found_and_located() {
     refused("one\ntwo {{missing}}", "(2, 5)) there is no field \"missing\"");
     refused("{{#if map.typo}}x{{/if}}", "no field \"map.typo\"");
@@ -195,7 +210,7 @@ fn mistakes_are_found_and_located() {
         "\n{{download-url \"kubectl\" arch=\"$arch\"}}",
         "(2, 1)) download-url: there is no such download",
     );
-    refused("{{download-url \"runc\" arch=typo}}", "write arch=");
+    refused("{{download-url \"runc\" arch=typo}}", "no field \"typo\"");
     refused("{{download-url arch=\"$arch\"}}", "download-url: an argument");
     refused("{{download-url 1 arch=\"$arch\"}}", "no such download");
     let inner = render_with(&[("p", "\n{{missing}}")], "{{> p}}").unwrap_err();
@@ -292,13 +307,6 @@ fn what_is_included_is_rendered_in_its_place() {
     )
     .unwrap_err();
     assert!(error.starts_with("b Some((2, 2))"), "{error}");
-    for internal in [
-        "{{include in place}}",
-        "{{print in place}}",
-        "{{#each list}}{{> a}}{{/each}}",
-    ] {
-        assert!(render(internal).is_err(), "{internal}");
-    }
     refused("{{> a list map}}", "at most one value without a name");
 }
 
@@ -349,19 +357,9 @@ fn comparisons_are_those_of_handlebars() {
 
 #[test]
 fn lists_and_maps_are_not_printed() {
-    for value in ["list", "map", "{{list}}", "lookup map \"a\""] {
-        let source = if value.starts_with('{') {
-            value.to_owned()
-        } else {
-            format!("{{{{{value}}}}}")
-        };
-        let rendered = render(&source);
-        assert!(
-            rendered.is_err() || value.starts_with("lookup"),
-            "{source}: {rendered:?}"
-        );
+    for value in ["list", "map", "{list}", "lookup map \"a\""] {
+        refused(&format!("{{{{{value}}}}}"), "a list or a map can't be printed");
     }
-    refused("{{list}}", "a list or a map can't be printed");
 }
 
 #[test]
@@ -417,7 +415,7 @@ fn what_grows_without_end_is_refused_at_once() {
         .map(|(name, text)| (name.as_str(), text.as_str()))
         .collect();
     let error = render_with(&bomb, "{{> p0}}").unwrap_err();
-    assert!(error.contains("elements"), "{error}");
+    assert!(error.contains("too many loops"), "{error}");
     // A long chain, which would recurse.
     let texts: Vec<String> = (0..=400)
         .map(|i| {
@@ -481,32 +479,6 @@ fn the_deepest_nesting_that_passes_renders_on_a_small_stack() {
         .unwrap()
         .join()
         .unwrap();
-}
-
-#[test]
-fn unusual_text_is_refused_or_rendered_with_little_work() {
-    // The processor time of this thread, which other programs on the machine do not change.
-    let used = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime).tv_sec;
-    let start = used();
-    for piece in [
-        "{{> [x",
-        "{{!",
-        "{{#if a}}{{> [",
-        "{{a (b",
-        "\\{{",
-        "{{{",
-        "{{~",
-        "{{\"",
-        "{{a=",
-        "{{else",
-        "}}",
-        "{{[",
-        "{{../",
-    ] {
-        _ = render(&piece.repeat(scan::MAX_BYTES / piece.len()));
-    }
-    _ = render(&format!("{}{}", "x\n".repeat(50_000), "{{yes}}".repeat(1_900)));
-    assert!(used() - start < 30, "{} s", used() - start);
 }
 
 /// Text that is likely to be nearly a template.
@@ -652,19 +624,19 @@ fn what_rendering_uses_is_charged() {
         "{{#if (trim quote)}}{{/if}}",
         "{{#if yes includeZero=(not quote)}}{{/if}}",
         "{{#with (trim quote)}}{{/with}}",
-        "{{#with (lookup map \"a\") as |v|}}{{/with}}",
-        "{{#each (lookup map \"a\") as |v|}}{{/each}}",
         "{{eq quote text}}",
         "{{late \"api/token\" as=\"raw\"}}",
-        "{{> p a=quote}}",
+        "{{> p a=(trim quote)}}",
     ] {
         let error = within(&|budget| budget.copy(copyable), copies).unwrap_err();
         assert!(error.contains("copy or make more than"), "{copies}: {error}");
     }
-    // What is named is not copied.
+    // What is part of the data is not copied.
     for named in [
+        "{{quote}}",
         "{{#each list as |v|}}{{v}}{{/each}}",
         "{{#with map as |v|}}{{v.a.n}}{{/with}}",
+        "{{> p map a=quote}}",
     ] {
         assert!(within(&|budget| budget.copy(copyable), named).is_ok());
     }

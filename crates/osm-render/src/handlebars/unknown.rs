@@ -1,24 +1,23 @@
-//! Paths in a template that lead to no field, in branches that no sample takes, too.
+//! Finds paths in a template that lead to no field, including those in branches that no sample takes.
 
 use std::collections::HashMap;
 
 use ::handlebars::Template;
 use ::handlebars::template::{HelperTemplate, Parameter, TemplateElement};
+use serde_json::Value;
 
-use super::element::name;
-use super::lint;
+use super::lint::{self, name};
 use crate::engine::Located;
-use crate::known_names;
 
-/// The paths of a parsed template that lead nowhere. `of_data` says that paths start at the data: those of a template that others include
-/// can start at a value that it is included with.
-pub(super) fn names(template: &Template, of_data: bool) -> Vec<Located> {
+/// The paths of a parsed template that lead nowhere in `data`. `of_data` says that paths start there: those of a template that others
+/// include can start at a value that it is included with.
+pub(super) fn names(template: &Template, data: &Value, of_data: bool) -> Vec<Located> {
     let mut found = Vec::new();
-    of_template(template, of_data, &mut found);
+    of_template(template, data, of_data, &mut found);
     found
 }
 
-fn of_template(template: &Template, of_data: bool, found: &mut Vec<Located>) {
+fn of_template(template: &Template, data: &Value, of_data: bool, found: &mut Vec<Located>) {
     for (index, element) in template.elements.iter().enumerate() {
         let mut paths = Vec::new();
         match element {
@@ -33,7 +32,7 @@ fn of_template(template: &Template, of_data: bool, found: &mut Vec<Located>) {
         }
         let (line, column) = template.mapping.get(index).map(|at| (at.0, at.1)).unzip();
         found.extend(paths.into_iter().filter_map(|path| {
-            let path = unknown_path(path, of_data)?;
+            let path = unknown_path(path, data, of_data)?;
             let problem = format!("there is no field {path:?}");
             Some(Located {
                 line,
@@ -44,10 +43,10 @@ fn of_template(template: &Template, of_data: bool, found: &mut Vec<Located>) {
         if let TemplateElement::HelperBlock(helper) = element {
             let moves = matches!(name(&helper.name), Ok("each" | "with"));
             for inner in helper.template.iter() {
-                of_template(inner, of_data && !moves, found);
+                of_template(inner, data, of_data && !moves, found);
             }
             for inner in helper.inverse.iter() {
-                of_template(inner, of_data, found);
+                of_template(inner, data, of_data, found);
             }
         }
     }
@@ -59,7 +58,7 @@ fn of_expression<'t>(helper: &'t HelperTemplate, paths: &mut Vec<&'t str>) {
         return;
     };
     let is_plain = helper.params.is_empty() && helper.hash.is_empty();
-    if is_plain && !lint::SESSION_HELPERS.contains(&name) && !lint::VALUE_HELPERS.contains(&name) {
+    if is_plain && !lint::is_helper(name) {
         paths.push(name);
     }
 }
@@ -79,7 +78,7 @@ fn of_values<'t>(params: &'t [Parameter], hash: &'t HashMap<String, Parameter>, 
 }
 
 /// The part of a path that no field has.
-fn unknown_path(path: &str, of_data: bool) -> Option<String> {
+fn unknown_path(path: &str, data: &Value, of_data: bool) -> Option<String> {
     let separators = ['.', '/'];
     let names = match path
         .strip_prefix("@root")
@@ -89,15 +88,36 @@ fn unknown_path(path: &str, of_data: bool) -> Option<String> {
         None if !of_data || path.starts_with(['@', '.']) || path.starts_with("this") => return None,
         None => path,
     };
-    known_names::unknown_field(names.split(separators))
+    let mut value = data;
+    let mut path = String::new();
+    for name in names.split(separators) {
+        let separator = if path.is_empty() { "" } else { "." };
+        path.push_str(&format!("{separator}{name}"));
+        match value {
+            Value::Object(fields) if !fields.is_empty() => match fields.get(name) {
+                Some(below) => value = below,
+                None => return Some(path),
+            },
+            // Other pools have something there.
+            Value::Null | Value::Object(_) | Value::Array(_) => return None,
+            Value::Bool(_) | Value::Number(_) | Value::String(_) => return Some(path),
+        }
+    }
+    None
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn found(source: &str, of_data: bool) -> Vec<String> {
-        let names = names(&Template::compile(source).unwrap(), of_data);
+        let data = json!({
+            "kubelet": {"version": "1.34.2", "configuration": null, "featureGates": {}}, "os": {"name": "ubuntu"},
+            "cluster": {"dnsIPs": ["10.96.0.10"]}, "pool": {"name": "a"}, "initialTaints": [],
+        });
+        let names = names(&Template::compile(source).unwrap(), &data, of_data);
         let text = |at: Located| {
             let name = at.problem.split('"').nth(1).unwrap().to_owned();
             format!("{}:{} {name}", at.line.unwrap(), at.column.unwrap())
@@ -118,8 +138,12 @@ mod tests {
                 &["1:1 typo", "1:21 typo"],
             ),
             (
-                "{{json (lookup kubelet.gates key=os.nam)}}",
-                &["1:1 kubelet.gates", "1:1 os.nam"],
+                "{{json (lookup kubelet.gates key=os.nam)}}{{pool.name.first}}",
+                &["1:1 kubelet.gates", "1:1 os.nam", "1:43 pool.name.first"],
+            ),
+            (
+                "{{kubelet.configuration.a}}{{kubelet.featureGates.A}}{{initialTaints.0.key}}",
+                &[],
             ),
             (
                 "{{#each initialTaints}}{{typo}}{{@root/typo}}{{../typo}}{{@index}}{{this.typo}}{{else}}{{typo}}{{/each}}",

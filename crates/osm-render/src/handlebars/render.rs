@@ -1,0 +1,401 @@
+//! Renders parsed templates: walks the crate's syntax tree, and charges the budget before each piece of work.
+//!
+//! The crate's own renderer copies the data for every included template and for every field that it prints, which no budget sees.
+//! It also takes a missing field for false in a condition, and prints lists. So only its parser is used. Here, values are borrowed
+//! from the data, and only results of helpers are new.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use ::handlebars::template::{BlockParam, DecoratorTemplate, HelperTemplate, Parameter, TemplateElement};
+use ::handlebars::{JsonRender, JsonTruthy, Path, Template};
+use osm_api::profile::MAX_CONTENT_BYTES;
+use serde_json::Value;
+
+use super::{lint, values};
+use crate::budget::{Budget, Exhausted};
+use crate::downloads::Part;
+use crate::engine::{Inputs, Located};
+
+/// Renders the templates of one stage for one pool.
+pub(super) struct Renderer<'a> {
+    pub(super) templates: &'a BTreeMap<String, Template>,
+    pub(super) inputs: &'a Inputs<'a>,
+    pub(super) budget: &'a Budget<'a>,
+}
+
+/// Why a template can't be rendered, without repeating data.
+pub(super) struct Fault {
+    /// Name of the template, once it is known.
+    pub(super) template: Option<String>,
+    pub(super) at: Located,
+}
+
+impl From<String> for Fault {
+    fn from(problem: String) -> Self {
+        Self {
+            template: None,
+            at: Located::nowhere(problem),
+        }
+    }
+}
+
+impl From<Exhausted> for Fault {
+    fn from(exhausted: Exhausted) -> Self {
+        exhausted.to_string().into()
+    }
+}
+
+impl Fault {
+    /// Adds the place, unless an included template or an inner block has added its own.
+    fn inside(mut self, template: &Template, element: usize) -> Self {
+        if let (None, Some(at)) = (self.at.line, template.mapping.get(element)) {
+            (self.at.line, self.at.column) = (Some(at.0), Some(at.1));
+        }
+        if self.template.is_none() {
+            self.template.clone_from(&template.name);
+        }
+        self
+    }
+}
+
+/// What a path in a template can lead to.
+#[derive(Clone, Copy)]
+struct Scope<'s> {
+    /// The scope around it, to which `../` leads.
+    around: Option<&'s Scope<'s>>,
+    /// The value that paths start at.
+    base: &'s Value,
+    /// Values with names of their own: `as |name|` of a block, and the fields that an included template is given.
+    names: &'s [(&'s str, &'s Value)],
+    /// `@index`, `@first`, `@last` and `@key`, without the `@`.
+    locals: &'s [(&'static str, Value)],
+}
+
+impl<'s> Scope<'s> {
+    fn outwards(&'s self) -> impl Iterator<Item = &'s Scope<'s>> {
+        std::iter::successors(Some(self), |scope| scope.around)
+    }
+
+    /// The value at a path; `None` where there is no such field.
+    fn find(&'s self, path: &Path) -> Option<&'s Value> {
+        match path {
+            Path::Local((levels, name, _)) => {
+                let mut locals = self.outwards().nth(*levels)?.locals.iter();
+                locals.find(|(local, _)| local == name).map(|(_, value)| value)
+            }
+            Path::Relative((_, path)) => self.find_field(path),
+        }
+    }
+
+    fn find_field(&'s self, path: &str) -> Option<&'s Value> {
+        const SEPARATORS: [char; 2] = ['.', '/'];
+        let path = path.strip_prefix("./").unwrap_or(path);
+        let (mut path, is_absolute) = match path.strip_prefix("@root") {
+            Some(rest) => (rest, true),
+            None => (path, false),
+        };
+        let mut levels = 0;
+        while let Some(above) = path.strip_prefix("..") {
+            levels += 1;
+            path = above.strip_prefix(SEPARATORS).unwrap_or(above);
+        }
+        let mut fields = path
+            .split(SEPARATORS)
+            .filter(|field| !matches!(*field, "" | "this"))
+            .peekable();
+        let named = fields.peek().filter(|_| !is_absolute).and_then(|first| {
+            let mut names = self.outwards().flat_map(|scope| scope.names);
+            names.find(|(name, _)| name == first).map(|(_, value)| *value)
+        });
+        let start = if named.is_some() {
+            fields.next();
+            named
+        } else if is_absolute {
+            self.outwards().last().map(|scope| scope.base)
+        } else {
+            // As in the crate, `../` at the top leads nowhere else.
+            let scope = self.outwards().nth(levels).unwrap_or(self);
+            Some(scope.base)
+        };
+        fields.try_fold(start?, |value, field| match value {
+            Value::Array(items) => items.get(field.parse::<usize>().ok()?),
+            Value::Object(map) => map.get(field),
+            _ => None,
+        })
+    }
+}
+
+impl Renderer<'_> {
+    /// Renders a template that is no part of another one.
+    pub(super) fn text(&self, template: &Template) -> Result<String, Fault> {
+        let scope = Scope {
+            around: None,
+            base: self.inputs.data,
+            names: &[],
+            locals: &[],
+        };
+        let mut out = String::new();
+        self.template(Some(template), &scope, &mut out)?;
+        Ok(out)
+    }
+
+    /// Renders a template or a branch of a block. `None` renders nothing.
+    fn template(
+        &self,
+        template: Option<&Template>,
+        scope: &Scope<'_>,
+        out: &mut String,
+    ) -> Result<(), Fault> {
+        let Some(template) = template else { return Ok(()) };
+        let _level = self.budget.descend()?;
+        self.budget.step(lint::own_weight(template))?;
+        // The parser removes the blanks before an inclusion that is alone on its line.
+        let mut after_blank = false;
+        for (index, element) in template.elements.iter().enumerate() {
+            let is_alone = !std::mem::replace(&mut after_blank, ends_with_blank(element));
+            let rendered = match element {
+                TemplateElement::RawString(text) => self.write(text, out),
+                TemplateElement::Expression(call) | TemplateElement::HtmlExpression(call) => {
+                    self.print(call, scope, out)
+                }
+                TemplateElement::HelperBlock(block) => self.block(block, scope, out),
+                TemplateElement::PartialExpression(partial) => self.include(partial, is_alone, scope, out),
+                _ => Ok(()),
+            };
+            rendered.map_err(|fault| fault.inside(template, index))?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, text: &str, out: &mut String) -> Result<(), Fault> {
+        if out.len().saturating_add(text.len()) > MAX_CONTENT_BYTES {
+            return Err(format!("the output is larger than {MAX_CONTENT_BYTES} bytes").into());
+        }
+        self.budget.write(text.len())?;
+        out.push_str(text);
+        Ok(())
+    }
+
+    /// Prints a field, or the result of a helper.
+    fn print(&self, call: &HelperTemplate, scope: &Scope<'_>, out: &mut String) -> Result<(), Fault> {
+        let value = self.called(call, scope)?;
+        match &*value {
+            Value::Array(_) | Value::Object(_) => {
+                let problem = "a list or a map can't be printed: use json, yaml, toml or join, or a loop";
+                Err(problem.to_owned().into())
+            }
+            Value::String(text) => self.write(text, out),
+            other => self.write(&other.render(), out),
+        }
+    }
+
+    fn block(&self, block: &HelperTemplate, scope: &Scope<'_>, out: &mut String) -> Result<(), Fault> {
+        let (name, inverse) = (name(&block.name)?, block.inverse.as_ref());
+        let value = block.params.first().map(|value| self.value(value, scope));
+        let value = value.ok_or_else(|| missing_argument(name))??;
+        let (first, second) = match &block.block_param {
+            Some(BlockParam::Single(first)) => (self::name(first).ok(), None),
+            Some(BlockParam::Pair((first, second))) => (self::name(first).ok(), self::name(second).ok()),
+            _ => (None, None),
+        };
+        match name {
+            "if" | "unless" => {
+                let zero = self.option(block, "includeZero", scope)?;
+                let zero = zero.is_some_and(|zero| zero.is_truthy(false));
+                let holds = value.is_truthy(zero) == (name == "if");
+                let branch = if holds { block.template.as_ref() } else { inverse };
+                self.template(branch, scope, out)
+            }
+            "with" if value.is_truthy(false) => {
+                let names: Vec<(&str, &Value)> = first.map(|name| (name, &*value)).into_iter().collect();
+                let inner = Scope {
+                    around: Some(scope),
+                    base: &value,
+                    names: &names,
+                    locals: scope.locals,
+                };
+                self.template(block.template.as_ref(), &inner, out)
+            }
+            "each" => {
+                let items: Vec<(Value, &Value)> = match &*value {
+                    Value::Null => Vec::new(),
+                    Value::Array(items) => items
+                        .iter()
+                        .enumerate()
+                        .map(|(i, item)| (Value::from(i), item))
+                        .collect(),
+                    Value::Object(map) => map
+                        .iter()
+                        .map(|(key, item)| (Value::from(key.as_str()), item))
+                        .collect(),
+                    _ => return Err("each: takes a list or a map".to_owned().into()),
+                };
+                if items.is_empty() {
+                    return self.template(inverse, scope, out);
+                }
+                let last = items.len() - 1;
+                for (i, (key, item)) in items.iter().enumerate() {
+                    let mut locals = vec![
+                        ("index", Value::from(i)),
+                        ("first", Value::from(i == 0)),
+                        ("last", Value::from(i == last)),
+                    ];
+                    locals.extend(value.is_object().then(|| ("key", key.clone())));
+                    let names = [first.map(|name| (name, *item)), second.map(|name| (name, key))];
+                    let names: Vec<(&str, &Value)> = names.into_iter().flatten().collect();
+                    let inner = Scope {
+                        around: Some(scope),
+                        base: item,
+                        names: &names,
+                        locals: &locals,
+                    };
+                    self.template(block.template.as_ref(), &inner, out)?;
+                }
+                Ok(())
+            }
+            _ => self.template(inverse, scope, out),
+        }
+    }
+
+    /// Renders another template in the place of an inclusion. If that `is_alone` on its line, each line is indented as it is.
+    fn include(
+        &self,
+        partial: &DecoratorTemplate,
+        is_alone: bool,
+        scope: &Scope<'_>,
+        out: &mut String,
+    ) -> Result<(), Fault> {
+        let template = self.templates.get(name(&partial.name)?);
+        let base = partial.params.first();
+        let base = base.map(|base| self.value(base, scope)).transpose()?;
+        // In the order of their names, so that of two mistakes the same one is reported each time.
+        let fields: BTreeMap<&String, &Parameter> = partial.hash.iter().collect();
+        let fields = fields
+            .into_iter()
+            .map(|(name, value)| Ok((name.as_str(), self.value(value, scope)?)));
+        let fields = fields.collect::<Result<Vec<(&str, Cow<'_, Value>)>, Fault>>()?;
+        let names: Vec<(&str, &Value)> = fields.iter().map(|(name, value)| (*name, &**value)).collect();
+        let inner = Scope {
+            around: Some(scope),
+            base: base.as_deref().unwrap_or(scope.base),
+            names: &names,
+            locals: scope.locals,
+        };
+        let is_same = base.is_none() && names.is_empty();
+        let scope = if is_same { scope } else { &inner };
+        match partial.indent.as_deref().filter(|_| is_alone) {
+            None | Some("") => self.template(template, scope, out),
+            Some(indent) => {
+                let mut included = String::new();
+                self.template(template, scope, &mut included)?;
+                self.write(&indented(&included, indent), out)
+            }
+        }
+    }
+
+    /// The value of a parameter, which must exist; null is a value.
+    fn value<'s>(&self, parameter: &'s Parameter, scope: &'s Scope<'s>) -> Result<Cow<'s, Value>, Fault> {
+        let missing = |path: &str| Fault::from(format!("there is no field {path:?} here"));
+        match parameter {
+            Parameter::Literal(value) => Ok(Cow::Borrowed(value)),
+            Parameter::Name(name) => Err(missing(name)),
+            Parameter::Path(path) => match scope.find(path) {
+                Some(value) => Ok(Cow::Borrowed(value)),
+                None => Err(missing(name(parameter)?)),
+            },
+            Parameter::Subexpression(expression) => match expression.as_element() {
+                TemplateElement::Expression(call) => self.called(call, scope),
+                _ => Err("is not an expression".to_owned().into()),
+            },
+            _ => Err("is no value".to_owned().into()),
+        }
+    }
+
+    /// The value of a named parameter.
+    fn option<'s>(
+        &self,
+        call: &'s HelperTemplate,
+        name: &str,
+        scope: &'s Scope<'s>,
+    ) -> Result<Option<Cow<'s, Value>>, Fault> {
+        call.hash
+            .get(name)
+            .map(|value| self.value(value, scope))
+            .transpose()
+    }
+
+    /// The result of a helper, or the field that an expression names. What a helper makes is charged.
+    fn called<'s>(&self, call: &'s HelperTemplate, scope: &'s Scope<'s>) -> Result<Cow<'s, Value>, Fault> {
+        let name = name(&call.name)?;
+        if !lint::is_helper(name) {
+            return self.value(&call.name, scope);
+        }
+        let arguments = call.params.iter().map(|argument| self.value(argument, scope));
+        let arguments = arguments.collect::<Result<Vec<_>, Fault>>()?;
+        let text =
+            |value: &Option<Cow<'_, Value>>| value.as_deref().and_then(Value::as_str).map(str::to_owned);
+        let first = || arguments.first().ok_or_else(|| missing_argument(name));
+        let made = match name {
+            lint::LATE => {
+                let encoding = text(&self.option(call, "as", scope)?);
+                let id = first()?.as_str().ok_or_else(|| "the id must be text".to_owned());
+                id.and_then(|id| self.inputs.late_bound.place(id, encoding.as_deref()))
+                    .map(Value::String)
+            }
+            lint::DOWNLOAD_URL | lint::CHECKSUM_URL => {
+                let part = match name {
+                    lint::DOWNLOAD_URL => Part::Artefact,
+                    _ => Part::Checksum,
+                };
+                let architecture = text(&self.option(call, "arch", scope)?);
+                let artefact = first()?.as_str().unwrap_or_default();
+                let url = self.inputs.downloads.url(artefact, architecture.as_deref(), part);
+                url.map(Value::String)
+            }
+            _ => {
+                let arguments: Vec<&Value> = arguments.iter().map(|argument| &**argument).collect();
+                for argument in &arguments {
+                    self.budget.read(size(argument))?;
+                }
+                values::call(name, &arguments)
+            }
+        };
+        let made = made.map_err(|problem| format!("{name}: {problem}"))?;
+        self.budget.copy(size(&made))?;
+        Ok(Cow::Owned(made))
+    }
+}
+
+/// The name of a helper or partial, or the path of a field.
+fn name(parameter: &Parameter) -> Result<&str, Fault> {
+    lint::name(parameter).map_err(|at| Fault { template: None, at })
+}
+
+fn missing_argument(helper: &str) -> Fault {
+    format!("{helper}: an argument is missing").into()
+}
+
+fn ends_with_blank(element: &TemplateElement) -> bool {
+    matches!(element, TemplateElement::RawString(text) if text.ends_with([' ', '\t']))
+}
+
+/// Indents every line that is not empty.
+fn indented(text: &str, indent: &str) -> String {
+    let line = |line: &str| match line.trim_end_matches(['\r', '\n']) {
+        "" => line.to_owned(),
+        _ => format!("{indent}{line}"),
+    };
+    text.split_inclusive('\n').map(line).collect()
+}
+
+/// About the bytes of a value: its texts and keys, and a word for everything else.
+fn size(value: &Value) -> usize {
+    const WORD: usize = size_of::<usize>();
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(size).sum(),
+        Value::Object(fields) => fields.iter().map(|(key, value)| key.len() + size(value)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => WORD,
+    }
+}
