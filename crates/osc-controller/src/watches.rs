@@ -30,19 +30,6 @@ pub fn start(context: &Context) {
     endpoints(context);
     let waker = context.clone();
     settings_watch::on_change(&context.cluster, move || waker.wake(|_| true));
-
-    // A new kubeconfig may bring a new CA.
-    let (waker, mut changes) = (context.clone(), context.cluster.worker.changes());
-    let shutdown = context.cluster.shutdown.clone();
-    let end = shutdown.clone();
-    let supervisor = context.cluster.supervisor();
-    supervisor.spawn("changes of the kubeconfig", &end, async move {
-        while let Some(Ok(())) = shutdown.run_until_cancelled(changes.changed()).await {
-            waker.wake(|_| true);
-        }
-        // A configuration that is not followed never changes.
-        shutdown.cancelled().await;
-    });
 }
 
 fn machine_deployments(context: &Context) {

@@ -87,14 +87,6 @@ impl Observe {
         }
     }
 
-    /// The same for requests to what may be another server.
-    pub(crate) fn of_another_server(&self) -> Self {
-        Self {
-            pace: self.pace.of_another_server(),
-            ..self.of_others()
-        }
-    }
-
     pub(crate) fn server_time(&self) -> &ServerTime {
         &self.server_time
     }

@@ -10,16 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
+use http::HeaderValue;
 use http::header::ACCEPT_ENCODING;
-use http::{HeaderValue, Uri};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, WatchParams};
 use kube::core::{Request, Status};
-use kube::{Client, Config, Resource};
+use kube::{Client, Resource};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, SeqAccess, Visitor};
 use serde_json::value::RawValue;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::answer::{is_exceeded, is_too_large};
@@ -96,9 +96,6 @@ impl Error {
 #[derive(Clone)]
 pub(crate) struct Selection {
     pub(crate) client: Client,
-    /// Changes when the client uses another configuration. Nothing then depends on the previous one: a watch starts again. Of another
-    /// address, everything is listed: a cluster that was restored from a backup may not have reached the version that is known.
-    pub(crate) changes: watch::Receiver<Arc<Config>>,
     /// Bounds the lists that are read from this cluster at the same time.
     pub(crate) lists: Arc<Semaphore>,
     /// `None`: the name of the namespace can't be in a path.
@@ -133,7 +130,6 @@ enum State {
         since: Instant,
         /// It has shown something: the version is no longer that of its start.
         has_shown: bool,
-        server: Uri,
     },
 }
 
@@ -175,8 +171,7 @@ where
                 lines,
                 since,
                 has_shown,
-                server,
-            } => self.line(version, lines, (since, has_shown, server), show).await,
+            } => self.line(version, lines, (since, has_shown), show).await,
         }
     }
 
@@ -216,7 +211,6 @@ where
     }
 
     async fn watch(&mut self, version: String) -> Result<(), Error> {
-        let server = self.selection.changes.borrow_and_update().cluster_url.clone();
         let lines = self.selection.lines(&version).await;
         self.state = State::Known(version.clone());
         self.state = State::Watching {
@@ -224,7 +218,6 @@ where
             lines: lines?,
             since: Instant::now(),
             has_shown: false,
-            server,
         };
         Ok(())
     }
@@ -233,19 +226,11 @@ where
         &mut self,
         version: String,
         mut lines: Lines,
-        (since, has_shown, server): (Instant, bool, Uri),
+        (since, has_shown): (Instant, bool),
         show: &mut (impl FnMut(Event<'_, K>) + Send),
     ) -> Result<(), Error> {
         let mut line = Vec::new();
-        let read = tokio::select! {
-            biased;
-            Ok(()) = self.selection.changes.changed() => {
-                let is_same = self.selection.changes.borrow().cluster_url == server;
-                self.state = if is_same { State::Known(version) } else { State::Start };
-                return Ok(());
-            }
-            read = tokio::time::timeout(MAX_SILENCE, lines.read_until(b'\n', &mut line)) => read,
-        };
+        let read = tokio::time::timeout(MAX_SILENCE, lines.read_until(b'\n', &mut line)).await;
         if !line.ends_with(b"\n") {
             if let Ok(Err(error)) = read
                 && is_exceeded(&error)
@@ -295,7 +280,6 @@ where
             version: next,
             lines,
             since,
-            server,
         };
         Ok(())
     }
@@ -479,7 +463,7 @@ mod tests {
     }
 
     /// A watch on an API server that answers a list with version 1, and a watch with what `watched` gives for its query.
-    fn list_watch(watched: Watched) -> (watch::Sender<Arc<Config>>, ListWatch<ConfigMap>) {
+    fn list_watch(watched: Watched) -> ListWatch<ConfigMap> {
         let server = tower::service_fn(move |request: http::Request<Body>| async move {
             let query = request.uri().query().unwrap_or_default();
             let body = if query.contains("watch=true") {
@@ -489,23 +473,20 @@ mod tests {
             };
             Ok::<_, Infallible>(Response::new(body))
         });
-        let config = Config::new(Uri::from_static("http://localhost"));
-        let (sender, changes) = watch::channel(Arc::new(config));
         let selection = Selection {
             client: Client::new(server, "default"),
-            changes,
             lists: Arc::new(Semaphore::new(1)),
             path: Some("/api/v1/configmaps".to_owned()),
             labels: None,
             fields: None,
             metadata_only: false,
         };
-        (sender, ListWatch::new(selection))
+        ListWatch::new(selection)
     }
 
     #[tokio::test]
     async fn nothing_is_sent_for_a_namespace_that_can_not_be_in_a_path() {
-        let (_sender, mut watch) = list_watch(|_| text(""));
+        let mut watch = list_watch(|_| text(""));
         watch.selection.path = None;
         let failed = watch.step(&mut |_: Event<'_, ConfigMap>| ()).await.unwrap_err();
         assert!(
@@ -526,7 +507,7 @@ mod tests {
         };
         let answers: [(bool, Watched); 2] = [(false, once), (true, |_| text(LINE))];
         for (repeats, watched) in answers {
-            let (_sender, mut list_watch) = list_watch(watched);
+            let mut list_watch = list_watch(watched);
             let began = Instant::now();
             let mut lists = 0;
             let mut shown = Vec::new();
@@ -550,7 +531,7 @@ mod tests {
     /// As after a firewall has forgotten the connection.
     #[tokio::test(start_paused = true)]
     async fn a_silent_watch_is_given_up_and_goes_on_where_it_was() {
-        let (_sender, mut list_watch) = list_watch(|_| {
+        let mut list_watch = list_watch(|_| {
             let nothing = futures::stream::pending::<Result<Frame<Bytes>, Infallible>>();
             StreamBody::new(nothing).boxed_unsync()
         });

@@ -51,11 +51,6 @@ impl Pace {
         }
     }
 
-    /// The pace of a server that has asked for nothing yet.
-    pub(crate) fn of_another_server(&self) -> Self {
-        Self::new(&self.environment)
-    }
-
     /// Returns after the pause that there is now, if there is one. Requests that waited go one after the other, within a quarter of the time
     /// that they waited. A pause that begins meanwhile is not for them: while a server is unavailable, each failure begins one, and a
     /// request that waited for all of them would never be sent.
