@@ -9,18 +9,13 @@ use kube::{Client, Config, ResourceExt};
 use osm_api::names::KUBE_SYSTEM;
 use osm_api::rbac::Service;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::client::Observe;
 use crate::connection_role::ConnectionRole;
 use crate::events::Events;
-use crate::list_watch::Selection;
 use crate::server_time::ServerTime;
 use crate::{Api, Environment, Metrics, transport};
-
-/// Lists that are read from a cluster at the same time. Each takes as much memory as the largest page.
-const PARALLEL_LISTS: usize = 2;
 
 /// How long [`Connection::recent_uid`] uses an answer: many pools may come or go at once, and no cluster replaces another within this time
 /// under the same address.
@@ -39,8 +34,6 @@ pub struct Connection {
     config: Arc<Config>,
     uid: Arc<OnceLock<String>>,
     last_uid: Arc<Mutex<Option<ReadUid>>>,
-    /// Bounds the lists that are read at the same time.
-    lists: Arc<Semaphore>,
 }
 
 /// The uid of `kube-system`, and when the cluster returned it.
@@ -102,7 +95,6 @@ impl Connection {
             config: Arc::new(config),
             uid: Arc::default(),
             last_uid: Arc::default(),
-            lists: Arc::new(Semaphore::new(PARALLEL_LISTS)),
         }
     }
 
@@ -148,17 +140,5 @@ impl Connection {
         let uid = self.live_uid().await?;
         *self.last_uid.lock() = Some(ReadUid { uid: uid.clone(), at });
         Ok(uid)
-    }
-
-    /// All objects at a path of the API.
-    pub(crate) fn selection(&self, path: Option<String>) -> Selection {
-        Selection {
-            client: self.client.clone(),
-            lists: self.lists.clone(),
-            path,
-            labels: None,
-            fields: None,
-            metadata_only: false,
-        }
     }
 }
