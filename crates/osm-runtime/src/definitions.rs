@@ -29,6 +29,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 const ADVICE: &str = "apply the CustomResourceDefinitions of this version";
 
+/// The Go implementation has no status, and KKP restores its definitions in each user cluster.
+const ADVICE_WITHOUT_STATUS: &str = "apply the CustomResourceDefinitions of this version; for a user cluster of KKP, which restores its own, use the \
+     topologies management and worker (docs/kkp.md)";
+
 const MAX_NAMED_FIELDS: usize = 3;
 
 /// Starts the check; readiness waits for a good result. The published OpenAPI document is readable to every authenticated client, so the
@@ -199,6 +203,8 @@ fn outdated_for(service: Service, published: &Schemas) -> Option<String> {
     if missing.is_empty() {
         return None;
     }
+    let is_of_go = missing.iter().any(|field| field.ends_with(".status"));
+    let advice = if is_of_go { ADVICE_WITHOUT_STATUS } else { ADVICE };
     let more = missing.len().saturating_sub(MAX_NAMED_FIELDS);
     missing.truncate(MAX_NAMED_FIELDS);
     let more = if more == 0 {
@@ -207,7 +213,7 @@ fn outdated_for(service: Service, published: &Schemas) -> Option<String> {
         format!(" and {more} more")
     };
     Some(format!(
-        "older than this version, they lack {}{more}; {ADVICE}",
+        "older than this version, they lack {}{more}; {advice}",
         missing.join(", ")
     ))
 }
