@@ -81,11 +81,6 @@ impl Context {
                 .chain(machine.node_ref.as_deref().map(by_node_ref))
                 .collect()
         });
-        // A pool with a very large number of machines takes no room of those of other pools.
-        let machines = machines.shared_by(|key, machine| match &machine.owner {
-            Some(owner) => &owner.uid,
-            None => key.split('/').next().unwrap_or_default(),
-        });
         Ok(Self(Arc::new(Inner {
             process: process.clone(),
             cluster: cluster.clone(),

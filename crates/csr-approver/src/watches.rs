@@ -88,8 +88,7 @@ fn machines(context: &Context) {
 
 fn machine_sets(context: &Context) {
     let waker = context.clone();
-    Watch::<MachineSet>::all(&context.cluster.worker, "machinesets")
-        .metadata_only()
+    Watch::all(&context.cluster.worker, "machinesets")
         .project(|set: PartialObjectMeta<MachineSet>| Some(MachineSetView::from(set)))
         .into_cache(&context.machine_sets)
         .on_change(move |change| {
@@ -120,8 +119,7 @@ fn pools(context: &Context) {
 
 fn nodes(context: &Context) {
     let waker = context.clone();
-    Watch::<Node>::all(&context.cluster.worker, "nodes")
-        .metadata_only()
+    Watch::all(&context.cluster.worker, "nodes")
         .project(|_: PartialObjectMeta<Node>| Some(()))
         .into_cache(&context.nodes)
         .on_change(move |change| {

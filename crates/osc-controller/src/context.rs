@@ -172,15 +172,6 @@ impl Inner {
         self.wake_for_room();
     }
 
-    /// Whether a config was rendered for this pool.
-    pub fn has_config(&self, pool: &PoolView) -> bool {
-        let config = self
-            .caches
-            .configs
-            .get(&self.config_key(&pool.pool_ref.config_name()));
-        config.is_some_and(|config| config.pool_uid() == Some(pool.pool_ref.uid.as_str()))
-    }
-
     /// The largest number of configs, if there are as many. Replicas that create configs at the same moment can exceed it by what they
     /// create until their watches show it to each other.
     pub fn full_at(&self) -> Option<u32> {

@@ -1,11 +1,11 @@
 //! Starts the watches. A change requeues the configs that it concerns.
 
-use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use osm_api::MachineDeployment;
 use osm_api::cluster_endpoint::Discovered;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::profile::OperatingSystemProfile;
-use osm_api::{MachineDeployment, PoolRef, Reason};
 use osm_runtime::cache::Change;
 use osm_runtime::settings_watch;
 use osm_runtime::watch::Watch;
@@ -17,7 +17,7 @@ use crate::view::{ConfigView, PoolView, ProfileView};
 /// EndpointSlices of the API server. Each has up to 1,000 addresses.
 const MAX_SLICES: usize = 100;
 
-/// MachineDeployments. `limits.machineDeployments` bounds how many get a config, and these do so in any case.
+/// MachineDeployments. `limits.machineDeployments` bounds how many get a config.
 const MAX_POOLS: usize = 30_000;
 
 /// Profiles of one namespace.
@@ -30,33 +30,14 @@ pub fn start(context: &Context) {
     endpoints(context);
     let waker = context.clone();
     settings_watch::on_change(&context.cluster, move || waker.wake(|_| true));
-
-    // A new kubeconfig may bring a new CA.
-    let (waker, mut changes) = (context.clone(), context.cluster.worker.changes());
-    let shutdown = context.cluster.shutdown.clone();
-    let end = shutdown.clone();
-    let supervisor = context.cluster.supervisor();
-    supervisor.spawn("changes of the kubeconfig", &end, async move {
-        while let Some(Ok(())) = shutdown.run_until_cancelled(changes.changed()).await {
-            waker.wake(|_| true);
-        }
-        // A configuration that is not followed never changes.
-        shutdown.cancelled().await;
-    });
 }
 
 fn machine_deployments(context: &Context) {
     let waker = context.clone();
-    let (keeper, reporter) = (context.clone(), context.clone());
     Watch::all(&context.cluster.worker, "machinedeployments")
         .at_most(MAX_POOLS)
         .project(|md: MachineDeployment| Some(PoolView::of(&md)))
-        .prefer(move |pool| keeper.has_config(pool))
         .unreadable(|md| Some(PoolView::unreadable(md)))
-        .on_ignored(move |pool| {
-            let (context, pool) = (reporter.clone(), pool.pool_ref.clone());
-            tokio::spawn(async move { report_ignored(&context, &pool).await });
-        })
         .into_cache(&context.caches.pools)
         .on_change(move |change: Change<PoolView>| {
             let uid = |pool: &PoolView| pool.pool_ref.uid.clone();
@@ -89,22 +70,6 @@ fn machine_deployments(context: &Context) {
         .spawn(&context.cluster);
 }
 
-/// Nothing else is known of a MachineDeployment that there is no room for.
-async fn report_ignored(context: &Context, pool: &PoolRef) {
-    let message = format!(
-        "there are more MachineDeployments than the {MAX_POOLS} that osc-controller keeps, and it ignores this one; this pool gets no user \
-         data until other MachineDeployments are deleted"
-    );
-    let events = &context.cluster.worker.events;
-    events
-        .warning(
-            &ObjectReference::from(pool),
-            Reason::TooManyMachineDeployments,
-            &message,
-        )
-        .await;
-}
-
 fn configs(context: &Context) {
     let waker = context.clone();
     Watch::namespaced(
@@ -112,6 +77,7 @@ fn configs(context: &Context) {
         context.cluster.namespace(),
         "operatingsystemconfigs",
     )
+    .large()
     .project(|config: OperatingSystemConfig| Some(ConfigView::of(config)))
     .unreadable(|config| Some(ConfigView::unreadable(config)))
     .into_cache(&context.caches.configs)
@@ -140,6 +106,7 @@ fn profiles(context: &Context) {
         let waker = context.clone();
         Watch::each_namespace(&context.cluster.management, namespace, "operatingsystemprofiles")
             .at_most(MAX_PROFILES)
+            .large()
             .project(|profile: OperatingSystemProfile| Some(ProfileView::of(profile)))
             .unreadable(|profile| Some(ProfileView::unreadable(profile)))
             .into_cache(cache)

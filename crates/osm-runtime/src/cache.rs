@@ -5,7 +5,7 @@
 //! one wins.
 //!
 //! A cache is bounded. Of values that can be large, only so many bytes are kept; the others are [reduced](Reduce), and read when they are
-//! needed. Where there are more objects than are kept, each namespace has an equal share.
+//! needed. Objects beyond the number that a watch keeps are ignored.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -50,8 +50,6 @@ impl<V> Copy for Budget<V> {}
 struct Rules<V> {
     grouping: Grouping<V>,
     budget: Option<Budget<V>>,
-    /// What a value shares the cache by: its namespace, unless there is another rule.
-    share: for<'a> fn(&'a str, &'a V) -> &'a str,
 }
 
 impl<V> Clone for Rules<V> {
@@ -62,28 +60,13 @@ impl<V> Clone for Rules<V> {
 
 impl<V> Copy for Rules<V> {}
 
-fn namespace<'a, V>(key: &'a str, _: &'a V) -> &'a str {
-    key.split_once('/').map_or("", |(namespace, _)| namespace)
-}
-
-/// The largest number of values that a watch keeps.
-pub(crate) struct Room<'a, V> {
-    pub(crate) most: usize,
-    /// A value that is kept in any case.
-    pub(crate) is_wanted: &'a dyn Fn(&V) -> bool,
-}
-
 /// What became of a value that the watch has shown.
 pub(crate) enum Shown<V> {
     /// There was no room for it.
-    Ignored(V),
+    Ignored,
     /// It is as before, or older.
     Known,
-    Changed {
-        change: Change<V>,
-        /// The value that made room for it.
-        evicted: Option<Change<V>>,
-    },
+    Changed(Change<V>),
 }
 
 /// Which groups a value belongs to.
@@ -126,8 +109,6 @@ struct Inner<V> {
     is_listing: bool,
     /// Bytes of all entries that count for the budget.
     bytes: usize,
-    /// Number of entries by share.
-    shares: BTreeMap<String, usize>,
 }
 
 #[derive(Debug)]
@@ -206,14 +187,12 @@ impl<V> Cache<V> {
             is_listed: false,
             is_listing: false,
             bytes: 0,
-            shares: BTreeMap::new(),
         };
         Self {
             inner: Mutex::new(inner),
             rules: Rules {
                 grouping,
                 budget: None,
-                share: namespace,
             },
         }
     }
@@ -240,13 +219,6 @@ impl<V> Cache<V> {
             weigh,
             reduce: std::convert::identity,
         });
-        self
-    }
-
-    /// Where there are more values than are kept, those with the same of this get an equal share. It is the namespace, unless set.
-    #[must_use]
-    pub fn shared_by(mut self, share: for<'a> fn(&'a str, &'a V) -> &'a str) -> Self {
-        self.rules.share = share;
         self
     }
 
@@ -406,8 +378,8 @@ impl<V> Cache<V> {
             .collect()
     }
 
-    /// The watch shows an object. Where there is no room for it, it takes that of an object whose share is larger.
-    pub(crate) fn shown(&self, key: &str, version: Version, value: V, room: &Room<'_, V>) -> Shown<V> {
+    /// The watch, which keeps so many objects, shows one.
+    pub(crate) fn shown(&self, key: &str, version: Version, value: V, most: usize) -> Shown<V> {
         let mut inner = self.inner.lock();
         // An object in a list that began after the deletion exists: etcd was restored.
         let epoch = inner.epoch;
@@ -418,19 +390,24 @@ impl<V> Cache<V> {
         {
             return Shown::Known;
         }
-        let mut evicted = None;
-        if inner.entries.len() >= room.most && !inner.entries.contains_key(key) {
-            let is_wanted = (room.is_wanted)(&value);
-            evicted = inner.evict((self.rules.share)(key, &value), is_wanted, room, self.rules);
-            if evicted.is_none() && !is_wanted {
-                return Shown::Ignored(value);
-            }
+        if inner.entries.len() >= most && !inner.entries.contains_key(key) {
+            return Shown::Ignored;
         }
         inner.gone.retain(|grave| !grave.holds(&version));
         match inner.put(key, version, value, self.rules) {
-            Some(change) => Shown::Changed { change, evicted },
+            Some(change) => Shown::Changed(change),
             None => Shown::Known,
         }
+    }
+
+    /// The namespace with most objects, where they are in namespaces.
+    pub(crate) fn largest_namespace(&self) -> Option<String> {
+        let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
+        let inner = self.inner.lock();
+        let namespaces = inner.entries.keys().filter_map(|key| key.split_once('/'));
+        namespaces.for_each(|(namespace, _)| *sizes.entry(namespace).or_default() += 1);
+        let largest = sizes.into_iter().max_by_key(|(_, size)| *size);
+        largest.map(|(namespace, _)| namespace.to_owned())
     }
 
     /// The watch shows that an object is deleted.
@@ -491,45 +468,9 @@ impl<V> Inner<V> {
         }
     }
 
-    /// Makes room for a value of this share: takes the last one of the largest share that is not wanted, if that share is larger, or in any
-    /// case for a value that is wanted.
-    fn evict(
-        &mut self,
-        share: &str,
-        is_wanted: bool,
-        room: &Room<'_, V>,
-        rules: Rules<V>,
-    ) -> Option<Change<V>> {
-        let own = self.shares.get(share).copied().unwrap_or(0);
-        // One share is at least as large as the average. So nothing is searched for a flood.
-        if !is_wanted && own * self.shares.len() >= self.entries.len() {
-            return None;
-        }
-        let (largest, size) = self.shares.iter().max_by_key(|(_, size)| **size)?;
-        if !is_wanted && own >= *size {
-            return None;
-        }
-        let last = |of_any: bool| {
-            self.entries.iter().rev().find(|(key, entry)| {
-                (of_any || (rules.share)(key, &entry.value) == largest) && !(room.is_wanted)(&entry.value)
-            })
-        };
-        let (key, _) = last(false).or_else(|| last(is_wanted))?;
-        let key = key.to_string();
-        let old = self.remove(&key, rules);
-        Some(Change { key, old, new: None })
-    }
-
     fn remove(&mut self, key: &str, rules: Rules<V>) -> Option<Arc<V>> {
         let (key, Entry { value, bytes, .. }) = self.entries.remove_entry(key)?;
         self.bytes -= bytes;
-        let share = (rules.share)(&key, &value);
-        if let Some(size) = self.shares.get_mut(share) {
-            *size -= 1;
-            if *size == 0 {
-                self.shares.remove(share);
-            }
-        }
         for group in rules.grouping.of(&value) {
             self.groups.remove(&(group.into(), key.clone()));
         }
@@ -556,10 +497,6 @@ impl<V> Inner<V> {
         self.bytes += bytes;
         for group in rules.grouping.of(&value) {
             self.groups.insert((group.into(), shared.clone()));
-        }
-        match self.shares.get_mut((rules.share)(key, &value)) {
-            Some(size) => *size += 1,
-            None => drop(self.shares.insert((rules.share)(key, &value).to_owned(), 1)),
         }
         let entry = Entry {
             version,
@@ -604,13 +541,9 @@ mod tests {
     impl<V> Cache<V> {
         /// The watch shows an object, and there is room for it.
         fn shows(&self, key: &str, version: Version, value: V) -> Option<Change<V>> {
-            let room = Room {
-                most: usize::MAX,
-                is_wanted: &|_| false,
-            };
-            match self.shown(key, version, value, &room) {
-                Shown::Changed { change, .. } => Some(change),
-                Shown::Known | Shown::Ignored(_) => None,
+            match self.shown(key, version, value, usize::MAX) {
+                Shown::Changed(change) => Some(change),
+                Shown::Known | Shown::Ignored => None,
             }
         }
     }
@@ -789,56 +722,21 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_takes_no_room_of_others_and_what_is_wanted_stays() {
+    fn what_is_known_is_followed_and_what_finds_no_room_is_ignored() {
         let cache = Cache::default();
-        let show = |key: &str, value: i32| {
-            let room = Room {
-                most: 4,
-                is_wanted: &|value| *value > 9,
-            };
-            let version = version(key, 1);
-            match cache.shown(key, version, value, &room) {
-                Shown::Ignored(_) => "ignored".to_owned(),
-                Shown::Known => "known".to_owned(),
-                Shown::Changed { change, evicted } => {
-                    assert_eq!(change.key, key);
-                    evicted.map_or_else(|| "kept".to_owned(), |evicted| evicted.key)
-                }
-            }
+        let show = |key: &str, at: u64| match cache.shown(key, version(key, at), (), 3) {
+            Shown::Ignored => "ignored",
+            Shown::Known => "known",
+            Shown::Changed(_) => "kept",
         };
-        for key in ["flood/1", "flood/2", "flood/3"] {
+        for key in ["quiet/1", "flood/1", "flood/2"] {
             assert_eq!(show(key, 1), "kept");
         }
-        assert_eq!(show("flood/4", 10), "kept");
-        assert_eq!(show("flood/5", 1), "ignored", "its share is the largest");
-        assert_eq!(show("flood/1", 1), "known");
-        assert_eq!(show("quiet/1", 1), "flood/3", "the last that is not wanted");
-        assert_eq!(show("quiet/2", 1), "flood/2");
-        assert_eq!(show("quiet/3", 1), "ignored", "the shares are equal");
-        assert_eq!(show("flood/6", 1), "ignored");
-        assert_eq!(show("quiet/4", 10), "quiet/2", "it is wanted");
-        assert_eq!(show("quiet/5", 10), "quiet/1");
-        assert_eq!(show("quiet/6", 10), "flood/1", "of its own share, all are wanted");
-        assert_eq!(show("quiet/7", 10), "kept", "nothing else can go");
-        assert_eq!(cache.len(), 5);
-    }
-
-    #[test]
-    fn a_share_can_be_another_than_the_namespace() {
-        let cache = Cache::default().shared_by(|_, owner: &String| owner);
-        let room = Room {
-            most: 2,
-            is_wanted: &|_| false,
-        };
-        for (key, owner, kept) in [
-            ("n/1", "a", true),
-            ("n/2", "a", true),
-            ("n/3", "a", false),
-            ("n/4", "b", true),
-        ] {
-            let shown = cache.shown(key, version(key, 1), owner.to_owned(), &room);
-            assert_eq!(matches!(shown, Shown::Changed { .. }), kept, "{key}");
-        }
-        assert!(cache.get("n/2").is_none());
+        assert_eq!(show("quiet/2", 1), "ignored");
+        assert_eq!(show("quiet/1", 1), "known");
+        assert_eq!(show("quiet/1", 2), "kept", "it has changed");
+        assert_eq!(cache.largest_namespace().as_deref(), Some("flood"));
+        cache.gone("flood/1", &version("flood/1", 3));
+        assert_eq!(show("quiet/2", 1), "kept");
     }
 }

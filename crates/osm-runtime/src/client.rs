@@ -1,4 +1,4 @@
-//! Clients that time, count and bound every request, and that keep the pace which its API server allows.
+//! Clients that time and count every request, and repeat those that an overloaded API server asks to send later.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -7,16 +7,14 @@ use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
-use http::header::{HeaderValue, USER_AGENT};
+use http::header::{HeaderValue, RETRY_AFTER, USER_AGENT};
 use http::{Request, Response};
 use kube::client::Body;
 use kube::{Client, Config};
 use parking_lot::Mutex;
 use tower::{BoxError, Layer, Service, ServiceExt};
 
-use crate::answer::{Bounded, Bounds};
 use crate::connection_role::ConnectionRole;
-use crate::pace::{self, Pace};
 use crate::readiness::{CREDENTIALS, Gates, ProblemGate};
 use crate::server_time::ServerTime;
 use crate::{Environment, Metrics};
@@ -27,15 +25,11 @@ const READ_TIMEOUT: Duration = Duration::from_secs(120);
 /// A failure with the same verb, resource and code is logged again after this time.
 const LOG_INTERVAL: Duration = Duration::from_secs(600);
 
-/// How often a request is sent that the API server refuses as overloaded or unavailable.
+/// How often a request is sent that the API server asks to send again.
 const ATTEMPTS: u32 = 4;
 
-/// A refused request is sent again by itself only if the pause that it began is no longer.
-const LONGEST_WAIT_FOR_REPEAT: Duration = Duration::from_secs(5);
-
-/// What the owner of a Lease writes in time even if the API server is overloaded. Otherwise the pools of a slow replica would move to
-/// another one, which is as slow. There are few of these requests.
-const URGENT: &str = "leases";
+/// The longest pause before a request is sent again. If the API server asks for a longer one, the reconcile fails, so that no worker waits.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Adds time limits and the user agent to a configuration.
 pub(crate) fn complete(mut config: Config, service: osm_api::rbac::Service, timeout: Duration) -> Config {
@@ -55,7 +49,7 @@ pub(crate) struct Observe {
     timeout: Duration,
     role: ConnectionRole,
     server_time: ServerTime,
-    pace: Pace,
+    environment: Environment,
     /// `None`: the request does not carry the service's own credentials.
     credentials: Option<Arc<Mutex<Credentials>>>,
 }
@@ -73,7 +67,7 @@ impl Observe {
             metrics: metrics.clone(),
             timeout,
             role,
-            pace: Pace::new(environment),
+            environment: environment.clone(),
             server_time,
             credentials: credentials.map(|credentials| Arc::new(Mutex::new(credentials))),
         }
@@ -84,14 +78,6 @@ impl Observe {
         Self {
             credentials: None,
             ..self.clone()
-        }
-    }
-
-    /// The same for requests to what may be another server.
-    pub(crate) fn of_another_server(&self) -> Self {
-        Self {
-            pace: self.pace.of_another_server(),
-            ..self.of_others()
         }
     }
 
@@ -109,12 +95,6 @@ impl Observe {
             tower::ServiceBuilder::new().layer(self.clone()).service(send),
             &config.default_namespace,
         )
-    }
-
-    fn bounded<B>(&self, response: Response<B>, what: (&'static str, String)) -> Response<Bounded<B>> {
-        let cluster = (self.role.label(), self.role.name());
-        let bounds = Bounds::new(&self.metrics, cluster, what, response.status().is_success());
-        response.map(|body| Bounded::new(body, bounds))
     }
 
     fn note(&self, verb: &'static str, resource: &str, code: u16, took: Duration) {
@@ -229,7 +209,7 @@ where
     S::Future: Send + 'static,
     B: Send + 'static,
 {
-    type Response = Response<Bounded<B>>;
+    type Response = Response<B>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
@@ -245,13 +225,14 @@ where
 }
 
 impl Observe {
-    /// Sends a request, and again where the API server refuses it without looking at it.
+    /// Sends a request, and again where an API server that has refused it asks for that, as client-go does. `Retry-After` says when, or a
+    /// quarter later, so that not all go at once.
     async fn send<S, B>(
         self,
         inner: S,
         request: Request<Body>,
         what: (&'static str, String),
-    ) -> Result<Response<Bounded<B>>, BoxError>
+    ) -> Result<Response<B>, BoxError>
     where
         S: Service<Request<Body>, Response = Response<B>> + Clone,
         S::Error: Into<BoxError>,
@@ -260,13 +241,12 @@ impl Observe {
         loop {
             let again = repeats.next().and_then(|_| repeatable(&next));
             let answer = self.attempt(inner.clone(), next, &what).await;
-            let is_refused = matches!(&answer, Ok(response) if pace::is_refusal(response.status().as_u16()));
-            // After a long pause the object is gathered anew, and meanwhile no worker waits.
-            let is_soon = self.pace.left() <= LONGEST_WAIT_FOR_REPEAT;
-            match again.filter(|_| is_refused && is_soon) {
-                Some(again) => next = again,
-                None => return answer.map(|response| self.bounded(response, what)),
-            }
+            let pause = answer.as_ref().ok().and_then(asked_pause);
+            let Some((again, pause)) = again.zip(pause.filter(|pause| *pause <= LONGEST_PAUSE)) else {
+                return answer;
+            };
+            tokio::time::sleep(pause.mul_f64(1.0 + self.environment.fraction() / 4.0)).await;
+            next = again;
         }
     }
 
@@ -280,10 +260,7 @@ impl Observe {
         S: Service<Request<Body>, Response = Response<B>>,
         S::Error: Into<BoxError>,
     {
-        if resource != URGENT {
-            self.pace.wait().await;
-        }
-        let (started, sent, name) = (Instant::now(), tokio::time::Instant::now(), self.role.name());
+        let (started, name) = (Instant::now(), self.role.name());
         let answer = match tokio::time::timeout(self.timeout, inner.oneshot(request)).await {
             Ok(answer) => answer.map_err(|error| Unanswered::Failed(name, error.into()).into()),
             Err(_) => Err(Unanswered::Late(name, self.timeout).into()),
@@ -301,11 +278,15 @@ impl Observe {
             head.map_or(0, |(code, _)| code),
             started.elapsed(),
         );
-        if self.pace.note(sent, head) {
-            self.metrics.paused(self.role.label());
-        }
         answer
     }
+}
+
+/// How long an API server that has not looked at a request asks to wait. Kubernetes sends seconds, never a date.
+fn asked_pause<B>(response: &Response<B>) -> Option<Duration> {
+    let is_refusal = matches!(response.status().as_u16(), 429 | 503);
+    let asked = response.headers().get(RETRY_AFTER).filter(|_| is_refusal)?;
+    asked.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// A copy of a request, if its body is in memory.
@@ -360,21 +341,10 @@ fn classify(method: &http::Method, uri: &http::Uri) -> (&'static str, String) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::sync::atomic::AtomicUsize;
     use std::sync::atomic::Ordering::SeqCst;
 
-    use crate::Api;
-    use k8s_openapi::api::core::v1::Namespace;
-    use tokio_util::sync::CancellationToken;
-
     use super::*;
-    use crate::Readiness;
-    use crate::queue::Queue;
-    use crate::replicas::Replicas;
-    use crate::request::failed;
-    use crate::runner::{self, Limits};
-    use crate::supervisor::Supervisor;
 
     #[test]
     fn a_failure_that_goes_on_is_logged_every_ten_minutes() {
@@ -416,99 +386,47 @@ mod tests {
         }
     }
 
-    /// An API server that is away until `up`.
-    #[derive(Default)]
-    struct Server {
-        in_flight: AtomicUsize,
-        most_in_flight: AtomicUsize,
-        /// Requests by second.
-        requests: Mutex<BTreeMap<u64, usize>>,
-        answered: AtomicUsize,
-    }
-
-    impl Server {
-        async fn respond(&self, began: tokio::time::Instant, up: Duration) -> Response<Body> {
-            let since = began.elapsed();
-            *self.requests.lock().entry(since.as_secs()).or_default() += 1;
-            let in_flight = self.in_flight.fetch_add(1, SeqCst) + 1;
-            self.most_in_flight.fetch_max(in_flight, SeqCst);
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            self.in_flight.fetch_sub(1, SeqCst);
-            let (status, text) = match since < up {
-                true => (503, "{}"),
-                false => (200, r#"{"metadata": {"name": "n"}}"#),
-            };
-            self.answered.fetch_add(usize::from(status == 200), SeqCst);
-            Response::builder()
-                .status(status)
-                .body(text.as_bytes().to_vec().into())
-                .unwrap()
-        }
+    /// Sends a request to an API server that refuses twice with this. Returns the code of the answer, and how long it took.
+    async fn answered_after(code: u16, retry_after: Option<&'static str>) -> (u16, f64) {
+        let refusals = Arc::new(AtomicUsize::new(2));
+        let server = tower::service_fn(move |_: Request<Body>| {
+            let refuses = refusals
+                .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1))
+                .is_ok();
+            let mut response = Response::new(Body::empty());
+            if refuses {
+                *response.status_mut() = code.try_into().unwrap();
+                let headers = retry_after.map(|asked| (RETRY_AFTER, HeaderValue::from_static(asked)));
+                response.headers_mut().extend(headers);
+            }
+            async { Ok::<_, BoxError>(response) }
+        });
+        let (environment, metrics) = (Environment::default(), Metrics::new().unwrap());
+        let observe = Observe::new(&metrics, READ_TIMEOUT, ConnectionRole::Only, &environment, None);
+        let began = tokio::time::Instant::now();
+        let answer = observe
+            .layer(server)
+            .oneshot(Request::new(Body::empty()))
+            .await
+            .unwrap();
+        (answer.status().as_u16(), began.elapsed().as_secs_f64())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_an_outage_2000_objects_are_reconciled_without_a_storm() {
-        const OBJECTS: usize = 2000;
-        const CONCURRENCY: usize = 16;
-        const OUTAGE: Duration = Duration::from_secs(300);
-        let (environment, metrics) = (Environment::default(), Metrics::new().unwrap());
-        let (server, began) = (Arc::new(Server::default()), tokio::time::Instant::now());
-        let responding = server.clone();
-        let fake = tower::service_fn(move |_: Request<Body>| {
-            let server = responding.clone();
-            async move { Ok::<_, BoxError>(server.respond(began, OUTAGE).await) }
-        });
-        let timeout = Duration::from_secs(10);
-        let observe = Observe::new(&metrics, timeout, ConnectionRole::Only, &environment, None);
-        let client = Client::new(observe.layer(fake), "default");
-        let queue = Arc::new(Queue::new(&environment));
-        (0..OBJECTS).for_each(|object| queue.add(format!("object-{object}")));
-        let (shutdown, limits) = (
-            CancellationToken::new(),
-            Limits {
-                concurrency: CONCURRENCY,
-                timeout: Duration::from_secs(60),
-            },
-        );
-        let runner = tokio::spawn(runner::run(
-            queue,
-            limits,
-            metrics,
-            (
-                Supervisor::new(&Readiness::default().gates(""), &shutdown),
-                shutdown.clone(),
-            ),
-            (Replicas::only(), Unshared),
-            move |_: String| {
-                let api: Api<Namespace> = Api::all(client.clone());
-                async move { api.get("n").await.map(|_| None).map_err(failed("reading")) }
-            },
-        ));
-        tokio::time::sleep(OUTAGE + Duration::from_secs(60)).await;
-        assert_eq!(server.answered.load(SeqCst), OBJECTS, "all within a minute");
-        assert_eq!(server.most_in_flight.load(SeqCst), CONCURRENCY);
-        let requests = server.requests.lock().clone();
-        let during: Vec<usize> = (10..OUTAGE.as_secs())
-            .map(|second| requests.get(&second).copied().unwrap_or(0))
-            .collect();
-        assert!(during.iter().max() <= Some(&(2 * CONCURRENCY)), "{during:?}");
-        let all: usize = during.iter().sum();
-        assert!(
-            (1..=5 * during.len()).contains(&all),
-            "{all} requests: {during:?}"
-        );
-        shutdown.cancel();
-        runner.await.unwrap();
-    }
-
-    #[derive(Clone)]
-    struct Unshared;
-
-    impl runner::Shared<String> for Unshared {
-        fn known(&self) -> Vec<String> {
-            Vec::new()
+    async fn a_request_is_sent_again_when_the_api_server_asks_for_that_and_the_pause_is_short() {
+        for (code, asked) in [(429, "2"), (503, "1")] {
+            let (status, took) = answered_after(code, Some(asked)).await;
+            let least = 2.0 * asked.parse::<f64>().unwrap();
+            assert_eq!(status, 200, "{code}");
+            assert!((least..least * 1.25 + 0.01).contains(&took), "{code}: {took}");
         }
-
-        fn released(&self, _: &String) {}
+        for (code, asked) in [
+            (429, None),
+            (503, Some("3600")),
+            (500, Some("1")),
+            (409, Some("1")),
+        ] {
+            assert_eq!(answered_after(code, asked).await, (code, 0.0));
+        }
     }
 }

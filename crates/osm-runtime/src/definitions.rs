@@ -1,8 +1,8 @@
-//! Checks that the CustomResourceDefinitions of the management cluster are not older than this program. The API server
+//! Checks at the start that the CustomResourceDefinitions of the management cluster are not older than this program. The API server
 //! drops fields that they do not have, without any error.
 //!
-//! Once they are upgraded, every watch lists its objects again. A watch that was opened before shows objects as the old
-//! definitions pruned them, and restarting it would not show them again.
+//! While they are, nothing new is rendered or published, and what is published is renewed. Once they are upgraded, every watch lists its
+//! objects again: one that was opened before shows objects as the old definitions pruned them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,87 +20,71 @@ use crate::backoff::Backoff;
 use crate::error::{brief, is_code};
 use crate::readiness::{DEFINITIONS, ProblemGate};
 
-/// Delay until the next check while the result is unclear, and once more after an upgrade: other API servers may serve new
-/// definitions a little later.
-const RECHECK_DELAY: Duration = Duration::from_secs(5);
+/// Everything is listed once more after this time: another API server may serve new definitions a little later.
+const OTHER_SERVERS: Duration = Duration::from_secs(5);
 
 /// Pauses while they are too old, from first to last: at the very start they may just have been created.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
-/// Interval of checks while all is well: older definitions may be applied again.
-const HEALTHY_INTERVAL: Duration = Duration::from_secs(600);
-
-/// After a good answer, this many bad ones in a row are needed: an API server that has just started has yet to publish them.
-const BAD_ANSWERS_NEEDED: u32 = 3;
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 const ADVICE: &str = "apply the CustomResourceDefinitions of this version";
 
+/// The Go implementation has no status, and KKP restores its definitions in each user cluster.
+const ADVICE_WITHOUT_STATUS: &str = "apply the CustomResourceDefinitions of this version; for a user cluster of KKP, which restores its own, use the \
+     topologies management and worker (docs/kkp.md)";
+
 const MAX_NAMED_FIELDS: usize = 3;
 
-/// Starts the checks; readiness waits for the first good one. The published OpenAPI document is readable to every
-/// authenticated client, so the checks need no permission on CustomResourceDefinitions.
+/// Starts the check; readiness waits for a good result. The published OpenAPI document is readable to every authenticated client, so the
+/// check needs no permission on CustomResourceDefinitions.
 pub fn spawn(cluster: &Cluster) {
-    let role = cluster.management.role();
+    let (end, checked) = (cluster.shutdown.clone(), cluster.clone());
+    cluster
+        .supervisor()
+        .spawn("CustomResourceDefinitions", &cluster.shutdown, async move {
+            end.run_until_cancelled(check(&checked)).await;
+            end.cancelled().await;
+        });
+}
+
+/// Returns once the definitions are good.
+async fn check(cluster: &Cluster) {
+    let (connection, needs) = (&cluster.management, Needs::of(cluster));
+    let role = connection.role();
     let mut gate = ProblemGate::new(cluster.gates.gate(DEFINITIONS), role.label());
-    let (connection, needs, shutdown) = (
-        cluster.management.clone(),
-        Needs::of(cluster),
-        cluster.shutdown.clone(),
-    );
-    let outdated = cluster.outdated_definitions.clone();
-    let (relist, environment) = (cluster.relist.clone(), cluster.process.environment.clone());
-    let end = shutdown.clone();
-    cluster.supervisor().spawn("CustomResourceDefinitions", &end, async move {
-        let mut changes = connection.changes();
-        let mut history = CheckHistory::default();
-        let mut backoff = Backoff::new(&environment, FIRST_PAUSE, LONGEST_PAUSE);
-        loop {
-            changes.mark_unchanged();
-            let answer = match published(&connection.client).await {
-                Ok(published) => problem(&needs, &published).map_or(Answer::Good, Answer::Bad),
-                Err(error) if is_code(&error, 404) => {
-                    Answer::Bad(Problem::outdated(format!("missing; {ADVICE}")))
-                }
-                Err(error) => Answer::None(format!("can't be checked yet: {}", brief(&error))),
-            };
-            let again = match history.judge(answer) {
-                Conclusion::Good => {
-                    outdated.note(None);
-                    gate.resolve();
-                    backoff.reset();
-                    HEALTHY_INTERVAL
-                }
-                Conclusion::Repaired(again) => {
-                    outdated.note(None);
-                    gate.resolve();
-                    backoff.reset();
-                    tracing::info!(
-                        cluster = role.label(),
-                        "the CustomResourceDefinitions are up to date again; every watch lists its objects again"
-                    );
-                    relist.now();
-                    again
-                }
-                Conclusion::Unclear => RECHECK_DELAY,
-                Conclusion::Bad(Problem { text, is_outdated }) => {
-                    outdated.note(is_outdated.then(|| text.clone()));
-                    gate.report(text);
-                    backoff.failed()
-                }
-            };
-            let next = async {
-                // If the sender of changes is gone, only the timer counts.
-                tokio::select! {
-                    Ok(()) = changes.changed() => (history.answered, history.good) = (false, false),
-                    () = tokio::time::sleep(again) => {}
-                }
-            };
-            if shutdown.run_until_cancelled(next).await.is_none() {
-                return;
+    let mut backoff = Backoff::new(&cluster.process.environment, FIRST_PAUSE, LONGEST_PAUSE);
+    let mut were_bad = false;
+    loop {
+        let problem = match published(&connection.client).await {
+            Ok(published) => problem(&needs, &published),
+            Err(error) if is_code(&error, 404) => Some(Problem::outdated(format!("missing; {ADVICE}"))),
+            Err(error) => {
+                gate.report(format!("can't be checked yet: {}", brief(&error)));
+                tokio::time::sleep(backoff.failed()).await;
+                continue;
             }
-        }
-    });
+        };
+        let Some(Problem { text, is_outdated }) = problem else {
+            break;
+        };
+        were_bad = true;
+        cluster
+            .outdated_definitions
+            .note(is_outdated.then(|| text.clone()));
+        gate.report(text);
+        tokio::time::sleep(backoff.failed()).await;
+    }
+    cluster.outdated_definitions.note(None);
+    gate.resolve();
+    if were_bad {
+        tracing::info!(
+            cluster = role.label(),
+            "the CustomResourceDefinitions are up to date; every watch lists its objects again"
+        );
+        cluster.relist.now();
+        tokio::time::sleep(OTHER_SERVERS).await;
+        cluster.relist.now();
+    }
 }
 
 /// The definitions that a service needs.
@@ -122,7 +106,7 @@ impl Needs {
 }
 
 /// What is missing and what to do.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 struct Problem {
     text: String,
     /// The API server drops fields of our kinds. Without the definition of KKP, it drops none.
@@ -134,70 +118,6 @@ impl Problem {
         Self {
             text,
             is_outdated: true,
-        }
-    }
-}
-
-/// The result of one look at the definitions.
-enum Answer {
-    Good,
-    Bad(Problem),
-    None(String),
-}
-
-/// The conclusion from an answer and those before it.
-#[derive(Debug, PartialEq)]
-enum Conclusion {
-    Good,
-    /// Good, after they were bad: everything is listed again, and the next check is due after this delay.
-    Repaired(Duration),
-    /// The previous conclusion holds until the next check.
-    Unclear,
-    Bad(Problem),
-}
-
-#[derive(Default)]
-struct CheckHistory {
-    /// There was an answer since the kubeconfig last changed.
-    answered: bool,
-    /// The last conclusion was good.
-    good: bool,
-    /// Bad answers since the last good one.
-    bad: u32,
-    /// The last answer that was not good found outdated definitions.
-    is_outdated: bool,
-    /// The last answer was good, and the one before it bad.
-    repaired: bool,
-}
-
-impl CheckHistory {
-    fn judge(&mut self, answer: Answer) -> Conclusion {
-        match answer {
-            Answer::Good => {
-                let (was_bad, was_repaired) = (std::mem::take(&mut self.bad) > 0, self.repaired);
-                (self.answered, self.good, self.repaired) = (true, true, was_bad);
-                self.is_outdated = false;
-                match (was_bad, was_repaired) {
-                    (true, _) => Conclusion::Repaired(RECHECK_DELAY),
-                    (false, true) => Conclusion::Repaired(HEALTHY_INTERVAL),
-                    (false, false) => Conclusion::Good,
-                }
-            }
-            // An unavailable API server proves nothing about them, and the watches report it.
-            Answer::None(_) if self.answered => Conclusion::Unclear,
-            Answer::None(text) => Conclusion::Bad(Problem {
-                text,
-                is_outdated: self.is_outdated,
-            }),
-            Answer::Bad(problem) => {
-                (self.answered, self.is_outdated) = (true, problem.is_outdated);
-                self.bad += 1;
-                if self.good && self.bad < BAD_ANSWERS_NEEDED {
-                    return Conclusion::Unclear;
-                }
-                self.good = false;
-                Conclusion::Bad(problem)
-            }
         }
     }
 }
@@ -283,6 +203,8 @@ fn outdated_for(service: Service, published: &Schemas) -> Option<String> {
     if missing.is_empty() {
         return None;
     }
+    let is_of_go = missing.iter().any(|field| field.ends_with(".status"));
+    let advice = if is_of_go { ADVICE_WITHOUT_STATUS } else { ADVICE };
     let more = missing.len().saturating_sub(MAX_NAMED_FIELDS);
     missing.truncate(MAX_NAMED_FIELDS);
     let more = if more == 0 {
@@ -291,7 +213,7 @@ fn outdated_for(service: Service, published: &Schemas) -> Option<String> {
         format!(" and {more} more")
     };
     Some(format!(
-        "older than this version, they lack {}{more}; {ADVICE}",
+        "older than this version, they lack {}{more}; {advice}",
         missing.join(", ")
     ))
 }
@@ -340,72 +262,6 @@ mod tests {
         crds.iter().map(schema).collect()
     }
 
-    fn old() -> Problem {
-        Problem::outdated("old".to_owned())
-    }
-
-    fn bad() -> Answer {
-        Answer::Bad(old())
-    }
-
-    fn missing_custom() -> Answer {
-        Answer::Bad(Problem {
-            text: "custom".to_owned(),
-            is_outdated: false,
-        })
-    }
-
-    fn unchecked(is_outdated: bool) -> Conclusion {
-        let text = "away".to_owned();
-        Conclusion::Bad(Problem { text, is_outdated })
-    }
-
-    fn away() -> Answer {
-        Answer::None("away".to_owned())
-    }
-
-    #[test]
-    fn until_there_was_a_good_answer_each_one_counts() {
-        let mut history = CheckHistory::default();
-        assert_eq!(history.judge(away()), unchecked(false));
-        assert_eq!(history.judge(bad()), Conclusion::Bad(old()));
-        assert_eq!(history.judge(away()), Conclusion::Unclear);
-        // Once more later: another API server may still prune objects for a moment.
-        assert_eq!(history.judge(Answer::Good), Conclusion::Repaired(RECHECK_DELAY));
-        assert_eq!(history.judge(away()), Conclusion::Unclear);
-        assert_eq!(
-            history.judge(Answer::Good),
-            Conclusion::Repaired(HEALTHY_INTERVAL)
-        );
-        assert_eq!(history.judge(Answer::Good), Conclusion::Good);
-    }
-
-    #[test]
-    fn an_api_server_that_was_away_makes_good_definitions_neither_bad_nor_new() {
-        let mut history = CheckHistory::default();
-        assert_eq!(history.judge(Answer::Good), Conclusion::Good);
-        assert_eq!(history.judge(away()), Conclusion::Unclear);
-        assert_eq!(history.judge(Answer::Good), Conclusion::Good);
-    }
-
-    #[test]
-    fn good_definitions_become_bad_by_several_answers_and_one_is_enough_to_list_again() {
-        let mut history = CheckHistory::default();
-        assert_eq!(history.judge(Answer::Good), Conclusion::Good);
-        assert_eq!(history.judge(bad()), Conclusion::Unclear);
-        assert_eq!(history.judge(Answer::Good), Conclusion::Repaired(RECHECK_DELAY));
-        assert_eq!(
-            history.judge(Answer::Good),
-            Conclusion::Repaired(HEALTHY_INTERVAL)
-        );
-        for _ in 1..BAD_ANSWERS_NEEDED {
-            assert_eq!(history.judge(bad()), Conclusion::Unclear);
-        }
-        assert_eq!(history.judge(bad()), Conclusion::Bad(old()));
-        assert_eq!(history.judge(bad()), Conclusion::Bad(old()));
-        assert_eq!(history.judge(Answer::Good), Conclusion::Repaired(RECHECK_DELAY));
-    }
-
     #[test]
     fn those_of_this_version_lack_nothing_and_each_service_looks_at_its_own() {
         let all = published_by(&[PROFILES, CONFIGS]);
@@ -440,22 +296,6 @@ mod tests {
         );
         assert!(!is_outdated, "no field of ours is dropped");
         assert!(problem(&needs(true), &Schemas::new()).unwrap().is_outdated);
-    }
-
-    #[test]
-    fn definitions_that_cannot_be_checked_are_outdated_if_they_were() {
-        for (found, is_outdated) in [(bad(), true), (missing_custom(), false)] {
-            let mut history = CheckHistory::default();
-            history.judge(found);
-            // The kubeconfig has changed.
-            history.answered = false;
-            assert_eq!(history.judge(away()), unchecked(is_outdated));
-        }
-        let mut history = CheckHistory::default();
-        history.judge(bad());
-        history.judge(Answer::Good);
-        (history.answered, history.good) = (false, false);
-        assert_eq!(history.judge(away()), unchecked(false));
     }
 
     #[test]

@@ -42,9 +42,13 @@ impl Drain {
         }
     }
 
-    /// From now on, the service is not ready.
+    /// From now on, the service is not ready, and the process stops.
     pub fn begin(&self) {
         self.begun.cancel();
+    }
+
+    pub(crate) async fn begun(&self) {
+        self.begun.cancelled().await;
     }
 
     pub fn has_begun(&self) -> bool {

@@ -8,8 +8,6 @@ use std::time::Duration;
 use osm_api::Reason;
 use osm_api::condition::clip;
 
-use crate::answer::Exceeded;
-
 /// Longest delay before a failed reconcile is repeated, where a retry alone may help.
 pub const LONGEST_DELAY: Duration = Duration::from_secs(30);
 /// The same where something has to be put right first, and then wakes the object: a watch, the settings, or readiness.
@@ -51,9 +49,6 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
                 );
             }
             _ => {}
-        }
-        if let Some(exceeded) = error.downcast_ref::<Exceeded>() {
-            return exceeded.to_string();
         }
         let own = error.to_string();
         if !text.contains(&own) {

@@ -1,8 +1,7 @@
-//! Kubeconfig files: read at start, and again whenever they change, as those of a mounted Secret do.
+//! Reads kubeconfig files at start, and restarts the service when one changes, as those of a mounted Secret do.
 //!
-//! A service waits for a kubeconfig that does not work at start, so that correcting the file needs no restart. A changed
-//! kubeconfig is used once a request has shown that it leads to the same cluster as before. Until then the previous one
-//! stays in use, and `/readyz` has the reason.
+//! A service waits for a kubeconfig that is not valid at start, so that correcting the file needs no restart. While a changed one is not
+//! valid, the previous one stays in use, and `/readyz` has the reason.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,20 +12,18 @@ use kube::Config;
 use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use osm_api::digest;
 use osm_api::rbac::Service;
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 use crate::apart::apart;
-use crate::client;
-use crate::connection::{self, Connection};
 use crate::connection_role::ConnectionRole;
-use crate::error::brief;
-use crate::proxy;
 use crate::readiness::{Gates, ProblemGate};
 use crate::supervisor::Supervisor;
+use crate::{Connection, Process, client, proxy};
 
 /// Interval between two looks at a file. Kubernetes itself takes up to a minute to bring a changed Secret into a pod.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A restart comes within this time after a change, at a random moment: the replicas of a service do not restart together.
+const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
 
 /// The flag of the kubeconfig of another cluster than the service's own.
 pub const WORKER_CLUSTER_FLAG: &str = "--worker-cluster-kubeconfig";
@@ -55,13 +52,13 @@ impl Origin {
     }
 }
 
-pub(crate) struct Loaded {
-    pub(crate) config: Config,
+struct Loaded {
+    config: Config,
     /// SHA-256 of all files that were read; empty for a configuration that is not followed.
     digest: String,
 }
 
-pub(crate) async fn load(origin: &Origin, service: Service, timeout: Duration) -> anyhow::Result<Loaded> {
+async fn load(origin: &Origin, service: Service, timeout: Duration) -> anyhow::Result<Loaded> {
     let (config, digest) = match origin {
         Origin::File { path, is_foreign, .. } => {
             let read = from_file(path, *is_foreign).await;
@@ -182,135 +179,71 @@ fn files_of(kubeconfig: &Kubeconfig) -> Vec<String> {
     files
 }
 
-/// Follows the kubeconfig file of a connection.
-pub(crate) struct Follower {
-    service: Service,
-    timeout: Duration,
+/// Connects as soon as the kubeconfig is valid; `None`: shutdown came first. The process restarts when the file changes. An inferred
+/// configuration is neither waited for nor followed.
+///
+/// # Errors
+/// No configuration can be inferred.
+pub(crate) async fn connect(
     origin: Origin,
-    connection: Connection,
-    current: watch::Sender<Arc<Config>>,
-    /// Digest of the configuration in use.
-    digest: String,
+    role: ConnectionRole,
+    process: &Arc<Process>,
+    gates: &Gates,
+    open: impl Fn(Config) -> anyhow::Result<Connection>,
+) -> anyhow::Result<Option<Connection>> {
+    let read = async || {
+        let Loaded { config, digest } =
+            load(&origin, process.service, process.args.request_timeout()).await?;
+        let connection = open(config).with_context(|| origin.describe())?;
+        anyhow::Ok((connection, digest))
+    };
+    let Origin::File { flag, .. } = origin else {
+        return Ok(Some(read().await?.0));
+    };
+    let mut gate = ProblemGate::new(gates.gate(flag), role.label());
+    let (connection, digest) = loop {
+        match read().await {
+            Ok(read) => break read,
+            Err(problem) => gate.report(format!("{problem:#}. Correct it; no restart is needed")),
+        }
+        let pause = tokio::time::sleep(POLL_INTERVAL);
+        if process.shutdown.run_until_cancelled(pause).await.is_none() {
+            return Ok(None);
+        }
+    };
+    gate.resolve();
+    let follow = restart_on_change(origin, digest, gate, process.clone());
+    Supervisor::new(gates, &process.shutdown).spawn(flag, &process.shutdown, follow);
+    Ok(Some(connection))
 }
 
-impl Follower {
-    /// Connects as soon as the kubeconfig is valid, and follows it until shutdown; `None`: shutdown came first. An inferred
-    /// configuration is neither waited for nor followed.
-    ///
-    /// # Errors
-    /// No configuration can be inferred.
-    pub(crate) async fn start(
-        origin: Origin,
-        role: ConnectionRole,
-        (service, timeout): (Service, Duration),
-        open: impl Fn(watch::Receiver<Arc<Config>>) -> anyhow::Result<Connection>,
-        gates: &Gates,
-        shutdown: &CancellationToken,
-    ) -> anyhow::Result<Option<Connection>> {
-        let Origin::File { flag, .. } = origin else {
-            let follower = Self::connect(&origin, (service, timeout), open).await?;
-            let (connection, shutdown) = (follower.connection.clone(), shutdown.clone());
-            // The connection needs the sender to live as long as the service.
-            tokio::spawn(async move {
-                shutdown.cancelled().await;
-                drop(follower)
-            });
-            return Ok(Some(connection));
-        };
-        let mut gate = ProblemGate::new(gates.gate(flag), role.label());
-        let follower = loop {
-            match Self::connect(&origin, (service, timeout), &open).await {
-                Ok(follower) => break follower,
-                Err(problem) => gate.report(format!("{problem:#}. Correct it; no restart is needed")),
-            }
-            if shutdown
-                .run_until_cancelled(tokio::time::sleep(POLL_INTERVAL))
-                .await
-                .is_none()
-            {
-                return Ok(None);
-            }
-        };
-        gate.resolve();
-        let connection = follower.connection.clone();
-        let follow = follower.follow(gate, shutdown.clone());
-        Supervisor::new(gates, shutdown).spawn(flag, shutdown, follow);
-        Ok(Some(connection))
-    }
-
-    async fn connect(
-        origin: &Origin,
-        (service, timeout): (Service, Duration),
-        open: impl Fn(watch::Receiver<Arc<Config>>) -> anyhow::Result<Connection>,
-    ) -> anyhow::Result<Self> {
-        let Loaded { config, digest } = load(origin, service, timeout).await?;
-        let (current, receiver) = watch::channel(Arc::new(config));
-        let connection = open(receiver).with_context(|| origin.describe())?;
-        Ok(Self {
-            service,
-            timeout,
-            origin: origin.clone(),
-            connection,
-            current,
-            digest,
-        })
-    }
-
-    async fn follow(mut self, mut gate: ProblemGate, shutdown: CancellationToken) {
+/// Ends the process some time after the files have another valid content, so that Kubernetes restarts it with that.
+async fn restart_on_change(origin: Origin, digest: String, mut gate: ProblemGate, process: Arc<Process>) {
+    let changed = async {
         loop {
-            match self.look().await {
-                Ok(changed) => {
-                    if changed {
-                        tracing::info!(from = self.origin.describe(), "the new kubeconfig is in use");
-                    }
+            tokio::time::sleep(POLL_INTERVAL).await;
+            match load(&origin, process.service, process.args.request_timeout()).await {
+                Ok(loaded) if loaded.digest == digest => {
                     gate.resolve();
                 }
-                Err(problem) => {
-                    gate.report(format!("{problem:#}. The previous kubeconfig stays in use"));
-                }
-            }
-            if shutdown
-                .run_until_cancelled(tokio::time::sleep(POLL_INTERVAL))
-                .await
-                .is_none()
-            {
-                return;
+                Ok(_) => return,
+                Err(problem) => gate.report(format!("{problem:#}. The previous kubeconfig stays in use")),
             }
         }
-    }
-
-    /// Reads the files again, and uses what has changed; returns whether anything has.
-    async fn look(&mut self) -> anyhow::Result<bool> {
-        if self.connection.known_uid().is_none() {
-            // Without the uid of this cluster there is nothing to compare a new kubeconfig's cluster with.
-            let _ = self.connection.uid().await;
-        }
-        let loaded = load(&self.origin, self.service, self.timeout).await?;
-        if loaded.digest == self.digest {
-            return Ok(false);
-        }
-        self.try_out(&loaded.config)
-            .await
-            .with_context(|| format!("the new content of {} is not used", self.origin.describe()))?;
-        self.digest = loaded.digest;
-        self.current.send_replace(Arc::new(loaded.config));
-        Ok(true)
-    }
-
-    async fn try_out(&self, config: &Config) -> anyhow::Result<()> {
-        let name = self.connection.role().name();
-        let client = self.connection.candidate(config)?;
-        let uid = connection::uid_of(&client)
-            .await
-            .map_err(|error| anyhow::anyhow!("it does not work: {}", brief(&error)))?;
-        match self.connection.known_uid().filter(|known| **known != uid) {
-            None => Ok(()),
-            Some(known) => anyhow::bail!(
-                "it leads to another cluster, whose namespace kube-system has the uid {uid}; in {name} it is {known}. Restore \
-                 the right kubeconfig, or restart the service if the move is intended"
-            ),
-        }
-    }
+    };
+    let restart = async {
+        changed.await;
+        let delay = MAX_RESTART_DELAY.mul_f64(process.environment.fraction());
+        tracing::info!(
+            from = origin.describe(),
+            ?delay,
+            "the kubeconfig has changed, and the service restarts"
+        );
+        tokio::time::sleep(delay).await;
+        process.drain.begin();
+    };
+    process.shutdown.run_until_cancelled(restart).await;
+    process.shutdown.cancelled().await;
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //!
 //! # Why not `kube::runtime::Controller`
 //!
-//! The services use kube's client. They have a [watch](list_watch), a cache, a queue and a runner of their own, for six reasons:
+//! The services use kube's client and its watcher. They have a [cache], a [queue] and a [runner] of their own, for six reasons:
 //!
 //! 1. **Controllers read their own writes.** A reflector's store lags behind the controller's own writes, so that a reconcile
 //!    would repeat them. [`cache::Cache`] records each write with the resourceVersion of the answer; the newer version wins.
@@ -16,15 +16,13 @@
 //!    failures. Events during the back-off don't lengthen it.
 //! 5. **The model tests are deterministic.** Keys, timers and random numbers come from [`queue`] and [`environment`], so that a
 //!    seed reproduces a run. `Controller` schedules within streams that a test can't order.
-//! 6. **One object affects no other, and a server can't exhaust the memory.** [`object`] decodes each object from its own text, and
-//!    [`answer`] bounds what a server may send.
+//! 6. **One object affects no other.** [`object`] decodes each object from its own text, so that one that can't be decoded hides no other.
 
 #![allow(missing_docs)] // Not published: a doc comment that only repeats the name helps nobody.
 #![deny(clippy::disallowed_types)]
 
 pub mod admin;
 pub mod admission;
-pub mod answer;
 mod apart;
 pub mod api;
 pub mod args;
@@ -34,6 +32,7 @@ pub mod client;
 pub mod cluster;
 pub mod connection;
 pub mod connection_role;
+mod decoded;
 pub mod definitions;
 pub mod drain;
 pub mod environment;
@@ -44,10 +43,8 @@ pub mod foreign_cluster;
 pub mod go_implementation;
 mod http_server;
 pub mod kubeconfig;
-pub mod list_watch;
 pub mod metrics;
 pub mod object;
-mod pace;
 pub mod process;
 mod proxy;
 pub mod queue;

@@ -3,6 +3,7 @@
 //! `serde_json` decodes at most 128 levels of nesting, and an API server accepts objects that are much deeper. So the text of an object is
 //! found without a look into it, and its metadata is decoded without the rest.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -25,13 +26,13 @@ const MAX_PATH: usize = 8;
 const MAX_FIELD: usize = 64;
 
 /// An object that can't be decoded.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Unreadable<'a> {
     /// All of it but `managedFields` and `ownerReferences`.
     pub metadata: ObjectMeta,
     /// What is wrong, and where. It repeats no value.
     pub problem: Problem,
-    text: &'a str,
+    text: Cow<'a, str>,
 }
 
 /// Why an object can't be decoded.
@@ -85,9 +86,18 @@ impl fmt::Display for Problem {
 }
 
 impl Unreadable<'_> {
+    /// With a copy of the text.
+    pub(crate) fn into_owned(self) -> Unreadable<'static> {
+        Unreadable {
+            metadata: self.metadata,
+            problem: self.problem,
+            text: Cow::Owned(self.text.into_owned()),
+        }
+    }
+
     /// The fields of one part of the object, such as `status`, without those that can't be decoded.
     pub fn part<T: DeserializeOwned + Default>(&self, name: &str) -> T {
-        let parts: BTreeMap<String, &RawValue> = serde_json::from_str(self.text).unwrap_or_default();
+        let parts: BTreeMap<String, &RawValue> = serde_json::from_str(&self.text).unwrap_or_default();
         let fields: BTreeMap<String, &RawValue> = parts
             .get(name)
             .and_then(|part| serde_json::from_str(part.get()).ok())
@@ -128,7 +138,7 @@ pub fn decode<K: DeserializeOwned>(text: &str) -> Result<Result<K, Unreadable<'_
     Ok(Err(Unreadable {
         metadata: metadata.into(),
         problem,
-        text,
+        text: Cow::Borrowed(text),
     }))
 }
 

@@ -69,7 +69,6 @@ struct Check {
 
 impl Check {
     async fn run(mut self, mut settings: settings::Receiver, shutdown: CancellationToken) {
-        let mut changes = self.connection.changes();
         let (asked_for, joining) = (self.installation.bootstrap_tokens, self.installation.joining);
         let needs_bootstrap_tokens = |settings: &Option<Arc<Current>>| {
             let wanted = settings.as_ref().is_some_and(|current| {
@@ -79,7 +78,6 @@ impl Check {
             asked_for || wanted
         };
         loop {
-            changes.mark_unchanged();
             let needs = needs_bootstrap_tokens(&settings.borrow_and_update());
             self.installation.bootstrap_tokens = needs;
             let again = if self.check().await {
@@ -93,9 +91,8 @@ impl Check {
                 changed.await.map(drop)
             };
             let next = async {
-                // If the senders of changes are gone, only the timer counts.
+                // If the sender of the settings is gone, only the timer counts.
                 tokio::select! {
-                    Ok(()) = changes.changed() => {}
                     Ok(()) = other_needs => {}
                     () = tokio::time::sleep(again) => {}
                 }

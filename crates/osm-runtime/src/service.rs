@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{Credentials, Observe};
 use crate::connection_role::ConnectionRole;
-use crate::kubeconfig::{self, Follower, Origin};
+use crate::kubeconfig::{self, Origin};
 use crate::readiness::{Gate, Gates};
 use crate::{
     Cluster, CommonArgs, Connection, Connections, Drain, Environment, Metrics, Process, Readiness, admin,
@@ -174,9 +174,11 @@ async fn until_stopped(
 ) -> anyhow::Result<()> {
     tokio::pin!(work);
     let first = tokio::select! {
+        biased;
         outcome = &mut work => return outcome,
         signal = signal() => signal,
         () = shutdown.cancelled() => "a task has failed",
+        () = drain.begun() => "a restart is due",
     };
     let stop = async {
         drain.begin();
@@ -200,7 +202,7 @@ async fn until_stopped(
 
 /// Connects to all clusters; `None`: shutdown came first.
 async fn connect(
-    process: &Process,
+    process: &Arc<Process>,
     gates: &Gates,
     worker: Option<PathBuf>,
 ) -> anyhow::Result<Option<Connections>> {
@@ -214,16 +216,8 @@ async fn connect(
             &process.environment,
             Some(credentials),
         );
-        let open = |current| Connection::open(role, process.service, observe.clone(), current);
-        Follower::start(
-            origin,
-            role,
-            (process.service, timeout),
-            open,
-            gates,
-            &process.shutdown,
-        )
-        .await
+        let open = |config| Connection::open(role, process.service, observe.clone(), config);
+        kubeconfig::connect(origin, role, process, gates, open).await
     };
     let origin = origin(&process.args, process.service);
     // Two at the same time, so that the problems of both are reported.

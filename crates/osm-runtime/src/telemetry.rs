@@ -61,9 +61,9 @@ pub fn targets(flag: &str, level: Option<LogLevel>) -> anyhow::Result<Targets> {
     let own = level.map_or_else(String::new, |level| {
         OWN.map(|target| format!("{target}={level},")).concat()
     });
-    // The services log failed watches themselves, so kube's own log of them is off. kube's client would log an answer that it
-    // can't decode. Such an answer may hold a token, so that log is off whatever the filter is.
-    format!("kube_runtime=error,{flag},{own}kube_client::client=off")
+    // kube would log an answer that it can't decode. Such an answer may hold a token, so these logs are off whatever the filter is. The
+    // services log failed watches themselves.
+    format!("{flag},{own}kube_client::client=off,kube_runtime=off")
         .parse()
         .with_context(|| format!("--log {flag:?} is not a filter such as info or info,kube=debug"))
 }
@@ -124,8 +124,10 @@ mod tests {
             "osm_runtime::watch",
             Level::DEBUG
         ));
-        for flag in ["trace", "kube_client::client=trace"] {
-            assert!(!logs(flag, debug, "kube_client::client", Level::ERROR), "{flag}");
+        for target in ["kube_client::client", "kube_runtime::watcher"] {
+            for flag in ["trace", "kube_client::client=trace,kube_runtime=trace"] {
+                assert!(!logs(flag, debug, target, Level::ERROR), "{flag}");
+            }
         }
         assert!(targets("info=loud", None).is_err());
     }

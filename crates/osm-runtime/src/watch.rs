@@ -1,15 +1,15 @@
 //! Keeps a cache in step with the API server.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt::Debug;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use kube::api::PartialObjectMeta;
+use kube::runtime::watcher::{self, Error, Event, watcher};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -17,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::is_segment;
 use crate::backoff::Backoff;
-use crate::cache::{self, Cache, Change, Room, Version};
+use crate::cache::{self, Cache, Change, Version};
 use crate::connection_role::ConnectionRole;
-use crate::list_watch::{self, Event, Item, ListWatch, Selection};
+use crate::decoded::Decoded;
 use crate::object::Unreadable;
 use crate::readiness::{Gate, Gates, is_vital};
 use crate::{Cluster, Connection, Metrics, error};
@@ -46,12 +46,17 @@ const LONGEST_PAUSE_WITHOUT_KIND: Duration = Duration::from_secs(30);
 /// Time until everything is listed again after objects found no room, if there is room now.
 const RELIST_INTERVAL: Duration = Duration::from_secs(300);
 
-/// The largest number of ignored objects that are reported one by one within this time, for each watch.
-const MAX_REPORTED_IGNORED: usize = 20;
-const IGNORED_INTERVAL: Duration = Duration::from_secs(300);
-
 /// The largest number of objects that can't be decoded and that the log names, for each watch.
 const MAX_REPORTED: usize = 1000;
+
+/// Objects in a page of a list. Most are smaller than 40 KiB, so that a page is smaller than 2 MiB, of which kube has a second copy.
+const PAGE: u32 = 50;
+
+/// The same for kinds that can have hundreds of kilobytes.
+const PAGE_OF_LARGE: u32 = 10;
+
+/// The API server ends a watch after this time. One that is silent for five seconds longer is given up.
+const WATCH_SECONDS: u32 = 590;
 
 /// Start of the names of the gates that open once a watch is in step.
 pub const GATE: &str = "watch of ";
@@ -70,7 +75,9 @@ pub trait Watchable: Resource<DynamicType = ()> + Clone + DeserializeOwned + Deb
 impl<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static> Watchable for K {}
 
 pub struct Watch<K> {
-    selection: Selection,
+    /// `None`: the name of the namespace can't be in a path.
+    api: Option<Objects<K>>,
+    config: watcher::Config,
     /// For logs, metrics and readiness.
     what: &'static str,
     /// Part of the gate's name where several namespaces are watched.
@@ -78,13 +85,15 @@ pub struct Watch<K> {
     role: ConnectionRole,
     /// The largest number of objects that are kept.
     most: usize,
-    kind: PhantomData<fn() -> K>,
 }
+
+#[allow(clippy::disallowed_types)] // A watch names no object, and checks the namespace.
+type Objects<K> = kube::Api<Decoded<K>>;
 
 impl<K: Watchable> Watch<K> {
     /// All objects of the cluster. `what` names them in logs, metrics and readiness.
     pub fn all(connection: &Connection, what: &'static str) -> Self {
-        Self::of(connection, what, None)
+        Self::of(connection, what, Some(Objects::all(connection.client.clone())))
     }
 
     /// The objects of a namespace.
@@ -92,7 +101,8 @@ impl<K: Watchable> Watch<K> {
     where
         K: Resource<Scope = NamespaceResourceScope>,
     {
-        Self::of(connection, what, Some(namespace))
+        let api = is_segment(namespace).then(|| Objects::namespaced(connection.client.clone(), namespace));
+        Self::of(connection, what, api)
     }
 
     /// The objects of one of several namespaces that are watched. Readiness waits for each of them, and names it.
@@ -106,45 +116,33 @@ impl<K: Watchable> Watch<K> {
         }
     }
 
-    fn of(connection: &Connection, what: &'static str, namespace: Option<&str>) -> Self {
-        let path = namespace
-            .is_none_or(is_segment)
-            .then(|| K::url_path(&(), namespace));
+    fn of(connection: &Connection, what: &'static str, api: Option<Objects<K>>) -> Self {
         Self {
-            selection: connection.selection(path),
+            api,
+            config: watcher::Config::default().page_size(PAGE).timeout(WATCH_SECONDS),
             what,
             namespace: None,
             role: connection.role(),
             most: MAX_OBJECTS,
-            kind: PhantomData,
         }
+    }
+
+    /// Lists so few at once that a page of large objects takes little memory.
+    pub fn large(mut self) -> Self {
+        self.config = self.config.page_size(PAGE_OF_LARGE);
+        self
     }
 
     /// Only those with these labels.
     pub fn labels(mut self, selector: &str) -> Self {
-        self.selection.labels = Some(selector.to_owned());
+        self.config = self.config.labels(selector);
         self
     }
 
     /// Only those with these fields.
     pub fn fields(mut self, selector: &str) -> Self {
-        self.selection.fields = Some(selector.to_owned());
+        self.config = self.config.fields(selector);
         self
-    }
-
-    /// Only the metadata of each object: the rest need not be sent.
-    pub fn metadata_only(self) -> Watch<PartialObjectMeta<K>> {
-        Watch {
-            selection: Selection {
-                metadata_only: true,
-                ..self.selection
-            },
-            what: self.what,
-            namespace: self.namespace,
-            role: self.role,
-            most: self.most,
-            kind: PhantomData,
-        }
     }
 
     /// Only the one of this name.
@@ -152,7 +150,7 @@ impl<K: Watchable> Watch<K> {
         self.fields(&format!("metadata.name={name}")).at_most(1)
     }
 
-    /// Keeps so many objects. Further ones are counted and ignored, unless their share is smaller than that of others.
+    /// Keeps so many objects. Further ones are counted and ignored.
     pub fn at_most(mut self, objects: usize) -> Self {
         self.most = objects;
         self
@@ -164,10 +162,8 @@ impl<K: Watchable> Watch<K> {
             watch: self,
             project: Box::new(project),
             unreadable: Box::new(|_| None),
-            is_wanted: Box::new(|_| false),
             cache: Arc::default(),
             on_change: Box::new(|_| ()),
-            on_ignored: Box::new(|_| ()),
             awaited: true,
             end: None,
         }
@@ -179,18 +175,14 @@ pub struct Projection<K, V> {
     watch: Watch<K>,
     project: Project<K, V>,
     unreadable: ProjectUnreadable<V>,
-    is_wanted: IsWanted<V>,
     cache: Arc<Cache<V>>,
     on_change: Box<dyn Fn(Change<V>) + Send + Sync>,
-    on_ignored: OnIgnored<V>,
     awaited: bool,
     /// Cancelled when the watch is to end before the service does.
     end: Option<CancellationToken>,
 }
 
 type Project<K, V> = Box<dyn Fn(K) -> Option<V> + Send + Sync>;
-type OnIgnored<V> = Box<dyn Fn(&V) + Send + Sync>;
-type IsWanted<V> = Box<dyn Fn(&V) -> bool + Send + Sync>;
 type ProjectUnreadable<V> = Box<dyn Fn(&Unreadable<'_>) -> Option<V> + Send + Sync>;
 
 impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
@@ -206,14 +198,6 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
     pub fn on_change(self, on_change: impl Fn(Change<V>) + Send + Sync + 'static) -> Self {
         Self {
             on_change: Box::new(on_change),
-            ..self
-        }
-    }
-
-    /// Calls `on_ignored` for objects that there is no room for, but for few of them in five minutes.
-    pub fn on_ignored(self, on_ignored: impl Fn(&V) + Send + Sync + 'static) -> Self {
-        Self {
-            on_ignored: Box::new(on_ignored),
             ..self
         }
     }
@@ -234,14 +218,6 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
         }
     }
 
-    /// Keeps these even if there is no room. `is_wanted` is called while the cache is locked.
-    pub fn prefer(self, is_wanted: impl Fn(&V) -> bool + Send + Sync + 'static) -> Self {
-        Self {
-            is_wanted: Box::new(is_wanted),
-            ..self
-        }
-    }
-
     /// The watch ends when `end` is cancelled, not only with the service.
     pub fn until(self, end: &CancellationToken) -> Self {
         Self {
@@ -258,20 +234,29 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
     /// Watches until shutdown, in a task of its own.
     pub fn spawn(self, cluster: &Cluster) {
         let Watch {
-            selection,
+            api,
+            config,
             what,
             namespace,
             role,
             most,
-            ..
         } = self.watch;
         let name = gate_name(what, namespace.as_deref(), role);
         cluster.process.metrics.watches(role.label(), what);
         let gate = self.awaited.then(|| cluster.gates.gate(&name));
+        let Some(api) = api else {
+            let problem = "not watched: the name of the namespace can't be in the path of a request; correct the name where it is referred to";
+            tracing::error!(cluster = role.label(), kind = what, "{problem}");
+            if let Some(gate) = gate {
+                gate.close(problem);
+            }
+            return;
+        };
         let end = self.end.unwrap_or_else(|| cluster.shutdown.clone());
         let backoff = |longest| Backoff::new(&cluster.process.environment, FIRST_PAUSE, longest);
         let running = RunningWatch {
-            source: ListWatch::new(selection),
+            api,
+            config,
             end: end.clone(),
             relist: cluster.relist.subscribe(),
             gates: cluster.gates.clone(),
@@ -283,10 +268,8 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
                 most,
                 project: self.project,
                 unreadable: self.unreadable,
-                is_wanted: self.is_wanted,
                 cache: self.cache,
                 on_change: self.on_change,
-                on_ignored: self.on_ignored,
                 metrics: cluster.process.metrics.clone(),
                 health: Health {
                     gate,
@@ -296,7 +279,6 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
                 reported: HashMap::new(),
                 ignored: Ignored::default(),
                 last_error: None,
-                lives: false,
             },
         };
         cluster.supervisor().spawn(name, &end, running.run());
@@ -309,7 +291,8 @@ fn gate_name(what: &str, namespace: Option<&str>, role: ConnectionRole) -> Strin
 }
 
 struct RunningWatch<K, V> {
-    source: ListWatch<K>,
+    api: Objects<K>,
+    config: watcher::Config,
     end: CancellationToken,
     relist: watch::Receiver<()>,
     gates: Gates,
@@ -320,52 +303,52 @@ struct RunningWatch<K, V> {
 }
 
 impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
-    async fn run(mut self) {
+    async fn run(self) {
+        let end = self.end.clone();
+        end.run_until_cancelled(self.follow()).await;
+    }
+
+    async fn follow(mut self) {
         loop {
-            let list_again_at = self.shown.list_again_at();
-            let shown = &mut self.shown;
-            let mut show = |event: Event<'_, K>| shown.show(event);
-            let stepped = tokio::select! {
-                biased;
-                () = self.end.cancelled() => return,
-                Ok(()) = self.relist.changed() => {
-                    self.source.list_again();
-                    continue;
-                }
-                () = tokio::time::sleep_until(list_again_at.unwrap_or_else(Instant::now)), if list_again_at.is_some() => {
-                    // Until that list has ended.
-                    self.shown.ignored.listed = None;
-                    self.source.list_again();
-                    continue;
-                }
-                stepped = self.source.step(&mut show) => stepped,
-            };
-            if std::mem::take(&mut self.shown.lives) {
-                self.shown.works();
-                self.backoff.reset();
-                self.long_backoff.reset();
-            }
-            if let Err(error) = stepped {
+            // A new one lists everything.
+            let mut events = watcher(self.api.clone(), self.config.clone()).boxed();
+            loop {
+                let list_again_at = self.shown.list_again_at();
+                let event = tokio::select! {
+                    biased;
+                    Ok(()) = self.relist.changed() => break,
+                    () = tokio::time::sleep_until(list_again_at.unwrap_or_else(Instant::now)), if list_again_at.is_some() => {
+                        // Until that list has ended.
+                        self.shown.ignored.listed = None;
+                        break;
+                    }
+                    event = events.next() => event,
+                };
+                let error = match event {
+                    Some(Ok(event)) => {
+                        if self.shown.show(event) {
+                            self.shown.works();
+                            self.backoff.reset();
+                            self.long_backoff.reset();
+                        }
+                        tokio::task::consume_budget().await;
+                        continue;
+                    }
+                    Some(Err(error)) => error,
+                    None => break,
+                };
                 let list_again = self.shown.failed(&error);
-                if self
-                    .end
-                    .clone()
-                    .run_until_cancelled(self.pause(&error))
-                    .await
-                    .is_none()
-                {
-                    return;
-                }
+                self.pause(&error).await;
                 self.shown.health.tries_again(Instant::now());
                 if list_again {
-                    self.source.list_again();
+                    break;
                 }
             }
         }
     }
 
     /// Waits before the next attempt. Once a missing permission or definition is there, readiness tells, and a long pause ends.
-    async fn pause(&mut self, error: &list_watch::Error) {
+    async fn pause(&mut self, error: &Error) {
         let is_unserved = is_answer(error, 404);
         if !is_unserved && !is_answer(error, 403) {
             return tokio::time::sleep(self.backoff.failed()).await;
@@ -390,9 +373,9 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
 }
 
 /// Whether the API server answered with this code.
-fn is_answer(error: &list_watch::Error, code: u16) -> bool {
+fn is_answer(error: &Error, code: u16) -> bool {
     match error {
-        list_watch::Error::List(error) | list_watch::Error::Start(error) => error::is_code(error, code),
+        Error::InitialListFailed(error) | Error::WatchStartFailed(error) => error::is_code(error, code),
         _ => false,
     }
 }
@@ -401,24 +384,11 @@ fn is_answer(error: &list_watch::Error, code: u16) -> bool {
 #[derive(Default)]
 struct Ignored {
     /// Since the last list began.
-    now: usize,
+    now: i64,
     /// As it was last logged.
     is_reported: bool,
     /// When the last list ended.
     listed: Option<Instant>,
-    /// Keys that were reported one by one, and since when.
-    reported: Option<(Instant, BTreeSet<String>)>,
-}
-
-impl Ignored {
-    /// Whether this one is to be reported by itself: it was not, and there are not too many.
-    fn report(&mut self, key: &str, now: Instant) -> bool {
-        let (since, keys) = self.reported.get_or_insert_with(|| (now, BTreeSet::new()));
-        if now - *since >= IGNORED_INTERVAL {
-            (*since, *keys) = (now, BTreeSet::new());
-        }
-        keys.len() < MAX_REPORTED_IGNORED && keys.insert(key.to_owned())
-    }
 }
 
 /// What a watch has shown.
@@ -429,10 +399,8 @@ struct Shown<K, V> {
     most: usize,
     project: Project<K, V>,
     unreadable: ProjectUnreadable<V>,
-    is_wanted: IsWanted<V>,
     cache: Arc<Cache<V>>,
     on_change: Box<dyn Fn(Change<V>) + Send + Sync>,
-    on_ignored: OnIgnored<V>,
     metrics: Metrics,
     health: Health,
     /// resourceVersions of the objects that can't be decoded, as they were last reported, by key.
@@ -440,32 +408,29 @@ struct Shown<K, V> {
     ignored: Ignored,
     /// The failure that was last logged, until the watch works again.
     last_error: Option<String>,
-    /// The last step has shown that the watch works.
-    lives: bool,
 }
 
 impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
-    fn show(&mut self, event: Event<'_, K>) {
-        // A list may still fail.
-        self.lives = !matches!(event, Event::ListBegins | Event::Listed(_) | Event::ListEnded);
+    /// Returns whether the event shows that the watch works. A list that has begun may still fail.
+    fn show(&mut self, event: Event<Decoded<K>>) -> bool {
+        let shows_life = !matches!(event, Event::Init | Event::InitApply(_));
         let change = match event {
-            Event::Bookmark => None,
-            Event::ListBegins => {
+            Event::Init => {
                 self.cache.list_begins();
-                self.ignored.now = 0;
+                let ignored = std::mem::take(&mut self.ignored.now);
+                self.metrics.ignored_objects(self.cluster, self.what, -ignored);
                 None
             }
-            Event::Listed(object) | Event::Applied(object) => match self.read(object) {
+            Event::InitApply(object) | Event::Apply(object) => match self.read(object) {
                 (key, version, Some(value)) => self.keep(&key, version, value),
                 (key, version, None) => self.cache.gone(&key, &version),
             },
-            Event::Deleted(object) => {
-                let meta = list_watch::meta(&object);
-                let key = key(meta);
+            Event::Delete(object) => {
+                let key = key(object.meta());
                 self.reported.remove(&key);
-                self.cache.gone(&key, &Version::of(meta))
+                self.cache.gone(&key, &Version::of(object.meta()))
             }
-            Event::ListEnded => {
+            Event::InitDone => {
                 self.cache.list_ended().into_iter().for_each(&self.on_change);
                 tracing::debug!(
                     cluster = self.cluster,
@@ -473,7 +438,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
                     objects = self.cache.len(),
                     "in step"
                 );
-                self.lives = self.health.listed();
+                self.health.listed();
                 self.ignored.listed = Some(Instant::now());
                 self.report_ignored();
                 None
@@ -482,45 +447,27 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
         if let Some(change) = change {
             (self.on_change)(change);
         }
+        shows_life
     }
 
     fn keep(&mut self, key: &str, version: Version, value: V) -> Option<Change<V>> {
-        let room = Room {
-            most: self.most,
-            is_wanted: &*self.is_wanted,
-        };
-        match self.cache.shown(key, version, value, &room) {
-            cache::Shown::Changed { change, evicted } => {
-                if let Some(evicted) = evicted {
-                    self.ignore(&evicted.key, evicted.old.as_deref());
-                    (self.on_change)(evicted);
-                }
-                Some(change)
-            }
+        match self.cache.shown(key, version, value, self.most) {
+            cache::Shown::Changed(change) => Some(change),
             cache::Shown::Known => None,
-            cache::Shown::Ignored(value) => {
-                self.ignore(key, Some(&value));
+            cache::Shown::Ignored => {
+                tracing::debug!(
+                    cluster = self.cluster,
+                    kind = self.what,
+                    object = key,
+                    "there is no room for the object"
+                );
+                self.metrics.ignored_objects(self.cluster, self.what, 1);
+                self.ignored.now += 1;
+                if self.ignored.now == 1 {
+                    self.report_ignored();
+                }
                 None
             }
-        }
-    }
-
-    fn ignore(&mut self, key: &str, value: Option<&V>) {
-        tracing::debug!(
-            cluster = self.cluster,
-            kind = self.what,
-            object = key,
-            "there is no room for the object"
-        );
-        self.metrics.ignored_object(self.cluster, self.what);
-        if let Some(value) = value
-            && self.ignored.report(key, Instant::now())
-        {
-            (self.on_ignored)(value);
-        }
-        self.ignored.now += 1;
-        if self.ignored.now == 1 {
-            self.report_ignored();
         }
     }
 
@@ -532,8 +479,9 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
             tracing::warn!(
                 cluster,
                 kind,
-                "this service keeps at most {} objects of this kind and ignores the others; delete objects that you do not need",
-                self.most
+                "this service keeps at most {} objects of this kind and ignores the others; delete objects that you do not need. Most are in {}",
+                self.most,
+                self.cache.largest_namespace().unwrap_or_default()
             );
         } else if !is_full && self.ignored.is_reported {
             tracing::info!(cluster, kind, "all objects are cached again");
@@ -550,19 +498,19 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
             .map(|listed| listed + RELIST_INTERVAL)
     }
 
-    fn read(&mut self, object: Item<'_, K>) -> (String, Version, Option<V>) {
-        match object {
-            Ok(object) => {
-                let (key, version) = (key(object.meta()), Version::of(object.meta()));
+    fn read(&mut self, object: Decoded<K>) -> (String, Version, Option<V>) {
+        let (key, version) = (key(object.meta()), Version::of(object.meta()));
+        let value = match object {
+            Decoded::Object(object) => {
                 self.reported.remove(&key);
-                (key, version, (self.project)(object))
+                (self.project)(object)
             }
-            Err(unreadable) => {
-                let (key, version) = (key(&unreadable.metadata), Version::of(&unreadable.metadata));
+            Decoded::Unreadable(unreadable) => {
                 self.report(&key, &unreadable);
-                (key, version, (self.unreadable)(&unreadable))
+                (self.unreadable)(&unreadable)
             }
-        }
+        };
+        (key, version, value)
     }
 
     /// Counts and logs it, once for each resourceVersion. The log names so many objects and no more.
@@ -592,7 +540,10 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
     }
 
     /// Returns whether to list everything again. The same failure is logged once, until the watch works again.
-    fn failed(&mut self, error: &list_watch::Error) -> bool {
+    ///
+    /// A watch that can't be started where it had stopped lists again: an API server that was away may come back with a restored store. It
+    /// accepts a watch from a resourceVersion that it has not reached yet, and shows nothing.
+    fn failed(&mut self, error: &Error) -> bool {
         self.metrics.watch_failed(self.cluster, self.what);
         let (cluster, kind, text) = (self.cluster, self.what, error::chain(error));
         if self.last_error.as_ref() == Some(&text) {
@@ -601,18 +552,8 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
             tracing::warn!(cluster, kind, error = %text, "the watch has failed and is retried");
             self.last_error = Some(text);
         }
-        self.health.failed(error, Instant::now()) || has_not_restarted(error)
+        self.health.failed(error, Instant::now()) || matches!(error, Error::WatchStartFailed(_))
     }
-}
-
-/// Whether a watch could not be restarted where it had stopped. An API server that was away may come back with a restored
-/// store. It accepts a watch from a resourceVersion that it has not reached yet, and shows nothing. So the watch lists
-/// everything again.
-fn has_not_restarted(error: &list_watch::Error) -> bool {
-    matches!(
-        error,
-        list_watch::Error::Start(_) | list_watch::Error::EndedAtOnce
-    )
 }
 
 /// Keeps the gate of a watch true.
@@ -627,8 +568,6 @@ struct Health {
 struct Fault {
     since: Instant,
     last: Instant,
-    /// The watch itself began, and sent a line that can't be used. A list that succeeds does not show that this has ended.
-    is_of_line: bool,
 }
 
 impl Fault {
@@ -638,14 +577,13 @@ impl Fault {
 }
 
 impl Health {
-    /// A list has ended. Returns whether that shows that the watch works.
-    fn listed(&mut self) -> bool {
+    /// A list has ended, so that everything is known.
+    fn listed(&mut self) {
         self.in_step = true;
-        let broken = self.fault.filter(|fault| fault.is_of_line);
-        if let Some(gate) = self.gate.as_ref().filter(|_| !broken.is_some_and(Fault::lasts)) {
+        self.fault = None;
+        if let Some(gate) = &self.gate {
             gate.open();
         }
-        broken.is_none()
     }
 
     /// The first event opens the gate again, if the watch was in step.
@@ -665,12 +603,11 @@ impl Health {
 
     /// A watch that stays broken closes its gate. Returns whether it does. Only a new list then shows that it works again,
     /// since a watch is silent as long as nothing happens.
-    fn failed(&mut self, error: &list_watch::Error, now: Instant) -> bool {
+    fn failed(&mut self, error: &Error, now: Instant) -> bool {
         let before = self.fault.filter(|fault| now - fault.last < MAX_FAULT_GAP);
         let fault = Fault {
             since: before.map_or(now, |fault| fault.since),
             last: now,
-            is_of_line: error.is_of_line(),
         };
         self.fault = Some(fault);
         if let Some(gate) = &self.gate {
@@ -713,8 +650,8 @@ mod tests {
         }
     }
 
-    fn error() -> list_watch::Error {
-        list_watch::Error::EndedAtOnce
+    fn error() -> Error {
+        Error::NoResourceVersion
     }
 
     fn in_step(readiness: &Readiness) -> Health {
@@ -723,7 +660,7 @@ mod tests {
             in_step: false,
             fault: None,
         };
-        assert!(health.listed());
+        health.listed();
         health
     }
 
@@ -766,31 +703,7 @@ mod tests {
         assert!(readiness.waiting()[0].contains("not yet"));
         health.lives();
         assert_eq!(readiness.waiting().len(), 1);
-        assert!(health.listed());
-        assert_eq!(readiness.waiting(), [""; 0]);
-    }
-
-    #[test]
-    fn a_list_does_not_show_that_a_watch_works_whose_lines_can_not_be_used() {
-        let (readiness, start) = (Readiness::default(), Instant::now());
-        let mut health = in_step(&readiness);
-        let line = || list_watch::Error::Line(std::io::Error::other("too long"));
-        for second in [0, 20, 60] {
-            assert!(!health.failed(&line(), start + Duration::from_secs(second)));
-            assert!(!health.listed());
-            assert_eq!(readiness.waiting(), [""; 0]);
-        }
-        health.failed(&line(), start + Duration::from_secs(61));
-        assert!(!health.listed());
-        assert!(readiness.waiting()[0].contains("more than a minute"));
-        health.lives();
-        assert_eq!(readiness.waiting(), [""; 0], "a line of the watch was read");
-        // A list shows that all other failures have ended.
-        for second in [100, 120, 161] {
-            health.failed(&error(), start + Duration::from_secs(second));
-        }
-        assert_eq!(readiness.waiting().len(), 1);
-        assert!(health.listed());
+        health.listed();
         assert_eq!(readiness.waiting(), [""; 0]);
     }
 }

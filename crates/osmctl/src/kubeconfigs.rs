@@ -25,7 +25,7 @@ const SHORTEST: Duration = Duration::from_secs(600);
 ///
 /// For each service, the command requests a token of its ServiceAccount in the worker cluster, and writes a kubeconfig with it to a Secret of
 /// the management cluster: worker-osc-controller, worker-secret-syncer and worker-csr-approver. Run the command again before the tokens
-/// expire. The services use a new kubeconfig without a restart.
+/// expire. The services restart by themselves with a new kubeconfig.
 ///
 /// With a home cluster, the Secrets are there, and the tokens are of the cluster that --context selects: user-osp-controller and so on.
 #[derive(Args)]

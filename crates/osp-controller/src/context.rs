@@ -104,6 +104,7 @@ impl Context {
             let context = self.clone();
             Watch::each_namespace(&cluster.management, namespace, "operatingsystemprofiles")
                 .at_most(MAX_PROFILES)
+                .large()
                 .project(|profile: OperatingSystemProfile| Some(StoredProfile::from(profile)))
                 .unreadable(|profile| Some(StoredProfile::unreadable(profile)))
                 .into_cache(cache)
@@ -121,6 +122,7 @@ impl Context {
             // Other profiles are reconciled while KKP's definition is missing, so no reconcile waits for this watch.
             Watch::each_namespace(&cluster.management, namespace, "customoperatingsystemprofiles")
                 .at_most(MAX_PROFILES)
+                .large()
                 .project(|object: CustomOperatingSystemProfile| Some(CustomProfile::new(object)))
                 .unreadable(|object| Some(CustomProfile::unreadable(object)))
                 .into_cache(cache)

@@ -17,10 +17,10 @@ use crate::credentials::bring_renewal_near;
 use crate::world::{DEADLINE, World};
 
 /// Renews the Lease as client-go does, until it is stopped.
-struct GoImplementation(JoinHandle<()>);
+pub struct GoImplementation(JoinHandle<()>);
 
 impl GoImplementation {
-    async fn start(world: &World) -> Result<Self> {
+    pub async fn start(world: &World) -> Result<Self> {
         let leases: Api<Lease> = Api::namespaced(world.client.clone(), KUBE_SYSTEM);
         let renew = async move || {
             let spec = json!({"holderIdentity": "operating-system-manager-5f6d8_1", "leaseDurationSeconds": 15,
@@ -40,7 +40,7 @@ impl GoImplementation {
         })))
     }
 
-    fn stop(self) {
+    pub fn stop(self) {
         self.0.abort();
     }
 }

@@ -20,6 +20,7 @@ mod go_templates;
 mod home;
 mod joining;
 mod joining_mode;
+mod kkp;
 mod loss;
 mod migrate;
 mod order;

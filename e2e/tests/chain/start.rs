@@ -92,6 +92,8 @@ async fn problems_are_named_and_nothing_is_rendered_until_they_are_solved() -> R
     let name = "operatingsystemconfigs.operatingsystemmanager.k8c.io";
     let field = "provisioningUtility";
     world.drop_field("OperatingSystemConfig", name, field).await?;
+    // They are checked at the start.
+    world.restart(&[Service::OscController]).await?;
     world.set_settings("").await?;
     let lack = format!("they lack OperatingSystemConfig.spec.{field}");
     world.waits_for(Service::OscController, &[&lack]).await?;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::world::{self, DEADLINE, GETTER_TOKEN, NAMESPACE, World, machine_deployment};
 
-const REVISION: u64 = 4;
+pub const REVISION: u64 = 4;
 
 /// A profile in Go's template language, as users have them and as its defaults are.
 pub fn go_profile(name: &str, version: &str) -> Value {
@@ -37,8 +37,8 @@ pub fn go_profile(name: &str, version: &str) -> Value {
     })
 }
 
-/// What is of one pool.
-async fn go_pool(world: &World, pool: &str, profile: &str) -> Result<()> {
+/// What is of one pool, with its config in this namespace.
+pub async fn go_pool(world: &World, pool: &str, profile: &str, namespace: &str) -> Result<()> {
     let mut md = machine_deployment(pool, profile);
     md["metadata"]["finalizers"] = json!([names::GO_FINALIZER]);
     md["metadata"]["annotations"][names::REVISION] = json!(REVISION.to_string());
@@ -51,7 +51,7 @@ async fn go_pool(world: &World, pool: &str, profile: &str) -> Result<()> {
     world
         .apply(&json!({
             "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemConfig",
-            "metadata": {"name": names::config_name(pool, "kube-system"), "namespace": NAMESPACE, "annotations": annotations},
+            "metadata": {"name": names::config_name(pool, "kube-system"), "namespace": namespace, "annotations": annotations},
             "spec": {
                 "osName": "ubuntu", "osVersion": "24.04", "provisioningUtility": "cloud-init",
                 "cloudProvider": {"name": "openstack", "spec": {"region": "here"}},
@@ -178,7 +178,7 @@ async fn a_cluster_of_the_go_implementation_is_taken_over_and_can_be_handed_back
         ("existing", "osp-existing"),
         ("custom", "osp-custom"),
     ] {
-        go_pool(&world, pool, profile).await?;
+        go_pool(&world, pool, profile, NAMESPACE).await?;
     }
     let (secrets, before) = (left(&world, &names, &["custom"]).await?, pools(&world).await?);
     let config: OperatingSystemConfig = world.config("custom").await?;

@@ -44,6 +44,23 @@ pub fn profile(name: &str, version: &str, text: &str) -> Value {
 /// Secret with the token without end of the Go implementation.
 pub const GETTER_TOKEN: &str = "cloud-init-getter-token";
 
+/// Of the Go implementation: an account with a token without end, and a Role that opens every Secret.
+pub fn getter() -> [Value; 4] {
+    let metadata = |name: &str| json!({"name": name, "namespace": CLOUD_INIT_SETTINGS});
+    let rbac = "rbac.authorization.k8s.io";
+    [
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata("cloud-init-getter")}),
+        json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+                "metadata": {"name": GETTER_TOKEN, "namespace": CLOUD_INIT_SETTINGS,
+                    "annotations": {"kubernetes.io/service-account.name": "cloud-init-getter"}}}),
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata("cloud-init-getter"),
+                "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}]}),
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata("cloud-init-getter"),
+                "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "cloud-init-getter"},
+                "subjects": [{"kind": "ServiceAccount", "name": "cloud-init-getter"}]}),
+    ]
+}
+
 pub struct World {
     /// The only cluster, or the worker cluster.
     pub plane: ControlPlane,
@@ -65,21 +82,9 @@ impl World {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// As it stands in every cluster of the Go implementation: a token without end, and a Role that opens every Secret.
+    /// Creates what stands in every cluster of the Go implementation.
     pub async fn leave_a_getter(&self) -> Result<()> {
-        let metadata = |name: &str| json!({"name": name, "namespace": CLOUD_INIT_SETTINGS});
-        let rbac = "rbac.authorization.k8s.io";
-        for object in [
-            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata("cloud-init-getter")}),
-            json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
-                "metadata": {"name": GETTER_TOKEN, "namespace": CLOUD_INIT_SETTINGS,
-                    "annotations": {"kubernetes.io/service-account.name": "cloud-init-getter"}}}),
-            json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata("cloud-init-getter"),
-                "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}]}),
-            json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata("cloud-init-getter"),
-                "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "cloud-init-getter"},
-                "subjects": [{"kind": "ServiceAccount", "name": "cloud-init-getter"}]}),
-        ] {
+        for object in getter() {
             self.apply(&object).await?;
         }
         Ok(())

@@ -50,15 +50,13 @@ const LABELS: &str = "
 ";
 
 /// Where a metric is explained.
-const SEE: [(&str, &str); 10] = [
-    ("osm_api_responses_refused_total", "[limits](limits.md)"),
-    ("osm_api_pauses_total", "[overload](limits.md#overload)"),
+const SEE: [(&str, &str); 8] = [
     (
         "osm_non_expiring_tokens",
         "[migration](migration.md#5-delete-the-non-expiring-token)",
     ),
     (
-        "osm_ignored_objects_total",
+        "osm_ignored_objects",
         "[limits](limits.md#more-objects-than-are-kept)",
     ),
     (
@@ -186,11 +184,9 @@ mod tests {
         metrics.reconciled(Outcome::Timeout, Reason::Timeout.as_str(), took);
         metrics.requested("single", "get", "serviceaccounts/token", 0, took);
         metrics.requested("worker", "list", "what-no-service-uses", 409, took);
-        metrics.answer_refused("management", "secrets", "bytes");
-        metrics.paused("worker");
         metrics.watch_failed("single", "settings");
         metrics.invalid_object("single", "pool-settings");
-        metrics.ignored_object("single", "machines");
+        metrics.ignored_objects("single", "machines", 1);
         ConditionGauge::new(&metrics).count("a", "Rendered", true, Reason::Rendered);
         match service {
             Service::OspController => {}

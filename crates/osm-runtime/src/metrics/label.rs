@@ -78,8 +78,6 @@ pub(super) const CODE: Label =
         code == "0" || (code.len() == 3 && code.bytes().all(|byte| byte.is_ascii_digit()))
     });
 
-pub(super) const LIMIT: Label = Label::of("limit", &["bytes", "time"]);
-
 pub(super) const CONDITION: Label = Label::of("condition", &["Accepted", "Copied", "Published", "Rendered"]);
 
 pub(super) const STATUS: Label = Label::of("status", &["True", "False"]);

@@ -14,7 +14,7 @@ use prometheus::{Encoder, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Te
 
 use self::catalog::Catalog;
 use self::label::{
-    CLUSTER, CODE, COMPONENT, CONDITION, KIND, LIMIT, OUTCOME, REASON, REASON_IF_ANY, RESOURCE, STATUS, VERB,
+    CLUSTER, CODE, COMPONENT, CONDITION, KIND, OUTCOME, REASON, REASON_IF_ANY, RESOURCE, STATUS, VERB,
     VERSION,
 };
 
@@ -33,11 +33,9 @@ pub struct Metrics {
     reconcile_seconds: HistogramVec,
     requests: IntCounterVec,
     request_seconds: HistogramVec,
-    answers_refused: IntCounterVec,
-    pauses: IntCounterVec,
     watch_errors: IntCounterVec,
     invalid_objects: IntCounterVec,
-    ignored_objects: IntCounterVec,
+    ignored_objects: IntGaugeVec,
     settings: Option<SettingsMetrics>,
     ready: Option<IntGauge>,
     /// Objects by condition and reason, as last reconciled.
@@ -130,16 +128,6 @@ impl Metrics {
                 &SECONDS,
                 &[VERB],
             )?,
-            answers_refused: catalog.counters(
-                "api_responses_refused_total",
-                "Answers of the API server that exceeded a limit of bytes or time and were not read to the end.",
-                &[CLUSTER, RESOURCE, LIMIT],
-            )?,
-            pauses: catalog.counters(
-                "api_pauses_total",
-                "Pauses of all requests to a cluster, because its API server was overloaded or unavailable.",
-                &[CLUSTER],
-            )?,
             watch_errors: catalog.counters(
                 "watch_errors_total",
                 "Watches that failed. Each one is resumed.",
@@ -150,9 +138,9 @@ impl Metrics {
                 "Objects that cannot be decoded.",
                 &[CLUSTER, KIND],
             )?,
-            ignored_objects: catalog.counters(
-                "ignored_objects_total",
-                "Objects that were ignored, because there are more of them than a service keeps.",
+            ignored_objects: catalog.gauges(
+                "ignored_objects",
+                "Objects that are ignored, because there are more of them than a service keeps.",
                 &[CLUSTER, KIND],
             )?,
             settings: None,
@@ -220,18 +208,6 @@ impl Metrics {
         }
     }
 
-    /// Counts an answer that exceeded its `limit`, `bytes` or `time`.
-    pub fn answer_refused(&self, cluster: &str, resource: &str, limit: &str) {
-        self.answers_refused
-            .with_label_values(&[cluster, RESOURCE.known(resource), limit])
-            .inc();
-    }
-
-    /// Counts a pause of all requests to a cluster.
-    pub fn paused(&self, cluster: &str) {
-        self.pauses.with_label_values(&[cluster]).inc();
-    }
-
     /// A watch starts. Its failures are counted from zero, so that the rate of the first one is seen.
     pub fn watches(&self, cluster: &str, kind: &str) {
         self.watch_errors.with_label_values(&[cluster, kind]);
@@ -246,9 +222,9 @@ impl Metrics {
         self.invalid_objects.with_label_values(&[cluster, kind]).inc();
     }
 
-    /// Counts an object that a watch has no room for.
-    pub fn ignored_object(&self, cluster: &str, kind: &str) {
-        self.ignored_objects.with_label_values(&[cluster, kind]).inc();
+    /// So many more objects are ignored, or fewer, because a watch has no room for them.
+    pub fn ignored_objects(&self, cluster: &str, kind: &str, more: i64) {
+        self.ignored_objects.with_label_values(&[cluster, kind]).add(more);
     }
 
     /// All metrics in Prometheus' text format.

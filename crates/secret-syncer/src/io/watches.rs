@@ -65,6 +65,7 @@ fn configs(context: &Context) {
     let (cluster, waker) = (&context.clients.cluster, context.clone());
     let namespace = &cluster.installation.namespace;
     Watch::namespaced(&cluster.management, namespace, "operatingsystemconfigs")
+        .large()
         .project(|config: OperatingSystemConfig| Some(ConfigView::of(config)))
         .unreadable(|config| Some(ConfigView::unreadable(config)))
         .into_cache(&context.caches.configs)
@@ -88,6 +89,7 @@ fn secrets(context: &Context) {
     in_namespace(cluster, "secrets")
         .labels(&ours(context))
         .at_most(MAX_SECRETS)
+        .large()
         .project(|secret: Secret| Some(SecretView::of(&secret)))
         .into_cache(&context.caches.secrets)
         .on_change(move |change| {
@@ -175,12 +177,10 @@ fn bindings(context: &Context) {
 /// API server to judge.
 fn rights<K>(context: &Context, what: &'static str)
 where
-    K: Watchable + kube::Resource<DynamicType = ()>,
     PartialObjectMeta<K>: Watchable,
 {
     let (cluster, waker) = (&context.clients.cluster, context.clone());
-    Watch::<K>::all(&cluster.worker, what)
-        .metadata_only()
+    Watch::all(&cluster.worker, what)
         .project(|_: PartialObjectMeta<K>| Some(()))
         .on_change(move |_| {
             waker.memory.note_change_of_rights();

@@ -187,34 +187,6 @@ async fn a_panic_in_a_watch_stops_the_service_and_is_named() {
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn two_lists_of_a_cluster_are_read_at_a_time() {
-    let server = Server::new(Timestamp::UNIX_EPOCH);
-    let takes = Duration::from_secs(3);
-    let (calls, link) = Slow::link(takes);
-    let cluster = cluster_on(&server, &link);
-    for _ in 0..5 {
-        Watch::namespaced(&cluster.worker, "kube-system", "maps")
-            .project(|map: ConfigMap| Some(map.name_any()))
-            .into_cache(&Arc::new(Cache::default()))
-            .spawn(&cluster);
-    }
-    tokio::time::timeout(Duration::from_secs(60), async {
-        while calls.sent("list").len() < 5 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await
-    .expect("five lists");
-    let sent = calls.sent("list");
-    let first = sent[0];
-    let rounds: Vec<u64> = sent
-        .iter()
-        .map(|at| (*at - first).as_secs() / takes.as_secs())
-        .collect();
-    assert_eq!(rounds, [0, 0, 1, 1, 2]);
-}
-
 /// A ConfigMap that is followed.
 #[derive(Default)]
 struct Map {
@@ -308,76 +280,65 @@ async fn more_objects_than_are_followed_are_read_each_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_objects_than_are_kept_stop_no_watch_and_take_no_room_of_others() {
+async fn more_objects_than_are_kept_stop_no_watch_and_what_is_known_is_followed() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .finish();
+    let _logs = tracing::subscriber::set_default(subscriber);
     let server = Server::new(Timestamp::UNIX_EPOCH);
-    let flood = |i: usize| config_map_in("kube-system", &format!("flood-{i:03}"));
+    let zone = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "zone"}});
+    server.load(&[zone, config_map_in("zone", "flood")]).unwrap();
+    let flood = |i: usize| config_map(&format!("flood-{i:03}"));
     server.load(&(0..120).map(flood).collect::<Vec<_>>()).unwrap();
-    let others = ["zone", "quiet"]
-        .map(|namespace| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}));
-    server.load(&others).unwrap();
-    server
-        .load(&[config_map_in("zone", "a"), config_map_in("zone", "b")])
-        .unwrap();
     let (cluster, cache) = (cluster(&server), Arc::new(Cache::default()));
-    let reported = Arc::new(Mutex::new(Vec::new()));
-    let reports = reported.clone();
     Watch::all(&cluster.worker, "maps")
         .at_most(20)
-        .project(|map: ConfigMap| Some(map.name_any()))
-        .prefer(|name| name == "flood-119")
-        .on_ignored(move |name: &String| reports.lock().push(name.clone()))
+        .project(|map: ConfigMap| Some(map.resource_version()))
         .into_cache(&cache)
         .spawn(&cluster);
     cluster.gates.opened(GATE).await;
-    assert_eq!(cache.len(), 20);
-    let ignored = |cluster: &Cluster| {
-        metric(
-            cluster,
-            "osm_ignored_objects_total{cluster=\"single\",kind=\"maps\"}",
-        )
-    };
-    assert_eq!(ignored(&cluster), 102);
-    // Of these, a few are reported one by one. They are of the flood, which has the largest share.
-    let of_flood = |name: &String| name.starts_with("flood-");
-    assert_eq!(reported.lock().iter().filter(|name| of_flood(name)).count(), 20);
-    assert_eq!(reported.lock().len(), 20);
-    for key in [
-        "zone/a",
-        "zone/b",
-        "kube-system/flood-000",
-        "kube-system/flood-119",
-    ] {
-        assert!(cache.get(key).is_some(), "{key}");
-    }
+    let ignored = || metric(&cluster, "osm_ignored_objects{cluster=\"single\",kind=\"maps\"}");
+    assert_eq!((cache.len(), ignored()), (20, 101));
+    assert_eq!(log.lines_with("keeps at most 20 objects of this kind"), 1);
+    assert_eq!(log.lines_with("Most are in kube-system"), 1);
     assert_eq!(metric(&cluster, "osm_watch_errors_total"), 0);
-
-    // New objects of others are kept, and those of the flood are not.
-    server
-        .load(&[config_map("flood-later"), config_map_in("quiet", "new")])
-        .unwrap();
-    wait_until("the new one", || cache.get("quiet/new").is_some()).await;
-    assert!(cache.get("kube-system/flood-later").is_none());
-    assert_eq!(cache.len(), 20);
-    assert_eq!(reported.lock().len(), 20, "there were enough");
-    tokio::time::sleep(Duration::from_secs(300)).await;
-    server.load(&[config_map("flood-latest")]).unwrap();
-    let is_reported = || reported.lock().contains(&"flood-latest".to_owned());
-    wait_until("a report about a later one", is_reported).await;
-    assert_eq!(reported.lock().len(), 21);
+    let version = |key: &str| cache.get(key).map(|version| (*version).clone());
+    let (first, before) = ("kube-system/flood-000", version("kube-system/flood-000"));
+    let patch = json!({"data": {"text": "x"}});
+    server.with(|state| {
+        state
+            .patch("configmaps", "kube-system", "flood-000", &patch)
+            .unwrap();
+    });
+    wait_until("the change of one that is known", || version(first) != before).await;
 
     // There is room again. What was ignored is listed.
     server.with(|state| {
         for i in 0..110 {
-            state
-                .delete("configmaps", "kube-system", &format!("flood-{i:03}"))
-                .unwrap();
+            let name = format!("flood-{i:03}");
+            state.delete("configmaps", "kube-system", &name).unwrap();
         }
     });
-    wait_until("what was ignored", || {
-        cache.get("kube-system/flood-latest").is_some()
-    })
-    .await;
-    assert_eq!(cache.len(), 15);
+    wait_until("what was ignored", || version("zone/flood").is_some()).await;
+    assert_eq!((cache.len(), ignored()), (11, 0));
+    assert_eq!(log.lines_with("all objects are cached again"), 1);
+}
+
+/// The name of a namespace can come from the spec of an object.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_for_a_namespace_that_can_not_be_in_a_path() {
+    let server = Server::new(Timestamp::UNIX_EPOCH);
+    let (calls, link) = Slow::link(Duration::ZERO);
+    let cluster = cluster_on(&server, &link);
+    Watch::namespaced(&cluster.worker, "kube-system/../other", "maps")
+        .project(|_: ConfigMap| Some(()))
+        .spawn(&cluster);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(calls.calls.lock().is_empty());
+    let waiting = cluster.process.readiness.waiting();
+    assert!(waiting[0].contains("can't be in the path"), "{waiting:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,228 @@
+//! A user cluster of KKP is served from its namespace in the seed. KKP restores its own objects in the user cluster, and none of them is needed.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DynamicObject, ListParams};
+use kube::{Api, ResourceExt};
+use osm_api::names::{self, CLOUD_INIT_SETTINGS, KUBE_SYSTEM};
+use osm_api::rbac::Service;
+use osm_testkit::{Options, check, installation, wait_for};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::go_implementation::GoImplementation;
+use crate::takeover::{REVISION, go_pool, go_profile};
+use crate::webhook_server::WebhookServer;
+use crate::world::{self, DEADLINE, GETTER_TOKEN, World};
+
+const POOLS: [(&str, &str); 2] = [("tiny", "osp-tiny"), ("existing", "osp-existing")];
+
+/// Those that publish.
+const PUBLISHERS: [Service; 2] = [Service::OscController, Service::SecretSyncer];
+
+/// KKP's controller of the user cluster, which restores its objects when they differ, and the webhooks of the Go implementation, which KKP
+/// keeps although the controller has no replicas.
+struct Kkp(JoinHandle<()>);
+
+impl Kkp {
+    async fn start(world: &World) -> Result<Self> {
+        let server = WebhookServer::start("127.0.0.1", || true).await?;
+        let definitions = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/go-shaped.yaml");
+        let mut objects: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(definitions)?)?;
+        objects.extend(webhooks(&server));
+        objects.extend(world::getter());
+        objects.extend(rights());
+        installation::apply(&world.plane, &objects).await?;
+        let client = world.client.clone();
+        Ok(Self(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                for object in &objects {
+                    // It tries again, as KKP does.
+                    let _ = osm_testkit::control_plane::apply_yaml(&client, &object.to_string()).await;
+                }
+            }
+        })))
+    }
+}
+
+impl Drop for Kkp {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The API server of the user cluster calls them by the URL of a Service in the seed.
+fn webhooks(server: &WebhookServer) -> [Value; 2] {
+    let configuration = |kind: &str, path: &str, group: &str, resources: &[&str]| {
+        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "operating-system-manager"},
+            "webhooks": [{"name": "kkp.operating-system-manager.k8c.io", "failurePolicy": "Fail", "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+                "clientConfig": {"url": format!("https://127.0.0.1:{}{path}", server.port()), "caBundle": server.ca_bundle()},
+                "rules": [{"apiGroups": [group], "apiVersions": ["v1alpha1"], "operations": ["CREATE", "UPDATE"], "resources": resources}]}]})
+    };
+    [
+        configuration(
+            "MutatingWebhookConfiguration",
+            "/mutate-v1alpha1-machinedeployment",
+            "cluster.k8s.io",
+            &["machinedeployments"],
+        ),
+        configuration(
+            "ValidatingWebhookConfiguration",
+            "/operatingsystemconfig",
+            names::GROUP,
+            &["operatingsystemconfigs", "operatingsystemprofiles"],
+        ),
+    ]
+}
+
+/// Of the Go implementation's user, and for bootstrap tokens, with which any node is approved.
+fn rights() -> Vec<Value> {
+    let rbac = "rbac.authorization.k8s.io";
+    let binding = |name: &str, role: &str, subject: Value| {
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role}, "subjects": [subject]})
+    };
+    let user = json!({"kind": "User", "name": "operating-system-manager", "apiGroup": rbac});
+    let group = json!({"kind": "Group", "name": "system:bootstrappers:machine-controller:default-node-token", "apiGroup": rbac});
+    vec![
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": "operating-system-manager"},
+            "rules": [{"apiGroups": [names::GROUP], "resources": ["operatingsystemprofiles", "operatingsystemconfigs"], "verbs": ["*"]},
+                {"apiGroups": [""], "resources": ["secrets", "configmaps"], "verbs": ["get", "list", "watch"]}]}),
+        binding("operating-system-manager", "operating-system-manager", user),
+        binding(
+            "machine-controller:kubelet-bootstrap",
+            "system:node-bootstrapper",
+            group.clone(),
+        ),
+        binding(
+            "machine-controller:node-signer",
+            "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+            group,
+        ),
+    ]
+}
+
+/// The configs of the Go implementation in the user cluster.
+fn theirs(world: &World) -> Api<DynamicObject> {
+    let kind = kube::api::ApiResource::erase::<osm_api::OperatingSystemConfig>(&());
+    Api::namespaced_with(world.client.clone(), KUBE_SYSTEM, &kind)
+}
+
+async fn versions(configs: &Api<DynamicObject>) -> Result<Vec<(String, Option<String>)>> {
+    let all = configs.list(&ListParams::default()).await?;
+    Ok(all
+        .iter()
+        .map(|config| (config.name_any(), config.resource_version()))
+        .collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Result<()> {
+    let mut world = World::start_in_two_without_services(Options::default()).await?;
+    let _kkp = Kkp::start(&world).await?;
+    let go = GoImplementation::start(&world).await?;
+    world
+        .apply(&world::profile("osp-tiny", "v1.0.0", "one\n"))
+        .await?;
+    world
+        .apply(&go_profile("osp-existing", "{{ .KubeVersion }}"))
+        .await?;
+    wait_for("KKP's webhooks to answer", DEADLINE, async || {
+        check(go_pool(&world, "tiny", "osp-tiny", KUBE_SYSTEM).await.is_ok())
+    })
+    .await?;
+    go_pool(&world, "existing", "osp-existing", KUBE_SYSTEM).await?;
+    let before = versions(&theirs(&world)).await?;
+    let observer = world.observe().await?;
+
+    world.installed.start_all().await?;
+    for service in PUBLISHERS {
+        world.waits_for(service, &["Go implementation"]).await?;
+    }
+    let configs = world.configs().list(&ListParams::default()).await?;
+    assert!(configs.items.is_empty(), "{configs:?}");
+
+    // `replicas: 0`. Each immutable Secret is replaced once, and that is the only moment without user data.
+    go.stop();
+    for (pool, _) in POOLS {
+        world.machine(pool, REVISION).await?;
+        world.says(pool, "Published", true, "Published").await?;
+        assert!(
+            world
+                .bootstrap(pool)
+                .await?
+                .labels()
+                .contains_key(names::INSTALLATION)
+        );
+    }
+    let replaced = || {
+        let mut absent = observer.absences();
+        absent.sort_unstable();
+        absent
+    };
+    let once = ["existing", "tiny"].map(|pool| names::bootstrap_secret_name(pool, KUBE_SYSTEM));
+    assert_eq!(replaced(), once);
+    // What KKP and the Go implementation have in the user cluster stays as it is.
+    assert_eq!(versions(&theirs(&world)).await?, before);
+    let crds: Api<CustomResourceDefinition> = Api::all(world.client.clone());
+    let crd = crds
+        .get("operatingsystemconfigs.operatingsystemmanager.k8c.io")
+        .await?;
+    assert!(crd.spec.versions[0].subresources.is_none(), "it has no status");
+
+    // A pool of a cluster that has no node yet is served by services that run elsewhere.
+    world.pool("new", "osp-tiny").await?;
+    world.stamp("new", 1).await?;
+    world.machine("new", 1).await?;
+
+    // What holds tokens is deleted. KKP makes the token of the getter anew, and nothing needs it.
+    for (name, _) in &before {
+        theirs(&world)
+            .delete(name, &kube::api::DeleteParams::default())
+            .await?;
+    }
+    let old = world.secrets().get(GETTER_TOKEN).await?.uid();
+    world.delete(&world.secrets(), GETTER_TOKEN).await?;
+    wait_for("KKP to make another token", DEADLINE, async || {
+        let new = world.secrets().get_opt(GETTER_TOKEN).await?.context("none")?;
+        check(new.uid() != old)
+    })
+    .await?;
+    world.stamp("tiny", REVISION + 1).await?;
+    world.machine("tiny", REVISION + 1).await?;
+    assert_eq!(replaced(), once);
+
+    hand_back(world).await
+}
+
+/// The commands of the page: stop ours, delete what has its names, and let KKP start the Go implementation again.
+async fn hand_back(mut world: World) -> Result<()> {
+    for service in Service::ALL {
+        world.installed.terminate(service, DEADLINE).await?;
+    }
+    for (pool, profile) in POOLS {
+        for name in [
+            names::bootstrap_secret_name(pool, KUBE_SYSTEM),
+            format!("{pool}-kube-system-provisioning-config"),
+            format!("kube-system-{pool}-kubelet-bootstrap-config"),
+        ] {
+            world.delete(&world.secrets(), &name).await?;
+        }
+        go_pool(&world, pool, profile, KUBE_SYSTEM).await?;
+        let bootstrap = world.bootstrap(pool).await?;
+        assert_eq!((bootstrap.immutable, bootstrap.labels().len()), (Some(true), 0));
+    }
+    let secrets = world.api::<k8s_openapi::api::core::v1::Secret>(CLOUD_INIT_SETTINGS);
+    let ours = secrets.list(&ListParams::default().labels(names::POOL)).await?;
+    assert!(
+        ours.iter()
+            .all(|secret| !secret.name_any().ends_with("-bootstrap-config")
+                || secret.name_any().starts_with("new-"))
+    );
+    Ok(())
+}
