@@ -6,7 +6,7 @@ use osm_api::config::OperatingSystemConfigStatus;
 use osm_api::content::ContentView;
 use osm_api::profile::OperatingSystemProfileStatus;
 use osm_api::{MachineDeployment, OperatingSystemConfig, OperatingSystemProfile, gzip};
-use osm_runtime::{list_watch, object};
+use osm_runtime::object;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -18,14 +18,12 @@ pub fn run(input: &[u8]) {
         return;
     };
     let canary_in_input = canary::is_in(text);
-    for object in list_watch::object_texts(text).into_iter().chain([text]) {
-        all_kinds(object, canary_in_input);
-        let document = serde_json::from_str::<Value>(object).ok();
-        if let Some(planted) = document.and_then(|document| canary::plant(&document, text))
-            && !canary_in_input
-        {
-            all_kinds(&planted.to_string(), false);
-        }
+    all_kinds(text, canary_in_input);
+    let document = serde_json::from_str::<Value>(text).ok();
+    if let Some(planted) = document.and_then(|document| canary::plant(&document, text))
+        && !canary_in_input
+    {
+        all_kinds(&planted.to_string(), false);
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DynamicObject, ListParams};
-use kube::{Api, ResourceExt};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, KUBE_SYSTEM};
 use osm_api::rbac::Service;
 use osm_testkit::{Options, check, installation, wait_for};
@@ -36,16 +36,28 @@ impl Kkp {
         objects.extend(world::getter());
         objects.extend(rights());
         installation::apply(&world.plane, &objects).await?;
-        let client = world.client.clone();
-        Ok(Self(tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(Duration::from_millis(500)).await;
-                for object in &objects {
-                    // It tries again, as KKP does.
-                    let _ = osm_testkit::control_plane::apply_yaml(&client, &object.to_string()).await;
-                }
-            }
-        })))
+        let objects = objects
+            .into_iter()
+            .map(serde_json::from_value)
+            .collect::<Result<_, _>>()?;
+        Ok(Self(tokio::spawn(restore(world.client.clone(), objects))))
+    }
+}
+
+async fn restore(client: Client, objects: Vec<DynamicObject>) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        for object in objects.clone() {
+            let kind = object.types.as_ref().and_then(|types| types.try_into().ok());
+            let resource = ApiResource::from_gvk(&kind.expect("a kind"));
+            let api: Api<DynamicObject> = match object.namespace() {
+                Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+                None => Api::all_with(client.clone(), &resource),
+            };
+            let kkp = PatchParams::apply("kkp").force();
+            // It tries again, as KKP does.
+            let _ = api.patch(&object.name_any(), &kkp, &Patch::Apply(&object)).await;
+        }
     }
 }
 
@@ -109,7 +121,7 @@ fn rights() -> Vec<Value> {
 
 /// The configs of the Go implementation in the user cluster.
 fn theirs(world: &World) -> Api<DynamicObject> {
-    let kind = kube::api::ApiResource::erase::<osm_api::OperatingSystemConfig>(&());
+    let kind = ApiResource::erase::<osm_api::OperatingSystemConfig>(&());
     Api::namespaced_with(world.client.clone(), KUBE_SYSTEM, &kind)
 }
 
@@ -182,9 +194,7 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
 
     // What holds tokens is deleted. KKP makes the token of the getter anew, and nothing needs it.
     for (name, _) in &before {
-        theirs(&world)
-            .delete(name, &kube::api::DeleteParams::default())
-            .await?;
+        theirs(&world).delete(name, &DeleteParams::default()).await?;
     }
     let old = world.secrets().get(GETTER_TOKEN).await?.uid();
     world.delete(&world.secrets(), GETTER_TOKEN).await?;

@@ -590,7 +590,10 @@ async fn a_takeover_without_an_outage(installer: &str) -> Result<()> {
     );
     let mut installed = site.install_by_script().await?;
     if installer == "kubeone" {
-        let secret = site.secrets(CLOUD_INIT_SETTINGS).get("osm-registry-quay.io").await?;
+        let secret = site
+            .secrets(CLOUD_INIT_SETTINGS)
+            .get("osm-registry-quay.io")
+            .await?;
         let data = secret.data.context("data")?;
         ensure!(data["username"].0 == b"operator" && data["password"].0 == PASSWORD.as_bytes());
     }

@@ -40,7 +40,7 @@ impl World {
         Ok(())
     }
 
-    async fn restart(&mut self, services: &[Service]) -> Result<()> {
+    pub async fn restart(&mut self, services: &[Service]) -> Result<()> {
         for service in services {
             self.installed.terminate(*service, DEADLINE).await?;
             self.installed.start(*service).await?;

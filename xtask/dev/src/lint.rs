@@ -89,10 +89,20 @@ impl Lint {
 /// Runs cargo-deny, except for advisories, whose database can't be reached from everywhere.
 /// Finds addresses of the Go implementation, where nothing of ours is published. A page may link to it, and its own manifests have them.
 async fn addresses() -> Result<()> {
-    const THEIRS: &str = r"github(usercontent)?\.com/kubermatic/operating-system-manager|(ghcr|quay)\.io/kubermatic";
+    const THEIRS: &str =
+        r"github(usercontent)?\.com/kubermatic/operating-system-manager|(ghcr|quay)\.io/kubermatic";
     const LINK: &str = "](https://github.com/kubermatic/operating-system-manager)";
     let found = Command::new("git")
-        .args(["grep", "-nE", THEIRS, "--", ":!e2e/tests/fixtures/takeover", ":!*.go", ":!*.mod", ":!xtask/dev/src/lint.rs"])
+        .args([
+            "grep",
+            "-nE",
+            THEIRS,
+            "--",
+            ":!e2e/tests/fixtures/takeover",
+            ":!*.go",
+            ":!*.mod",
+            ":!xtask/dev/src/lint.rs",
+        ])
         .current_dir(crate::root())
         .output()
         .await?;

@@ -35,7 +35,6 @@ use rand::Rng;
 use rand::distr::Alphanumeric;
 use tokio::sync::{Mutex, OnceCell};
 
-pub use self::apply::apply_yaml;
 use self::assets::{Assets, Component};
 pub use self::audit::{AuditEvent, AuditLog};
 pub use self::backup::Backup;

@@ -95,7 +95,7 @@ type Plan = Vec<(&'static Scenario, Target)>;
 type Play<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 
 /// What happens to a machine, and how it must end.
-struct Scenario {
+pub struct Scenario {
     name: &'static str,
     shows: &'static str,
     cloud: Cloud,
