@@ -570,31 +570,55 @@ fn a_case_is_played_the_same_way_each_time() {
     assert!(first.0.is_ok_and(|requests| requests > 150), "{}", first.1);
 }
 
-/// Whatever a replica was about to write when it was stopped for longer than its Lease is good, the others do, and it is refused.
+/// Whatever a replica was about to write when it was stopped for longer than its Lease is good, the other one does, and it is refused.
 #[test]
 fn a_write_of_one_that_was_stopped_is_refused_and_breaks_nothing() {
-    let mut refused = 0;
-    for number in (60..180).step_by(8) {
-        let acts = vec![
-            (0, Act::CreatePool(0)),
-            (6_000, Act::Template(0, 0)),
-            (2_000, Act::Template(0, 0)),
-        ];
-        let faults = vec![(number, Trouble::Stopped(7_000))];
-        let case = Case {
-            replicas: [2, 2],
-            faults,
-            ..Case::calm(number.into(), acts)
-        };
-        let (judged, story) = play(&case);
-        judged.unwrap_or_else(|broken| panic!("{case:?}: {broken}\n\n{story}"));
-        refused += story
-            .lines()
-            .filter(|line| line.contains(": 409 ") && !line.contains("leases"))
-            .count();
+    let bootstrap = names::bootstrap_secret_name(&pool(0), "kube-system");
+    let config = names::config_name(&pool(0), "kube-system");
+    for (verb, name) in [("update", bootstrap), ("patch", config)] {
+        alone(async move {
+            let world = World::new(1, Joining::Static, FaultSchedule::new(&Case::calm(1, Vec::new())));
+            world.start([2, 2]);
+            world.create_pool(0);
+            world.pass(Duration::from_secs(60)).await;
+            world.schedule.stop_before(verb, &name, Duration::from_secs(7));
+            for _ in 0..2 {
+                world.edit_template(0, 0);
+                world.pass(Duration::from_secs(2)).await;
+            }
+            world.pass(Duration::from_secs(60)).await;
+            let story = world.story();
+            assert!(story.contains(&format!("{name}: 409 Conflict")), "{story}");
+            world.end_of_faults().await;
+            good(&world).await;
+        });
     }
-    println!("{refused} writes were refused");
-    assert!(refused > 0);
+}
+
+/// The replica that takes over sees its config, and its watch shows the pool only a minute later.
+#[test]
+fn a_pool_that_the_watch_does_not_show_is_not_retired() {
+    alone(async {
+        let world = calm();
+        world
+            .schedule
+            .slow_down("1", "machinedeployments", Duration::from_secs(60));
+        world.scale_one(Which::OscController, 2);
+        world.pass(Duration::from_secs(20)).await;
+        (0..POOLS).for_each(|number| world.create_pool(number));
+        world.pass(Duration::from_secs(20)).await;
+        let configs = world
+            .server
+            .with(|state| state.all("operatingsystemconfigs").count());
+        assert!(configs > 0, "the first replica owns none of the pools");
+        world.kill(Which::OscController, 0, Duration::from_secs(100));
+        world.pass(Duration::from_secs(30)).await;
+        world
+            .broken()
+            .unwrap_or_else(|broken| panic!("{broken}\n\n{}", world.story()));
+        world.end_of_faults().await;
+        good(&world).await;
+    });
 }
 
 /// A publish sends requests together, in two groups. Each of them may come last, be refused, or be the last thing that its sender did.
