@@ -212,7 +212,8 @@ impl From<(Service, usize)> for Pod {
 /// An installation on a control plane, with the services that run.
 pub struct Installed {
     installation: Installation,
-    binaries: PathBuf,
+    /// Folder of the programs of services that are started from now on.
+    pub binaries: PathBuf,
     /// Kubeconfigs; of the worker cluster only where it is another one.
     identities: BTreeMap<(&'static str, ClusterKind), PathBuf>,
     running: BTreeMap<(&'static str, usize), Running>,

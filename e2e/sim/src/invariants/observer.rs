@@ -467,6 +467,13 @@ impl Observer {
         };
         let named = user_data.provisioning_secret.clone();
         let provisioning = self.made("Secret", &named).and_then(document);
+        let owner = self
+            .made("Secret", &named)
+            .map(|secret| label(secret, names::POOL));
+        if owner.is_some_and(|owner| owner != id) {
+            let what = format!("bootstrap Secret {name} names {named}, which is of another pool");
+            self.broken(at, Invariant::Reachable, what);
+        }
         let kubeconfig = names::kubeconfig_secret_name(&id);
         let fetches_kubeconfig = provisioning
             .as_ref()

@@ -200,6 +200,17 @@ fn a_bootstrap_secret_that_is_absent_or_leads_nowhere() {
     history.broke(&[Invariant::Reachable]);
 
     let mut history = History::published();
+    let of_another =
+        json!({"name": "other", "namespace": "cloud-init-settings", "labels": {names::POOL: "other"}});
+    let data = json!({"cloud-config": STANDARD.encode("other")});
+    history.change(
+        What::Added,
+        json!({"kind": "Secret", "metadata": of_another, "data": data}),
+    );
+    history.bootstrap(What::Modified, "1", "other");
+    history.broke(&[Invariant::Reachable]);
+
+    let mut history = History::published();
     history.bootstrap_with(What::Modified, "1", json!({"data": {}}));
     history.broke(&[Invariant::Reachable]);
 

@@ -6,6 +6,7 @@
 //! - writes with a resourceVersion, a uid and other preconditions,
 //! - server-side apply of status by several managers,
 //! - immutable Secrets, generations and namespaces,
+//! - a restart with a restored etcd,
 //! - bound tokens, and authorization by the Roles that exist.
 //!
 //! It answers everything else with 501, which makes a test fail: see [`Server::unsupported`]. `tests/it/memory.rs` sends the same requests to
@@ -32,6 +33,7 @@ mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
@@ -43,7 +45,7 @@ use tokio::time::Instant;
 
 pub use self::authorizer::User;
 pub use self::served::serve;
-pub use self::state::{Admission, Failure, State};
+pub use self::state::{Admission, Backup, Failure, State};
 pub use self::wire::{Call, Calm, Fault, Link, Network, Passage};
 
 use crate::invariants::Change;
@@ -142,6 +144,12 @@ impl Server {
                 .for_each(Notify::notify_waiters);
         }
         result
+    }
+
+    /// Is away for so long, and comes back with this backup: resourceVersions go back, and are given a second time.
+    pub fn restore(&self, backup: Backup, away: Duration) {
+        self.with(|state| state.restore(backup, away));
+        self.inner.news.values().for_each(Notify::notify_waiters);
     }
 
     /// The time by the server's clock.

@@ -145,6 +145,18 @@ pub struct State {
     schemas: BTreeMap<String, Schema>,
     /// Of the request that is being answered.
     manner: Manner,
+    /// Counts the backups that were restored. A watch ends with the first one after its start.
+    pub(super) restored: u64,
+    /// No request is answered before.
+    pub(super) away_until: tokio::time::Instant,
+}
+
+/// What was stored at some moment, as a backup of etcd has it.
+#[derive(Clone)]
+pub struct Backup {
+    version: u64,
+    objects: BTreeMap<Key, Arc<Value>>,
+    applied: HashMap<String, BTreeMap<String, Value>>,
 }
 
 /// What a list has not shown yet, all as it was when the list began.
@@ -196,7 +208,30 @@ impl State {
             lists: 0,
             schemas: BTreeMap::new(),
             manner: Manner::default(),
+            restored: 0,
+            away_until: tokio::time::Instant::now(),
         }
+    }
+
+    /// Everything that is stored.
+    #[must_use]
+    pub fn backup(&self) -> Backup {
+        Backup {
+            version: self.version,
+            objects: self.objects.clone(),
+            applied: self.applied.clone(),
+        }
+    }
+
+    pub(super) fn restore(&mut self, backup: Backup, away: std::time::Duration) {
+        self.remark("a backup is restored");
+        (self.version, self.objects, self.applied) = (backup.version, backup.objects, backup.applied);
+        // A watch from a version that is not reached yet is accepted, and one from an earlier version is too old.
+        self.forgotten = Some(self.version);
+        self.log.clear();
+        self.unlisted.clear();
+        self.restored += 1;
+        self.away_until = tokio::time::Instant::now() + away;
     }
 
     /// From now on each object that is created or replaced passes this.

@@ -24,6 +24,8 @@ struct Watch {
     /// Breaks off after so many events.
     left: Option<u32>,
     waiting: VecDeque<(Instant, String)>,
+    /// `State::restored` when it began.
+    restored: u64,
     over: bool,
 }
 
@@ -64,6 +66,7 @@ pub(super) fn start(
             _ => None,
         },
         waiting: VecDeque::new(),
+        restored: server.with(|state| state.restored),
         over: false,
     };
     Ok(stream::unfold(watch, Watch::next).boxed())
@@ -84,6 +87,10 @@ impl Watch {
             let news = news.notified();
             tokio::pin!(news);
             news.as_mut().enable();
+            if server.with(|state| state.restored) != self.restored {
+                self.over = true;
+                return Some((Err(std::io::ErrorKind::ConnectionReset.into()), self));
+            }
             self.read();
             if let Some((due, event)) = self.waiting.pop_front() {
                 tokio::time::sleep_until(due).await;
@@ -131,7 +138,7 @@ impl Watch {
                 };
                 waiting.push_back((logged.at + network.lag(kind, logged.version), event));
             }
-            *version = state.version();
+            *version = state.version().max(*version);
         });
     }
 }

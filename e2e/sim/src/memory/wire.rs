@@ -15,6 +15,7 @@ use hyper::body::Frame;
 use kube::client::Body;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
@@ -258,7 +259,9 @@ impl Wire {
             self.server
                 .with(|state| state.remark(&format!("{doing}: {fault:?}")));
         }
+        let is_away = self.server.with(|state| Instant::now() < state.away_until);
         match passage.fault {
+            _ if is_away => return Err(reset()),
             Some(Fault::ResetBefore) => return Err(reset()),
             Some(Fault::Silence) => return pending().await,
             Some(Fault::CrashBefore) => {

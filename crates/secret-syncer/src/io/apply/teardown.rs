@@ -194,3 +194,42 @@ where
         Err(error) => Err(failed(what)(error).into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use osm_sim::memory::Server;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Between the confirmation and the deletion, somebody else may have been faster.
+    #[tokio::test(start_paused = true)]
+    async fn what_has_changed_or_was_made_again_is_not_deleted() {
+        let server = Server::new(Timestamp::UNIX_EPOCH);
+        let api: Api<Secret> = Api::namespaced(server.admin(), "default");
+        let secret =
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "default"}});
+        let delete_as = async |seen: &SecretView, resource_version: Option<&str>| {
+            let deleted = delete(&api, "a", &seen.meta.uid, resource_version, "the Secret").await;
+            let is_conflict = matches!(&deleted, Err(ApplyError::Request(RequestError::Conflict { .. })));
+            assert!(deleted.is_ok() || is_conflict, "{deleted:?}");
+            deleted.is_ok()
+        };
+        let make = async || {
+            server.load(std::slice::from_ref(&secret)).unwrap();
+            SecretView::of(&api.get("a").await.unwrap())
+        };
+
+        let seen = make().await;
+        let change = json!({"metadata": {"labels": {"changed": "since"}}});
+        server.with(|state| state.patch("secrets", "default", "a", &change).unwrap());
+        assert!(!delete_as(&seen, Some(&seen.meta.resource_version)).await);
+        assert!(delete_as(&seen, None).await, "it is the same object");
+        assert!(delete_as(&seen, None).await, "it is gone already");
+
+        let again = make().await;
+        assert!(!delete_as(&seen, None).await);
+        assert_eq!(api.get("a").await.unwrap().metadata.uid, Some(again.meta.uid));
+    }
+}

@@ -1,4 +1,4 @@
-//! The steps of a case: what users and other programs do, and what fails.
+//! Generates the steps of a case: what users and other programs do, and what fails.
 
 use osm_api::Joining;
 use proptest::collection::vec;
@@ -101,6 +101,15 @@ pub enum Act {
     Lost(u32),
     /// An upgrade after which machines join in this way.
     Joining(Joining),
+    /// From now on other controllers rewrite every source each minute, and change nothing in it, and the status of MachineDeployments.
+    RewriteSources,
+    /// machine-controller rolls the pool out, and writes the status of its MachineDeployment so many times.
+    Rollout(usize, u32),
+    /// Somebody writes into the status of a pool that what is published for another pool is published for it. Where both are the same, that
+    /// something is published which does not exist.
+    Forge(usize, usize),
+    /// etcd is restored as it was before one of the latest steps. The API server is away for so many seconds.
+    Restore(usize, u32),
 }
 
 /// So many replicas of a service there can be.
@@ -179,6 +188,11 @@ fn act() -> impl Strategy<Value = Act> {
         3 => (which(), 1..=REPLICAS).prop_map(|(which, count)| Act::Scale(which, count)),
         1 => (1..300u32).prop_map(Act::Lost),
         1 => joining().prop_map(Act::Joining),
+        1 => Just(Act::RewriteSources),
+        2 => (pool(), 1..30u32).prop_map(|(pool, times)| Act::Rollout(pool, times)),
+        2 => (pool(), pool()).prop_map(|(pool, of)| Act::Forge(pool, of)),
+        // Longer than anybody is stopped: who misses the end of a watch would go on from a version that is not reached yet.
+        1 => (1..10usize).prop_map(|steps| Act::Restore(steps, 100)),
     ]
 }
 

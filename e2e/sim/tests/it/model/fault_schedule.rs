@@ -1,8 +1,8 @@
-//! Which requests of a case fail and how, and how long each takes.
+//! Decides which requests of a case fail and how, and how long each takes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use osm_sim::memory::{Call, Fault, Network, Passage};
@@ -19,6 +19,10 @@ pub struct FaultSchedule {
     lease_faults: BTreeMap<u32, Trouble>,
     lease_requests: AtomicU32,
     calm: AtomicBool,
+    /// Verb and name of the request before which its sender is stopped, and for how long.
+    stop: Mutex<Option<(&'static str, String, Duration)>>,
+    /// The watch that lags this much; see [`Place::lag`].
+    slow_watch: Mutex<Option<(u64, Duration)>>,
 }
 
 impl FaultSchedule {
@@ -30,7 +34,19 @@ impl FaultSchedule {
             lease_faults: case.lease_faults.iter().copied().collect(),
             lease_requests: AtomicU32::new(0),
             calm: AtomicBool::new(false),
+            stop: Mutex::default(),
+            slow_watch: Mutex::default(),
         }
+    }
+
+    /// Stops the sender of the next request of this verb for the object of this name, right before it sends the request.
+    pub fn stop_before(&self, verb: &'static str, name: &str, time: Duration) {
+        *self.stop.lock().unwrap() = Some((verb, name.to_owned(), time));
+    }
+
+    /// From now on the watch of a resource in this pod shows each change so much later.
+    pub fn slow_down(&self, pod: &str, resource: &str, lag: Duration) {
+        *self.slow_watch.lock().unwrap() = Some((watch_of(number(pod), resource), lag));
     }
 
     /// From now on nothing goes wrong.
@@ -88,8 +104,12 @@ impl Network for Place {
     }
 
     fn lag(&self, resource: &str, version: u64) -> Duration {
-        self.schedule.lag(mix(&[self.name, number(resource)]), version)
+        self.schedule.lag(watch_of(self.name, resource), version)
     }
+}
+
+fn watch_of(pod: u64, resource: &str) -> u64 {
+    mix(&[pod, number(resource)])
 }
 
 impl FaultSchedule {
@@ -113,6 +133,11 @@ impl FaultSchedule {
             fault: None,
         };
         if self.is_calm() {
+            return passage;
+        }
+        let is_it = |(verb, name, _): &mut (&str, String, Duration)| call.verb == *verb && call.name == *name;
+        if let Some((.., time)) = self.stop.lock().unwrap().take_if(is_it) {
+            passage.fault = Some(Fault::StopBefore(time));
             return passage;
         }
         let Some(trouble) = faults.get(&number) else {
@@ -147,6 +172,9 @@ impl FaultSchedule {
 
     /// Mostly at once, at times by seconds; each watch for itself.
     fn lag(&self, watch: u64, version: u64) -> Duration {
+        if let Some((_, lag)) = self.slow_watch.lock().unwrap().filter(|(slow, _)| *slow == watch) {
+            return lag;
+        }
         let random = mix(&[self.seed, watch, version]);
         let longest = match random % 32 {
             _ if self.is_calm() => 8,

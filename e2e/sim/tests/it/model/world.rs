@@ -1,4 +1,4 @@
-//! An installation in memory with its users, and a case from its first step to its outcome.
+//! Plays a case, from its first step to its outcome, in an installation in memory with its users.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,8 +18,8 @@ use osm_runtime::{
     AdmissionArgs, Cluster, CommonArgs, Connection, Connections, Drain, Environment, Metrics, Process,
     Readiness, settings_watch,
 };
-use osm_sim::invariants::{Observer, Purpose, What};
-use osm_sim::memory::{Link, Server, State, User};
+use osm_sim::invariants::{Change, Observer, Purpose, What};
+use osm_sim::memory::{Backup, Link, Server, State, User};
 use osm_testkit::fixtures;
 use osm_testkit::installation::{self, IDENTITIES};
 use rand::rngs::StdRng;
@@ -49,6 +49,12 @@ pub struct World {
     /// Things that are still to be done by others than the services.
     pending: Mutex<Vec<JoinHandle<()>>>,
     wanted: Mutex<Wanted>,
+    /// Before each step, with the mode that it had.
+    backups: Mutex<Vec<(Backup, Joining)>>,
+    /// Whether other controllers rewrite the sources.
+    rewrites: Arc<AtomicBool>,
+    /// Pools whose record was forged, and of which pool it then was.
+    forged: Mutex<Vec<(usize, usize)>>,
 }
 
 /// What machines are to boot with.
@@ -148,6 +154,9 @@ impl World {
             services: services.to_vec(),
             pending: Mutex::default(),
             wanted: Mutex::new(wanted),
+            backups: Mutex::default(),
+            rewrites: Arc::default(),
+            forged: Mutex::default(),
         };
         world.set_settings(24);
         world.edit_profile();
@@ -161,10 +170,14 @@ impl World {
             running.scale(count);
         }
         let (server, observer) = (self.server.clone(), self.observer.clone());
+        let rewrites = self.rewrites.clone();
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(Duration::from_secs(60)).await;
                 server.with(|state| {
+                    if rewrites.load(Ordering::SeqCst) {
+                        rewrite_sources(state);
+                    }
                     let now = state.now();
                     observer
                         .lock()
@@ -470,8 +483,83 @@ impl World {
         }
     }
 
+    /// Somebody writes what is published for `of` into the status of a pool.
+    fn forge(&self, number: usize, of: usize) {
+        const CONFIGS: &str = "operatingsystemconfigs";
+        let [forged, of] = [number, of].map(|number| self.config(number));
+        self.server.with(|state| {
+            let published =
+                |name| Some(state.object(CONFIGS, NAMESPACE, name)?["status"]["published"].clone());
+            let mut published = published(&of).unwrap_or_default();
+            if of == forged && published.is_object() {
+                published["provisioningSecret"] = json!("osm-provisioning-none");
+                published["digest"] = json!("none");
+            }
+            let _ = state.patch(
+                CONFIGS,
+                NAMESPACE,
+                &forged,
+                &json!({"status": {"published": published}}),
+            );
+        });
+    }
+
+    /// etcd is restored as it was before the step so many steps ago.
+    async fn restore(&self, steps: usize, away: Duration) {
+        let backup = self.backups.lock().unwrap().iter().rev().nth(steps).cloned();
+        self.finish_pending().await;
+        let Some((backup, joining)) = backup.filter(|_| self.broken().is_ok()) else {
+            return;
+        };
+        self.server.restore(backup, away);
+        self.pass(away).await;
+        self.wanted.lock().unwrap().broken_settings = true;
+        self.server.with(|state| {
+            judge(state);
+            (0..POOLS).for_each(|number| stamp(state, &pool(number)));
+        });
+        let is_now = *self.service(Which::SecretSyncer).joining.lock().unwrap();
+        if joining != is_now {
+            self.set_joining(is_now);
+        }
+        // Until then, what was on its way arrives, and what has expired since the backup is renewed.
+        self.pass(Duration::from_secs(120)).await;
+        let watching = self.observer.clone();
+        self.server.with(|state| {
+            let kinds = [
+                "machinedeployments",
+                "operatingsystemconfigs",
+                "serviceaccounts",
+                "roles",
+                "rolebindings",
+                "secrets",
+            ];
+            let mut objects: Vec<&Value> = kinds.iter().flat_map(|kind| state.all(kind)).collect();
+            objects.sort_by_key(|object| {
+                object["metadata"]["name"]
+                    .as_str()
+                    .unwrap()
+                    .ends_with("-bootstrap-config")
+            });
+            let mut observer = Observer::new(fixtures::parse, SignedDuration::ZERO);
+            for object in objects {
+                observer.observe(&Change {
+                    at: state.now(),
+                    what: What::Added,
+                    object: object.clone(),
+                });
+            }
+            observer.interferes("ServiceAccount", names::NODE_BOOTSTRAP_ACCOUNT, "", What::Deleted);
+            *watching.lock().unwrap() = observer;
+        });
+    }
+
     async fn act(&self, act: Act) {
-        self.server.with(|state| state.remark(&format!("{act:?}")));
+        let joining = *self.service(Which::SecretSyncer).joining.lock().unwrap();
+        self.server.with(|state| {
+            self.backups.lock().unwrap().push((state.backup(), joining));
+            state.remark(&format!("{act:?}"));
+        });
         match act {
             Act::Wait(minutes) => {
                 let time = Duration::from_secs(60 * u64::from(minutes));
@@ -532,6 +620,18 @@ impl World {
             Act::Freeze(which, one, millis) => self.freeze(which, one, millis),
             Act::Scale(which, count) => self.scale_one(which, count),
             Act::Joining(joining) => self.set_joining(joining),
+            Act::RewriteSources => self.rewrites.store(true, Ordering::SeqCst),
+            Act::Rollout(number, times) => (1..=times).for_each(|time| {
+                let status = json!({"status": {"updatedReplicas": time}});
+                self.later(500 * time, move |state| {
+                    let _ = state.patch("machinedeployments", "kube-system", &pool(number), &status);
+                });
+            }),
+            Act::Forge(number, of) => {
+                self.forged.lock().unwrap().push((number, of));
+                self.forge(number, of);
+            }
+            Act::Restore(steps, away) => self.restore(steps, Duration::from_secs(away.into())).await,
             Act::Lost(seconds) => {
                 self.lose(true);
                 tokio::time::sleep(Duration::from_secs(seconds.into())).await;
@@ -540,12 +640,16 @@ impl World {
         }
     }
 
-    /// Everybody finishes what was begun, what is missing for rendering is there again, and nothing goes wrong any more.
-    pub async fn end_of_faults(&self) {
+    async fn finish_pending(&self) {
         let pending = std::mem::take(&mut *self.pending.lock().unwrap());
         for task in pending {
             task.await.unwrap();
         }
+    }
+
+    /// Everybody finishes what was begun, what is missing for rendering is there again, and nothing goes wrong any more.
+    pub async fn end_of_faults(&self) {
+        self.finish_pending().await;
         self.set_settings(24);
         self.set_password();
         self.edit_profile();
@@ -558,6 +662,10 @@ impl World {
         // Two crashes in a row, and everything that follows.
         self.pass(Duration::from_secs(60)).await;
         self.scale([1, 1]);
+        // Nothing else is a reason to write it again.
+        for (number, of) in self.forged.lock().unwrap().iter() {
+            self.forge(*number, *of);
+        }
     }
 
     /// Whether what some config says is not what osc-controller vouches for.
@@ -661,6 +769,14 @@ impl World {
                 .ok_or(format!("{name} has no documents"))?;
             let provisioning = String::from_utf8(provisioning).unwrap();
             self.kubeconfig_is_good(md["metadata"]["uid"].as_str().unwrap(), name, &provisioning)?;
+            let config = names::config_name(name, "kube-system");
+            let record = self.server.with(|state| {
+                let config = state.object("operatingsystemconfigs", NAMESPACE, &config);
+                config.map(|config| config["status"]["published"]["provisioningSecret"].clone())
+            });
+            if record != Some(json!(bootstrap.provisioning_secret)) {
+                return Err(format!("{name} has {record:?} in its status"));
+            }
             let password = format!("password {}", wanted.password);
             if !bootstrap.text.contains(&wanted.text) {
                 return Err(format!("{name} has not {}: {}", wanted.text, bootstrap.text));
@@ -901,6 +1017,24 @@ fn objects() -> Vec<Value> {
 fn password(number: u64) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": REGISTRY},
         "stringData": {"username": "user", "password": format!("password {number}")}})
+}
+
+/// Other controllers write what they have written before, and when; machine-controller counts machines.
+fn rewrite_sources(state: &mut State) {
+    let status = json!({"status": {"readyReplicas": state.now().as_second()}});
+    for number in 0..POOLS {
+        let _ = state.patch("machinedeployments", "kube-system", &pool(number), &status);
+    }
+    let annotations = json!({"metadata": {"annotations": {"test/written": state.now()}}});
+    for (plural, namespace, name) in [
+        ("secrets", REGISTRY, "login"),
+        ("configmaps", "kube-public", "cluster-info"),
+        ("configmaps", NAMESPACE, &installation().settings),
+        ("operatingsystemprofiles", NAMESPACE, PROFILE),
+    ] {
+        // What is not there is not written.
+        let _ = state.patch(plural, namespace, name, &annotations);
+    }
 }
 
 fn put(state: &mut State, plural: &str, namespace: &str, object: Value) {
