@@ -23,8 +23,6 @@ pub mod validate;
 use std::sync::Arc;
 use std::time::Duration;
 
-use osm_api::Reason;
-use osm_runtime::error::{Failure, LONGEST_DELAY_OF_PERMANENT};
 use osm_runtime::runner;
 use osm_runtime::{AdmissionArgs, Cluster, Process, RequestError, go_implementation};
 
@@ -33,47 +31,6 @@ use crate::context::Context;
 
 /// The field manager of this controller.
 pub const FIELD_MANAGER: &str = "osp-controller";
-
-/// Why a reconcile failed. A refused profile is not a failure: the condition `Accepted` reports it.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)]
-pub enum Error {
-    #[error(transparent)]
-    Request(#[from] RequestError),
-    #[error("the API server drops fields of {what}; apply the CustomResourceDefinitions of this version")]
-    FieldsDropped {
-        /// The profile that osp-controller writes.
-        what: &'static str,
-    },
-}
-
-impl Failure for Error {
-    fn reason(&self) -> Reason {
-        match self {
-            Self::Request(error) => error.reason(),
-            Self::FieldsDropped { .. } => Reason::FieldsDropped,
-        }
-    }
-
-    fn is_conflict(&self) -> bool {
-        matches!(self, Self::Request(error) if error.is_conflict())
-    }
-
-    fn longest_delay(&self) -> Duration {
-        match self {
-            Self::Request(error) => error.longest_delay(),
-            // Once the definitions are newer, readiness wakes every profile.
-            Self::FieldsDropped { .. } => LONGEST_DELAY_OF_PERMANENT,
-        }
-    }
-
-    fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Request(error) => error.retry_after(),
-            Self::FieldsDropped { .. } => None,
-        }
-    }
-}
 
 /// Runs the controller, and the webhook if the flags ask for it, until shutdown.
 ///
@@ -96,12 +53,12 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
 }
 
 /// Installs, copies or validates the profile with this key, `namespace/name`.
-async fn reconcile(context: Context, key: String) -> Result<Option<Duration>, Error> {
+async fn reconcile(context: Context, key: String) -> Result<Option<Duration>, RequestError> {
     let gathered = gather::gather(&context, &key).await?;
     let plan = plan::plan(&gathered);
     if let Some(problem) = context.cluster.outdated_definitions.problem() {
         // The API server would drop fields, and pools would be rendered from what is left.
-        return Err(RequestError::DefinitionsOutdated { problem }.into());
+        return Err(RequestError::DefinitionsOutdated { problem });
     }
     let applied = apply::apply(&context, &gathered, &plan).await?;
     report::report(&context, &gathered, &plan, &applied).await?;
