@@ -50,8 +50,12 @@ pub const KUBELET_FLAGS: &str = "kubelet-flags.machine-controller.kubermatic.io"
 /// Annotation on a MachineDeployment: settings in which its pool differs from the installation's, a partial settings
 /// document.
 pub const SETTINGS: &str = "operatingsystemmanager.k8c.io/settings";
-/// Name of the Lease in `kube-system` of the worker cluster by which replicas of the Go implementation elect a leader.
+/// Name of the Lease by which replicas of the Go implementation elect a leader, in the namespace that its flag `-namespace` names. KubeOne and KKP
+/// grant it no Leases elsewhere in the cluster of its configs.
 pub const GO_LEASE: &str = "operating-system-manager";
+/// Name of its further Lease with `-worker-cluster-kubeconfig`, in `kube-system` of the worker cluster, the only namespace there in which KKP
+/// granted it Leases.
+pub const GO_WORKER_LEASE: &str = "operating-system-manager-worker-manager";
 /// Finalizer that the Go implementation sets on every MachineDeployment. Our services set no finalizers.
 pub const GO_FINALIZER: &str = "kubermatic.io/cleanup-operating-system-configs";
 /// Annotations by which the Go implementation recognizes an OperatingSystemConfig that it created and that is up to date. If they are

@@ -267,7 +267,7 @@ impl Reason {
             ),
             Self::GoImplementationRunning => row(
                 Warning,
-                "The Go implementation renews its Lease `kube-system/operating-system-manager` in the same cluster, or the Lease can't be read yet. Nothing new is rendered or published.",
+                "The Go implementation renews one of its [Leases](security.md#the-upstream-osm), or they can't be read yet. Nothing new is rendered or published.",
                 "Stop it with the script that `osmctl migrate script` prints; see [migration](migration.md). To keep it, uninstall OSM.",
             ),
             Self::HostNameUnpredictable => row(

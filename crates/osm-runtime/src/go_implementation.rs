@@ -1,14 +1,15 @@
-//! Finds out whether the Go implementation runs in the worker cluster, by the Lease of its leader election.
+//! Finds out whether the Go implementation writes the same objects, by the [Leases](osm_api::rbac::Service::go_leases) of its leader election.
 //!
-//! Both implementations would replace the objects of the other. So osc-controller and secret-syncer start nothing new while the Lease is being
-//! renewed. They are not ready until something is published in this cluster. What is published is renewed in any case.
+//! Each implementation would replace what the other one writes. So osc-controller and secret-syncer start nothing new while one of the Leases is
+//! being renewed. They are not ready until something is published in this cluster. What is published is renewed in any case. osp-controller
+//! writes no default profile, because the Go implementation restores those of the same names.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use osm_api::names::{GO_LEASE, KUBE_SYSTEM};
+use osm_api::rbac::{ClusterKind, GoLease};
 use tokio::time::Instant;
 
 use crate::error::brief;
@@ -21,20 +22,20 @@ use crate::{Api, Cluster, Connection};
 /// Interval of the checks. It is shorter than the 15 seconds after which the Lease of a replica that has stopped expires.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Interval until the first answer.
+/// Interval until each Lease was read once.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// The longest time for which one renewal counts, whatever the Lease says.
-const LONGEST_VALIDITY: Duration = Duration::from_secs(60);
+/// The longest time for which one renewal counts, whatever the Lease says, in seconds.
+const LONGEST_VALIDITY: i32 = 60;
 
-/// Duration of a Lease that names none, as client-go sets it.
+/// Duration of a Lease that names none, as client-go sets it, in seconds.
 const DEFAULT_VALIDITY: i32 = 15;
 
-const RUNS: &str = "it renews the Lease kube-system/operating-system-manager in this cluster; stop it with the script that `osmctl migrate \
-                    script` prints";
+/// How late the clock of the Go implementation may be, in seconds.
+const LARGEST_SKEW: i32 = 60;
 
 /// Checks once, and then regularly until shutdown. Each key is queued when the result changes. `is_published`: whether anything is published
-/// in this cluster.
+/// in this cluster, or the service is ready without that.
 pub async fn watch<K: Key>(
     cluster: &Cluster,
     queue: &Arc<Queue<K>>,
@@ -42,9 +43,7 @@ pub async fn watch<K: Key>(
     is_published: impl Fn() -> bool + Send + Sync + 'static,
 ) {
     let mut check = Check {
-        connection: cluster.worker.clone(),
-        renewals: Renewals::default(),
-        answer: None,
+        leases: leases(cluster),
         gate: cluster.gates.gate("Go implementation"),
         problem: cluster.go_implementation.clone(),
     };
@@ -56,8 +55,7 @@ pub async fn watch<K: Key>(
     }
     let repeat = async move {
         loop {
-            let pause = if check.answer.is_some() { INTERVAL } else { RETRY };
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(check.pause()).await;
             if check.look(&is_published).await {
                 let known = shared.known().into_iter();
                 known.for_each(|key| queue.add_with(key, Priority::Low));
@@ -72,52 +70,105 @@ pub async fn watch<K: Key>(
         });
 }
 
+/// Each Lease once, because the clusters and namespaces may be the same.
+fn leases(cluster: &Cluster) -> Vec<WatchedLease> {
+    let mut leases: Vec<WatchedLease> = Vec::new();
+    for lease in cluster.process.service.go_leases(&cluster.installation) {
+        let connection = match lease.cluster {
+            ClusterKind::Worker => &cluster.worker,
+            _ => &cluster.management,
+        };
+        let lease = WatchedLease::new(connection, &lease);
+        if leases.iter().all(|known| known.place != lease.place) {
+            leases.push(lease);
+        }
+    }
+    leases
+}
+
 struct Check {
-    connection: Connection,
-    renewals: Renewals,
-    /// The last answer. `None`: there was none yet.
-    answer: Option<bool>,
+    leases: Vec<WatchedLease>,
     gate: Gate,
     problem: SharedProblem,
 }
 
 impl Check {
-    /// Looks at the Lease. Returns whether the result is another one than before.
+    /// Looks at each Lease. Returns whether the result is another one than before.
     async fn look(&mut self, is_published: &(impl Fn() -> bool + Sync)) -> bool {
-        let found = self.found().await;
+        let mut found = None;
+        for lease in &mut self.leases {
+            let problem = lease.problem().await;
+            found = found.or(problem);
+        }
         match &found {
             Some(found) if !is_published() => self.gate.close(found.clone()),
             _ => self.gate.open(),
         }
         let has_changed = self.problem.note(found.clone());
         if has_changed {
-            let cluster = self.connection.role().label();
             match found {
-                Some(found) => tracing::error!(cluster, "Go implementation: {found}"),
-                None => tracing::info!(cluster, "the Go implementation does not run"),
+                Some(found) => tracing::error!("Go implementation: {found}"),
+                None => tracing::info!("the Go implementation does not run"),
             }
         }
         has_changed
     }
 
+    fn pause(&self) -> Duration {
+        match self.leases.iter().all(|lease| lease.answer.is_some()) {
+            true => INTERVAL,
+            false => RETRY,
+        }
+    }
+}
+
+struct WatchedLease {
+    api: Api<Lease>,
+    connection: Connection,
+    name: &'static str,
+    /// `namespace/name`, and the cluster if there are two.
+    place: String,
+    renewals: Renewals,
+    /// The last answer. `None`: there was none yet.
+    answer: Option<bool>,
+}
+
+impl WatchedLease {
+    fn new(connection: &Connection, lease: &GoLease) -> Self {
+        let GoLease { namespace, name, .. } = lease;
+        Self {
+            api: Api::namespaced(connection.client.clone(), namespace),
+            connection: connection.clone(),
+            name,
+            place: format!("{namespace}/{name}{}", connection.role().place()),
+            renewals: Renewals::default(),
+            answer: None,
+        }
+    }
+
     /// Why nothing new may be started. If the Lease can't be read, the last answer holds.
-    async fn found(&mut self) -> Option<String> {
-        let leases = Api::<Lease>::namespaced(self.connection.client.clone(), KUBE_SYSTEM);
-        match leases.get_opt(GO_LEASE).await {
+    async fn problem(&mut self) -> Option<String> {
+        match self.api.get_opt(self.name).await {
             Ok(lease) => {
                 let spec = lease.and_then(|lease| lease.spec);
                 let clock = self.connection.server_time.now();
                 self.answer = Some(self.renewals.is_renewed(spec.as_ref(), clock, Instant::now()));
             }
             Err(error) if self.answer.is_none() => {
-                let problem = brief(&error);
                 return Some(format!(
-                    "the Lease {KUBE_SYSTEM}/{GO_LEASE} can't be read yet: {problem}"
+                    "the Lease {} can't be read yet: {}",
+                    self.place,
+                    brief(&error)
                 ));
             }
             Err(_) => {}
         }
-        (self.answer == Some(true)).then(|| RUNS.to_owned())
+        (self.answer == Some(true)).then(|| {
+            format!(
+                "it renews the Lease {}; stop it with the script that `osmctl migrate script` prints",
+                self.place
+            )
+        })
     }
 }
 
@@ -131,13 +182,14 @@ struct Renewals {
 struct Renewal {
     time: Timestamp,
     seen: Instant,
-    /// Another time was seen before.
-    has_changed: bool,
+    /// It is one of a replica that had stopped before this service started.
+    is_old: bool,
 }
 
 impl Renewals {
-    /// Whether the Lease is being renewed: its time was seen to change, or is recent by the `clock` of the API server. An old time that does
-    /// not change is that of a replica that has stopped, even if the clocks differ.
+    /// Whether the Lease is being renewed. As in client-go, a renewal counts from when it was first seen, because clocks differ. Only the first
+    /// one that is seen does not count if it has expired long ago by the `clock` of the API server, so that a start after a migration is not
+    /// delayed.
     fn is_renewed(&mut self, lease: Option<&LeaseSpec>, clock: Timestamp, now: Instant) -> bool {
         let held = lease.filter(|lease| {
             lease
@@ -148,18 +200,19 @@ impl Renewals {
         let Some((lease, time)) = held.and_then(|lease| Some((lease, lease.renew_time.as_ref()?.0))) else {
             return false;
         };
+        let seconds = lease.lease_duration_seconds.unwrap_or(DEFAULT_VALIDITY);
+        let seconds = seconds.clamp(1, LONGEST_VALIDITY);
+        let valid = Duration::from_secs(seconds.unsigned_abs().into());
         let last = match self.last.take() {
             Some(last) if last.time == time => last,
             before => Renewal {
                 time,
                 seen: now,
-                has_changed: before.is_some(),
+                is_old: before.is_none()
+                    && clock.duration_since(time).as_secs() > i64::from(seconds + LARGEST_SKEW),
             },
         };
-        let seconds = lease.lease_duration_seconds.unwrap_or(DEFAULT_VALIDITY);
-        let valid = Duration::from_secs(seconds.max(1).unsigned_abs().into()).min(LONGEST_VALIDITY);
-        let is_recent = clock.duration_since(time).unsigned_abs() < valid;
-        let is_renewed = (last.has_changed || is_recent) && now.duration_since(last.seen) < valid;
+        let is_renewed = !last.is_old && now.duration_since(last.seen) < valid;
         self.last = Some(last);
         is_renewed
     }
@@ -167,23 +220,35 @@ impl Renewals {
 
 #[cfg(test)]
 mod tests {
+    use http::{Request, Response};
     use jiff::SignedDuration;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+    use kube::Client;
+    use kube::client::Body;
+    use osm_api::rbac::{Installation, Service};
+    use parking_lot::Mutex;
+    use serde_json::json;
+    use tower::BoxError;
 
     use super::*;
+    use crate::{Environment, Metrics, Readiness};
+
+    fn renewed(at: Timestamp) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some("go".to_owned()),
+            lease_duration_seconds: Some(15),
+            renew_time: Some(MicroTime(at)),
+            ..LeaseSpec::default()
+        }
+    }
 
     /// Each look is at a second, at a Lease that was renewed at another one; `None`: it does not exist.
     fn looks(looks: &[(i64, Option<i64>)]) -> Vec<bool> {
         let (start, began) = (Timestamp::from_second(1_800_000_000).unwrap(), Instant::now());
         let at = |second: i64| start + SignedDuration::from_secs(second);
         let mut renewals = Renewals::default();
-        let look = |&(second, renewed): &(i64, Option<i64>)| {
-            let lease = renewed.map(|renewed| LeaseSpec {
-                holder_identity: Some("go".to_owned()),
-                lease_duration_seconds: Some(15),
-                renew_time: Some(MicroTime(at(renewed))),
-                ..LeaseSpec::default()
-            });
+        let look = |&(second, time): &(i64, Option<i64>)| {
+            let lease = time.map(|time| renewed(at(time)));
             let now = began + Duration::from_secs(second.unsigned_abs());
             renewals.is_renewed(lease.as_ref(), at(second), now)
         };
@@ -191,14 +256,24 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_renewed_while_its_time_is_recent_or_changes() {
+    fn a_lease_is_renewed_until_its_time_has_not_changed_for_as_long_as_it_is_valid() {
         for (what, steps, expected) in [
             ("no Lease", vec![(0, None), (10, None)], vec![false, false]),
             ("renewed", vec![(0, Some(-1)), (10, Some(9))], vec![true, true]),
             (
-                "expired",
-                vec![(0, Some(-15)), (10, Some(-15))],
+                "expired long ago",
+                vec![(0, Some(-76)), (10, Some(-76))],
                 vec![false, false],
+            ),
+            (
+                "expired, unless its clock is late",
+                vec![(0, Some(-75)), (10, Some(-75)), (15, Some(-75))],
+                vec![true, true, false],
+            ),
+            (
+                "its clock is late",
+                vec![(0, Some(-75)), (10, Some(-65)), (20, Some(-55))],
+                vec![true, true, true],
             ),
             ("starts", vec![(0, Some(-600)), (10, Some(9))], vec![false, true]),
             (
@@ -207,18 +282,8 @@ mod tests {
                 vec![true, true, true, false],
             ),
             (
-                "its clock is late",
-                vec![
-                    (0, Some(-600)),
-                    (10, Some(-590)),
-                    (20, Some(-590)),
-                    (30, Some(-590)),
-                ],
-                vec![false, true, true, false],
-            ),
-            (
                 "its clock is early, and it stops",
-                vec![(0, Some(10)), (10, Some(10)), (20, Some(10))],
+                vec![(0, Some(600)), (10, Some(600)), (20, Some(600))],
                 vec![true, true, false],
             ),
             (
@@ -237,12 +302,128 @@ mod tests {
         let lease = |holder: &str| LeaseSpec {
             holder_identity: Some(holder.to_owned()),
             lease_duration_seconds: Some(31_536_000),
-            renew_time: Some(MicroTime(clock)),
-            ..LeaseSpec::default()
+            ..renewed(clock)
         };
         let mut renewals = Renewals::default();
         assert!(!renewals.is_renewed(Some(&lease("")), clock, now));
         assert!(renewals.is_renewed(Some(&lease("go")), clock, now));
-        assert!(!renewals.is_renewed(Some(&lease("go")), clock, now + LONGEST_VALIDITY));
+        assert!(!renewals.is_renewed(Some(&lease("go")), clock, now + Duration::from_secs(60)));
+    }
+
+    /// An API server with one Lease, at the path that ends so, or without a permission to read any.
+    #[derive(Clone)]
+    struct Server(Arc<Mutex<Option<(&'static str, LeaseSpec)>>>);
+
+    impl Server {
+        fn connection(&self) -> Connection {
+            let served = self.clone();
+            let fake = tower::service_fn(move |request: Request<Body>| {
+                let answer = served.answer(request.uri().path());
+                async move { Ok::<_, BoxError>(answer) }
+            });
+            let client = Client::new(fake, "default");
+            let (metrics, environment) = (Metrics::new().unwrap(), Environment::default());
+            let clients = [client.clone(), client];
+            let timeout = Duration::from_secs(10);
+            Connection::by(Service::OscController, clients, &metrics, timeout, &environment)
+        }
+
+        fn answer(&self, path: &str) -> Response<Body> {
+            let status = |code: u16, reason: &str| {
+                let status = json!({"kind": "Status", "status": "Failure", "reason": reason, "message": "", "code": code});
+                (code, status)
+            };
+            let (code, body) = match &*self.0.lock() {
+                Some((place, spec)) if path.ends_with(place) => (200, json!({"metadata": {}, "spec": spec})),
+                Some(_) => status(404, "NotFound"),
+                None => status(403, "Forbidden"),
+            };
+            let answer = Response::builder().status(code);
+            answer.body(body.to_string().into_bytes().into()).unwrap()
+        }
+
+        fn new(place: Option<&'static str>) -> Self {
+            let server = Self(Arc::default());
+            server.serve(place);
+            server
+        }
+
+        fn serve(&self, place: Option<&'static str>) {
+            *self.0.lock() = place.map(|place| (place, renewed(Timestamp::now())));
+        }
+    }
+
+    /// The Leases that a service looks at if the server has all of them.
+    fn check(server: &Server, service: Service, readiness: &Readiness) -> Check {
+        let connection = server.connection();
+        let installation = Installation {
+            namespace: "osm".to_owned(),
+            ..Installation::default()
+        };
+        let leases = service.go_leases(&installation);
+        Check {
+            leases: leases
+                .iter()
+                .map(|lease| WatchedLease::new(&connection, lease))
+                .collect(),
+            gate: readiness.gate("Go implementation"),
+            problem: SharedProblem::default(),
+        }
+    }
+
+    const PLACES: [&str; 3] = [
+        "osm/leases/operating-system-manager",
+        "kube-system/leases/operating-system-manager",
+        "kube-system/leases/operating-system-manager-worker-manager",
+    ];
+
+    #[tokio::test(start_paused = true)]
+    async fn each_lease_alone_holds_up_what_is_new_until_it_has_expired() {
+        for (service, places) in [
+            (Service::OspController, &PLACES[..1]),
+            (Service::OscController, &PLACES),
+            (Service::SecretSyncer, &PLACES),
+            (Service::CsrApprover, &[]),
+        ] {
+            for place in PLACES {
+                let readiness = Readiness::default();
+                let mut check = check(&Server::new(Some(place)), service, &readiness);
+                let is_held = places.contains(&place);
+                assert_eq!(check.look(&|| false).await, is_held, "{service:?} {place}");
+                let named = place.replace("/leases", "");
+                let found = check.problem.problem();
+                let words = format!("it renews the Lease {named}; ");
+                assert_eq!(
+                    found.is_some_and(|found| found.starts_with(&words)),
+                    is_held,
+                    "{place}"
+                );
+                assert_eq!(readiness.waiting().is_empty(), !is_held);
+                // It is published, and renewed all the time.
+                assert!(!check.look(&|| true).await);
+                assert!(readiness.waiting().is_empty());
+                tokio::time::advance(Duration::from_secs(16)).await;
+                assert_eq!(check.look(&|| true).await, is_held, "{service:?} {place}");
+                assert!(check.problem.problem().is_none());
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_started_before_each_lease_was_read_and_later_the_last_answer_holds() {
+        let server = Server::new(None);
+        let mut check = check(&server, Service::SecretSyncer, &Readiness::default());
+        assert!(check.look(&|| false).await && check.pause() == RETRY);
+        let found = check.problem.problem().unwrap();
+        assert!(
+            found.contains("osm/operating-system-manager can't be read yet"),
+            "{found}"
+        );
+        server.serve(Some(PLACES[2]));
+        assert!(!check.look(&|| false).await && check.pause() == INTERVAL);
+        server.serve(None);
+        assert!(!check.look(&|| false).await && check.pause() == INTERVAL);
+        let found = check.problem.problem().unwrap();
+        assert!(found.contains("-worker-manager; "), "{found}");
     }
 }

@@ -1,4 +1,4 @@
-//! The ways in which a request to the API server fails that make a difference to a controller.
+//! Why a reconcile fails. It is the one error of osp-controller, osc-controller and csr-approver. secret-syncer wraps it.
 
 use std::time::Duration;
 
@@ -41,6 +41,11 @@ pub enum RequestError {
         /// Which fields they lack, and what to do.
         problem: String,
     },
+    #[error("the API server drops fields of {what}; apply the CustomResourceDefinitions of this version")]
+    FieldsDropped {
+        /// The object.
+        what: &'static str,
+    },
 }
 
 pub fn failed(what: &'static str) -> impl FnOnce(kube::Error) -> RequestError {
@@ -69,7 +74,8 @@ impl RequestError {
             Self::Conflict { .. } => true,
             Self::NamespaceMissing { .. }
             | Self::GoImplementationRunning { .. }
-            | Self::DefinitionsOutdated { .. } => false,
+            | Self::DefinitionsOutdated { .. }
+            | Self::FieldsDropped { .. } => false,
         }
     }
 }
@@ -83,6 +89,7 @@ impl Failure for RequestError {
             Self::NamespaceMissing { .. } => Reason::NamespaceMissing,
             Self::GoImplementationRunning { .. } => Reason::GoImplementationRunning,
             Self::DefinitionsOutdated { .. } => Reason::DefinitionsOutdated,
+            Self::FieldsDropped { .. } => Reason::FieldsDropped,
         }
     }
 

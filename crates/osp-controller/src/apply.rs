@@ -5,7 +5,6 @@ use osm_api::OperatingSystemProfile;
 use osm_runtime::request::failed;
 use osm_runtime::{RequestError, error, read};
 
-use crate::Error;
 use crate::context::Context;
 use crate::custom_profile::{Problem, Step};
 use crate::default_profile::{Install, Restore};
@@ -32,7 +31,7 @@ pub struct Applied {
 ///
 /// # Errors
 /// Failed requests; [`RequestError::Conflict`] if the stored profile is not the one that was gathered.
-pub async fn apply(context: &Context, gathered: &Gathered, plan: &Plan) -> Result<Applied, Error> {
+pub async fn apply(context: &Context, gathered: &Gathered, plan: &Plan) -> Result<Applied, RequestError> {
     match &plan.install {
         None => {}
         Some(Install::Create(profile)) => {
@@ -85,7 +84,7 @@ async fn create(
     gathered: &Gathered,
     profile: &OperatingSystemProfile,
     named: &Named,
-) -> Result<OperatingSystemProfile, Error> {
+) -> Result<OperatingSystemProfile, RequestError> {
     let api = context.profile_api(&gathered.namespace);
     let send = async |dry_run: bool| {
         let params = PostParams {
@@ -95,7 +94,9 @@ async fn create(
         api.create(&params, profile).await
     };
     let created = match send(true).await {
-        Ok(tried) if tried.spec != profile.spec => return Err(Error::FieldsDropped { what: named.what }),
+        Ok(tried) if tried.spec != profile.spec => {
+            return Err(RequestError::FieldsDropped { what: named.what });
+        }
         Ok(_) => send(false).await,
         // A webhook without `sideEffects: None` keeps the API server from dry runs, not from requests.
         Err(error) if error::is_code(&error, 400) => send(false).await,
@@ -114,9 +115,9 @@ async fn create(
             if let Some(found) = found.await.map_err(failed(named.reading))? {
                 context.saw(found);
             }
-            Err(RequestError::Conflict { what: named.what }.into())
+            Err(RequestError::Conflict { what: named.what })
         }
-        Err(error) => Err(failed(named.creating)(error).into()),
+        Err(error) => Err(failed(named.creating)(error)),
     }
 }
 
@@ -124,7 +125,7 @@ async fn restore(
     context: &Context,
     gathered: &Gathered,
     plan: &Restore,
-) -> Result<OperatingSystemProfile, Error> {
+) -> Result<OperatingSystemProfile, RequestError> {
     let mut profile = plan.profile.clone();
     let Some(version) = &plan.interim_version else {
         return replace(context, gathered, &profile, &DEFAULT).await;
@@ -143,7 +144,7 @@ async fn replace(
     gathered: &Gathered,
     profile: &OperatingSystemProfile,
     named: &Named,
-) -> Result<OperatingSystemProfile, Error> {
+) -> Result<OperatingSystemProfile, RequestError> {
     let api = context.profile_api(&gathered.namespace);
     let send = async |dry_run: bool| {
         let params = PostParams {
@@ -154,13 +155,17 @@ async fn replace(
         replaced.map_err(failed(named.replacing))
     };
     if send(true).await?.spec != profile.spec {
-        return Err(Error::FieldsDropped { what: named.what });
+        return Err(RequestError::FieldsDropped { what: named.what });
     }
-    Ok(send(false).await?)
+    send(false).await
 }
 
 /// Writes the copy. The API server's schema is the last check of a custom profile: what it refuses, the author must correct.
-async fn copy(context: &Context, gathered: &Gathered, step: &Step) -> Result<Result<Copied, Problem>, Error> {
+async fn copy(
+    context: &Context,
+    gathered: &Gathered,
+    step: &Step,
+) -> Result<Result<Copied, Problem>, RequestError> {
     let (written, copied) = match step {
         Step::Keep => return Ok(Ok(Copied::Kept)),
         Step::Create(profile) => (create(context, gathered, profile, &COPY).await, Copied::Created),
@@ -178,8 +183,8 @@ async fn copy(context: &Context, gathered: &Gathered, step: &Step) -> Result<Res
 }
 
 /// The fields that the API server refuses as invalid. Its message is left out, because it repeats values.
-fn refused_fields(error: &Error) -> Option<String> {
-    let Error::Request(RequestError::Failed { source, .. }) = error else {
+fn refused_fields(error: &RequestError) -> Option<String> {
+    let RequestError::Failed { source, .. } = error else {
         return None;
     };
     let kube::Error::Api(status) = source.as_ref() else {

@@ -241,17 +241,25 @@ impl Inner {
         self.defaults.iter().any(|(default, _)| default == name)
     }
 
-    /// The default profile of this name, unless the settings disable it or are not known yet.
+    /// The default profile of this name, unless the settings disable it or are not known yet. The Go implementation has defaults of the same
+    /// names, and both would replace each other's for ever.
     pub fn default_profile(&self, name: &str) -> Option<OperatingSystemProfileSpec> {
+        match self.cluster.go_implementation.problem() {
+            Some(_) => None,
+            None => self.enabled_default(name),
+        }
+    }
+
+    fn enabled_default(&self, name: &str) -> Option<OperatingSystemProfileSpec> {
         let settings = self.cluster.settings.borrow();
         let current = settings.as_ref()?;
         default_profile::enabled(&self.defaults, name, &current.settings.default_profiles)
     }
 
-    /// Whether this service installs a default profile of this name, or may do so once it knows the settings.
+    /// Whether this service installs a default profile of this name, or may do so once it knows the settings or the Go implementation has stopped.
     pub fn may_install(&self, name: &str) -> bool {
         let settings_are_known = self.cluster.settings.borrow().is_some();
-        self.default_profile(name).is_some() || (!settings_are_known && self.has_default(name))
+        self.enabled_default(name).is_some() || (!settings_are_known && self.has_default(name))
     }
 
     /// Queues the profiles that may extend the one with this key. Those that extend them follow when their status changes.

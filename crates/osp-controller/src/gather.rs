@@ -25,8 +25,8 @@ pub struct Gathered {
     pub namespace: String,
     pub name: String,
     pub stored: Option<Arc<StoredProfile>>,
-    /// The default profile of this name. `None` if there is none, if the settings disable it, or if the settings, which could
-    /// disable it, are not known yet.
+    /// The default profile of this name. `None` if there is none, if the settings disable it, if the settings, which could
+    /// disable it, are not known yet, or while the Go implementation, which has its own of that name, runs.
     pub default: Option<OperatingSystemProfileSpec>,
     /// The CustomOperatingSystemProfile of this name, if custom profiles are copied.
     pub custom: Option<Arc<CustomProfile>>,

@@ -1,7 +1,7 @@
 //! osp-controller installs the default OperatingSystemProfiles, and validates every profile before a pool uses it.
 //!
 //! It owns the whole status of every OperatingSystemProfile, the spec of the default profiles, and the copies of custom profiles. It has no
-//! rights on Secrets.
+//! rights on Secrets. It writes no default profile while the Go implementation runs in the same namespace, and validates that one's.
 //!
 //! A reconcile is `gather → plan → apply → report`. [`gather`] has [`validate`] check the stored profile, [`plan`] makes all
 //! decisions, [`apply`] writes default profiles and copies, and [`report`] alone writes status, Events, metrics and logs.
@@ -23,57 +23,14 @@ pub mod validate;
 use std::sync::Arc;
 use std::time::Duration;
 
-use osm_api::Reason;
-use osm_runtime::error::{Failure, LONGEST_DELAY_OF_PERMANENT};
 use osm_runtime::runner;
-use osm_runtime::{AdmissionArgs, Cluster, Process, RequestError};
+use osm_runtime::{AdmissionArgs, Cluster, Process, RequestError, go_implementation};
 
 use crate::admission::ProfileJudge;
 use crate::context::Context;
 
 /// The field manager of this controller.
 pub const FIELD_MANAGER: &str = "osp-controller";
-
-/// Why a reconcile failed. A refused profile is not a failure: the condition `Accepted` reports it.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)]
-pub enum Error {
-    #[error(transparent)]
-    Request(#[from] RequestError),
-    #[error("the API server drops fields of {what}; apply the CustomResourceDefinitions of this version")]
-    FieldsDropped {
-        /// The profile that osp-controller writes.
-        what: &'static str,
-    },
-}
-
-impl Failure for Error {
-    fn reason(&self) -> Reason {
-        match self {
-            Self::Request(error) => error.reason(),
-            Self::FieldsDropped { .. } => Reason::FieldsDropped,
-        }
-    }
-
-    fn is_conflict(&self) -> bool {
-        matches!(self, Self::Request(error) if error.is_conflict())
-    }
-
-    fn longest_delay(&self) -> Duration {
-        match self {
-            Self::Request(error) => error.longest_delay(),
-            // Once the definitions are newer, readiness wakes every profile.
-            Self::FieldsDropped { .. } => LONGEST_DELAY_OF_PERMANENT,
-        }
-    }
-
-    fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Request(error) => error.retry_after(),
-            Self::FieldsDropped { .. } => None,
-        }
-    }
-}
 
 /// Runs the controller, and the webhook if the flags ask for it, until shutdown.
 ///
@@ -85,6 +42,8 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
     let webhook = osm_runtime::admission::spawn(&admission, judge, "the profile", &process)?;
     let queue = context.queue.clone();
     let shared = context.clone();
+    // It is ready without default profiles, because it validates those that are there.
+    go_implementation::watch(&cluster, &queue, shared.clone(), || true).await;
     let work = move |key| reconcile(context.clone(), key);
     runner::work(&cluster, cluster.namespace(), queue, shared, work).await;
     if let Some(webhook) = webhook {
@@ -94,12 +53,12 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
 }
 
 /// Installs, copies or validates the profile with this key, `namespace/name`.
-async fn reconcile(context: Context, key: String) -> Result<Option<Duration>, Error> {
+async fn reconcile(context: Context, key: String) -> Result<Option<Duration>, RequestError> {
     let gathered = gather::gather(&context, &key).await?;
     let plan = plan::plan(&gathered);
     if let Some(problem) = context.cluster.outdated_definitions.problem() {
         // The API server would drop fields, and pools would be rendered from what is left.
-        return Err(RequestError::DefinitionsOutdated { problem }.into());
+        return Err(RequestError::DefinitionsOutdated { problem });
     }
     let applied = apply::apply(&context, &gathered, &plan).await?;
     report::report(&context, &gathered, &plan, &applied).await?;

@@ -5,15 +5,15 @@ use kube::Resource;
 use osm_api::Reason;
 use osm_api::condition::{ACCEPTED, Verdict};
 use osm_runtime::request::failed;
-use osm_runtime::status;
+use osm_runtime::{RequestError, status};
 
+use crate::FIELD_MANAGER;
 use crate::apply::{Applied, Copied};
 use crate::context::{COPIED, Context};
 use crate::custom_profile::{CustomProfile, Problem, is_copy};
 use crate::default_profile::{Install, Restore};
 use crate::gather::Gathered;
 use crate::plan::{Plan, StatusUpdate, Transition};
-use crate::{Error, FIELD_MANAGER};
 
 /// Reports what a reconcile has found and done.
 ///
@@ -24,7 +24,7 @@ pub async fn report(
     gathered: &Gathered,
     plan: &Plan,
     applied: &Applied,
-) -> Result<(), Error> {
+) -> Result<(), RequestError> {
     if let Some(update) = &plan.status {
         write_status(context, gathered, update).await?;
     }
@@ -59,7 +59,11 @@ pub async fn report(
     Ok(())
 }
 
-async fn write_status(context: &Context, gathered: &Gathered, update: &StatusUpdate) -> Result<(), Error> {
+async fn write_status(
+    context: &Context,
+    gathered: &Gathered,
+    update: &StatusUpdate,
+) -> Result<(), RequestError> {
     let api = context.profile_api(&gathered.namespace);
     let StatusUpdate {
         resource_version,

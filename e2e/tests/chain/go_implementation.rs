@@ -1,33 +1,32 @@
-//! While the Go implementation renews its Lease, nothing new is started, and what is published is renewed.
+//! While the Go implementation renews one of its Leases, nothing new is started, and what is published is renewed.
 
 use std::time::Duration;
 
 use anyhow::Result;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
-use osm_api::names::{GO_LEASE, KUBE_SYSTEM};
+use osm_api::names::{GO_LEASE, GO_WORKER_LEASE, KUBE_SYSTEM};
 use osm_api::rbac::Service;
-use osm_testkit::Options;
+use osm_testkit::{Options, wait_for};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::credentials::bring_renewal_near;
-use crate::world::{DEADLINE, World};
+use crate::world::{DEADLINE, NAMESPACE, World};
 
-/// Renews the Lease as client-go does, until it is stopped.
+/// Renews a Lease as client-go does, until it is dropped.
 pub struct GoImplementation(JoinHandle<()>);
 
 impl GoImplementation {
-    pub async fn start(world: &World) -> Result<Self> {
-        let leases: Api<Lease> = Api::namespaced(world.client.clone(), KUBE_SYSTEM);
+    pub async fn start(world: &World, namespace: &str, name: &'static str) -> Result<Self> {
+        let leases = world.api::<Lease>(namespace);
         let renew = async move || {
             let spec = json!({"holderIdentity": "operating-system-manager-5f6d8_1", "leaseDurationSeconds": 15,
                 "renewTime": format!("{:.6}", Timestamp::now())});
-            let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": GO_LEASE}, "spec": spec});
+            let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec});
             let params = PatchParams::apply("operating-system-manager").force();
-            leases.patch(GO_LEASE, &params, &Patch::Apply(&lease)).await
+            leases.patch(name, &params, &Patch::Apply(&lease)).await
         };
         renew().await?;
         Ok(Self(tokio::spawn(async move {
@@ -39,8 +38,10 @@ impl GoImplementation {
             }
         })))
     }
+}
 
-    pub fn stop(self) {
+impl Drop for GoImplementation {
+    fn drop(&mut self) {
         self.0.abort();
     }
 }
@@ -48,28 +49,47 @@ impl GoImplementation {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_new_is_started_while_the_go_implementation_runs() -> Result<()> {
     let mut world = World::start_without_services(Options::default()).await?;
-    let go = GoImplementation::start(&world).await?;
-    world.installed.start_all().await?;
+    let mut go = Vec::new();
+    // A service names the last one of these that it sees.
+    for (namespace, name) in [
+        (KUBE_SYSTEM, GO_WORKER_LEASE),
+        (KUBE_SYSTEM, GO_LEASE),
+        (NAMESPACE, GO_LEASE),
+    ] {
+        go.push(GoImplementation::start(&world, namespace, name).await?);
+        for service in [Service::OscController, Service::SecretSyncer] {
+            if go.len() == 1 {
+                world.installed.start(service).await?;
+            }
+            let words = [
+                &*format!("Go implementation: it renews the Lease {namespace}/{name};"),
+                "`osmctl migrate script`",
+            ];
+            world.waits_for(service, &words).await?;
+        }
+    }
+    // osp-controller is ready, and validates.
+    for service in [Service::OspController, Service::CsrApprover] {
+        world.installed.start(service).await?;
+    }
     world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
     world.pool("p", "osp-tiny").await?;
     world.stamp("p", 1).await?;
-    for service in [Service::OscController, Service::SecretSyncer] {
-        let words = [
-            "Go implementation: it renews the Lease kube-system/operating-system-manager",
-            "`osmctl migrate script`",
-        ];
-        world.waits_for(service, &words).await?;
-    }
-    // It is ready for its part, which affects nothing of the Go implementation.
     assert!(world.installed.is_ready(Service::OspController).await);
+    let profiles = world.profiles().list(&ListParams::default()).await?;
+    assert_eq!(profiles.items.len(), 1, "no default profile is installed");
     let configs = world.configs().list(&ListParams::default()).await?;
     assert!(configs.items.is_empty(), "{configs:?}");
 
-    go.stop();
+    drop(go);
     let first = world.machine("p", 1).await?;
     world.installed.ready(DEADLINE).await?;
+    wait_for("the default profiles", DEADLINE, async || {
+        Ok(world.profiles().get_opt("osp-ubuntu").await?.map(drop))
+    })
+    .await?;
 
-    let go = GoImplementation::start(&world).await?;
+    let go = GoImplementation::start(&world, KUBE_SYSTEM, GO_LEASE).await?;
     let message = world
         .says("p", "Published", false, "GoImplementationRunning")
         .await?;
@@ -94,7 +114,7 @@ async fn nothing_new_is_started_while_the_go_implementation_runs() -> Result<()>
         assert!(world.installed.is_ready(service).await, "{}", service.name());
     }
 
-    go.stop();
+    drop(go);
     world
         .machine_with("p", 1, |machine| machine.text.contains("two"))
         .await?;

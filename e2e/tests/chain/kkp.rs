@@ -137,7 +137,7 @@ async fn versions(configs: &Api<DynamicObject>) -> Result<Vec<(String, Option<St
 async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Result<()> {
     let mut world = World::start_in_two_without_services(Options::default()).await?;
     let _kkp = Kkp::start(&world).await?;
-    let go = GoImplementation::start(&world).await?;
+    let go = GoImplementation::start(&world, KUBE_SYSTEM, names::GO_LEASE).await?;
     world
         .apply(&world::profile("osp-tiny", "v1.0.0", "one\n"))
         .await?;
@@ -160,7 +160,7 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
     assert!(configs.items.is_empty(), "{configs:?}");
 
     // `replicas: 0`. Each immutable Secret is replaced once, and that is the only moment without user data.
-    go.stop();
+    drop(go);
     for (pool, _) in POOLS {
         world.machine(pool, REVISION).await?;
         world.says(pool, "Published", true, "Published").await?;

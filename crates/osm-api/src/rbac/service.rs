@@ -4,7 +4,7 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use super::grant::{ClusterKind, Grant};
 use super::installation::Installation;
-use super::table;
+use super::table::{self, GoLease};
 
 /// A service with an identity of its own. To add one, add a variant and its row in `Service::row`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::EnumCount)]
@@ -22,6 +22,7 @@ struct Row {
     values_key: &'static str,
     clusters: &'static [ClusterKind],
     grants: fn(&Installation) -> Vec<Grant>,
+    go_leases: fn(&Installation) -> Vec<GoLease>,
 }
 
 impl Service {
@@ -40,24 +41,29 @@ impl Service {
                 values_key: "ospController",
                 clusters: &[ClusterKind::Management],
                 grants: table::osp_controller,
+                go_leases: table::go_leases_of_profiles,
             },
             Self::OscController => Row {
                 name: "osc-controller",
                 values_key: "oscController",
                 clusters: &ClusterKind::BUT_HOME,
                 grants: table::osc_controller,
+                go_leases: table::go_leases,
             },
             Self::SecretSyncer => Row {
                 name: "secret-syncer",
                 values_key: "secretSyncer",
                 clusters: &ClusterKind::BUT_HOME,
                 grants: table::secret_syncer,
+                go_leases: table::go_leases,
             },
             Self::CsrApprover => Row {
                 name: "csr-approver",
                 values_key: "csrApprover",
                 clusters: &[ClusterKind::Worker],
                 grants: table::csr_approver,
+                // It writes nothing that the Go implementation writes.
+                go_leases: |_| Vec::new(),
             },
         }
     }
@@ -82,10 +88,16 @@ impl Service {
         self.clusters().contains(&ClusterKind::Management)
     }
 
+    /// The Leases that the Go implementation renews while it writes objects that this service writes, too.
+    pub fn go_leases(self, installation: &Installation) -> Vec<GoLease> {
+        (self.row().go_leases)(installation)
+    }
+
     /// Everything the service may do, one grant for each namespace of each cluster.
     pub fn grants(self, installation: &Installation) -> Vec<Grant> {
         let mut merged: Vec<Grant> = Vec::new();
-        for grant in (self.row().grants)(installation) {
+        let of_go_leases = self.go_leases(installation).into_iter().map(GoLease::grant);
+        for grant in (self.row().grants)(installation).into_iter().chain(of_go_leases) {
             let same =
                 |known: &&mut Grant| (known.cluster, &known.namespace) == (grant.cluster, &grant.namespace);
             match merged.iter_mut().find(same) {

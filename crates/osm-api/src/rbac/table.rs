@@ -3,7 +3,9 @@
 use super::grant::{ClusterKind, Grant, Right, named, rule};
 use super::installation::Installation;
 use crate::Joining;
-use crate::names::{BOOTSTRAP_TOKENS_NAMESPACE, CLOUD_INIT_SETTINGS, GO_LEASE, GROUP, KUBE_SYSTEM};
+use crate::names::{
+    BOOTSTRAP_TOKENS_NAMESPACE, CLOUD_INIT_SETTINGS, GO_LEASE, GO_WORKER_LEASE, GROUP, KUBE_SYSTEM,
+};
 
 const READ_ALL: [&str; 2] = ["list", "watch"];
 
@@ -35,11 +37,46 @@ fn identity_of(cluster: ClusterKind) -> Grant {
     )
 }
 
-/// It says whether the Go implementation runs.
-fn lease_of_go() -> Grant {
-    let why = "nothing new is started while the Go implementation renews its Lease";
-    let right = named("coordination.k8s.io", "leases", GO_LEASE, &["get"], why);
-    ClusterKind::Worker.within(KUBE_SYSTEM, vec![right])
+/// A Lease that the Go implementation renews while it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GoLease {
+    /// The cluster that it is in.
+    pub cluster: ClusterKind,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: &'static str,
+}
+
+impl GoLease {
+    fn new(cluster: ClusterKind, namespace: &str, name: &'static str) -> Self {
+        Self {
+            cluster,
+            namespace: namespace.to_owned(),
+            name,
+        }
+    }
+
+    pub(super) fn grant(self) -> Grant {
+        let why = "it shows whether the Go implementation runs";
+        let right = named("coordination.k8s.io", "leases", self.name, &["get"], why);
+        self.cluster.within(&self.namespace, vec![right])
+    }
+}
+
+/// The Go implementation writes the same profiles and configs.
+pub(super) fn go_leases_of_profiles(installation: &Installation) -> Vec<GoLease> {
+    let own = GoLease::new(ClusterKind::Management, &installation.namespace, GO_LEASE);
+    vec![own]
+}
+
+/// The Go implementation writes the same profiles and configs, or it publishes for the same machines. Its own management cluster may then be
+/// another one, or the worker cluster.
+pub(super) fn go_leases(installation: &Installation) -> Vec<GoLease> {
+    let mut leases = go_leases_of_profiles(installation);
+    let of_machines = [GO_LEASE, GO_WORKER_LEASE];
+    leases.extend(of_machines.map(|name| GoLease::new(ClusterKind::Worker, KUBE_SYSTEM, name)));
+    leases
 }
 
 pub(super) fn osp_controller(installation: &Installation) -> Vec<Grant> {
@@ -148,7 +185,6 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
         ClusterKind::Worker.everywhere(everywhere),
         identity_of(ClusterKind::Management),
         identity_of(ClusterKind::Worker),
-        lease_of_go(),
         ClusterKind::Worker.within(
             "kube-public",
             vec![named(
@@ -274,7 +310,6 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
         ),
         identity_of(ClusterKind::Management),
         identity_of(ClusterKind::Worker),
-        lease_of_go(),
         ClusterKind::Worker.everywhere(everywhere),
         ClusterKind::Worker.within(CLOUD_INIT_SETTINGS, made),
     ];
