@@ -9,19 +9,15 @@
     clippy::panic
 )]
 
-mod admission;
 mod approver;
 mod bootstrap_tokens;
 mod canaries;
 mod credentials;
-mod custom_profiles;
 mod go_implementation;
 mod go_templates;
-mod home;
 mod joining;
 mod joining_mode;
 mod loss;
-mod migrate;
 mod order;
 mod osmctl;
 mod outage;
@@ -38,5 +34,4 @@ mod takeover;
 mod two_clusters;
 mod unreadable;
 mod user_cluster;
-mod webhook_server;
 mod world;

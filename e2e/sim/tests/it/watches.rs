@@ -187,34 +187,6 @@ async fn a_panic_in_a_watch_stops_the_service_and_is_named() {
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn two_lists_of_a_cluster_are_read_at_a_time() {
-    let server = Server::new(Timestamp::UNIX_EPOCH);
-    let takes = Duration::from_secs(3);
-    let (calls, link) = Slow::link(takes);
-    let cluster = cluster_on(&server, &link);
-    for _ in 0..5 {
-        Watch::namespaced(&cluster.worker, "kube-system", "maps")
-            .project(|map: ConfigMap| Some(map.name_any()))
-            .into_cache(&Arc::new(Cache::default()))
-            .spawn(&cluster);
-    }
-    tokio::time::timeout(Duration::from_secs(60), async {
-        while calls.sent("list").len() < 5 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await
-    .expect("five lists");
-    let sent = calls.sent("list");
-    let first = sent[0];
-    let rounds: Vec<u64> = sent
-        .iter()
-        .map(|at| (*at - first).as_secs() / takes.as_secs())
-        .collect();
-    assert_eq!(rounds, [0, 0, 1, 1, 2]);
-}
-
 /// A ConfigMap that is followed.
 #[derive(Default)]
 struct Map {
