@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -20,7 +20,7 @@ use osm_testkit::control_plane::AuditLog;
 use osm_testkit::cost::{Cost, until_quiet};
 use osm_testkit::installation::{self, Installed};
 use osm_testkit::machine_controller::machine_deployment;
-use osm_testkit::{ControlPlane, Options, check, fixtures, wait_for};
+use osm_testkit::{ControlPlane, Options, check, wait_for};
 use serde_json::{Value, json};
 
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -99,7 +99,7 @@ impl World {
     }
 
     async fn create(&self, pool: &str, profile: &str) -> Result<()> {
-        let object = serde_json::from_value(fixtures::example(pool, profile, 1)?)?;
+        let object = serde_json::from_value(example(pool, profile, 1)?)?;
         self.pools()?.create(&PostParams::default(), &object).await?;
         self.published(pool, 1).await
     }
@@ -319,4 +319,28 @@ fn more_requests_and_more_bytes_are_worse() {
     assert_eq!(found(cost(3, 900), cost(2, 1000)), (1, 1));
     assert_eq!(found(cost(1, 0), Cost::default()), (1, 0), "not recorded");
     assert_eq!(found(Cost::default(), cost(1, 0)), (0, 1));
+}
+
+/// The MachineDeployment of `examples/machinedeployment-ubuntu-aws.yaml` with another name and profile, at a revision.
+fn example(name: &str, profile: &str, revision: u64) -> Result<Value> {
+    const PATH: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../examples/machinedeployment-ubuntu-aws.yaml"
+    );
+    let text = std::fs::read_to_string(PATH).context(PATH)?;
+    let mut example: Value = serde_saphyr::from_str(&text).context(PATH)?;
+    let labels = json!({"pool": name});
+    for (path, value) in [
+        ("/metadata/name", json!(name)),
+        ("/spec/selector/matchLabels", labels.clone()),
+        ("/spec/template/metadata/labels", labels),
+    ] {
+        *example.pointer_mut(path).context(path)? = value;
+    }
+    let annotations = example
+        .pointer_mut("/metadata/annotations")
+        .context("annotations")?;
+    annotations[names::PROFILE] = json!(profile);
+    annotations[names::REVISION] = json!(revision.to_string());
+    Ok(example)
 }

@@ -59,24 +59,6 @@ fn profile(name: &str) -> Value {
     })
 }
 
-fn config(name: &str) -> Value {
-    json!({
-        "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemConfig",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "osName": "ubuntu", "osVersion": "24.04", "cloudProvider": {"name": "aws"},
-            "bootstrapConfig": {
-                "files": [{"path": "/a", "permissions": 644, "content": {"inline": {"data": "a"}}}],
-                "units": [{"name": "a.service", "enable": true, "content": "[Unit]\n"}],
-                "userSSHKeys": ["ssh-ed25519 AAAA operator"],
-                "modules": {"runcmd": [["systemctl", "start", "a.service"]], "apt": {"sources": {"a": {"source": "b"}}}},
-            },
-            "provisioningConfig": {"files": [{"path": "/b", "permissions": 600, "content": {"inline": {"data": "b"}}}]},
-            "provisioningUtility": "cloud-init",
-        },
-    })
-}
-
 #[tokio::test]
 async fn objects_of_the_go_implementation_live_on_under_our_definitions() -> Result<()> {
     let control_plane = ControlPlane::start(Options::default()).await?;
@@ -197,29 +179,6 @@ async fn modules_of_any_shape_are_kept_as_they_are() -> Result<()> {
         json!({"spec": {"bootstrapConfig": {"modules": "a string"}, "version": "v2.0.0"}}),
     )
     .await?;
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_config_belongs_to_one_pool_for_ever() -> Result<()> {
-    let configs = configs(&ours().await?.admin()?);
-    // As the Go implementation stores it: osc-controller converts it.
-    create(&configs, config("taken-over")).await?;
-    let mut converted = configs.get("taken-over").await?;
-    converted.data = json!({"spec": {"poolRef": pool("1")}});
-    let converted = configs
-        .replace("taken-over", &PostParams::default(), &converted)
-        .await?;
-    // The API server adds no defaults, so that the spec says whose it is and nothing else.
-    assert_eq!(converted.data["spec"], json!({"poolRef": pool("1")}));
-    for change in [
-        json!({"poolRef": {"uid": "2"}}),
-        json!({"poolRef": {"kind": "MachinePool"}}),
-        json!({"poolRef": null}),
-    ] {
-        let message = refused(&configs, "taken-over", json!({"spec": change.clone()})).await?;
-        assert!(message.contains("belongs to one pool"), "{change}: {message}");
-    }
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use osm_api::profile::{AcceptedProfile, CloudProvider, OperatingSystemProfileSpe
 use osm_api::{Pool, Settings};
 use osm_render::{Base, LateValues, Profile, ProfileError, RESERVED_PREFIX, Rendered, Stage};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{bounds, canary};
 
@@ -17,16 +17,6 @@ const SMALL: &str = include_str!("small-profile.json");
 /// A small profile.
 pub(crate) fn small() -> Value {
     serde_json::from_str(SMALL).unwrap_or_default()
-}
-
-/// The document of a MachineDeployment with everything that is read of one.
-pub(crate) fn provider_spec() -> Value {
-    json!({
-        "sshPublicKeys": ["ssh-ed25519 AAAA operator"], "cloudProvider": "openstack", "cloudProviderSpec": {"flavor": "m1"},
-        "operatingSystem": "rhel", "operatingSystemSpec": {"distUpgradeOnBoot": true, "rhelOrganizationName": "o",
-            "rhelActivationKey": {"secretKeyRef": {"namespace": "n", "name": "s", "key": "k"}}},
-        "network": {"ipFamily": "IPv4+IPv6"}, "overwriteCloudConfig": "[Global]\n",
-    })
 }
 
 /// A pool of the profile with everything set, and such settings, with canaries among both.

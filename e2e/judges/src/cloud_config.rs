@@ -75,16 +75,6 @@ fn merge(mut all: Vec<Finding>, more: Vec<Finding>) -> Vec<Finding> {
     all
 }
 
-/// cloud-init 25.1's schema of cloud-config, as Debian has it.
-///
-/// # Errors
-/// When the package can't be had.
-pub fn cloud_init_schema() -> Result<String> {
-    packages::ensure(&PACKAGES)?;
-    let path = cloud_init("trixie")?.join("cloudinit/config/schemas/schema-cloud-config-v1.json");
-    fs::read_to_string(&path).with_context(|| path.display().to_string())
-}
-
 /// The Python package directory of a Debian release's cloud-init, unpacked in the cache.
 fn cloud_init(suite: &str) -> Result<PathBuf> {
     let directory = cached(&format!("cloud-init-{suite}"), |target| {

@@ -151,30 +151,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_judged_once_and_reported_under_every_name() {
-        let documents = [("a", "judged once"), ("b", "judged once"), ("c", "another")];
-        let complaints = judge_once("test", &documents, |texts| {
-            assert_eq!(texts.len(), 2);
-            Ok(texts
-                .iter()
-                .map(|text| vec![("line 1".into(), text.to_uppercase())])
-                .collect())
-        })
-        .unwrap_err();
-        let lines = complaints.to_string();
-        assert_eq!(
-            lines,
-            "a: line 1: JUDGED ONCE\nb: line 1: JUDGED ONCE\nc: line 1: ANOTHER\n"
-        );
-        let again = judge_once("test", &documents[..1], |_| panic!("judged again")).unwrap_err();
-        assert_eq!(again.to_string(), "a: line 1: JUDGED ONCE\n");
-        judge_once("another judge", &documents[..1], |texts| {
-            Ok(vec![vec![]; texts.len()])
-        })
-        .unwrap();
-    }
-
-    #[test]
     fn a_judge_that_fails_or_forgets_a_document_is_a_complaint() {
         let complaints =
             judge_once("broken", &[("a", "x")], |_| anyhow::bail!("no such program")).unwrap_err();

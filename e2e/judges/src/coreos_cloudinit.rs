@@ -77,7 +77,6 @@ fn judge() -> Result<std::path::PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::user_data::File;
 
     const GOOD: &str = r##"#cloud-config
 hostname: a
@@ -95,40 +94,6 @@ coreos:
   - {name: c.service, drop-ins: [{name: a.conf, content: "[Service]\n"}]}
   - {name: d.network, content: "[Match]\n"}
 "##;
-
-    #[test]
-    fn good_documents_pass_and_can_be_read() {
-        coreos_cloud_configs(&[("good", GOOD)]).unwrap();
-        let read = coreos_read(&[("good", GOOD)]).unwrap().remove(0).unwrap();
-        let file = |path: &str, mode, content: &str| File {
-            path: path.to_owned(),
-            mode,
-            content: content.to_owned(),
-        };
-        assert_eq!(
-            read.files,
-            [
-                file("/opt/a", 0o755, "a b"),
-                file("/opt/b", 0o644, "$private_ipv4")
-            ]
-        );
-        assert_eq!(
-            (read.hostname.as_str(), read.keys[0].as_str()),
-            ("a", "ssh-ed25519 AAAA a")
-        );
-        assert!(
-            read.units[0].enabled && read.units[1].masked && read.units[2].dropins.contains_key("a.conf")
-        );
-        let paths: Vec<String> = read.into_files().into_iter().map(|file| file.path).collect();
-        assert_eq!(paths[2], "/etc/systemd/system/a.service");
-        assert_eq!(
-            paths[3..],
-            [
-                "/etc/systemd/system/c.service.d/a.conf",
-                "/etc/systemd/network/d.network"
-            ]
-        );
-    }
 
     #[test]
     fn what_a_machine_would_refuse_or_lose_is_a_complaint() {
@@ -179,33 +144,5 @@ coreos:
                 .to_string();
             assert!(complaints.contains(expected), "{name}: {complaints}");
         }
-    }
-
-    #[test]
-    fn a_document_is_applied_to_a_folder() {
-        let root = tempfile::tempdir().unwrap();
-        let calls = coreos_apply(GOOD, root.path()).unwrap();
-        let expected = [
-            "hostnamectl set-hostname a",
-            "update-ssh-keys -u core -a coreos-cloudinit",
-            "ssh-ed25519 AAAA a",
-            "systemd enable a.service",
-            "systemd daemon-reload",
-            "systemd restart systemd-networkd.service",
-            "systemd start a.service",
-            "systemd stop b.service",
-        ];
-        assert_eq!(calls, expected);
-        let at = |path: &str| root.path().join(path);
-        assert_eq!(fs::read_to_string(at("opt/a")).unwrap(), "a b");
-        assert_eq!(
-            fs::metadata(at("opt/a")).unwrap().permissions().mode() & 0o7777,
-            0o755
-        );
-        let masked = fs::read_link(at("etc/systemd/system/b.service")).unwrap();
-        assert_eq!(masked, Path::new("/dev/null"));
-        let users = format!("{GOOD}users: [{{name: a}}]\n");
-        let error = format!("{:#}", coreos_apply(&users, root.path()).unwrap_err());
-        assert!(error.contains("users are not made here"), "{error}");
     }
 }

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use tokio::process::Command;
 
 pub use self::cache::{cache_root, cached_directory, short};
-use self::cache::{lock, reports, scratch};
+use self::cache::{lock, scratch};
 
 /// How a module's commands are compiled and linked. Without cgo they are static.
 #[derive(Debug, Clone, Default)]
@@ -115,15 +115,8 @@ impl GoModule {
             .env("GOTMPDIR", scratch)
             .stdin(Stdio::null())
             .kill_on_drop(true);
-        let (mut build, mut ticks) = (std::pin::pin!(command.output()), reports());
-        let built = loop {
-            tokio::select! {
-                built = &mut build => break built,
-                _ = ticks.tick() => {
-                    progress(&format!("{name}: building from source with Go ({} s)", started.elapsed().as_secs()));
-                }
-            }
-        };
+        progress(&format!("{name}: building from source with Go, perhaps minutes"));
+        let built = command.output().await;
         let built = match built {
             Err(error) if error.kind() == ErrorKind::NotFound => bail!(
                 "Go is not installed (no `go` in PATH).\n\

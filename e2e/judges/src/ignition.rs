@@ -158,28 +158,11 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::user_data::File;
 
     const GOOD: &str = r#"{"ignition":{"version":"3.3.0"},
       "passwd":{"users":[{"name":"core","sshAuthorizedKeys":["ssh-ed25519 AAAA a"]}]},
       "storage":{"files":[{"path":"/opt/a","mode":493,"overwrite":true,"contents":{"source":"data:,a%20b"}}]},
       "systemd":{"units":[{"name":"a.service","enabled":true,"contents":"[Service]\nExecStart=/a\n[Install]\nWantedBy=multi-user.target\n"}]}}"#;
-
-    #[test]
-    fn good_configs_pass_and_can_be_read() {
-        ignition_configs(&[("good", GOOD)]).unwrap();
-        let read = ignition_read(&[("good", GOOD)]).unwrap().remove(0).unwrap();
-        assert_eq!(
-            read.files,
-            [File {
-                path: "/opt/a".to_owned(),
-                mode: 0o755,
-                content: "a b".to_owned()
-            }]
-        );
-        assert!(read.units[0].enabled && read.units[0].content.as_ref().unwrap().contains("[Install]"));
-        assert_eq!(read.users[0].keys, ["ssh-ed25519 AAAA a"]);
-    }
 
     #[test]
     fn what_ignition_refuses_or_warns_of_is_a_complaint() {

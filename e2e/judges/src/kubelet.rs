@@ -11,14 +11,6 @@ use crate::program::{ask, go_program, go_source};
 /// The minor versions that there are judges for.
 pub const KUBELET_MINORS: [&str; 4] = ["1.33", "1.34", "1.35", "1.36"];
 
-/// Judges a kubelet configuration; see [`kubelet_configs`].
-///
-/// # Errors
-/// What is wrong with it.
-pub fn kubelet_config(name: &str, text: &str, version: &str) -> Result<(), Complaints> {
-    kubelet_configs(&[(name, text)], version)
-}
-
 /// Judges `KubeletConfiguration` documents (name, text) by the types of a Kubernetes version (`1.36`, `v1.36.3`): unknown and duplicate fields, wrong types,
 /// unknown feature gates and other values than a locked gate's are refused. The kubelet's own validation of values is not run.
 ///

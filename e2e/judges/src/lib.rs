@@ -8,7 +8,7 @@
 //! [`judge_user_data`] is the one call that a test of a profile makes. Judges block; in async tests that is fine.
 //!
 //! The crate also holds what every kind of test uses to get its programs: Debian packages ([`packages`]), Go modules ([`go_module`]) and
-//! crates with a binary ([`cargo_tool`]). It knows no cluster and no machine.
+//! cargo ([`cargo_tool`]). It knows no cluster and no machine.
 
 pub mod cargo_tool;
 mod cloud_config;
@@ -25,18 +25,15 @@ mod script;
 mod systemd;
 mod user_data;
 
-pub use cloud_config::{cloud_config, cloud_init_schema};
+pub use cloud_config::cloud_config;
 pub use complaint::{Complaint, Complaints};
 pub use containerd::{containerd_config, containerd_configs, hosts_toml};
 pub use coreos_cloudinit::{coreos_apply, coreos_cloud_configs, coreos_read};
 pub use ignition::{ignition_apply, ignition_configs, ignition_read};
-pub use kubelet::{
-    KUBELET_MINORS, kubelet_config, kubelet_configs, kubelet_feature_gates, kubelet_fields, kubelet_flags,
-};
+pub use kubelet::{KUBELET_MINORS, kubelet_configs, kubelet_feature_gates, kubelet_fields, kubelet_flags};
 pub use machine_config::{MachineConfig, MachineUnit, MachineUser};
 pub use program::gotemplate_program;
-pub use script::{python_scripts, shell_script, shell_scripts};
-pub use systemd::systemd_units;
+pub use script::{python_scripts, shell_scripts};
 pub use user_data::{
     File, UserData, judge_coreos_user_data_batch, judge_user_data, judge_user_data_batch, user_data_files,
 };

@@ -16,14 +16,6 @@ const PYTHON: &str = include_str!("python.py");
 /// A shell that must be able to parse every script.
 const SHELLS: [&[&str]; 2] = [&["dash"], &["busybox", "sh"]];
 
-/// Judges a POSIX shell script; see [`shell_scripts`].
-///
-/// # Errors
-/// What is wrong with it.
-pub fn shell_script(name: &str, text: &str) -> Result<(), Complaints> {
-    shell_scripts(&[(name, text)])
-}
-
 /// Judges POSIX shell scripts (name, text): `shellcheck -s sh` without any complaint, down to style, and dash and busybox can parse them.
 ///
 /// A `# shellcheck disable=` must give its reason behind another `#` on the same line. Files that a script sources are not followed.
@@ -152,31 +144,6 @@ pub fn python_scripts(scripts: &[(&str, &str)]) -> Result<(), Complaints> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bad_scripts_are_named_with_line_and_reason() {
-        let scripts = [
-            ("bashism", "#!/bin/sh\nif [[ -n \"$1\" ]]; then echo yes; fi\n"),
-            ("good", "#!/bin/sh\nexit 0\n"),
-            ("silenced", "#!/bin/sh\n# shellcheck disable=SC2086\necho $1\n"),
-            ("unfinished", "#!/bin/sh\nif true; then\n"),
-            ("unquoted", "#!/bin/sh\necho $1\n"),
-        ];
-        let complaints = shell_scripts(&scripts).unwrap_err().to_string();
-        for expected in [
-            "bashism: line 2, column 4: shellcheck SC3010",
-            "silenced: line 2: shellcheck is silenced without a reason",
-            "unfinished: dash -n: script: 3: Syntax error",
-            "unfinished: busybox sh -n: script: line 3: syntax error",
-            "unquoted: line 2, column 6: shellcheck SC2086",
-        ] {
-            assert!(
-                complaints.contains(expected),
-                "{expected} is not in\n{complaints}"
-            );
-        }
-        assert!(!complaints.contains("good"), "{complaints}");
-    }
 
     #[test]
     fn python_newer_than_3_6_is_refused() {

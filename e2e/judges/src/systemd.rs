@@ -21,10 +21,6 @@ const UNITS: &str = "/usr/lib/systemd/system";
 ///
 /// # Errors
 /// What is wrong with them.
-pub fn systemd_units(units: &[(&str, &str)]) -> Result<(), Complaints> {
-    judge_units("systemd units", units)
-}
-
 pub(crate) fn judge_units(document: &str, units: &[(&str, &str)]) -> Result<(), Complaints> {
     if units.is_empty() {
         return Ok(());
@@ -170,68 +166,4 @@ fn extension(path: &Path) -> &str {
     path.extension()
         .and_then(|extension| extension.to_str())
         .unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const AGENT: &str = "/etc/systemd/system/agent.service";
-    const GOOD: &str = "[Unit]\nDescription=Agent\nAfter=network-online.target containerd.service\nWants=network-online.target\n\n\
-        [Service]\nType=simple\nExecStartPre=-/bin/sh -c 'exit 0'\nExecStart=/opt/bin/agent --flag\nRestart=always\n\n\
-        [Install]\nWantedBy=multi-user.target\n";
-
-    #[test]
-    fn bad_units_are_refused_with_file_and_line() {
-        let cases = [
-            (
-                "unknown key",
-                GOOD.replace("Restart=", "Restarts="),
-                "agent.service:10: Unknown key",
-            ),
-            (
-                "unknown section",
-                GOOD.replace("[Install]", "[Instal]"),
-                "agent.service:12: Unknown section",
-            ),
-            (
-                "bad value",
-                GOOD.replace("always", "sometimes"),
-                "agent.service:10: Failed to parse",
-            ),
-            (
-                "unknown dependency",
-                GOOD.replace("Wants=network-online", "Requires=no-such"),
-                "no-such.target not found",
-            ),
-            (
-                "nothing to run",
-                GOOD.replace("ExecStart=/opt/bin/agent --flag\n", ""),
-                "agent.service",
-            ),
-        ];
-        for (name, text, expected) in cases {
-            let complaints = systemd_units(&[(AGENT, &text)]).expect_err(name).to_string();
-            assert!(complaints.contains(expected), "{name}: {complaints}");
-        }
-        let drop_in = [(
-            "/etc/systemd/system/kubelet.service.d/1.conf",
-            "[Service]\nEnvironmnt=A=b\n",
-        )];
-        assert!(
-            systemd_units(&drop_in)
-                .unwrap_err()
-                .to_string()
-                .contains("1.conf:2: Unknown key 'Environmnt'")
-        );
-    }
-
-    #[test]
-    fn units_are_known_by_their_place() {
-        assert!(is_unit("/usr/lib/systemd/system/a.service"));
-        assert!(is_unit("/etc/systemd/system/a@.service.d/1.conf"));
-        assert!(!is_unit("/etc/systemd/system.conf.d/1.conf"));
-        assert!(!is_unit("/etc/systemd/network/a.network"));
-        assert!(!is_unit("/opt/a.service"));
-    }
 }

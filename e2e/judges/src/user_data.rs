@@ -422,20 +422,6 @@ runcmd:
 "##;
 
     #[test]
-    fn a_good_document_passes_and_its_files_can_be_read() {
-        judge_user_data("good", GOOD).unwrap();
-        let files = user_data_files(GOOD).unwrap();
-        let script = File {
-            path: "/opt/bin/apply.py".to_owned(),
-            mode: 0o755,
-            content: "#!/usr/bin/python3\nimport json\nprint(json.dumps([]))\n".to_owned(),
-        };
-        assert_eq!(files.len(), 8);
-        assert_eq!(files[1], script);
-        assert_eq!((files[3].mode, files[5].mode), (0o644, 0o600));
-    }
-
-    #[test]
     fn every_part_has_its_judge() {
         let gzipped = GOOD.replace("encoding: b64", "encoding: gz+b64");
         let python2 = STANDARD.encode("#!/usr/bin/python3\nprint 1\n");

@@ -123,30 +123,3 @@ pub fn parse(text: String) -> Result<UserData> {
         text,
     })
 }
-
-/// The MachineDeployment of `examples/machinedeployment-ubuntu-aws.yaml` with another name and profile, at a revision.
-///
-/// # Errors
-/// An example that can't be read.
-pub fn example(name: &str, profile: &str, revision: u64) -> Result<Value> {
-    const PATH: &str = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../examples/machinedeployment-ubuntu-aws.yaml"
-    );
-    let text = std::fs::read_to_string(PATH).context(PATH)?;
-    let mut example: Value = serde_saphyr::from_str(&text).context(PATH)?;
-    let labels = json!({"pool": name});
-    for (path, value) in [
-        ("/metadata/name", json!(name)),
-        ("/spec/selector/matchLabels", labels.clone()),
-        ("/spec/template/metadata/labels", labels),
-    ] {
-        *example.pointer_mut(path).context(path)? = value;
-    }
-    let annotations = example
-        .pointer_mut("/metadata/annotations")
-        .context("annotations")?;
-    annotations[names::PROFILE] = json!(profile);
-    annotations[names::REVISION] = json!(revision.to_string());
-    Ok(example)
-}

@@ -219,15 +219,6 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_blanks_become_empty() {
-        let text = "a\n  \n\t \n\n b \n \r\n  ";
-        assert_eq!(
-            user_data(&secret("1", text), "1", "m").unwrap(),
-            "a\n\n\n\n b \n \r\n"
-        );
-    }
-
-    #[test]
     fn another_revision_is_not_ready() {
         for (secret, machine_set) in [
             (secret("1", ""), "2"),
@@ -237,18 +228,5 @@ mod tests {
             let error = user_data(&secret, machine_set, "m").unwrap_err();
             assert!(matches!(error, NotReady::Revision { .. }), "{error}");
         }
-    }
-
-    #[test]
-    fn a_secret_without_content_gives_empty_user_data() {
-        let mut secret = secret("1", "text");
-        secret.data = None;
-        assert_eq!(user_data(&secret, "1", "m").unwrap(), "");
-    }
-
-    #[test]
-    fn query_escape_is_gos() {
-        assert_eq!(query_escape("<a b>/ä~-_.+"), "%3Ca+b%3E%2F%C3%A4~-_.%2B");
-        assert_eq!(query_escape(MACHINE_NAME), ESCAPED_MACHINE_NAME);
     }
 }

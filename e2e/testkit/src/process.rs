@@ -322,23 +322,6 @@ mod tests {
         .unwrap()
     }
 
-    async fn wait_for_log(service: &Service, text: &str) {
-        wait_for("the log", DEADLINE, async || {
-            wait::check(service.logs()?.contains(text))
-        })
-        .await
-        .unwrap();
-    }
-
-    #[tokio::test]
-    async fn the_group_is_the_program_and_its_children_without_the_watcher() {
-        let directory = ScratchDir::new("osm-process-").unwrap();
-        let service = sh("sleep 600 & echo ready; wait", &directory);
-        wait_for_log(&service, "ready").await;
-        let group = service.group().unwrap();
-        assert!(group.len() == 2 && group.contains(&service.pid()), "{group:?}");
-    }
-
     #[tokio::test]
     async fn dropping_kills_what_the_program_started_too() {
         let directory = ScratchDir::new("osm-process-").unwrap();

@@ -1,8 +1,6 @@
 //! Which machines join through csr-approver, and which requests get nothing. kube-controller-manager only signs here: whatever is approved,
 //! csr-approver has approved.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -62,7 +60,8 @@ async fn csr_approver_decides_who_joins() -> Result<()> {
         ..world::installation()
     })
     .await?;
-    machines_that_ask_while_nobody_decides_join_later_and_two_replicas_approve_once(&mut world).await?;
+    world.installed.start(Service::CsrApprover).await?;
+    world.installed.ready(DEADLINE).await?;
     a_token_opens_machines_of_its_pool_that_have_not_joined_and_nothing_else(&world).await?;
     serving_certificates_are_approved_for_recorded_addresses(&world).await
 }
@@ -310,90 +309,6 @@ async fn a_token_opens_machines_of_its_pool_that_have_not_joined_and_nothing_els
         assert_eq!(world.decision(request).await?, None, "{request}");
     }
     Ok(())
-}
-
-async fn machines_that_ask_while_nobody_decides_join_later_and_two_replicas_approve_once(
-    world: &mut World,
-) -> Result<()> {
-    const MACHINES: usize = 3;
-    let pools = [
-        world.pool_of("early", "openstack").await?,
-        world.pool_of("first", "openstack").await?,
-    ];
-    let mut machines = Vec::new();
-    for pool in &pools {
-        for number in 0..MACHINES {
-            let machine = format!("{}-{number}", pool.name);
-            world.machine_of(pool, &machine).await?;
-            // Two guests ask for one machine.
-            for guest in ["one", "two"] {
-                world
-                    .ask_as(&pool.token, &format!("{machine}-{guest}"), &machine)
-                    .await?;
-            }
-            machines.push(machine);
-        }
-    }
-    for replica in 0..2 {
-        world.installed.start((Service::CsrApprover, replica)).await?;
-    }
-    world.installed.ready(DEADLINE).await?;
-    // The owner dies, perhaps between a claim and its approval.
-    world.installed.kill9((Service::CsrApprover, 0))?;
-    world.installed.start((Service::CsrApprover, 0)).await?;
-    let all = world.requests();
-    let approved = async || -> Result<BTreeMap<String, usize>> {
-        let mut counts = BTreeMap::new();
-        for request in all.list(&ListParams::default()).await? {
-            let conditions = request
-                .status
-                .as_ref()
-                .and_then(|status| status.conditions.as_ref());
-            if conditions
-                .is_some_and(|conditions| conditions.iter().any(|condition| condition.type_ == "Approved"))
-            {
-                let machine = request.name_any();
-                let machine = machine.rsplit_once('-').context("a name")?.0.to_owned();
-                *counts.entry(machine).or_default() += 1;
-            }
-        }
-        Ok(counts)
-    };
-    wait_for("every machine to be approved", DEADLINE, async || {
-        let counts = approved().await?;
-        ensure!(
-            counts.len() == machines.len(),
-            "{} of {}",
-            counts.len(),
-            machines.len()
-        );
-        Ok(Some(()))
-    })
-    .await
-    .map_err(|error| error.context(world.installed.logs()))?;
-    // Deciding everything again changes nothing.
-    world
-        .installed
-        .terminate((Service::CsrApprover, 1), DEADLINE)
-        .await?;
-    world.pending("AlreadyApproved", machines.len()).await?;
-    let counts = approved().await?;
-    assert!(counts.values().all(|count| *count == 1), "{counts:?}");
-    let claims = Api::<Lease>::namespaced(world.client.clone(), NAMESPACE);
-    let of_claims = ListParams::default().labels(&format!("{}=join-claim", names::ROLE));
-    assert_eq!(claims.list(&of_claims).await?.items.len(), machines.len());
-
-    // After ten minutes, the other guest may join, while the node does not exist.
-    world
-        .let_an_approval_expire(&format!("{}-one", machines[0]), &machines[0])
-        .await?;
-    world.certified(&format!("{}-two", machines[0])).await?;
-    let note = world.event("kube-system", &machines[0], "ApprovedAgain").await?;
-    ensure!(note.contains("if the machine was not restarted"), "{note}");
-    for request in all.list(&ListParams::default()).await? {
-        all.delete(&request.name_any(), &DeleteParams::default()).await?;
-    }
-    world.pending("AlreadyApproved", 0).await
 }
 
 async fn serving_certificates_are_approved_for_recorded_addresses(world: &World) -> Result<()> {

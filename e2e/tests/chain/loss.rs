@@ -5,7 +5,6 @@ use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
-use osm_api::content::ContentView;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::Service;
 use osm_testkit::{Options, check, wait_for};
@@ -137,50 +136,6 @@ where
         .await
         .with_context(|| name.to_owned())?;
     Ok(())
-}
-
-#[test]
-fn a_config_edited_by_hand_is_put_right_and_never_published() -> Result<()> {
-    in_shared_world(async |world| {
-        publish(world).await?;
-        let observer = world.observe().await?;
-        let (configs, name, merge) = (world.configs(), "p-kube-system-config", PatchParams::default());
-        let status = serde_json::to_value(world.config("p").await?.status)?["rendered"].clone();
-        let spec = json!({"spec": {"osVersion": "by hand", "bootstrapConfig": {"files": []}}});
-        configs.patch(name, &merge, &Patch::Merge(&spec)).await?;
-        wait_for("the spec to be put right", DEADLINE, async || {
-            check(ContentView::of(&world.config("p").await?).has_bare_spec())
-        })
-        .await?;
-        let rendered = json!({"status": {"rendered": {"digest": "by hand", "revision": "9"}}});
-        configs
-            .patch_status(name, &merge, &Patch::Merge(&rendered))
-            .await?;
-        wait_for("the status to be put right", DEADLINE, async || {
-            let now = serde_json::to_value(world.config("p").await?.status)?["rendered"].clone();
-            check(now == status)
-        })
-        .await?;
-        // Other documents under the old digest: they are read only when something has to be published.
-        let altered = json!({"status": {"rendered": {"bootstrap": "H4sIAAAAAAAA/6uuBQBDv6ajAgAAAA=="}}});
-        configs
-            .patch_status(name, &merge, &Patch::Merge(&altered))
-            .await?;
-        let before = world.bootstrap("p").await?;
-        world.delete(&world.secrets(), &before.name_any()).await?;
-        world.machine("p", 1).await?;
-        wait_for("the documents to be put right", DEADLINE, async || {
-            check(ContentView::of(&world.config("p").await?).content().is_ok())
-        })
-        .await?;
-        world.says("p", "Published", true, "Published").await?;
-        let history = observer.history("p");
-        assert!(
-            history.iter().all(|(_, text)| text.contains("/etc/token")),
-            "the edit was published"
-        );
-        Ok(())
-    })
 }
 
 #[test]

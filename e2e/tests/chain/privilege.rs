@@ -195,32 +195,6 @@ fn compare(service: Service, asked: &[(ClusterKind, Vec<AuditEvent>)]) -> Vec<St
     wrong.into_iter().collect()
 }
 
-#[test]
-fn calls_without_a_right_and_rights_without_a_call_are_found() {
-    let found = |cluster: ClusterKind, namespace: &str, code: u16| {
-        let event = AuditEvent {
-            user: user(Service::SecretSyncer),
-            user_agent: "secret-syncer/0".to_owned(),
-            verb: "get".to_owned(),
-            resource: "secrets".to_owned(),
-            namespace: namespace.to_owned(),
-            name: "x".to_owned(),
-            code,
-            ..AuditEvent::default()
-        };
-        compare(Service::SecretSyncer, &[(cluster, vec![event])]).join("\n")
-    };
-    let good = found(ClusterKind::Worker, CLOUD_INIT_SETTINGS, 200);
-    assert!(!good.contains("worker: get secrets"), "{good}");
-    let unused = "worker: delete secrets in cloud-init-settings: was granted and never used";
-    assert!(good.contains(unused), "{good}");
-    let denied = found(ClusterKind::Worker, CLOUD_INIT_SETTINGS, 403);
-    assert!(denied.contains("x: was denied"), "{denied}");
-    let elsewhere = found(ClusterKind::Worker, "kube-system", 200);
-    let stray = "worker: get secrets kube-system x: is not in the table";
-    assert!(elsewhere.contains(stray), "{elsewhere}");
-}
-
 /// The API server learns of rights by watches of its own; what is refused before would look like a right that is missing.
 async fn rights_are_in_force(plane: &ControlPlane, cluster: ClusterKind) -> Result<()> {
     let reviews: Api<SubjectAccessReview> = Api::all(plane.admin()?);

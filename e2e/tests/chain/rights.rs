@@ -14,7 +14,7 @@ use osm_testkit::installation::IDENTITIES;
 use osm_testkit::{check, wait_for};
 use serde_json::{Value, json};
 
-use crate::joining::{join, node_wish, rights, wish};
+use crate::joining::{join, node_wish, rights};
 use crate::shared::in_shared_world;
 use crate::world::{DEADLINE, GETTER_TOKEN, UserData, World};
 
@@ -113,21 +113,6 @@ fn only_the_join_token_makes_nodes_and_only_nodes() -> Result<()> {
         let requests =
             |token: &str| anyhow::Ok(Api::<CertificateSigningRequest>::all(world.plane.client(token)?));
 
-        let own = requests(&machine.kubelet_token)?;
-        for signer in [
-            "kubernetes.io/kube-apiserver-client",
-            "kubernetes.io/kubelet-serving",
-        ] {
-            let request = wish("other", signer, "system:node:n", "system:nodes", &[])?.request;
-            let dry_run = PostParams {
-                dry_run: true,
-                ..PostParams::default()
-            };
-            wait_for("the policy to refuse other signers", DEADLINE, async || {
-                check(is_forbidden(own.create(&dry_run, &request).await))
-            })
-            .await?;
-        }
         assert_eq!(
             join(world, &machine.kubelet_token, "n1").await?,
             "system:node:n1 of system:nodes"

@@ -1,19 +1,17 @@
 //! Profiles, configs and settings in one cluster, MachineDeployments and Secrets in another. A cluster is away, or another one is in its
 //! place.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use osm_api::condition::{PUBLISHED, RENDERED};
-use osm_api::config::OperatingSystemConfig;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::{ClusterKind, Service};
 use osm_testkit::installation::{self, IDENTITIES};
 use osm_testkit::{ControlPlane, Options, check, wait_for};
 
-use crate::osmctl::osmctl;
-use crate::world::{self, DEADLINE, NAMESPACE, World, machine_deployment};
+use crate::world::{self, DEADLINE, World, machine_deployment};
 
 /// Both that have a kubeconfig of the worker cluster.
 const BOTH: [Service; 2] = [Service::OscController, Service::SecretSyncer];
@@ -89,91 +87,6 @@ async fn kubeconfig(plane: &ControlPlane, service: Service) -> Result<String> {
     Ok(std::fs::read_to_string(
         plane.identity(IDENTITIES, service.name()).await?,
     )?)
-}
-
-async fn osmctl_reads_both(world: &World) -> Result<()> {
-    let management = world.management().admin_kubeconfig_path();
-    let worker = world.plane.admin_kubeconfig_path().display().to_string();
-    let both = ["status", "p", "--worker-kubeconfig", &worker];
-    osmctl(&management, &both).await?.expect(0, &["p is well"])?;
-    // The management cluster alone has no MachineDeployments, not even their definition.
-    let alone = osmctl(&management, &["status"]).await?;
-    alone.expect(2, &["the cluster does not have this kind", "--worker-context"])?;
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_worker_cluster_may_be_away_at_start_and_in_the_middle() -> Result<()> {
-    let mut world = World::start_in_two_without_services(Options::default()).await?;
-    world.plane.stop_apiserver().await?;
-    world.installed.start_all().await?;
-    world.readiness(Service::OspController, 200, &[]).await?;
-    for service in BOTH {
-        let parts = [
-            "in the worker cluster: not yet: ",
-            "rights in the worker cluster: can't be checked yet",
-        ];
-        let said = world.readiness(service, 503, &parts).await?;
-        assert!(!said.contains("in the management cluster: not yet: "), "{said}");
-        assert!(world.installed.is_alive(service).await);
-    }
-    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
-    world.plane.start_apiserver().await?;
-    world.all_ready().await?;
-
-    world.pool("p", "osp-tiny").await?;
-    world.stamp("p", 1).await?;
-    let first = world.machine("p", 1).await?;
-    world.says("p", PUBLISHED, true, "Published").await?;
-    osmctl_reads_both(&world).await?;
-    // Each thing in its own cluster: the other does not even know its kind, or has no such namespace.
-    let there: Api<Secret> = Api::namespaced(world.managed.clone(), CLOUD_INIT_SETTINGS);
-    assert!(there.list(&ListParams::default()).await?.items.is_empty());
-    let there: Api<OperatingSystemConfig> = Api::namespaced(world.client.clone(), NAMESPACE);
-    assert!(there.list(&ListParams::default()).await.is_err());
-    // Events are where what they are about is.
-    world.apply(&machine_deployment("lost", "osp-none")).await?;
-    world.event("kube-system", "lost", "ProfileNotFound").await?;
-    world.delete(&world.pools(), "lost").await?;
-
-    world.plane.stop_apiserver().await?;
-    // A profile's edit can be judged, but not reach the pool.
-    world.accepted_profile("osp-tiny", "v1.0.1", "two\n").await?;
-    let config = world.config("p").await?;
-    let status = config.status.context("a status")?;
-    assert!(status.rendered.is_some() && status.published.is_some());
-    for service in BOTH {
-        assert!(world.installed.is_alive(service).await);
-    }
-    world.plane.start_apiserver().await?;
-    world
-        .machine_with("p", 1, |machine| {
-            machine.text.contains("two") && machine.text != first.text
-        })
-        .await?;
-    world.stamp("p", 2).await?;
-    world.machine("p", 2).await?;
-
-    // The management cluster away: what is published stays, and rotates afterwards.
-    world.management().stop_apiserver().await?;
-    world.stamp("p", 3).await?;
-    world.machine("p", 2).await?;
-    world.management().start_apiserver().await?;
-    world.machine("p", 3).await?;
-    world.delete(&world.pools(), "p").await?;
-    wait_for("everything to be undone", DEADLINE, async || {
-        check(
-            world.made().await?.is_empty()
-                && world
-                    .configs()
-                    .list(&ListParams::default())
-                    .await?
-                    .items
-                    .is_empty(),
-        )
-    })
-    .await
-    .map_err(|error| error.context(world.installed.logs()))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,13 +1,11 @@
 //! Renders the chart as the manifests for Argo CD and Flux have it installed.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use osm_testkit::helm::Helm;
 use osm_testkit::process::ScratchDir;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 const PUBLISHED: &str = "registry.example.com/osm/charts";
 
@@ -107,104 +105,5 @@ async fn flux_gets_the_published_chart_with_values_that_it_takes() -> Result<()>
     .await?;
     // Why the page says that Flux's fields for definitions have no effect.
     ensure!(!root().join("charts/operating-system-manager/crds").exists());
-    Ok(())
-}
-
-/// The health check of a kind in docs/gitops.md.
-fn health_check(kind: &str) -> Result<String> {
-    let page = std::fs::read_to_string(root().join("docs/gitops.md"))?;
-    let key = format!("resource.customizations.health.operatingsystemmanager.k8c.io_{kind}");
-    let blocks = page.split("```yaml\n").skip(1);
-    let block = blocks
-        .filter_map(|block| block.split("```").next())
-        .find(|block| block.contains(&key));
-    let patch: Value = serde_saphyr::from_str(block.context("no such block")?)?;
-    Ok(patch["data"][key].as_str().context("no check")?.to_owned())
-}
-
-/// A value as an expression of Lua.
-fn lua(value: &Value) -> String {
-    match value {
-        Value::Null => "nil".to_owned(),
-        Value::Array(items) => format!("{{{}}}", items.iter().map(lua).collect::<Vec<_>>().join(", ")),
-        Value::Object(fields) => {
-            let fields = fields
-                .iter()
-                .map(|(name, value)| format!("[{name:?}] = {}", lua(value)));
-            format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
-        }
-        other => other.to_string(),
-    }
-}
-
-/// Status and message of an object by a health check, which Argo CD runs as a function of `obj`.
-fn health(check: &str, object: &Value) -> Result<(String, String)> {
-    let program = format!(
-        "local obj = {}\nlocal health = (function()\n{check}\nend)()\nprint(health.status)\nprint(health.message)\n",
-        lua(object)
-    );
-    let mut interpreter = Command::new("lua5.4")
-        .arg("-")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    interpreter
-        .stdin
-        .take()
-        .context("standard input")?
-        .write_all(program.as_bytes())?;
-    let output = interpreter.wait_with_output()?;
-    ensure!(output.status.success(), "{}", output.status);
-    let text = String::from_utf8(output.stdout)?;
-    let (status, message) = text.trim_end().split_once('\n').context("two lines")?;
-    Ok((status.to_owned(), message.to_owned()))
-}
-
-#[test]
-fn argo_cd_reports_the_health_of_profiles_and_pools() -> Result<()> {
-    osm_judges::packages::ensure(&["lua5.4"])?;
-    let condition = |type_: &str, status: &str, reason: &str, generation: i64| {
-        json!({"type": type_, "status": status, "reason": reason, "message": format!("{type_} {reason}"),
-            "observedGeneration": generation})
-    };
-    let rendered = condition("Rendered", "True", "Rendered", 1);
-    let published = |status: &str, reason: &str| condition("Published", status, reason, 1);
-    let ready = condition("Ready", "True", "Published", 1);
-    let (good, missing) = (
-        published("True", "Published"),
-        published("False", "SourceMissing"),
-    );
-    for (kind, generation, conditions, expected) in [
-        (
-            "OperatingSystemProfile",
-            2,
-            json!([condition("Accepted", "True", "Accepted", 1)]),
-            "Progressing",
-        ),
-        (
-            "OperatingSystemProfile",
-            1,
-            json!([condition("Accepted", "False", "TemplateFailed", 1)]),
-            "Degraded",
-        ),
-        ("OperatingSystemConfig", 1, json!([rendered]), "Progressing"),
-        (
-            "OperatingSystemConfig",
-            1,
-            json!([rendered, good, ready]),
-            "Healthy",
-        ),
-        (
-            "OperatingSystemConfig",
-            1,
-            json!([rendered, missing, ready]),
-            "Degraded",
-        ),
-    ] {
-        let status = json!({"observedGeneration": 1, "conditions": conditions});
-        let object = json!({"metadata": {"generation": generation}, "status": status});
-        let (found, message) = health(&health_check(kind)?, &object)?;
-        assert_eq!(found, expected, "{object}: {message}");
-    }
     Ok(())
 }

@@ -220,64 +220,6 @@ async fn secrets(client: &Client) -> Result<Vec<String>> {
         .collect())
 }
 
-/// As the Go implementation's installers have it: definitions without status, the namespace with Secrets in it.
-#[tokio::test(flavor = "multi_thread")]
-async fn existing_objects_of_others_are_used_and_not_taken_over() -> Result<()> {
-    let control_plane = ControlPlane::start(Options::default()).await?;
-    let (client, tool) = (control_plane.admin()?, Site::new(&control_plane).await?);
-    furnish(&control_plane).await?;
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let theirs = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/go-shaped.yaml"))?;
-    control_plane.apply_yaml(&theirs).await?;
-    for name in [CLOUD_INIT_SETTINGS, "osm"] {
-        namespace(&control_plane, name).await?;
-    }
-
-    // Left as they are, they don't stop the release; the service says what is wrong with them.
-    tool.chart("install", "osm", "osm", &["--set=crds.enabled=false"])
-        .await?;
-    ensure!(!has_status(&definitions).await?, "they are changed");
-    let binaries = installation::binaries()?;
-    let clusters = [(&control_plane, &ClusterKind::ALL[..])];
-    let mut installed = Installed::by_chart(&clusters, installation_in("osm"), "osm", &binaries).await?;
-    installed.start_all().await?;
-    pool(&control_plane, "one").await?;
-    let of_definitions = osm_api::rbac::Service::ALL
-        .into_iter()
-        .filter(|service| service.reads_settings());
-    for service in of_definitions {
-        wait_for(
-            &format!("{} to name the definitions", service.name()),
-            DEADLINE,
-            async || {
-                let (code, body) = installed.get(service, "/readyz").await?;
-                check(code == 503 && body.contains("CustomResourceDefinition"))
-            },
-        )
-        .await
-        .map_err(|error| error.context(installed.logs()))?;
-        ensure!(installed.is_alive(service).await);
-    }
-
-    // Helm adopts them if somebody says so, and nobody restarts anything.
-    adopt(&definitions, "osm").await?;
-    tool.chart("upgrade", "osm", "osm", &[]).await?;
-    ensure!(has_status(&definitions).await?, "they are not upgraded");
-    installed
-        .ready(DEADLINE)
-        .await
-        .map_err(|error| error.context(installed.logs()))?;
-    published(&control_plane, &installed, "one").await?;
-
-    drop(installed);
-    tool.run(["uninstall", "osm", "--namespace", "osm"]).await?;
-    Api::<Namespace>::all(client.clone())
-        .get(CLOUD_INIT_SETTINGS)
-        .await?;
-    ensure!(has_status(&definitions).await?);
-    Ok(())
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_not_installed_beside_the_go_implementation() -> Result<()> {
     let control_plane = ControlPlane::start(Options::default()).await?;
@@ -302,7 +244,30 @@ async fn it_is_not_installed_beside_the_go_implementation() -> Result<()> {
     );
     // An installer may keep what it has stopped.
     installation::apply(&control_plane, &[go(0)]).await?;
-    install().await.map(drop)
+    install().await?;
+
+    // A second release in the namespace would serve the same pools. What another chart has there is no release of ours.
+    let labels = json!({"app.kubernetes.io/name": "other", "app.kubernetes.io/instance": "other", "app.kubernetes.io/component": "osc-controller"});
+    let other = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "other", "namespace": "osm", "labels": labels},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}}}});
+    installation::apply(&control_plane, &[other]).await?;
+    tool.chart("install", "one", "osm", &[]).await?;
+    let second = ["--set=crds.enabled=false,settingsConfigMap.name=settings-of-two"];
+    let refusal = tool.chart("install", "two", "osm", &second).await.err();
+    let refusal = format!("{:#}", refusal.context("both are installed")?);
+    ensure!(
+        refusal
+            .contains("namespace osm has release one, which serves the same MachineDeployments and profiles"),
+        "{refusal}"
+    );
+    tool.chart(
+        "install",
+        "two",
+        "another",
+        &[&["--create-namespace"], &second[..]].concat(),
+    )
+    .await
+    .map(drop)
 }
 
 /// Whether both definitions have a status, which only ours have.

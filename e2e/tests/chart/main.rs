@@ -9,7 +9,6 @@
 )]
 
 mod alerts;
-mod dashboard;
 mod flags;
 mod gitops;
 mod installing;
@@ -19,5 +18,4 @@ mod page;
 mod rendering;
 mod replace_machines;
 mod tutorial;
-mod two_in_one;
 mod values;

@@ -264,8 +264,8 @@ async fn every_command_of_the_page_on_kkp_does_what_it_says() -> Result<()> {
     Ok(())
 }
 
-/// As in `existing_objects_of_others_are_used_and_not_taken_over`, and what the services do then is in the chain's test `takeover`.
-/// What each installer leaves is in `fixtures/takeover`. Nothing answers its webhooks, which fail closed.
+/// What each installer of the Go implementation leaves is in `fixtures/takeover`. Nothing answers its webhooks, which fail closed. What the
+/// services do then is in the chain's test `takeover`.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> Result<()> {
     let page = read("migration.md")?;
@@ -346,7 +346,8 @@ async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> 
     Ok(())
 }
 
-/// The script of `osmctl migrate script` on an installation of KubeOne, with Helm and the chart. The chain's test `migrate` shows the rest.
+/// The script of `osmctl migrate script` on an installation of KubeOne, forwards and back. The webhooks of the Go implementation fail closed,
+/// and nothing answers them.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_chart_is_installed_by_the_script_that_osmctl_prints() -> Result<()> {
     let cluster = ControlPlane::start(Options::default()).await?;
@@ -369,7 +370,22 @@ async fn the_chart_is_installed_by_the_script_that_osmctl_prints() -> Result<()>
             .await
     };
     person.run("osmctl migrate script >osm-migrate.sh").await?;
-    part("stop").await?;
+    wait_for("the webhooks to refuse writes", DEADLINE, async || {
+        check(installation::apply(&cluster, &objects("refused")).await.is_err())
+    })
+    .await?;
+    // Twice is the same as once.
+    for _ in 0..2 {
+        part("stop").await?;
+        installation::apply(&cluster, &objects("written"))
+            .await
+            .context("writes are blocked")?;
+    }
+    let refused = part("clean-up").await.err().context("nothing is installed")?;
+    ensure!(
+        format!("{refused:#}").contains("OSM is not installed"),
+        "{refused:#}"
+    );
     part("install").await?;
     let client = cluster.admin()?;
     let settings = Api::<ConfigMap>::namespaced(client.clone(), "kube-system")

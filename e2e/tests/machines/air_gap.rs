@@ -175,23 +175,3 @@ impl Blocks {
         Ok(Self { offline, cluster })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_are_taken_by_their_kind_and_in_order() {
-        let page = "text\n```sh\na=1\n```\n- x\n  ```yaml\n  no: 1\n  ```\n```console\n$ no\n```\n```sh background\nserve\n```\n\
-                    ```sh\nb\n```\n```sh cluster\nkubectl\n```\n";
-        let blocks = Blocks::read(page).unwrap();
-        assert_eq!(blocks.cluster, "kubectl\n");
-        assert!(
-            blocks.offline.starts_with("a=1\n{\nserve\n} >"),
-            "{}",
-            blocks.offline
-        );
-        assert!(blocks.offline.ends_with("done\nb\n"), "{}", blocks.offline);
-        assert!(Blocks::read("```sh\na\n```\n").is_err());
-    }
-}

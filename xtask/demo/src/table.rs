@@ -95,9 +95,4 @@ mod tests {
             "NAME          AGE\na-long-name   3s\nb             5\n"
         );
     }
-
-    #[test]
-    fn what_is_no_table_is_none() {
-        assert_eq!(text(&json!({"items": []})), None);
-    }
 }

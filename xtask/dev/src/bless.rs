@@ -108,31 +108,3 @@ fn spec(text: &str) -> Result<OperatingSystemProfileSpec> {
     let profile: osm_api::OperatingSystemProfile = serde_json::from_value(profile)?;
     Ok(profile.spec)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blessing_changes_the_version_alone_and_once() {
-        let text = fs::read_to_string(crate::root().join("profiles/osp-ubuntu.yaml")).unwrap();
-        let plain: String = text
-            .lines()
-            .map(|line| {
-                if line.starts_with("  version:") {
-                    "  version: v9.9.9\n".to_owned()
-                } else {
-                    format!("{line}\n")
-                }
-            })
-            .collect();
-        let blessed = with_version(&plain).unwrap();
-        assert_ne!(blessed, plain);
-        assert_eq!(with_version(&blessed).unwrap(), blessed);
-        let differing = blessed.lines().zip(plain.lines()).filter(|(a, b)| a != b).count();
-        assert_eq!(differing, 1);
-        let spec = spec(&blessed).unwrap();
-        assert_eq!(spec.version, blessed_version(&spec));
-        assert!(with_version("spec: {}").is_err());
-    }
-}

@@ -1,15 +1,14 @@
-//! `cargo xtask chart`: generates parts of the Helm chart: the rights, the schema of the settings, and the table of values in its README.
+//! `cargo xtask chart`: generates parts of the Helm chart: the rights, and the schema of the settings.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use osm_api::rbac::{Grant, Installation, Service};
 use osm_api::{Joining, Settings};
 use serde_json::{Map, Value, json};
 
-use crate::generated::{self, File};
+use crate::generated::File;
 
 pub fn directory() -> PathBuf {
     crate::root().join("charts/operating-system-manager")
@@ -21,17 +20,14 @@ pub fn files() -> Result<Vec<File>> {
         let path = directory().join(name);
         fs::read_to_string(&path).with_context(|| path.display().to_string())
     };
-    let (values, readme) = (read("values.yaml")?, read("README.md")?);
     let files = [
         ("files/rights.yaml", rights()?),
         (
             "values.schema.json",
-            schema(&read("values.schema.json")?, &values)?,
+            schema(&read("values.schema.json")?, &read("values.yaml")?)?,
         ),
-        ("README.md", with_table(&readme, &values)?),
     ];
-    let files = files.map(|(name, text)| (directory().join(name), text));
-    Ok(files.into_iter().collect())
+    Ok(files.map(|(name, text)| (directory().join(name), text)).to_vec())
 }
 
 /// The table of rights. Names in braces are placeholders for values of the chart.
@@ -209,104 +205,10 @@ fn simplify(schema: &mut Value) {
     }
 }
 
-const BEGIN: &str = "<!-- values: generated from values.yaml by `cargo xtask chart` -->";
-const END: &str = "<!-- end of values -->";
-
-/// The README with the table of values.
-fn with_table(readme: &str, values: &str) -> Result<String> {
-    let mut table = String::from("\n| Value | Default | Meaning |\n|---|---|---|\n");
-    for Documented {
-        path,
-        default,
-        meaning,
-    } in documented(values)?
-    {
-        table.push_str(&format!(
-            "| `{path}` | `{default}` | {} |\n",
-            meaning.replace('|', "\\|")
-        ));
-    }
-    generated::between(readme, BEGIN, END, &format!("{table}\n")).context("the chart's README")
-}
-
-/// A value of the chart.
-#[derive(Debug, PartialEq)]
-struct Documented {
-    path: String,
-    /// As JSON.
-    default: String,
-    meaning: String,
-}
-
-/// The values in `values.yaml` that have a comment with `# --`, in order.
-///
-/// # Errors
-/// A value without such a comment.
-fn documented(text: &str) -> Result<Vec<Documented>> {
-    let values: Value = serde_saphyr::from_str(text).context("values.yaml")?;
-    let (mut documented, mut comment) = (Vec::new(), Vec::<&str>::new());
-    let mut keys: Vec<(usize, &str)> = Vec::new();
-    for line in text.lines() {
-        let content = line.trim_start();
-        let indent = line.len() - content.len();
-        if let Some(words) = content.strip_prefix("# -- ") {
-            comment = vec![words];
-        } else if let Some(words) = content.strip_prefix('#') {
-            if !comment.is_empty() {
-                comment.push(words.trim());
-            }
-        } else if let Some((key, _)) = content.split_once(':') {
-            keys.retain(|(outer, _)| *outer < indent);
-            keys.push((indent, key));
-            if !comment.is_empty() {
-                let names: Vec<&str> = keys.iter().map(|(_, key)| *key).collect();
-                let default = names.iter().try_fold(&values, |value, name| value.get(name));
-                let path = names.join(".");
-                let default = default
-                    .with_context(|| format!("values.yaml: {path}"))?
-                    .to_string();
-                documented.push(Documented {
-                    path,
-                    default,
-                    meaning: comment.join(" "),
-                });
-                comment.clear();
-            }
-        }
-    }
-    let known: BTreeSet<&str> = documented.iter().map(|value| value.path.as_str()).collect();
-    let mut undescribed = Vec::new();
-    undocumented(&values, "", &known, &mut undescribed);
-    ensure!(
-        undescribed.is_empty(),
-        "values.yaml has no `# --` comment for: {}",
-        undescribed.join(", ")
-    );
-    Ok(documented)
-}
-
-fn undocumented(values: &Value, path: &str, known: &BTreeSet<&str>, undescribed: &mut Vec<String>) {
-    if known.contains(path) {
-        return;
-    }
-    match values.as_object().filter(|fields| !fields.is_empty()) {
-        Some(fields) => {
-            for (name, value) in fields {
-                let path = if path.is_empty() {
-                    name.clone()
-                } else {
-                    format!("{path}.{name}")
-                };
-                undocumented(value, &path, known, undescribed);
-            }
-        }
-        None => undescribed.push(path.to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generated;
 
     #[test]
     fn the_committed_files_are_what_the_code_says() {
@@ -384,24 +286,5 @@ mod tests {
         .unwrap();
         assert_eq!(schema["required"], json!(["a", "b"]));
         assert_eq!(schema["$defs"]["b"]["required"], json!(["e"]));
-    }
-
-    #[test]
-    fn every_value_is_documented() {
-        let values = "a:\n  # -- One\n  # or two\n  b: 1\n# -- All\nc: {d: []}\n";
-        let found = documented(values).unwrap();
-        let of = |path: &str, default: &str, meaning: &str| Documented {
-            path: path.to_owned(),
-            default: default.to_owned(),
-            meaning: meaning.to_owned(),
-        };
-        assert_eq!(
-            found,
-            [of("a.b", "1", "One or two"), of("c", "{\"d\":[]}", "All")]
-        );
-        let error = documented("a:\n  b: 1\n# -- All\nc: 1\n")
-            .unwrap_err()
-            .to_string();
-        assert_eq!(error, "values.yaml has no `# --` comment for: a.b");
     }
 }

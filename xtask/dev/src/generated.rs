@@ -65,25 +65,3 @@ pub fn between(text: &str, begin: &str, end: &str, body: &str) -> Result<String>
         .with_context(|| format!("the marker {end} is missing"))?;
     Ok(format!("{before}{begin}\n{body}{end}{after}"))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_is_between_the_markers_is_replaced() {
-        let text = "before\n<a>\nold\n<b>\nafter\n";
-        assert_eq!(
-            between(text, "<a>", "<b>", "new\n").unwrap(),
-            "before\n<a>\nnew\n<b>\nafter\n"
-        );
-        assert_eq!(
-            between(text, "<c>", "<b>", "").unwrap_err().to_string(),
-            "the marker <c> is missing"
-        );
-        assert_eq!(
-            between("<b><a>", "<a>", "<b>", "").unwrap_err().to_string(),
-            "the marker <b> is missing"
-        );
-    }
-}

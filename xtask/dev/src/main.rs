@@ -4,7 +4,6 @@ mod bench;
 mod bless;
 mod build;
 mod chart;
-mod cloud_init_schema;
 mod crds;
 mod generated;
 mod image;
@@ -54,14 +53,12 @@ enum Command {
     Reasons(Generate),
     /// Write docs/metrics.md: every metric of every service, with its labels and their values
     Metrics(Generate),
-    /// Copy the schema of cloud-config from cloud-init, without its descriptions; `osm_render::validate` validates modules with it
-    CloudInitSchema(Generate),
     /// Generate osm-render's lists of kubelet configuration fields and feature gates, for each minor version of Kubernetes
     KubeletFields(Generate),
     Bless(bless::Bless),
     Bench(bench::Bench),
     Image(image::Image),
-    /// Generate parts of charts/operating-system-manager: rights, schema of the settings, and the README's table of values
+    /// Generate parts of charts/operating-system-manager: rights, and schema of the settings
     Chart(Generate),
     /// Render the files in deploy: one installs the services without Helm, and one has the alerts
     Manifest(Generate),
@@ -75,10 +72,6 @@ async fn main() -> ExitCode {
         Command::Rights(generate) => generate.run("rights", rights::files()),
         Command::Reasons(generate) => generate.run("reasons", reasons::files()),
         Command::Metrics(generate) => generate.run("metrics", metrics::files()),
-        Command::CloudInitSchema(generate) => generate.run(
-            "cloud-init-schema",
-            tokio::task::block_in_place(cloud_init_schema::files),
-        ),
         Command::KubeletFields(generate) => generate.run(
             "kubelet-fields",
             tokio::task::block_in_place(kubelet_fields::files),

@@ -49,30 +49,6 @@ const LABELS: &str = "
 |---|---|
 ";
 
-/// Where a metric is explained.
-const SEE: [(&str, &str); 8] = [
-    (
-        "osm_non_expiring_tokens",
-        "[migration](migration.md#5-delete-the-non-expiring-token)",
-    ),
-    (
-        "osm_ignored_objects",
-        "[limits](limits.md#more-objects-than-are-kept)",
-    ),
-    (
-        "osm_invalid_objects_total",
-        "[unreadable objects](limits.md#unreadable-objects)",
-    ),
-    ("osm_joining_open", "[other bindings](joining.md#other-bindings)"),
-    (
-        "osm_joining_requests_pending",
-        "[a request stays pending](joining.md#a-request-stays-pending)",
-    ),
-    ("osm_objects", "[reasons](reasons.md)"),
-    ("osm_owned_objects", "[scale](scale.md)"),
-    ("osm_settings_hash", "[settings](settings.md)"),
-];
-
 fn page() -> Result<String> {
     let mut services = Vec::new();
     for service in Service::ALL {
@@ -127,10 +103,8 @@ fn row(metric: &Description) -> String {
         true => " ".to_owned(),
         false => format!(" {} ", labels.join(", ")),
     };
-    let see = SEE.iter().find(|(of, _)| of == name);
-    let see = see.map_or_else(String::new, |(_, link)| format!(" See {link}."));
     format!(
-        "| `{name}` | {kind} |{labels}| {}.{see} |\n",
+        "| `{name}` | {kind} |{labels}| {}. |\n",
         help.trim_end_matches('.')
     )
 }
@@ -218,18 +192,6 @@ mod tests {
             generated::stale(files().unwrap()).is_empty(),
             "run `cargo xtask metrics`"
         );
-    }
-
-    #[test]
-    fn what_is_explained_elsewhere_is_a_metric() {
-        let page = page().unwrap();
-        for (name, link) in SEE {
-            let of_metric = |line: &str| line.starts_with(&format!("| `{name}` |"));
-            assert!(
-                page.lines().any(|line| of_metric(line) && line.contains(link)),
-                "{name}"
-            );
-        }
     }
 
     #[test]

@@ -1,15 +1,10 @@
 //! The cache outside the tree: its directories, and the lock that lets one process build while others wait.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
-use tokio::time::{Interval, MissedTickBehavior, interval};
-
-/// How often the progress of a build is told.
-const REPORT_EVERY: Duration = Duration::from_secs(5);
 
 /// Where everything is cached that was built or downloaded: `${XDG_CACHE_HOME:-$HOME/.cache}/osm`.
 ///
@@ -57,19 +52,11 @@ pub(super) async fn lock(directory: &Path, what: &str, progress: &impl Fn(&str))
     fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     let path = directory.join(".lock");
     let file = File::create(&path).with_context(|| path.display().to_string())?;
-    let started = Instant::now();
-    let mut ticks = reports();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(error)) => return Err(error).context("lock of the cache"),
-        }
-        tokio::select! {
-            _ = ticks.tick() => progress(&format!("{what}: another process builds, waiting {} s", started.elapsed().as_secs())),
-            () = tokio::time::sleep(Duration::from_millis(200)) => {}
-        }
+    if file.try_lock().is_err() {
+        progress(&format!("{what}: waiting for another process that builds it"));
     }
+    let locked = tokio::task::spawn_blocking(move || file.lock().map(|()| file));
+    locked.await?.context("lock of the cache")
 }
 
 /// An empty directory beside what is being made; only for who holds the lock.
@@ -80,14 +67,6 @@ pub(super) fn scratch(directory: &Path) -> Result<PathBuf> {
     }
     fs::create_dir(&scratch)?;
     Ok(scratch)
-}
-
-/// Ticks at which whoever waits is told how it goes.
-pub(super) fn reports() -> Interval {
-    let mut ticks = interval(REPORT_EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks.reset();
-    ticks
 }
 
 /// The first 16 characters of a hash, which are enough to tell apart what is in a cache.

@@ -442,7 +442,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use clap::Parser as _;
 
     /// Cells of the table below a heading of docs/compatibility.md, with its head.
     fn documented(heading: &str) -> Vec<Vec<&'static str>> {
@@ -479,34 +478,5 @@ mod tests {
             .map(|scenario| format!("ubuntu {}", scenario.cloud.provider()))
             .collect();
         assert_eq!(booted.collect::<BTreeSet<_>>(), boot);
-    }
-
-    /// The plan of a command line.
-    fn planned(arguments: &[&str]) -> Result<Vec<String>> {
-        #[derive(clap::Parser)]
-        struct Command {
-            #[command(flatten)]
-            node: Node,
-        }
-        let command = Command::try_parse_from([&["node"], arguments].concat())?;
-        let plan = command.node.plan()?;
-        Ok(plan
-            .iter()
-            .map(|(scenario, target)| title(scenario, target))
-            .collect())
-    }
-
-    #[test]
-    fn a_plan_is_what_the_command_line_says() {
-        assert_eq!(planned(&[]).unwrap(), ["join on Debian 12"]);
-        // A scenario with an image of its own runs once.
-        let own = "ignition on Debian 12 with Ignition";
-        let named = planned(&["ignition", "join", "--debian", "12", "--debian", "13"]).unwrap();
-        assert_eq!(named, ["join on Debian 12", "join on Debian 13", own]);
-        let image = format!("ubuntu=/some/noble.img,sha256={}", "ab".repeat(32));
-        assert_eq!(planned(&["--image", &image]).unwrap(), ["join on noble.img"]);
-        assert_eq!(planned(&["--all"]).unwrap().len(), SCENARIOS.len());
-        let error = planned(&["none"]).unwrap_err().to_string();
-        assert!(error.contains("no scenario none"), "{error}");
     }
 }

@@ -51,7 +51,7 @@ pub struct ScenarioRun<'a> {
 
 impl<'a> ScenarioRun<'a> {
     /// The machine and its pool are called after the scenario.
-    pub fn new(environment: &'a Environment, scenario: &'a Scenario, target: Target) -> Self {
+    pub(super) fn new(environment: &'a Environment, scenario: &'a Scenario, target: Target) -> Self {
         let name = format!("{}-{}", scenario.name, target.suffix());
         Self {
             environment,

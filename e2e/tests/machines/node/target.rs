@@ -75,32 +75,3 @@ impl fmt::Display for Target {
         self.system.fmt(f)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_image_boots_only_with_a_system_a_location_and_a_checksum() {
-        let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        let target = Target::given(&format!("rockylinux=/tmp/x=y.img,sha256={sha256}")).unwrap();
-        assert_eq!(
-            (target.to_string().as_str(), target.suffix()),
-            ("x=y.img", "rockylinux")
-        );
-        for (argument, expected) in [
-            ("ubuntu".to_owned(), "OS=LOCATION,sha256=CHECKSUM"),
-            ("ubuntu=/tmp/b.img".to_owned(), "OS=LOCATION,sha256=CHECKSUM"),
-            (format!("ubuntu=,sha256={sha256}"), "OS=LOCATION,sha256=CHECKSUM"),
-            (
-                format!("beos=/tmp/b.img,sha256={sha256}"),
-                "OS=LOCATION,sha256=CHECKSUM",
-            ),
-            ("ubuntu=/tmp/b.img,sha256=123".to_owned(), "64 hexadecimal digits"),
-            (format!("flatcar=/tmp/b.img,sha256={sha256}"), "Ignition"),
-        ] {
-            let error = Target::given(&argument).unwrap_err().to_string();
-            assert!(error.contains(&argument) && error.contains(expected), "{error}");
-        }
-    }
-}

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
-use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Client, ResourceExt as _};
 use osm_api::names;
 use osm_testkit::{fixtures, machine_controller, wait_for};
 use serde_json::{Value, json};
@@ -40,7 +40,11 @@ impl Pools {
     /// Creates all, with this revision. Times start when the server has created an object.
     pub async fn create(&self, revision: u64) -> Result<StartTimes> {
         self.each(async |api, name| {
-            let object = serde_json::from_value(fixtures::example(name, PROFILE, revision)?)?;
+            let object = fixtures::machine_deployment(name, PROFILE);
+            let mut object: DynamicObject = serde_json::from_value(object)?;
+            object
+                .annotations_mut()
+                .insert(names::REVISION.to_owned(), revision.to_string());
             api.create(&PostParams::default(), &object).await?;
             Ok(())
         })

@@ -3,12 +3,11 @@
 use std::net::Ipv4Addr;
 
 use http::Request;
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::core::GroupVersionKind;
-use kube::{Api, Client, Config, discovery};
+use kube::{Api, Client, Config};
 use osm_testkit::control_plane::{Pki, kubeconfig};
-use osm_testkit::{fixtures, installation};
+use osm_testkit::installation;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
@@ -57,17 +56,6 @@ impl Served {
         let config = Config::from_custom_kubeconfig(read, &options).await.unwrap();
         Client::try_from(config).unwrap()
     }
-
-    async fn profiles(&self) -> Api<DynamicObject> {
-        let client = self.client("admin").await;
-        let kind = GroupVersionKind::gvk(
-            "operatingsystemmanager.k8c.io",
-            "v1alpha1",
-            "OperatingSystemProfile",
-        );
-        let (resource, _) = discovery::pinned_kind(&client, &kind).await.unwrap();
-        Api::namespaced_with(client, NAMESPACE, &resource)
-    }
 }
 
 fn definitions() -> Vec<Value> {
@@ -76,11 +64,6 @@ fn definitions() -> Vec<Value> {
         .to_vec();
     all.extend(serde_saphyr::from_multiple::<Value>(installation::MACHINE_CONTROLLER_CRDS).unwrap());
     all
-}
-
-fn profile() -> DynamicObject {
-    let profile = fixtures::profile(NAMESPACE, "osp-tiny", "v1.0.0", "text");
-    serde_json::from_value(profile).unwrap()
 }
 
 async fn get(client: &Client, path: &str, accept: &str) -> Value {
@@ -124,70 +107,6 @@ async fn only_the_administrator_and_service_accounts_are_served() {
     let token = token["status"]["token"].as_str().unwrap();
     assert!(token.ends_with("salt"));
     assert_eq!(refusal(list(token).await).0, 403);
-}
-
-#[tokio::test]
-async fn custom_objects_that_do_not_fit_the_schema_are_refused() {
-    let served = Served::start().await;
-    let profiles = served.profiles().await;
-    let new = PostParams::default();
-    let refused = async |change: Value| {
-        let mut changed = profile();
-        json_patch::merge(&mut changed.data, &json!({"spec": change}));
-        refusal(profiles.create(&new, &changed).await)
-    };
-    for (change, field) in [
-        (json!({"osName": null}), "spec.osName"),
-        (json!({"osName": "beos"}), "spec.osName"),
-        (json!({"osVersion": 12}), "spec.osVersion"),
-        (json!({"version": "1"}), "spec.version"),
-        (
-            json!({"bootstrapConfig": {"files": [{"content": {"inline": {"data": "a"}}}]}}),
-            "spec.bootstrapConfig.files[0].path",
-        ),
-    ] {
-        assert_eq!(refused(change).await, (422, vec![field.to_owned()]));
-    }
-
-    let dry_run = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
-    assert!(profiles.create(&dry_run, &profile()).await.is_ok());
-    assert!(
-        profiles.get_opt("osp-tiny").await.unwrap().is_none(),
-        "it was a dry run"
-    );
-
-    let mut with_more = profile();
-    json_patch::merge(&mut with_more.data, &json!({"spec": {"osNme": "ubuntu"}}));
-    let created = profiles.create(&new, &with_more).await.unwrap();
-    assert_eq!(created.data.pointer("/spec/osNme"), None, "it is pruned");
-    assert_eq!(
-        created.data["spec"]["provisioningUtility"], "cloud-init",
-        "it is the default"
-    );
-
-    // A rule of the definition.
-    let patch = async |spec: Value| {
-        let patch = Patch::Merge(json!({"spec": spec}));
-        profiles.patch("osp-tiny", &PatchParams::default(), &patch).await
-    };
-    assert_eq!(refusal(patch(json!({"osVersion": "1"})).await).0, 422);
-    assert!(
-        patch(json!({"osVersion": "1", "version": "v1.0.1"}))
-            .await
-            .is_ok()
-    );
-    let strict = PatchParams {
-        field_validation: Some(kube::api::ValidationDirective::Strict),
-        ..PatchParams::default()
-    };
-    let unknown = Patch::Merge(json!({"spec": {"osNme": "ubuntu", "version": "v1.0.2"}}));
-    assert_eq!(
-        refusal(profiles.patch("osp-tiny", &strict, &unknown).await).0,
-        422
-    );
 }
 
 #[tokio::test]
