@@ -149,11 +149,9 @@ pub async fn values_of_flags(readers: &Readers, namespace: &str, decided: &Decid
         Place::Here | Place::Split => &readers.management,
     };
     let mapped = flags(reader, &words, decided).await?;
-    if !mapped.problems.is_empty() {
-        bail!(
-            "{}",
-            text::list("no values follow from the flags:\n", &mapped.problems).trim_end()
-        );
+    let problems = text::list("no values follow from the flags:\n", &mapped.problems);
+    if !problems.is_empty() {
+        bail!(problems.trim_end().to_owned());
     }
     Ok(values(&mapped, place, &Snapshot::default(), namespace))
 }
