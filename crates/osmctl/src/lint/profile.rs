@@ -23,6 +23,9 @@ const WARN_ABOVE_PERCENT: usize = 90;
 /// How a template includes a part of the library.
 const LIBRARY_PART: &str = "{{> lib/";
 
+/// Most profiles that are checked at a time. They take different times, so these are more than most machines have processors.
+const AT_A_TIME: usize = 16;
+
 /// Most different texts of one script that are looked at.
 const MAX_VARIANTS: usize = 64;
 
@@ -33,8 +36,7 @@ const MAX_VARIANTS: usize = 64;
 pub fn check_all(profiles: &[Item<OperatingSystemProfile>]) -> Result<Vec<Problem>> {
     let (bases, defaults) = (&Bases::of(profiles), osm_render::defaults());
     let mut problems = Vec::new();
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    for some in profiles.chunks(threads) {
+    for some in profiles.chunks(AT_A_TIME) {
         // Origins are not shared among threads.
         let work: Vec<_> = some
             .iter()

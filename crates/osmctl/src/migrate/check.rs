@@ -122,9 +122,11 @@ pub async fn flags(reader: &Reader, words: &[String], decided: &Decided) -> Resu
         Some(path) => Some(input::settings_document(Some(path))?.document),
         None => None,
     };
+    let mut handled = decided.handled_flag.iter();
+    let is_handled = handled.any(|flag| flag.trim_start_matches('-') == go_flags::REGISTRY_SECRET);
     let secret = match go_flags::value(words, go_flags::REGISTRY_SECRET).split_once('/') {
-        Some((namespace, name)) => reader.get::<Secret>(namespace, name).await?,
-        None => None,
+        Some((namespace, name)) if !is_handled => reader.get::<Secret>(namespace, name).await?,
+        _ => None,
     };
     let secret = secret.map(Into::into);
     Ok(go_flags::map(words, &decided.handled_flag, own.as_ref(), secret))
@@ -147,11 +149,9 @@ pub async fn values_of_flags(readers: &Readers, namespace: &str, decided: &Decid
         Place::Here | Place::Split => &readers.management,
     };
     let mapped = flags(reader, &words, decided).await?;
-    if !mapped.problems.is_empty() {
-        bail!(
-            "{}",
-            text::list("no values follow from the flags:\n", &mapped.problems).trim_end()
-        );
+    let problems = text::list("no values follow from the flags:\n", &mapped.problems);
+    if !problems.is_empty() {
+        bail!(problems.trim_end().to_owned());
     }
     Ok(values(&mapped, place, &Snapshot::default(), namespace))
 }
@@ -195,6 +195,10 @@ pub async fn read(readers: Readers, flags: &Flags, source: &Source) -> Result<Ch
     };
     if checked.found.controller.is_some() {
         checked.mapped = self::flags(&readers.management, &words, &source.decided).await?;
+        facts.namespace = Some(go_flags::value(&words, "namespace").to_owned());
+    }
+    // Otherwise the cluster with the pools is not selected.
+    if checked.found.controller.is_some() && (facts.place == Place::Here || facts.has_worker) {
         let needs = Needs {
             profiles: true,
             custom_profiles: true,
@@ -205,7 +209,6 @@ pub async fn read(readers: Readers, flags: &Flags, source: &Source) -> Result<Ch
         let settings = Settings::from_document(checked.mapped.settings.clone()).unwrap_or_default();
         let settings = diff::with_endpoint(&checked.snapshot, settings);
         checked.report = compare::report(&checked.snapshot, &settings);
-        facts.namespace = Some(go_flags::value(&words, "namespace").to_owned());
     }
     for name in &checked.mapped.secrets {
         if readers
