@@ -20,6 +20,7 @@ pub enum Runbook {
     MachinesDoNotJoin,
     MachinesWaitToJoin,
     ObjectUndecodable,
+    ObjectsIgnored,
     Panic,
     PoolNotPublished,
     PoolNotRendered,

@@ -162,7 +162,6 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
     // `replicas: 0`. Each immutable Secret is replaced once, and that is the only moment without user data.
     drop(go);
     for (pool, _) in POOLS {
-        world.machine(pool, REVISION).await?;
         world.says(pool, "Published", true, "Published").await?;
         assert!(
             world
@@ -172,6 +171,7 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
                 .contains_key(names::INSTALLATION)
         );
     }
+    world.machine("tiny", REVISION).await?;
     let replaced = || {
         let mut absent = observer.absences();
         absent.sort_unstable();

@@ -51,17 +51,3 @@ pub fn write(stale: &[File]) -> Result<()> {
     }
     Ok(())
 }
-
-/// `text` with `body` in place of everything between the two markers.
-///
-/// # Errors
-/// A text that has not both markers, in this order.
-pub fn between(text: &str, begin: &str, end: &str, body: &str) -> Result<String> {
-    let (before, rest) = text
-        .split_once(begin)
-        .with_context(|| format!("the marker {begin} is missing"))?;
-    let (_, after) = rest
-        .split_once(end)
-        .with_context(|| format!("the marker {end} is missing"))?;
-    Ok(format!("{before}{begin}\n{body}{end}{after}"))
-}
