@@ -682,10 +682,6 @@ const REFUSED: &[(&str, &str)] = &[
         "commonLabels has app.kubernetes.io/name",
     ),
     (
-        "controller.requestTimeout=70",
-        "controller.requestTimeout is greater than controller.reconcileTimeout",
-    ),
-    (
         "image.registry=,oscController.image.registry=x",
         "no registry is known for the images of csr-approver, osp-controller, secret-syncer: set image.registry",
     ),
