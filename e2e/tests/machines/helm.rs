@@ -75,8 +75,9 @@ pub async fn release(run: &ScenarioRun<'_>) -> Result<()> {
     );
 
     let secrets = secrets(environment).await?;
-    helm.run(["uninstall", RELEASE, "--namespace", KUBE_SYSTEM, "--wait"])
-        .await?;
+    // In the foreground, so that pods go before their Deployments.
+    let gone = ["--namespace", KUBE_SYSTEM, "--wait", "--cascade=foreground"];
+    helm.run([&["uninstall", RELEASE][..], &gone].concat()).await?;
     ensure!(
         self::secrets(environment).await? == secrets && !secrets.is_empty(),
         "what machines read has changed"
