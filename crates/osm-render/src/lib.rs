@@ -20,7 +20,6 @@ mod additions;
 mod budget;
 mod checks;
 mod clouds;
-pub mod compatibility;
 mod conflicts;
 mod defaults;
 mod downloads;

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use osm_api::config::{self, CloudProviderRef, LateBound, ProfileRef, StageConfig, UserDataBytes};
 use osm_api::content::{Content, RenderedFor, Unpacked};
-use osm_api::names::MACHINE_NAME_PLACEHOLDER;
+use osm_api::names::{self, MACHINE_NAME_PLACEHOLDER};
 use osm_api::pool::Pool;
 use osm_api::profile::{
     AcceptedProfile, File, FileContent, MAX_CONTENT_BYTES, OperatingSystem, OperatingSystemProfileSpec,
@@ -30,8 +30,8 @@ use crate::rendered_text::{Placements, RenderedText};
 use crate::reserved::RESERVED_PREFIX;
 use crate::user_data::{self, Reader};
 use crate::{
-    Stage, additions, checks, compatibility, conflicts, engines, kubelet, model, packages, placement,
-    profile_secrets, size, static_network, subscription, template_walk, time_servers, unused_settings,
+    Stage, additions, checks, conflicts, engines, kubelet, model, packages, placement, profile_secrets, size,
+    static_network, subscription, template_walk, time_servers, unused_settings,
 };
 use osm_api::ClusterEndpoint;
 
@@ -519,7 +519,15 @@ pub fn suits(spec: &OperatingSystemProfileSpec, pool: &Pool) -> Result<Vec<Strin
             "a profile for {profile_os} is used for machines that run {os}"
         ));
     }
-    warnings.extend(compatibility::refused_by_machine_controller(os));
+    // Not in `AllOperatingSystems` of machine-controller's sdk/providerconfig/types.go since pull request 1876.
+    if os == OperatingSystem::CentOs {
+        warnings.push(format!(
+            "machine-controller 1.62 or newer refuses machines with the operating system {os}; set operatingSystem to {} in the \
+             MachineDeployment, and name this profile in its annotation {}",
+            OperatingSystem::RockyLinux,
+            names::PROFILE,
+        ));
+    }
     let (profile, utility) = (spec.provisioning_utility, pool.provisioning_utility());
     if profile != utility {
         return Err(RenderError::UnsupportedProvisioningUtility {

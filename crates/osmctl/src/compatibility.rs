@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use osm_render::compatibility::{Table, compatibility};
 
 use crate::output;
 
@@ -17,17 +16,15 @@ Example:
   osmctl compatibility")]
 pub struct Compatibility {}
 
+/// The page that has the tables.
+const PAGE: &str = include_str!("../../../docs/compatibility.md");
+
 impl Compatibility {
     /// Prints.
     pub fn run(self) -> Result<ExitCode> {
-        let tables: Vec<String> = compatibility().tables().iter().map(text).collect();
-        output::print(&tables.join("\n"))?;
+        let (_, tables) = PAGE.split_once("<!-- tables -->").unwrap_or_default();
+        let (tables, _) = tables.split_once("<!-- end of tables -->").unwrap_or_default();
+        output::print(&format!("{}\n", tables.trim()))?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-fn text(table: &Table) -> String {
-    let head = table.head.iter().map(|name| name.to_uppercase()).collect();
-    let lines: Vec<Vec<String>> = std::iter::once(head).chain(table.rows.iter().cloned()).collect();
-    format!("{}\n{}\n\n{}", table.title, table.note, output::table(&lines))
 }

@@ -5,7 +5,6 @@ mod bless;
 mod build;
 mod chart;
 mod cloud_init_schema;
-mod compatibility;
 mod crds;
 mod generated;
 mod gotemplate;
@@ -56,8 +55,6 @@ enum Command {
     Rights(Generate),
     /// Write docs/reasons.md, every reason, and check that each alert has a runbook
     Reasons(Generate),
-    /// Generate the tables in docs/compatibility.md: operating systems, clouds, kubelets, Kubernetes and machine-controller
-    Compatibility(Generate),
     /// Generate docs/reference.md, the fields of the custom resources
     Reference(Generate),
     /// Write docs/metrics.md: every metric of every service, with its labels and their values
@@ -84,7 +81,6 @@ async fn main() -> ExitCode {
         Command::Crds(generate) => generate.run("crds", crds::files()),
         Command::Rights(generate) => generate.run("rights", rights::files()),
         Command::Reasons(generate) => generate.run("reasons", reasons::files()),
-        Command::Compatibility(generate) => generate.run("compatibility", compatibility::files()),
         Command::Reference(generate) => generate.run("reference", reference::files()),
         Command::Metrics(generate) => generate.run("metrics", metrics::files()),
         Command::CloudInitSchema(generate) => generate.run(

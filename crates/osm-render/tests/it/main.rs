@@ -10,6 +10,7 @@
 
 mod additions;
 mod common;
+mod compatibility;
 mod coreos_cloudinit;
 mod examples;
 mod extends;
