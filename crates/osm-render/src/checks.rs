@@ -1,4 +1,4 @@
-//! Everything about a profile that can be checked without rendering it.
+//! Checks everything about a profile that can be checked without rendering it.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ const RESERVED_MODULES: [(&str, &str); 4] = [
     ("ssh_pwauth", "it is always off"),
 ];
 
-/// Checks a profile, which may still replace and remove parts of another one.
+/// Checks a profile on its bases. What it only removes from them is left to [`crate::extends`].
 ///
 /// # Errors
 /// The first mistake, with its path inside the spec.
@@ -123,21 +123,19 @@ fn check_stage(stage: Stage, config: &ProfileConfig, rules: Rules) -> Result<(),
     if stage == Stage::Bootstrap && !is_go {
         paths.extend(user_data::own_paths(reader).iter().map(|path| (*path).to_owned()));
     }
-    let mut removed: BTreeSet<&String> = BTreeSet::new();
-    for (place, file) in template_walk::files(name, config) {
+    if !is_go {
+        paths.extend(additions::own_paths(config, reader));
+    }
+    for (place, file) in template_walk::files(name, config).filter(|(_, file)| !file.remove) {
         let place = place.to_string();
         let path = check_file(&place, file, rules)?;
         check_file_for(rules, &place, file, &path)?;
-        let is_new = match file.remove {
-            true => removed.insert(&file.path) && !paths.contains(&path),
-            false => paths.insert(path) && !removed.contains(&file.path),
-        };
-        if !is_new && !is_go {
+        if !paths.insert(path) && !is_go {
             return Err(invalid(place, "this path is written more than once"));
         }
     }
     let mut units = BTreeSet::new();
-    for (i, unit) in config.units.iter().enumerate() {
+    for (i, unit) in config.units.iter().enumerate().filter(|(_, unit)| !unit.remove) {
         let place = format!("{name}.units[{i}] ({})", unit.name);
         check_unit(&place, unit, rules)?;
         if !units.insert(&unit.name) && !is_go {
@@ -247,17 +245,8 @@ fn check_file(place: &str, file: &ProfileFile, rules: Rules) -> Result<String, P
             "permissions must be octal digits, such as 644 or 755",
         ));
     }
-    let inline = match (&file.content.inline, file.remove) {
-        (None, true) => return Ok(path),
-        (Some(_), true) => {
-            return Err(invalid(
-                place,
-                "a removed file has no content; remove the content, or set replace: true instead",
-            ));
-        }
-        (None, false) => return Err(invalid(place, "content.inline is missing")),
-        (Some(inline), false) => inline,
-    };
+    let inline = file.content.inline.as_ref();
+    let inline = inline.ok_or_else(|| invalid(place, "content.inline is missing"))?;
     match inline.encoding.as_deref() {
         None | Some("" | "b64") => Ok(path),
         Some(_) if rules.is_go => Ok(path),
@@ -308,19 +297,10 @@ fn check_unit(place: &str, unit: &ProfileUnit, rules: Rules) -> Result<(), Profi
             return Err(invalid(place, "the name of a drop-in must end in .conf"));
         }
     }
-    let is_empty = unit.content.is_none() && unit.drop_ins.is_empty();
-    if unit.remove {
-        return match is_empty && unit.enable.is_none() && unit.mask.is_none() {
-            true => Ok(()),
-            false => Err(invalid(
-                place,
-                "a removed unit has only its name; remove the rest, or set replace: true instead",
-            )),
-        };
-    }
     if rules.is_go {
         return Ok(());
     }
+    let is_empty = unit.content.is_none() && unit.drop_ins.is_empty();
     let (enable, mask) = (unit.enable == Some(true), unit.mask == Some(true));
     if mask && (enable || unit.content.is_some()) {
         return Err(invalid(

@@ -1,4 +1,4 @@
-//! Resolves a profile: checks everything that can be checked without rendering, and applies its bases and the library.
+//! Resolves a profile: puts it on its bases, checks everything that can be checked without rendering, and applies the library.
 
 use osm_api::digest;
 use osm_api::profile::{
@@ -20,26 +20,19 @@ pub fn resolve(spec: &OperatingSystemProfileSpec) -> Result<AcceptedProfile, Pro
     resolve_on(spec, &extends::bases(&ProfileKey::default(), spec, |_, _| None)?)
 }
 
-/// Checks a profile, puts it on its `bases`, the nearest first, and applies the library: the [library](crate::library_version)'s parts
-/// that the templates include become templates of the profile.
+/// Puts a profile on its `bases`, the nearest first, checks the whole, and applies the library: the [library](crate::library_version)'s
+/// parts that the templates include become templates of the profile.
 ///
 /// # Errors
-/// The first mistake, with its path inside the spec. [`ProfileError::reason`] is its kind.
+/// The first mistake, with its path inside the spec of the profile or of the base that it is in. [`ProfileError::reason`] is its kind.
 pub fn resolve_on(
     spec: &OperatingSystemProfileSpec,
     bases: &[Base],
 ) -> Result<AcceptedProfile, ProfileError> {
-    check_text(spec)?;
-    // The profile alone first: here its mistakes have the indices that its author sees.
-    checks::check(spec)?;
     let composed = extends::compose(spec, bases)?;
+    check(&composed).map_err(|error| as_written(spec, bases, error))?;
     let engine = engines::engine(composed.template_engine);
-    if !bases.is_empty() {
-        check_text(&composed)?;
-        checks::check(&composed)?;
-    }
     let lowered = additions::lower(composed);
-    checks::check(&lowered)?;
     let (resolved, included) = apply_library(engine, &lowered)?;
     let extended = bases.iter().any(Base::is_of_library);
     let json = digest::canonical_json(&resolved).map_err(|_| unwritable())?;
@@ -52,6 +45,30 @@ pub fn resolve_on(
         bases: recorded(bases)?,
         spec: AcceptedSpec(resolved),
     })
+}
+
+fn check(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileError> {
+    check_text(spec)?;
+    checks::check(spec)
+}
+
+/// A mistake of a composed profile with the place that its author knows: no file has the indices of a composed profile.
+fn as_written(spec: &OperatingSystemProfileSpec, bases: &[Base], error: ProfileError) -> ProfileError {
+    if let Err(own) = check(spec) {
+        return own;
+    }
+    let of_base = bases
+        .iter()
+        .find_map(|base| Some((base.name(), check(&base.spec).err()?)));
+    match of_base {
+        Some((base, ProfileError::Invalid { path, problem })) => ProfileError::Extends {
+            base: Some(base.to_owned()),
+            path,
+            problem,
+        },
+        // The profiles are valid, but not together.
+        _ => error,
+    }
 }
 
 /// The version of a profile and those of its bases. The library has a version of its own.

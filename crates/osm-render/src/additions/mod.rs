@@ -20,14 +20,18 @@ use osm_api::settings::System;
 use serde_json::{Map, Value, json};
 
 use crate::Stage;
-use crate::user_data::Reader;
+use crate::user_data::{self, Reader};
 
 pub(crate) use check::check;
 
 /// `spec` without these fields, and with what they stand for.
 pub(crate) fn lower(mut spec: OperatingSystemProfileSpec) -> OperatingSystemProfileSpec {
     let reader = Reader::of(Some(spec.os_name), spec.provisioning_utility);
-    let config = &mut spec.provisioning_config;
+    lower_stage(&mut spec.provisioning_config, reader);
+    spec
+}
+
+fn lower_stage(config: &mut ProfileConfig, reader: Reader) {
     let commands = config.commands.take().unwrap_or_default();
     let has_packages = !config.packages.is_empty() && !config.kernel_modules.is_empty();
     // A module that comes with a package can be loaded only after its installation.
@@ -48,7 +52,21 @@ pub(crate) fn lower(mut spec: OperatingSystemProfileSpec) -> OperatingSystemProf
         // Its files are there when the machine boots again, and the system reads them then.
         Reader::Ignition => flatcar::run(config, &commands),
     }
-    spec
+}
+
+/// Paths of the files and units that [`lower`] adds to a stage.
+pub(crate) fn own_paths(config: &ProfileConfig, reader: Reader) -> Vec<String> {
+    let mut lowered = ProfileConfig {
+        commands: config.commands.clone(),
+        kernel_modules: config.kernel_modules.clone(),
+        sysctls: config.sysctls.clone(),
+        ..ProfileConfig::default()
+    };
+    lower_stage(&mut lowered, reader);
+    let files = lowered.files.into_iter().map(|file| file.path);
+    files
+        .chain(lowered.units.iter().flat_map(user_data::unit_paths))
+        .collect()
 }
 
 /// Turns kernel parameters and modules into files, and returns the command that applies them to the running kernel.

@@ -28,15 +28,21 @@ pub(super) fn merge(
     let stage = stage.field();
     let mut merge = Merge { merged, base, stage };
     let templates = merge.template_names();
+    let listed: Vec<&str> = extension.files.iter().map(|file| file.path.as_str()).collect();
     for (i, file) in extension.files.iter().enumerate() {
-        merge.file(&format!("{stage}.files[{i}] ({})", file.path), file, false)?;
+        let place = format!("{stage}.files[{i}] ({})", file.path);
+        check_listed_once(&place, &listed, i)?;
+        merge.file(&place, file, false)?;
     }
     let runtimes = extension.supported_container_runtimes.iter();
     for runtime in runtimes.filter(|runtime| runtime.name == ContainerRuntimeName::Containerd) {
         merge.runtime(runtime, &templates)?;
     }
+    let listed: Vec<&str> = extension.units.iter().map(|unit| unit.name.as_str()).collect();
     for (i, unit) in extension.units.iter().enumerate() {
-        merge.unit(&format!("{stage}.units[{i}] ({})", unit.name), unit)?;
+        let place = format!("{stage}.units[{i}] ({})", unit.name);
+        check_listed_once(&place, &listed, i)?;
+        merge.unit(&place, unit)?;
     }
     merge.templates(extension, &templates)?;
     merge.modules(extension)?;
@@ -45,9 +51,22 @@ pub(super) fn merge(
     Ok(merge.merged)
 }
 
+/// An extension that lists an item twice would seem to collide with its base.
+fn check_listed_once(place: &str, listed: &[&str], index: usize) -> Result<(), Problem> {
+    let item = listed.get(index);
+    match listed.iter().position(|other| Some(other) == item) {
+        Some(first) if first < index => Err(Problem::new(place, "is listed more than once; list it once")),
+        _ => Ok(()),
+    }
+}
+
 impl Merge<'_> {
     fn file(&mut self, place: &str, file: &ProfileFile, of_runtime: bool) -> Result<(), Problem> {
         let marks = Marks::of(place, "file", file.replace, file.remove)?;
+        if file.remove && file.content.inline.is_some() {
+            let problem = "a removed file has no content; remove the content, or set replace: true instead";
+            return Err(Problem::new(place, problem));
+        }
         let own = &mut self.merged.files;
         let runtimes = self.merged.supported_container_runtimes.iter_mut();
         let runtimes = runtimes.filter(|runtime| runtime.name == ContainerRuntimeName::Containerd);
@@ -123,6 +142,14 @@ impl Merge<'_> {
             remove: false,
             ..unit.clone()
         };
+        let has_name_only = ProfileUnit {
+            name: unit.name.clone(),
+            ..ProfileUnit::default()
+        };
+        if unit.remove && own != has_name_only {
+            let problem = "a removed unit has only its name; remove the rest, or set replace: true instead";
+            return Err(Problem::new(place, problem));
+        }
         let adds_drop_ins_only = !unit.drop_ins.is_empty()
             && unit.content.is_none()
             && unit.enable.is_none()

@@ -385,11 +385,10 @@ fn marks_without_a_base_and_contents_of_what_is_removed_are_refused() {
         ),
         (
             json!({"files": [{"path": "/etc/motd", "remove": true}, file("/etc/motd", "x")]}),
-            "written more than once",
+            "spec.provisioningConfig.files[1] (/etc/motd): is listed more than once",
         ),
     ] {
         let error = on(&on_base(provisioning), &base()).expect_err(text);
-        assert_eq!(error.reason(), "ProfileInvalid");
         assert!(error.to_string().contains(text), "{text}: {error}");
     }
     // What is removed makes room for a folder.
@@ -490,6 +489,20 @@ fn mistakes_of_the_whole_are_found() {
     let unit_file = file("/etc/systemd/system/setup.service", "");
     let error = on(&on_base(json!({"files": [unit_file]})), &base()).unwrap_err();
     assert!(error.to_string().contains("written more than once"), "{error}");
+    // A mistake of one of them is where its author wrote it.
+    let mut wrong = file("/etc/b", "b");
+    wrong["permissions"] = json!(999);
+    let extension = on_base(json!({"files": [wrong.clone()]}));
+    let error = on(&extension, &base()).unwrap_err().to_string();
+    assert!(
+        error.starts_with("spec.provisioningConfig.files[0] (/etc/b): permissions"),
+        "{error}"
+    );
+    let mut wrong_base = base();
+    push(&mut wrong_base["provisioningConfig"]["files"], wrong);
+    let error = on(&on_base(json!({})), &wrong_base).unwrap_err().to_string();
+    let place = "in base, which the profile extends: spec.provisioningConfig.files[3] (/etc/b): permissions";
+    assert!(error.starts_with(place), "{error}");
     // Each is small enough, but not both.
     let large = "x".repeat(300 * 1024);
     let mut big_base = base();

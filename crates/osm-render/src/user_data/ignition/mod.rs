@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use osm_api::gzip;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::Unit;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -20,6 +21,23 @@ use crate::error::UserDataError;
 mod modules;
 
 pub(super) use modules::{passwd, unsupported as unsupported_module};
+
+/// What a data URL escapes: everything but letters, digits and these.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b'/')
+    .remove(b':')
+    .remove(b'=')
+    .remove(b',')
+    .remove(b'@')
+    .remove(b';')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'!')
+    .remove(b'*');
 
 /// The Ignition config of a stage.
 pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataError> {
@@ -95,32 +113,14 @@ fn file(path: &str, mode: u32, text: &str) -> Value {
 
 /// A text as a data URL, compressed where that is shorter. Not where machine-controller must find its placeholder.
 fn contents(text: &str) -> Value {
-    let plain = format!("data:,{}", percent_encoded(text));
+    // With upper case digits, in which machine-controller looks for `%3CMACHINE_NAME%3E`.
+    let plain = format!("data:,{}", utf8_percent_encode(text, ESCAPED));
     let compressed = format!("data:;base64,{}", gzip::BEST.base64(text));
     if compressed.len() < plain.len() && !text.contains(MACHINE_NAME_PLACEHOLDER) {
         json!({"compression": "gzip", "source": compressed})
     } else {
         json!({"source": plain})
     }
-}
-
-/// With upper case digits, in which machine-controller looks for `%3CMACHINE_NAME%3E`.
-fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~/:=,@;()!*".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or_default();
-            let digits = [digit(byte >> 4), digit(byte & 0xf)];
-            encoded.extend(
-                ['%']
-                    .into_iter()
-                    .chain(digits.map(|digit| digit.to_ascii_uppercase())),
-            );
-        }
-    }
-    encoded
 }
 
 fn write_unit(unit: &Unit) -> Result<Option<Value>, UserDataError> {
