@@ -323,11 +323,15 @@ mod tests {
             &mut found,
         );
         for field in found {
-            // Such as `pool.name`, `.namespace` and `downloads.cni`: `{baseURL, …}`.
-            let ends = field.match_indices('.').map(|(at, _)| &field[at..]);
-            let starts = field.match_indices('.').map(|(at, _)| &field[..at]);
-            let mut ways = ends.chain(starts).chain([field.as_str()]);
-            assert!(ways.any(|way| table.contains(&format!("`{way}`"))), "{field}");
+            // Such as `pool.name`, `.namespace`, and `.cni` with its fields in the next column.
+            let dots: Vec<usize> = field.match_indices('.').map(|(at, _)| at).collect();
+            let ends = dots.iter().copied().chain([field.len()]);
+            let mut ways = ends.flat_map(|end| {
+                let starts = dots.iter().copied().filter(move |start| *start < end);
+                starts.chain([0]).map(move |start| (start, end))
+            });
+            let is_listed = ways.any(|(start, end)| table.contains(&format!("`{}`", &field[start..end])));
+            assert!(is_listed, "{field}");
         }
     }
 

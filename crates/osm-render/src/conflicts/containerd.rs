@@ -1,9 +1,10 @@
-//! containerd 1 with a configuration for containerd 2.
+//! Finds containerd 1 with a configuration for containerd 2.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 use super::{Conflict, Text, statements};
-
-/// What separates a name from its version, in commands, lists of packages and addresses.
-const SEPARATORS: &str = "\"'=:-/,@~^<>[](){}";
 
 /// containerd 1 does not know the plugins of a configuration of version 3, and starts without what is in it.
 pub(super) fn conflicts(texts: &[Text<'_>]) -> Vec<Conflict> {
@@ -54,86 +55,27 @@ fn value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     })
 }
 
-/// The major versions of containerd that a text names where it installs it.
+/// The major versions of containerd that a text names where it installs it: in the name of a package or file, in an address, or in
+/// a variable that is named after it.
 fn majors(text: &str) -> Vec<u8> {
-    let is_about = |text: &str| {
-        ["containerd", "CONTAINERD", "Containerd"]
-            .iter()
-            .any(|name| text.contains(name))
-    };
-    if !is_about(text) {
+    static VERSION: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        let suffix = r"(?:/releases/download|\.io|-static|-cni|_?(?:ver|release|tag|package|pkg)[a-z]*)*";
+        let separator = r#"(?:\s*pin: version |["'=:/,@~^<>\[\](){}_-]+ ?["']?)"#;
+        // Other numbers are addresses.
+        Regex::new(&format!(
+            "containerd{suffix}{separator}v?([1-9])(?:\\.[0-9x*$]|\\*)"
+        ))
+        .ok()
+    });
+    if !["containerd", "CONTAINERD", "Containerd"]
+        .iter()
+        .any(|name| text.contains(name))
+    {
         return Vec::new();
     }
     let text = statements(text).join("\n").to_ascii_lowercase();
-    let mut majors = Vec::new();
-    for (at, name) in text.match_indices("containerd") {
-        let Some(rest) = text.get(at + name.len()..) else {
-            continue;
-        };
-        let rest = ["/releases/download", ".io", "-static", "-cni"]
-            .iter()
-            .find_map(|part| rest.strip_prefix(part))
-            .unwrap_or(rest);
-        let in_file_name = rest
-            .strip_prefix('_')
-            .filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-        let (variable, rest) = in_file_name.map_or_else(|| word(rest), |rest| ("", rest));
-        // Of a variable, or of the field of a list.
-        let of_version = ["ver", "release", "tag", "package", "pkg"]
-            .iter()
-            .any(|part| variable.contains(part));
-        if variable.is_empty() || of_version {
-            majors.extend(version(rest, &text));
-        }
-    }
-    majors
-}
-
-/// The letters, digits and underscores at the start of a text, and the rest.
-fn word(text: &str) -> (&str, &str) {
-    let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-    text.split_at_checked(end.unwrap_or(text.len()))
-        .unwrap_or_default()
-}
-
-/// The major versions that follow a name. A variable has those that the script gives it.
-fn version(rest: &str, script: &str) -> Vec<u8> {
-    let trimmed = rest.trim_start_matches(|c| SEPARATORS.contains(c));
-    // A blank separates only after another separator.
-    let trimmed = match trimmed.len() < rest.len() {
-        true => trimmed.trim_start_matches(|c| c == ' ' || SEPARATORS.contains(c)),
-        // The preferences of apt.
-        false => trimmed
-            .trim_start()
-            .strip_prefix("pin: version")
-            .map_or(trimmed, str::trim_start),
-    };
-    let Some(variable) = trimmed.strip_prefix('$') else {
-        return major(trimmed).into_iter().collect();
-    };
-    let (name, rest) = word(variable.trim_start_matches('{'));
-    let default = rest
-        .strip_prefix([':', '-'])
-        .and_then(|rest| major(rest.trim_start_matches(['-', '='])));
-    let assigned = script.match_indices(name).filter_map(|(at, _)| {
-        let before = script.get(..at)?.chars().next_back();
-        let is_whole = before.is_none_or(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '{')));
-        let value = script.get(at + name.len()..)?.strip_prefix('=')?;
-        major(value.trim_start_matches(['"', '\''])).filter(|_| is_whole)
-    });
-    default
-        .into_iter()
-        .chain(assigned.filter(|_| !name.is_empty()))
+    let found = VERSION.iter().flat_map(|version| version.captures_iter(&text));
+    found
+        .filter_map(|found| found.get(1)?.as_str().parse().ok())
         .collect()
-}
-
-/// The major version at the start of a text such as `v1.7.13`, `1.7*` and `1.*`.
-fn major(text: &str) -> Option<u8> {
-    let text = text.strip_prefix('v').unwrap_or(text);
-    let (major, rest) = text.split_at_checked(text.find(|c: char| !c.is_ascii_digit())?)?;
-    let rest = rest.strip_prefix('.').or(rest.starts_with('*').then_some(rest))?;
-    rest.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '*' | 'x' | '$'))
-        .then_some(())?;
-    // Other numbers are addresses.
-    major.parse().ok().filter(|major| (1..=9).contains(major))
 }
