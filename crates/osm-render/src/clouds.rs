@@ -298,33 +298,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn only_what_runs_on_a_hypervisor_that_asks_gets_an_agent() {
-        let agent = |provider, family| {
-            cloud(provider)
-                .guest_agent
-                .map(|agent| (agent.package(), agent.unit(family)))
-        };
-        let qemu = Some(("qemu-guest-agent", "qemu-guest-agent.service"));
-        let cases = [
-            (CloudProvider::Aws, Family::Debian, None),
-            (CloudProvider::Baremetal, Family::Debian, None),
-            (CloudProvider::Openstack, Family::RedHat, qemu),
-            (CloudProvider::Kubevirt, Family::Debian, qemu),
-            (
-                CloudProvider::Vsphere,
-                Family::Debian,
-                Some(("open-vm-tools", "open-vm-tools.service")),
-            ),
-            (
-                CloudProvider::VmwareCloudDirector,
-                Family::RedHat,
-                Some(("open-vm-tools", "vmtoolsd.service")),
-            ),
-        ];
-        for (provider, family, expected) in cases {
-            assert_eq!(agent(provider, family), expected, "{provider}");
-        }
-    }
 }

@@ -350,48 +350,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_listed_once_in_order_and_with_its_checksum() {
-        let settings = settings();
-        let catalogue = Catalogue::new(&settings, &KUBELET);
-        for (name, architecture) in [
-            ("runc", "$arch"),
-            ("kubelet", "$ARCH_2"),
-            ("runc", "amd64"),
-            ("crictl", "arm64"),
-        ] {
-            catalogue.url(name, Some(architecture), Part::Artefact).unwrap();
-            catalogue.url(name, Some(architecture), Part::Checksum).unwrap();
-        }
-        let asked = catalogue.asked();
-        let listed: Vec<_> = asked
-            .iter()
-            .map(|download| {
-                let sum = download.sha256.as_deref().and_then(|sum| sum.chars().next());
-                (
-                    download.artefact.name(),
-                    download.version.to_string(),
-                    download.architecture,
-                    sum,
-                )
-            })
-            .collect();
-        let listed: Vec<_> = listed
-            .iter()
-            .map(|(name, version, arch, sum)| (*name, version.as_str(), *arch, *sum))
-            .collect();
-        assert_eq!(
-            listed,
-            [
-                ("kubelet", "1.34.4", "amd64", None),
-                ("kubelet", "1.34.4", "arm64", Some('a')),
-                ("runc", "1.3.6", "amd64", Some('c')),
-                ("runc", "1.3.6", "arm64", None),
-                ("crictl", "1.34.0", "arm64", None),
-            ]
-        );
-    }
-
-    #[test]
     fn crictl_has_the_minor_of_the_kubelet_and_the_checksums_of_its_version() {
         let sum = "d".repeat(64);
         let text = format!("downloads: {{crictl: {{sha256: {{1.35.0: {{amd64: {sum}}}}}}}}}");

@@ -55,6 +55,7 @@ fn what_a_kubelet_takes_passes() {
 
 #[test]
 fn each_mistake_is_told_with_its_path_and_without_its_value() {
+    // Types are those of Kubernetes' own decoders in tests/it/kubelet.rs.
     for (bad, path, problem) in [
         (
             "{apiVersion: s77}",
@@ -67,49 +68,15 @@ fn each_mistake_is_told_with_its_path_and_without_its_value() {
             "maxpods",
             "kubelet 1.36 has no such field, only maxPods",
         ),
-        ("{evictionHrd: {}}", "evictionHrd", "has no such field"),
-        (
-            "{logging: {options: {text: {split: 77}}}}",
-            "logging.options.text.split",
-            "has no such field",
-        ),
         ("{maxPods: s77}", "maxPods", "must be a whole number"),
-        ("{maxPods: 7.7}", "maxPods", "must be a whole number"),
-        ("{maxPods: 7777777777}", "maxPods", "must be a whole number"),
         ("{maxPods: -77}", "maxPods", "must be from 0"),
         ("{maxPods: }", "maxPods", "is empty"),
-        (
-            "{oomScoreAdj: -7777}",
-            "oomScoreAdj",
-            "must be from -1000 to 1000",
-        ),
-        (
-            "{logging: {verbosity: -77}}",
-            "logging.verbosity",
-            "must be a whole number from 0",
-        ),
-        (
-            "{memoryThrottlingFactor: s77}",
-            "memoryThrottlingFactor",
-            "must be a number",
-        ),
         (
             "{memoryThrottlingFactor: 77.7}",
             "memoryThrottlingFactor",
             "must be above 0",
         ),
-        ("{seccompDefault: s77}", "seccompDefault", "must be true or false"),
         ("{runOnce: true}", "runOnce", "must be false"),
-        ("{clusterDomain: 77}", "clusterDomain", "must be a text"),
-        ("{clusterDNS: s77}", "clusterDNS", "must be a list"),
-        ("{clusterDNS: [77]}", "clusterDNS[0]", "must be a text"),
-        ("{logging: s77}", "logging", "must be a map"),
-        ("{evictionHard: [s77]}", "evictionHard", "must be a map"),
-        (
-            "{evictionHard: {memory.available: 77}}",
-            "evictionHard.memory.available",
-            "must be a text",
-        ),
         (
             "{evictionHard: {memory.available: s77}}",
             "evictionHard.memory.available",
@@ -126,11 +93,6 @@ fn each_mistake_is_told_with_its_path_and_without_its_value() {
             "has no evictionSoftGracePeriod",
         ),
         (
-            "{evictionSoftGracePeriod: {pid.available: 77 s}}",
-            "evictionSoftGracePeriod.pid.available",
-            "must be a duration",
-        ),
-        (
             "{kubeReserved: {gpu: '77'}}",
             "kubeReserved.gpu",
             "can't be reserved",
@@ -139,12 +101,6 @@ fn each_mistake_is_told_with_its_path_and_without_its_value() {
             "{systemReserved: {cpu: '-77'}}",
             "systemReserved.cpu",
             "must not be negative",
-        ),
-        ("{syncFrequency: 77}", "syncFrequency", "must be a duration"),
-        (
-            "{syncFrequency: 77 seconds}",
-            "syncFrequency",
-            "must be a duration",
         ),
         (
             "{containerLogMaxSize: 77MB}",
@@ -177,19 +133,9 @@ fn each_mistake_is_told_with_its_path_and_without_its_value() {
             "must be one of none, best-effort",
         ),
         (
-            "{enforceNodeAllocatable: [s77]}",
-            "enforceNodeAllocatable[0]",
-            "must be one of",
-        ),
-        (
             "{enforceNodeAllocatable: [kube-reserved]}",
             "enforceNodeAllocatable",
             "wants kubeReservedCgroup",
-        ),
-        (
-            "{registerWithTaints: [{key: s77, effect: s77}]}",
-            "registerWithTaints[0].effect",
-            "must be one of",
         ),
         (
             "{registerWithTaints: [{key: s77 s77, effect: NoSchedule}]}",
@@ -212,11 +158,6 @@ fn each_mistake_is_told_with_its_path_and_without_its_value() {
             "can't be set",
         ),
         (
-            "{reservedMemory: [{numaNode: 0, limits: {memory: s77}}]}",
-            "reservedMemory[0].limits.memory",
-            "must be a quantity",
-        ),
-        (
             "{serializeImagePulls: true}",
             "serializeImagePulls",
             "wants maxParallelImagePulls: 1",
@@ -231,11 +172,6 @@ fn each_mistake_is_told_with_its_path_and_without_its_value() {
             "{featureGates: {Imagined: true}}",
             "featureGates.Imagined",
             "knows no such feature gate",
-        ),
-        (
-            "{featureGates: {AllAlpha: 77}}",
-            "featureGates.AllAlpha",
-            "must be true or false",
         ),
         (
             "{featureGates: {ImageVolume: false}}",

@@ -140,7 +140,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     use osm_api::Settings;
-    use osm_api::profile::CloudProvider;
 
     use super::*;
     use crate::user_data::{placeholders, user_data};
@@ -227,41 +226,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn masks_and_modules_are_kept() {
-        let spec = serde_json::from_value(json!({
-            "osName": "ubuntu", "osVersion": "1", "version": "v1.0.0", "templateEngine": "None",
-            "supportedCloudProviders": [{"name": "aws"}],
-            "provisioningConfig": {
-                "units": [
-                    {"name": "a.service", "mask": true}, {"name": "b.service", "enable": true},
-                    {"name": "c.service", "dropIns": [{"name": "d.conf", "content": "[Unit]\n"}]},
-                ],
-                "modules": {"timezone": "UTC"},
-            },
-        }))
-        .unwrap();
-        let profile = crate::compile(&crate::resolve(&spec).unwrap()).unwrap();
-        let (pool, settings) = crate::full_sample(&spec, CloudProvider::Aws).unwrap();
-        let config = profile
-            .render(&pool, &settings, &crate::stand_in_cluster())
-            .unwrap()
-            .spec;
-        let machine = machine_stage(&config, Stage::Provisioning, &placeholders(&config)).unwrap();
-        let units: Vec<(&str, bool)> = machine
-            .units
-            .iter()
-            .map(|unit| (unit.name.as_str(), unit.masked))
-            .collect();
-        assert_eq!(units, [("a.service", true), ("b.service", false)]);
-        let drop_ins = machine
-            .files
-            .iter()
-            .filter(|file| file.path.ends_with(".service.d/d.conf"));
-        assert_eq!(drop_ins.count(), 1);
-        assert_eq!(machine.other["timezone"], "UTC");
     }
 
     #[test]

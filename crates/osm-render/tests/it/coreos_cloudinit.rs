@@ -148,13 +148,6 @@ fn a_machine_gets_every_file_unit_and_key() {
 }
 
 #[test]
-fn where_the_cloud_names_machines_nothing_else_does() {
-    let config = read(&bootstrap(&spec(|_| {}), &pool("aws", |_| {})));
-    assert_eq!(config.hostname, "");
-    assert!(config.files.iter().all(|file| file.path != "/etc/machine-name"));
-}
-
-#[test]
 fn a_static_network_is_there_before_anything_is_started() {
     let pool = pool("anexia", |provider| {
         provider["network"] =
@@ -173,17 +166,6 @@ fn a_static_network_is_there_before_anything_is_started() {
             .unwrap()
             .contains("Address=192.0.2.7/24\nGateway=192.0.2.1\n")
     );
-}
-
-#[test]
-fn packages_of_other_systems_are_not_asked_for() {
-    let upgrade = pool("anexia", |provider| {
-        provider["operatingSystemSpec"] =
-            json!({"provisioningUtility": "cloud-init", "distUpgradeOnBoot": true});
-    });
-    let rendered = render(&spec(|_| {}), &upgrade).unwrap();
-    assert!(rendered.warnings[0].contains("distUpgradeOnBoot has no effect on flatcar"));
-    assert_eq!(rendered.spec.bootstrap_config.modules, None);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! A profile on the profile that it extends.
 use osm_api::profile::{AcceptedProfile, OperatingSystemProfileSpec, TemplateEngine};
 use osm_render::{Base, ProfileError, ProfileKey, bases, compile, dry_run, resolve, resolve_on};
-use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn file(path: &str, text: &str) -> Value {
@@ -547,78 +546,4 @@ fn a_chain_says_all_versions_and_which_base_is_wrong() {
         "in middle, which the profile extends: spec.provisioningConfig.files[0] (/etc/a): base has this file as well; \
          to replace it, set replace: true"
     );
-}
-
-/// What a profile does to the file `/etc/<number>`, of which its base may have one.
-#[derive(Clone, Copy, Debug)]
-enum Wish {
-    Nothing,
-    Add,
-    Replace,
-    Remove,
-}
-
-fn wishes() -> impl Strategy<Value = Vec<Wish>> {
-    let wish = prop_oneof![
-        Just(Wish::Nothing),
-        Just(Wish::Add),
-        Just(Wish::Replace),
-        Just(Wish::Remove)
-    ];
-    prop::collection::vec(wish, 6)
-}
-
-fn files_of(layer: &str, wishes: &[Wish]) -> Value {
-    let files = wishes.iter().enumerate().filter_map(|(i, wish)| {
-        let path = format!("/etc/{i}");
-        match wish {
-            Wish::Nothing => None,
-            Wish::Add => Some(file(&path, layer)),
-            Wish::Replace => Some(replaced(file(&path, layer))),
-            Wish::Remove => Some(json!({"path": path, "remove": true})),
-        }
-    });
-    json!({"files": files.collect::<Vec<_>>()})
-}
-
-proptest! {
-    /// A model in a few lines: each wish is possible or not, and the result is the base with them carried out.
-    #[test]
-    fn files_are_those_of_the_model(
-        has in prop::collection::vec(any::<bool>(), 6), middle in wishes(), top in wishes()
-    ) {
-        let below: Vec<Wish> = has.iter().map(|has| if *has { Wish::Add } else { Wish::Nothing }).collect();
-        let mut base = on_base(files_of("base", &below));
-        base.as_object_mut().unwrap().remove("extends");
-        let mut expected: Vec<Option<&str>> = has.iter().map(|has| has.then_some("base")).collect();
-        let mut possible = true;
-        for (layer, wishes) in [("middle", &middle), ("top", &top)] {
-            for (there, wish) in expected.iter_mut().zip(wishes) {
-                match (wish, &there) {
-                    (Wish::Nothing, _) => {}
-                    (Wish::Add, None) | (Wish::Replace, Some(_)) => *there = Some(layer),
-                    (Wish::Remove, Some(_)) => *there = None,
-                    _ => possible = false,
-                }
-            }
-        }
-        let bases = [stored("middle", &on_base(files_of("middle", &middle))), stored("base", &base)];
-        let extension = spec(&on_base(files_of("top", &top)));
-        let accepted = resolve_on(&extension, &bases);
-        prop_assert_eq!(accepted.is_ok(), possible, "{:?}", accepted.err());
-        let Ok(accepted) = accepted else { return Ok(()) };
-        let found = &accepted.spec.0.provisioning_config.files;
-        for (i, expected) in expected.iter().enumerate() {
-            let path = format!("/etc/{i}");
-            let texts: Vec<_> = found.iter().filter(|file| file.path == path).collect();
-            let text = texts.first().map(|file| file.content.inline.as_ref().unwrap().data.as_str());
-            prop_assert_eq!((texts.len() < 2, text), (true, *expected), "{}", path);
-        }
-        prop_assert!(found.iter().all(|file| !file.replace && !file.remove));
-        prop_assert_eq!(&accepted.spec.0.extends, &None);
-        // The bases may as well have been put together first.
-        let whole = resolve_on(&bases[0].spec, &bases[1..]).unwrap().spec.0;
-        let whole = Base { key: bases[0].key.clone(), spec: whole };
-        prop_assert_eq!(resolve_on(&extension, &[whole]).unwrap().digest, accepted.digest);
-    }
 }

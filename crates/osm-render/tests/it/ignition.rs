@@ -143,23 +143,6 @@ fn a_machine_gets_every_file_unit_and_key() {
 }
 
 #[test]
-fn where_the_cloud_names_machines_nothing_else_does() {
-    let rendered = render(&spec(|_| {}), &pool("aws", |_| {})).unwrap();
-    let [bootstrap, _] = documents(&rendered.spec, &placeholders(&rendered.spec));
-    let config = read(&bootstrap);
-    assert!(
-        config.files.iter().all(|file| !file.path.contains("name")),
-        "{bootstrap}"
-    );
-    assert!(
-        config
-            .files
-            .iter()
-            .any(|file| file.content.contains("PasswordAuthentication no\n"))
-    );
-}
-
-#[test]
 fn static_networks_are_for_flatcar() {
     let network = Network {
         cidr: "192.0.2.7/24".to_owned(),

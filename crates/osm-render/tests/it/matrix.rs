@@ -1,13 +1,13 @@
-//! Every default profile that cloud-init or coreos-cloudinit applies, in every combination, before the judges.
+//! Every default profile, in every combination, before the judges.
 
 use osm_api::Settings;
 use osm_api::profile::{OperatingSystem, ProvisioningUtility};
 use osm_api::provider_spec::{Dns, Network};
 use osm_api::settings::REQUIRED_SYSCTLS;
 use osm_judges::{UserData, judge_coreos_user_data_batch, judge_user_data_batch};
-use osm_render::{ClusterEndpoint, Stage, user_data};
+use osm_render::{ClusterEndpoint, Stage, size_limit, user_data};
 
-use crate::common::{EVERYTHING, pool, values};
+use crate::common::{EVERYTHING, noise, pool, values};
 
 const CA: &str = "-----BEGIN CERTIFICATE-----\nTWFueSBtYWNoaW5lcw==\n-----END CERTIFICATE-----\n";
 const KUBELETS: [&str; 2] = ["1.33.0", "1.36.3"];
@@ -27,7 +27,8 @@ const NETWORK_RESTARTS: [&str; 7] = [
 /// A document with what it was rendered for.
 struct Document {
     name: String,
-    os: OperatingSystem,
+    /// Whether coreos-cloudinit reads it.
+    of_coreos: bool,
     kubelet: &'static str,
     text: String,
 }
@@ -43,9 +44,7 @@ fn documents() -> Vec<Document> {
     let settings = settings.map(|(label, text)| (label, Settings::parse(text).unwrap()));
     let mut documents = Vec::new();
     for (name, spec) in osm_render::defaults() {
-        if spec.provisioning_utility != ProvisioningUtility::CloudInit {
-            continue;
-        }
+        let is_flatcar = spec.os_name == OperatingSystem::Flatcar;
         let profile = osm_render::compile(&osm_render::resolve(&spec).unwrap()).unwrap();
         for cloud in &spec.supported_cloud_providers {
             let (os, cloud) = (spec.os_name.as_str(), cloud.name.as_str());
@@ -54,7 +53,7 @@ fn documents() -> Vec<Document> {
                     for (label, settings) in &settings {
                         let mut pool = pool(os, cloud, kubelet, family, *label == "everything");
                         pool.os.provisioning_utility = Some(spec.provisioning_utility);
-                        if spec.os_name == OperatingSystem::Flatcar && *label == "everything" {
+                        if is_flatcar && *label == "everything" {
                             pool.os.disable_auto_update = true;
                             let dns = Dns {
                                 servers: vec!["192.0.2.2".to_owned()],
@@ -79,10 +78,12 @@ fn documents() -> Vec<Document> {
                         for stage in Stage::ALL {
                             let text = user_data(&rendered.spec, stage, &values).unwrap();
                             let text = text.replace("<MACHINE_NAME>", "pool-5d8f-x7k2p");
+                            let text = text.replace("%3CMACHINE_NAME%3E", "pool-5d8f-x7k2p");
                             let name = format!("{name} {cloud} {kubelet} {family} {label} {stage:?}");
                             documents.push(Document {
                                 name,
-                                os: spec.os_name,
+                                of_coreos: is_flatcar
+                                    && spec.provisioning_utility == ProvisioningUtility::CloudInit,
                                 kubelet,
                                 text,
                             });
@@ -103,10 +104,8 @@ fn judges_have_no_complaint() {
             assert!(!document.text.contains(restart), "{}: {restart}", document.name);
         }
     }
-    let of = |flatcar: bool| -> Vec<UserData<'_>> {
-        let documents = documents
-            .iter()
-            .filter(|document| (document.os == OperatingSystem::Flatcar) == flatcar);
+    let of = |coreos: bool| -> Vec<UserData<'_>> {
+        let documents = documents.iter().filter(|document| document.of_coreos == coreos);
         documents
             .map(|document| UserData {
                 name: &document.name,
@@ -118,6 +117,35 @@ fn judges_have_no_complaint() {
     judge_user_data_batch(&of(false)).unwrap_or_else(|verdict| panic!("{verdict}"));
     assert_eq!(of(true).len(), 2 * KUBELETS.len() * FAMILIES.len() * 2);
     judge_coreos_user_data_batch(&of(true)).unwrap_or_else(|verdict| panic!("{verdict}"));
+}
+
+/// AWS takes 16 KiB, and more settings or a longer token must still fit.
+#[test]
+fn bootstrap_documents_leave_room_in_the_least_that_a_cloud_takes() {
+    let certificate = |seed| {
+        let body = noise(seed, 1500);
+        format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n")
+    };
+    let cluster = ClusterEndpoint {
+        api_server: "https://api.cluster.example:6443".to_owned(),
+        ca: certificate("one") + &certificate("two"),
+    };
+    let settings = Settings::parse(EVERYTHING).unwrap();
+    for (name, most) in [("osp-ubuntu", 10_500), ("osp-flatcar", 14 * 1024)] {
+        let (_, spec) = osm_render::defaults()
+            .into_iter()
+            .find(|(known, _)| known == name)
+            .unwrap();
+        let profile = osm_render::compile(&osm_render::resolve(&spec).unwrap()).unwrap();
+        let pool = pool(spec.os_name.as_str(), "aws", "1.36.0", "IPv4", true);
+        let rendered = profile.render(&pool, &settings, &cluster).unwrap().spec;
+        let values = values(&noise("digest", 64), 1);
+        let text = user_data(&rendered, Stage::Bootstrap, &values).unwrap();
+        let size = size_limit(pool.cloud_provider, pool.operating_system)
+            .unwrap()
+            .count(&text);
+        assert!(size < most, "{name}: {size} bytes");
+    }
 }
 
 /// What people had before, and would miss: the file, the name before the value, and the least value.

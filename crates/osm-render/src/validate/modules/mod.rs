@@ -268,6 +268,15 @@ mod tests {
             (json!({"growpart": {"mode": "on"}}), ".growpart.mode: is none of"),
             (json!({"ssh_keys": {"dsa_private": "a"}}), ".ssh_keys.dsa_private"),
             (json!({"swap": {"size": "big"}}), ".swap.size"),
+            (
+                json!({"ntp": {"servers": ["a", "a"]}}),
+                ".ntp.servers: contains an item twice",
+            ),
+            (json!({"ca_certs": {}}), ".ca_certs: has fewer entries than 1"),
+            (
+                json!({"reporting": {"a": {"type": "webhook", "endpoint": "b", "retries": -1}}}),
+                ".reporting.a.retries: is below 0",
+            ),
         ];
         for modules in &good {
             assert_eq!(problems(modules), [""; 0], "{modules}");

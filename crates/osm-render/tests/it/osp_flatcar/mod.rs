@@ -5,21 +5,17 @@ mod ovf_network;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 
-use crate::common::{EVERYTHING, SECRET, noise, token, values};
+use crate::common::{EVERYTHING, SECRET, token, values};
 use crate::osp_ubuntu::machine::{Answer, Authority, KINDS, Kind, Machine, Server, wait_for};
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use crate::osp_ubuntu::{downloading_from, downloads, mirror, program, secret, sha256};
 use osm_api::profile::OperatingSystemProfile;
 use osm_api::provider_spec::{Dns, Network};
-use osm_api::{Pool, Settings, gzip};
+use osm_api::{Pool, Settings};
 use osm_judges::packages;
-use osm_judges::{File, MachineConfig, UserData, ignition_apply, ignition_read, judge_user_data_batch};
+use osm_judges::{File, MachineConfig, ignition_apply, ignition_read};
 use osm_render::{ClusterEndpoint, LateValues, Profile, Stage, user_data};
-use serde_json::json;
-use sha2::{Digest, Sha256};
 
 const PROFILE: &str = include_str!("../../../../../profiles/osp-flatcar.yaml");
 const CLOUDS: [&str; 7] = [
@@ -79,72 +75,6 @@ fn render(
     Stage::ALL.map(|stage| name(user_data(&rendered.spec, stage, values).unwrap()))
 }
 
-#[test]
-fn judges_have_no_complaint() {
-    let ca = Authority::new("127.0.0.1").ca;
-    let (profile, values) = (profile(), values(&"0".repeat(64), 1));
-    let supported: Vec<String> = profile
-        .spec()
-        .supported_cloud_providers
-        .iter()
-        .map(|cloud| cloud.name.to_string())
-        .collect();
-    assert_eq!(supported, CLOUDS);
-    let mut documents = Vec::new();
-    for cloud in CLOUDS {
-        for kubelet in ["1.33.0", "1.36.3"] {
-            for family in ["IPv4", "IPv6", "IPv4+IPv6", "IPv6+IPv4"] {
-                for (label, settings) in [("plain", "{}"), ("everything", EVERYTHING)] {
-                    let pool = pool(cloud, kubelet, family, label == "everything");
-                    let cluster = ("https://10.0.0.1:6443", ca.as_str());
-                    let texts = render(&profile, &pool, settings, cluster, &values);
-                    for (stage, text) in ["bootstrap", "provisioning"].into_iter().zip(texts) {
-                        documents.push((
-                            format!("{cloud} {kubelet} {family} {label} {stage}"),
-                            kubelet,
-                            text,
-                        ));
-                    }
-                }
-            }
-        }
-    }
-    let documents: Vec<UserData<'_>> = documents
-        .iter()
-        .map(|(name, kubelet, text)| UserData {
-            name,
-            text,
-            kubelet: Some(kubelet),
-        })
-        .collect();
-    judge_user_data_batch(&documents).unwrap_or_else(|verdict| panic!("{verdict}"));
-}
-
-#[test]
-fn bootstrap_is_small() {
-    let certificate = |seed| {
-        format!(
-            "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
-            noise(seed, 1500)
-        )
-    };
-    let ca = certificate("one") + &certificate("two");
-    let cluster = ("https://api.cluster.example:6443", ca.as_str());
-    let values = values(&noise("digest", 64), 1);
-    let [bootstrap, _] = render(
-        &profile(),
-        &pool("aws", "1.36.0", "IPv4", true),
-        EVERYTHING,
-        cluster,
-        &values,
-    );
-    let size = bootstrap.len();
-    assert!(
-        size < 14 * 1024,
-        "{size} bytes, with two certificates that don't compress; AWS takes 16 KiB, uncompressed"
-    );
-}
-
 /// With the paths of the two partitions that a machine of these tests does not have.
 fn on_the_machine(config: &MachineConfig) -> Vec<File> {
     let mut files = config.files.clone();
@@ -179,19 +109,6 @@ fn booted(kind: Kind, server: &str, ca: &str, document: &str, issued: u64) -> Ma
     fs::write(machine.path("/etc/machine-id"), "0123\n").unwrap();
     machine.program("mountpoint", "exit 0");
     machine
-}
-
-fn secret(document: &str) -> Vec<u8> {
-    json!({"kind": "Secret", "data": {"cloud-config.gz": gzip::USUAL.base64(document)}})
-        .to_string()
-        .into_bytes()
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
 }
 
 /// Flatcar always has curl.
@@ -345,39 +262,6 @@ fn a_machine_that_would_reboot_for_ever_does_not_reboot() {
 }
 
 #[test]
-fn bootstrap_tells_network_tls_and_clock_apart() {
-    let (ours, other) = (Authority::new("127.0.0.1"), Authority::new("127.0.0.1"));
-    let stranger = Server::start(Some(&other));
-    let stranger = format!("https://127.0.0.1:{}", stranger.port);
-    // In the year 2100.
-    let later = 4_102_444_800;
-    let cases = [
-        ("https://no-such-name.invalid:6443", 1, "can't resolve a name"),
-        (
-            "https://127.0.0.1:1",
-            1,
-            "can't reach the API server https://127.0.0.1:1",
-        ),
-        (&stranger, later, "the clock is wrong"),
-    ];
-    for kind in kinds() {
-        for (server, issued, text) in cases {
-            let machine = booted(kind, server, &ours.ca, "", issued);
-            let _run = machine.start("/opt/bin/osm-bootstrap");
-            machine.wait_for_log(0, text);
-            wait_for("the console", || {
-                machine.read("/dev/console").contains(text).then_some(())
-            });
-            let waited = machine.read("/sleeps").starts_with(&"1\n".repeat(60));
-            assert_eq!(waited, issued == later, "for the clock");
-        }
-    }
-    let machine = booted(KINDS[0], &stranger, &ours.ca, "", 1);
-    let _run = machine.start("/opt/bin/osm-bootstrap");
-    machine.wait_for_log(0, "can't verify the API server");
-}
-
-#[test]
 fn ignition_makes_of_the_documents_what_the_profile_says() {
     // With the files of this cloud.
     let pool = pool("vmware-cloud-director", "1.34.2", "IPv4+IPv6", true);
@@ -441,77 +325,12 @@ fn ignition_makes_of_the_documents_what_the_profile_says() {
     assert_eq!(password.as_str(), Some("quo\"te's \\ and\nline"));
 }
 
-fn program(name: &str) -> Vec<u8> {
-    format!("#!/bin/sh\necho {name}\n").into_bytes()
-}
-
-fn archive(programs: &[&str]) -> Vec<u8> {
-    let folder = tempfile::tempdir().unwrap();
-    for name in programs {
-        let path = folder.path().join(name);
-        fs::write(&path, program(name)).unwrap();
-        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    }
-    let tar = std::process::Command::new("tar")
-        .arg("-cC")
-        .arg(folder.path())
-        .arg(".")
-        .output()
-        .unwrap()
-        .stdout;
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
-    gzip.write_all(&tar).unwrap();
-    gzip.finish().unwrap()
-}
-
-/// What nodes download, by path.
-fn mirror() -> BTreeMap<String, Answer> {
-    let arch = if cfg!(target_arch = "aarch64") {
-        "arm64"
-    } else {
-        "amd64"
-    };
-    let kubelet = format!("/k/v1.34.2/bin/linux/{arch}/kubelet");
-    let version = Settings::default().downloads.cni.version.unwrap();
-    let cni = format!("/n/v{version}/cni-plugins-linux-{arch}-v{version}.tgz");
-    let crictl = format!("/t/v1.34.0/crictl-v1.34.0-linux-{arch}.tar.gz");
-    let mut answers = BTreeMap::new();
-    for (path, body) in [
-        (kubelet, program("kubelet")),
-        (cni, archive(&["bridge", "loopback"])),
-        (crictl, archive(&["crictl"])),
-    ] {
-        answers.insert(format!("{path}.sha256"), Answer::ok(sha256(&body)));
-        answers.insert(path, Answer::ok(body));
-    }
-    answers
-}
-
-/// Settings that send nodes to [`mirror()`] on `port`.
-fn downloads(port: u16) -> String {
-    let urls = [("kubelet", "k"), ("cni", "n"), ("crictl", "t")]
-        .map(|(name, path)| {
-            format!("  {name}: {{baseURL: \"http://127.0.0.1:{port}/{path}\", version: 1.34.0}}\n")
-        })
-        .concat()
-        .replacen(", version: 1.34.0", "", 2);
-    format!("downloads:\n{urls}")
-}
-
 /// A machine with the provisioning document applied, that downloads from `port`.
 fn provisioned(kind: Kind, cloud: &str, family: &str, port: u16) -> Machine {
     packages::ensure(&["busybox", "curl", "dash", "iproute2", "jq", "python3"]).unwrap();
     let machine = Machine::new(kind);
-    let settings: String = EVERYTHING
-        .lines()
-        .take_while(|line| !line.starts_with("downloads:"))
-        // Not for a server on this machine.
-        .filter(|line| !line.starts_with("proxy:"))
-        .map(|line| format!("{line}\n"))
-        .collect();
     let pool = pool(cloud, "1.34.2", family, true);
-    let cluster = ("https://127.0.0.1:1", "CA");
-    let settings = settings + &downloads(port);
+    let (settings, cluster) = (downloading_from(port), ("https://127.0.0.1:1", "CA"));
     let [_, document] = render(&profile(), &pool, &settings, cluster, &values(&"0".repeat(64), 1));
     machine.write(&on_the_machine(&read(&document)));
     fs::write(machine.path("/etc/machine-name"), "Pool-5d8f").unwrap();
@@ -581,27 +400,6 @@ fn setup_makes_a_node() {
 }
 
 #[test]
-fn nothing_is_downloaded_before_the_certificates_are_trusted() {
-    for kind in kinds() {
-        let server = Server::start(None);
-        server.answer(&mirror());
-        let machine = provisioned(kind, "openstack", "IPv4", server.port);
-        let trusted = machine.path("/trusted");
-        machine.program(
-            "update-ca-certificates",
-            &format!("[ -e '{}' ]", trusted.display()),
-        );
-        let run = machine.start("/opt/bin/osm-setup");
-        machine.wait_for_log(0, "can't write the node's files: update-ca-certificates failed");
-        assert_eq!(server.requests(), []);
-        assert!(!machine.path("/var/lib/osm/set-up").exists());
-
-        fs::write(&trusted, "").unwrap();
-        assert!(run.succeeds(), "{}", machine.read("/log"));
-    }
-}
-
-#[test]
 fn modules_and_a_second_runtime_hold_up_the_kubelet() {
     let server = Server::start(None);
     server.answer(&mirror());
@@ -664,28 +462,10 @@ fn an_old_containerd_is_told_in_one_line() {
 }
 
 #[test]
-fn the_kubelet_is_told_what_only_the_machine_knows() {
-    let ip = "case $1 in -4) a=10.0.0.7 ;; *) a=2001:db8::7 ;; esac; echo \"x dev eth0 src $a uid 0\"";
+fn on_aws_the_node_is_named_by_instance_metadata_of_ipv6_alone() {
     for kind in kinds() {
-        for (family, flag) in [
-            ("IPv4", "10.0.0.7"),
-            ("IPv6", "2001:db8::7"),
-            ("IPv4+IPv6", "10.0.0.7,2001:db8::7"),
-            ("IPv6+IPv4", "2001:db8::7,10.0.0.7"),
-        ] {
-            let machine = provisioned(kind, "gce", family, 1);
-            machine.program("ip", ip);
-            assert!(
-                machine.start("/opt/bin/osm-kubelet-env").succeeds(),
-                "{}",
-                machine.read("/log")
-            );
-            let arguments = format!("KUBELET_NODE_ARGS=--hostname-override=pool-5d8f --node-ip={flag}\n");
-            assert_eq!(machine.read("/run/osm/kubelet.env"), arguments);
-        }
-        // The instance metadata, of IPv6 alone.
         let machine = provisioned(kind, "aws", "IPv4", 1);
-        machine.program("ip", ip);
+        machine.program("ip", "echo \"x dev eth0 src 10.0.0.7 uid 0\"");
         machine.program(
             "curl",
             "case \"$*\" in
@@ -709,32 +489,5 @@ fn the_kubelet_is_told_what_only_the_machine_knows() {
         );
         machine.program("curl", "exit 7");
         assert!(!machine.start("/opt/bin/osm-kubelet-env").succeeds());
-    }
-}
-
-#[test]
-fn what_hangs_three_times_in_a_row_is_restarted() {
-    for kind in kinds() {
-        let machine = provisioned(kind, "openstack", "IPv4", 1);
-        fs::create_dir_all(machine.path("/var/lib/kubelet/pki")).unwrap();
-        let check = |ctr: &str| {
-            fs::write(machine.path("/opt/bin/ctr"), format!("#!/bin/sh\nexit {ctr}\n")).unwrap();
-            fs::set_permissions(
-                machine.path("/opt/bin/ctr"),
-                std::os::unix::fs::PermissionsExt::from_mode(0o755),
-            )
-            .unwrap();
-            assert!(machine.start("/opt/bin/osm-health").succeeds());
-            machine
-                .read("/calls")
-                .matches("restart --no-block containerd.service")
-                .count()
-        };
-        let restarts = ["1", "1", "0", "1", "1", "1", "1"].map(check);
-        assert_eq!(restarts, [0, 0, 0, 0, 0, 1, 1]);
-        assert!(
-            !machine.read("/calls").contains("restart --no-block kubelet"),
-            "it has no certificate yet"
-        );
     }
 }

@@ -266,17 +266,6 @@ fn systemd_networkd_does_what_the_files_say() {
 }
 
 #[test]
-fn router_advertisements_are_accepted_where_nodes_have_ipv6_addresses() {
-    let document = document(&interface(0, Some("192.0.2.7")));
-    for (family, accepted) in [("IPv4", false), ("IPv6+IPv4", true)] {
-        let machine = machine(KINDS[0], family);
-        assert!(boots(&machine, &document), "{}", machine.read("/log"));
-        let text = networks(&machine).remove(&name(0)).unwrap();
-        assert_eq!(text.contains("[Network]\nIPv6AcceptRA=yes\n"), accepted, "{text}");
-    }
-}
-
-#[test]
 fn without_a_static_address_the_image_configures_the_network() {
     for kind in kinds() {
         let machine = machine(kind, "IPv4");
@@ -399,53 +388,6 @@ fn an_interface_with_an_invalid_value_keeps_its_last_configuration() {
 }
 
 #[test]
-fn an_invalid_value_that_an_interface_can_do_without_is_left_out() {
-    let properties = interface(0, Some("192.0.2.7"));
-    let plain =
-        "[Match]\nMACAddress=00:50:56:01:aa:00\nName=en* eth*\n\n[Network]\nDHCP=no\nAddress=192.0.2.7/24\n";
-    let all = format!("{plain}Gateway=192.0.2.1\nDNS=192.0.2.2\n");
-    for kind in kinds() {
-        let machine = machine(kind, "IPv4");
-        for (property, expected, values) in [
-            (
-                "gateway",
-                all.replace("Gateway=192.0.2.1\n", ""),
-                ["", "192.0.2", "1\nDNS=6.6.6.6"],
-            ),
-            (
-                "dns1",
-                all.replace("DNS=192.0.2.2\n", ""),
-                ["", "one.example", "6.6.6.6#x"],
-            ),
-            ("dns2", all.clone(), ["", "::1%lo", "6.6.6.6 7.7.7.7"]),
-            ("suffix", all.clone(), ["", "~.", "a..b"]),
-            (
-                "suffix",
-                all.clone(),
-                ["-a", "a.example b.example", "a\nDNS=6.6.6.6"],
-            ),
-        ] {
-            for value in values {
-                let key = format!("vCloud_{property}_0");
-                let document = document(&with(properties.clone(), &key, Some(value)));
-                let seen = machine.read("/log").len();
-                assert!(boots(&machine, &document), "{property} {value:?}");
-                assert_eq!(networks(&machine)[&name(0)], expected, "{property} {value:?}");
-                let told = machine.read("/log")[seen..].contains(&key);
-                assert_eq!(told, !value.is_empty(), "{property} {value:?}");
-            }
-        }
-        // A primary interface that is not there.
-        for value in ["7", ".", "0 1", "", "!"] {
-            fs::remove_dir_all(machine.path(FOLDER)).unwrap();
-            let document = document(&with(properties.clone(), "vCloud_primaryNic", Some(value)));
-            assert!(boots(&machine, &document));
-            assert_eq!(networks(&machine)[&name(0)], all, "{value:?}");
-        }
-    }
-}
-
-#[test]
 fn xml_is_read_as_xml() {
     let good = document(&interface(0, Some("192.0.2.7")));
     let fake = "oe:key=\"vCloud_ip_0\" oe:value=\"6.6.6.6\"";
@@ -551,28 +493,6 @@ fn only_a_change_is_written_and_makes_a_running_networkd_reload() {
         machine.program("networkctl", "echo refused >&2; exit 1");
         assert!(!boots(&machine, &first));
         assert!(machine.read("/log").ends_with("does not reload: refused \n"));
-    }
-}
-
-#[test]
-fn what_is_cut_short_leaves_the_file_from_before() {
-    let first = document(&interface(0, Some("192.0.2.7")));
-    let second = document(&interface(0, Some("192.0.2.8")));
-    for kind in kinds() {
-        let machine = machine(kind, "IPv4");
-        assert!(boots(&machine, &first));
-        let before = networks(&machine);
-        machine.program("sync", "echo 'no space left' >&2; exit 1");
-        assert!(!boots(&machine, &second));
-        assert_eq!(networks(&machine), before);
-        assert!(
-            machine
-                .read("/log")
-                .contains("/06-osm-ovf-0.network: no space left")
-        );
-        machine.program("sync", "exit 0");
-        assert!(boots(&machine, &second));
-        assert!(networks(&machine)[&name(0)].contains("192.0.2.8"));
     }
 }
 

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use self::machine::{Answer, Authority, KINDS, Kind, Machine, Server, wait_for};
-use crate::common::{EVERYTHING, SECRET, noise, pool, token, values};
+use crate::common::{EVERYTHING, SECRET, pool, token, values};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
@@ -40,33 +40,6 @@ fn render(pool: &Pool, settings: &str, server: &str, ca: &str, values: &LateValu
     (document(Stage::Bootstrap), document(Stage::Provisioning))
 }
 
-#[test]
-fn bootstrap_is_small() {
-    let ca: String = (0..2)
-        .map(|i| {
-            format!(
-                "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
-                noise(&format!("ca{i}"), 1500)
-            )
-        })
-        .collect();
-    let values = values(&noise("digest", 64), 1);
-    let (bootstrap, _) = render(
-        &pool("ubuntu", "aws", "1.36.0", "IPv4", true),
-        EVERYTHING,
-        "https://api.cluster.example:6443",
-        &ca,
-        &values,
-    );
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
-    gzip.write_all(bootstrap.as_bytes()).unwrap();
-    let size = gzip.finish().unwrap().len();
-    assert!(
-        size < 10_500,
-        "{size} bytes, with two certificates that don't compress; AWS takes 16 KiB"
-    );
-}
-
 /// What the cloud hands to a machine that is to apply `document`.
 fn bootstrap(machine: &Machine, server: &str, ca: &str, document: &str, issued: u64) {
     let values = values(&sha256(document.as_bytes()), issued);
@@ -80,7 +53,7 @@ fn bootstrap(machine: &Machine, server: &str, ca: &str, document: &str, issued: 
     machine.write(&user_data_files(&text).unwrap());
 }
 
-fn secret(document: &str) -> Vec<u8> {
+pub(crate) fn secret(document: &str) -> Vec<u8> {
     json!({"kind": "Secret", "data": {"cloud-config.gz": gzip::USUAL.base64(document)}})
         .to_string()
         .into_bytes()
@@ -255,27 +228,6 @@ fn a_clock_that_is_not_set_is_waited_for_a_minute() {
     machine.program("date", &set);
     assert!(machine.start("/opt/bin/osm-bootstrap").succeeds());
     assert_eq!(machine.read("/sleeps"), "1\n");
-}
-
-#[test]
-fn bootstrap_repeats_a_reason_now_and_then() {
-    prepare();
-    let machine = Machine::new(KINDS[0]);
-    bootstrap(
-        &machine,
-        "https://127.0.0.1:1",
-        &Authority::new("127.0.0.1").ca,
-        "",
-        1,
-    );
-    let _run = machine.start("/opt/bin/osm-bootstrap");
-    let pauses = || machine.read("/sleeps").lines().count();
-    wait_for("25 attempts", || (pauses() >= 25).then_some(()));
-    assert!(
-        (2..=4).contains(&machine.read("/log").lines().count()),
-        "{}",
-        machine.read("/log")
-    );
 }
 
 #[test]
@@ -555,16 +507,16 @@ fn archive(folder: &str, names: &[&str]) -> Vec<u8> {
     made.stdout
 }
 
-fn program(name: &str) -> Vec<u8> {
+pub(crate) fn program(name: &str) -> Vec<u8> {
     format!("#!/bin/sh\necho {name}\n").into_bytes()
 }
 
-fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     format!("{:x}", Sha256::digest(bytes))
 }
 
 /// A mirror of what a node downloads, laid out and with checksum files as upstream has them.
-fn mirror() -> BTreeMap<String, Answer> {
+pub(crate) fn mirror() -> BTreeMap<String, Answer> {
     let arch = if cfg!(target_arch = "aarch64") {
         "arm64"
     } else {
@@ -617,8 +569,8 @@ fn mirror() -> BTreeMap<String, Answer> {
         .collect()
 }
 
-/// Settings with everything set, by which nodes download from `port`.
-fn downloading_from(port: u16) -> String {
+/// Settings by which nodes download from [`mirror()`] on `port`.
+pub(crate) fn downloads(port: u16) -> String {
     let urls: String = [
         ("kubelet", "k"),
         ("containerd", "c"),
@@ -628,14 +580,15 @@ fn downloading_from(port: u16) -> String {
     ]
     .map(|(name, path)| format!("  {name}: {{baseURL: \"http://127.0.0.1:{port}/{path}\"}}\n"))
     .concat();
-    let urls = urls.replace("/t\"", "/t\", version: 1.34.0");
-    let everything = EVERYTHING.split("downloads:").next().unwrap();
-    let everything: String = everything
-        .lines()
-        .filter(|line| !line.starts_with("proxy:"))
-        .map(|line| format!("{line}\n"))
-        .collect();
-    format!("{everything}downloads:\n{urls}")
+    format!("downloads:\n{}", urls.replace("/t\"", "/t\", version: 1.34.0"))
+}
+
+/// Settings with everything set but the proxy, which this machine is not behind, by which nodes download from `port`.
+pub(crate) fn downloading_from(port: u16) -> String {
+    let everything = EVERYTHING.split("downloads:").next().unwrap().lines();
+    let everything = everything.filter(|line| !line.starts_with("proxy:"));
+    let everything: String = everything.map(|line| format!("{line}\n")).collect();
+    everything + &downloads(port)
 }
 
 /// A machine with the provisioning document applied, that downloads from `port`.
