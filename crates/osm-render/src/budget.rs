@@ -1,12 +1,12 @@
-//! What rendering may use, whatever the template language: steps, bytes, depth, and a flag that cancels it.
+//! Bounds what rendering may use, whatever the template language: steps, bytes, and a flag that cancels it.
 //!
 //! Profiles are written by users, and an engine runs inside a service that many pools share. So a template that asks for too much
-//! must fail before it takes memory or time. What is known before the work is charged before: steps, depth, sources, the arguments
-//! of a function, the values that an engine clones, and output. The result of a function is charged once it exists.
+//! must fail before it takes memory or time. What is known before the work is charged before: steps, sources, the arguments of a
+//! function, the values that an engine clones, and output. The result of a function is charged once it exists.
 //!
 //! What the library of an engine copies before a budget sees it is bounded by the checks of that engine.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Most steps: elements of templates, counted as often as a loop or an inclusion renders them.
 pub(crate) const MAX_STEPS: u64 = 1_000_000;
@@ -28,9 +28,6 @@ const MIB: u64 = 1024 * 1024;
 /// Most elements of all templates of a profile: texts, tags, and the values in tags.
 pub(crate) const MAX_ELEMENTS: u64 = 50_000;
 
-/// Deepest nesting of blocks and included templates together. Engines recurse, and an overflowing stack can't be caught.
-pub(crate) const MAX_DEPTH: usize = 48;
-
 /// Why rendering stops early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Exhausted {
@@ -46,8 +43,6 @@ pub(crate) enum Exhausted {
     Written,
     #[error("the templates of the profile have more than {MAX_ELEMENTS} texts, tags and values together")]
     Elements,
-    #[error("blocks and included templates are nested more than {MAX_DEPTH} deep")]
-    Depth,
     #[error("rendering was cancelled")]
     Cancelled,
     #[error("rendering all sample pools takes more than {MAX_SAMPLES} times as much as one pool may take")]
@@ -61,7 +56,6 @@ pub(crate) struct Budget<'a> {
     copied: AtomicU64,
     written: AtomicU64,
     elements: AtomicU64,
-    depth: AtomicUsize,
     cancelled: &'a AtomicBool,
     /// What all renderings together have left, if they are bounded together.
     all: Option<&'a Allowance>,
@@ -91,7 +85,6 @@ impl<'a> Budget<'a> {
             copied: AtomicU64::new(MAX_COPIED),
             written: AtomicU64::new(MAX_WRITTEN),
             elements: AtomicU64::new(MAX_ELEMENTS),
-            depth: AtomicUsize::new(MAX_DEPTH),
             cancelled,
             all: None,
         }
@@ -132,14 +125,6 @@ impl<'a> Budget<'a> {
         self.charge(&self.elements, elements, Exhausted::Elements)
     }
 
-    /// Goes one level deeper, until the level is dropped.
-    pub(crate) fn descend(&self) -> Result<Level<'_>, Exhausted> {
-        let left = self
-            .depth
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        left.map(|_| Level(&self.depth)).map_err(|_| Exhausted::Depth)
-    }
-
     fn charge_all(&self, left: fn(&Allowance) -> &AtomicU64, amount: u64) -> Result<(), Exhausted> {
         self.all
             .map_or(Ok(()), |all| self.charge(left(all), amount, Exhausted::Samples))
@@ -158,15 +143,6 @@ impl<'a> Budget<'a> {
 
 fn widened(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
-}
-
-/// A level of nesting that rendering is in.
-pub(crate) struct Level<'b>(&'b AtomicUsize);
-
-impl Drop for Level<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]
@@ -204,16 +180,6 @@ mod tests {
         }
         assert_eq!(budget().step(1), Err(Exhausted::Samples));
         assert_eq!(budget().write(1), Ok(()));
-    }
-
-    #[test]
-    fn a_level_that_is_left_can_be_entered_again() {
-        let never = AtomicBool::new(false);
-        let budget = Budget::new(&never);
-        let mut levels: Vec<_> = (0..MAX_DEPTH).map(|_| budget.descend().unwrap()).collect();
-        assert_eq!(budget.descend().err(), Some(Exhausted::Depth));
-        levels.pop();
-        assert!(budget.descend().is_ok());
     }
 
     #[test]

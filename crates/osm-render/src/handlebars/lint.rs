@@ -6,8 +6,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use ::handlebars::template::{HelperTemplate, Parameter, TemplateElement};
 use ::handlebars::{Path, Template};
 
-use crate::budget::MAX_DEPTH;
 use crate::engine::{Failure, Located};
+
+/// Deepest nesting of blocks and included templates together. Rendering recurses, and an overflowing stack can't be caught.
+const MAX_DEPTH: usize = 48;
 
 /// Most values that an expression may have, with those of the expressions in it. Each can be a text of the largest size that a helper
 /// gives, and all of them are in memory together.
@@ -164,20 +166,27 @@ pub(super) fn partials<'t>(template: &'t Template, found: &mut BTreeSet<&'t str>
     }
 }
 
-/// Checks how the templates of a stage include each other.
-pub(super) fn check_inclusions(templates: &BTreeMap<String, Template>) -> Result<(), Failure> {
+/// Checks how the templates of a stage include each other: those with names, and texts with their places.
+pub(super) fn check_inclusions(
+    named: &BTreeMap<String, Template>,
+    texts: &[(String, Template)],
+) -> Result<(), Failure> {
     let mut depths = BTreeMap::new();
-    let mut names = templates.keys();
-    names.try_for_each(|name| visit(templates, name, &mut Vec::new(), &mut depths))
+    let texts = texts.iter().map(|(place, text)| (place, text));
+    for (name, template) in named.iter().chain(texts) {
+        visit(named, name, template, &mut Vec::new(), &mut depths)?;
+    }
+    Ok(())
 }
 
-/// Depth first. `trail` never gets longer than [`MAX_DEPTH`].
+/// The levels of a template with all that it includes, depth first. `trail` never gets longer than [`MAX_DEPTH`].
 fn visit<'r>(
-    templates: &'r BTreeMap<String, Template>,
+    named: &'r BTreeMap<String, Template>,
     template_name: &'r str,
+    template: &'r Template,
     trail: &mut Vec<&'r str>,
     depths: &mut BTreeMap<&'r str, usize>,
-) -> Result<(), Failure> {
+) -> Result<usize, Failure> {
     let fail = |problem: String| {
         Err(Failure {
             template: template_name.to_owned(),
@@ -185,9 +194,6 @@ fn visit<'r>(
             at: Located::nowhere(problem),
         })
     };
-    if depths.contains_key(template_name) {
-        return Ok(());
-    }
     if let Some(start) = trail.iter().position(|name| *name == template_name) {
         let cycle: Vec<&str> = trail.iter().skip(start).copied().chain([template_name]).collect();
         return fail(format!(
@@ -198,27 +204,25 @@ fn visit<'r>(
     if trail.len() >= MAX_DEPTH {
         return fail(format!("templates are included more than {MAX_DEPTH} deep"));
     }
-    let Some(template) = templates.get(template_name) else {
-        return Ok(());
-    };
     let mut included = BTreeSet::new();
     partials(template, &mut included);
     trail.push(template_name);
     for name in included {
-        if !templates.contains_key(name) {
+        let Some(template) = named.get(name) else {
             return fail(format!("there is no template {name:?} in this stage's templates"));
+        };
+        if !depths.contains_key(name) {
+            let depth = visit(named, name, template, trail, depths)?;
+            depths.insert(name, depth);
         }
-        visit(templates, name, trail, depths)?;
     }
     trail.pop();
-    let depth = depth(template, depths);
-    if depth > MAX_DEPTH {
-        return fail(format!(
+    match depth(template, depths) {
+        depth if depth > MAX_DEPTH => fail(format!(
             "blocks and included templates are nested more than {MAX_DEPTH} deep"
-        ));
+        )),
+        depth => Ok(depth),
     }
-    depths.insert(template_name, depth);
-    Ok(())
 }
 
 /// Levels of a template: its own, and those of its blocks and of the templates that it includes.

@@ -10,7 +10,7 @@ use ::handlebars::{Template, TemplateErrorReason};
 
 use self::render::{Fault, Renderer};
 use crate::budget::Budget;
-use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Part, Parts, Source, Sources};
+use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Part, Parts, Sources};
 use crate::library;
 use crate::rendered_text::RenderedText;
 
@@ -43,28 +43,21 @@ impl Engine for HandlebarsEngine {
     }
 
     fn compile(&self, sources: &Sources<'_>, budget: &Budget<'_>) -> Result<Box<dyn Compiled>, Failure> {
-        let mut templates = BTreeMap::new();
-        let texts: Vec<Text> = sources.texts.iter().enumerate().map(Text::of).collect();
-        let partials = sources
-            .partials
-            .iter()
-            .map(|(name, source)| (*name, *name, *source));
-        let sources = texts.iter().zip(&sources.texts);
-        let sources = sources.map(|(text, source)| (text.key.as_str(), text.place.as_str(), source.text));
-        for (key, name, source) in partials.chain(sources) {
-            let failure = |at| Failure {
+        let parse = |name: &str, source| {
+            parse(name, source, budget).map_err(|at| Failure {
                 template: name.to_owned(),
                 text: None,
                 at,
-            };
-            templates.insert(key.to_owned(), parse(name, source, budget).map_err(failure)?);
-        }
-        lint::check_inclusions(&templates).map_err(|failure| {
-            let text = texts.iter().find(|text| text.key == failure.template);
-            let template = text.map_or(failure.template, |text| text.place.clone());
-            Failure { template, ..failure }
-        })?;
-        Ok(Box::new(Templates { templates, texts }))
+            })
+        };
+        let named = sources.partials.iter();
+        let named = named.map(|(name, source)| Ok(((*name).to_owned(), parse(name, source)?)));
+        let named = named.collect::<Result<BTreeMap<_, _>, Failure>>()?;
+        let texts = sources.texts.iter();
+        let texts = texts.map(|text| Ok((text.place.clone(), parse(&text.place, text.text)?)));
+        let texts = texts.collect::<Result<Vec<_>, Failure>>()?;
+        lint::check_inclusions(&named, &texts)?;
+        Ok(Box::new(Templates { named, texts }))
     }
 }
 
@@ -98,43 +91,25 @@ fn parse(name: &str, source: &str, budget: &Budget<'_>) -> Result<Template, Loca
 
 /// The parsed templates of one stage.
 struct Templates {
-    templates: BTreeMap<String, Template>,
-    /// Those that are rendered by themselves.
-    texts: Vec<Text>,
-}
-
-/// A template that is rendered by itself.
-struct Text {
-    /// Its key among the templates. Two texts can have the same place.
-    key: String,
-    place: String,
-}
-
-impl Text {
-    fn of((index, source): (usize, &Source<'_>)) -> Self {
-        // No name of a partial has a space. The digits keep the order of the texts.
-        Self {
-            key: format!("text {index:09}"),
-            place: source.place.clone(),
-        }
-    }
+    /// Those that others can include.
+    named: BTreeMap<String, Template>,
+    /// Those that are rendered by themselves, with their places. Two can have the same place.
+    texts: Vec<(String, Template)>,
 }
 
 impl Compiled for Templates {
     fn render(&self, inputs: &Inputs<'_>, budget: &Budget<'_>) -> Result<Vec<RenderedText>, Failure> {
         let renderer = Renderer {
-            templates: &self.templates,
+            named: &self.named,
             inputs,
             budget,
         };
-        let render = |Text { key, place }: &Text| {
+        let render = |(place, template): &(String, Template)| {
             let failure = |Fault { template, at }| Failure {
                 template: template.unwrap_or_else(|| place.clone()),
                 text: Some(place.clone()),
                 at,
             };
-            let template = self.templates.get(key);
-            let template = template.ok_or_else(|| failure(Fault::from("was not compiled".to_owned())))?;
             let content = renderer.text(template).map_err(failure)?;
             let text = inputs.late_bound.text(content);
             text.map_err(|problem| failure(Fault::from(problem)))

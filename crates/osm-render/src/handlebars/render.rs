@@ -19,7 +19,8 @@ use crate::engine::{Inputs, Located};
 
 /// Renders the templates of one stage for one pool.
 pub(super) struct Renderer<'a> {
-    pub(super) templates: &'a BTreeMap<String, Template>,
+    /// Templates that others can include.
+    pub(super) named: &'a BTreeMap<String, Template>,
     pub(super) inputs: &'a Inputs<'a>,
     pub(super) budget: &'a Budget<'a>,
 }
@@ -148,7 +149,6 @@ impl Renderer<'_> {
         out: &mut String,
     ) -> Result<(), Fault> {
         let Some(template) = template else { return Ok(()) };
-        let _level = self.budget.descend()?;
         self.budget.step(lint::own_weight(template))?;
         // The parser removes the blanks before an inclusion that is alone on its line.
         let mut after_blank = false;
@@ -266,7 +266,7 @@ impl Renderer<'_> {
         scope: &Scope<'_>,
         out: &mut String,
     ) -> Result<(), Fault> {
-        let template = self.templates.get(name(&partial.name)?);
+        let template = self.named.get(name(&partial.name)?);
         let base = partial.params.first();
         let base = base.map(|base| self.value(base, scope)).transpose()?;
         // In the order of their names, so that of two mistakes the same one is reported each time.
