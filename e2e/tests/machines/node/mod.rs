@@ -469,7 +469,7 @@ mod tests {
                 .iter()
                 .zip(row)
                 .filter(|(_, tested)| **tested == "booted");
-            cells.map(|(system, _)| format!("{system} {}", row[0]))
+            cells.map(move |(system, _)| format!("{system} {}", row[0]))
         });
         let boot: BTreeSet<String> = SCENARIOS
             .iter()

@@ -114,7 +114,9 @@ fn file(path: &str, mode: u32, text: &str) -> Value {
 /// A text as a data URL, compressed where that is shorter. Not where machine-controller must find its placeholder.
 fn contents(text: &str) -> Value {
     // With upper case digits, in which machine-controller looks for `%3CMACHINE_NAME%3E`.
-    let plain = format!("data:,{}", utf8_percent_encode(text, ESCAPED));
+    let mut plain = String::with_capacity(text.len() + 8);
+    plain.push_str("data:,");
+    plain.extend(utf8_percent_encode(text, ESCAPED));
     let compressed = format!("data:;base64,{}", gzip::BEST.base64(text));
     if compressed.len() < plain.len() && !text.contains(MACHINE_NAME_PLACEHOLDER) {
         json!({"compression": "gzip", "source": compressed})
