@@ -16,7 +16,7 @@ use crate::object::{self, Unreadable};
 #[derive(Clone)]
 pub(crate) enum Decoded<K> {
     Object(K),
-    Unreadable(Unreadable<'static>),
+    Unreadable(Box<Unreadable<'static>>),
 }
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
@@ -24,7 +24,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
         match object::decode(text.get()).map_err(D::Error::custom)? {
             Ok(object) => Ok(Self::Object(object)),
-            Err(unreadable) => Ok(Self::Unreadable(unreadable.into_owned())),
+            Err(unreadable) => Ok(Self::Unreadable(Box::new(unreadable.into_owned()))),
         }
     }
 }
