@@ -51,14 +51,11 @@ csr-approver: csrApprover
 
 {{/* The roles of this release's cluster. With topology `single`, the settings are where the profiles are. */}}
 {{- define "osm.parts" -}}
-{{- if has .Values.topology (list "single" "management" "user") }}
+{{- if has .Values.topology (list "single" "management") }}
 - management
 {{- end }}
-{{- if has .Values.topology (list "single" "worker" "user") }}
+{{- if has .Values.topology (list "single" "worker") }}
 - worker
-{{- end }}
-{{- if eq .Values.topology "home" }}
-- home
 {{- end }}
 {{- end -}}
 
@@ -71,14 +68,14 @@ true
 
 {{/* Whether the services of this release run in its cluster. */}}
 {{- define "osm.hasPods" -}}
-{{- if has .Values.topology (list "single" "management" "home") -}}
+{{- if has .Values.topology (list "single" "management") -}}
 true
 {{- end -}}
 {{- end -}}
 
 {{/* Whether the CustomResourceDefinitions are part of this release. */}}
 {{- define "osm.hasDefinitions" -}}
-{{- if and .Values.crds.enabled (has .Values.topology (list "single" "management" "user" "crds")) -}}
+{{- if and .Values.crds.enabled (has .Values.topology (list "single" "management" "crds")) -}}
 true
 {{- end -}}
 {{- end -}}
@@ -88,12 +85,6 @@ true
 {{- define "osm.settingsSecrets" -}}
 {{- $settings := .Values.settings | default dict -}}
 {{- $named := ($settings.credentials | default dict).profileSecrets | default list -}}
-{{- if eq .Values.topology "home" -}}
-  {{- range ($settings.containerd | default dict).registries | default list -}}
-    {{- $named = append $named .credentials -}}
-  {{- end -}}
-  {{- $named = append $named ($settings.proxy | default dict).credentials -}}
-{{- end -}}
 {{- $secrets := list -}}
 {{- range compact $named -}}
   {{- $secrets = append $secrets (dict "namespace" (.namespace | default "cloud-init-settings") "name" .name) -}}

@@ -9,18 +9,13 @@ use osm_api::rbac::Installation;
 
 #[derive(clap::Args, Clone, Debug)]
 pub struct CommonArgs {
-    /// Namespace of the installation. It has the profiles and the configs, and without --home-namespace the settings ConfigMap.
+    /// Namespace of the installation. It has the profiles, the configs and the settings ConfigMap.
     #[arg(long, env = "OSM_NAMESPACE", default_value = "kube-system")]
     pub namespace: String,
-    /// Kubeconfig file of the management cluster, which has the profiles, configs and settings. The file may be replaced while the
-    /// service runs. The default is $KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
+    /// Kubeconfig file of the management cluster, which has the profiles, configs and settings. The service restarts when
+    /// the file changes. The default is $KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
     #[arg(long, env = "OSM_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Namespace of the settings ConfigMap and the Leases in a home cluster. With this flag, --kubeconfig leads to a user cluster, which
-    /// has everything else. The home cluster is that of $KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
-    #[arg(long, env = "OSM_HOME_NAMESPACE", value_name = "NAME", requires = "kubeconfig",
-          value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    pub home_namespace: Option<String>,
     /// Name of the settings ConfigMap. Its key settings.yaml holds the settings document.
     #[arg(long, env = "OSM_SETTINGS", value_name = "NAME", default_value = osm_api::names::SETTINGS_CONFIG_MAP)]
     pub settings: String,
@@ -64,7 +59,6 @@ impl CommonArgs {
     pub fn installation(&self) -> Installation {
         Installation {
             namespace: self.namespace.clone(),
-            home: self.home_namespace.clone(),
             settings: self.settings.clone(),
             profile_namespaces: Vec::new(),
             pool_settings_namespaces: Vec::new(),
@@ -103,14 +97,9 @@ pub struct ProfileArgs {
 /// Flags of the services that also need the worker cluster.
 #[derive(clap::Args, Clone, Debug)]
 pub struct WorkerArgs {
-    /// Kubeconfig file of the worker cluster, which has the MachineDeployments and the namespace cloud-init-settings. The file may
-    /// be replaced while the service runs. The default is the management cluster.
-    #[arg(
-        long,
-        env = "OSM_WORKER_CLUSTER_KUBECONFIG",
-        value_name = "FILE",
-        conflicts_with = "home_namespace"
-    )]
+    /// Kubeconfig file of the worker cluster, which has the MachineDeployments and the namespace cloud-init-settings. The service
+    /// restarts when the file changes. The default is the management cluster.
+    #[arg(long, env = "OSM_WORKER_CLUSTER_KUBECONFIG", value_name = "FILE")]
     pub worker_cluster_kubeconfig: Option<PathBuf>,
 }
 
@@ -135,28 +124,5 @@ pub(crate) mod tests {
         pub(crate) common: CommonArgs,
         #[command(flatten)]
         worker: WorkerArgs,
-    }
-
-    #[test]
-    fn a_home_cluster_needs_a_kubeconfig_of_the_user_cluster_and_excludes_a_worker_cluster() {
-        let parse = |line: &str| Args::try_parse_from(line.split(' ')).map_err(|error| error.to_string());
-        let args = parse("x --home-namespace a --kubeconfig b").unwrap();
-        let installation = args.common.installation();
-        assert_eq!(
-            (installation.home_namespace(), &*installation.namespace),
-            ("a", "kube-system")
-        );
-        assert_eq!(args.worker.worker_cluster_kubeconfig, None);
-        for (line, named) in [
-            ("x --home-namespace a", "--kubeconfig"),
-            (
-                "x --home-namespace a --kubeconfig b --worker-cluster-kubeconfig c",
-                "--worker-cluster-kubeconfig",
-            ),
-            ("x --kubeconfig b --home-namespace=", "--home-namespace"),
-        ] {
-            let refused = parse(line).err().unwrap();
-            assert!(refused.contains(named), "{refused}");
-        }
     }
 }

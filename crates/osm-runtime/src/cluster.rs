@@ -11,10 +11,9 @@ use crate::shared_problem::SharedProblem;
 use crate::supervisor::Supervisor;
 use crate::{Connection, Process, settings};
 
-/// The connections of a service. Some or all of them are the same.
+/// The connections of a service. Both may be the same.
 #[derive(Clone)]
 pub struct Connections {
-    pub home: Connection,
     pub management: Connection,
     pub worker: Connection,
 }
@@ -23,7 +22,6 @@ impl Connections {
     /// For an installation in one cluster, which has everything.
     pub fn only(cluster: Connection) -> Self {
         Self {
-            home: cluster.clone(),
             management: cluster.clone(),
             worker: cluster,
         }
@@ -35,9 +33,7 @@ impl Connections {
 pub struct Cluster {
     pub process: Arc<Process>,
     pub installation: Installation,
-    /// The cluster of the settings, and of the replicas' Leases; the same as `management` unless another one is given.
-    pub home: Connection,
-    /// The cluster of profiles and configs; the worker cluster for a service that needs no other.
+    /// The cluster of profiles, configs, settings and the replicas' Leases; the worker cluster for a service that needs no other.
     pub management: Connection,
     /// The cluster of MachineDeployments and of `cloud-init-settings`; the same as `management` unless another one is given.
     pub worker: Connection,
@@ -61,11 +57,7 @@ impl Cluster {
         installation: Installation,
         connections: Connections,
     ) -> (Self, settings::Sender) {
-        let Connections {
-            home,
-            management,
-            worker,
-        } = connections;
+        let Connections { management, worker } = connections;
         let (sender, settings) = tokio::sync::watch::channel(None);
         let shutdown = process.shutdown.child_token();
         let relist = Relist::default();
@@ -73,7 +65,6 @@ impl Cluster {
             Self {
                 process: process.clone(),
                 installation,
-                home,
                 management,
                 worker,
                 settings,
@@ -94,20 +85,12 @@ impl Cluster {
 
     pub fn connections(&self) -> Vec<&Connection> {
         let mut once: Vec<&Connection> = Vec::new();
-        for connection in [&self.home, &self.management, &self.worker] {
+        for connection in [&self.management, &self.worker] {
             if once.iter().all(|known| known.role() != connection.role()) {
                 once.push(connection);
             }
         }
         once
-    }
-
-    /// The cluster of the Secrets that the settings of the installation name.
-    pub fn of_settings_secrets(&self) -> &Connection {
-        match self.installation.home {
-            Some(_) => &self.home,
-            None => &self.worker,
-        }
     }
 
     /// Namespace of profiles and configs.

@@ -9,8 +9,6 @@ pub enum ConnectionRole {
     Only,
     /// It is one of two.
     Of(ClusterKind),
-    /// It is the management cluster and the worker cluster. The other one is the home cluster.
-    User,
 }
 
 impl ConnectionRole {
@@ -19,7 +17,6 @@ impl ConnectionRole {
         match self {
             Self::Only => "single",
             Self::Of(cluster) => cluster.name(),
-            Self::User => "user",
         }
     }
 
@@ -29,8 +26,6 @@ impl ConnectionRole {
             Self::Only => "the cluster",
             Self::Of(ClusterKind::Management) => "the management cluster",
             Self::Of(ClusterKind::Worker) => "the worker cluster",
-            Self::Of(ClusterKind::Home) => "the home cluster",
-            Self::User => "the user cluster",
         }
     }
 
@@ -40,8 +35,6 @@ impl ConnectionRole {
             Self::Only => "",
             Self::Of(ClusterKind::Management) => " in the management cluster",
             Self::Of(ClusterKind::Worker) => " in the worker cluster",
-            Self::Of(ClusterKind::Home) => " in the home cluster",
-            Self::User => " in the user cluster",
         }
     }
 
@@ -51,8 +44,6 @@ impl ConnectionRole {
             Self::Only => &ClusterKind::ALL,
             Self::Of(ClusterKind::Management) => &[ClusterKind::Management],
             Self::Of(ClusterKind::Worker) => &[ClusterKind::Worker],
-            Self::Of(ClusterKind::Home) => &[ClusterKind::Home],
-            Self::User => &ClusterKind::BUT_HOME,
         }
     }
 }

@@ -27,7 +27,7 @@ const IDLE_THREAD: Duration = Duration::from_secs(1);
 const FINISH_WITHIN: Duration = Duration::from_secs(25);
 
 /// Runs a service until SIGTERM or SIGINT. `worker`: the kubeconfig of the worker cluster, if it is another cluster. A service that needs
-/// only one of the clusters connects to that one by `--kubeconfig`. With `--home-namespace`, all connect to the home cluster as well.
+/// only one of the clusters connects to that one by `--kubeconfig`.
 pub fn main<F, Fut>(
     service: Service,
     args: CommonArgs,
@@ -43,7 +43,7 @@ where
 }
 
 fn origin(args: &CommonArgs, service: Service) -> Origin {
-    let is_foreign = args.home_namespace.is_some() || !service.clusters().contains(&ClusterKind::Management);
+    let is_foreign = !service.clusters().contains(&ClusterKind::Management);
     args.kubeconfig
         .clone()
         .map_or(Origin::Inferred, |path| Origin::File {
@@ -221,17 +221,6 @@ async fn connect(
     };
     let origin = origin(&process.args, process.service);
     // Two at the same time, so that the problems of both are reported.
-    if process.args.home_namespace.is_some() {
-        let (home, user) = tokio::try_join!(
-            connect(ConnectionRole::Of(ClusterKind::Home), Origin::Inferred),
-            connect(ConnectionRole::User, origin)
-        )?;
-        return Ok(home.zip(user).map(|(home, user)| Connections {
-            home,
-            management: user.clone(),
-            worker: user,
-        }));
-    }
     let Some(path) = worker else {
         return Ok(connect(ConnectionRole::Only, origin)
             .await?
@@ -246,11 +235,9 @@ async fn connect(
         connect(ConnectionRole::Of(ClusterKind::Management), origin),
         connect(ConnectionRole::Of(ClusterKind::Worker), worker)
     )?;
-    Ok(management.zip(worker).map(|(management, worker)| Connections {
-        home: management.clone(),
-        management,
-        worker,
-    }))
+    Ok(management
+        .zip(worker)
+        .map(|(management, worker)| Connections { management, worker }))
 }
 
 #[cfg(test)]
@@ -358,8 +345,5 @@ mod tests {
         let alone = "x --kubeconfig a";
         assert!(!is_foreign(alone, Service::OscController));
         assert!(is_foreign(alone, Service::CsrApprover));
-        for service in Service::ALL {
-            assert!(is_foreign("x --kubeconfig a --home-namespace b", service));
-        }
     }
 }

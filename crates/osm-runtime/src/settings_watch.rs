@@ -13,7 +13,7 @@ use crate::{Cluster, settings};
 /// Watches the settings ConfigMap. Without a valid document the service is not ready, and logs the mistakes.
 pub fn spawn(cluster: &Cluster, sender: settings::Sender) {
     let name = cluster.installation.settings.clone();
-    let namespace = cluster.installation.home_namespace();
+    let namespace = cluster.installation.namespace.as_str();
     let place = format!("ConfigMap {namespace}/{name}");
     let gate = cluster
         .gates
@@ -50,7 +50,7 @@ pub fn spawn(cluster: &Cluster, sender: settings::Sender) {
             tracing::error!(from = place, kept_last_good = kept, "{problem}");
         }
     };
-    Watch::namespaced(&cluster.home, namespace, "settings")
+    Watch::namespaced(&cluster.management, namespace, "settings")
         .named(&name)
         .project(|map: ConfigMap| Some(settings::document(map)))
         .on_change(changed)

@@ -279,8 +279,8 @@ fn settings(snapshot: &Snapshot, md: &MachineDeployment) -> Option<Outcome> {
             let place = snapshot.settings_place();
             let message = format!("ConfigMap {place} does not exist, or has no settings document");
             let mut problem = Problem::of(Reason::SettingsMissing, message);
-            let hint = format!(" If they are in another place, {}.", snapshot.where_else());
-            problem.next_step.push_str(&hint);
+            let hint = " If they are in another place, set -n or --settings-config-map.";
+            problem.next_step.push_str(hint);
             problem
         }),
     }

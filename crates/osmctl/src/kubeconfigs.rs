@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use osm_api::rbac::Service;
+use osm_api::rbac::{ClusterKind, Service};
 use serde_json::{Value, json};
 
 use crate::cluster::{self, Clusters};
@@ -26,8 +26,6 @@ const SHORTEST: Duration = Duration::from_secs(600);
 /// For each service, the command requests a token of its ServiceAccount in the worker cluster, and writes a kubeconfig with it to a Secret of
 /// the management cluster: worker-osc-controller, worker-secret-syncer and worker-csr-approver. Run the command again before the tokens
 /// expire. The services restart by themselves with a new kubeconfig.
-///
-/// With a home cluster, the Secrets are there, and the tokens are of the cluster that --context selects: user-osp-controller and so on.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -41,7 +39,7 @@ pub struct Kubeconfigs {
     #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = lifetime)]
     duration: Duration,
     /// Namespace of the release in the worker cluster [default: --namespace]
-    #[arg(long, value_name = "NAME", conflicts_with = "home_namespace")]
+    #[arg(long, value_name = "NAME")]
     worker_namespace: Option<String>,
     /// Name of the release that created the ServiceAccounts, with which their names begin
     #[arg(long, value_name = "NAME", default_value = "osm")]
@@ -110,9 +108,7 @@ impl Kubeconfigs {
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
-        // All services connect to a user cluster, and all but osp-controller to a worker cluster.
-        let connects =
-            |service: &Service| self.cluster.has_home_cluster() || *service != Service::OspController;
+        let connects = |service: &Service| service.clusters().contains(&ClusterKind::Worker);
         let services: Vec<&str> = match &*self.services {
             [] => Service::ALL
                 .into_iter()
@@ -132,12 +128,7 @@ impl Kubeconfigs {
             .as_deref()
             .unwrap_or(self.cluster.namespace());
         let account = format!("{}-{of}", self.release);
-        let prefix = if self.cluster.has_home_cluster() {
-            "user"
-        } else {
-            "worker"
-        };
-        let (secret_namespace, secret) = (self.cluster.services_namespace(), format!("{prefix}-{of}"));
+        let (secret_namespace, secret) = (self.cluster.namespace(), format!("worker-{of}"));
         if self.dry_run {
             let server = to.get("server").and_then(Value::as_str).unwrap_or_default();
             return Ok(format!(

@@ -20,13 +20,11 @@ use crate::input::SettingsMap;
 /// Namespace of MachineDeployments whose namespace is not given.
 const DEFAULT_NAMESPACE: &str = names::KUBE_SYSTEM;
 
-/// What was read of a cluster, of a management and a worker cluster, or of a home and a user cluster.
+/// What was read of a cluster, or of a management and a worker cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Namespace of the installation.
     pub namespace: String,
-    /// Namespace of the services and their settings in a home cluster; `None`: they are in `namespace`.
-    pub home: Option<String>,
     pub machine_deployments: Vec<MachineDeployment>,
     pub configs: Vec<OperatingSystemConfig>,
     /// Those of the installation, and of the namespaces that MachineDeployments name.
@@ -92,28 +90,9 @@ impl Snapshot {
         self.unread.iter().any(|unread| unread.part == part)
     }
 
-    /// Namespace of the services, their settings and their Leases.
-    pub fn home_namespace(&self) -> &str {
-        self.home.as_deref().unwrap_or(&self.namespace)
-    }
-
-    /// Where the settings should be: `namespace/name`, and the cluster if it is another one.
+    /// Where the settings should be: `namespace/name`.
     pub fn settings_place(&self) -> String {
-        let place = format!("{}/{}", self.home_namespace(), self.settings_config_map);
-        match self.home {
-            Some(_) => format!("{place} of the home cluster"),
-            None => place,
-        }
-    }
-
-    /// What to do if the settings are somewhere else.
-    pub fn where_else(&self) -> &'static str {
-        match self.home {
-            Some(_) => "check --home-context, --home-namespace and --settings-config-map",
-            None => {
-                "set -n, or select the home cluster of the services with --home-context and --home-namespace"
-            }
-        }
+        format!("{}/{}", self.namespace, self.settings_config_map)
     }
 
     /// Reports on standard error what could not be read.

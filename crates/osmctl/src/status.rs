@@ -54,9 +54,6 @@ Examples:
   # The machines have another cluster than the installation
   osmctl status --context seed -n cluster-x7k2 --worker-kubeconfig user-cluster.kubeconfig
 
-  # The services have another cluster than the profiles and the machines
-  osmctl status --context user --home-context seed --home-namespace cluster-x7k2
-
 Exit codes: 0 success, 1 POOL is not well, 2 the cluster cannot be read.")]
 pub struct Status {
     /// Pool: NAME or NAMESPACE/NAME of a MachineDeployment [default: all]

@@ -34,9 +34,6 @@ pub fn manifests(installation: &Installation) -> Vec<Value> {
 #[must_use]
 fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<Value> {
     let mut namespaces = vec![IDENTITIES];
-    if parts.contains(&ClusterKind::Home) {
-        namespaces.extend(installation.home.as_deref());
-    }
     if parts.contains(&ClusterKind::Management) {
         namespaces.extend(installation.namespaces_of_profiles());
     }
@@ -55,9 +52,7 @@ fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<Value
         objects.extend(requests_policy());
         objects.extend(bindings_policy());
     }
-    let is_home = installation.home.is_some() && parts.contains(&ClusterKind::Home);
-    let here =
-        |service: &Service| is_home || service.clusters().iter().any(|cluster| parts.contains(cluster));
+    let here = |service: &Service| service.clusters().iter().any(|cluster| parts.contains(cluster));
     for service in Service::ALL.into_iter().filter(here) {
         objects.push(json!({"apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": service.name(), "namespace": IDENTITIES}}));
@@ -168,7 +163,7 @@ fn role(service: Service, namespace: Option<&str>, rules: &[PolicyRule]) -> [Val
 #[must_use]
 pub fn settings(installation: &Installation, document: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": installation.settings, "namespace": installation.home_namespace()},
+        "metadata": {"name": installation.settings, "namespace": installation.namespace},
         "data": {SETTINGS_KEY: document}})
 }
 
@@ -226,11 +221,6 @@ pub struct Installed {
     pub arguments: BTreeMap<&'static str, Vec<String>>,
 }
 
-/// Whether a service connects to a cluster of this kind.
-fn is_part(service: Service, part: ClusterKind) -> bool {
-    part == ClusterKind::Home || service.clusters().contains(&part)
-}
-
 /// Where the services log to.
 enum Logs {
     Own(ScratchDir),
@@ -283,23 +273,6 @@ impl Installed {
         Ok(installed)
     }
 
-    /// As [`Self::install`], with settings and Leases in a home cluster, and everything else in a user cluster. The installation names the
-    /// namespace at home.
-    ///
-    /// # Errors
-    /// When a server refuses something.
-    pub async fn install_with_home(
-        home: &ControlPlane,
-        user: &ControlPlane,
-        installation: Installation,
-        binaries: &Path,
-    ) -> Result<Self> {
-        let mut installed = Self::nothing(installation, binaries)?;
-        installed.add(home, &[ClusterKind::Home]).await?;
-        installed.add(user, &ClusterKind::BUT_HOME).await?;
-        Ok(installed)
-    }
-
     /// An installation that a chart has made: `clusters` with the parts that they play, and the release whose ServiceAccounts the services come as.
     ///
     /// # Errors
@@ -313,13 +286,9 @@ impl Installed {
         let mut installed = Self::nothing(installation, binaries)?;
         for (control_plane, parts) in clusters {
             for service in Service::ALL {
-                if let Some(cluster) = parts.iter().find(|part| is_part(service, **part)) {
+                if let Some(cluster) = parts.iter().find(|part| service.clusters().contains(part)) {
                     let account = format!("{release}-{}", service.name());
-                    let installation = &installed.installation;
-                    let namespace = match cluster {
-                        ClusterKind::Home => installation.home_namespace().to_owned(),
-                        _ => installation.namespace.clone(),
-                    };
+                    let namespace = installed.installation.namespace.clone();
                     let kubeconfig = control_plane.identity(&namespace, &account).await?;
                     installed
                         .identities
@@ -346,7 +315,7 @@ impl Installed {
     async fn add(&mut self, control_plane: &ControlPlane, parts: &[ClusterKind]) -> Result<()> {
         prepare(control_plane, &self.installation, parts).await?;
         for service in Service::ALL {
-            let first = parts.iter().find(|part| is_part(service, **part));
+            let first = parts.iter().find(|part| service.clusters().contains(part));
             if let Some(cluster) = first {
                 let kubeconfig = control_plane.identity(IDENTITIES, service.name()).await?;
                 self.identities.insert((service.name(), *cluster), kubeconfig);
@@ -452,12 +421,7 @@ impl Installed {
         if let Some(worker) = &worker {
             args.extend(["--worker-cluster-kubeconfig", worker]);
         }
-        let mut environment = self.environment.clone();
-        if let Some(home) = &installation.home {
-            args.extend(["--home-namespace", home]);
-            let kubeconfig = self.kubeconfig(service, ClusterKind::Home)?;
-            environment.insert("KUBECONFIG".to_owned(), kubeconfig.display().to_string());
-        }
+        let environment = self.environment.clone();
         let replica = pod.number.to_string();
         args.extend([
             "--listen",
@@ -667,12 +631,6 @@ pub async fn prepare(
     let mut more = Vec::new();
     if parts.contains(&ClusterKind::Management) {
         control_plane.install_crds(&crds()).await?;
-    }
-    let of_settings = match installation.home {
-        Some(_) => ClusterKind::Home,
-        None => ClusterKind::Management,
-    };
-    if parts.contains(&of_settings) {
         more.push(settings(installation, ""));
     }
     if parts.contains(&ClusterKind::Worker) {

@@ -36,6 +36,5 @@ mod start;
 mod takeover;
 mod two_clusters;
 mod unreadable;
-mod user_cluster;
 mod webhook_server;
 mod world;

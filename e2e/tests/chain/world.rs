@@ -1,4 +1,4 @@
-//! One control plane, or a management and a worker cluster, or a home and a user cluster, with the services, and helpers for what the tests do to them.
+//! One control plane, or a management and a worker cluster, with the services, and helpers for what the tests do to them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,9 +33,6 @@ pub const NAMESPACE: &str = "osm";
 /// A further namespace of profiles.
 pub const TEAM: &str = "team";
 
-/// Namespace of the settings and Leases in a home cluster.
-pub const HOME: &str = "cluster-a";
-
 /// The profile of [`tiny`] in the installation's namespace.
 pub fn profile(name: &str, version: &str, text: &str) -> Value {
     fixtures::profile(NAMESPACE, name, version, text)
@@ -66,8 +63,6 @@ pub struct World {
     pub plane: ControlPlane,
     /// The management cluster, where it is another.
     pub management: Option<ControlPlane>,
-    /// The home cluster, where there is one.
-    pub home: Option<ControlPlane>,
     pub client: Client,
     /// To the cluster of profiles and configs.
     pub managed: Client,
@@ -113,8 +108,7 @@ impl World {
             namespaces.iter().any(|namespace| own == namespace)
         };
         let managed = self.management.as_ref().filter(|_| is_in(&[NAMESPACE, TEAM]));
-        let at_home = self.home.as_ref().filter(|_| is_in(&[HOME]));
-        let plane = at_home.or(managed).unwrap_or(&self.plane);
+        let plane = managed.unwrap_or(&self.plane);
         plane.apply_yaml(&object.to_string()).await.map(drop)
     }
 
@@ -432,7 +426,6 @@ impl World {
             managed: plane.admin()?,
             plane,
             management: None,
-            home: None,
             installed,
         })
     }
@@ -455,33 +448,10 @@ impl World {
         Ok(Self {
             plane,
             management: Some(management),
-            home: None,
             client,
             managed,
             installed,
         })
-    }
-
-    /// Settings and Leases in a home cluster, everything else in a user cluster.
-    pub async fn start_with_home(options: Options) -> Result<Self> {
-        let binaries = installation::binaries()?;
-        let (home, plane) =
-            tokio::try_join!(ControlPlane::start(options.clone()), ControlPlane::start(options))?;
-        let installation = Installation {
-            home: Some(HOME.to_owned()),
-            ..installation()
-        };
-        let installed = Installed::install_with_home(&home, &plane, installation, &binaries).await?;
-        let mut world = Self {
-            client: plane.admin()?,
-            managed: plane.admin()?,
-            plane,
-            management: None,
-            home: Some(home),
-            installed,
-        };
-        world.installed.start_all().await?;
-        Ok(world)
     }
 
     pub async fn start_in_two(options: Options) -> Result<Self> {

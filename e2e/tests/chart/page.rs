@@ -247,23 +247,6 @@ async fn the_page_on_air_gapped_sites_lists_the_images_of_the_chart() -> Result<
     Ok(())
 }
 
-/// The page on KKP: a seed and a user cluster.
-#[tokio::test(flavor = "multi_thread")]
-async fn every_command_of_the_page_on_kkp_does_what_it_says() -> Result<()> {
-    let (seed, user) = tokio::try_join!(
-        ControlPlane::start(Options::default()),
-        ControlPlane::start(Options::default())
-    )?;
-    user.install_machine_deployment_crd().await?;
-    let person = Person::new(vec![("seed", &seed), ("user", &user)]).await?;
-    person.run(&blocks(&read("kkp.md")?, "sh").join("\n")).await?;
-    have_kubeconfigs(&seed.admin()?, "user", &Service::ALL, &user).await?;
-    let deployments = Api::<Deployment>::namespaced(seed.admin()?, "cluster-a");
-    let rolled_out = deployments.list(&ListParams::default()).await?.items;
-    assert_eq!(rolled_out.len(), Service::ALL.len());
-    Ok(())
-}
-
 /// What each installer of the Go implementation leaves is in `fixtures/takeover`. Nothing answers its webhooks, which fail closed. What the
 /// services do then is in the chain's test `takeover`.
 #[tokio::test(flavor = "multi_thread")]

@@ -41,12 +41,6 @@ const RENEWAL: &str = "--set=topology=management,workerCluster.namespace=w,image
     workerCluster.kubeconfigs.secretSyncer.secret=worker-secret-syncer,\
     workerCluster.kubeconfigs.csrApprover.secret=worker-csr-approver";
 
-/// Topology `home`, with the kubeconfigs that it needs.
-const AT_HOME: &str = "--set=topology=home,workerCluster.kubeconfigs.ospController.secret=kubeconfig,\
-    workerCluster.kubeconfigs.oscController.secret=kubeconfig,\
-    workerCluster.kubeconfigs.secretSyncer.secret=kubeconfig,\
-    workerCluster.kubeconfigs.csrApprover.secret=kubeconfig";
-
 #[tokio::test]
 async fn helm_finds_no_fault_in_the_chart() -> Result<()> {
     let (helm, chart) = (Helm::without_cluster().await?, chart().display().to_string());
@@ -150,26 +144,6 @@ async fn secret_syncer_may_read_exactly_the_secrets_that_the_settings_list() -> 
     // They are in the worker cluster, whose release grants this.
     assert_eq!(more(&[MANAGEMENT], &values, "osm").await?, Rules::new());
 
-    // At home, also those of registries and of the proxy. What pools may refer to is in the user cluster.
-    let values = [
-        "--set=settings.containerd.registries[0].host=r.example,settings.containerd.registries[0].credentials.name=registry",
-        "--set=settings.containerd.registries[0].credentials.namespace=cluster-a,settings.proxy.http=http://proxy.example:1",
-        "--set=settings.proxy.credentials.namespace=cluster-a,settings.proxy.credentials.name=proxy",
-        "--set=settings.credentials.allowedSources[0].namespace=cluster-a,settings.credentials.allowedSources[0].secrets={mine}",
-        &secret(0, "cluster-a", "vpn", "password"),
-    ];
-    let wanted = ("cluster-a".to_owned(), may_read(&["vpn", "registry", "proxy"]));
-    assert_eq!(
-        more(&[AT_HOME], &values, "cluster-a").await?,
-        Rules::from([wanted])
-    );
-    let at_home = [&[AT_HOME], &values[..]].concat();
-    let elsewhere = helm.template("one", "cluster-b", &at_home).await;
-    let error = format!("{:#}", elsewhere.expect_err("Secrets of another namespace"));
-    for name in ["registry", "proxy", "vpn"] {
-        let sentence = format!("the settings name the Secret {name} in namespace cluster-a");
-        ensure!(error.contains(&sentence), "{error}");
-    }
     Ok(())
 }
 
@@ -184,20 +158,6 @@ const CASES: &[Case] = &[
     (&[], |_| (), &ClusterKind::ALL),
     (&[MANAGEMENT], |_| (), &[ClusterKind::Management]),
     (&["--set=topology=worker"], |_| (), &[ClusterKind::Worker]),
-    (
-        &[AT_HOME],
-        |it| it.home = Some("osm".to_owned()),
-        &[ClusterKind::Home],
-    ),
-    (
-        &["--set=topology=user,customProfiles=true,profileNamespaces={team}"],
-        |it| {
-            it.home = Some("osm".to_owned());
-            it.custom_profiles = true;
-            it.profile_namespaces = vec!["team".to_owned()];
-        },
-        &ClusterKind::BUT_HOME,
-    ),
     (
         &["--set=settings.credentials.nodeBootstrap.kind=bootstrapToken,joining=static"],
         |it| (it.bootstrap_tokens, it.joining) = (true, Joining::Static),
@@ -598,7 +558,7 @@ const REFUSED: &[(&str, &str)] = &[
         "admission.machineDeployments.url",
     ),
     (
-        "admission.enabled=true,topology=user",
+        "admission.enabled=true,topology=crds",
         "there are no admission webhooks",
     ),
     (
@@ -606,12 +566,8 @@ const REFUSED: &[(&str, &str)] = &[
         "set workerCluster.kubeconfigs.secretSyncer.secret",
     ),
     (
-        "topology=home",
-        "set workerCluster.kubeconfigs.csrApprover.secret",
-    ),
-    (
         "workerCluster.kubeconfigs.oscController.secret=x",
-        "set topology to management or home, or leave the Secret out",
+        "set topology to management, or leave the Secret out",
     ),
     (
         "workerCluster.renewal.enabled=true",
@@ -626,20 +582,8 @@ const REFUSED: &[(&str, &str)] = &[
         "osc-controller has a ServiceAccount or a subject with a name of its own",
     ),
     (
-        "topology=user,settings.pauseImage=x",
-        "belong to the release in the home cluster",
-    ),
-    (
-        "topology=user,networkPolicy.enabled=true",
-        "which has no pods: set it in the release in the home cluster",
-    ),
-    (
-        "topology=home,admissionPolicy.enabled=true,machineDeploymentNamespaces={x}",
-        "set it in the release in the user cluster",
-    ),
-    (
         "workerCluster.subjects.secretSyncer[0].kind=User,workerCluster.subjects.secretSyncer[0].name=x",
-        "subjects belong to the release in the worker cluster, with topology worker or user",
+        "subjects belong to the release in the worker cluster, with topology worker",
     ),
     (
         "topology=management,admissionPolicy.enabled=true",
@@ -771,49 +715,6 @@ async fn settings_that_the_services_take_are_taken() -> Result<()> {
     Ok(())
 }
 
-/// Two releases: the pods with settings and Leases at home, and everything else in the user cluster.
-#[tokio::test]
-async fn at_home_are_the_pods_and_the_settings_and_nothing_else() -> Result<()> {
-    let helm = Helm::without_cluster().await?;
-    let values = [AT_HOME, "--set=workerCluster.namespace=kube-system"];
-    let objects = helm.template("one", "cluster-a", &values).await?;
-    // Nothing of the cluster as a whole, and nothing in another namespace.
-    for object in &objects {
-        assert_eq!(object["metadata"]["namespace"], "cluster-a", "{object}");
-    }
-    named(&objects, "ConfigMap", "osm-settings")?;
-    for service in Service::ALL {
-        let flags = arguments(&objects, service.name())?;
-        for flag in [
-            "--namespace=kube-system",
-            "--home-namespace=cluster-a",
-            "--kubeconfig=/etc/osm/worker-cluster/kubeconfig",
-        ] {
-            ensure!(flags.iter().any(|found| found == flag), "{flag}: {flags:?}");
-        }
-        ensure!(
-            !flags
-                .iter()
-                .any(|flag| flag.contains("worker-cluster-kubeconfig")),
-            "{flags:?}"
-        );
-        let deployment = named(&objects, "Deployment", &format!("one-{}", service.name()))?;
-        let pod = &deployment["spec"]["template"]["spec"];
-        assert_eq!(pod["volumes"][0]["secret"]["secretName"], "kubeconfig");
-    }
-    let objects = helm
-        .template("one", "kube-system", &["--set=topology=user"])
-        .await?;
-    for kind in ["Deployment", "Service", "Job", "ConfigMap"] {
-        ensure!(!objects.iter().any(|object| object["kind"] == kind), "{kind}");
-    }
-    for service in Service::ALL {
-        named(&objects, "ServiceAccount", &format!("one-{}", service.name()))?;
-    }
-    named(&objects, "Namespace", "cloud-init-settings")?;
-    Ok(())
-}
-
 /// Every cluster with profiles has the definitions of this version, unless another release has them.
 #[tokio::test]
 async fn the_definitions_are_those_of_this_version_and_are_kept() -> Result<()> {
@@ -824,7 +725,11 @@ async fn the_definitions_are_those_of_this_version_and_are_kept() -> Result<()> 
         Ok(objects)
     };
     let ours = [definitions::CONFIGS, definitions::PROFILES].map(definitions::parse);
-    for (values, keep) in [("single", true), ("crds", true), ("user,crds.keep=false", false)] {
+    for (values, keep) in [
+        ("single", true),
+        ("crds", true),
+        ("single,crds.keep=false", false),
+    ] {
         let found = rendered(&[&format!("--set=topology={values}")]).await?;
         assert_eq!(found.len(), ours.len(), "{values}");
         for (found, ours) in found.iter().zip(&ours) {
@@ -836,11 +741,7 @@ async fn the_definitions_are_those_of_this_version_and_are_kept() -> Result<()> 
             assert_eq!(*policy == "keep", keep, "{values}");
         }
     }
-    for values in [
-        &["--set=crds.enabled=false"][..],
-        &["--set=topology=worker"],
-        &[AT_HOME],
-    ] {
+    for values in [&["--set=crds.enabled=false"][..], &["--set=topology=worker"]] {
         let found = rendered(values).await?;
         ensure!(found.is_empty(), "{values:?}");
     }

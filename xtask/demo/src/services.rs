@@ -153,7 +153,6 @@ fn arguments(kubeconfig: &Path, installation: &Installation) -> CommonArgs {
     CommonArgs {
         namespace: installation.namespace.clone(),
         kubeconfig: Some(kubeconfig.to_owned()),
-        home_namespace: None,
         settings: installation.settings.clone(),
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         log_format: LogFormat::Text,

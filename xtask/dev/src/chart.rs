@@ -34,7 +34,6 @@ pub fn files() -> Result<Vec<File>> {
 fn rights() -> Result<String> {
     let none = Installation {
         namespace: "{namespace}".to_owned(),
-        home: Some("{homeNamespace}".to_owned()),
         settings: "{settings}".to_owned(),
         profile_namespaces: vec!["{profileNamespaces}".to_owned()],
         pool_settings_namespaces: vec!["{poolSettingsNamespaces}".to_owned()],
@@ -50,10 +49,8 @@ fn rights() -> Result<String> {
         change(&mut installation);
         installation
     };
-    let no_home = with(&|it| it.home = None);
     // Each value of the chart, what it changes, and in which installation.
     let wanted = [
-        ("noHome", no_home.clone(), &none),
         ("bootstrapTokens", with(&|it| it.bootstrap_tokens = true), &none),
         ("goFinalizers", with(&|it| it.go_finalizers = true), &none),
         ("customProfiles", with(&|it| it.custom_profiles = true), &none),

@@ -22,7 +22,6 @@ A service that lacks a permission isn't ready. It reports the permission and the
 
 Profiles, configs and settings are in the *management cluster*. MachineDeployments and the namespace `cloud-init-settings` are in the *worker cluster*.
 Without `--worker-cluster-kubeconfig`, one cluster is both. Words in italics are the values of [flags](services.md).
-With `--home-namespace`, the permissions on the settings and on Leases of replicas move to that namespace of the [home cluster](kkp.md).
 ";
 
 const REST: &str = "
@@ -47,7 +46,6 @@ fn page() -> Result<String> {
     let flag = |name: &str| format!("*{name}*");
     let installation = Installation {
         namespace: flag("--namespace"),
-        home: None,
         settings: flag("--settings"),
         profile_namespaces: vec![flag("--profile-namespaces")],
         pool_settings_namespaces: vec![flag("--pool-settings-namespaces")],

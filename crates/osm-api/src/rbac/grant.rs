@@ -5,27 +5,20 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 /// What a cluster is to an installation. One cluster may be all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClusterKind {
-    /// Profiles and configs are here, and the settings and Leases unless there is a home cluster.
+    /// Profiles, configs, settings and Leases are here.
     Management,
     /// The machines' own: MachineDeployments and `cloud-init-settings` are here.
     Worker,
-    /// Only the settings, the Secrets that they name, and the Leases are here. It exists where one cluster, the user cluster, is both of the
-    /// others, and the services run elsewhere.
-    Home,
 }
 
 impl ClusterKind {
-    pub const ALL: [Self; 3] = [Self::Management, Self::Worker, Self::Home];
+    pub const ALL: [Self; 2] = [Self::Management, Self::Worker];
 
-    /// What a user cluster is.
-    pub const BUT_HOME: [Self; 2] = [Self::Management, Self::Worker];
-
-    /// `management`, `worker` or `home`.
+    /// `management` or `worker`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Management => "management",
             Self::Worker => "worker",
-            Self::Home => "home",
         }
     }
 

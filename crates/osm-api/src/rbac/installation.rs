@@ -1,16 +1,13 @@
 //! What the rights of one installation depend on.
 
-use super::grant::{ClusterKind, Grant, Right};
 use crate::Joining;
 use crate::names::{KUBE_SYSTEM, SETTINGS_CONFIG_MAP};
 
 /// What the rights of one installation depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installation {
-    /// Namespace of profiles and configs, and of the settings and Leases unless `home` is set.
+    /// Namespace of profiles, configs, settings and Leases.
     pub namespace: String,
-    /// Namespace of the settings and Leases in the [home cluster](ClusterKind::Home); `None`: they are in `namespace`.
-    pub home: Option<String>,
     /// Name of the settings ConfigMap.
     pub settings: String,
     /// Further namespaces of profiles, for MachineDeployments with the annotation
@@ -37,20 +34,6 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Namespace of the settings and Leases.
-    pub fn home_namespace(&self) -> &str {
-        self.home.as_deref().unwrap_or(&self.namespace)
-    }
-
-    /// A grant where the settings and Leases are; `usual`: the cluster that has them if there is no home cluster.
-    pub(super) fn at_home(&self, usual: ClusterKind, rights: Vec<Right>) -> Grant {
-        let cluster = match self.home {
-            Some(_) => ClusterKind::Home,
-            None => usual,
-        };
-        cluster.within(self.home_namespace(), rights)
-    }
-
     /// Namespaces of profiles besides the installation's own.
     pub(super) fn further_namespaces(&self) -> impl Iterator<Item = &str> {
         self.namespaces_of_profiles().into_iter().skip(1)
@@ -78,7 +61,6 @@ impl Default for Installation {
     fn default() -> Self {
         Self {
             namespace: KUBE_SYSTEM.to_owned(),
-            home: None,
             settings: SETTINGS_CONFIG_MAP.to_owned(),
             profile_namespaces: Vec::new(),
             pool_settings_namespaces: vec![KUBE_SYSTEM.to_owned()],

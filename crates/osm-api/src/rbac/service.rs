@@ -46,14 +46,14 @@ impl Service {
             Self::OscController => Row {
                 name: "osc-controller",
                 values_key: "oscController",
-                clusters: &ClusterKind::BUT_HOME,
+                clusters: &ClusterKind::ALL,
                 grants: table::osc_controller,
                 go_leases: table::go_leases,
             },
             Self::SecretSyncer => Row {
                 name: "secret-syncer",
                 values_key: "secretSyncer",
-                clusters: &ClusterKind::BUT_HOME,
+                clusters: &ClusterKind::ALL,
                 grants: table::secret_syncer,
                 go_leases: table::go_leases,
             },
@@ -78,7 +78,7 @@ impl Service {
         self.row().values_key
     }
 
-    /// The clusters that the service connects to, besides a home cluster. It needs no kubeconfig for any other.
+    /// The clusters that the service connects to. It needs no kubeconfig for any other.
     pub fn clusters(self) -> &'static [ClusterKind] {
         self.row().clusters
     }

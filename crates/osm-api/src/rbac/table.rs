@@ -120,8 +120,8 @@ pub(super) fn osp_controller(installation: &Installation) -> Vec<Grant> {
     own.extend(installation.custom_profiles.then(custom));
     let own = [
         ClusterKind::Management.within(&installation.namespace, own),
-        installation.at_home(
-            ClusterKind::Management,
+        ClusterKind::Management.within(
+            &installation.namespace,
             vec![settings(&installation.settings), leases()],
         ),
         identity_of(ClusterKind::Management),
@@ -178,8 +178,8 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
     }
     let mut grants = vec![
         ClusterKind::Management.within(&installation.namespace, own),
-        installation.at_home(
-            ClusterKind::Management,
+        ClusterKind::Management.within(
+            &installation.namespace,
             vec![settings(&installation.settings), leases()],
         ),
         ClusterKind::Worker.everywhere(everywhere),
@@ -304,8 +304,8 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
     ];
     let mut grants = vec![
         ClusterKind::Management.within(&installation.namespace, own),
-        installation.at_home(
-            ClusterKind::Management,
+        ClusterKind::Management.within(
+            &installation.namespace,
             vec![settings(&installation.settings), leases()],
         ),
         identity_of(ClusterKind::Management),
@@ -380,7 +380,7 @@ pub(super) fn csr_approver(installation: &Installation) -> Vec<Grant> {
     }
     vec![
         ClusterKind::Worker.within(&installation.namespace, vec![claims]),
-        installation.at_home(ClusterKind::Worker, vec![leases()]),
+        ClusterKind::Worker.within(&installation.namespace, vec![leases()]),
         identity_of(ClusterKind::Worker),
         ClusterKind::Worker.everywhere(everywhere),
     ]

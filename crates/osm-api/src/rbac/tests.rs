@@ -2,7 +2,6 @@
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-use super::table::{leases, settings};
 use super::*;
 use crate::Joining;
 use crate::names::CLOUD_INIT_SETTINGS;
@@ -150,11 +149,8 @@ fn each_namespace_has_one_grant_in_each_cluster_and_one_role_where_both_are_one(
         let here = |grant: &&Grant| (grant.cluster, grant.namespace.as_deref()) == (cluster, Some(namespace));
         grants.iter().filter(here).count()
     };
-    assert_eq!(
-        ClusterKind::ALL.map(|cluster| of(cluster, "kube-system")),
-        [1, 1, 0]
-    );
-    assert_eq!(ClusterKind::ALL.map(|cluster| of(cluster, "machines")), [0, 1, 0]);
+    assert_eq!(ClusterKind::ALL.map(|cluster| of(cluster, "kube-system")), [1, 1]);
+    assert_eq!(ClusterKind::ALL.map(|cluster| of(cluster, "machines")), [0, 1]);
     let one = Service::OscController.rules(&installation, &ClusterKind::ALL);
     let in_one = |namespace: Option<&str>| one.iter().filter(|(n, _)| n.as_deref() == namespace).count();
     assert_eq!(
@@ -188,36 +184,6 @@ fn a_service_has_rights_where_it_has_a_kubeconfig_and_nowhere_else() {
                 "{service:?} {cluster:?}"
             );
         }
-    }
-}
-
-#[test]
-fn at_home_each_service_may_only_read_its_settings_and_renew_leases() {
-    let installation = Installation {
-        home: Some("cluster-a".to_owned()),
-        profile_namespaces: vec!["profiles".to_owned()],
-        custom_profiles: true,
-        joining: Joining::Approved,
-        ..Installation::default()
-    };
-    for service in Service::ALL {
-        let rules = service.rules(&installation, &[ClusterKind::Home]);
-        let [(Some(namespace), rules)] = rules.as_slice() else {
-            panic!("{service:?}: {rules:#?}");
-        };
-        assert_eq!(namespace, "cluster-a");
-        let mut expected = vec![leases().rule];
-        if service.reads_settings() {
-            expected.insert(0, settings(&installation.settings).rule);
-        }
-        assert_eq!(*rules, expected, "{service:?}");
-        // What is at home is nowhere else.
-        let elsewhere = service.rules(&installation, &ClusterKind::BUT_HOME);
-        let of_settings = |rule: &PolicyRule| {
-            let named = rule.resource_names.iter().flatten();
-            named.into_iter().any(|name| *name == installation.settings)
-        };
-        assert!(!elsewhere.iter().any(|(_, rules)| rules.iter().any(of_settings)));
     }
 }
 

@@ -37,7 +37,6 @@ pub use self::limits::{Limits, MOST_MACHINE_DEPLOYMENTS};
 pub use self::log_level::LogLevel;
 pub use self::packages::{Apt, Packages, Yum, YumRepository};
 pub use self::proxy::Proxy;
-pub use self::sources::Holder;
 pub use self::system::{REQUIRED_SYSCTLS, Swap, SwapBehavior, System};
 pub use self::taint::{Taint, TaintEffect};
 use self::validation::{IMAGE_RULE, PEM, Problems, certificates, is_image};

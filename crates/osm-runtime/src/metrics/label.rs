@@ -60,7 +60,7 @@ pub(super) const REASON_IF_ANY: Label =
 pub(super) const OUTCOME: Label =
     Label::of("outcome", &["success", "conflict", "failure", "timeout", "panic"]);
 
-pub(super) const CLUSTER: Label = Label::of("cluster", &["management", "worker", "home", "user", "single"]);
+pub(super) const CLUSTER: Label = Label::of("cluster", &["management", "worker", "single"]);
 
 pub(super) const COMPONENT: Label = Label::of_set("component", "the name of a service", |component| {
     Service::ALL.iter().any(|service| service.name() == component)

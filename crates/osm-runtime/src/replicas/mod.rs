@@ -184,8 +184,8 @@ impl Replicas {
             drop(membership);
             observer.0.lease_changed.notify_one();
         };
-        let namespace = cluster.installation.home_namespace();
-        Watch::namespaced(&cluster.home, namespace, "leases")
+        let namespace = cluster.installation.namespace.as_str();
+        Watch::namespaced(&cluster.management, namespace, "leases")
             .labels(&format!("{}={installation}", names::INSTALLATION))
             .project(move |lease: Lease| SeenLease::of(&lease.metadata, service))
             .into_cache(&leases)
@@ -194,7 +194,7 @@ impl Replicas {
         let gate = cluster.gates.gate(LEASE);
         Member {
             cluster: cluster.clone(),
-            api: Api::namespaced(cluster.home.client.clone(), namespace),
+            api: Api::namespaced(cluster.management.client.clone(), namespace),
             installation: installation.to_owned(),
             leases,
             replicas,
@@ -480,7 +480,7 @@ impl Member {
             spec: Some(LeaseSpec {
                 holder_identity: Some(own.clone()),
                 lease_duration_seconds: i32::try_from(good.as_secs()).ok(),
-                renew_time: Some(MicroTime(self.cluster.home.server_time.now())),
+                renew_time: Some(MicroTime(self.cluster.management.server_time.now())),
                 ..LeaseSpec::default()
             }),
         };
@@ -559,7 +559,7 @@ impl Member {
     async fn delete_dead_leases(&self, now: Instant) {
         let forgotten = self.replicas.membership().forgotten(now);
         for name in forgotten {
-            let key = format!("{}/{name}", self.cluster.installation.home_namespace());
+            let key = format!("{}/{name}", self.cluster.installation.namespace.as_str());
             let Some(lease) = self.leases.get(&key) else {
                 continue;
             };

@@ -31,11 +31,11 @@ pub struct Connection {
 pub fn flag(cluster: ClusterKind, name: &str) -> String {
     match cluster {
         ClusterKind::Management => format!("--{name}"),
-        ClusterKind::Worker | ClusterKind::Home => format!("--{}-{name}", cluster.name()),
+        ClusterKind::Worker => format!("--worker-{name}"),
     }
 }
 
-/// The cluster with profiles and configs. It also has the services and their settings, unless [`another`] selects a home cluster.
+/// The cluster with profiles, configs, settings and the services.
 ///
 /// # Errors
 /// A kubeconfig that is missing or invalid.
@@ -48,22 +48,17 @@ pub async fn management(flags: &Flags) -> Result<Connection> {
     selected.connect(flags).await
 }
 
-/// The worker cluster, which has the MachineDeployments, or the home cluster, which has the services and their settings; `None` if it is
-/// the management cluster.
+/// The worker cluster, which has the MachineDeployments; `None` if it is the management cluster.
 ///
 /// # Errors
 /// As [`management`].
-pub async fn another(flags: &Flags, cluster: ClusterKind) -> Result<Option<Connection>> {
-    let (file, context) = match cluster {
-        ClusterKind::Worker => (&flags.worker_kubeconfig, &flags.worker_context),
-        ClusterKind::Home => (&flags.home_kubeconfig, &flags.home_context),
-        ClusterKind::Management => (&None, &None),
-    };
+pub async fn worker(flags: &Flags) -> Result<Option<Connection>> {
+    let (file, context) = (&flags.worker_kubeconfig, &flags.worker_context);
     if file.is_none() && context.is_none() {
         return Ok(None);
     }
     let selected = Selected {
-        cluster,
+        cluster: ClusterKind::Worker,
         file: file.as_deref().or(flags.kubeconfig.as_deref()),
         context: context.as_deref(),
     };

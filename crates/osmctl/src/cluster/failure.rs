@@ -10,7 +10,7 @@ use super::connect::flag;
 
 /// Why something could not be read.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {what}{}: {}; {}", self.place(), .cause.text(), self.next_step())]
+#[error("cannot {action} {what}: {}; {}", .cause.text(), self.next_step())]
 pub struct Failure {
     pub cluster: ClusterKind,
     /// The verb of the right, such as `list`.
@@ -44,35 +44,21 @@ impl Failure {
         matches!(self.cause, Cause::NoSuchKind)
     }
 
-    /// The cluster, where a person would not expect it.
-    fn place(&self) -> &'static str {
-        match self.cluster {
-            ClusterKind::Home => " of the home cluster",
-            ClusterKind::Management | ClusterKind::Worker => "",
-        }
-    }
-
     fn next_step(&self) -> String {
         let flag = |name| flag(self.cluster, name);
-        let step = match (&self.cause, self.cluster) {
-            (Cause::Forbidden, ClusterKind::Home) => {
-                "check --home-namespace, or ask the administrator of this cluster for the permission"
-            }
-            (Cause::Forbidden, _) => "ask the administrator of the cluster for this permission",
-            (Cause::Unauthorized, _) => {
+        let step = match &self.cause {
+            Cause::Forbidden => "ask the administrator of the cluster for this permission",
+            Cause::Unauthorized => {
                 let (file, context) = (flag("kubeconfig"), flag("context"));
                 return format!("log in again, or select another user with {file} or {context}");
             }
-            (Cause::NoSuchKind, ClusterKind::Home) => {
-                "check the server of the context that --home-context selects"
-            }
-            (Cause::NoSuchKind, _) => {
+            Cause::NoSuchKind => {
                 "install the CustomResourceDefinitions, or select another cluster with --context or --worker-context"
             }
-            (Cause::Timeout(_), _) => "check the connection, or set --request-timeout",
-            (Cause::Credentials(_), _) => "correct the user of the kubeconfig",
-            (Cause::Unreachable(_), _) => "check the connection and the server in the kubeconfig",
-            (Cause::Other(_), _) => "try again, or look at the log of the API server",
+            Cause::Timeout(_) => "check the connection, or set --request-timeout",
+            Cause::Credentials(_) => "correct the user of the kubeconfig",
+            Cause::Unreachable(_) => "check the connection and the server in the kubeconfig",
+            Cause::Other(_) => "try again, or look at the log of the API server",
         };
         step.to_owned()
     }
@@ -166,7 +152,7 @@ mod tests {
 
     #[test]
     fn every_failure_ends_with_the_next_step() {
-        use ClusterKind::{Home, Management};
+        use ClusterKind::{Management, Worker};
         let timeout = Cause::Timeout(Duration::from_secs(3));
         let cases = [
             (
@@ -186,14 +172,9 @@ mod tests {
                 "no answer within 3 s; check the connection, or set --request-timeout",
             ),
             (
-                Home,
-                Cause::of(&api(403)),
-                "of the home cluster: forbidden; check --home-namespace, or ask",
-            ),
-            (
-                Home,
+                Worker,
                 Cause::of(&api(401)),
-                "select another user with --home-kubeconfig or --home-context",
+                "select another user with --worker-kubeconfig or --worker-context",
             ),
         ];
         for (cluster, cause, expected) in cases {

@@ -7,7 +7,6 @@ use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use osm_api::rbac::ClusterKind;
 use serde_json::json;
 
 use super::Flags;
@@ -38,16 +37,12 @@ impl Clusters {
     /// Flags that select one cluster; a kubeconfig that is missing or invalid.
     pub async fn connect(flags: &Flags) -> Result<Self> {
         let management = connect::management(flags).await?;
-        let home = connect::another(flags, ClusterKind::Home).await?;
-        let worker = connect::another(flags, ClusterKind::Worker).await?;
-        let (services, to) = match (home, worker) {
-            (Some(home), _) => (home, management),
-            (None, Some(worker)) => (management, worker),
-            (None, None) if flags.has_home_cluster() => bail!("set --home-context or --home-kubeconfig"),
-            (None, None) => bail!(
+        let Some(to) = connect::worker(flags).await? else {
+            bail!(
                 "set --worker-context or --worker-kubeconfig; with one cluster, the services need no kubeconfigs"
-            ),
+            );
         };
+        let services = management;
         Ok(Self {
             read: Reader::new(&to, flags.request_timeout),
             write: Reader::new(&services, flags.request_timeout),

@@ -19,8 +19,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::builder::NonEmptyStringValueParser;
-use clap::{ArgGroup, Args};
+use clap::Args;
 use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
@@ -30,7 +29,6 @@ use kube::{Resource, ResourceExt};
 use osm_api::cluster_endpoint::Discovered;
 use osm_api::names::{self, KUBE_SYSTEM, SETTINGS_CONFIG_MAP, SETTINGS_KEY};
 use osm_api::pool_settings::PoolSettings;
-use osm_api::rbac::ClusterKind;
 use osm_api::{MachineDeployment, OperatingSystemProfile, pool};
 
 pub use self::failure::Failure;
@@ -47,7 +45,6 @@ const SELECTOR: &str = "app.kubernetes.io/part-of=operating-system-manager";
 /// Flags that select the cluster.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Cluster")]
-#[command(group = ArgGroup::new("home").args(["home_kubeconfig", "home_context"]).multiple(true).requires("home_namespace"))]
 pub struct Flags {
     /// Kubeconfig file [default: $KUBECONFIG, or ~/.kube/config]
     #[arg(long, value_name = "FILE")]
@@ -67,16 +64,6 @@ pub struct Flags {
     /// Context of the worker cluster
     #[arg(long, value_name = "NAME")]
     worker_context: Option<String>,
-    /// Kubeconfig file of the home cluster, if the services and their settings have another cluster [default: --kubeconfig]
-    #[arg(long, value_name = "FILE")]
-    home_kubeconfig: Option<PathBuf>,
-    /// Context of the home cluster
-    #[arg(long, value_name = "NAME")]
-    home_context: Option<String>,
-    /// Namespace of the services and their settings in the home cluster
-    #[arg(long, value_name = "NAME", requires = "home", conflicts_with_all = ["worker_kubeconfig", "worker_context"],
-          value_parser = NonEmptyStringValueParser::new())]
-    home_namespace: Option<String>,
     /// Time limit of a request, such as 10s or 1m
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = timeout)]
     request_timeout: Duration,
@@ -104,16 +91,6 @@ impl Flags {
     /// Whether the MachineDeployments are in another cluster.
     pub fn has_worker_cluster(&self) -> bool {
         self.worker_kubeconfig.is_some() || self.worker_context.is_some()
-    }
-
-    /// Namespace of the services: of the installation, or in the home cluster.
-    pub fn services_namespace(&self) -> &str {
-        self.home_namespace.as_deref().unwrap_or(&self.namespace)
-    }
-
-    /// Whether the services and their settings are in another cluster.
-    pub fn has_home_cluster(&self) -> bool {
-        self.home_namespace.is_some()
     }
 }
 
@@ -166,8 +143,6 @@ pub fn run<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 pub struct Readers {
     pub management: Reader,
     pub worker: Reader,
-    /// Has the services, their settings and their Leases.
-    home: Reader,
     /// CA of the worker cluster in the kubeconfig.
     ca: Option<String>,
     /// The management cluster.
@@ -180,15 +155,12 @@ impl Readers {
     pub async fn connect(flags: &Flags) -> Result<Self> {
         let management = connect::management(flags).await?;
         // `None`: it is the management cluster.
-        let worker = connect::another(flags, ClusterKind::Worker).await?;
-        let home = connect::another(flags, ClusterKind::Home).await?;
+        let worker = connect::worker(flags).await?;
         let worker = worker.as_ref().unwrap_or(&management);
-        let home = home.as_ref().unwrap_or(&management);
         let reader = |connection| Reader::new(connection, flags.request_timeout);
         Ok(Self {
             management: reader(&management),
             worker: reader(worker),
-            home: reader(home),
             ca: worker.ca.clone(),
             target: Target::new(&management, flags),
         })
@@ -198,7 +170,6 @@ impl Readers {
     pub fn only_worker(self) -> Self {
         Self {
             management: self.worker.clone(),
-            home: self.worker.clone(),
             ..self
         }
     }
@@ -210,7 +181,6 @@ impl Readers {
             from: self,
             snapshot: Snapshot {
                 namespace: flags.namespace.clone(),
-                home: flags.home_namespace.clone(),
                 settings_config_map: flags.settings_config_map.clone(),
                 own_ca: self.ca.clone(),
                 ..Snapshot::default()
@@ -311,8 +281,11 @@ impl Gatherer<'_> {
     }
 
     async fn settings(&mut self) {
-        let (namespace, name) = (self.snapshot.home_namespace(), &self.snapshot.settings_config_map);
-        match self.from.home.get::<ConfigMap>(namespace, name).await {
+        let (namespace, name) = (
+            self.snapshot.namespace.as_str(),
+            &self.snapshot.settings_config_map,
+        );
+        match self.from.management.get::<ConfigMap>(namespace, name).await {
             Ok(map) => self.snapshot.settings = map.and_then(document),
             Err(failure) => self.note(Part::Settings, failure.to_string()),
         }
@@ -397,8 +370,8 @@ impl Gatherer<'_> {
 
     async fn services(&mut self) {
         let kind = ApiResource::erase::<Deployment>(&());
-        let list = List::within(&kind, self.snapshot.home_namespace()).labels(SELECTOR);
-        match self.from.home.list::<Deployment>(&list).await {
+        let list = List::within(&kind, self.snapshot.namespace.as_str()).labels(SELECTOR);
+        match self.from.management.list::<Deployment>(&list).await {
             Ok(listed) => {
                 let mut found: Vec<Service> = self.kept(Part::Services, listed).iter().map(service).collect();
                 found.sort_by(|a, b| a.name.cmp(&b.name));

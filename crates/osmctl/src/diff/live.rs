@@ -63,9 +63,8 @@ fn installation_settings(snapshot: &Snapshot, new: &Manifests, path: Option<&Pat
             bail!("the settings of the cluster could not be read; provide settings with --settings")
         }
         (None, _) => bail!(
-            "ConfigMap {} does not exist, or has no settings document; {}, or provide settings with --settings",
-            snapshot.settings_place(),
-            snapshot.where_else()
+            "ConfigMap {} does not exist, or has no settings document; set -n or --settings-config-map, or provide settings with --settings",
+            snapshot.settings_place()
         ),
     };
     Ok(with_endpoint(snapshot, settings))

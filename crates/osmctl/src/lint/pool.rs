@@ -74,7 +74,7 @@ pub fn check_sources(pool: &RenderedPool, settings: &Settings) -> Vec<Problem> {
         };
         // A MachineDeployment refers to its own fields without asking.
         let is_own = late.kind == LateBoundKind::OperatingSystemSpecField;
-        if is_own || settings.holder(late.kind, source).is_some() {
+        if is_own || settings.allow(late.kind, source) {
             continue;
         }
         let (kind, list) = match late.kind {

@@ -124,7 +124,7 @@ impl Check {
 
 impl Values {
     async fn run(self) -> Result<ExitCode> {
-        let readers = connect(&self.cluster).await?;
+        let readers = Readers::connect(&self.cluster).await?;
         let values = check::values_of_flags(&readers, self.cluster.namespace(), &self.decided).await?;
         output::print(&text::values(&values))?;
         Ok(ExitCode::SUCCESS)
@@ -154,16 +154,7 @@ impl Script {
 
 /// Reads and checks the clusters that the flags select.
 async fn read(flags: &cluster::Flags, source: &Source) -> Result<(Target, Checked)> {
-    let readers = connect(flags).await?;
+    let readers = Readers::connect(flags).await?;
     let target = readers.target.clone();
     Ok((target, check::read(readers, flags, source).await?))
-}
-
-async fn connect(flags: &cluster::Flags) -> Result<Readers> {
-    if flags.has_home_cluster() {
-        bail!(
-            "`osmctl migrate` supports no home cluster; select the cluster with the MachineDeployments with --worker-context"
-        );
-    }
-    Readers::connect(flags).await
 }

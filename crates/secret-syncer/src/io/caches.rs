@@ -41,10 +41,8 @@ pub struct Caches {
     pub roles: Arc<Cache<RoleView>>,
     pub bindings: Arc<Cache<BindingView>>,
     pub legacy_tokens: Arc<Cache<LegacyToken>>,
-    /// Secrets and ConfigMaps of users that documents take values from.
+    /// Secrets and ConfigMaps that documents take values from.
     pub sources: Followed<SourceData>,
-    /// Secrets that the settings name. They may be in another cluster.
-    pub settings_sources: Followed<SourceData>,
     /// MachineDeployments that documents take values from; `None`: no document does.
     pub machine_deployments: Mutex<Option<WatchedPools>>,
 }
@@ -65,7 +63,6 @@ impl Default for Caches {
             bindings: Arc::new(Cache::grouped(|binding| binding.meta.config().map(str::to_owned))),
             legacy_tokens: Arc::default(),
             sources: Followed::new("sources"),
-            settings_sources: Followed::new("sources"),
             machine_deployments: Mutex::default(),
         }
     }
@@ -96,9 +93,8 @@ impl Caches {
     /// A config has changed, or is gone. Ends the watches of objects that it used, and that no other config uses.
     pub fn end_unused_sources(&self, before: &ConfigView) {
         if before.is_reduced || before.late_bound.iter().any(|late| late.source.is_some()) {
-            for sources in [&self.sources, &self.settings_sources] {
-                sources.keep(|key| self.configs.any(|config| uses_source(config, key)));
-            }
+            self.sources
+                .keep(|key| self.configs.any(|config| uses_source(config, key)));
             if !self.configs.any(uses_machine_deployment) {
                 self.machine_deployments.lock().take();
             }

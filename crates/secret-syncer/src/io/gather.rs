@@ -131,7 +131,6 @@ async fn values(context: &Context, config: &ConfigView) -> Result<LateValues, So
     let settings = context.clients.cluster.settings.borrow().clone();
     let allowed = Allowed {
         settings: settings.as_ref().map(|current| &current.settings),
-        home: context.clients.cluster.installation.home.as_deref(),
         machine_deployment: config.machine_deployment.as_ref(),
     };
     sources::values(context, &config.late_bound, allowed).await

@@ -7,21 +7,20 @@ use osm_api::MachineDeployment;
 use osm_api::config::{LateBound, LateBoundSource};
 use osm_runtime::Api;
 use osm_runtime::cache::Cache;
-use osm_runtime::followed::Followed;
 use osm_runtime::watch::Watch;
-use osm_runtime::{Connection, error, followed, read};
+use osm_runtime::{error, followed, read};
 
 use crate::io::caches;
 use crate::io::context::Context;
 use crate::model::source::{
-    Allowed, Holder, SourceData, SourceError, SourceProblem, Subscription, kind_of, value_of,
+    Allowed, SourceData, SourceError, SourceProblem, Subscription, kind_of, value_of,
 };
 
 /// Bytes of all values of a pool. No Secret holds more.
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// The objects that were read for one reconcile. Each is read once, however many values it holds.
-type Read = HashMap<(Holder, &'static str, String), Arc<SourceData>>;
+type Read = HashMap<String, Arc<SourceData>>;
 
 /// The values of everything in `late_bound` that an object holds, by id.
 ///
@@ -53,13 +52,13 @@ async fn value(
     read: &mut Read,
 ) -> Result<String, SourceError> {
     let failed = |problem| SourceError::new(late, source, problem);
-    let holder = allowed.check(late.kind, source).map_err(failed)?;
+    allowed.check(late.kind, source).map_err(failed)?;
     let kind = kind_of(late.kind);
-    let key = (holder, kind, followed::key(kind, &source.namespace, &source.name));
+    let key = followed::key(kind, &source.namespace, &source.name);
     let data = match read.get(&key) {
         Some(data) => data.clone(),
         None => {
-            let data = data(context, holder, kind, source)
+            let data = data(context, kind, source)
                 .await
                 .map_err(|error| failed(SourceProblem::Unreadable(error::brief(&error))))?
                 .ok_or_else(|| failed(SourceProblem::Missing))?;
@@ -70,25 +69,15 @@ async fn value(
     value_of(late.kind, source, &data).map_err(failed)
 }
 
-/// Where the objects of a holder are read and followed.
-fn place(context: &Context, holder: Holder) -> (&Connection, &Followed<SourceData>) {
-    let (cluster, caches) = (&context.clients.cluster, &context.caches);
-    match holder {
-        Holder::Settings => (cluster.of_settings_secrets(), &caches.settings_sources),
-        Holder::Pool => (&cluster.worker, &caches.sources),
-    }
-}
-
 /// From the watch where it has the object; else from the API server. `None`: there is none.
 async fn data(
     context: &Context,
-    holder: Holder,
     kind: &'static str,
     source: &LateBoundSource,
 ) -> Result<Option<Arc<SourceData>>, kube::Error> {
     let LateBoundSource { namespace, name, .. } = source;
-    let (of, sources) = place(context, holder);
-    let of = (&context.clients.cluster, of);
+    let (cluster, sources) = (&context.clients.cluster, &context.caches.sources);
+    let of = (cluster, &cluster.worker);
     let (waker, key) = (context.clone(), followed::key(kind, namespace, name));
     let wake = move || waker.wake(|config| caches::uses_source(config, &key));
     match kind {

@@ -8,7 +8,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
-pub use osm_api::settings::Holder;
 use osm_api::settings::Settings;
 use osm_api::{MachineDeployment, PoolRef, Reason, pool};
 use osm_runtime::cache::Reduce;
@@ -37,10 +36,6 @@ pub enum SourceProblem {
     NotOfProfiles,
     #[error("is not the pool's own MachineDeployment; refer to a Secret instead")]
     NotItsOwn,
-    #[error(
-        "is named by the settings, but it is not in the namespace {0} of the home cluster; create it there"
-    )]
-    NotAtHome(String),
     #[error("can't be checked because the settings are missing or invalid; correct the settings")]
     SettingsMissing,
     #[error("can't be read: {0}")]
@@ -69,10 +64,9 @@ impl SourceError {
         match self.problem {
             SourceProblem::Missing => Reason::SourceMissing,
             SourceProblem::NoValue(_) => Reason::SourceIncomplete,
-            SourceProblem::NotAllowed
-            | SourceProblem::NotOfProfiles
-            | SourceProblem::NotItsOwn
-            | SourceProblem::NotAtHome(_) => Reason::SourceNotAllowed,
+            SourceProblem::NotAllowed | SourceProblem::NotOfProfiles | SourceProblem::NotItsOwn => {
+                Reason::SourceNotAllowed
+            }
             SourceProblem::SettingsMissing => Reason::SettingsMissing,
             SourceProblem::Unreadable(_) => Reason::SourceUnreadable,
             SourceProblem::TooLarge(_) => Reason::UserDataTooLarge,
@@ -124,37 +118,25 @@ pub struct SourceData(BTreeMap<String, Vec<u8>>);
 #[derive(Clone, Copy)]
 pub struct Allowed<'a> {
     pub settings: Option<&'a Settings>,
-    /// The namespace of the objects that the settings name, where they are in a home cluster. In it, nothing else is read.
-    pub home: Option<&'a str>,
     /// The pool's own MachineDeployment.
     pub machine_deployment: Option<&'a PoolRef>,
 }
 
 impl Allowed<'_> {
-    /// Returns whose object it is, if it may be read.
-    pub fn check(self, kind: LateBoundKind, source: &LateBoundSource) -> Result<Holder, SourceProblem> {
+    /// Whether the object may be read.
+    pub fn check(self, kind: LateBoundKind, source: &LateBoundSource) -> Result<(), SourceProblem> {
         if kind == LateBoundKind::OperatingSystemSpecField {
             let own = |md: &PoolRef| md.namespace == source.namespace && md.name == source.name;
-            return if self.machine_deployment.is_some_and(own) {
-                Ok(Holder::Pool)
-            } else {
-                Err(SourceProblem::NotItsOwn)
+            return match self.machine_deployment.is_some_and(own) {
+                true => Ok(()),
+                false => Err(SourceProblem::NotItsOwn),
             };
         }
         let settings = self.settings.ok_or(SourceProblem::SettingsMissing)?;
-        match settings.holder(kind, source) {
-            Some(Holder::Settings) => self.of_settings(source),
-            Some(Holder::Pool) => Ok(Holder::Pool),
-            None if kind == LateBoundKind::ProfileSecretKey => Err(SourceProblem::NotOfProfiles),
-            None => Err(SourceProblem::NotAllowed),
-        }
-    }
-
-    /// The settings name it.
-    fn of_settings(self, source: &LateBoundSource) -> Result<Holder, SourceProblem> {
-        match self.home {
-            Some(home) if source.namespace != home => Err(SourceProblem::NotAtHome(home.to_owned())),
-            _ => Ok(Holder::Settings),
+        match settings.allow(kind, source) {
+            true => Ok(()),
+            false if kind == LateBoundKind::ProfileSecretKey => Err(SourceProblem::NotOfProfiles),
+            false => Err(SourceProblem::NotAllowed),
         }
     }
 }
@@ -367,7 +349,6 @@ mod tests {
             let settings = Settings::parse(settings).unwrap();
             let rules = Allowed {
                 settings: Some(&settings),
-                home: None,
                 machine_deployment: None,
             };
             let source = LateBoundSource {
@@ -396,7 +377,6 @@ mod tests {
             let settings = Settings::parse(settings).unwrap();
             Allowed {
                 settings: Some(&settings),
-                home: None,
                 machine_deployment: None,
             }
             .check(kind, &source)
@@ -432,7 +412,6 @@ mod tests {
         }
         let none = Allowed {
             settings: None,
-            home: None,
             machine_deployment: None,
         };
         assert!(matches!(
@@ -447,7 +426,6 @@ mod tests {
             let settings = Settings::parse(settings).unwrap();
             let allowed = Allowed {
                 settings: Some(&settings),
-                home: None,
                 machine_deployment: None,
             };
             let source = LateBoundSource {
@@ -458,7 +436,7 @@ mod tests {
             allowed.check(LateBoundKind::ProfileSecretKey, &source)
         };
         let listed = "credentials: {profileSecrets: [{namespace: ns, name: s, key: k}]}";
-        assert_eq!(check(listed, "k"), Ok(Holder::Settings));
+        assert_eq!(check(listed, "k"), Ok(()));
         let others = [
             (listed, "other"),
             (
@@ -489,7 +467,6 @@ mod tests {
         let listed = Settings::parse(listed).unwrap();
         let allowed = Allowed {
             settings: Some(&listed),
-            home: None,
             machine_deployment: None,
         };
         let source = LateBoundSource {
@@ -504,74 +481,11 @@ mod tests {
         );
     }
 
-    /// A user of the user cluster writes references. Those into the home cluster must be in the settings, and in the namespace of the services.
-    #[test]
-    fn in_the_home_cluster_only_what_the_settings_name_is_read_and_only_in_one_namespace() {
-        use LateBoundKind::{ConfigMapKey, ProfileSecretKey, ProxyUrl, RegistryPassword, SecretKey};
-        let check = |settings: &str, kind, namespace: &str, key: &str| {
-            let settings = Settings::parse(settings).unwrap();
-            let allowed = Allowed {
-                settings: Some(&settings),
-                home: Some("home"),
-                machine_deployment: None,
-            };
-            let source = LateBoundSource {
-                namespace: namespace.to_owned(),
-                name: "s".into(),
-                key: key.to_owned(),
-            };
-            allowed.check(kind, &source)
-        };
-        let not_at_home = || Err(SourceProblem::NotAtHome("home".to_owned()));
-        let in_namespace = |namespace: &str| {
-            let secret = format!("{{namespace: {namespace}, name: s}}");
-            let proxy = "http://proxy.example:3128";
-            let settings = [
-                format!("containerd: {{registries: [{{host: r.example, credentials: {secret}}}]}}"),
-                format!("proxy: {{http: '{proxy}', credentials: {secret}}}"),
-                format!("credentials: {{profileSecrets: [{{namespace: {namespace}, name: s, key: k}}]}}"),
-            ];
-            let kinds = [
-                (RegistryPassword, "r.example"),
-                (ProxyUrl, proxy),
-                (ProfileSecretKey, "k"),
-            ];
-            settings.into_iter().zip(kinds)
-        };
-        for (settings, (kind, key)) in in_namespace("home") {
-            assert_eq!(
-                check(&settings, kind, "home", key),
-                Ok(Holder::Settings),
-                "{kind:?}"
-            );
-            assert!(check(&settings, kind, "other", key).is_err(), "{kind:?}");
-            for kind in [SecretKey, ConfigMapKey] {
-                assert_eq!(
-                    check(&settings, kind, "home", key),
-                    Err(SourceProblem::NotAllowed)
-                );
-            }
-        }
-        for (settings, (kind, key)) in in_namespace("kube-system") {
-            assert_eq!(
-                check(&settings, kind, "kube-system", key),
-                not_at_home(),
-                "{kind:?}"
-            );
-        }
-        // What pools may refer to is in their own cluster, whatever its namespace is called.
-        let listed = "credentials: {allowedSources: [{namespace: home, secrets: [s]}]}";
-        for kind in [SecretKey, RegistryPassword, ProxyUrl] {
-            assert_eq!(check(listed, kind, "home", "k"), Ok(Holder::Pool), "{kind:?}");
-        }
-    }
-
     #[test]
     fn only_the_pools_own_machine_deployment_is_read() {
         let own = PoolRef::machine_deployment("n", "s", "u");
         let allowed = Allowed {
             settings: None,
-            home: None,
             machine_deployment: Some(&own),
         };
         let source = |name: &str| LateBoundSource {

@@ -130,7 +130,6 @@ fn cluster_by(server: &Server, user: &User, link: &Link) -> Cluster {
     let args = CommonArgs {
         namespace: "kube-system".to_owned(),
         kubeconfig: None,
-        home_namespace: None,
         settings: "osm-settings".to_owned(),
         listen: ([127, 0, 0, 1], 0).into(),
         log_format: LogFormat::Text,

@@ -928,7 +928,6 @@ impl Running {
             args: CommonArgs {
                 namespace: namespace.to_owned(),
                 kubeconfig: None,
-                home_namespace: None,
                 settings: installation().settings,
                 listen: ([127, 0, 0, 1], 0).into(),
                 log_format: osm_runtime::args::LogFormat::Text,
