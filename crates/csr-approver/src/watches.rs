@@ -23,27 +23,31 @@ use crate::views::{ClaimView, MachineSetView, MachineView, PoolView};
 const RELIST_INTERVAL: Duration = Duration::from_secs(300);
 
 pub fn start(context: &Context) {
-    requests(context, CLIENT_SIGNER, "certificatesigningrequests");
+    requests(context);
     machines(context);
     machine_sets(context);
     pools(context);
     nodes(context);
     claims(context);
-    if context.cluster.installation.serving_certificates {
-        requests(context, SERVING_SIGNER, "serving-certificate-requests");
-    }
     relist(context);
     context.queue.add(Key::Claims);
     context.queue.add(Key::Unjoined);
 }
 
-fn requests(context: &Context, signer: &str, what: &'static str) {
+/// One watch, because a list of one signer's requests would end those of the other one in the cache.
+fn requests(context: &Context) {
     let (keeper, waker) = (context.clone(), context.clone());
-    Watch::all(&context.cluster.worker, what)
-        .fields(&format!("spec.signerName={signer}"))
+    let mut requests = Watch::all(&context.cluster.worker, "certificatesigningrequests");
+    if !context.cluster.installation.serving_certificates {
+        requests = requests.fields(&format!("spec.signerName={CLIENT_SIGNER}"));
+    }
+    requests
         // What is remembered has bounds of its own, which do not break the watch.
         .at_most(usize::MAX)
         .project(move |object: CertificateSigningRequest| {
+            if ![CLIENT_SIGNER, SERVING_SIGNER].contains(&object.spec.signer_name.as_str()) {
+                return None;
+            }
             let known = keeper.requests.get(object.metadata.name.as_deref()?);
             let seen = Seen::of(object, known.as_deref())?;
             (known.is_some() || keeper.is_kept(&seen)).then_some(seen)

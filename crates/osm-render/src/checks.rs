@@ -123,8 +123,11 @@ fn check_stage(stage: Stage, config: &ProfileConfig, rules: Rules) -> Result<(),
     if stage == Stage::Bootstrap && !is_go {
         paths.extend(user_data::own_paths(reader).iter().map(|path| (*path).to_owned()));
     }
+    let mut units = BTreeSet::new();
     if !is_go {
-        paths.extend(additions::own_paths(config, reader));
+        let (own_paths, own_units) = additions::own_paths_and_units(config, reader);
+        paths.extend(own_paths);
+        units.extend(own_units);
     }
     for (place, file) in template_walk::files(name, config).filter(|(_, file)| !file.remove) {
         let place = place.to_string();
@@ -134,11 +137,10 @@ fn check_stage(stage: Stage, config: &ProfileConfig, rules: Rules) -> Result<(),
             return Err(invalid(place, "this path is written more than once"));
         }
     }
-    let mut units = BTreeSet::new();
     for (i, unit) in config.units.iter().enumerate().filter(|(_, unit)| !unit.remove) {
         let place = format!("{name}.units[{i}] ({})", unit.name);
         check_unit(&place, unit, rules)?;
-        if !units.insert(&unit.name) && !is_go {
+        if !units.insert(unit.name.clone()) && !is_go {
             return Err(invalid(place, "this unit is listed more than once"));
         }
         for path in user_data::unit_paths(unit) {

@@ -28,6 +28,9 @@ const LOG_INTERVAL: Duration = Duration::from_secs(600);
 /// How often a request is sent that the API server asks to send again.
 const ATTEMPTS: u32 = 4;
 
+/// The shortest time between two starts of a watch.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+
 /// The longest pause before a request is sent again. If the API server asks for a longer one, the reconcile fails, so that no worker waits.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -260,6 +263,10 @@ impl Observe {
         S: Service<Request<Body>, Response = Response<B>>,
         S::Error: Into<BoxError>,
     {
+        if *verb == "watch" {
+            // kube starts a watch again at once, also if a server or proxy ends each one.
+            tokio::time::sleep(SHORTEST_INTERVAL).await;
+        }
         let (started, name) = (Instant::now(), self.role.name());
         let answer = match tokio::time::timeout(self.timeout, inner.oneshot(request)).await {
             Ok(answer) => answer.map_err(|error| Unanswered::Failed(name, error.into()).into()),

@@ -15,15 +15,18 @@ use osm_api::rbac::Service;
 
 use crate::apart::apart;
 use crate::connection_role::ConnectionRole;
-use crate::readiness::{Gates, ProblemGate};
+use crate::readiness::{Gates, ProblemGate, SETTINGS};
 use crate::supervisor::Supervisor;
 use crate::{Connection, Process, client, proxy};
 
 /// Interval between two looks at a file. Kubernetes itself takes up to a minute to bring a changed Secret into a pod.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A restart comes within this time after a change, at a random moment: the replicas of a service do not restart together.
+/// A restart comes within this time after a change, at a random moment, so that replicas seldom restart together.
 const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
+
+/// A token of a kubeconfig lives for a day or longer, and is renewed after a quarter of that.
+const LONGEST_WAIT_FOR_SETTINGS: Duration = Duration::from_hours(6);
 
 /// The flag of the kubeconfig of another cluster than the service's own.
 pub const WORKER_CLUSTER_FLAG: &str = "--worker-cluster-kubeconfig";
@@ -212,35 +215,44 @@ pub(crate) async fn connect(
         }
     };
     gate.resolve();
-    let follow = restart_on_change(origin, digest, gate, process.clone());
+    let follow = restart_on_change(origin, digest, gate, gates.clone(), process.clone());
     Supervisor::new(gates, &process.shutdown).spawn(flag, &process.shutdown, follow);
     Ok(Some(connection))
 }
 
-/// Ends the process some time after the files have another valid content, so that Kubernetes restarts it with that.
-async fn restart_on_change(origin: Origin, digest: String, mut gate: ProblemGate, process: Arc<Process>) {
-    let changed = async {
+/// Ends the process some time after the files have another valid content, so that Kubernetes restarts it with that. It waits for valid
+/// settings, because the last valid ones would be lost, but not until credentials expire.
+async fn restart_on_change(
+    origin: Origin,
+    digest: String,
+    mut gate: ProblemGate,
+    gates: Gates,
+    process: Arc<Process>,
+) {
+    let restart = async {
         loop {
             tokio::time::sleep(POLL_INTERVAL).await;
             match load(&origin, process.service, process.args.request_timeout()).await {
                 Ok(loaded) if loaded.digest == digest => {
                     gate.resolve();
+                    continue;
                 }
-                Ok(_) => return,
-                Err(problem) => gate.report(format!("{problem:#}. The previous kubeconfig stays in use")),
+                Ok(_) => {}
+                Err(problem) => {
+                    gate.report(format!("{problem:#}. The previous kubeconfig stays in use"));
+                    continue;
+                }
+            }
+            let delay = MAX_RESTART_DELAY.mul_f64(process.environment.fraction());
+            tracing::info!(from = origin.describe(), ?delay, "the kubeconfig has changed, and the service restarts");
+            let settings = gates.until(|closed| !closed.iter().any(|gate| gate.starts_with(SETTINGS)));
+            // An error means that they are still not valid.
+            let _ = tokio::time::timeout(LONGEST_WAIT_FOR_SETTINGS, settings).await;
+            tokio::time::sleep(delay).await;
+            if load(&origin, process.service, process.args.request_timeout()).await.is_ok() {
+                return process.drain.begin();
             }
         }
-    };
-    let restart = async {
-        changed.await;
-        let delay = MAX_RESTART_DELAY.mul_f64(process.environment.fraction());
-        tracing::info!(
-            from = origin.describe(),
-            ?delay,
-            "the kubeconfig has changed, and the service restarts"
-        );
-        tokio::time::sleep(delay).await;
-        process.drain.begin();
     };
     process.shutdown.run_until_cancelled(restart).await;
     process.shutdown.cancelled().await;

@@ -11,6 +11,8 @@ pub const LEASE: &str = "Lease";
 pub const RIGHTS: &str = "rights";
 /// Name of the gate of the CustomResourceDefinitions.
 pub const DEFINITIONS: &str = "CustomResourceDefinitions";
+/// Start of the name of the gate of the settings.
+pub const SETTINGS: &str = "settings";
 /// Start of the names of the gates of credentials.
 pub const CREDENTIALS: &str = "credentials";
 

@@ -301,6 +301,17 @@ mod tests {
         let (took, ()) = tokio::join!(stop, draining);
         assert_eq!(took, DRAIN_TIME + LAST);
 
+        // A restart that is due is as good as a signal.
+        let (drain, shutdown) = started();
+        drain.begin();
+        let (began, nothing) = (Instant::now(), std::future::pending::<&str>);
+        let work = async {
+            shutdown.cancelled().await;
+            Ok(())
+        };
+        until_stopped(work, nothing, &drain, &shutdown).await.unwrap();
+        assert_eq!(began.elapsed(), Duration::ZERO);
+
         // A second signal does not wait.
         let (drain, shutdown) = started();
         drain.expect_clients();

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use osm_api::names::SETTINGS_KEY;
 
 use crate::cache::Change;
+use crate::readiness::SETTINGS;
 use crate::watch::Watch;
 use crate::{Cluster, settings};
 
@@ -17,7 +18,7 @@ pub fn spawn(cluster: &Cluster, sender: settings::Sender) {
     let place = format!("ConfigMap {namespace}/{name}");
     let gate = cluster
         .gates
-        .gate(format!("settings ({place}, key {SETTINGS_KEY})"));
+        .gate(format!("{SETTINGS} ({place}, key {SETTINGS_KEY})"));
     gate.close(format!("create it; an empty {SETTINGS_KEY} means the defaults"));
     let metrics = cluster.process.metrics.clone();
     let changed = move |change: Change<settings::Document>| match settings::read(change.new.as_deref()) {

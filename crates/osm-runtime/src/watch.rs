@@ -1,6 +1,6 @@
 //! Keeps a cache in step with the API server.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::runtime::watcher::{self, Error, Event, watcher};
+use prometheus::IntGauge;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -31,7 +32,7 @@ pub const MAX_OBJECTS: usize = 50_000;
 const MAX_FAULT: Duration = Duration::from_secs(60);
 
 /// Two failures further apart than this belong to two faults: between them the watch worked, and nothing happened.
-const MAX_FAULT_GAP: Duration = Duration::from_secs(180);
+const MAX_FAULT_GAP: Duration = Duration::from_secs(30);
 
 /// Pauses after failures of a watch.
 const FIRST_PAUSE: Duration = Duration::from_millis(800);
@@ -277,7 +278,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
                     fault: None,
                 },
                 reported: HashMap::new(),
-                ignored: Ignored::default(),
+                ignored: Ignored::counted(cluster.process.metrics.ignored_objects(role.label(), what)),
                 last_error: None,
             },
         };
@@ -381,14 +382,50 @@ fn is_answer(error: &Error, code: u16) -> bool {
 }
 
 /// Objects that found no room.
-#[derive(Default)]
 struct Ignored {
     /// Since the last list began.
-    now: i64,
+    keys: BTreeSet<String>,
+    /// How many all watches of this kind ignore.
+    count: IntGauge,
     /// As it was last logged.
     is_reported: bool,
     /// When the last list ended.
     listed: Option<Instant>,
+}
+
+impl Ignored {
+    fn counted(count: IntGauge) -> Self {
+        Self {
+            keys: BTreeSet::new(),
+            count,
+            is_reported: false,
+            listed: None,
+        }
+    }
+
+    fn add(&mut self, key: &str) {
+        if self.keys.insert(key.to_owned()) {
+            self.count.inc();
+        }
+    }
+
+    fn remove(&mut self, key: &str) {
+        if self.keys.remove(key) {
+            self.count.dec();
+        }
+    }
+
+    fn clear(&mut self) {
+        while self.keys.pop_last().is_some() {
+            self.count.dec();
+        }
+    }
+}
+
+impl Drop for Ignored {
+    fn drop(&mut self) {
+        self.clear();
+    }
 }
 
 /// What a watch has shown.
@@ -417,8 +454,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
         let change = match event {
             Event::Init => {
                 self.cache.list_begins();
-                let ignored = std::mem::take(&mut self.ignored.now);
-                self.metrics.ignored_objects(self.cluster, self.what, -ignored);
+                self.ignored.clear();
                 None
             }
             Event::InitApply(object) | Event::Apply(object) => match self.read(object) {
@@ -428,6 +464,8 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
             Event::Delete(object) => {
                 let key = key(object.meta());
                 self.reported.remove(&key);
+                self.ignored.remove(&key);
+                self.report_ignored();
                 self.cache.gone(&key, &Version::of(object.meta()))
             }
             Event::InitDone => {
@@ -461,11 +499,8 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
                     object = key,
                     "there is no room for the object"
                 );
-                self.metrics.ignored_objects(self.cluster, self.what, 1);
-                self.ignored.now += 1;
-                if self.ignored.now == 1 {
-                    self.report_ignored();
-                }
+                self.ignored.add(key);
+                self.report_ignored();
                 None
             }
         }
@@ -474,7 +509,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
     /// Logs it once, until a list shows that there is room for all objects.
     fn report_ignored(&mut self) {
         let (cluster, kind) = (self.cluster, self.what);
-        let is_full = self.ignored.now > 0;
+        let is_full = !self.ignored.keys.is_empty();
         if is_full && !self.ignored.is_reported {
             tracing::warn!(
                 cluster,
@@ -491,7 +526,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
 
     /// When to list everything again because there is room for objects that were ignored.
     fn list_again_at(&self) -> Option<Instant> {
-        let has_room = self.ignored.now > 0 && self.cache.len() < self.most;
+        let has_room = !self.ignored.keys.is_empty() && self.cache.len() < self.most;
         self.ignored
             .listed
             .filter(|_| has_room)
@@ -552,7 +587,12 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
             tracing::warn!(cluster, kind, error = %text, "the watch has failed and is retried");
             self.last_error = Some(text);
         }
-        self.health.failed(error, Instant::now()) || matches!(error, Error::WatchStartFailed(_))
+        // After a line that can't be decoded, kube goes on with the next one, and what it said would be missing.
+        let is_lost = matches!(
+            error,
+            Error::WatchStartFailed(_) | Error::WatchFailed(kube::Error::SerdeError(_))
+        );
+        self.health.failed(error, Instant::now()) || is_lost
     }
 }
 
@@ -668,7 +708,7 @@ mod tests {
     fn a_fault_that_lasts_closes_the_gate_until_there_is_a_sign_of_life() {
         let (readiness, start) = (Readiness::default(), Instant::now());
         let mut health = in_step(&readiness);
-        for second in [0, 20, 60] {
+        for second in [0, 20, 40, 60] {
             assert!(!health.failed(&error(), start + Duration::from_secs(second)));
             assert_eq!(readiness.waiting(), [""; 0]);
         }

@@ -189,6 +189,34 @@ fn search(canaries: &[Canary], written: &[Written]) -> Vec<String> {
         .collect()
 }
 
+#[test]
+fn every_form_is_found_wherever_it_begins() {
+    let value = password("sample");
+    let canary = Canary::new("sample", &value);
+    let digest = osm_api::digest::sha256(value.as_bytes());
+    for text in [
+        format!("level=info {value}."),
+        json!({"nested": json!({"password": value}).to_string()}).to_string(),
+        format!(
+            "http://user:{}@proxy",
+            utf8_percent_encode(&value, NON_ALPHANUMERIC)
+        ),
+        format!(
+            "osm-provisioning-{}",
+            sha256_hex(value.as_bytes()).chars().take(20).collect::<String>()
+        ),
+        STANDARD.encode(digest),
+        STANDARD.encode(format!("#cloud-config\npassword: {value}\n")),
+        STANDARD.encode(format!("#cloud-config\npassword:  {value} more\n")),
+        STANDARD.encode(format!("#cloud-config\npassword:   {value}")),
+        URL_SAFE_NO_PAD.encode(format!("x{value}")),
+        format!("{:x?}", value.as_bytes()).replace([',', ' '], ""),
+    ] {
+        assert!(canary.found_in(&text).is_some(), "{text}");
+    }
+    assert!(canary.found_in(&password("another")).is_none());
+}
+
 /// What is planted: in registries of both formats, a proxy, a Secret of a profile, and a subscription by reference and as a text.
 const PLANTED: [&str; 7] = [
     "docker",

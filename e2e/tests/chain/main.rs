@@ -14,6 +14,7 @@ mod approver;
 mod bootstrap_tokens;
 mod canaries;
 mod credentials;
+mod custom_profiles;
 mod go_implementation;
 mod go_templates;
 mod joining;

@@ -16,7 +16,7 @@ use osm_testkit::helm::{Helm, chart};
 use osm_testkit::installation::{self, Installed};
 use osm_testkit::machine_controller;
 use osm_testkit::process::ScratchDir;
-use osm_testkit::{ControlPlane, Options, wait_for};
+use osm_testkit::{ControlPlane, Options, check, wait_for};
 use serde_json::{Value, json};
 
 const DEADLINE: Duration = Duration::from_secs(90);
@@ -104,6 +104,14 @@ async fn services_work_with_the_kubeconfigs_of_osmctl_and_a_cron_job_renews_them
     );
     renew(&management, &secrets).await?;
     mount(&installed).await?;
+    // Each service ends because of that, and Kubernetes starts it again.
+    for service in OF_WORKER {
+        wait_for("a service to end", DEADLINE, async || {
+            check(!installed.is_alive(service).await)
+        })
+        .await?;
+        installed.start(service).await?;
+    }
     published(&worker, &installed, "two").await?;
 
     // It gets no other token, and changes no other Secret.

@@ -160,7 +160,7 @@ mod tests {
         metrics.requested("worker", "list", "what-no-service-uses", 409, took);
         metrics.watch_failed("single", "settings");
         metrics.invalid_object("single", "pool-settings");
-        metrics.ignored_objects("single", "machines", 1);
+        metrics.ignored_objects("single", "machines").inc();
         ConditionGauge::new(&metrics).count("a", "Rendered", true, Reason::Rendered);
         match service {
             Service::OspController => {}

@@ -54,8 +54,8 @@ fn lower_stage(config: &mut ProfileConfig, reader: Reader) {
     }
 }
 
-/// Paths of the files and units that [`lower`] adds to a stage.
-pub(crate) fn own_paths(config: &ProfileConfig, reader: Reader) -> Vec<String> {
+/// Paths of the files and units that [`lower`] adds to a stage, and names of these units.
+pub(crate) fn own_paths_and_units(config: &ProfileConfig, reader: Reader) -> (Vec<String>, Vec<String>) {
     let mut lowered = ProfileConfig {
         commands: config.commands.clone(),
         kernel_modules: config.kernel_modules.clone(),
@@ -64,9 +64,9 @@ pub(crate) fn own_paths(config: &ProfileConfig, reader: Reader) -> Vec<String> {
     };
     lower_stage(&mut lowered, reader);
     let files = lowered.files.into_iter().map(|file| file.path);
-    files
-        .chain(lowered.units.iter().flat_map(user_data::unit_paths))
-        .collect()
+    let paths = files.chain(lowered.units.iter().flat_map(user_data::unit_paths));
+    let paths = paths.collect();
+    (paths, lowered.units.into_iter().map(|unit| unit.name).collect())
 }
 
 /// Turns kernel parameters and modules into files, and returns the command that applies them to the running kernel.

@@ -145,7 +145,6 @@ pub(super) const KIND: Label = Label::of(
         "roles",
         "secrets",
         "serviceaccounts",
-        "serving-certificate-requests",
         "settings",
         "sources",
         OTHER,

@@ -222,9 +222,9 @@ impl Metrics {
         self.invalid_objects.with_label_values(&[cluster, kind]).inc();
     }
 
-    /// So many more objects are ignored, or fewer, because a watch has no room for them.
-    pub fn ignored_objects(&self, cluster: &str, kind: &str, more: i64) {
-        self.ignored_objects.with_label_values(&[cluster, kind]).add(more);
+    /// How many objects of a kind are ignored, because the watches have no room for them.
+    pub fn ignored_objects(&self, cluster: &str, kind: &str) -> IntGauge {
+        self.ignored_objects.with_label_values(&[cluster, kind])
     }
 
     /// All metrics in Prometheus' text format.
