@@ -244,12 +244,19 @@ async fn restart_on_change(
                 }
             }
             let delay = MAX_RESTART_DELAY.mul_f64(process.environment.fraction());
-            tracing::info!(from = origin.describe(), ?delay, "the kubeconfig has changed, and the service restarts");
+            tracing::info!(
+                from = origin.describe(),
+                ?delay,
+                "the kubeconfig has changed, and the service restarts"
+            );
             let settings = gates.until(|closed| !closed.iter().any(|gate| gate.starts_with(SETTINGS)));
             // An error means that they are still not valid.
             let _ = tokio::time::timeout(LONGEST_WAIT_FOR_SETTINGS, settings).await;
             tokio::time::sleep(delay).await;
-            if load(&origin, process.service, process.args.request_timeout()).await.is_ok() {
+            if load(&origin, process.service, process.args.request_timeout())
+                .await
+                .is_ok()
+            {
                 return process.drain.begin();
             }
         }
