@@ -124,7 +124,6 @@ pub(super) fn osp_controller(installation: &Installation) -> Vec<Grant> {
             &installation.namespace,
             vec![settings(&installation.settings), leases()],
         ),
-        identity_of(ClusterKind::Management),
     ];
     let further = installation.further_namespaces().map(|other| {
         let mut rights = vec![read(), status(), events()];
@@ -183,7 +182,6 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
             vec![settings(&installation.settings), leases()],
         ),
         ClusterKind::Worker.everywhere(everywhere),
-        identity_of(ClusterKind::Management),
         identity_of(ClusterKind::Worker),
         ClusterKind::Worker.within(
             "kube-public",
@@ -381,7 +379,6 @@ pub(super) fn csr_approver(installation: &Installation) -> Vec<Grant> {
     vec![
         ClusterKind::Worker.within(&installation.namespace, vec![claims]),
         ClusterKind::Worker.within(&installation.namespace, vec![leases()]),
-        identity_of(ClusterKind::Worker),
         ClusterKind::Worker.everywhere(everywhere),
     ]
 }
