@@ -299,7 +299,7 @@ async fn an_endless_template_holds_up_no_other_profile() -> Result<()> {
     site.create("quick", profile("v1.0.0", "text")).await?;
     site.judged("quick", "True", |_| true).await?;
     for (name, reason, problem) in [
-        ("exploding", "TemplateInvalid", "includes"),
+        ("exploding", "TemplateFailed", "includes too much"),
         ("looping", "TemplateFailed", "too many loops"),
     ] {
         let refused = site
