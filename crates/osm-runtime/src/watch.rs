@@ -338,12 +338,12 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
                     Some(Err(error)) => error,
                     None => break,
                 };
-                let list_again = self.shown.failed(&error);
+                self.shown.failed(&error);
                 self.pause(&error).await;
                 self.shown.health.tries_again(Instant::now());
-                if list_again {
-                    break;
-                }
+                // An API server that was away may come back with a restored store. It accepts a watch from a resourceVersion that it has
+                // not reached yet, and shows nothing.
+                break;
             }
         }
     }
@@ -574,11 +574,8 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
         }
     }
 
-    /// Returns whether to list everything again. The same failure is logged once, until the watch works again.
-    ///
-    /// A watch that can't be started where it had stopped lists again: an API server that was away may come back with a restored store. It
-    /// accepts a watch from a resourceVersion that it has not reached yet, and shows nothing.
-    fn failed(&mut self, error: &Error) -> bool {
+    /// The same failure is logged once, until the watch works again.
+    fn failed(&mut self, error: &Error) {
         self.metrics.watch_failed(self.cluster, self.what);
         let (cluster, kind, text) = (self.cluster, self.what, error::chain(error));
         if self.last_error.as_ref() == Some(&text) {
@@ -587,12 +584,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
             tracing::warn!(cluster, kind, error = %text, "the watch has failed and is retried");
             self.last_error = Some(text);
         }
-        // After a line that can't be decoded, kube goes on with the next one, and what it said would be missing.
-        let is_lost = matches!(
-            error,
-            Error::WatchStartFailed(_) | Error::WatchFailed(kube::Error::SerdeError(_))
-        );
-        self.health.failed(error, Instant::now()) || is_lost
+        self.health.failed(error, Instant::now());
     }
 }
 
@@ -641,9 +633,8 @@ impl Health {
         }
     }
 
-    /// A watch that stays broken closes its gate. Returns whether it does. Only a new list then shows that it works again,
-    /// since a watch is silent as long as nothing happens.
-    fn failed(&mut self, error: &Error, now: Instant) -> bool {
+    /// A watch that stays broken closes its gate.
+    fn failed(&mut self, error: &Error, now: Instant) {
         let before = self.fault.filter(|fault| now - fault.last < MAX_FAULT_GAP);
         let fault = Fault {
             since: before.map_or(now, |fault| fault.since),
@@ -657,7 +648,6 @@ impl Health {
                 gate.close(format!("broken for more than a minute: {}", error::chain(error)));
             }
         }
-        fault.lasts()
     }
 }
 
@@ -709,13 +699,10 @@ mod tests {
         let (readiness, start) = (Readiness::default(), Instant::now());
         let mut health = in_step(&readiness);
         for second in [0, 20, 40, 60] {
-            assert!(!health.failed(&error(), start + Duration::from_secs(second)));
+            health.failed(&error(), start + Duration::from_secs(second));
             assert_eq!(readiness.waiting(), [""; 0]);
         }
-        assert!(
-            health.failed(&error(), start + Duration::from_secs(61)),
-            "it is to be listed anew"
-        );
+        health.failed(&error(), start + Duration::from_secs(61));
         assert!(readiness.waiting()[0].contains("more than a minute"));
         health.lives();
         assert_eq!(readiness.waiting(), [""; 0]);
@@ -726,7 +713,7 @@ mod tests {
         let (readiness, start) = (Readiness::default(), Instant::now());
         let mut health = in_step(&readiness);
         for minutes in [0, 5, 10] {
-            assert!(!health.failed(&error(), start + Duration::from_secs(60 * minutes)));
+            health.failed(&error(), start + Duration::from_secs(60 * minutes));
             assert_eq!(readiness.waiting(), [""; 0]);
         }
     }
