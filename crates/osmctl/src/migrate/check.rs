@@ -545,12 +545,16 @@ mod tests {
             "-log-format=Console",
             "-leader-elect=false",
         ]);
+        let chart = include_str!("../../../../charts/operating-system-manager/values.yaml");
+        let (_, section) = chart.split_once("\ncontroller:\n").unwrap();
+        let (section, _) = section.split_once("\n\n").unwrap();
+        assert!(section.contains("  concurrency: "), "{section}");
         assert!(values["settings"].take().is_object());
         assert_eq!(
             values,
             json!({
                 "settings": null,
-                "limits": {"concurrency": 4},
+                "controller": {"concurrency": 4},
                 "log": {"filter": "debug", "format": "text"},
                 "profileNamespaces": ["team"],
                 "removeGoFinalizers": true,

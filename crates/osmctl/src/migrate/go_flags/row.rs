@@ -95,7 +95,7 @@ pub(super) fn row(flag: &str) -> Option<Row> {
 
 fn worker_count(mapped: &mut Mapped, text: &str) {
     match text.parse::<u32>() {
-        Ok(count) if count > 0 => mapped.value("limits", "concurrency", json!(count)),
+        Ok(count) if count > 0 => mapped.value("controller", "concurrency", json!(count)),
         _ => mapped.malformed("worker-count", "a number"),
     }
 }
