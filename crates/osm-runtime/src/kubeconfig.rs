@@ -229,10 +229,11 @@ async fn restart_on_change(
     gates: Gates,
     process: Arc<Process>,
 ) {
+    let read = || load(&origin, process.service, process.args.request_timeout());
     let restart = async {
         loop {
             tokio::time::sleep(POLL_INTERVAL).await;
-            match load(&origin, process.service, process.args.request_timeout()).await {
+            match read().await {
                 Ok(loaded) if loaded.digest == digest => {
                     gate.resolve();
                     continue;
@@ -243,20 +244,14 @@ async fn restart_on_change(
                     continue;
                 }
             }
-            let delay = MAX_RESTART_DELAY.mul_f64(process.environment.fraction());
-            tracing::info!(
-                from = origin.describe(),
-                ?delay,
-                "the kubeconfig has changed, and the service restarts"
-            );
+            tracing::info!(from = origin.describe(), "the kubeconfig has changed");
             let settings = gates.until(|closed| !closed.iter().any(|gate| gate.starts_with(SETTINGS)));
             // An error means that they are still not valid.
             let _ = tokio::time::timeout(LONGEST_WAIT_FOR_SETTINGS, settings).await;
+            let delay = MAX_RESTART_DELAY.mul_f64(process.environment.fraction());
+            tracing::info!(?delay, "the service restarts with the new kubeconfig");
             tokio::time::sleep(delay).await;
-            if load(&origin, process.service, process.args.request_timeout())
-                .await
-                .is_ok()
-            {
+            if read().await.is_ok() {
                 return process.drain.begin();
             }
         }

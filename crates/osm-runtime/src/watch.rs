@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::is_segment;
+use crate::api::{self, is_segment};
 use crate::backoff::Backoff;
 use crate::cache::{self, Cache, Change, Version};
 use crate::connection_role::ConnectionRole;
@@ -30,9 +30,6 @@ pub const MAX_OBJECTS: usize = 50_000;
 
 /// A service stays ready while a watch is broken for no longer than this.
 const MAX_FAULT: Duration = Duration::from_secs(60);
-
-/// Two failures further apart than this belong to two faults: between them the watch worked, and nothing happened.
-const MAX_FAULT_GAP: Duration = Duration::from_secs(30);
 
 /// Pauses after failures of a watch.
 const FIRST_PAUSE: Duration = Duration::from_millis(800);
@@ -246,7 +243,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
         cluster.process.metrics.watches(role.label(), what);
         let gate = self.awaited.then(|| cluster.gates.gate(&name));
         let Some(api) = api else {
-            let problem = "not watched: the name of the namespace can't be in the path of a request; correct the name where it is referred to";
+            let problem = error::brief(&api::refused("namespace", &K::kind(&())));
             tracing::error!(cluster = role.label(), kind = what, "{problem}");
             if let Some(gate) = gate {
                 gate.close(problem);
@@ -275,7 +272,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
                 health: Health {
                     gate,
                     in_step: false,
-                    fault: None,
+                    failing_since: None,
                 },
                 reported: HashMap::new(),
                 ignored: Ignored::counted(cluster.process.metrics.ignored_objects(role.label(), what)),
@@ -311,40 +308,40 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
 
     async fn follow(mut self) {
         loop {
-            // A new one lists everything.
-            let mut events = watcher(self.api.clone(), self.config.clone()).boxed();
-            loop {
-                let list_again_at = self.shown.list_again_at();
-                let event = tokio::select! {
-                    biased;
-                    Ok(()) = self.relist.changed() => break,
-                    () = tokio::time::sleep_until(list_again_at.unwrap_or_else(Instant::now)), if list_again_at.is_some() => {
-                        // Until that list has ended.
-                        self.shown.ignored.listed = None;
-                        break;
-                    }
-                    event = events.next() => event,
-                };
-                let error = match event {
-                    Some(Ok(event)) => {
-                        if self.shown.show(event) {
-                            self.shown.works();
-                            self.backoff.reset();
-                            self.long_backoff.reset();
-                        }
-                        tokio::task::consume_budget().await;
-                        continue;
-                    }
-                    Some(Err(error)) => error,
-                    None => break,
-                };
+            if let Some(error) = self.list_and_watch().await {
                 self.shown.failed(&error);
                 self.pause(&error).await;
-                self.shown.health.tries_again(Instant::now());
-                // An API server that was away may come back with a restored store. It accepts a watch from a resourceVersion that it has
-                // not reached yet, and shows nothing.
-                break;
             }
+        }
+    }
+
+    /// Lists everything and follows what changes from then on, until everything is to be listed again: after any error, because an API server
+    /// that was away may come back with a restored store. It accepts a watch from a resourceVersion that it has not reached yet, and shows
+    /// nothing.
+    async fn list_and_watch(&mut self) -> Option<Error> {
+        let mut events = watcher(self.api.clone(), self.config.clone()).boxed();
+        loop {
+            let list_again_at = self.shown.list_again_at();
+            let event = tokio::select! {
+                biased;
+                Ok(()) = self.relist.changed() => return None,
+                () = tokio::time::sleep_until(list_again_at.unwrap_or_else(Instant::now)), if list_again_at.is_some() => {
+                    // Until that list has ended.
+                    self.shown.ignored.listed = None;
+                    return None;
+                }
+                event = events.next() => event,
+            };
+            match event? {
+                Ok(event) => {
+                    if self.shown.show(event) {
+                        self.backoff.reset();
+                        self.long_backoff.reset();
+                    }
+                }
+                Err(error) => return Some(error),
+            }
+            tokio::task::consume_budget().await;
         }
     }
 
@@ -448,9 +445,9 @@ struct Shown<K, V> {
 }
 
 impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
-    /// Returns whether the event shows that the watch works. A list that has begun may still fail.
+    /// Returns whether a list has ended, after which the watch works.
     fn show(&mut self, event: Event<Decoded<K>>) -> bool {
-        let shows_life = !matches!(event, Event::Init | Event::InitApply(_));
+        let is_listed = matches!(event, Event::InitDone);
         let change = match event {
             Event::Init => {
                 self.cache.list_begins();
@@ -477,6 +474,9 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
                     "in step"
                 );
                 self.health.listed();
+                if self.last_error.take().is_some() {
+                    tracing::info!(cluster = self.cluster, kind = self.what, "the watch works again");
+                }
                 self.ignored.listed = Some(Instant::now());
                 self.report_ignored();
                 None
@@ -485,7 +485,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
         if let Some(change) = change {
             (self.on_change)(change);
         }
-        shows_life
+        is_listed
     }
 
     fn keep(&mut self, key: &str, version: Version, value: V) -> Option<Change<V>> {
@@ -567,13 +567,6 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
         }
     }
 
-    fn works(&mut self) {
-        self.health.lives();
-        if self.last_error.take().is_some() {
-            tracing::info!(cluster = self.cluster, kind = self.what, "the watch works again");
-        }
-    }
-
     /// The same failure is logged once, until the watch works again.
     fn failed(&mut self, error: &Error) {
         self.metrics.watch_failed(self.cluster, self.what);
@@ -592,59 +585,27 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
 struct Health {
     gate: Option<Gate>,
     in_step: bool,
-    fault: Option<Fault>,
-}
-
-/// Failures of a watch without an event in between.
-#[derive(Clone, Copy)]
-struct Fault {
-    since: Instant,
-    last: Instant,
-}
-
-impl Fault {
-    fn lasts(self) -> bool {
-        self.last - self.since > MAX_FAULT
-    }
+    /// When the first of the failures since the last list happened.
+    failing_since: Option<Instant>,
 }
 
 impl Health {
     /// A list has ended, so that everything is known.
     fn listed(&mut self) {
         self.in_step = true;
-        self.fault = None;
+        self.failing_since = None;
         if let Some(gate) = &self.gate {
             gate.open();
-        }
-    }
-
-    /// The first event opens the gate again, if the watch was in step.
-    fn lives(&mut self) {
-        let ended = self.fault.take().is_some_and(Fault::lasts);
-        if let Some(gate) = self.gate.as_ref().filter(|_| self.in_step && ended) {
-            gate.open();
-        }
-    }
-
-    /// A pause has ended, which is no quiet time.
-    fn tries_again(&mut self, now: Instant) {
-        if let Some(fault) = &mut self.fault {
-            fault.last = now;
         }
     }
 
     /// A watch that stays broken closes its gate.
     fn failed(&mut self, error: &Error, now: Instant) {
-        let before = self.fault.filter(|fault| now - fault.last < MAX_FAULT_GAP);
-        let fault = Fault {
-            since: before.map_or(now, |fault| fault.since),
-            last: now,
-        };
-        self.fault = Some(fault);
+        let since = *self.failing_since.get_or_insert(now);
         if let Some(gate) = &self.gate {
             if !self.in_step {
                 gate.close(format!("not yet: {}", error::chain(error)));
-            } else if fault.lasts() {
+            } else if now - since > MAX_FAULT {
                 gate.close(format!("broken for more than a minute: {}", error::chain(error)));
             }
         }
@@ -688,48 +649,47 @@ mod tests {
         let mut health = Health {
             gate: Some(readiness.gate("watch")),
             in_step: false,
-            fault: None,
+            failing_since: None,
         };
         health.listed();
         health
     }
 
     #[test]
-    fn a_fault_that_lasts_closes_the_gate_until_there_is_a_sign_of_life() {
+    fn a_fault_that_lasts_closes_the_gate_until_there_is_a_list() {
         let (readiness, start) = (Readiness::default(), Instant::now());
         let mut health = in_step(&readiness);
-        for second in [0, 20, 40, 60] {
+        for second in [0, 20, 60] {
             health.failed(&error(), start + Duration::from_secs(second));
             assert_eq!(readiness.waiting(), [""; 0]);
         }
         health.failed(&error(), start + Duration::from_secs(61));
         assert!(readiness.waiting()[0].contains("more than a minute"));
-        health.lives();
+        health.listed();
         assert_eq!(readiness.waiting(), [""; 0]);
     }
 
     #[test]
-    fn failures_with_a_quiet_time_in_between_are_not_one_fault() {
+    fn failures_with_a_list_in_between_are_not_one_fault() {
         let (readiness, start) = (Readiness::default(), Instant::now());
         let mut health = in_step(&readiness);
         for minutes in [0, 5, 10] {
             health.failed(&error(), start + Duration::from_secs(60 * minutes));
             assert_eq!(readiness.waiting(), [""; 0]);
+            health.listed();
         }
     }
 
     #[test]
-    fn a_watch_that_was_never_in_step_is_waited_for_through_signs_of_life() {
+    fn a_watch_that_was_never_in_step_is_waited_for() {
         let readiness = Readiness::default();
         let mut health = Health {
             gate: Some(readiness.gate("watch")),
             in_step: false,
-            fault: None,
+            failing_since: None,
         };
         health.failed(&error(), Instant::now());
         assert!(readiness.waiting()[0].contains("not yet"));
-        health.lives();
-        assert_eq!(readiness.waiting().len(), 1);
         health.listed();
         assert_eq!(readiness.waiting(), [""; 0]);
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
-use osm_api::names::{self, CLOUD_INIT_SETTINGS, KUBE_SYSTEM};
+use osm_api::names::{self, KUBE_SYSTEM};
 use osm_api::rbac::Service;
 use osm_testkit::{Options, check, installation, wait_for};
 use serde_json::{Value, json};
@@ -227,12 +227,5 @@ async fn hand_back(mut world: World) -> Result<()> {
         let bootstrap = world.bootstrap(pool).await?;
         assert_eq!((bootstrap.immutable, bootstrap.labels().len()), (Some(true), 0));
     }
-    let secrets = world.api::<k8s_openapi::api::core::v1::Secret>(CLOUD_INIT_SETTINGS);
-    let ours = secrets.list(&ListParams::default().labels(names::POOL)).await?;
-    assert!(
-        ours.iter()
-            .all(|secret| !secret.name_any().ends_with("-bootstrap-config")
-                || secret.name_any().starts_with("new-"))
-    );
     Ok(())
 }

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::subscriber::DefaultGuard;
 
 fn config_map(name: &str) -> Value {
     config_map_in("kube-system", name)
@@ -52,6 +53,16 @@ fn metric(cluster: &Cluster, start: &str) -> u64 {
 struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
+    /// Collects until the guard is dropped.
+    fn start() -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(move || writer.clone())
+            .finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
     fn lines_with(&self, text: &str) -> usize {
         let log = String::from_utf8(self.0.lock().clone()).unwrap();
         log.lines().filter(|line| line.contains(text)).count()
@@ -280,12 +291,7 @@ async fn more_objects_than_are_followed_are_read_each_time() {
 
 #[tokio::test(start_paused = true)]
 async fn more_objects_than_are_kept_stop_no_watch_and_what_is_known_is_followed() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(move || writer.clone())
-        .finish();
-    let _logs = tracing::subscriber::set_default(subscriber);
+    let (log, _logs) = Log::start();
     let server = Server::new(Timestamp::UNIX_EPOCH);
     let zone = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "zone"}});
     server.load(&[zone, config_map_in("zone", "flood")]).unwrap();
@@ -342,12 +348,7 @@ async fn nothing_is_sent_for_a_namespace_that_can_not_be_in_a_path() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_forbidden_is_retried_rarely_and_logged_once_and_readiness_ends_the_pause() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(move || writer.clone())
-        .finish();
-    let _logs = tracing::subscriber::set_default(subscriber);
+    let (log, _logs) = Log::start();
     let server = Server::new(Timestamp::UNIX_EPOCH);
     server.load(&[config_map("a")]).unwrap();
     let user = User::ServiceAccount {
