@@ -75,7 +75,7 @@ pub const POOL: &str = "operatingsystemmanager.k8c.io/pool";
 /// Label on every object that we create: the installation that owns it. Objects of another installation are never changed.
 pub const INSTALLATION: &str = "operatingsystemmanager.k8c.io/installation";
 /// Label with the purpose of an object that we create: `bootstrap`, `provisioning`, `kubeconfig`, `edge-script`,
-/// `identity`, `digest-key`, `bootstrap-token`, `join-claim`.
+/// `identity`, `token-binding`, `orphan-record`, `join-claim`.
 pub const ROLE: &str = "operatingsystemmanager.k8c.io/role";
 /// Label on Leases: the service whose replica has it.
 pub const REPLICA_OF: &str = "operatingsystemmanager.k8c.io/replica-of";
@@ -99,26 +99,16 @@ pub const CUSTOM_PROFILE: &str = "operatingsystemmanager.k8c.io/custom-profile";
 pub const NODE_BOOTSTRAP_ACCOUNT: &str = "osm-node-bootstrap";
 /// Namespace of bootstrap tokens. Fixed by the API server.
 pub const BOOTSTRAP_TOKENS_NAMESPACE: &str = "kube-system";
-/// Annotation on a bootstrap Secret: uid and generation of the OperatingSystemConfig that it was published from, as
-/// `uid/generation`.
+/// Annotation on a bootstrap Secret: SHA-256 of what it was published from by reference, 64 hex characters: the digest of the rendered
+/// content, and which state of which objects its documents take values from.
 pub const PUBLISHED_FROM: &str = "operatingsystemmanager.k8c.io/published-from";
-/// Annotation on a bootstrap Secret: MAC of everything that its document was generated from, except for tokens.
-pub const INPUTS_MAC: &str = "operatingsystemmanager.k8c.io/inputs-mac";
-/// Annotation on a bootstrap Secret: MAC of its document with placeholders for the tokens.
-pub const DOCUMENT_MAC: &str = "operatingsystemmanager.k8c.io/document-mac";
-/// Annotation on a bootstrap Secret: which program filled in its documents, as the start of the SHA-256 of the program's file. Another
-/// program may fill them in differently. The seal does not cover it.
-pub const PROGRAM: &str = "operatingsystemmanager.k8c.io/program";
-/// Annotation on a bootstrap Secret: MAC of its document and of the other annotations that decisions depend on.
-pub const CONTENT_MAC: &str = "operatingsystemmanager.k8c.io/content-mac";
 /// Annotation on a bootstrap Secret: name of the provisioning Secret that the document names.
 pub const PROVISIONING_SECRET: &str = "operatingsystemmanager.k8c.io/provisioning-secret";
-/// Annotation on a bootstrap Secret: uids of the pool's ServiceAccount, of `osm-node-bootstrap` and of the provisioning
-/// Secret that its tokens are bound to, separated by `/`; if kubelets join with bootstrap tokens, their groups are
-/// in the middle, and if the pool's own token is the kubelets', the word `pool`. A mismatch means that the tokens are invalid or of the wrong kind.
-///
-/// In a pool with a kubeconfig Secret, the tokens are bound to that one. Its uid is then the third on the kubeconfig Secret and on
-/// provisioning Secrets, and on the bootstrap Secret it follows the uid of the provisioning Secret.
+/// Annotation on a bootstrap Secret: uid of the provisioning Secret that the document names.
+pub const PROVISIONING_SECRET_UID: &str = "operatingsystemmanager.k8c.io/provisioning-secret-uid";
+/// Annotation on the Secrets of a pool: uids of the objects that its tokens are bound to, separated by `/`. They are the pool's
+/// ServiceAccount and, in the mode [`Static`](crate::Joining::Static), `osm-node-bootstrap` and the
+/// [token binding Secret](token_binding_secret_name). A mismatch means that the tokens are invalid.
 pub const BOUND_TO: &str = "operatingsystemmanager.k8c.io/bound-to";
 /// Annotation on a bootstrap Secret: when its first token expires, RFC 3339.
 pub const EXPIRES: &str = "operatingsystemmanager.k8c.io/credential-expires";
@@ -128,8 +118,12 @@ pub const RENEW_AT: &str = "operatingsystemmanager.k8c.io/renew-at";
 pub const KEEP_UNTIL: &str = "operatingsystemmanager.k8c.io/keep-until";
 /// Annotation on orphaned Secrets: since when their OperatingSystemConfig is missing, RFC 3339.
 pub const ORPHANED_SINCE: &str = "operatingsystemmanager.k8c.io/orphaned-since";
-/// Annotation on the Secret with the HMAC key: when orphans were collected, of the last hour, RFC 3339, separated by commas.
+/// Annotation on the [orphan record](orphan_record_secret_name): when orphans were collected, of the last hour, RFC 3339, separated by
+/// commas.
 pub const COLLECTED: &str = "operatingsystemmanager.k8c.io/collected";
+/// Key in Secrets that are replaced in one write: SHA-256 of their other data and of the annotations that decisions depend on. It is not an
+/// annotation, since a document may hold a password, which the digest of the document would help to guess.
+pub const CONTENT_DIGEST_KEY: &str = "content-digest";
 /// Key of the kubeconfig in a kubeconfig Secret. Profiles of the Go implementation read it.
 pub const KUBECONFIG_KEY: &str = "kubeconfig";
 /// Annotation on the Lease that records an approval: the name of the node.
@@ -257,18 +251,23 @@ pub fn kubeconfig_secret_name(pool_id: &str) -> String {
     pool_object("kubeconfig", pool_id)
 }
 
-/// Name of the Secret in `cloud-init-settings` with an installation's HMAC key. Losing it does no harm.
-pub fn digest_key_secret_name(installation: &str) -> String {
+/// Name of the Secret without data that a pool's token of [`NODE_BOOTSTRAP_ACCOUNT`] is bound to, so that it ends with the pool.
+pub fn token_binding_secret_name(pool_id: &str) -> String {
+    pool_object("token-binding", pool_id)
+}
+
+/// Name of the Secret without data in `cloud-init-settings` that records when an installation has [`COLLECTED`] orphans.
+pub fn orphan_record_secret_name(installation: &str) -> String {
     let id: String = sha256_hex(installation.as_bytes()).chars().take(8).collect();
-    format!("osm-digest-key-{id}")
+    format!("osm-orphan-record-{id}")
 }
 
 /// What the names of provisioning Secrets begin with.
 pub const PROVISIONING_PREFIX: &str = "osm-provisioning-";
 
-/// Name of a pool's provisioning Secret whose content has the given MAC (20 hex characters of it are used).
-pub fn provisioning_secret_name(pool_id: &str, mac: &str) -> String {
-    let short: String = mac.chars().take(20).collect();
+/// Name of one of a pool's provisioning Secrets, by a hash (20 hex characters of it are used).
+pub fn provisioning_secret_name(pool_id: &str, hash: &str) -> String {
+    let short: String = hash.chars().take(20).collect();
     format!("{PROVISIONING_PREFIX}{pool_id}-{short}")
 }
 

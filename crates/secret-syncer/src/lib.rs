@@ -20,24 +20,21 @@ use osm_runtime::runner;
 use osm_runtime::{Cluster, Process, go_implementation};
 
 use crate::io::apply::{Applied, apply};
-use crate::io::clients::Names;
 use crate::io::context::Context;
 use crate::io::error::Error;
 use crate::io::gather::gather;
 use crate::io::report::{report, report_legacy_tokens};
-use crate::io::{hmac_key, join_right, watches};
+use crate::io::{join_right, watches};
 use crate::model::key::Key;
 use crate::plan::plan;
 
-/// Runs the controller until shutdown. The program in `names` is [this one](io::program::digest_of_this), or stands for one.
+/// Runs the controller until shutdown. `installation` is the label on everything that it makes.
 ///
 /// # Errors
 /// Metrics whose names are taken.
-pub async fn run(process: Arc<Process>, cluster: Cluster, names: Names) -> anyhow::Result<()> {
-    let installation = names.installation.clone();
-    let context = Context::new(&process, &cluster, names)?;
+pub async fn run(process: Arc<Process>, cluster: Cluster, installation: String) -> anyhow::Result<()> {
+    let context = Context::new(&process, &cluster, installation.clone())?;
     watches::start(&context);
-    context.queue.add(Key::HmacKey);
     context.queue.add(Key::JoinRight);
     let (queue, shared) = (context.queue.clone(), context.clone());
     let configs = context.clone();
@@ -50,7 +47,6 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, names: Names) -> anyho
 
 async fn reconcile(context: Context, key: Key) -> Result<Option<Duration>, Error> {
     match key {
-        Key::HmacKey => hmac_key::reconcile(&context).await.map(|()| None),
         Key::LegacyTokens => {
             report_legacy_tokens(&context).await;
             Ok(None)
@@ -64,9 +60,7 @@ async fn reconcile(context: Context, key: Key) -> Result<Option<Duration>, Error
 }
 
 async fn sync(context: &Context, name: &str) -> Result<Applied, Error> {
-    let Some(gathered) = gather(context, name).await? else {
-        return Ok(Applied::nothing());
-    };
+    let gathered = gather(context, name).await.map_err(Error::Gather)?;
     let (memory, plan) = plan(&gathered);
     context.memory.set(name, memory);
     Ok(apply(context, &gathered, plan?).await?)

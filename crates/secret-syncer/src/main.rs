@@ -7,8 +7,6 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use osm_api::Joining;
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::{CommonArgs, WorkerArgs};
-use secret_syncer::io::clients::Names;
-use secret_syncer::io::program;
 
 /// Publishes OperatingSystemConfigs as Secrets in the namespace cloud-init-settings.
 ///
@@ -26,7 +24,7 @@ struct Args {
     #[arg(long, env = "OSM_INSTALLATION", value_name = "NAME")]
     installation: Option<String>,
     /// How machines join. approved: with their pool's token, which may only ask, while csr-approver approves. static: with a token of
-    /// osm-node-bootstrap or a bootstrap token, for which kube-controller-manager approves the certificate of any node.
+    /// osm-node-bootstrap, for which kube-controller-manager approves the certificate of any node.
     #[arg(long, env = "OSM_JOINING", value_name = "MODE", default_value_t,
           value_parser = PossibleValuesParser::new(Joining::names()).try_map(|mode| mode.parse::<Joining>()))]
     joining: Joining,
@@ -45,12 +43,6 @@ fn main() -> ExitCode {
         args.common,
         worker,
         installation,
-        |process, cluster| {
-            let names = Names {
-                installation: id,
-                program: program::digest_of_this(),
-            };
-            secret_syncer::run(process, cluster, names)
-        },
+        |process, cluster| secret_syncer::run(process, cluster, id),
     )
 }

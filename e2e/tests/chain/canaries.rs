@@ -20,7 +20,7 @@ use osm_testkit::{Options, installation};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use crate::world::{NAMESPACE, World, machine_deployment, profile};
+use crate::world::{World, machine_deployment, profile};
 
 /// A credential, under a name by which a failure can tell it without repeating it.
 struct Canary {
@@ -438,26 +438,6 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
             )],
         });
     }
-    let key = world
-        .secrets()
-        .get(&names::digest_key_secret_name(NAMESPACE))
-        .await?;
-    let key = key
-        .data
-        .context("a key")?
-        .remove(secret_syncer::model::hmac_key::DATA_KEY)
-        .context("a key")?;
-    canaries.push(Canary {
-        name: "the HMAC key".to_owned(),
-        forms: vec![
-            ("hexadecimal", osm_api::digest::hex(&key.0)),
-            ("base64", STANDARD_NO_PAD.encode(&key.0)),
-            (
-                "a list of numbers",
-                format!("{:?}", key.0).trim_matches(['[', ']']).to_owned(),
-            ),
-        ],
-    });
     for service in Service::ALL {
         let kubeconfig = world
             .plane

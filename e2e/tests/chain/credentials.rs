@@ -1,37 +1,27 @@
 //! Credentials are renewed in time, whatever is missing meanwhile.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kube::api::PostParams;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::Service;
-use secret_syncer::model::hmac_key::{DATA_KEY, HmacKey};
-use secret_syncer::model::pairs::Pairs;
-use secret_syncer::model::seal::seal;
+use secret_syncer::io::apply::objects;
 use serde_json::json;
 
 use crate::shared::in_shared_world;
-use crate::world::{NAMESPACE, World};
+use crate::world::World;
 
-/// Brings the time of the renewal near, as if hours had passed. The Secret is sealed, so that it is not taken for altered.
+/// Brings the time of the renewal near, as if hours had passed. The Secret gets the digest of its content, so that it is not taken for
+/// altered.
 pub async fn bring_renewal_near(world: &World, pool: &str) -> Result<Timestamp> {
     let soon = Timestamp::now() + SignedDuration::from_secs(3);
     let name = names::bootstrap_secret_name(pool, "kube-system");
     let mut secret = world.bootstrap(pool).await?;
-    let key = world
-        .secrets()
-        .get(&names::digest_key_secret_name(NAMESPACE))
-        .await?;
-    let key = HmacKey::of(&key.data.context("a key")?[DATA_KEY].0).context("a key")?;
-    let document = secret.data.as_ref().context("a document")?[names::CLOUD_CONFIG_KEY]
-        .0
-        .clone();
-    let annotations = secret.annotations_mut();
-    annotations.insert(names::RENEW_AT.to_owned(), soon.to_string());
-    let digest = osm_api::digest::sha256_hex(&document);
-    let seal = seal(&key, &digest, &Pairs::from(&*annotations));
-    annotations.insert(names::CONTENT_MAC.to_owned(), seal);
+    secret
+        .annotations_mut()
+        .insert(names::RENEW_AT.to_owned(), soon.to_string());
+    let secret = objects::with_digest(secret);
     world
         .secrets()
         .replace(&name, &PostParams::default(), &secret)

@@ -90,18 +90,15 @@ fn what_was_made_is_put_right_when_deleted_or_altered() -> Result<()> {
 
         // Objects that lost the label by which they are watched get it again, and tokens stay valid.
         let unlabel = json!({"metadata": {"labels": {names::INSTALLATION: null}}});
-        let key = names::digest_key_secret_name(NAMESPACE);
         change::<Secret>(world, &last.provisioning_secret, &unlabel).await?;
         change::<RoleBinding>(world, &identity, &unlabel).await?;
-        change::<Secret>(world, &key, &unlabel).await?;
         wait_for("the labels to be restored", DEADLINE, async || {
             let document = world.secrets().get(&last.provisioning_secret).await?;
-            let key = world.secrets().get(&key).await?;
             let binding = world
                 .api::<RoleBinding>(CLOUD_INIT_SETTINGS)
                 .get(&identity)
                 .await?;
-            let all = [document.labels(), key.labels(), binding.labels()];
+            let all = [document.labels(), binding.labels()];
             check(all.iter().all(|labels| labels.contains_key(names::INSTALLATION)))
         })
         .await?;
@@ -113,12 +110,6 @@ fn what_was_made_is_put_right_when_deleted_or_altered() -> Result<()> {
             let role = world.api::<Role>(CLOUD_INIT_SETTINGS).get(&identity).await?;
             let rules = role.rules.unwrap_or_default();
             check(rules.len() == 1 && rules[0].verbs == ["get"] && rules[0].resource_names.is_some())
-        })
-        .await?;
-        let before = world.secrets().get(&key).await?.data;
-        world.delete(&world.secrets(), &key).await?;
-        wait_for("the HMAC key to be put back", DEADLINE, async || {
-            check(world.secrets().get(&key).await?.data == before)
         })
         .await?;
         world.says("p", "Published", true, "Published").await.map(drop)

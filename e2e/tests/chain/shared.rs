@@ -83,7 +83,7 @@ impl World {
             }
         }
         let in_settings = CLOUD_INIT_SETTINGS;
-        delete_others(&self.api::<Secret>(in_settings), &["osm-digest-key"]).await?;
+        delete_others(&self.api::<Secret>(in_settings), &[]).await?;
         delete_others(&self.api::<ConfigMap>(in_settings), &["kube-root-ca.crt"]).await?;
         delete_others(&self.api::<ServiceAccount>(in_settings), &["osm-node-bootstrap"]).await?;
         delete_others(&self.api::<RoleBinding>(in_settings), &["osm:"]).await?;

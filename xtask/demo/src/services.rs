@@ -15,8 +15,6 @@ use osm_runtime::{
 };
 use osm_testkit::wait_for;
 use parking_lot::Mutex;
-use secret_syncer::io::clients::Names;
-use secret_syncer::io::program;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::Layer as _;
@@ -177,11 +175,8 @@ async fn run(process: Arc<Process>, start: Gate, installation: Installation) -> 
             service::work(process, start, None, None, installation, run).await
         }
         Service::SecretSyncer => {
-            let names = Names {
-                installation: installation.namespace.clone(),
-                program: program::digest_of_this(),
-            };
-            let run = |process, cluster| secret_syncer::run(process, cluster, names);
+            let name = installation.namespace.clone();
+            let run = |process, cluster| secret_syncer::run(process, cluster, name);
             service::work(process, start, None, None, installation, run).await
         }
         Service::CsrApprover => {

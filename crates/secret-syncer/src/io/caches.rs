@@ -19,7 +19,7 @@ use crate::model::legacy_token::LegacyToken;
 use crate::model::source::{SourceData, Subscription, kind_of};
 use crate::model::view::{
     self, BindingView, ConfigView, Meta, ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_KUBECONFIG,
-    ROLE_PROVISIONING, RoleView, SecretView,
+    ROLE_PROVISIONING, ROLE_TOKEN_BINDING, RoleView, SecretView,
 };
 
 /// Bytes of the texts of RHEL subscriptions that are kept. Further ones are read when they are needed.
@@ -29,7 +29,7 @@ const SUBSCRIPTION_BYTES: usize = 8 * 1024 * 1024;
 const LATE_BOUND_BYTES: usize = 24 * 1024 * 1024;
 
 /// With so many Secrets, a pool gets a further document only if it has few.
-pub const CROWDED: usize = 25_000;
+pub const CROWDED: usize = 35_000;
 
 pub struct Caches {
     /// OperatingSystemConfigs of the namespace.
@@ -142,14 +142,14 @@ impl Caches {
         self.secrets.len() >= CROWDED
     }
 
-    /// The Secret with the HMAC key.
-    pub fn hmac_key_secret(&self, installation: &str) -> Option<Arc<SecretView>> {
+    /// The Secret that records when orphans were collected.
+    pub fn orphan_record(&self, installation: &str) -> Option<Arc<SecretView>> {
         self.secrets
-            .get(&key(&names::digest_key_secret_name(installation)))
+            .get(&key(&names::orphan_record_secret_name(installation)))
     }
 
     pub fn orphan_budget(&self, installation: &str) -> OrphanBudget {
-        let secret = self.hmac_key_secret(installation);
+        let secret = self.orphan_record(installation);
         let recorded = secret
             .as_ref()
             .and_then(|secret| secret.meta.annotation(names::COLLECTED));
@@ -185,6 +185,11 @@ impl Caches {
                 && secret.meta.name == names::kubeconfig_secret_name(secret.meta.pool().unwrap_or_default())
             {
                 objects.kubeconfig = Some(secret);
+            } else if secret.is(ROLE_TOKEN_BINDING)
+                && secret.meta.name
+                    == names::token_binding_secret_name(secret.meta.pool().unwrap_or_default())
+            {
+                objects.token_binding = Some(secret);
             } else if secret.is(ROLE_PROVISIONING) && secret.meta.name.starts_with(names::PROVISIONING_PREFIX)
             {
                 objects.provisioning.push(secret);

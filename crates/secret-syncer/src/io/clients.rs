@@ -15,35 +15,20 @@ use crate::io::error::ApplyError;
 use crate::io::token_probe::TokenProbe;
 use crate::plan::messages;
 
-/// What a process is given besides its connections.
-pub struct Names {
-    /// Value of the label on everything that is made here.
-    pub installation: String,
-    /// Which program this is, as the annotation [`osm_api::names::PROGRAM`]; empty: it is not known.
-    pub program: String,
-}
-
 pub struct Clients {
     pub process: Arc<Process>,
     pub cluster: Cluster,
     /// Value of the label on everything that is made here.
     pub installation: String,
-    /// Which program this is, as the annotation [`osm_api::names::PROGRAM`]; empty: it is not known.
-    pub program: String,
     pub token_probe: TokenProbe,
 }
 
 impl Clients {
-    pub fn new(process: &Arc<Process>, cluster: &Cluster, names: Names) -> Self {
-        let Names {
-            installation,
-            program,
-        } = names;
+    pub fn new(process: &Arc<Process>, cluster: &Cluster, installation: String) -> Self {
         Self {
             process: process.clone(),
             cluster: cluster.clone(),
             installation,
-            program,
             token_probe: TokenProbe::new(cluster.worker.anonymous.clone()),
         }
     }

@@ -10,7 +10,7 @@ use osm_runtime::runner::Shared;
 use osm_runtime::{Cluster, Process};
 
 use crate::io::caches::Caches;
-use crate::io::clients::{Clients, Names};
+use crate::io::clients::Clients;
 use crate::io::memory::Memory;
 use crate::io::reporting::Reporting;
 use crate::model::key::Key;
@@ -40,9 +40,9 @@ impl std::ops::Deref for Context {
 impl Context {
     /// # Errors
     /// Metrics whose names are taken.
-    pub fn new(process: &Arc<Process>, cluster: &Cluster, names: Names) -> anyhow::Result<Self> {
+    pub fn new(process: &Arc<Process>, cluster: &Cluster, installation: String) -> anyhow::Result<Self> {
         Ok(Self(Arc::new(Parts {
-            clients: Clients::new(process, cluster, names),
+            clients: Clients::new(process, cluster, installation),
             caches: Caches::default(),
             memory: Memory::default(),
             reporting: Reporting::new(process, cluster)?,
@@ -64,15 +64,6 @@ impl Context {
             self.queue
                 .add_with(Key::Config(config.name.clone()), Priority::Low);
         }
-    }
-
-    /// Requeues every config, with those that are gone and of which objects are left.
-    pub fn wake_all(&self) {
-        self.caches
-            .config_names()
-            .into_iter()
-            .map(Key::Config)
-            .for_each(|key| self.queue.add_with(key, Priority::Low));
     }
 
     /// The config is gone, or another replica's.
@@ -132,7 +123,7 @@ impl Shared<Key> for Context {
                 self.reporting.foreign_cluster.note(name, None);
             }
             Key::LegacyTokens => self.reporting.forget_legacy_tokens(),
-            Key::HmacKey | Key::JoinRight => {}
+            Key::JoinRight => {}
         }
     }
 }

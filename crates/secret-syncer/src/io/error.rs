@@ -1,6 +1,5 @@
 //! Why a reconcile failed: an error for each step.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use osm_api::Reason;
@@ -16,7 +15,7 @@ use crate::plan::retention::MAX_DOCUMENTS_WITH_REVISIONS;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
-    Gather(#[from] GatherError),
+    Gather(RequestError),
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error(transparent)]
@@ -24,15 +23,6 @@ pub enum Error {
     /// The status can't be written.
     #[error(transparent)]
     Report(RequestError),
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum GatherError {
-    #[error(transparent)]
-    Request(#[from] RequestError),
-    /// The reconcile of the HMAC key failed.
-    #[error(transparent)]
-    HmacKey(Arc<ApplyError>),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -45,9 +35,9 @@ pub enum ApplyError {
     #[error("{0}")]
     ClusterChanged(String),
     #[error(
-        "secret-syncer may not create Secrets in kube-system, which the settings' credentials.nodeBootstrap.kind requires; apply this version's roles with bootstrap tokens, or set it to serviceAccountToken"
+        "the API server does not accept a token that it has issued; see whether its keys for tokens of ServiceAccounts have changed"
     )]
-    BootstrapTokenForbidden,
+    TokenRefused,
     #[error("{}", messages::too_many_documents(MAX_DOCUMENTS_WITH_REVISIONS, None))]
     TooManyDocuments,
     #[error("{}", messages::foreign_secret_message(name))]
@@ -67,9 +57,8 @@ impl ApplyError {
     fn reason(&self) -> Reason {
         match self {
             Self::Request(error) => error.reason(),
-            Self::RightMissing { .. } => Reason::NodePermissionMissing,
+            Self::RightMissing { .. } | Self::TokenRefused => Reason::NodePermissionMissing,
             Self::ClusterChanged(_) => CLUSTER_CHANGED,
-            Self::BootstrapTokenForbidden => Reason::BootstrapTokenForbidden,
             Self::TooManyDocuments => Reason::TooManyDocuments,
             Self::ForeignSecret { .. } => Reason::ForeignSecret,
             Self::Document(error) => error.reason(),
@@ -93,8 +82,7 @@ impl Error {
 
     fn request(&self) -> Option<&RequestError> {
         match self {
-            Self::Gather(GatherError::Request(error)) | Self::Report(error) => Some(error),
-            Self::Gather(GatherError::HmacKey(error)) => error.request(),
+            Self::Gather(error) | Self::Report(error) => Some(error),
             Self::Apply(error) => error.request(),
             Self::Plan(_) => None,
         }
@@ -104,8 +92,7 @@ impl Error {
 impl Failure for Error {
     fn reason(&self) -> Reason {
         match self {
-            Self::Gather(GatherError::Request(error)) | Self::Report(error) => error.reason(),
-            Self::Gather(GatherError::HmacKey(error)) => error.reason(),
+            Self::Gather(error) | Self::Report(error) => error.reason(),
             Self::Plan(error) => error.reason(),
             Self::Apply(error) => error.reason(),
         }
@@ -118,7 +105,7 @@ impl Failure for Error {
     fn longest_delay(&self) -> Duration {
         match self {
             // Nothing shows that a webhook is gone, or that a cluster is the right one again.
-            Self::Plan(PlanError::RepeatedlyModified { .. }) | Self::Apply(ApplyError::ClusterChanged(_)) => {
+            Self::Plan(PlanError::RepeatedlyModified(_)) | Self::Apply(ApplyError::ClusterChanged(_)) => {
                 LONGEST_DELAY
             }
             _ if self.may_pass() => LONGEST_DELAY,

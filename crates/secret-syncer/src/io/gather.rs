@@ -3,38 +3,29 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
-use osm_render::LateValues;
 use osm_runtime::request::failed;
 use osm_runtime::{RequestError, read, status};
 
 use crate::io::caches;
 use crate::io::clients::Clients;
 use crate::io::context::Context;
-use crate::io::error::GatherError;
-use crate::io::memory::KeyMemory;
 use crate::io::sources;
 use crate::model::existing::WellKnownNames;
 use crate::model::gathered::{Clusters, Gathered, Inherited, NameHolder, Published, PublishedRecord};
 use crate::model::published_content::PublishedDocument;
-use crate::model::source::{Allowed, SourceError};
+use crate::model::source::{Allowed, Inputs, SourceError};
 use crate::model::view::ConfigView;
 use crate::plan::hold;
 
-/// `None`: the HMAC key is not known yet. The reconcile of the key requeues every config once it is.
-///
 /// Requests are made only for values in objects of other owners, for Secrets that are not ours, for what the caches had no room for, and for
 /// what is published while new content is held back.
 ///
 /// # Errors
-/// Requests that failed; a failed reconcile of the HMAC key.
-pub async fn gather(context: &Context, name: &str) -> Result<Option<Gathered>, GatherError> {
-    let key = match context.memory.hmac_key() {
-        KeyMemory::Known(key) => key,
-        KeyMemory::Unknown => return Ok(None),
-        KeyMemory::Failed(error) => return Err(GatherError::HmacKey(error)),
-    };
+/// Requests that failed.
+pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestError> {
     let (clients, caches) = (&context.clients, &context.caches);
     let config = match caches.configs.get(&clients.config_key(name)) {
         Some(config) if config.is_reduced => Some(whole(context, name).await?),
@@ -64,7 +55,6 @@ pub async fn gather(context: &Context, name: &str) -> Result<Option<Gathered>, G
         now: clients.cluster.worker.server_time.now(),
         name: name.to_owned(),
         installation: clients.installation.clone(),
-        program: clients.program.clone(),
         clusters: Clusters { management, worker },
         are_secrets_crowded: caches.are_crowded(),
         orphan_budget: (!orphans.is_empty()).then(|| caches.orphan_budget(&clients.installation)),
@@ -74,9 +64,9 @@ pub async fn gather(context: &Context, name: &str) -> Result<Option<Gathered>, G
             .accounts
             .get(&caches::key(NODE_BOOTSTRAP_ACCOUNT))
             .map(|meta| meta.uid.clone()),
-        values: match &config {
-            Some(config) => values(context, config).await,
-            None => Ok(LateValues::new()),
+        inputs: match &config {
+            Some(config) => inputs(context, config).await,
+            None => Ok(Inputs::default()),
         },
         credentials: settings.map(|current| current.settings.credentials.clone()),
         config,
@@ -85,7 +75,6 @@ pub async fn gather(context: &Context, name: &str) -> Result<Option<Gathered>, G
         orphans,
         inherited,
         name_holder,
-        key,
         memory,
         published: None,
         go_implementation: clients.cluster.go_implementation.problem(),
@@ -94,7 +83,7 @@ pub async fn gather(context: &Context, name: &str) -> Result<Option<Gathered>, G
     if let Some(record) = hold::needed_record(&gathered) {
         gathered.published = published(clients, &gathered, record).await?;
     }
-    Ok(Some(gathered))
+    Ok(gathered)
 }
 
 /// A config of which the cache had no room for everything. The cache learns of what was read.
@@ -109,34 +98,35 @@ async fn whole(context: &Context, name: &str) -> Result<Arc<ConfigView>, Request
     Ok(Arc::new(config))
 }
 
-/// `None`: the provisioning Secret does not exist, or does not hold what this program needs.
+/// `None`: the provisioning Secret does not exist or is not the one that was published, or it does not hold what this program needs.
 async fn published(
     clients: &Clients,
     gathered: &Gathered,
     record: PublishedRecord,
-) -> Result<Option<Arc<Published>>, GatherError> {
-    let name = &record.provisioning_secret;
-    let found = clients.secrets().get_opt(name).await;
-    let data = found
+) -> Result<Option<Arc<Published>>, RequestError> {
+    let found = clients.secrets().get_opt(&record.provisioning_secret).await;
+    let is_it =
+        |secret: &Secret| record.provisioning_uid.is_none() || secret.metadata.uid == record.provisioning_uid;
+    let found = found
         .map_err(failed("reading the provisioning Secret"))?
-        .and_then(|secret| secret.data);
-    let document = data.and_then(|data| PublishedDocument::read(name, data, &gathered.pool, &gathered.key));
+        .filter(is_it);
+    let document = found.and_then(|secret| PublishedDocument::read(secret, &gathered.pool));
     Ok(document.map(|document| Arc::new(Published { record, document })))
 }
 
-async fn values(context: &Context, config: &ConfigView) -> Result<LateValues, SourceError> {
+async fn inputs(context: &Context, config: &ConfigView) -> Result<Inputs, SourceError> {
     if config.to_publish().is_none() || config.machine_deployment.is_none() {
-        return Ok(LateValues::new());
+        return Ok(Inputs::default());
     }
     let settings = context.clients.cluster.settings.borrow().clone();
     let allowed = Allowed {
         settings: settings.as_ref().map(|current| &current.settings),
         machine_deployment: config.machine_deployment.as_ref(),
     };
-    sources::values(context, &config.late_bound, allowed).await
+    sources::inputs(context, &config.late_bound, allowed).await
 }
 
-async fn inherited(clients: &Clients, config: &str) -> Result<Option<Inherited>, GatherError> {
+async fn inherited(clients: &Clients, config: &str) -> Result<Option<Inherited>, RequestError> {
     let Some(name) = names::bootstrap_secret_of(config) else {
         return Ok(None);
     };
@@ -152,7 +142,7 @@ async fn inherited(clients: &Clients, config: &str) -> Result<Option<Inherited>,
     }))
 }
 
-async fn name_holder(clients: &Clients, name: &str) -> Result<Option<NameHolder>, GatherError> {
+async fn name_holder(clients: &Clients, name: &str) -> Result<Option<NameHolder>, RequestError> {
     let found = status::live(&clients.secrets(), name)
         .await
         .map_err(failed(READING))?;

@@ -1,5 +1,5 @@
 //! What this process remembers between reconciles. A reconcile stores what its plan remembers, and carrying the plan out corrects it.
-//! [`crate::io::hmac_key`] sets the key. [`Context::forget`](crate::io::context::Context::forget) drops what is remembered of a config.
+//! [`Context::forget`](crate::io::context::Context::forget) drops what is remembered of a config.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,8 +8,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::io::error::ApplyError;
-use crate::model::hmac_key::HmacKey;
 use crate::model::memory::PoolMemory;
 use crate::model::view::Meta;
 use crate::plan::join_right::Turns;
@@ -18,7 +16,6 @@ use crate::plan::join_right::Turns;
 pub struct Memory {
     /// By name of the OperatingSystemConfig.
     pools: Mutex<HashMap<String, PoolMemory>>,
-    hmac_key: Mutex<KeyMemory>,
     joining: Mutex<JoiningMemory>,
 }
 
@@ -30,16 +27,6 @@ struct JoiningMemory {
     /// Rights have changed since that was last asked.
     rights_changed: bool,
     turns: Turns,
-}
-
-#[derive(Clone, Default)]
-pub enum KeyMemory {
-    /// Its first reconcile has not ended yet.
-    #[default]
-    Unknown,
-    /// There is no key, because its last reconcile failed.
-    Failed(Arc<ApplyError>),
-    Known(HmacKey),
 }
 
 impl Memory {
@@ -57,24 +44,6 @@ impl Memory {
 
     pub fn forget(&self, config: &str) {
         self.pools.lock().remove(config);
-    }
-
-    pub fn hmac_key(&self) -> KeyMemory {
-        self.hmac_key.lock().clone()
-    }
-
-    pub fn set_hmac_key(&self, key: KeyMemory) {
-        *self.hmac_key.lock() = key;
-    }
-
-    /// A reconcile of the key failed. A key that is in use stays in use. Returns whether configs wait for the first reconcile to end.
-    pub fn hmac_key_failed(&self, error: Arc<ApplyError>) -> bool {
-        let mut key = self.hmac_key.lock();
-        let is_awaited = matches!(*key, KeyMemory::Unknown);
-        if !matches!(*key, KeyMemory::Known(_)) {
-            *key = KeyMemory::Failed(error);
-        }
-        is_awaited
     }
 
     pub fn joining_is_open(&self) -> Option<bool> {
@@ -130,26 +99,5 @@ impl Memory {
     /// There is no pool that could join.
     pub fn forget_joining(&self) {
         *self.joining.lock() = JoiningMemory::default();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_in_use_outlasts_failures_and_the_first_failure_ends_the_wait() {
-        let memory = Memory::default();
-        let fail = || memory.hmac_key_failed(Arc::new(ApplyError::ClusterChanged("changed".into())));
-        assert!(fail(), "configs wait");
-        assert!(matches!(memory.hmac_key(), KeyMemory::Failed(_)));
-        assert!(!fail(), "they know already");
-        assert!(matches!(memory.hmac_key(), KeyMemory::Failed(_)));
-        memory.set_hmac_key(KeyMemory::Known(HmacKey::new([7; 32])));
-        assert!(!fail());
-        assert!(
-            matches!(memory.hmac_key(), KeyMemory::Known(_)),
-            "it stays in use"
-        );
     }
 }

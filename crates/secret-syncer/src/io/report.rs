@@ -61,7 +61,7 @@ pub async fn report(
                 reporting.metrics.published(*cause);
             }
             if let Some(status) = applied.status {
-                if applied.about != Some(config.published_from()) {
+                if applied.about != Some(config.identity()) {
                     // It is another config now, or has other content, of which this status does not speak.
                     return Err(Error::Report(RequestError::Conflict {
                         what: "the OperatingSystemConfig",

@@ -13,7 +13,7 @@ use osm_runtime::{error, followed, read};
 use crate::io::caches;
 use crate::io::context::Context;
 use crate::model::source::{
-    Allowed, SourceData, SourceError, SourceProblem, Subscription, kind_of, value_of,
+    Allowed, Inputs, SourceData, SourceError, SourceProblem, Subscription, kind_of, value_of,
 };
 
 /// Bytes of all values of a pool. No Secret holds more.
@@ -22,15 +22,15 @@ const MAX_BYTES: usize = 1024 * 1024;
 /// The objects that were read for one reconcile. Each is read once, however many values it holds.
 type Read = HashMap<String, Arc<SourceData>>;
 
-/// The values of everything in `late_bound` that an object holds, by id.
+/// The values of everything in `late_bound` that an object holds.
 ///
 /// # Errors
 /// The first value that is not available, or for which there is no room.
-pub async fn values(
+pub async fn inputs(
     context: &Context,
     late_bound: &[LateBound],
     allowed: Allowed<'_>,
-) -> Result<BTreeMap<String, String>, SourceError> {
+) -> Result<Inputs, SourceError> {
     let (mut values, mut read, mut bytes) = (BTreeMap::new(), Read::new(), 0);
     for late in late_bound {
         let Some(source) = &late.source else { continue };
@@ -41,7 +41,11 @@ pub async fn values(
         }
         values.insert(late.id.clone(), value);
     }
-    Ok(values)
+    let references = read.iter().map(|(key, data)| format!("{key}={}", data.reference));
+    Ok(Inputs {
+        values,
+        references: references.collect(),
+    })
 }
 
 async fn value(

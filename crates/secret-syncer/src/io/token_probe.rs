@@ -7,13 +7,13 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use kube::Client;
-use osm_api::names::{CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT};
+use osm_api::Joining;
+use osm_api::names::CLOUD_INIT_SETTINGS;
 use osm_runtime::request::failed;
 use osm_runtime::rights;
 use parking_lot::Mutex;
 
 use crate::io::error::ApplyError;
-use crate::model::token_binding::KubeletToken;
 use crate::plan::join_right;
 
 /// Pauses between questions. The API server learns of a new Role or RoleBinding by a watch of its own, so its first "no" is not final.
@@ -30,8 +30,8 @@ pub struct TokenProbe {
     client: Client,
     /// When a pool's token was last found to open a Secret of its Role.
     may_read: Mutex<Option<tokio::time::Instant>>,
-    /// What was last found to be allowed to join, and when.
-    may_join: Mutex<Option<(String, tokio::time::Instant)>>,
+    /// When a token was last found to be allowed to join.
+    may_join: Mutex<Option<tokio::time::Instant>>,
 }
 
 impl TokenProbe {
@@ -64,18 +64,16 @@ impl TokenProbe {
 
     /// The pool's own token must be allowed to ask for certificates. Any other must also be allowed what kube-controller-manager approves
     /// by.
-    pub async fn may_join(&self, token: &str, kubelet: &KubeletToken) -> Result<(), ApplyError> {
-        let joins_by = kubelet.joins_by(Some(NODE_BOOTSTRAP_ACCOUNT)).unwrap_or_default();
-        let found = self.may_join.lock().clone();
-        let found = found.as_ref().map(|(known, at)| (known.as_str(), at.elapsed()));
-        if !join_right::has_to_be_asked(found, &joins_by) {
+    pub async fn may_join(&self, token: &str, joining: Joining) -> Result<(), ApplyError> {
+        let found = self.may_join.lock().map(|at| at.elapsed());
+        if !join_right::has_to_be_asked(found) {
             return Ok(());
         }
         self.must_be_allowed(token, requests(None)).await?;
-        if *kubelet != KubeletToken::Pool {
+        if joining == Joining::Static {
             self.must_be_allowed(token, requests(NODE_CLIENT)).await?;
         }
-        *self.may_join.lock() = Some((joins_by, tokio::time::Instant::now()));
+        *self.may_join.lock() = Some(tokio::time::Instant::now());
         Ok(())
     }
 
@@ -93,15 +91,20 @@ impl TokenProbe {
     }
 
     async fn must_be_allowed(&self, token: &str, attributes: ResourceAttributes) -> Result<(), ApplyError> {
+        let mut last = Answer::No;
         for pause in RETRY_PAUSES {
-            if self.answer(token, &attributes).await? == Answer::Yes {
+            last = self.answer(token, &attributes).await?;
+            if last == Answer::Yes {
                 return Ok(());
             }
             tokio::time::sleep(pause).await;
         }
-        Err(ApplyError::RightMissing {
-            right: rights::describe(&attributes),
-        })
+        match last {
+            Answer::Unauthenticated => Err(ApplyError::TokenRefused),
+            Answer::Yes | Answer::No => Err(ApplyError::RightMissing {
+                right: rights::describe(&attributes),
+            }),
+        }
     }
 
     async fn answer(&self, token: &str, attributes: &ResourceAttributes) -> Result<Answer, ApplyError> {

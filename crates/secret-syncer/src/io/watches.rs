@@ -12,14 +12,13 @@ use osm_runtime::watch::{Watch, Watchable};
 use osm_runtime::{Cluster, settings_watch};
 
 use crate::io::context::Context;
-use crate::io::join_right;
 use crate::model::key::Key;
 use crate::model::legacy_token::{self, LegacyToken};
-use crate::model::view::{self, BindingView, ConfigView, Meta, ROLE_KEY, RoleView, SecretView};
+use crate::model::view::{self, BindingView, ConfigView, Meta, RoleView, SecretView};
 use crate::plan::priority;
 
 /// Secrets of the installation. Once half of them are there, each pool gets [few documents](crate::plan::retention::has_room).
-const MAX_SECRETS: usize = 60_000;
+const MAX_SECRETS: usize = 70_000;
 
 /// Starts all watches but those of sources, each of which starts with the first config that needs it.
 pub fn start(context: &Context) {
@@ -34,11 +33,8 @@ pub fn start(context: &Context) {
         rights::<ClusterRole>(context, "clusterroles");
         rights::<ClusterRoleBinding>(context, "clusterrolebindings");
     }
-    let (waker, confirm) = (context.clone(), join_right::settings_gate(context));
-    settings_watch::on_change(&context.clients.cluster, move || {
-        confirm();
-        waker.wake(|_| true);
-    });
+    let waker = context.clone();
+    settings_watch::on_change(&context.clients.cluster, move || waker.wake(|_| true));
 }
 
 /// Watches objects in `cloud-init-settings`.
@@ -94,9 +90,6 @@ fn secrets(context: &Context) {
         .into_cache(&context.caches.secrets)
         .on_change(move |change| {
             for secret in change.new.iter().chain(&change.old) {
-                if secret.is(ROLE_KEY) {
-                    queue.add(Key::HmacKey);
-                }
                 wake_owner(&queue, &secret.meta);
             }
         })
@@ -197,10 +190,7 @@ fn namespace(context: &Context) {
     Watch::all(&cluster.worker, "namespaces")
         .named(CLOUD_INIT_SETTINGS)
         .project(|_: Namespace| Some(()))
-        .on_change(move |_| {
-            waker.queue.add(Key::HmacKey);
-            waker.wake(|_| true);
-        })
+        .on_change(move |_| waker.wake(|_| true))
         .spawn(cluster);
 }
 
@@ -216,11 +206,11 @@ mod tests {
     #[test]
     fn the_watches_have_room_for_as_many_pools_as_the_settings_allow() {
         let pools = MOST_MACHINE_DEPLOYMENTS as usize;
-        // A bootstrap Secret and a document each, and the HMAC key.
-        assert!(2 * pools + 1 < CROWDED);
-        // A bootstrap Secret, a kubeconfig Secret or the script of an edge pool, the documents that a pool may have where Secrets are many,
-        // and one for a new revision.
-        let secrets = 1 + 1 + MAX_DOCUMENTS_WHERE_CROWDED + 1;
+        // A bootstrap Secret, a document and a token binding each, and the record of orphans.
+        assert!(3 * pools + 1 < CROWDED);
+        // A bootstrap Secret, a kubeconfig Secret or the script of an edge pool, a token binding, the documents that a pool may have where
+        // Secrets are many, and one for a new revision.
+        let secrets = 1 + 1 + 1 + MAX_DOCUMENTS_WHERE_CROWDED + 1;
         assert!(secrets * pools < MAX_SECRETS);
         // Configs, ServiceAccounts, Roles and RoleBindings.
         assert!(pools < MAX_OBJECTS);

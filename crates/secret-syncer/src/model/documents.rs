@@ -1,17 +1,20 @@
-//! The filled documents that go into the Secrets, and the MACs that identify them.
+//! The filled documents that go into the Secrets.
+
+use std::borrow::Cow;
 
 use osm_api::Reason;
-use osm_api::config::{LateBound, LateBoundKind};
+use osm_api::config::LateBoundKind;
 use osm_api::content::{Content, ContentError};
 use osm_api::{digest, names};
 use osm_render::{LateValues, Stage, UserDataError, kubeconfig_secret};
 
-use crate::model::hmac_key::HmacKey;
+use crate::model::content_digest;
 use crate::model::published_content::{Entries, PublishedContent, PublishedDocument};
 use crate::model::tokens::Tokens;
 
-/// Stand-in for a token while documents are compared.
+/// Stand-ins while documents are compared.
 const NO_TOKEN: &str = "token";
+const NO_SECRET: &str = "secret";
 
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
@@ -53,22 +56,17 @@ impl DocumentError {
     }
 }
 
-/// A pool's documents, complete except for the tokens.
+/// A pool's documents, complete except for the tokens and the name of the provisioning Secret.
 #[derive(Clone)]
 pub struct Documents {
     spec: Content,
-    published_content: PublishedContent,
     values: LateValues,
-    /// In a pool with a kubeconfig Secret this and the next three are those of [`Self::with_tokens`], or stand-ins.
+    /// What they are made from.
+    pub content: PublishedContent,
+    /// With stand-ins for tokens, unless they are those of [`Self::with_tokens`].
     pub provisioning: String,
     /// The data of the provisioning Secret.
     pub entries: Entries,
-    /// SHA-256 of the provisioning document.
-    pub provisioning_digest: String,
-    /// Name of the Secret for the provisioning document.
-    pub provisioning_secret: String,
-    /// MAC of the bootstrap document with stand-ins for the tokens; in a pool with a kubeconfig Secret, of everything that has tokens.
-    pub document_mac: String,
 }
 
 impl Documents {
@@ -76,30 +74,34 @@ impl Documents {
     ///
     /// # Errors
     /// Values that are missing or don't fit their encoding.
-    pub fn make(spec: Content, values: LateValues, pool: &str, key: &HmacKey) -> Result<Self, DocumentError> {
+    pub fn make(spec: Content, values: LateValues, pool: &str) -> Result<Self, DocumentError> {
         let mut documents = Self::unfilled(spec, values, pool);
-        documents.fill_provisioning(pool, key)?;
-        documents.identify(key)
+        documents.fill_provisioning()?;
+        let bootstrap = osm_render::plain_user_data(&documents.spec, Stage::Bootstrap, &documents.values)
+            .map_err(DocumentError::of(Stage::Bootstrap))?;
+        let kubeconfig = documents.fill_kubeconfig(&documents.values)?.unwrap_or_default();
+        let parts = [&bootstrap, &documents.provisioning, &kubeconfig];
+        documents.content.digest = content_digest::of_parts(parts.map(String::as_bytes));
+        documents.store();
+        Ok(documents)
     }
 
     /// The documents that are published, for other tokens.
     ///
     /// # Errors
     /// As [`Self::make`].
-    pub fn published(
-        published: &PublishedDocument,
-        pool: &str,
-        key: &HmacKey,
-    ) -> Result<Self, DocumentError> {
+    pub fn published(published: &PublishedDocument, pool: &str) -> Result<Self, DocumentError> {
         let (spec, values) = (published.content.spec(), published.content.values());
         if kubeconfig_secret::is_needed(spec) {
             // Its provisioning document depends on the tokens.
-            return Self::make(spec.clone(), values.clone(), pool, key);
+            return Self::make(spec.clone(), values.clone(), pool);
         }
         let mut documents = Self::unfilled(spec.clone(), values.clone(), pool);
-        documents.provisioning = published.document.clone();
-        documents.name_provisioning(published.entries.clone(), pool, key);
-        documents.identify(key)
+        documents.content = published.content.clone();
+        documents.provisioning.clone_from(&published.document);
+        documents.entries = published.entries.clone();
+        documents.note_provisioning();
+        Ok(documents)
     }
 
     /// Without the provisioning document, and what depends on it.
@@ -109,6 +111,7 @@ impl Documents {
         for late in &spec.late_bound {
             let value = match late.kind {
                 LateBoundKind::KubeconfigSecretName => kubeconfig_secret.as_str(),
+                LateBoundKind::ProvisioningSecretName => NO_SECRET,
                 kind if kubeconfig_secret::is_token(kind) => NO_TOKEN,
                 _ => continue,
             };
@@ -116,65 +119,62 @@ impl Documents {
         }
         Self {
             spec,
-            published_content: content,
             values,
+            content,
             provisioning: String::new(),
             entries: Entries::default(),
-            provisioning_digest: String::new(),
-            provisioning_secret: String::new(),
-            document_mac: String::new(),
         }
     }
 
-    /// With the MAC.
-    fn identify(mut self, key: &HmacKey) -> Result<Self, DocumentError> {
-        let bootstrap = osm_render::plain_user_data(&self.spec, Stage::Bootstrap, &self.values);
-        let bootstrap = bootstrap.map_err(DocumentError::of(Stage::Bootstrap))?;
-        self.document_mac = if kubeconfig_secret::is_needed(&self.spec) {
-            let kubeconfig = self.fill_kubeconfig(&self.values)?.unwrap_or_default();
-            let parts = [&bootstrap, &self.provisioning, &kubeconfig];
-            key.mac(&parts.map(String::as_bytes))
-        } else {
-            key.mac(&[bootstrap.as_bytes()])
-        };
-        Ok(self)
+    /// Whether the provisioning document depends on the tokens.
+    pub fn have_tokens_later(&self) -> bool {
+        kubeconfig_secret::is_needed(&self.spec)
     }
 
-    /// The same documents with these tokens in the provisioning document, too.
+    /// Whether documents that are published differ from these in their tokens only.
+    pub fn are_published(&self, published: &PublishedDocument) -> bool {
+        let is_same_document = self.have_tokens_later() || self.provisioning == published.document;
+        is_same_document && self.content == published.content
+    }
+
+    /// The same documents with these tokens in the provisioning document, where it depends on them.
     ///
     /// # Errors
     /// As [`Self::make`].
-    pub fn with_tokens(&self, tokens: &Tokens, pool: &str, key: &HmacKey) -> Result<Self, DocumentError> {
+    pub fn with_tokens(&self, tokens: &Tokens) -> Result<Cow<'_, Self>, DocumentError> {
+        if !self.have_tokens_later() {
+            return Ok(Cow::Borrowed(self));
+        }
         let mut documents = self.clone();
-        documents.values = self.values(tokens);
-        documents.fill_provisioning(pool, key)?;
-        Ok(documents)
+        documents.values = self.values(tokens, NO_SECRET);
+        documents.fill_provisioning()?;
+        documents.store();
+        Ok(Cow::Owned(documents))
     }
 
-    /// Fills in the provisioning document, its name and its digest.
-    fn fill_provisioning(&mut self, pool: &str, key: &HmacKey) -> Result<(), DocumentError> {
+    fn fill_provisioning(&mut self) -> Result<(), DocumentError> {
         self.provisioning = self.document(Stage::Provisioning, &self.values)?;
-        let mut kinds = self.spec.late_bound.iter().map(|late| late.kind);
-        let is_compressed = kinds.any(|kind| kind == LateBoundKind::ProvisioningKey);
-        let entries = Entries::new(&self.provisioning, is_compressed, &self.published_content);
-        self.name_provisioning(entries, pool, key);
+        self.note_provisioning();
         Ok(())
     }
 
     /// Fills in what depends on the provisioning document.
-    fn name_provisioning(&mut self, entries: Entries, pool: &str, key: &HmacKey) {
-        self.provisioning_secret = entries.secret_name(pool, key);
-        self.entries = entries;
-        self.provisioning_digest = digest::sha256_hex(self.provisioning.as_bytes());
+    fn note_provisioning(&mut self) {
+        let provisioning_digest = digest::sha256_hex(self.provisioning.as_bytes());
         for late in &self.spec.late_bound {
             let value = match late.kind {
-                LateBoundKind::ProvisioningSecretName => self.provisioning_secret.as_str(),
                 LateBoundKind::ProvisioningKey => names::CLOUD_CONFIG_GZIP_KEY,
-                LateBoundKind::ProvisioningDigest => &self.provisioning_digest,
+                LateBoundKind::ProvisioningDigest => &provisioning_digest,
                 _ => continue,
             };
             self.values.insert(late.id.clone(), value.to_owned());
         }
+    }
+
+    fn store(&mut self) {
+        let mut kinds = self.spec.late_bound.iter().map(|late| late.kind);
+        let is_compressed = kinds.any(|kind| kind == LateBoundKind::ProvisioningKey);
+        self.entries = Entries::new(&self.provisioning, is_compressed, &self.content);
     }
 
     fn document(&self, stage: Stage, values: &LateValues) -> Result<String, DocumentError> {
@@ -199,41 +199,42 @@ impl Documents {
     /// # Errors
     /// As [`Self::make`].
     pub fn kubeconfig(&self, tokens: &Tokens) -> Result<Option<String>, DocumentError> {
-        self.fill_kubeconfig(&self.values(tokens))
+        self.fill_kubeconfig(&self.values(tokens, NO_SECRET))
     }
 
     /// Everything that is late-bound, tokens included.
-    fn values(&self, tokens: &Tokens) -> LateValues {
+    fn values(&self, tokens: &Tokens, provisioning_secret: &str) -> LateValues {
         let mut values = self.values.clone();
         for late in &self.spec.late_bound {
-            let token = match late.kind {
+            let value = match late.kind {
                 LateBoundKind::ApiToken => &tokens.api,
                 LateBoundKind::KubeletToken => &tokens.kubelet,
+                LateBoundKind::ProvisioningSecretName => provisioning_secret,
                 _ => continue,
             };
-            values.insert(late.id.clone(), token.clone());
+            values.insert(late.id.clone(), value.to_owned());
         }
         values
     }
 
-    /// The script of an edge pool, with its tokens; `None` for others.
+    /// The script of an edge pool, with its tokens and the name of the provisioning Secret; `None` for others.
     ///
     /// # Errors
     /// As [`Self::bootstrap`].
-    pub fn edge_script(&self, tokens: &Tokens) -> Result<Option<String>, DocumentError> {
+    pub fn edge_script(&self, tokens: &Tokens, secret: &str) -> Result<Option<String>, DocumentError> {
         let failed = |source| DocumentError::UserData {
             stage: "edge",
             source,
         };
-        osm_render::edge_script(&self.spec, &self.values(tokens)).map_err(failed)
+        osm_render::edge_script(&self.spec, &self.values(tokens, secret)).map_err(failed)
     }
 
-    /// The bootstrap document with its tokens.
+    /// The bootstrap document with its tokens and the name of the provisioning Secret.
     ///
     /// # Errors
     /// A document that is larger than the cloud takes.
-    pub fn bootstrap(&self, tokens: &Tokens) -> Result<String, DocumentError> {
-        let text = self.document(Stage::Bootstrap, &self.values(tokens))?;
+    pub fn bootstrap(&self, tokens: &Tokens, secret: &str) -> Result<String, DocumentError> {
+        let text = self.document(Stage::Bootstrap, &self.values(tokens, secret))?;
         if let (Some(cloud), Some(os)) = (&self.spec.cloud_provider, self.spec.os_name)
             && let Some(limit) = osm_render::size_limit(cloud.name, os)
             && let Some(bytes) = limit.exceeded_by(&text)
@@ -247,21 +248,10 @@ impl Documents {
     }
 }
 
-/// MAC of everything that a pool's documents are made from, tokens excepted: unchanged means that the content need
-/// not be looked at.
-pub fn inputs_mac(key: &HmacKey, digest: &str, late_bound: &[LateBound], values: &LateValues) -> String {
-    let mut parts: Vec<&[u8]> = vec![digest.as_bytes()];
-    for late in late_bound {
-        parts.push(late.id.as_bytes());
-        parts.push(values.get(&late.id).map_or(b"".as_slice(), String::as_bytes));
-    }
-    key.mac(&parts)
-}
-
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use osm_api::config::StageConfig;
+    use osm_api::config::{LateBound, StageConfig};
     use serde_json::json;
 
     use super::*;
@@ -317,24 +307,19 @@ mod tests {
     const KUBECONFIG: &str = "token: %%osm-late{kubelet/token,raw}%%\n";
 
     #[test]
-    fn a_provisioning_document_with_tokens_is_as_new_as_they_are_and_its_mac_is_not() {
-        let key = HmacKey::new([7; 32]);
-        let make = || Documents::make(spec(LATER, Some(KUBECONFIG)), LateValues::new(), POOL, &key).unwrap();
-        let with = |name| make().with_tokens(&tokens(name), POOL, &key).unwrap();
+    fn a_provisioning_document_with_tokens_is_as_new_as_they_are_and_what_it_is_made_from_is_not() {
+        let make = || Documents::make(spec(LATER, Some(KUBECONFIG)), LateValues::new(), POOL).unwrap();
+        let with = |name| make().with_tokens(&tokens(name)).unwrap().into_owned();
         let (one, again, two) = (with("one"), with("one"), with("two"));
         assert!(one.provisioning.contains("api-one"), "{}", one.provisioning);
         assert!(one.provisioning.contains(&format!("osm-kubeconfig-{POOL}")));
-        assert_eq!(one.provisioning_secret, again.provisioning_secret);
-        assert_ne!(one.provisioning_secret, two.provisioning_secret);
-        let macs = [make(), one.clone(), two].map(|documents| documents.document_mac);
-        assert!(macs.iter().all(|mac| *mac == macs[0]), "{macs:?}");
+        assert_eq!(one.entries.digest(), again.entries.digest());
+        assert_ne!(one.entries.digest(), two.entries.digest());
+        assert!(one.content == make().content && two.content == make().content);
 
-        let bootstrap = one.bootstrap(&tokens("one")).unwrap();
-        for part in [
-            one.provisioning_secret.as_str(),
-            &one.provisioning_digest,
-            "api-one",
-        ] {
+        let bootstrap = one.bootstrap(&tokens("one"), "the-secret").unwrap();
+        let digest = digest::sha256_hex(one.provisioning.as_bytes());
+        for part in ["the-secret", &digest, "api-one"] {
             assert!(bootstrap.contains(part), "{part}: {bootstrap}");
         }
         assert_eq!(
@@ -344,37 +329,31 @@ mod tests {
     }
 
     #[test]
-    fn the_mac_is_of_everything_that_has_tokens() {
-        let key = HmacKey::new([7; 32]);
-        let mac = |provisioning: &str, kubeconfig| {
+    fn the_digest_is_of_all_documents() {
+        let digest = |provisioning: &str, kubeconfig| {
             let spec = spec(provisioning, kubeconfig);
-            Documents::make(spec, LateValues::new(), POOL, &key)
+            Documents::make(spec, LateValues::new(), POOL)
                 .unwrap()
-                .document_mac
+                .content
+                .digest
         };
         let (one, more) = (format!("{LATER} one"), format!("more {KUBECONFIG}"));
-        let macs = [
-            mac(LATER, Some(KUBECONFIG)),
-            mac(&one, Some(KUBECONFIG)),
-            mac(LATER, Some(&more)),
-            mac("", None),
+        let digests = [
+            digest(LATER, Some(KUBECONFIG)),
+            digest(&one, Some(KUBECONFIG)),
+            digest(LATER, Some(&more)),
+            digest("", None),
         ];
-        for (n, mac) in macs.iter().enumerate() {
-            assert!(!macs[..n].contains(mac), "{n}: {macs:?}");
+        for (n, digest) in digests.iter().enumerate() {
+            assert!(!digests[..n].contains(digest), "{n}: {digests:?}");
         }
     }
 
     #[test]
     fn a_kubeconfig_that_is_referred_to_has_to_be_there() {
-        let key = HmacKey::new([7; 32]);
-        let made = Documents::make(spec(LATER, None), LateValues::new(), POOL, &key);
+        let made = Documents::make(spec(LATER, None), LateValues::new(), POOL);
         assert!(matches!(made, Err(DocumentError::NoKubeconfig)));
-        let made = Documents::make(
-            spec("%%osm-late{api/token,raw}%%", None),
-            LateValues::new(),
-            POOL,
-            &key,
-        );
+        let made = Documents::make(spec("%%osm-late{api/token,raw}%%", None), LateValues::new(), POOL);
         assert_eq!(made.unwrap().kubeconfig(&tokens("one")).unwrap(), None);
     }
 }

@@ -34,8 +34,10 @@ pub struct ExistingObjects {
     pub bootstrap: Option<Arc<SecretView>>,
     /// The Secret with the script of an edge pool.
     pub edge_script: Option<Arc<SecretView>>,
-    /// The Secret that the tokens of some pools are bound to.
+    /// The Secret with the kubelet's kubeconfig, which machines of some pools fetch.
     pub kubeconfig: Option<Arc<SecretView>>,
+    /// The Secret that the pool's token of `osm-node-bootstrap` is bound to.
+    pub token_binding: Option<Arc<SecretView>>,
     /// Provisioning Secrets, by name.
     pub provisioning: Vec<Arc<SecretView>>,
     pub account: Option<Arc<Meta>>,
@@ -46,8 +48,9 @@ pub struct ExistingObjects {
 impl ExistingObjects {
     /// Every Secret, in the order in which a teardown deletes them.
     pub fn secrets(&self) -> impl Iterator<Item = &Arc<SecretView>> {
-        self.kubeconfig
+        self.token_binding
             .iter()
+            .chain(&self.kubeconfig)
             .chain(&self.provisioning)
             .chain(&self.edge_script)
             .chain(&self.bootstrap)

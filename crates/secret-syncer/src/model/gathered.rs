@@ -5,13 +5,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use osm_api::settings::Credentials;
 use osm_api::{Joining, PoolRef};
-use osm_render::LateValues;
 
 use crate::model::existing::ExistingObjects;
-use crate::model::hmac_key::HmacKey;
 use crate::model::memory::PoolMemory;
 use crate::model::published_content::PublishedDocument;
-use crate::model::source::SourceError;
+use crate::model::source::{Inputs, SourceError};
 use crate::model::view::ConfigView;
 
 #[derive(Clone)]
@@ -24,8 +22,6 @@ pub struct Gathered {
     /// Id of its pool; empty without one.
     pub pool: String,
     pub installation: String,
-    /// Which program this is, as the annotation [`osm_api::names::PROGRAM`]; empty: it is not known.
-    pub program: String,
     pub clusters: Clusters,
     /// Whether there are so many Secrets that every pool has to do with few documents.
     pub are_secrets_crowded: bool,
@@ -41,7 +37,7 @@ pub struct Gathered {
     /// uid of `osm-node-bootstrap`; only known in the mode that uses it.
     pub node_account: Option<String>,
     /// Values of the objects that the config refers to; empty where nothing is to be published.
-    pub values: Result<LateValues, SourceError>,
+    pub inputs: Result<Inputs, SourceError>,
     /// The Secret with which machines boot whose config this program has never been able to publish.
     pub inherited: Option<Inherited>,
     /// The Secret that held one of our names at the last attempt, if it still exists.
@@ -54,7 +50,6 @@ pub struct Gathered {
     pub outdated_definitions: Option<String>,
     /// `None` while no valid settings are known.
     pub credentials: Option<Credentials>,
-    pub key: HmacKey,
     pub memory: PoolMemory,
 }
 
@@ -64,7 +59,7 @@ impl Gathered {
         self.config.as_ref()?.machine_deployment.as_ref()
     }
 
-    /// Whether the tokens of its pool are bound to a kubeconfig Secret.
+    /// Whether machines of its pool fetch a kubeconfig Secret.
     pub fn needs_kubeconfig_secret(&self) -> bool {
         let of_config = |config: &Arc<ConfigView>| config.needs_kubeconfig_secret;
         let of_published = |published: &Arc<Published>| published.document.content.needs_kubeconfig_secret();
@@ -84,13 +79,13 @@ pub struct Published {
 pub struct PublishedRecord {
     /// Name of the provisioning Secret.
     pub provisioning_secret: String,
+    /// Its uid; `None` where it is not known.
+    pub provisioning_uid: Option<String>,
     pub revision: String,
     /// Digest of the content of the config; empty where it is not known.
     pub digest: String,
     /// As the annotation [`osm_api::names::PUBLISHED_FROM`]; empty where it is not known, so that new content is published.
     pub published_from: String,
-    /// As the annotation [`osm_api::names::INPUTS_MAC`]; the same.
-    pub inputs_mac: String,
 }
 
 /// A bootstrap Secret of another program.

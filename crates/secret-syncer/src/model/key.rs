@@ -9,7 +9,6 @@ use osm_runtime::runner;
 pub enum Key {
     /// The OperatingSystemConfig of this name, whether it exists or not.
     Config(String),
-    HmacKey,
     /// Non-expiring ServiceAccount tokens that other programs left.
     LegacyTokens,
     /// Whether a pool's token may do more than it needs to join.
@@ -20,7 +19,6 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config(name) => f.write_str(name),
-            Self::HmacKey => f.write_str("(HMAC key)"),
             Self::LegacyTokens => f.write_str("(non-expiring tokens)"),
             Self::JoinRight => f.write_str("(right to join)"),
         }
@@ -29,8 +27,8 @@ impl fmt::Display for Key {
 
 impl runner::Key for Key {
     fn is_of_each(&self) -> bool {
-        // Each replica needs the HMAC key in memory, and each would restore the same one. Each reports on the right in its own conditions.
-        matches!(self, Self::HmacKey | Self::JoinRight)
+        // Each replica reports on the right in its own conditions.
+        matches!(self, Self::JoinRight)
     }
 }
 
@@ -42,7 +40,6 @@ mod tests {
     /// both or neither would own the key. So these texts never change, however they read.
     #[test]
     fn the_texts_are_the_same_in_each_version() {
-        assert_eq!(Key::HmacKey.to_string(), "(HMAC key)");
         assert_eq!(Key::LegacyTokens.to_string(), "(non-expiring tokens)");
         assert_eq!(Key::JoinRight.to_string(), "(right to join)");
         assert_eq!(

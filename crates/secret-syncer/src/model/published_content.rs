@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
 use osm_api::config::{CloudProviderRef, StageConfig};
 use osm_api::content::{Content, MachineDeploymentRef};
 use osm_api::profile::CloudProvider;
@@ -13,8 +15,7 @@ use osm_render::{LateValues, Stage, kubeconfig_secret};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::model::hmac_key::HmacKey;
-use crate::model::view::digest_of_data;
+use crate::model::content_digest;
 
 /// Most bytes of a document and its content as they are stored. etcd refuses requests above 1.5 MiB, and the API server Secrets above
 /// 1 MiB.
@@ -25,16 +26,17 @@ pub const MAX_UNPACKED_BYTES: usize = 4 << 20;
 
 /// The parts of a content that documents with other tokens depend on, with the values of sources that these parts refer to. There is no
 /// `Debug`, so that no log shows values.
-///
-/// The name of a provisioning Secret depends on its JSON.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct PublishedContent {
     spec: Content,
     values: LateValues,
+    /// SHA-256 of all documents with stand-ins for tokens and for the name of the provisioning Secret. It shows whether another version of
+    /// this program fills them in differently.
+    pub digest: String,
 }
 
 impl PublishedContent {
-    /// `values` are those of sources. The provisioning stage is left out unless its document has tokens: without them, the document
+    /// `values` are those of sources, and the digest is still empty. The provisioning stage is left out unless its document has tokens: without them, the document
     /// itself serves.
     pub fn of(spec: &Content, values: &LateValues) -> Self {
         let has_tokens_later = kubeconfig_secret::is_needed(spec);
@@ -70,7 +72,11 @@ impl PublishedContent {
         };
         let values = values.iter().filter(|(id, _)| of_source(id));
         let values = values.map(|(id, value)| (id.clone(), value.clone())).collect();
-        Self { spec, values }
+        Self {
+            spec,
+            values,
+            digest: String::new(),
+        }
     }
 
     pub fn spec(&self) -> &Content {
@@ -115,18 +121,9 @@ impl Entries {
         )
     }
 
-    /// Name of the Secret with these entries of a pool: nothing else has this name.
-    pub fn secret_name(&self, pool: &str, key: &HmacKey) -> String {
-        let entries = self.0.iter().map(|(name, bytes)| (name.as_str(), &bytes.0));
-        let parts: Vec<&[u8]> = entries
-            .flat_map(|(name, bytes)| [name.as_bytes(), bytes])
-            .collect();
-        names::provisioning_secret_name(pool, &key.mac(&parts))
-    }
-
-    /// As [`SecretView::content`](crate::model::view::SecretView::content) of the Secret.
+    /// As [`SecretView::entries`](crate::model::view::SecretView::entries) of the Secret.
     pub fn digest(&self) -> String {
-        digest_of_data(&self.0).unwrap_or_default()
+        content_digest::of_entries(&self.0)
     }
 
     pub fn data(&self) -> impl Iterator<Item = (&str, &[u8])> {
@@ -163,19 +160,24 @@ pub struct PublishedDocument {
 }
 
 impl PublishedDocument {
-    /// From the data entries of the Secret with this name. `None`: the name is not that of these entries, or another version of this
-    /// program wrote a content in which this one would lose something.
-    pub fn read(secret: &str, data: BTreeMap<String, ByteString>, pool: &str, key: &HmacKey) -> Option<Self> {
-        let entries = Entries(data);
-        if secret != entries.secret_name(pool, key) {
+    /// From a provisioning Secret of this pool. `None`: the Secret is another pool's, or can be altered, or another version of this program
+    /// wrote a content in which this one would lose something.
+    pub fn read(secret: Secret, pool: &str) -> Option<Self> {
+        let name = secret.name_any();
+        let is_of_pool = secret.labels().get(names::POOL).is_some_and(|of| of == pool);
+        if !is_of_pool || secret.immutable != Some(true) {
             return None;
         }
+        let entries = Entries(secret.data?);
         let (document, json) = entries.unpack()?;
         let stored: Value = serde_json::from_str(&json).ok()?;
         let content = PublishedContent::deserialize(&stored).ok()?;
-        let again = PublishedContent::of(&content.spec, &content.values);
+        let again = PublishedContent {
+            digest: content.digest.clone(),
+            ..PublishedContent::of(&content.spec, &content.values)
+        };
         (serde_json::to_value(again).ok()? == stored).then(|| Self {
-            secret: secret.to_owned(),
+            secret: name,
             document,
             content,
             entries,

@@ -1,15 +1,18 @@
 //! Values in objects of other people: registry credentials, and what a MachineDeployment refers to. Which objects may be read, what
 //! is kept of them, and why a value is missing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
 use osm_api::settings::Settings;
 use osm_api::{MachineDeployment, PoolRef, Reason, pool};
+use osm_render::LateValues;
 use osm_runtime::cache::Reduce;
 use serde::Deserialize;
 
@@ -110,9 +113,29 @@ pub fn value_of(
 /// What a field takes besides its name and text.
 const BYTES_OF_FIELD: usize = 128;
 
-/// Data of a Secret or ConfigMap. `Debug` does not show it.
+/// Data of a Secret or ConfigMap, or the texts of a MachineDeployment. There is no `Debug`, so that no log shows it.
 #[derive(Clone, Default)]
-pub struct SourceData(BTreeMap<String, Vec<u8>>);
+pub struct SourceData {
+    /// Which state of the object it is: its uid with its resourceVersion; of a MachineDeployment, whose status changes all the time, with
+    /// its generation.
+    pub reference: String,
+    fields: BTreeMap<String, Vec<u8>>,
+}
+
+/// What documents are filled with besides their content. `Debug` does not show values.
+#[derive(Clone, Default)]
+pub struct Inputs {
+    /// By id of the late-bound value.
+    pub values: LateValues,
+    /// Which state of which objects they are from.
+    pub references: BTreeSet<String>,
+}
+
+impl fmt::Debug for Inputs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Inputs({:?})", self.references)
+    }
+}
 
 /// The rules for which objects may be read for a pool.
 #[derive(Clone, Copy)]
@@ -143,34 +166,38 @@ impl Allowed<'_> {
 
 impl SourceData {
     pub fn of_secret(secret: Secret) -> Self {
-        Self(
-            secret
-                .data
-                .unwrap_or_default()
-                .into_iter()
-                .map(|(key, value)| (key, value.0))
-                .collect(),
-        )
+        let data = secret.data.unwrap_or_default().into_iter();
+        Self {
+            reference: state_of(&secret.metadata),
+            fields: data.map(|(key, value)| (key, value.0)).collect(),
+        }
     }
 
     pub fn of_config_map(map: ConfigMap) -> Self {
-        let data = map.data.unwrap_or_default();
-        Self(
-            data.into_iter()
-                .map(|(key, value)| (key, value.into_bytes()))
-                .collect(),
-        )
+        let data = map.data.unwrap_or_default().into_iter();
+        Self {
+            reference: state_of(&map.metadata),
+            fields: data.map(|(key, value)| (key, value.into_bytes())).collect(),
+        }
     }
 
     pub fn of_machine_deployment(md: &MachineDeployment) -> Self {
         let texts = pool::operating_system_spec_texts(md).into_iter();
-        Self(texts.map(|(field, text)| (field, text.into_bytes())).collect())
+        let ObjectMeta { uid, generation, .. } = &md.metadata;
+        Self {
+            reference: format!(
+                "{}/{}",
+                uid.as_deref().unwrap_or_default(),
+                generation.unwrap_or_default()
+            ),
+            fields: texts.map(|(field, text)| (field, text.into_bytes())).collect(),
+        }
     }
 }
 
 impl Reduce for SourceData {
     fn bytes(&self) -> usize {
-        let fields = self.0.iter();
+        let fields = self.fields.iter();
         fields
             .map(|(field, text)| field.len() + text.len() + BYTES_OF_FIELD)
             .sum()
@@ -193,8 +220,8 @@ impl Subscription {
     /// `None`: the MachineDeployment has none.
     pub fn of(md: &MachineDeployment) -> Option<Self> {
         let mut data = SourceData::of_machine_deployment(md);
-        data.0.retain(|field, _| field.starts_with("rhel"));
-        (!data.0.is_empty()).then(|| Self::Texts(Arc::new(data)))
+        data.fields.retain(|field, _| field.starts_with("rhel"));
+        (!data.fields.is_empty()).then(|| Self::Texts(Arc::new(data)))
     }
 }
 
@@ -212,7 +239,18 @@ impl Reduce for Subscription {
 }
 
 fn text(data: &SourceData, key: &str) -> Option<String> {
-    String::from_utf8(data.0.get(key)?.clone()).ok()
+    String::from_utf8(data.fields.get(key)?.clone()).ok()
+}
+
+fn state_of(metadata: &ObjectMeta) -> String {
+    let ObjectMeta {
+        uid,
+        resource_version,
+        ..
+    } = metadata;
+    [uid, resource_version]
+        .map(|part| part.as_deref().unwrap_or_default())
+        .join("/")
 }
 
 /// The part of Docker's format that is read.
@@ -231,7 +269,7 @@ struct DockerAuth {
 /// User name and password for a registry: from a `kubernetes.io/dockerconfigjson` Secret, else its keys `username` and
 /// `password`.
 fn registry(data: &SourceData, host: &str) -> Option<(String, String)> {
-    let Some(config) = data.0.get(".dockerconfigjson") else {
+    let Some(config) = data.fields.get(".dockerconfigjson") else {
         return Some((text(data, "username")?, text(data, "password")?));
     };
     let config: DockerConfig = serde_json::from_slice(config).ok()?;
@@ -282,19 +320,23 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn data(fields: impl IntoIterator<Item = (String, Vec<u8>)>) -> SourceData {
+        SourceData {
+            fields: fields.into_iter().collect(),
+            ..SourceData::default()
+        }
+    }
+
     fn docker(value: serde_json::Value) -> SourceData {
-        SourceData(BTreeMap::from([(
-            ".dockerconfigjson".to_owned(),
-            value.to_string().into_bytes(),
-        )]))
+        data([(".dockerconfigjson".to_owned(), value.to_string().into_bytes())])
     }
 
     #[test]
     fn credentials_in_every_form() {
-        let plain = SourceData(BTreeMap::from([
+        let plain = data([
             ("username".to_owned(), b"u".to_vec()),
             ("password".to_owned(), b"p\"\n".to_vec()),
-        ]));
+        ]);
         assert_eq!(
             registry(&plain, "any"),
             Some(("u".to_owned(), "p\"\n".to_owned()))
@@ -321,7 +363,7 @@ mod tests {
             let pairs = pairs
                 .iter()
                 .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()));
-            SourceData(pairs.collect())
+            data(pairs)
         };
         let source = LateBoundSource {
             namespace: "ns".into(),
@@ -514,7 +556,7 @@ mod tests {
             (text(&data, "a").as_deref(), text(&data, "b").as_deref()),
             (Some("plain"), Some("object"))
         );
-        assert_eq!(data.0.len(), 2);
+        assert_eq!(data.fields.len(), 2);
     }
 
     #[test]

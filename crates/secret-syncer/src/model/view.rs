@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -11,12 +10,12 @@ use kube::{Resource, ResourceExt};
 use osm_api::config::{LateBound, OperatingSystemConfig, OperatingSystemConfigStatus, Rendered};
 use osm_api::content::ContentView;
 use osm_api::profile::CloudProvider;
-use osm_api::{PoolRef, condition, digest, names};
+use osm_api::{PoolRef, condition, names};
 use osm_runtime::cache::Reduce;
 use osm_runtime::object::Unreadable;
 use osm_runtime::weight;
 
-use crate::model::hmac_key::{DATA_KEY, HmacKey};
+use crate::model::content_digest;
 use crate::model::pairs::Pairs;
 use crate::model::rbac;
 
@@ -155,8 +154,8 @@ impl ConfigView {
             .is_some_and(|published| condition::REASON_DELETED == *published.reason)
     }
 
-    /// Identifies the content, as recorded on the bootstrap Secret: `uid/digest`.
-    pub fn published_from(&self) -> String {
+    /// Identifies this config and its content: `uid/digest`.
+    pub fn identity(&self) -> String {
         let rendered = self.status.rendered.as_ref();
         let digest = rendered.map_or("", |rendered| rendered.digest.as_str());
         format!("{}/{digest}", self.uid)
@@ -226,32 +225,30 @@ impl Meta {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SecretView {
     pub meta: Meta,
-    /// SHA-256 of its only data entry, if that is a document or script, or of all entries of a kubeconfig Secret and of a document with
-    /// its content; 64 hex characters, kept in memory only.
-    pub content: Option<String>,
+    /// Of a provisioning Secret: [`content_digest::of_entries`].
+    pub entries: String,
+    /// Whether data and annotations are as they were written together, as the data says.
+    pub is_intact: bool,
     pub immutable: bool,
-    /// The HMAC key, only on the Secret that holds it.
-    pub key: Option<HmacKey>,
 }
 
 impl SecretView {
     pub fn of(secret: &Secret) -> Self {
         let meta = Meta::of(&secret.metadata);
-        let data = secret.data.as_ref();
-        let role = meta.labels.get(names::ROLE);
-        let (is_key, has_kubeconfig) = (role == Some(ROLE_KEY), role == Some(ROLE_KUBECONFIG));
-        let key = data
-            .filter(|_| is_key)
-            .and_then(|data| data.get(DATA_KEY))
-            .and_then(|key| HmacKey::of(&key.0));
-        let content = match has_kubeconfig {
-            true => Some(digest_of_entries(data.into_iter().flatten())),
-            false => data.and_then(digest_of_data),
-        };
+        let none = BTreeMap::new();
+        let data = secret.data.as_ref().unwrap_or(&none);
+        let is_provisioning = meta.name.starts_with(names::PROVISIONING_PREFIX);
+        let digest = data.get(names::CONTENT_DIGEST_KEY);
+        let is_intact = digest.is_some_and(|digest| {
+            digest.0 == content_digest::of(data, |name| meta.annotation(name)).as_bytes()
+        });
         Self {
-            content,
+            entries: match is_provisioning {
+                true => content_digest::of_entries(data),
+                false => String::new(),
+            },
+            is_intact,
             immutable: secret.immutable.unwrap_or(false),
-            key,
             meta,
         }
     }
@@ -262,34 +259,6 @@ impl SecretView {
     }
 }
 
-/// SHA-256 of a document or script, or of a document with its content; `None`: these are the entries of none.
-pub fn digest_of_data(data: &BTreeMap<String, ByteString>) -> Option<String> {
-    let entries: Vec<_> = data.iter().map(|(name, value)| (name.as_str(), value)).collect();
-    match entries.as_slice() {
-        [(names::CLOUD_CONFIG_KEY | names::EDGE_SCRIPT_KEY, document)] => {
-            Some(digest::sha256_hex(&document.0))
-        }
-        [(names::CLOUD_CONFIG_GZIP_KEY, _)]
-        | [
-            (names::CLOUD_CONFIG_KEY | names::CLOUD_CONFIG_GZIP_KEY, _),
-            (names::CONTENT_GZIP_KEY, _),
-        ] => Some(digest_of_entries(data)),
-        _ => None,
-    }
-}
-
-/// SHA-256 over the names and values of all data entries, which come in the order of their names. No entries and no data are the same.
-fn digest_of_entries<'a>(entries: impl IntoIterator<Item = (&'a String, &'a ByteString)>) -> String {
-    let mut all = Vec::new();
-    for (name, value) in entries {
-        for part in [name.as_bytes(), &value.0] {
-            all.extend((part.len() as u64).to_be_bytes());
-            all.extend(part);
-        }
-    }
-    digest::sha256_hex(&all)
-}
-
 /// Value of the label [`names::ROLE`] on bootstrap Secrets.
 pub const ROLE_BOOTSTRAP: &str = "bootstrap";
 /// Value of the label [`names::ROLE`] on provisioning Secrets.
@@ -298,12 +267,13 @@ pub const ROLE_PROVISIONING: &str = "provisioning";
 pub const ROLE_KUBECONFIG: &str = "kubeconfig";
 /// Value of the label [`names::ROLE`] on Secrets with the script of an edge pool.
 pub const ROLE_EDGE_SCRIPT: &str = "edge-script";
-/// Value of the label [`names::ROLE`] on the Secret with the HMAC key.
-pub const ROLE_KEY: &str = "digest-key";
+/// Value of the label [`names::ROLE`] on the Secret that a pool's token of `osm-node-bootstrap` is bound to.
+pub const ROLE_TOKEN_BINDING: &str = "token-binding";
+/// Value of the label [`names::ROLE`] on the Secret that records when orphans were collected.
+pub const ROLE_ORPHAN_RECORD: &str = "orphan-record";
 /// Value of the label [`names::ROLE`] on a pool's ServiceAccount, Role and RoleBinding.
 pub const ROLE_IDENTITY: &str = "identity";
-/// Value of the label [`names::ROLE`] on bootstrap tokens.
-pub const ROLE_BOOTSTRAP_TOKEN: &str = "bootstrap-token";
+
 pub fn account(account: &ServiceAccount) -> Meta {
     Meta::of(&account.metadata)
 }

@@ -4,9 +4,7 @@ use osm_api::names;
 
 use crate::model::found::{FoundSecret, Identity};
 use crate::model::gathered::{Gathered, NameHolder};
-use crate::model::hmac_key::HmacKey;
-use crate::model::seal::is_sealed;
-use crate::model::view::{ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_KUBECONFIG, SecretView};
+use crate::model::view::{ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_KUBECONFIG, ROLE_TOKEN_BINDING, SecretView};
 use crate::plan::retention;
 
 /// What to do with what has our name.
@@ -51,6 +49,7 @@ pub enum WellKnown {
     Bootstrap,
     Kubeconfig,
     EdgeScript,
+    TokenBinding,
 }
 
 impl WellKnown {
@@ -59,6 +58,7 @@ impl WellKnown {
             Self::Bootstrap => ROLE_BOOTSTRAP,
             Self::Kubeconfig => ROLE_KUBECONFIG,
             Self::EdgeScript => ROLE_EDGE_SCRIPT,
+            Self::TokenBinding => ROLE_TOKEN_BINDING,
         }
     }
 
@@ -68,6 +68,7 @@ impl WellKnown {
             Self::Bootstrap => "the bootstrap Secret",
             Self::Kubeconfig => "the kubeconfig Secret",
             Self::EdgeScript => "the Secret with the edge script",
+            Self::TokenBinding => "the Secret that a token is bound to",
         }
     }
 }
@@ -78,15 +79,12 @@ pub fn of_well_known(gathered: &Gathered, known: WellKnown, found: &FoundSecret)
     if is_labelled && meta.config() == Some(gathered.name.as_str()) && found.view.is(known.role()) {
         return Adoption::GatherAgain;
     }
-    if is_labelled
-        || lost_its_label(&gathered.pool, known, found)
-        || is_sealed_by_us(&gathered.key, &found.view)
-    {
+    if is_labelled || lost_its_label(&gathered.pool, known, found) {
         return Adoption::Take(replacement(&found.view));
     }
     let is_of_the_go_implementation = match known {
         WellKnown::Bootstrap => is_bootstrap_of_the_go_implementation(found),
-        WellKnown::Kubeconfig => false,
+        WellKnown::Kubeconfig | WellKnown::TokenBinding => false,
         WellKnown::EdgeScript => is_edge_script_of_the_go_implementation(found),
     };
     if is_of_the_go_implementation {
@@ -101,13 +99,8 @@ pub fn of_well_known(gathered: &Gathered, known: WellKnown, found: &FoundSecret)
 
 /// The pool's id is still on it or in its name, which no other program knows.
 fn lost_its_label(pool: &str, known: WellKnown, found: &FoundSecret) -> bool {
-    let is_in_name = known == WellKnown::Kubeconfig;
+    let is_in_name = matches!(known, WellKnown::Kubeconfig | WellKnown::TokenBinding);
     found.installation().is_none() && (is_in_name || found.view.meta.pool() == Some(pool))
-}
-
-/// Another installation that took it over would have put its own seal on it.
-fn is_sealed_by_us(key: &HmacKey, secret: &SecretView) -> bool {
-    is_sealed(key, secret)
 }
 
 /// The Go implementation's bootstrap Secrets are immutable, and carry nothing but the document and annotations of this form.
@@ -161,7 +154,7 @@ pub fn of_identity(installation: &str, wanted: &Identity, found: &Identity) -> I
     }
 }
 
-/// The name of a provisioning Secret holds the MAC of its content: with that content it is ours, whatever became of its labels.
+/// What has the name of a provisioning Secret and its content is ours, whatever became of its labels.
 pub fn is_our_document(found: &SecretView, digest: &str) -> bool {
     retention::holds(found, digest)
 }
@@ -174,7 +167,6 @@ pub fn is_still_foreign(holder: &NameHolder, installation: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::seal::seal;
     use crate::model::view::Meta;
     use crate::plan::fixtures::{POOL, fresh};
 
@@ -199,9 +191,8 @@ mod tests {
         };
         let view = SecretView {
             meta,
-            content: Some("content".into()),
             immutable,
-            key: None,
+            ..SecretView::default()
         };
         FoundSecret {
             view,
@@ -298,19 +289,6 @@ mod tests {
                 "{what}"
             );
         }
-
-        let mut sealed = found(&[another], &[], false, document);
-        let mac = seal(&fresh().key, "content", &sealed.view.meta.annotations);
-        sealed
-            .view
-            .meta
-            .annotations
-            .insert(names::CONTENT_MAC.into(), mac);
-        assert_eq!(
-            of_well_known(&fresh(), WellKnown::Bootstrap, &sealed),
-            replace,
-            "with our seal"
-        );
     }
 
     #[test]
@@ -408,7 +386,7 @@ mod tests {
     #[test]
     fn a_document_is_known_by_its_content() {
         let document = |immutable| SecretView {
-            content: Some("d".into()),
+            entries: "d".into(),
             immutable,
             ..SecretView::default()
         };

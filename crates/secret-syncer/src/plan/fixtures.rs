@@ -6,16 +6,13 @@ use jiff::{SignedDuration, Timestamp};
 use osm_api::config::{OperatingSystemConfigStatus, Rendered};
 use osm_api::settings::Credentials;
 use osm_api::{Joining, PoolRef, names};
-use osm_render::LateValues;
 
-use crate::model::documents::inputs_mac;
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::{Clusters, Gathered, OrphanBudget};
-use crate::model::hmac_key::HmacKey;
 use crate::model::memory::PoolMemory;
-use crate::model::memory::Verified;
 use crate::model::pairs::Pairs;
-use crate::model::seal::seal;
+use crate::model::published_from::published_from;
+use crate::model::source::Inputs;
 use crate::model::view::{BindingView, ConfigView, Meta, RoleView, SecretView};
 
 pub const MANAGEMENT: &str = "management-uid";
@@ -68,7 +65,6 @@ pub fn fresh() -> Gathered {
             worker: WORKER.into(),
         },
         installation: "osm".into(),
-        program: "program".into(),
         existing: ExistingObjects::default(),
         orphans: vec![],
         are_secrets_crowded: false,
@@ -79,11 +75,10 @@ pub fn fresh() -> Gathered {
         joining: Joining::Static,
         joining_is_open: false,
         node_account: Some("node-account".into()),
-        values: Ok(LateValues::new()),
+        inputs: Ok(Inputs::default()),
         inherited: None,
         name_holder: None,
         credentials: Some(Credentials::default()),
-        key: HmacKey::new([7; 32]),
         memory: PoolMemory::default(),
         published: None,
         go_implementation: None,
@@ -117,9 +112,9 @@ pub fn document(name: &str, keep_until: Timestamp) -> Arc<SecretView> {
         .collect();
     Arc::new(SecretView {
         meta: meta(name, &annotations),
-        content: Some("p".into()),
+        entries: name.into(),
         immutable: true,
-        key: None,
+        ..SecretView::default()
     })
 }
 
@@ -127,33 +122,28 @@ pub fn document(name: &str, keep_until: Timestamp) -> Arc<SecretView> {
 pub fn published() -> Gathered {
     let mut gathered = fresh();
     let (expires, renew) = (hours(20).to_string(), hours(8).to_string());
-    let inputs = inputs_mac(&gathered.key, "d", &[], &LateValues::new());
+    let published_from = published_from("d", &[].into());
     let annotations = [
         (names::MACHINE_DEPLOYMENT_REVISION, "1"),
-        (names::INPUTS_MAC, inputs.as_str()),
-        (names::PUBLISHED_FROM, "config-uid/d"),
-        (names::DOCUMENT_MAC, "mac"),
+        (names::PUBLISHED_FROM, &published_from),
         (names::PROVISIONING_SECRET, "document"),
-        (names::BOUND_TO, "account-uid/node-account/document-uid"),
+        (names::PROVISIONING_SECRET_UID, "document-uid"),
+        (names::BOUND_TO, "account-uid/node-account/binding-uid"),
         (names::EXPIRES, &expires),
         (names::RENEW_AT, &renew),
     ];
-    let mut bootstrap = meta("pool-kube-system-bootstrap-config", &annotations);
-    let sealed = seal(&gathered.key, "content", &bootstrap.annotations);
-    bootstrap.annotations.insert(names::CONTENT_MAC.into(), sealed);
-    gathered.memory.verified = Some(Verified {
-        inputs_mac: inputs,
-        document_mac: "mac".into(),
-    });
     gathered.existing = ExistingObjects {
         bootstrap: Some(Arc::new(SecretView {
-            meta: bootstrap,
-            content: Some("content".into()),
-            immutable: false,
-            key: None,
+            meta: meta("pool-kube-system-bootstrap-config", &annotations),
+            is_intact: true,
+            ..SecretView::default()
         })),
         edge_script: None,
         kubeconfig: None,
+        token_binding: Some(Arc::new(SecretView {
+            meta: meta("binding", &[]),
+            ..SecretView::default()
+        })),
         provisioning: vec![document("document", hours(21))],
         account: Some(Arc::new(meta("account", &[]))),
         role: Some(Arc::new(RoleView {
@@ -192,42 +182,23 @@ pub fn edit_kubeconfig(gathered: &mut Gathered, edit: impl FnOnce(&mut SecretVie
     edit(Arc::make_mut(gathered.existing.kubeconfig.as_mut().unwrap()));
 }
 
-/// Seals a Secret as it is.
-pub fn reseal(key: &HmacKey, secret: &mut SecretView) {
-    let content = secret.content.clone().unwrap();
-    let sealed = seal(key, &content, &secret.meta.annotations);
-    secret.meta.annotations.insert(names::CONTENT_MAC.into(), sealed);
-}
-
 /// A pool with a kubeconfig Secret, of which everything exists as it should.
 pub fn published_late() -> Gathered {
     let mut gathered = published();
-    let key = gathered.key.clone();
+    let name = names::kubeconfig_secret_name(POOL);
     edit_config(&mut gathered, |config| config.needs_kubeconfig_secret = true);
-    let annotate = |secret: &mut SecretView, name: &str, value: &str| {
-        secret.meta.annotations.insert(name.into(), value.into());
-    };
-    let (tokens, all) = (
-        "account-uid/node-account/kubeconfig-uid",
-        "account-uid/node-account/document-uid/kubeconfig-uid",
-    );
-    edit_bootstrap(&mut gathered, |bootstrap| {
-        annotate(bootstrap, names::BOUND_TO, all);
-        reseal(&key, bootstrap);
-    });
     let mut kubeconfig = (**gathered.existing.bootstrap.as_ref().unwrap()).clone();
-    kubeconfig.meta.name = "kubeconfig".into();
+    kubeconfig.meta.name.clone_from(&name);
     kubeconfig.meta.uid = "kubeconfig-uid".into();
-    kubeconfig.content = Some("kubeconfig".into());
-    annotate(&mut kubeconfig, names::BOUND_TO, tokens);
-    annotate(&mut kubeconfig, names::KEEP_UNTIL, &hours(21).to_string());
-    reseal(&key, &mut kubeconfig);
-    let document = Arc::make_mut(&mut gathered.existing.provisioning[0]);
-    annotate(document, names::BOUND_TO, tokens);
+    let keep_until = hours(21).to_string();
+    kubeconfig
+        .meta
+        .annotations
+        .insert(names::KEEP_UNTIL.into(), keep_until);
     gathered.existing.kubeconfig = Some(Arc::new(kubeconfig));
     gathered.existing.role = Some(Arc::new(RoleView {
         meta: meta("role", &[]),
-        secrets: Some(vec!["document".into(), "kubeconfig".into()]),
+        secrets: Some(vec!["document".into(), name]),
     }));
     gathered
 }
@@ -235,6 +206,7 @@ pub fn published_late() -> Gathered {
 /// Marks every Secret as an orphan.
 pub fn mark(objects: &mut ExistingObjects, since: Timestamp) {
     let secrets = objects.bootstrap.iter_mut().chain(&mut objects.kubeconfig);
+    let secrets = secrets.chain(&mut objects.token_binding);
     for secret in secrets.chain(&mut objects.provisioning) {
         let annotations = &mut Arc::make_mut(secret).meta.annotations;
         annotations.insert(names::ORPHANED_SINCE.into(), since.to_string());
@@ -247,9 +219,6 @@ pub fn published_edge() -> Gathered {
     edit_config(&mut gathered, |config| config.is_edge = true);
     let mut script = (**gathered.existing.bootstrap.as_ref().unwrap()).clone();
     script.meta.name = "edge-provider-script-pool-kube-system".into();
-    script.content = Some("script".into());
-    let sealed = seal(&gathered.key, "script", &script.meta.annotations);
-    script.meta.annotations.insert(names::CONTENT_MAC.into(), sealed);
     gathered.existing.edge_script = Some(Arc::new(script));
     gathered
 }

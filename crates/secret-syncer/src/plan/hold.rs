@@ -10,11 +10,11 @@ use osm_api::{Reason, names};
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::{Gathered, PublishedRecord};
 use crate::model::ownership::OwnershipLabels;
-use crate::model::seal::is_sealed;
 use crate::model::view::ConfigView;
+use crate::plan::content::Comparison;
 use crate::plan::remember::remember;
 use crate::plan::waiting::{self, REPORT_AFTER};
-use crate::plan::{credentials, inputs, messages, retention};
+use crate::plan::{content, messages, retention};
 
 /// New content is held back.
 #[derive(Debug)]
@@ -76,16 +76,12 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
             messages::outdated_definitions(problem),
         ));
     }
-    let credentials = gathered.credentials.as_ref();
-    if credentials.is_some_and(|credentials| credentials::contradict(gathered.joining, credentials)) {
-        return Some(Hold::now(Reason::JoiningConflict, messages::joining_conflict()));
-    }
-    let inputs = match inputs::choose(gathered) {
+    let inputs = match &gathered.inputs {
         Ok(inputs) => inputs,
         Err(problem) => return Some(Hold::now(problem.reason(), problem.to_string())),
     };
     let bootstrap = &gathered.existing.bootstrap.as_deref()?.meta;
-    let is_new = bootstrap.annotation(names::INPUTS_MAC) != Some(&inputs.mac);
+    let is_new = content::compare(gathered, &rendered.digest, inputs) == Comparison::Different;
     let revision = rendered.revision.as_deref().unwrap_or_default();
     let has_new_revision = bootstrap.annotation(names::MACHINE_DEPLOYMENT_REVISION) != Some(revision);
     let kept = retention::documents(gathered);
@@ -109,7 +105,8 @@ pub fn unreadable(config: &ConfigView) -> Option<Hold> {
 
 /// What the cluster says is published for the pool of a config; `None` where nothing trustworthy does.
 ///
-/// Annotations of a bootstrap Secret that was altered prove nothing. Without it, the status speaks; but the status may lag behind, so
+/// Annotations of a bootstrap Secret that was altered prove nothing, and the status alone is only a hint: what it names is used if it is the
+/// pool's. Without it, the status speaks; but the status may lag behind, so
 /// only if it is of the revision that machines are created with. A revision never goes back.
 pub fn record(gathered: &Gathered, config: &ConfigView) -> Option<PublishedRecord> {
     let status = config.status.published.as_ref();
@@ -118,17 +115,17 @@ pub fn record(gathered: &Gathered, config: &ConfigView) -> Option<PublishedRecor
     let ExistingObjects { bootstrap, .. } = &gathered.existing;
     let trusted = bootstrap
         .as_deref()
-        .filter(|secret| is_sealed(&gathered.key, secret) && ownership.are_on(&secret.meta));
+        .filter(|secret| secret.is_intact && ownership.are_on(&secret.meta));
     if let Some(secret) = trusted {
         let of = |name: &str| secret.meta.annotation(name).map(str::to_owned);
         return Some(PublishedRecord {
             provisioning_secret: of(names::PROVISIONING_SECRET)?,
+            provisioning_uid: of(names::PROVISIONING_SECRET_UID),
             revision: of(names::MACHINE_DEPLOYMENT_REVISION)?,
             digest: status
                 .map(|published| published.digest.clone())
                 .unwrap_or_default(),
             published_from: of(names::PUBLISHED_FROM).unwrap_or_default(),
-            inputs_mac: of(names::INPUTS_MAC).unwrap_or_default(),
         });
     }
     let revision = config
@@ -141,10 +138,10 @@ pub fn record(gathered: &Gathered, config: &ConfigView) -> Option<PublishedRecor
     let published = status.filter(|published| published.revision == revision)?;
     Some(PublishedRecord {
         provisioning_secret: published.provisioning_secret.clone(),
+        provisioning_uid: None,
         revision: published.revision.clone(),
         digest: published.digest.clone(),
         published_from: String::new(),
-        inputs_mac: String::new(),
     })
 }
 

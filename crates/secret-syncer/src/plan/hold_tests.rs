@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::config::{self, LateBound, LateBoundKind, LateBoundSource, Retired};
 use osm_api::content::{Content, MachineDeploymentRef};
 use osm_api::{Reason, gzip, names};
@@ -13,8 +15,10 @@ use serde_json::json;
 
 use crate::model::documents::Documents;
 use crate::model::gathered::{Gathered, Published};
+use crate::model::memory::MadeFrom;
 use crate::model::published_content::PublishedDocument;
-use crate::model::source::{SourceError, SourceProblem};
+use crate::model::published_from::published_from;
+use crate::model::source::{Inputs, SourceError, SourceProblem};
 use crate::plan::cause::Cause;
 use crate::plan::error::PlanError;
 use crate::plan::fixtures::*;
@@ -64,7 +68,7 @@ const TOKEN: &str = "%%osm-late{api/token,raw}%%";
 
 fn made(spec: &Content) -> Documents {
     let values = LateValues::from([("password".to_owned(), "hunter2".to_owned())]);
-    Documents::make(spec.clone(), values, POOL, &published().key).unwrap()
+    Documents::make(spec.clone(), values, POOL).unwrap()
 }
 
 fn entries(documents: &Documents) -> BTreeMap<String, ByteString> {
@@ -74,9 +78,22 @@ fn entries(documents: &Documents) -> BTreeMap<String, ByteString> {
         .collect()
 }
 
+/// A provisioning Secret with these documents.
+fn secret(documents: &Documents) -> Secret {
+    Secret {
+        metadata: ObjectMeta {
+            name: Some("document".into()),
+            labels: Some([(names::POOL.to_owned(), POOL.to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        data: Some(entries(documents)),
+        immutable: Some(true),
+        ..Secret::default()
+    }
+}
+
 fn read(documents: &Documents) -> Option<PublishedDocument> {
-    let key = published().key;
-    PublishedDocument::read(&documents.provisioning_secret, entries(documents), POOL, &key)
+    PublishedDocument::read(secret(documents), POOL)
 }
 
 #[test]
@@ -88,10 +105,10 @@ fn documents_with_other_tokens_need_nothing_but_the_provisioning_secret() {
     ] {
         let documents = made(&spec);
         let document = read(&documents).unwrap();
-        let again = Documents::published(&document, POOL, &published().key).unwrap();
-        assert_eq!(again.provisioning_secret, documents.provisioning_secret, "{what}");
-        assert_eq!(again.provisioning_digest, documents.provisioning_digest, "{what}");
-        assert_eq!(again.document_mac, documents.document_mac, "{what}");
+        let again = Documents::published(&document, POOL).unwrap();
+        assert_eq!(again.provisioning, documents.provisioning, "{what}");
+        assert!(again.content == documents.content, "{what}");
+        assert!(documents.are_published(&document), "{what}");
         assert_eq!(again.entries.digest(), documents.entries.digest(), "{what}");
         assert_eq!(
             document.content.needs_kubeconfig_secret(),
@@ -118,32 +135,48 @@ fn a_revision_alone_makes_no_other_document() {
             revision: Some(revision.into()),
             template_digest: revision.into(),
         });
-        made(&spec).provisioning_secret
+        made(&spec)
     };
-    assert_eq!(with("1"), with("2"));
+    assert!(with("1").are_published(&read(&with("2")).unwrap()));
 }
 
 #[test]
-fn a_secret_that_was_altered_is_not_read() {
-    let documents = made(&spec("", ""));
-    let key = published().key;
-    let read = |name: &str, edit: fn(&mut BTreeMap<String, ByteString>)| {
-        let mut entries = entries(&documents);
-        edit(&mut entries);
-        PublishedDocument::read(name, entries, POOL, &key)
+fn only_a_secret_of_the_pool_that_nobody_can_alter_is_read() {
+    let read = |edit: fn(&mut Secret)| {
+        let mut secret = secret(&made(&spec("", "")));
+        edit(&mut secret);
+        PublishedDocument::read(secret, POOL).is_some()
     };
-    let name = &documents.provisioning_secret;
-    assert!(read(name, |_| {}).is_some());
-    assert!(read("osm-provisioning-other", |_| {}).is_none());
-    assert!(read(name, |entries| drop(entries.remove(names::CONTENT_GZIP_KEY))).is_none());
+    assert!(read(|_| {}));
+    assert!(!read(|secret| secret.metadata.labels = None), "another pool's");
+    assert!(!read(|secret| secret.immutable = None));
     for entry in [names::CONTENT_GZIP_KEY, names::CLOUD_CONFIG_KEY] {
-        let mut entries = entries(&documents);
-        entries.get_mut(entry).unwrap().0.push(b' ');
-        assert!(
-            PublishedDocument::read(name, entries, POOL, &key).is_none(),
-            "{entry}"
-        );
+        let mut secret = secret(&made(&spec("", "")));
+        secret.data.as_mut().unwrap().remove(entry);
+        assert!(PublishedDocument::read(secret, POOL).is_none(), "{entry}");
     }
+}
+
+/// A document that differs in anything but its tokens is another one.
+#[test]
+fn documents_are_published_if_nothing_but_tokens_differs() {
+    let plain = spec("", "");
+    let published = read(&made(&plain)).unwrap();
+    assert!(made(&plain).are_published(&published));
+    for (what, spec) in [
+        ("bootstrap stage", spec("more", "")),
+        ("provisioning stage", spec("", "more")),
+        ("tokens later", spec("", TOKEN)),
+    ] {
+        assert!(!made(&spec).are_published(&published), "{what}");
+    }
+    let values = LateValues::from([("password".to_owned(), "another".to_owned())]);
+    let other = Documents::make(plain.clone(), values, POOL).unwrap();
+    assert!(!other.are_published(&published));
+    // Another version fills in the bootstrap document differently.
+    let mut other = made(&plain);
+    other.content.digest = "other".into();
+    assert!(!other.are_published(&published));
 }
 
 #[test]
@@ -160,7 +193,7 @@ fn a_document_is_compressed_if_the_machine_asks_for_it() {
         .0;
     assert_eq!(gzip::unpack(&document, 10_000).unwrap(), compressed.provisioning);
     assert_eq!(compressed.provisioning, plain.provisioning);
-    assert_ne!(compressed.provisioning_secret, plain.provisioning_secret);
+    assert_ne!(compressed.entries.digest(), plain.entries.digest());
     assert_eq!(read(&compressed).unwrap().document, plain.provisioning);
 }
 
@@ -170,7 +203,7 @@ fn without_source() -> Gathered {
     let spec = spec("", "");
     let late = spec.late_bound.last().unwrap().clone();
     let source = late.source.clone().unwrap();
-    gathered.values = Err(SourceError::new(&late, &source, SourceProblem::Missing));
+    gathered.inputs = Err(SourceError::new(&late, &source, SourceProblem::Missing));
     edit_config(&mut gathered, |config| {
         config.late_bound = vec![late.clone()];
         config.status.published = Some(config::Published {
@@ -184,6 +217,22 @@ fn without_source() -> Gathered {
     gathered
 }
 
+fn new_value() -> Result<Inputs, SourceError> {
+    Ok(Inputs {
+        values: LateValues::from([("password".to_owned(), "new".to_owned())]),
+        references: ["Secret/n/s=u/2".to_owned()].into(),
+    })
+}
+
+/// What this process has published, or found to be published.
+fn made_from() -> Option<MadeFrom> {
+    Some(MadeFrom {
+        published_from: published_from("d", &[].into()),
+        digest: "d".into(),
+        values: LateValues::new(),
+    })
+}
+
 /// As gather does.
 fn decide(mut gathered: Gathered) -> Plan {
     gathered.published = needed_record(&gathered).map(|record| {
@@ -195,10 +244,7 @@ fn decide(mut gathered: Gathered) -> Plan {
 
 fn published_again(plan: &Plan) -> &Publish {
     match &plan.step {
-        Step::Publish(publish) if matches!(publish.content, steps::Content::Published(_)) => {
-            assert_eq!(publish.program, None, "another program may have filled in a part");
-            publish
-        }
+        Step::Publish(publish) if matches!(publish.content, steps::Content::Published(_)) => publish,
         other => panic!("{other:?}"),
     }
 }
@@ -229,21 +275,14 @@ fn while_a_source_is_missing_tokens_are_renewed_and_what_is_damaged_is_restored(
         ("binding", |g| g.existing.binding = None, Cause::RoleModified),
         ("account", |g| g.existing.account = None, Cause::TokensInvalid),
         ("bootstrap", |g| g.existing.bootstrap = None, Cause::Missing),
-        (
-            "restart",
-            |g| {
-                g.memory.verified = None;
-                g.now = hours(8);
-            },
-            Cause::RenewalDue,
-        ),
+        ("document", |g| g.existing.provisioning.clear(), Cause::Modified),
     ];
     for (what, edit, cause) in cases {
         let mut gathered = without_source();
         edit(&mut gathered);
         let plan = decide(gathered);
         let publish = published_again(&plan);
-        assert_eq!(publish.causes, [cause], "{what}");
+        assert_eq!(publish.causes(), [cause], "{what}");
         assert_eq!(
             (publish.revision.as_str(), publish.digest.as_str()),
             ("1", "d"),
@@ -251,7 +290,10 @@ fn while_a_source_is_missing_tokens_are_renewed_and_what_is_damaged_is_restored(
         );
         assert_eq!(plan.degraded.as_ref().unwrap().reason, "SourceMissing", "{what}");
         // Without the bootstrap Secret it is not known what it was made of, so new content is published as soon as it can be.
-        let from = if what == "bootstrap" { "" } else { "config-uid/d" };
+        let from = match what {
+            "bootstrap" => String::new(),
+            _ => published_from("d", &[].into()),
+        };
         assert_eq!(publish.published_from, from, "{what}");
     }
 }
@@ -264,7 +306,7 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
     };
     let cases: [(&str, Edit); 6] = [
         ("GoImplementationRunning", |g| {
-            g.values = Ok(LateValues::from([("password".to_owned(), "new".to_owned())]));
+            g.inputs = new_value();
             g.go_implementation = Some("it renews its Lease".into());
         }),
         ("WaitingForRendering", |g| {
@@ -274,14 +316,14 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
             edit_rendered(g, |rendered| rendered.revision = None)
         }),
         ("DefinitionsOutdated", |g| {
-            g.values = Ok(LateValues::from([("password".to_owned(), "new".to_owned())]));
+            g.inputs = new_value();
             g.outdated_definitions = Some("older than this version".into());
         }),
         ("SourceMissing", |g| {
             edit_rendered(g, |rendered| rendered.revision = Some("2".into()))
         }),
         ("TooManyDocuments", |g| {
-            g.values = Ok(LateValues::from([("password".to_owned(), "new".to_owned())]));
+            g.inputs = new_value();
             let more = (1..20).map(|number| document(&format!("older-{number}"), hours(30)));
             g.existing.provisioning.extend(more);
         }),
@@ -290,18 +332,19 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
         let mut gathered = without_source();
         edit(&mut gathered);
         gathered.now = hours(8);
+        gathered.memory.made_from = made_from();
         long(&mut gathered);
         let plan = decide(gathered);
         let publish = published_again(&plan);
         assert!(
-            publish.causes.contains(&Cause::RenewalDue),
+            publish.causes().contains(&Cause::RenewalDue),
             "{reason}: {:?}",
-            publish.causes
+            publish.findings
         );
         assert!(
-            !publish.causes.contains(&Cause::NewContent),
+            !publish.causes().contains(&Cause::NewContent),
             "{reason}: {:?}",
-            publish.causes
+            publish.findings
         );
         assert_eq!(publish.revision, "1", "{reason}");
         assert_eq!(plan.degraded.as_ref().unwrap().reason, reason);
@@ -311,6 +354,7 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
 #[test]
 fn a_new_revision_is_published_though_new_content_would_wait() {
     let mut gathered = published();
+    gathered.memory.made_from = made_from();
     let more = (1..20).map(|number| document(&format!("older-{number}"), hours(30)));
     gathered.existing.provisioning.extend(more);
     edit_rendered(&mut gathered, |rendered| rendered.digest = "other".into());
@@ -323,7 +367,7 @@ fn a_new_revision_is_published_though_new_content_would_wait() {
     let Step::Publish(publish) = plan(&gathered).1.unwrap().step else {
         panic!()
     };
-    assert!(publish.has_room && publish.causes.contains(&Cause::NewRevision));
+    assert!(publish.has_room && publish.causes().contains(&Cause::NewRevision));
     // One less, and new content has room again.
     edit_rendered(&mut gathered, |rendered| rendered.revision = Some("1".into()));
     gathered.existing.provisioning.pop();
@@ -334,8 +378,11 @@ fn a_new_revision_is_published_though_new_content_would_wait() {
 fn without_the_bootstrap_secret_the_status_speaks_only_for_the_revision_of_new_machines() {
     let of = |gathered: &Gathered| record(gathered, gathered.config.as_ref().unwrap());
     let mut gathered = without_source();
-    assert_eq!(of(&gathered).unwrap().published_from, "config-uid/d");
-    edit_bootstrap(&mut gathered, |secret| secret.content = Some("altered".into()));
+    assert_eq!(
+        of(&gathered).unwrap().published_from,
+        published_from("d", &[].into())
+    );
+    edit_bootstrap(&mut gathered, |secret| secret.is_intact = false);
     assert_eq!(
         of(&gathered).unwrap().published_from,
         "",

@@ -54,9 +54,9 @@ impl Turns {
     }
 }
 
-/// `found`: what was last found to be allowed to join, and how long ago.
-pub fn has_to_be_asked(found: Option<(&str, Duration)>, joins_by: &str) -> bool {
-    found.is_none_or(|(known, ago)| known != joins_by || ago >= JOIN_RIGHT_TTL)
+/// `found`: how long ago a token was last found to be allowed to join.
+pub fn has_to_be_asked(found: Option<Duration>) -> bool {
+    found.is_none_or(|ago| ago >= JOIN_RIGHT_TTL)
 }
 
 #[cfg(test)]
@@ -64,16 +64,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_yes_is_good_for_five_minutes_and_for_the_same_kind_of_token() {
+    fn a_yes_is_good_for_five_minutes() {
         for (found, expected) in [
             (None, true),
-            (Some(("account", 0)), false),
-            (Some(("account", 299)), false),
-            (Some(("account", 300)), true),
-            (Some(("groups", 0)), true),
+            (Some(0), false),
+            (Some(299), false),
+            (Some(300), true),
         ] {
-            let found = found.map(|(known, ago)| (known, Duration::from_secs(ago)));
-            assert_eq!(has_to_be_asked(found, "account"), expected, "{found:?}");
+            assert_eq!(
+                has_to_be_asked(found.map(Duration::from_secs)),
+                expected,
+                "{found:?}"
+            );
         }
     }
 

@@ -5,7 +5,6 @@ use osm_api::condition::{PUBLISHED, REASON_DELETED, Verdict};
 use osm_api::{Reason, names};
 
 use crate::model::gathered::{Gathered, Inherited};
-use crate::model::source::SourceError;
 
 pub fn not_published(reason: Reason, message: impl Into<String>) -> Verdict {
     Verdict {
@@ -53,23 +52,10 @@ pub fn joining_is_unknown() -> &'static str {
      certificates for ServiceAccounts of pools; the last answer is kept, and this is retried"
 }
 
-pub fn joining_conflict() -> String {
-    "the settings' credentials.nodeBootstrap.kind is bootstrapToken, but secret-syncer runs with --joining=approved; set the kind to \
-     serviceAccountToken, or run with --joining=static (the chart's value joining)"
-        .to_owned()
-}
-
 pub fn torn_down() -> Verdict {
     not_published(
         REASON_DELETED,
         "the pool is gone; everything that was published for it is deleted",
-    )
-}
-
-pub fn values_of_last_time(problem: &SourceError) -> Verdict {
-    not_published(
-        problem.reason(),
-        format!("{problem}; until then the last known values stay in use"),
     )
 }
 

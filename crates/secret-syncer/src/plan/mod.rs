@@ -1,19 +1,16 @@
 //! All decisions of secret-syncer, from what was gathered alone: no client, no clock.
 //!
-//! [`mod@causes`] says why a pool is published. Each other question has a file of its name. What only the API server's answer can show
-//! ([`adoption`], [`hmac_key`]) is decided here as well, from that answer.
+//! [`mod@findings`] says why a pool is published. Each other question has a file of its name. What only the API server's answer can show
+//! ([`adoption`]) is decided here as well, from that answer.
 
 pub mod adoption;
 pub mod announcement;
 pub mod cause;
-pub mod causes;
-pub mod credentials;
+pub mod content;
 pub mod error;
-pub mod hmac_key;
+pub mod findings;
 pub mod hold;
-pub mod inputs;
 pub mod join_right;
-pub mod kubeconfig_secret;
 pub mod legacy_tokens;
 pub mod messages;
 pub mod orphan_budget;
@@ -49,8 +46,9 @@ use crate::model::gathered::Gathered;
 use crate::model::memory::PoolMemory;
 use crate::model::ownership::OwnershipLabels;
 use crate::model::view::ConfigView;
-use crate::plan::causes::{Input, causes};
+use crate::plan::content::Comparison;
 use crate::plan::error::PlanError;
+use crate::plan::findings::{Input, findings};
 use crate::plan::hold::Hold;
 use crate::plan::publish::{Subject, Target};
 use crate::plan::remember::remember;
@@ -135,7 +133,7 @@ fn for_config(
         return Ok(Decision::of(Step::SetStatus(verdict), Some(MAX_REQUEUE_INTERVAL)));
     }
     if config.is_retired() {
-        (memory.verified, memory.tokens) = (None, None);
+        (memory.made_from, memory.tokens) = (None, None);
         return Ok(Decision::of(teardown::of(gathered, config), None));
     }
     match hold::of(gathered, config) {
@@ -150,21 +148,13 @@ fn new_content(
     md: &PoolRef,
     memory: &mut PoolMemory,
 ) -> Result<Decision, PlanError> {
-    let (Some(rendered), Ok(inputs)) = (&config.status.rendered, inputs::choose(gathered)) else {
+    let (Some(rendered), Ok(inputs)) = (&config.status.rendered, &gathered.inputs) else {
         return Ok(Decision::of(Step::None, None));
     };
-    let mut decision = keep_or_publish(
-        gathered,
-        config,
-        md,
-        Target::New {
-            rendered,
-            inputs: &inputs,
-        },
-        memory,
-    )?;
-    decision.degraded = inputs.problem.as_ref().map(messages::values_of_last_time);
-    Ok(decision)
+    if content::compare(gathered, &rendered.digest, inputs) == Comparison::Same {
+        memory.made_from = content::made_from(gathered, &rendered.digest, inputs);
+    }
+    keep_or_publish(gathered, config, md, Target::New { rendered, inputs }, memory)
 }
 
 /// What is published is kept, renewed and restored while new content is held back.
@@ -207,19 +197,15 @@ fn keep_or_publish(
             Some(FOREIGN_SECRET_INTERVAL),
         ));
     }
-    let credentials = credentials::in_force(gathered);
     let ownership = OwnershipLabels::new(&gathered.name, &gathered.pool, &gathered.clusters.management, md);
-    let kubelet_token = credentials::kubelet_token(gathered);
-    let joins_by = kubelet_token.joins_by(gathered.node_account.as_deref());
-    let causes = causes(&Input {
+    let findings = findings(&Input {
         gathered,
         is_edge: wanted.is_edge(config),
         needs_kubeconfig_secret: wanted.needs_kubeconfig_secret(config),
-        wanted: wanted.as_new(config),
+        wanted: wanted.as_new(gathered),
         ownership: &ownership,
-        joins_by: joins_by.as_deref(),
     });
-    if causes.is_empty() {
+    if findings.is_empty() {
         let (mut keep, next) = retention::tidy(gathered, &ownership, wanted.is_edge(config));
         keep.published = publish::published(gathered, wanted.digest());
         let bootstrap = gathered.existing.bootstrap.as_ref();
@@ -230,20 +216,15 @@ fn keep_or_publish(
         });
         return Ok(Decision::of(Step::Keep(keep), Some(again)));
     }
-    let repairs = repair_limit::count(&causes, memory.repairs, gathered.now)
-        .map_err(|cause| PlanError::RepeatedlyModified { cause })?;
-    memory.repairs = repairs.or(memory.repairs);
+    memory.repairs = repair_limit::count(&findings, memory.repairs, gathered.now)?.or(memory.repairs);
     let subject = Subject {
         gathered,
         config,
         md,
         wanted,
-        credentials: &credentials,
         ownership,
-        kubelet_token,
-        joins_by,
     };
-    let publish = publish::publish(subject, causes);
+    let publish = publish::publish(subject, findings);
     Ok(Decision::of(Step::Publish(Box::new(publish)), None))
 }
 

@@ -13,13 +13,5 @@ pub fn remember(gathered: &Gathered) -> PoolMemory {
     let mut memory = gathered.memory.clone();
     memory.waiting_since = waiting::since(memory.waiting_since, is_ready, gathered.now);
     memory.foreign_secret = foreign.map(|holder| holder.name.clone());
-    if !gathered.needs_kubeconfig_secret() {
-        memory.tokens = None;
-    }
-    if let Ok(values) = &gathered.values
-        && !values.is_empty()
-    {
-        memory.last_values = Some(values.clone());
-    }
     memory
 }

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use osm_api::names;
 
-use crate::model::memory::Unpublished;
-use crate::model::tokens::Issued;
+use crate::model::gathered::Gathered;
+use crate::model::tokens::Tokens;
+use crate::plan::cause::Cause;
+use crate::plan::steps::Publish;
 
 /// Tokens are never renewed sooner than this after they were issued, however short their life.
 const MIN_RENEWAL_INTERVAL: u64 = 60;
@@ -24,16 +27,26 @@ pub fn renew_at(issued: Timestamp, life: Duration, pool: &str) -> Timestamp {
     issued.saturating_add(after).unwrap_or(Timestamp::MAX)
 }
 
-/// Whether a bootstrap token that was created for an earlier attempt serves beside the token `with`, which was just issued: it is of the
-/// same groups, and at least half of the life is left.
-pub fn is_reusable(unpublished: &Unpublished, groups: &str, with: &Issued) -> bool {
-    let left = unpublished.token.expires.duration_since(with.issued);
-    unpublished.groups == groups && left * 2 > with.expires.duration_since(with.issued)
+/// The tokens of an earlier publish, if they serve for this one as well: they are bound to what exists now, and not due for renewal. Where a
+/// renewal is due, those serve that an attempt at it has got already.
+pub fn reusable<'a>(gathered: &'a Gathered, publish: &Publish, bound_to: &str) -> Option<&'a Tokens> {
+    let kept = gathered.memory.tokens.as_ref()?;
+    let bootstrap = gathered.existing.bootstrap.as_ref();
+    let published = bootstrap.and_then(|secret| secret.meta.time(names::EXPIRES));
+    let is_renewal = publish.causes().contains(&Cause::RenewalDue);
+    let is_later = published.is_none_or(|expires| kept.tokens.expires > expires);
+    let is_reusable =
+        kept.bound_to == bound_to && gathered.now < kept.tokens.renew_at && (!is_renewal || is_later);
+    is_reusable.then_some(&kept.tokens)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::memory::KeptTokens;
+    use crate::plan::fixtures::{edit_bootstrap, hours, published};
+    use crate::plan::plan;
+    use crate::plan::steps::Step;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + second).unwrap()
@@ -59,29 +72,48 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_an_earlier_attempt_serves_while_half_of_its_life_is_left() {
-        let token = |issued, expires| Issued {
-            token: "token".into(),
-            issued: at(issued),
-            expires: at(expires),
-            life: Duration::from_secs(u64::try_from(expires - issued).unwrap()),
+    fn tokens_are_published_again_until_their_renewal() {
+        let tokens = |renew_at, expires| KeptTokens {
+            bound_to: "a".into(),
+            tokens: Tokens {
+                api: "api".into(),
+                kubelet: "kubelet".into(),
+                expires,
+                renew_at,
+            },
         };
-        let kept = Unpublished {
-            groups: "a,b".into(),
-            token: token(0, 1000),
-        };
-        for (groups, now, reusable) in [
-            ("a,b", 0, true),
-            ("a,b", 499, true),
-            ("a,b", 500, false),
-            ("a,b", 2000, false),
-            ("a", 0, false),
+        // The bootstrap Secret has tokens that expire after 20 hours, and are renewed after 8.
+        let published_ones = tokens(hours(8), hours(20));
+        let newer = tokens(hours(20), hours(32));
+        for (what, kept, bound_to, now, expected) in [
+            ("for a repair", &published_ones, "a", hours(1), true),
+            ("for other objects", &published_ones, "b", hours(1), false),
+            ("at their renewal", &published_ones, "a", hours(8), false),
+            ("of an attempt at the renewal", &newer, "a", hours(8), true),
+            ("of an attempt long ago", &newer, "a", hours(20), false),
         ] {
+            let mut gathered = published();
+            gathered.existing.role = None;
+            gathered.now = now;
+            gathered.memory.tokens = Some(kept.clone());
+            let Step::Publish(publish) = plan(&gathered).1.unwrap().step else {
+                panic!("{what}")
+            };
             assert_eq!(
-                is_reusable(&kept, groups, &token(now, now + 1000)),
-                reusable,
-                "{groups} at {now}"
+                reusable(&gathered, &publish, bound_to).is_some(),
+                expected,
+                "{what}"
             );
         }
+        // Somebody has brought the renewal near.
+        let mut gathered = published();
+        edit_bootstrap(&mut gathered, |secret| {
+            drop(secret.meta.annotations.remove(names::RENEW_AT))
+        });
+        gathered.memory.tokens = Some(published_ones);
+        let Step::Publish(publish) = plan(&gathered).1.unwrap().step else {
+            panic!()
+        };
+        assert!(reusable(&gathered, &publish, "a").is_none());
     }
 }

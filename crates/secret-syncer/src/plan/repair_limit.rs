@@ -4,6 +4,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::model::memory::Repairs;
 use crate::plan::cause::Cause;
+use crate::plan::error::PlanError;
+use crate::plan::findings::Finding;
 
 /// This many repairs in succession are made before something is suspected of reverting each.
 const MAX_REPAIRS_IN_SUCCESSION: u32 = 20;
@@ -19,19 +21,23 @@ const REPAIRS: [Cause; 5] = [
     Cause::Missing,
 ];
 
-/// Counts a publish for `causes`; `None` where it is no repair.
+/// Counts a publish for these findings; `None` where none of them is a repair.
 ///
 /// # Errors
-/// The cause of one repair too many.
-pub fn count(causes: &[Cause], before: Option<Repairs>, now: Timestamp) -> Result<Option<Repairs>, Cause> {
-    let Some(cause) = causes.iter().find(|cause| REPAIRS.contains(cause)) else {
+/// One repair too many.
+pub fn count(
+    findings: &[Finding],
+    before: Option<Repairs>,
+    now: Timestamp,
+) -> Result<Option<Repairs>, PlanError> {
+    let Some(repair) = findings.iter().find(|finding| REPAIRS.contains(&finding.cause)) else {
         return Ok(None);
     };
     let before = before.unwrap_or(Repairs { last: now, count: 0 });
     let in_succession = now.duration_since(before.last) < MIN_REPAIR_INTERVAL;
     let count = if in_succession { before.count + 1 } else { 1 };
     if count > MAX_REPAIRS_IN_SUCCESSION {
-        Err(*cause)
+        Err(PlanError::RepeatedlyModified(repair.clone()))
     } else {
         Ok(Some(Repairs { last: now, count }))
     }
@@ -43,6 +49,14 @@ mod tests {
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + second).unwrap()
+    }
+
+    fn found(causes: &[Cause]) -> Vec<Finding> {
+        let finding = |cause: &Cause| Finding {
+            cause: *cause,
+            message: String::new(),
+        };
+        causes.iter().map(finding).collect()
     }
 
     #[test]
@@ -80,15 +94,12 @@ mod tests {
                 1,
                 Ok(None),
             ),
-            (
-                "nor is a restart",
-                vec![Cause::Unverified],
-                before(20),
-                1,
-                Ok(None),
-            ),
         ] {
-            let counted = count(&causes, before, at(now)).map(|repairs| repairs.map(|repairs| repairs.count));
+            let counted = match count(&found(&causes), before, at(now)) {
+                Ok(repairs) => Ok(repairs.map(|repairs| repairs.count)),
+                Err(PlanError::RepeatedlyModified(finding)) => Err(finding.cause),
+                Err(other) => panic!("{what}: {other}"),
+            };
             assert_eq!(counted, expected, "{what}");
         }
     }
@@ -98,7 +109,7 @@ mod tests {
         let mut repairs = None;
         let mut refused = 0;
         for second in 0..40 {
-            match count(&[Cause::Modified], repairs, at(second)) {
+            match count(&found(&[Cause::Modified]), repairs, at(second)) {
                 Ok(counted) => repairs = counted,
                 Err(_) => refused += 1,
             }

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use osm_api::names;
+use osm_api::{digest, names};
 
+use crate::model::bound_to::is_of_another_account;
 use crate::model::documents::Documents;
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;
 use crate::model::ownership::OwnershipLabels;
-use crate::model::token_binding::is_api_token_dead;
 use crate::model::view::{ROLE_KUBECONFIG, ROLE_PROVISIONING, RoleView, SecretView};
 use crate::plan::steps::{DocumentStep, Keep, NarrowRole, RoleStep};
 
@@ -27,14 +26,8 @@ pub const MAX_DOCUMENTS_WITH_REVISIONS: usize = 100;
 pub const MAX_DOCUMENTS_WHERE_CROWDED: usize = 2;
 const MAX_DOCUMENTS_WITH_REVISIONS_WHERE_CROWDED: usize = 4;
 
-/// Until when a document has to be kept whose tokens are asked for `life` at `now`.
-pub fn keep_until(now: Timestamp, life: Duration) -> Timestamp {
-    let keep = SignedDuration::try_from(life).unwrap_or(SignedDuration::from_hours(24)) + KEPT_AFTER_EXPIRY;
-    now.saturating_add(keep).unwrap_or(Timestamp::MAX)
-}
-
 /// Until when a document has to be kept whose tokens expire then.
-pub fn kept_until_expiry(expires: Timestamp) -> Timestamp {
+pub fn keep_until(expires: Timestamp) -> Timestamp {
     expires
         .saturating_add(KEPT_AFTER_EXPIRY)
         .unwrap_or(Timestamp::MAX)
@@ -48,22 +41,33 @@ pub fn extended(document: &SecretView, keep_until: Timestamp) -> Timestamp {
         .map_or(keep_until, |at| at.max(keep_until))
 }
 
-/// How the provisioning Secret of `documents` comes to exist.
-pub fn provide(existing: &ExistingObjects, documents: &Documents, keep_until: Timestamp) -> DocumentStep {
-    let named = |secret: &&Arc<SecretView>| secret.meta.name == documents.provisioning_secret;
-    match existing.provisioning.iter().find(named).cloned() {
-        None => DocumentStep::Create,
-        Some(secret) if holds(&secret, &documents.entries.digest()) => {
-            let keep_until = extended(&secret, keep_until);
-            DocumentStep::Extend { secret, keep_until }
+/// How the provisioning Secret of these documents comes to exist. It is named after what they are published from; with tokens in it, after
+/// its own content. Where an immutable Secret of that name has other content, the next name is taken: machines may still fetch it.
+pub fn provide(gathered: &Gathered, documents: &Documents, published_from: &str) -> DocumentStep {
+    let (existing, entries) = (&gathered.existing.provisioning, documents.entries.digest());
+    if let Some(secret) = existing.iter().find(|secret| holds(secret, &entries)) {
+        let secret = secret.clone();
+        return DocumentStep::Extend { secret };
+    }
+    let made_from = match documents.have_tokens_later() {
+        true => entries.as_str(),
+        false => published_from,
+    };
+    let mut attempt = 0_u32;
+    loop {
+        let hash = digest::sha256_hex(format!("{made_from}/{attempt}").as_bytes());
+        let name = names::provisioning_secret_name(&gathered.pool, &hash);
+        match existing.iter().find(|secret| secret.meta.name == name).cloned() {
+            None => return DocumentStep::Create { name },
+            Some(secret) if !secret.immutable => return DocumentStep::Recreate { secret },
+            Some(_) => attempt += 1,
         }
-        Some(secret) => DocumentStep::Recreate { secret },
     }
 }
 
 /// Whether a Secret holds the entries with this digest, and always will.
 pub fn holds(secret: &SecretView, digest: &str) -> bool {
-    secret.immutable && secret.content.as_deref() == Some(digest)
+    secret.immutable && secret.entries == digest
 }
 
 /// Secrets that a living token may fetch: provisioning Secrets, and the kubeconfig Secret. The provisioning Secret that the live
@@ -134,16 +138,15 @@ fn of_tokens(existing: &ExistingObjects) -> impl Iterator<Item = &Arc<SecretView
     existing.kubeconfig.iter().chain(&existing.provisioning)
 }
 
-/// Whether no living token may fetch a document before its time, since its tokens were bound to an object that was deleted. If such
-/// objects are deleted again and again, documents don't pile up.
+/// Whether no living token may fetch a document before its time, since the ServiceAccount of its tokens was deleted. If it is deleted
+/// again and again, documents don't pile up.
 fn has_dead_tokens(existing: &ExistingObjects, secret: &SecretView) -> bool {
-    let (Some(account), Some(kubeconfig)) = (&existing.account, &existing.kubeconfig) else {
-        // Only what is shown is known to be another one.
+    let Some(account) = &existing.account else {
+        // Only one that is shown is known to be another one.
         return false;
     };
     let bound_to = secret.meta.annotation(names::BOUND_TO);
-    secret.meta.uid != kubeconfig.meta.uid
-        && bound_to.is_some_and(|to| is_api_token_dead(to, &account.uid, &kubeconfig.meta.uid))
+    bound_to.is_some_and(|to| is_of_another_account(to, &account.uid))
 }
 
 /// Names of the Secrets that the Role has to open once these are there as well.
@@ -253,9 +256,9 @@ mod tests {
         };
         SecretView {
             meta,
-            content: Some("digest".into()),
+            entries: "digest".into(),
             immutable: true,
-            key: None,
+            ..SecretView::default()
         }
     }
 
@@ -278,16 +281,6 @@ mod tests {
             assert_eq!(has_room(false), new_content, "{documents}");
             assert_eq!(has_room(true), new_revision, "{documents}");
         }
-    }
-
-    #[test]
-    fn a_document_outlives_its_tokens_by_an_hour() {
-        assert_eq!(keep_until(at(0), Duration::from_secs(24 * 3600)), at(25));
-        assert_eq!(
-            keep_until(at(0), Duration::MAX),
-            at(25),
-            "a life that no calendar holds"
-        );
     }
 
     #[test]

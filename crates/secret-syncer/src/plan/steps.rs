@@ -10,11 +10,10 @@ use osm_api::config::Published;
 use osm_render::LateValues;
 
 use crate::model::existing::ExistingObjects;
-use crate::model::gathered;
+use crate::model::gathered::{self, PublishedRecord};
 use crate::model::ownership::OwnershipLabels;
-use crate::model::token_binding::KubeletToken;
 use crate::model::view::SecretView;
-use crate::plan::cause::Cause;
+use crate::plan::findings::Finding;
 
 pub struct Plan {
     /// For the pool of the config.
@@ -95,39 +94,34 @@ pub struct NarrowRole {
 
 #[derive(Clone, Debug)]
 pub struct Publish {
-    pub causes: Vec<Cause>,
+    pub findings: Vec<Finding>,
     /// uid of the config.
     pub uid: String,
     pub content: Content,
     pub revision: String,
     /// Digest of the content.
     pub digest: String,
-    /// As the annotations of these names.
+    /// As the annotation of this name.
     pub published_from: String,
-    pub inputs_mac: String,
-    /// The same; `None` where another program filled in a part of the documents.
-    pub program: Option<String>,
-    /// Publish nothing where the content yields exactly these documents.
-    pub unless: Option<DocumentIdentity>,
+    /// Publish nothing where the provisioning Secret that is recorded here holds exactly what would be published.
+    pub compare: Option<PublishedRecord>,
     /// Before any write, the worker cluster has to confirm that it still is the one that the watches showed.
     pub confirm_worker: bool,
     pub bootstrap_name: String,
     /// Name of the Secret with the script of an edge pool.
     pub edge_script_name: Option<String>,
-    /// The tokens are bound to this Secret. `None`: they are bound to the provisioning Secret.
-    pub kubeconfig: Option<KubeconfigSecret>,
+    /// Name of the kubeconfig Secret, if machines of the pool fetch one.
+    pub kubeconfig_name: Option<String>,
     /// Name of the pool's ServiceAccount, Role and RoleBinding.
     pub identity: String,
     pub ownership: OwnershipLabels,
     /// uid of the pool's ServiceAccount; `None`: create it.
     pub account: Option<String>,
     pub binding: BindingStep,
-    pub kubelets_join_by: KubeletIdentity,
-    pub kubelet_token: KubeletToken,
+    /// In the mode in which kubelets join with a token of an account that all pools share.
+    pub shared_account: Option<SharedAccount>,
     /// Life to ask for.
     pub life: Duration,
-    /// Until when the provisioning Secret is kept at least.
-    pub keep_until: Timestamp,
     /// Names of provisioning Secrets that stay because a living token may fetch them.
     pub kept: Vec<String>,
     /// Whether the pool may get one more of them.
@@ -140,8 +134,8 @@ pub struct Publish {
 /// What is published.
 #[derive(Clone)]
 pub enum Content {
-    /// Of the config, if it is still what [`Publish::published_from`] names, with these values of sources.
-    Config { values: LateValues },
+    /// Of the config, if it still has this [identity](crate::model::view::ConfigView::identity), with these values of sources.
+    Config { identity: String, values: LateValues },
     /// What is published already.
     Published(Arc<gathered::Published>),
 }
@@ -150,26 +144,17 @@ pub enum Content {
 impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Config { .. } => write!(f, "Config"),
+            Self::Config { identity, .. } => write!(f, "Config({identity})"),
             Self::Published(published) => published.document.fmt(f),
         }
     }
 }
 
-/// What identifies a pool's documents, tokens excepted.
+/// The uids of `osm-node-bootstrap`, and of the Secret that the pool's token of it is bound to; `None`: create it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DocumentIdentity {
-    pub document_mac: String,
-    pub provisioning_secret: String,
-}
-
-/// With what kubelets of the pool join.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KubeletIdentity {
-    /// What the token rests on, as [`KubeletToken::joins_by`] has it.
-    Known(String),
-    /// `osm-node-bootstrap` has to be created first.
-    CreateNodeAccount,
+pub struct SharedAccount {
+    pub account: Option<String>,
+    pub token_binding: Option<String>,
 }
 
 /// What a RoleBinding refers to can't be changed, so a wrong one is deleted first.
@@ -192,42 +177,30 @@ pub enum RoleStep {
     },
 }
 
-/// A Secret that tokens are bound to before the documents exist that contain them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct KubeconfigSecret {
-    pub name: String,
-    pub step: KubeconfigSecretStep,
-    /// Until when it is kept once the pool no longer needs it.
-    pub keep_until: Timestamp,
-}
-
-/// How the kubeconfig Secret comes to exist. Its content is written later, in place.
-#[derive(Clone, Debug, PartialEq)]
-pub enum KubeconfigSecretStep {
-    /// Without content.
-    Create,
-    Keep {
-        secret: Arc<SecretView>,
-    },
-    /// It can't be changed: delete exactly this one, and create another one.
-    Recreate {
-        secret: Arc<SecretView>,
-    },
-}
-
 /// How the provisioning Secret comes to exist.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub enum DocumentStep {
-    /// It exists: keep it until then.
+    /// It exists: keep it for longer.
     Extend {
         secret: Arc<SecretView>,
-        keep_until: Timestamp,
     },
-    /// What has its name has other content.
+    /// What has its name can be altered.
     Recreate {
         secret: Arc<SecretView>,
     },
-    Create,
+    Create {
+        name: String,
+    },
+}
+
+impl DocumentStep {
+    /// Name of the Secret.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Extend { secret } | Self::Recreate { secret } => &secret.meta.name,
+            Self::Create { name } => name,
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -5,25 +5,20 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use osm_api::config::{LateBound, LateBoundKind, LateBoundSource, OperatingSystemConfigStatus, Retired};
-use osm_api::settings::{Credentials, NodeBootstrap, NodeBootstrapKind};
-use osm_api::{Joining, Reason, names};
+use osm_api::{Joining, names};
 use osm_render::LateValues;
 
-use crate::model::documents::inputs_mac;
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::{Gathered, Inherited, NameHolder};
-use crate::model::hmac_key::HmacKey;
-use crate::model::memory::{PoolMemory, Repairs};
-use crate::model::seal::seal;
-use crate::model::source::{SourceError, SourceProblem};
-use crate::model::token_binding::KubeletToken;
-use crate::model::view::{BindingView, ConfigView, Meta, RoleView, SecretView};
+use crate::model::memory::{MadeFrom, PoolMemory, Repairs};
+use crate::model::source::{Inputs, SourceError, SourceProblem};
+use crate::model::view::{ConfigView, Meta, RoleView};
 use crate::plan::cause::Cause;
 use crate::plan::error::PlanError;
 use crate::plan::fixtures::*;
-use crate::plan::steps::{Content, DocumentIdentity, KubeletIdentity, OrphanStep, Plan, Step, Unseen};
+use crate::plan::steps::{Content, Keep, OrphanStep, Plan, Publish, SharedAccount, Step, Unseen};
 use crate::plan::timing::MAX_REQUEUE_INTERVAL;
-use crate::plan::{credentials, messages};
+use crate::plan::{messages, retention};
 
 fn plan(gathered: &Gathered) -> Result<Plan, PlanError> {
     super::plan(gathered).1
@@ -35,7 +30,7 @@ fn remembered(gathered: &Gathered) -> PoolMemory {
 
 fn causes_of(gathered: &Gathered) -> Vec<Cause> {
     match plan(gathered).unwrap().step {
-        Step::Publish(publish) => publish.causes,
+        Step::Publish(publish) => publish.causes(),
         other => panic!("{other:?}"),
     }
 }
@@ -55,20 +50,16 @@ fn a_fresh_pool_is_published() {
     let Step::Publish(publish) = plan(&fresh()).unwrap().step else {
         panic!()
     };
-    assert_eq!(publish.causes, [Cause::Missing]);
+    assert_eq!(publish.causes(), [Cause::Missing]);
     assert!(matches!(publish.content, Content::Config { .. }));
     assert_eq!(publish.revision, "1");
     assert_eq!(publish.bootstrap_name, "pool-kube-system-bootstrap-config");
     assert_eq!(publish.identity, format!("osm-node-{POOL}"));
-    assert_eq!(
-        publish.keep_until,
-        hours(25),
-        "an hour longer than any token that is asked for"
-    );
-    assert_eq!(
-        publish.kubelets_join_by,
-        KubeletIdentity::Known("node-account".into())
-    );
+    let shared = SharedAccount {
+        account: Some("node-account".into()),
+        token_binding: None,
+    };
+    assert_eq!(publish.shared_account, Some(shared));
 }
 
 #[test]
@@ -83,151 +74,6 @@ fn what_stands_is_kept_until_its_renewal() {
         Some(MAX_REQUEUE_INTERVAL),
         "its renewal is due in hours, but timers don't count sleep"
     );
-}
-
-#[test]
-fn whatever_differs_is_published_again() {
-    type Edit = fn(&mut Gathered);
-    type AnyEdit = Box<dyn Fn(&mut Gathered)>;
-    let annotate = |key: &'static str, value: &'static str| {
-        move |gathered: &mut Gathered| {
-            edit_bootstrap(gathered, |secret| {
-                secret.meta.annotations.insert(key.into(), value.into());
-            });
-        }
-    };
-    let cases: Vec<(&str, AnyEdit, Cause)> = vec![
-        (
-            "revision",
-            Box::new(
-                (|g| {
-                    edit_config(g, |c| {
-                        c.status.rendered.as_mut().unwrap().revision = Some("2".into())
-                    })
-                }) as Edit,
-            ),
-            Cause::NewRevision,
-        ),
-        (
-            "inputs",
-            Box::new(
-                (|g| {
-                    edit_rendered(g, |rendered| rendered.digest = "other".into());
-                    g.memory.verified.as_mut().unwrap().inputs_mac =
-                        inputs_mac(&g.key, "other", &[], &LateValues::new());
-                }) as Edit,
-            ),
-            Cause::NewContent,
-        ),
-        (
-            "config recreated",
-            Box::new((|g| edit_config(g, |c| c.uid = "other".into())) as Edit),
-            Cause::NewContent,
-        ),
-        (
-            "data altered",
-            Box::new((|g| edit_bootstrap(g, |s| s.content = Some("other".into()))) as Edit),
-            Cause::Modified,
-        ),
-        (
-            "data gone",
-            Box::new((|g| edit_bootstrap(g, |s| s.content = None)) as Edit),
-            Cause::Modified,
-        ),
-        (
-            "annotation gone",
-            Box::new(
-                (|g| {
-                    edit_bootstrap(g, |s| {
-                        s.meta.annotations.remove(names::BOUND_TO);
-                    })
-                }) as Edit,
-            ),
-            Cause::TokensInvalid,
-        ),
-        (
-            "made immutable",
-            Box::new((|g| edit_bootstrap(g, |s| s.immutable = true)) as Edit),
-            Cause::Modified,
-        ),
-        (
-            "orphan mark left",
-            Box::new(annotate(names::ORPHANED_SINCE, "2026-01-01T00:00:00Z")),
-            Cause::Modified,
-        ),
-        (
-            "account recreated",
-            Box::new((|g| g.existing.account = Some(Arc::new(meta("new", &[])))) as Edit),
-            Cause::TokensInvalid,
-        ),
-        (
-            "account gone",
-            Box::new((|g| g.existing.account = None) as Edit),
-            Cause::TokensInvalid,
-        ),
-        (
-            "node account recreated",
-            Box::new((|g| g.node_account = Some("new".into())) as Edit),
-            Cause::TokensInvalid,
-        ),
-        (
-            "document gone",
-            Box::new((|g| g.existing.provisioning.clear()) as Edit),
-            Cause::TokensInvalid,
-        ),
-        (
-            "role gone",
-            Box::new((|g| g.existing.role = None) as Edit),
-            Cause::RoleModified,
-        ),
-        (
-            "binding altered",
-            Box::new((|g| g.existing.binding = Some(Arc::new(BindingView::default()))) as Edit),
-            Cause::RoleModified,
-        ),
-        (
-            "renewal",
-            Box::new((|g| g.now = hours(8)) as Edit),
-            Cause::RenewalDue,
-        ),
-        (
-            "annotation with the renewal altered",
-            Box::new(annotate(names::RENEW_AT, "soon")),
-            Cause::RenewalDue,
-        ),
-        (
-            "restart",
-            Box::new((|g| g.memory.verified = None) as Edit),
-            Cause::Unverified,
-        ),
-        (
-            "bootstrap gone",
-            Box::new((|g| g.existing.bootstrap = None) as Edit),
-            Cause::Missing,
-        ),
-    ];
-    let mut gathered = published();
-    annotate(names::RENEW_AT, "2099-01-01T00:00:00Z")(&mut gathered);
-    assert_eq!(
-        causes_of(&gathered),
-        [Cause::Modified],
-        "nobody puts a renewal off"
-    );
-    for (name, edit, cause) in cases {
-        let mut gathered = published();
-        edit(&mut gathered);
-        let mut causes = causes_of(&gathered);
-        if name.starts_with("annotation") {
-            // The seal is broken as well.
-            assert_eq!(
-                causes.iter().filter(|cause| **cause == Cause::Modified).count(),
-                1,
-                "{name}"
-            );
-            causes.retain(|cause| *cause != Cause::Modified);
-        }
-        assert_eq!(causes, [cause], "{name}");
-    }
 }
 
 #[test]
@@ -390,7 +236,7 @@ fn a_missing_config_deletes_nothing_for_a_day() {
     let [OrphanStep::Mark { secrets, since }] = marked.orphans.as_slice() else {
         panic!("{:?}", marked.orphans)
     };
-    assert_eq!((secrets.len(), *since), (2, now()));
+    assert_eq!((secrets.len(), *since), (3, now()));
 
     mark(&mut gathered.orphans[0].1, now());
     gathered.now = hours(23);
@@ -444,7 +290,8 @@ fn what_was_published_by_way_of_another_management_cluster_is_left_alone() {
         meta.annotations
             .insert(names::ORPHANED_SINCE.into(), hours(-48).to_string());
     };
-    let secrets = made.bootstrap.iter_mut().chain(&mut made.provisioning);
+    let secrets = made.bootstrap.iter_mut().chain(&mut made.token_binding);
+    let secrets = secrets.chain(&mut made.provisioning);
     secrets.for_each(|secret| of_another(&mut Arc::make_mut(secret).meta));
     made.account
         .iter_mut()
@@ -493,40 +340,6 @@ fn objects_of_the_go_implementation_are_left_alone() {
 }
 
 #[test]
-fn an_edge_pools_script_is_kept_like_its_bootstrap_secret() {
-    assert!(matches!(plan(&published_edge()).unwrap().step, Step::Keep(_)));
-    type Edit = fn(&mut SecretView);
-    let edits: [Edit; 4] = [
-        |script| script.content = Some("other".into()),
-        |script| {
-            script
-                .meta
-                .annotations
-                .insert(names::EXPIRES.into(), hours(1).to_string());
-        },
-        |script| script.immutable = true,
-        |script| script.meta.labels.clear(),
-    ];
-    for (i, edit) in edits.into_iter().enumerate() {
-        let mut gathered = published_edge();
-        let mut script = (**gathered.existing.edge_script.as_ref().unwrap()).clone();
-        edit(&mut script);
-        gathered.existing.edge_script = Some(Arc::new(script));
-        assert_eq!(causes_of(&gathered), [Cause::Modified], "edit {i}");
-    }
-    let mut gathered = published_edge();
-    gathered.existing.edge_script = None;
-    assert_eq!(causes_of(&gathered), [Cause::Modified]);
-    // No longer an edge pool.
-    let mut gathered = published_edge();
-    edit_config(&mut gathered, |config| config.is_edge = false);
-    let Step::Keep(keep) = plan(&gathered).unwrap().step else {
-        panic!()
-    };
-    assert_eq!(keep.outdated.len(), 1);
-}
-
-#[test]
 fn an_edge_pool_needs_no_revision() {
     let mut gathered = fresh();
     edit_config(&mut gathered, |config| {
@@ -540,169 +353,6 @@ fn an_edge_pool_needs_no_revision() {
         publish.edge_script_name.as_deref(),
         Some("edge-provider-script-pool-kube-system")
     );
-}
-
-fn with(node_bootstrap: NodeBootstrap) -> Credentials {
-    Credentials {
-        node_bootstrap,
-        ..Credentials::default()
-    }
-}
-
-fn bootstrap_tokens(groups: &[&str]) -> NodeBootstrap {
-    NodeBootstrap {
-        kind: NodeBootstrapKind::BootstrapToken,
-        groups: groups.iter().map(|group| (*group).to_owned()).collect(),
-    }
-}
-
-#[test]
-fn a_token_of_another_kind_or_group_is_another_token() {
-    let bound = |by: &str| {
-        let mut gathered = published();
-        edit_bootstrap(&mut gathered, |secret| {
-            let annotations = &mut secret.meta.annotations;
-            annotations.insert(names::BOUND_TO.into(), format!("account-uid/{by}/document-uid"));
-            let sealed = seal(&HmacKey::new([7; 32]), "content", annotations);
-            annotations.insert(names::CONTENT_MAC.into(), sealed);
-        });
-        gathered
-    };
-    let by_account = "node-account";
-    let by_token = "system:bootstrappers,system:bootstrappers:a,system:bootstrappers:b";
-    let wanted = bootstrap_tokens(&["system:bootstrappers:a", "system:bootstrappers:b"]);
-    for (stands, wanted, good) in [
-        (by_account, NodeBootstrap::default(), true),
-        (by_account, wanted.clone(), false),
-        (by_token, wanted.clone(), true),
-        (by_token, bootstrap_tokens(&["system:bootstrappers:a"]), false),
-        (by_token, NodeBootstrap::default(), false),
-        ("system:bootstrappers", bootstrap_tokens(&[]), true),
-    ] {
-        let mut gathered = bound(stands);
-        gathered.credentials = Some(with(wanted.clone()));
-        if good {
-            assert!(
-                matches!(plan(&gathered).unwrap().step, Step::Keep(_)),
-                "{stands} {wanted:?}"
-            );
-        } else {
-            assert_eq!(
-                causes_of(&gathered),
-                [Cause::TokensInvalid],
-                "{stands} {wanted:?}"
-            );
-        }
-    }
-
-    // Who joins with bootstrap tokens needs no ServiceAccount for it.
-    let mut gathered = bound(by_token);
-    gathered.credentials = Some(with(wanted.clone()));
-    gathered.node_account = None;
-    assert!(matches!(plan(&gathered).unwrap().step, Step::Keep(_)));
-    gathered.existing.bootstrap = None;
-    let Step::Publish(publish) = plan(&gathered).unwrap().step else {
-        panic!()
-    };
-    assert_eq!(publish.kubelets_join_by, KubeletIdentity::Known(by_token.into()));
-    let groups = wanted.groups.clone();
-    assert_eq!(publish.kubelet_token, KubeletToken::Bootstrap { groups });
-
-    // Without settings the kind is the one that stands.
-    let stands = |gathered: Gathered| {
-        credentials::kubelet_token(&Gathered {
-            credentials: None,
-            ..gathered
-        })
-    };
-    let groups = |of: &NodeBootstrap| KubeletToken::Bootstrap {
-        groups: of.groups.clone(),
-    };
-    assert_eq!(stands(bound(by_token)), groups(&wanted));
-    assert_eq!(
-        stands(bound("system:bootstrappers")),
-        groups(&bootstrap_tokens(&[]))
-    );
-    assert_eq!(stands(bound(by_account)), KubeletToken::NodeAccount);
-    assert_eq!(stands(fresh()), KubeletToken::NodeAccount);
-}
-
-/// A change of the mode republishes every pool, and so does the way back. A pool that both settings and mode leave as it is stays.
-#[test]
-fn the_mode_says_whose_token_kubelets_join_with() {
-    let by = |joins_by: &str| {
-        let mut gathered = published();
-        edit_bootstrap(&mut gathered, |secret| {
-            let recorded = format!("account-uid/{joins_by}/document-uid");
-            secret.meta.annotations.insert(names::BOUND_TO.into(), recorded);
-            reseal(&HmacKey::new([7; 32]), secret);
-        });
-        gathered
-    };
-    let (pool, account) = ("pool", "node-account");
-    for (joining, recorded, causes) in [
-        (Joining::Static, account, vec![]),
-        (Joining::Static, pool, vec![Cause::TokensInvalid]),
-        (Joining::Approved, pool, vec![]),
-        (Joining::Approved, account, vec![Cause::TokensInvalid]),
-    ] {
-        let gathered = Gathered {
-            joining,
-            ..by(recorded)
-        };
-        // The mode is known where the settings are not.
-        let without = Gathered {
-            credentials: None,
-            ..gathered.clone()
-        };
-        for gathered in [gathered, without] {
-            match plan(&gathered).unwrap().step {
-                Step::Keep(_) => assert!(causes.is_empty(), "{joining} {recorded}"),
-                Step::Publish(publish) => assert_eq!(publish.causes, causes, "{joining} {recorded}"),
-                other => panic!("{joining} {recorded}: {other:?}"),
-            }
-        }
-    }
-
-    // The pool's own token needs no other account.
-    let mut gathered = Gathered {
-        joining: Joining::Approved,
-        node_account: None,
-        ..fresh()
-    };
-    let Step::Publish(publish) = plan(&gathered).unwrap().step else {
-        panic!()
-    };
-    assert_eq!(publish.kubelets_join_by, KubeletIdentity::Known(pool.into()));
-    assert_eq!(publish.kubelet_token, KubeletToken::Pool);
-
-    // Bootstrap tokens contradict this mode. Nothing is published for a new pool, and what is published is kept and renewed.
-    gathered.credentials = Some(with(bootstrap_tokens(&["system:bootstrappers:a"])));
-    let Err(PlanError::Held(verdict)) = plan(&gathered) else {
-        panic!()
-    };
-    assert_eq!(verdict.reason, Reason::JoiningConflict);
-    let groups = "system:bootstrappers,system:bootstrappers:b";
-    for (recorded, expected) in [
-        (
-            groups,
-            KubeletToken::Bootstrap {
-                groups: vec!["system:bootstrappers:b".into()],
-            },
-        ),
-        (pool, KubeletToken::Pool),
-        (account, KubeletToken::Pool),
-    ] {
-        let existing = by(recorded).existing;
-        assert_eq!(
-            credentials::kubelet_token(&Gathered {
-                existing,
-                ..gathered.clone()
-            }),
-            expected,
-            "{recorded}"
-        );
-    }
 }
 
 #[test]
@@ -746,7 +396,7 @@ fn what_the_go_implementation_made_is_told_of_and_stays_until_it_is_rendered() {
 #[test]
 fn repairs_that_do_not_last_end() {
     let mut gathered = published();
-    edit_bootstrap(&mut gathered, |secret| secret.content = Some("other".into()));
+    edit_bootstrap(&mut gathered, |secret| secret.is_intact = false);
     gathered.memory.repairs = Some(Repairs {
         last: now(),
         count: 19,
@@ -763,12 +413,11 @@ fn repairs_that_do_not_last_end() {
     gathered.memory = memory;
     let refused = plan(&gathered).err().unwrap();
     assert!(
-        matches!(
-            refused,
-            PlanError::RepeatedlyModified {
-                cause: Cause::Modified
-            }
-        ),
+        matches!(&refused, PlanError::RepeatedlyModified(finding) if finding.cause == Cause::Modified),
+        "{refused}"
+    );
+    assert!(
+        refused.to_string().contains("the bootstrap Secret was altered"),
         "{refused}"
     );
     // New content is published all the same once something else is not altered with it.
@@ -780,8 +429,44 @@ fn repairs_that_do_not_last_end() {
     assert!(causes_of(&gathered).contains(&Cause::NewContent));
 }
 
+/// A change of the mode republishes every pool, and so does the way back.
 #[test]
-fn values_of_last_time_serve_while_a_source_is_missing() {
+fn the_mode_says_whose_token_kubelets_join_with() {
+    let by = |bound_to: &str| {
+        let mut gathered = published();
+        edit_bootstrap(&mut gathered, |secret| {
+            secret
+                .meta
+                .annotations
+                .insert(names::BOUND_TO.into(), bound_to.into());
+        });
+        gathered
+    };
+    let (pool, shared) = ("account-uid", "account-uid/node-account/binding-uid");
+    for (joining, bound_to, causes) in [
+        (Joining::Static, shared, vec![]),
+        (Joining::Static, pool, vec![Cause::TokensInvalid]),
+        (Joining::Approved, pool, vec![]),
+        (Joining::Approved, shared, vec![Cause::TokensInvalid]),
+    ] {
+        // The mode is known where the settings are not.
+        let gathered = Gathered {
+            joining,
+            credentials: None,
+            ..by(bound_to)
+        };
+        match plan(&gathered).unwrap().step {
+            Step::Keep(_) => assert!(causes.is_empty(), "{joining} {bound_to}"),
+            Step::Publish(publish) => {
+                assert_eq!(publish.causes(), causes, "{joining} {bound_to}");
+                assert_eq!(publish.shared_account.is_some(), joining == Joining::Static);
+            }
+            other => panic!("{joining} {bound_to}: {other:?}"),
+        }
+    }
+}
+
+fn late_bound() -> (LateBound, LateBoundSource) {
     let source = LateBoundSource {
         namespace: "n".into(),
         name: "s".into(),
@@ -792,39 +477,11 @@ fn values_of_last_time_serve_while_a_source_is_missing() {
         kind: LateBoundKind::SecretKey,
         source: Some(source.clone()),
     };
-    let mut gathered = fresh();
-    edit_config(&mut gathered, |config| config.late_bound = vec![late.clone()]);
-    let values = LateValues::from([("secret".to_owned(), "value".to_owned())]);
-    gathered.values = Ok(values.clone());
-    let good = plan(&gathered).unwrap();
-    let memory = remembered(&gathered);
-    assert!(good.degraded.is_none() && memory.last_values == Some(values.clone()));
-    let Step::Publish(good_publish) = good.step else {
-        panic!()
-    };
-
-    gathered.values = Err(SourceError::new(&late, &source, SourceProblem::Missing));
-    let refused = plan(&gathered).err().unwrap();
-    assert_eq!(
-        refused.reason(),
-        Reason::SourceMissing,
-        "nothing is known of the value"
-    );
-    gathered.memory = memory;
-    let degraded = plan(&gathered).unwrap();
-    assert_eq!(degraded.degraded.unwrap().reason, Reason::SourceMissing);
-    let Step::Publish(publish) = degraded.step else {
-        panic!()
-    };
-    assert!(matches!(&publish.content, Content::Config { values: used, .. } if *used == values));
-    assert_eq!(publish.inputs_mac, good_publish.inputs_mac);
-    gathered.memory.last_values = Some(LateValues::new());
-    assert!(plan(&gathered).is_err(), "values of other content are no help");
+    (late, source)
 }
 
 #[test]
 fn what_was_seen_is_remembered_though_there_is_no_plan() {
-    let values = LateValues::from([("secret".to_owned(), "value".to_owned())]);
     let before = PoolMemory {
         waiting_since: Some(hours(-1)),
         foreign_secret: Some("taken".into()),
@@ -834,35 +491,19 @@ fn what_was_seen_is_remembered_though_there_is_no_plan() {
         }),
         ..PoolMemory::default()
     };
-    // The repairs don't last, but the values are available, and so is the name.
+    // The repairs don't last, but the name is available.
     let mut altered = published();
-    edit_bootstrap(&mut altered, |secret| secret.content = Some("other".into()));
-    altered.values = Ok(values.clone());
+    edit_bootstrap(&mut altered, |secret| secret.is_intact = false);
     altered.memory = before.clone();
-    assert!(matches!(
-        plan(&altered),
-        Err(PlanError::RepeatedlyModified { .. })
-    ));
+    assert!(matches!(plan(&altered), Err(PlanError::RepeatedlyModified(_))));
     let memory = remembered(&altered);
-    assert_eq!(
-        (memory.last_values, memory.repairs),
-        (Some(values), before.repairs)
-    );
+    assert_eq!(memory.repairs, before.repairs);
     assert_eq!((memory.waiting_since, memory.foreign_secret), (None, None));
 
     // A value is missing, but the name is available.
-    let source = LateBoundSource {
-        namespace: "n".into(),
-        name: "s".into(),
-        key: "k".into(),
-    };
-    let late = LateBound {
-        id: "secret".into(),
-        kind: LateBoundKind::SecretKey,
-        source: Some(source.clone()),
-    };
+    let (late, source) = late_bound();
     let mut missing = fresh();
-    missing.values = Err(SourceError::new(&late, &source, SourceProblem::Missing));
+    missing.inputs = Err(SourceError::new(&late, &source, SourceProblem::Missing));
     missing.memory = before;
     edit_config(&mut missing, |config| config.late_bound = vec![late]);
     assert!(matches!(plan(&missing), Err(PlanError::Held(_))));
@@ -871,59 +512,151 @@ fn what_was_seen_is_remembered_though_there_is_no_plan() {
 }
 
 #[test]
-fn a_value_that_the_settings_took_back_is_not_published_again() {
-    let source = LateBoundSource {
-        namespace: "n".into(),
-        name: "s".into(),
-        key: "k".into(),
+fn documents_are_compared_only_where_a_source_may_have_changed_and_nothing_else_is_to_be_done() {
+    let rewritten = || Inputs {
+        values: LateValues::from([("secret".to_owned(), "value".to_owned())]),
+        references: ["Secret/n/s=u/2".to_owned()].into(),
     };
-    let late = LateBound {
-        id: "secret".into(),
-        kind: LateBoundKind::ProfileSecretKey,
-        source: Some(source.clone()),
+    let published_of = |gathered: &Gathered| match plan(gathered).unwrap().step {
+        Step::Publish(publish) => *publish,
+        other => panic!("{other:?}"),
     };
-    for (problem, is_held) in [
-        (SourceProblem::Missing, false),
-        (SourceProblem::NotOfProfiles, true),
-    ] {
-        let mut gathered = published();
-        gathered.memory.last_values = Some([("secret".to_owned(), "last".to_owned())].into());
-        gathered.values = Err(SourceError::new(&late, &source, problem));
-        edit_config(&mut gathered, |config| config.late_bound = vec![late.clone()]);
-        assert_eq!(crate::plan::inputs::choose(&gathered).is_err(), is_held);
+    // A restart alone compares nothing, and what is known from then on spares the comparison.
+    let gathered = published();
+    assert!(matches!(plan(&gathered).unwrap().step, Step::Keep(_)));
+    let known = remembered(&gathered).made_from.unwrap();
+    assert_eq!(known.digest, "d");
+
+    let mut gathered = published();
+    gathered.inputs = Ok(rewritten());
+    let publish = published_of(&gathered);
+    assert_eq!(publish.causes(), [Cause::NewContent]);
+    assert_eq!(publish.compare.unwrap().provisioning_secret, "document");
+    gathered.existing.role = None;
+    assert_eq!(
+        published_of(&gathered).compare,
+        None,
+        "there is something to repair"
+    );
+
+    let mut running = published();
+    running.inputs = Ok(rewritten());
+    running.memory.made_from = Some(MadeFrom {
+        values: rewritten().values,
+        ..known.clone()
+    });
+    assert!(matches!(plan(&running).unwrap().step, Step::Keep(_)));
+    running.memory.made_from = Some(known);
+    assert_eq!(
+        published_of(&running).compare,
+        None,
+        "it is known to be another value"
+    );
+}
+
+/// From now on no machine of the pool fetches a kubeconfig.
+fn no_longer_late() -> Gathered {
+    let mut gathered = published_late();
+    edit_config(&mut gathered, |config| config.needs_kubeconfig_secret = false);
+    gathered
+}
+
+fn kept(gathered: &Gathered) -> Keep {
+    match plan(gathered).unwrap().step {
+        Step::Keep(keep) => keep,
+        other => panic!("{other:?}"),
     }
 }
 
-#[test]
-fn a_restart_of_the_same_program_compares_nothing() {
-    let mut gathered = published();
-    gathered.memory.verified = None;
-    let program = gathered.program.clone();
-    edit_bootstrap(&mut gathered, |secret| {
-        secret.meta.annotations.insert(names::PROGRAM.into(), program);
-    });
-    assert!(matches!(plan(&gathered).unwrap().step, Step::Keep(_)));
+fn published_now(gathered: &Gathered) -> Publish {
+    match plan(gathered).unwrap().step {
+        Step::Publish(publish) => *publish,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn outdated(keep: &Keep) -> Vec<&str> {
+    let names = keep.outdated.iter();
+    names.map(|secret| secret.meta.name.as_str()).collect()
 }
 
 #[test]
-fn only_a_restart_compares_documents_before_it_publishes() {
+fn a_kubeconfig_secret_that_is_no_longer_needed_goes_when_no_token_may_fetch_it() {
+    let name = names::kubeconfig_secret_name(POOL);
+    let mut gathered = fresh();
+    assert_eq!(published_now(&gathered).kubeconfig_name, None);
+    edit_config(&mut gathered, |config| config.needs_kubeconfig_secret = true);
+    assert_eq!(published_now(&gathered).kubeconfig_name.as_ref(), Some(&name));
+
+    let mut gathered = no_longer_late();
+    gathered.now = hours(7);
+    let keep = kept(&gathered);
+    assert!(keep.outdated.is_empty() && keep.narrow.is_none(), "{keep:?}");
+    let soon = (gathered.now + SignedDuration::from_secs(30)).to_string();
+    edit_kubeconfig(&mut gathered, |secret| {
+        secret.meta.annotations.insert(names::KEEP_UNTIL.into(), soon);
+    });
+    assert_eq!(plan(&gathered).unwrap().again.unwrap().as_secs(), 30);
+    gathered.now += SignedDuration::from_secs(30);
+    let keep = kept(&gathered);
+    assert_eq!(outdated(&keep), [name.as_str()]);
+    assert_eq!(keep.narrow.unwrap().secrets, ["document"]);
+
+    // While it is needed its date does not count.
+    edit_config(&mut gathered, |config| config.needs_kubeconfig_secret = true);
+    assert!(outdated(&kept(&gathered)).is_empty());
+}
+
+#[test]
+fn documents_whose_tokens_are_invalid_are_not_kept() {
+    let bound = |name: &str, bound_to: Option<&str>| {
+        let mut document = (*document(name, hours(20))).clone();
+        let bound_to = bound_to.map(|to| (names::BOUND_TO.to_owned(), to.to_owned()));
+        document.meta.annotations.extend(bound_to);
+        Arc::new(document)
+    };
     let mut gathered = published();
-    gathered.memory.verified = None;
-    let Step::Publish(publish) = plan(&gathered).unwrap().step else {
-        panic!()
-    };
-    let unless = DocumentIdentity {
-        document_mac: "mac".into(),
-        provisioning_secret: "document".into(),
-    };
+    gathered.existing.provisioning.extend([
+        bound("alive", Some("account-uid/node-account/binding-uid")),
+        bound("altered", Some("")),
+        bound("of-another-account", Some("other/node-account/binding-uid")),
+        bound("plain", None),
+    ]);
+    assert_eq!(outdated(&kept(&gathered)), ["of-another-account"]);
+    // The watch may not show the account because it lost its label.
+    gathered.existing.account = None;
+    assert_eq!(published_now(&gathered).kept.len(), 5);
+}
+
+#[test]
+fn a_document_that_lost_its_label_is_looked_for() {
+    let mut gathered = published_late();
+    let name = names::kubeconfig_secret_name(POOL);
+    gathered.existing.kubeconfig = None;
+    assert_eq!(published_now(&gathered).out_of_sight, std::slice::from_ref(&name));
+    assert_eq!(retention::role_of(&name), crate::model::view::ROLE_KUBECONFIG);
+    let document = names::provisioning_secret_name(POOL, "hash");
     assert_eq!(
-        (publish.causes, publish.unless),
-        (vec![Cause::Unverified], Some(unless))
+        retention::role_of(&document),
+        crate::model::view::ROLE_PROVISIONING
     );
-    assert_eq!(publish.program.as_deref(), Some("program"));
-    gathered.existing.role = None;
-    let Step::Publish(publish) = plan(&gathered).unwrap().step else {
-        panic!()
-    };
-    assert!(publish.unless.is_none(), "there is something to repair");
+}
+
+#[test]
+fn what_credentials_rest_on_is_deleted_before_the_documents() {
+    let names: Vec<_> = published_late()
+        .existing
+        .secrets()
+        .map(|secret| secret.meta.name.clone())
+        .collect();
+    let kubeconfig = names::kubeconfig_secret_name(POOL);
+    assert_eq!(
+        names,
+        [
+            "binding",
+            &kubeconfig,
+            "document",
+            "pool-kube-system-bootstrap-config"
+        ]
+    );
 }

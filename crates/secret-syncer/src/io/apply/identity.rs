@@ -23,15 +23,15 @@ use crate::model::key::Key;
 use crate::model::view::{ROLE_IDENTITY, RoleView};
 use crate::plan::adoption::{IdentityAdoption, of_identity};
 use crate::plan::retention;
-use crate::plan::steps::{BindingStep, KubeletIdentity, Publish, RoleStep};
+use crate::plan::steps::{BindingStep, Publish, RoleStep};
 
-/// Returns what the kubelets' token is bound to.
+/// The account whose tokens kubelets of all pools join with. Returns its uid.
 ///
 /// # Errors
 /// Requests that failed. This holds for the other functions here as well.
-pub async fn node_account(context: &Context, kubelets: &KubeletIdentity) -> Result<String, ApplyError> {
-    if let KubeletIdentity::Known(joins_by) = kubelets {
-        return Ok(joins_by.clone());
+pub async fn node_account(context: &Context, existing: Option<&str>) -> Result<String, ApplyError> {
+    if let Some(uid) = existing {
+        return Ok(uid.to_owned());
     }
     let metadata = ObjectMeta {
         name: Some(NODE_BOOTSTRAP_ACCOUNT.to_owned()),
@@ -69,15 +69,18 @@ pub async fn account(context: &Context, publish: &Publish) -> Result<String, App
     Ok(context.caches.wrote_account(&created))
 }
 
-/// The Role opens exactly these Secrets. Returns what was written, if it was.
-pub async fn role(
+/// The Role opens exactly these Secrets, and the RoleBinding binds the pool's ServiceAccount to it. Returns whether the API server has stored
+/// both as they were sent.
+pub async fn open(
     context: &Context,
     existing: Option<&RoleView>,
     publish: &Publish,
     secrets: &[String],
-) -> Result<Option<RoleView>, ApplyError> {
+) -> Result<bool, ApplyError> {
     let step = retention::open(existing, secrets);
-    put_role(context, step, metadata(context, publish), secrets).await
+    let role = put_role(context, step, metadata(context, publish), secrets).await?;
+    let is_bound = binding(context, publish).await?;
+    Ok(is_bound && retention::opens(role.as_ref(), secrets))
 }
 
 pub async fn put_role(
@@ -104,7 +107,7 @@ pub async fn put_role(
 }
 
 /// Returns whether it binds the Role to the ServiceAccount.
-pub async fn binding(context: &Context, publish: &Publish) -> Result<bool, ApplyError> {
+async fn binding(context: &Context, publish: &Publish) -> Result<bool, ApplyError> {
     const WHAT: &str = "a pool's RoleBinding";
     let api: Api<RoleBinding> = context.clients.in_namespace();
     let name = &publish.identity;

@@ -1,8 +1,6 @@
 //! Carries out a plan, in the order that [`docs/rotation.md`](../../../../../docs/rotation.md) promises. It decides nothing.
 
-pub mod filled;
 pub mod identity;
-pub mod kubeconfig_secret;
 pub mod objects;
 pub mod orphans;
 pub mod provisioning;
@@ -80,7 +78,7 @@ fn rendered(config: &mut OperatingSystemConfig) -> Option<&mut Rendered> {
 /// What was done, for the report.
 #[derive(Debug)]
 pub struct Applied {
-    /// The content that this is about; see [`crate::model::view::ConfigView::published_from`].
+    /// The content that this is about; see [`crate::model::view::ConfigView::identity`].
     pub about: Option<String>,
     /// `None`: the status stays as it is.
     pub status: Option<Status>,
@@ -130,7 +128,7 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
         degraded,
         again,
     } = plan;
-    let about = gathered.config.as_ref().map(|config| config.published_from());
+    let about = gathered.config.as_ref().map(|config| config.identity());
     let mut applied = Applied {
         about,
         foreign_cluster,
@@ -154,11 +152,11 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
                     pool = gathered.machine_deployment().map(tracing::field::display),
                     revision = published.revision,
                     digest = published.digest,
-                    causes = ?publish.causes,
+                    because = publish.because(),
                     "user data is published"
                 );
                 applied.status = Some(Status::Published(published));
-                applied.published_for = publish.causes;
+                applied.published_for = publish.causes();
             }
             // The plan for what exists now sets the timers.
             let key = Key::Config(gathered.name.clone());

@@ -8,11 +8,10 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::names;
 
-use crate::model::hmac_key::HmacKey;
+use crate::model::content_digest;
 use crate::model::ownership::OwnershipLabels;
 use crate::model::rbac;
-use crate::model::seal::seal;
-use crate::model::view::SecretView;
+use crate::model::view::ROLE_ORPHAN_RECORD;
 
 pub fn metadata(
     ownership: &OwnershipLabels,
@@ -72,11 +71,33 @@ pub fn secret<'a>(
     }
 }
 
-/// The Secret with a seal over its content and the annotations that later decisions rest on.
-pub fn sealed(key: &HmacKey, mut secret: Secret) -> Secret {
-    let SecretView { meta, content, .. } = SecretView::of(&secret);
-    let seal = seal(key, &content.unwrap_or_default(), &meta.annotations);
+/// The Secret with the [digest](content_digest) of its content.
+pub fn with_digest(mut secret: Secret) -> Secret {
+    let data = secret.data.get_or_insert_default();
     let annotations = secret.metadata.annotations.get_or_insert_default();
-    annotations.insert(names::CONTENT_MAC.to_owned(), seal);
+    let digest = content_digest::of(data, |name| annotations.get(name).map(String::as_str));
+    data.insert(
+        names::CONTENT_DIGEST_KEY.to_owned(),
+        ByteString(digest.into_bytes()),
+    );
     secret
+}
+
+/// The Secret without data that records when orphans were collected.
+pub fn orphan_record(installation: &str, collected: String) -> Secret {
+    let labels = [
+        (names::INSTALLATION, installation),
+        (names::ROLE, ROLE_ORPHAN_RECORD),
+    ];
+    let metadata = ObjectMeta {
+        name: Some(names::orphan_record_secret_name(installation)),
+        labels: Some(
+            labels
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+        ),
+        annotations: Some([(names::COLLECTED.to_owned(), collected)].into()),
+        ..ObjectMeta::default()
+    };
+    secret(metadata, None, false)
 }

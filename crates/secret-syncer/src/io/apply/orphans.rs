@@ -1,6 +1,6 @@
 //! Marks orphans, and deletes those that the plan says, once live reads have confirmed that nothing owns them.
 
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use osm_api::{MachineDeployment, names};
 use osm_runtime::Api;
 use osm_runtime::RequestError;
@@ -8,7 +8,7 @@ use osm_runtime::request::failed;
 use osm_runtime::status;
 use serde_json::json;
 
-use crate::io::apply::teardown;
+use crate::io::apply::{objects, teardown};
 use crate::io::clients;
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
@@ -114,22 +114,29 @@ async fn living<'a>(context: &Context, owners: &'a [Owner]) -> Result<Option<&'a
 async fn record(context: &Context, gathered: &Gathered) -> Result<bool, ApplyError> {
     const WHAT: &str = "recording that an orphan is deleted";
     let installation = &context.clients.installation;
-    // Without its Secret, the key is being restored.
-    let Some(key) = context.caches.hmac_key_secret(installation) else {
-        return Err(RequestError::Conflict { what: WHAT }.into());
-    };
     let budget = context.caches.orphan_budget(installation);
     let Some(record) = orphan_budget::record(&budget, gathered.now) else {
         return Ok(false);
     };
-    let patch = json!({"metadata": {
-        "resourceVersion": key.meta.resource_version,
-        "annotations": {names::COLLECTED: record},
-    }});
+    // The resourceVersion, and the name of the first record, keep two replicas from using the same permission.
     let api = context.clients.secrets();
-    let patched = api
-        .patch(&key.meta.name, &PatchParams::default(), &Patch::Merge(&patch))
-        .await;
-    context.caches.wrote_secret(&patched.map_err(failed(WHAT))?);
+    let written = match context.caches.orphan_record(installation) {
+        Some(secret) => {
+            let patch = json!({"metadata": {
+                "resourceVersion": secret.meta.resource_version,
+                "annotations": {names::COLLECTED: record},
+            }});
+            api.patch(&secret.meta.name, &PatchParams::default(), &Patch::Merge(&patch))
+                .await
+        }
+        None => {
+            api.create(
+                &PostParams::default(),
+                &objects::orphan_record(installation, record),
+            )
+            .await
+        }
+    };
+    context.caches.wrote_secret(&written.map_err(failed(WHAT))?);
     Ok(true)
 }

@@ -31,10 +31,9 @@ pub fn step(
     gathered: &Gathered,
     publish: &Publish,
     documents: &Documents,
-    promise: &Promise,
 ) -> Result<DocumentStep, ApplyError> {
-    match retention::provide(&gathered.existing, documents, promise.keep_until) {
-        DocumentStep::Create if !publish.has_room => Err(ApplyError::TooManyDocuments),
+    match retention::provide(gathered, documents, &publish.published_from) {
+        DocumentStep::Create { .. } if !publish.has_room => Err(ApplyError::TooManyDocuments),
         step => Ok(step),
     }
 }
@@ -46,34 +45,33 @@ pub async fn provide(
     publish: &Publish,
     step: DocumentStep,
     documents: &Documents,
-    promise: &Promise,
+    promise: &Promise<'_>,
 ) -> Result<SecretView, ApplyError> {
     match step {
-        DocumentStep::Extend { secret, keep_until } => {
-            extend(context, publish, &secret, keep_until, promise).await
-        }
+        DocumentStep::Extend { secret } => extend(context, publish, &secret, promise).await,
         DocumentStep::Recreate { secret } => {
             teardown::secret(context, &secret).await?;
-            create(context, publish, documents, promise).await
+            create(context, publish, &secret.meta.name, documents, promise).await
         }
-        DocumentStep::Create => create(context, publish, documents, promise).await,
+        DocumentStep::Create { name } => create(context, publish, &name, documents, promise).await,
     }
 }
 
 /// What a document promises to the tokens that may fetch it.
-pub struct Promise {
+pub struct Promise<'a> {
     pub keep_until: Timestamp,
-    /// What the tokens inside the document are bound to; `None` where there are none.
-    pub bound_to: Option<String>,
+    /// What these tokens are bound to.
+    pub bound_to: &'a str,
 }
 
 async fn create(
     context: &Context,
     publish: &Publish,
+    name: &str,
     documents: &Documents,
-    promise: &Promise,
+    promise: &Promise<'_>,
 ) -> Result<SecretView, ApplyError> {
-    let (api, name) = (context.clients.secrets(), &documents.provisioning_secret);
+    let api = context.clients.secrets();
     let mut metadata = objects::metadata(
         &publish.ownership,
         &context.clients.installation,
@@ -82,19 +80,18 @@ async fn create(
     );
     let annotations = metadata.annotations.get_or_insert_default();
     annotations.insert(names::KEEP_UNTIL.to_owned(), promise.keep_until.to_string());
-    if let Some(bound_to) = &promise.bound_to {
-        annotations.insert(names::BOUND_TO.to_owned(), bound_to.clone());
-    }
+    annotations.insert(names::BOUND_TO.to_owned(), promise.bound_to.to_owned());
     let secret = objects::secret(metadata, documents.entries.data(), true);
     match api.create(&PostParams::default(), &secret).await {
         Ok(created) => Ok(context.caches.wrote_secret(&created)),
         Err(error) if already_exists(&error) => {
             let found = SecretView::of(&api.get(name).await.map_err(failed(WHAT))?);
             if adoption::is_our_document(&found, &documents.entries.digest()) {
-                let keep_until = retention::extended(&found, promise.keep_until);
-                extend(context, publish, &found, keep_until, promise).await
+                extend(context, publish, &found, promise).await
             } else {
-                Err(ApplyError::ForeignSecret { name: name.clone() })
+                Err(ApplyError::ForeignSecret {
+                    name: name.to_owned(),
+                })
             }
         }
         Err(error) => Err(failed(WHAT)(error).into()),
@@ -106,10 +103,10 @@ async fn extend(
     context: &Context,
     publish: &Publish,
     secret: &SecretView,
-    keep_until: Timestamp,
-    promise: &Promise,
+    promise: &Promise<'_>,
 ) -> Result<SecretView, ApplyError> {
-    let keep_until = keep_until.to_string();
+    let keep_until = retention::extended(secret, promise.keep_until).to_string();
+    let bound_to = promise.bound_to.to_owned();
     let owned = publish
         .ownership
         .annotations
@@ -118,14 +115,9 @@ async fn extend(
     let annotations: BTreeMap<&str, Option<&String>> = owned
         .chain([
             (names::KEEP_UNTIL, Some(&keep_until)),
+            (names::BOUND_TO, Some(&bound_to)),
             (names::ORPHANED_SINCE, None),
         ])
-        .chain(
-            promise
-                .bound_to
-                .as_ref()
-                .map(|bound_to| (names::BOUND_TO, Some(bound_to))),
-        )
         .collect();
     let patch = json!({"metadata": {
         "resourceVersion": secret.meta.resource_version,

@@ -1,29 +1,35 @@
-//! Publishes a pool, in an order in which nothing that a machine reads ever refers to what does not exist yet.
+//! Publishes a pool, in an order in which nothing that a machine reads ever refers to what does not exist yet:
+//!
+//! 1. the ServiceAccount, and what else tokens are bound to;
+//! 2. tokens, or those of a publish that was not finished;
+//! 3. the provisioning Secret, which is kept longer than the tokens live, and beside it the Role and the RoleBinding;
+//! 4. a check of what the tokens may do;
+//! 5. the kubeconfig Secret, if machines fetch one;
+//! 6. the bootstrap Secret, and the script of an edge pool.
+//!
+//! The status follows, in [`report`](crate::io::report).
 
-use std::borrow::Cow;
-
+use k8s_openapi::api::core::v1::Secret;
 use osm_api::config::Published;
 use osm_api::content::ContentView;
 use osm_api::names;
 use osm_runtime::RequestError;
+use osm_runtime::request::failed;
 
-use crate::io::apply::filled::Filled;
 use crate::io::apply::provisioning::Promise;
-use crate::io::apply::{
-    CONFIG, LiveConfig, identity, kubeconfig_secret, live_config, provisioning, well_known,
-};
+use crate::io::apply::{CONFIG, LiveConfig, identity, live_config, objects, provisioning, well_known};
 use crate::io::clients;
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::io::tokens;
+use crate::io::token::{self, Provided};
 use crate::model::documents::{DocumentError, Documents};
 use crate::model::gathered::Gathered;
-use crate::model::memory::{PoolMemory, Verified};
-use crate::model::token_binding::{bound_to, bound_to_kubeconfig};
-use crate::model::view::{ConfigView, Meta};
+use crate::model::memory::{MadeFrom, PoolMemory};
+use crate::model::published_content::PublishedDocument;
+use crate::model::view::{ConfigView, Meta, SecretView};
 use crate::plan::adoption::WellKnown;
 use crate::plan::retention;
-use crate::plan::steps::{Content, KubeconfigSecret, Publish};
+use crate::plan::steps::{Content, Publish};
 
 /// `None`: exactly this is published already.
 ///
@@ -44,9 +50,8 @@ pub async fn publish(
     confirmed?;
     let LiveConfig { view, object } = config?;
     confirm(publish, &view)?;
-    let (pool, key) = (&gathered.pool, &gathered.key);
     let documents = match &publish.content {
-        Content::Config { values } => {
+        Content::Config { values, .. } => {
             let Some(config) = object else {
                 return Err(RequestError::Conflict { what: CONFIG }.into());
             };
@@ -56,23 +61,62 @@ pub async fn publish(
                 let altered = |memory: &mut PoolMemory| memory.altered = Some(view.resource_version.clone());
                 context.memory.edit(&gathered.name, altered);
             }
-            Documents::make(content?, values.clone(), pool, key)?
+            Documents::make(content?, values.clone(), &gathered.pool)?
         }
-        Content::Published(published) => Documents::published(&published.document, pool, key)?,
+        Content::Published(published) => Documents::published(&published.document, &gathered.pool)?,
     };
-    let published = match publish.is_published(&documents) {
-        true => None,
-        false => Some(write(context, gathered, publish, &documents).await?),
-    };
-    if let Content::Config { .. } = publish.content {
-        context.memory.edit(&gathered.name, |memory| {
-            memory.verified = Some(Verified {
-                inputs_mac: publish.inputs_mac.clone(),
-                document_mac: documents.document_mac.clone(),
-            })
-        });
+    if is_published(context, gathered, publish, &documents).await? {
+        return Ok(None);
     }
-    Ok(published)
+    let published = write(context, gathered, publish, &documents).await?;
+    if let Content::Config { values, .. } = &publish.content {
+        let made_from = MadeFrom {
+            published_from: publish.published_from.clone(),
+            digest: publish.digest.clone(),
+            values: values.clone(),
+        };
+        context
+            .memory
+            .edit(&gathered.name, |memory| memory.made_from = Some(made_from));
+    }
+    Ok(Some(published))
+}
+
+/// Compares with the stored documents, where the plan says so. The outcome is remembered.
+async fn is_published(
+    context: &Context,
+    gathered: &Gathered,
+    publish: &Publish,
+    documents: &Documents,
+) -> Result<bool, ApplyError> {
+    let Some(record) = &publish.compare else {
+        return Ok(false);
+    };
+    let found = context
+        .clients
+        .secrets()
+        .get_opt(&record.provisioning_secret)
+        .await;
+    let found = found.map_err(failed("reading the provisioning Secret"))?;
+    let published = found.and_then(|secret| PublishedDocument::read(secret, &gathered.pool));
+    let is_same = published
+        .as_ref()
+        .is_some_and(|published| documents.are_published(published));
+    let made_from = published.map(|published| MadeFrom {
+        published_from: record.published_from.clone(),
+        digest: match is_same {
+            true => publish.digest.clone(),
+            false => String::new(),
+        },
+        values: match &publish.content {
+            Content::Config { values, .. } if is_same => values.clone(),
+            _ => published.content.values().clone(),
+        },
+    });
+    context
+        .memory
+        .edit(&gathered.name, |memory| memory.made_from = made_from);
+    Ok(is_same)
 }
 
 /// Nothing more is published for a pool whose end was seen since the config was fetched.
@@ -89,6 +133,8 @@ fn confirm(publish: &Publish, config: &ConfigView) -> Result<(), ApplyError> {
     }
 }
 
+/// Requests that don't need each other's answers are sent together. The RoleBinding follows the Role, so that it never binds a Role of someone
+/// else.
 async fn write(
     context: &Context,
     gathered: &Gathered,
@@ -96,128 +142,104 @@ async fn write(
     documents: &Documents,
 ) -> Result<Published, ApplyError> {
     provisioning::label_again(context, &publish.ownership, &publish.out_of_sight).await?;
-    let joins_by = identity::node_account(context, &publish.kubelets_join_by).await?;
-    let ready = match &publish.kubeconfig {
-        None => document_first(context, gathered, publish, documents, &joins_by).await?,
-        Some(secret) => tokens_first(context, gathered, publish, documents, &joins_by, secret).await?,
+    let provided = token::provide(context, gathered, publish).await?;
+    let tokens = &provided.tokens;
+    let documents = documents.with_tokens(tokens)?;
+    let promise = Promise {
+        keep_until: retention::keep_until(tokens.expires),
+        bound_to: &provided.bound_to,
     };
-    let Filled {
-        documents, tokens, ..
-    } = &ready;
+    let step = provisioning::step(gathered, publish, &documents)?;
+    // Its name is known before it exists.
+    let name = step.name().to_owned();
+    let opened: Vec<&str> = publish
+        .kubeconfig_name
+        .iter()
+        .chain([&name])
+        .map(String::as_str)
+        .collect();
+    let opened = retention::opened(&publish.kept, &opened);
+    let (document, is_open) = tokio::join!(
+        provisioning::provide(context, publish, step, &documents, &promise),
+        identity::open(context, gathered.existing.role.as_deref(), publish, &opened),
+    );
+    let (document, is_open) = (document?.meta, is_open?);
+    token::check(context, gathered, publish, &provided, &name, is_open).await?;
     confirm_again(context, &gathered.name, publish)?;
-    let bootstrap = documents.bootstrap(tokens)?;
-    let script = documents.edge_script(tokens)?;
-    let existing = &gathered.existing;
-    let entry = (names::CLOUD_CONFIG_KEY, bootstrap.as_bytes());
-    let secret = ready.secret(
+
+    let replacing = Replacing {
         context,
         gathered,
         publish,
-        WellKnown::Bootstrap,
-        &publish.bootstrap_name,
-        Some(entry),
-    );
-    let replaced = existing.bootstrap.as_deref();
-    well_known::put(context, gathered, WellKnown::Bootstrap, replaced, secret).await?;
-    context
-        .memory
-        .edit(&gathered.name, |memory| memory.unpublished = None);
-    if let (Some(name), Some(script)) = (&publish.edge_script_name, script) {
-        let entry = (names::EDGE_SCRIPT_KEY, script.as_bytes());
-        let secret = ready.secret(
-            context,
-            gathered,
-            publish,
-            WellKnown::EdgeScript,
-            name,
-            Some(entry),
-        );
-        let replaced = existing.edge_script.as_deref();
-        well_known::put(context, gathered, WellKnown::EdgeScript, replaced, secret).await?;
+        provided: &provided,
+        document: &document,
+    };
+    let existing = &gathered.existing;
+    if let Some(name) = &publish.kubeconfig_name {
+        let kubeconfig = documents.kubeconfig(tokens)?;
+        let entry = kubeconfig.as_deref().map(|text| (names::KUBECONFIG_KEY, text));
+        let existing = existing.kubeconfig.as_deref();
+        replacing
+            .put(WellKnown::Kubeconfig, name, entry, existing)
+            .await?;
     }
-    Ok(publish.result(documents, tokens))
+    let bootstrap = documents.bootstrap(tokens, &document.name)?;
+    let script = documents.edge_script(tokens, &document.name)?;
+    let entry = Some((names::CLOUD_CONFIG_KEY, bootstrap.as_str()));
+    let replaced = existing.bootstrap.as_deref();
+    replacing
+        .put(WellKnown::Bootstrap, &publish.bootstrap_name, entry, replaced)
+        .await?;
+    if let (Some(name), Some(script)) = (&publish.edge_script_name, &script) {
+        let entry = Some((names::EDGE_SCRIPT_KEY, script.as_str()));
+        let existing = existing.edge_script.as_deref();
+        replacing
+            .put(WellKnown::EdgeScript, name, entry, existing)
+            .await?;
+    }
+    Ok(publish.result(&document, tokens))
 }
 
-/// The tokens are bound to the provisioning Secret. `joins_by`: what the kubelets' token rests on.
-///
-/// Requests that don't need each other's answers are sent together. The RoleBinding follows the Role, so that it never binds a Role of someone
-/// else.
-async fn document_first<'a>(
-    context: &Context,
-    gathered: &Gathered,
-    publish: &Publish,
-    documents: &'a Documents,
-    joins_by: &str,
-) -> Result<Filled<'a>, ApplyError> {
-    let promise = Promise {
-        keep_until: publish.keep_until,
-        bound_to: None,
-    };
-    let step = provisioning::step(gathered, publish, documents, &promise)?;
-    let before = gathered.existing.role.as_deref();
-    // Its name is known before it exists.
-    let opened = retention::opened(&publish.kept, &[&documents.provisioning_secret]);
-    let (account, document, role) = tokio::join!(
-        identity::account(context, publish),
-        provisioning::provide(context, publish, step, documents, &promise),
-        identity::role(context, before, publish, &opened),
-    );
-    let (account, document, role) = (account?, document?, role?);
-    let Meta { name, uid, .. } = &document.meta;
-    let (tokens, is_bound) = tokio::join!(
-        tokens::issue(context, gathered, publish, (name, uid)),
-        identity::binding(context, publish),
-    );
-    let (tokens, is_bound) = (tokens?, is_bound?);
-    let is_as_written = is_bound && retention::opens(role.as_ref(), &opened);
-    tokens::check(context, publish, &tokens, name, is_as_written).await?;
-    let bound_to = bound_to(Some(&account), Some(joins_by), Some(uid));
-    Ok(Filled {
-        documents: Cow::Borrowed(documents),
-        tokens,
-        bound_to: bound_to.unwrap_or_default(),
-    })
+/// What the Secrets have in common that one publish replaces.
+struct Replacing<'a> {
+    context: &'a Context,
+    gathered: &'a Gathered,
+    publish: &'a Publish,
+    provided: &'a Provided,
+    /// The provisioning Secret.
+    document: &'a Meta,
 }
 
-/// The tokens are bound to the kubeconfig Secret, because the provisioning document depends on them.
-///
-/// Tokens are checked before a document contains them. Otherwise each attempt of a lasting failure would leave a document.
-async fn tokens_first<'a>(
-    context: &Context,
-    gathered: &Gathered,
-    publish: &Publish,
-    documents: &'a Documents,
-    joins_by: &str,
-    secret: &KubeconfigSecret,
-) -> Result<Filled<'a>, ApplyError> {
-    let account = &identity::account(context, publish).await?;
-    let existing = kubeconfig_secret::provide(context, gathered, publish, secret).await?;
-    let bound = existing.meta.uid.clone();
-    let before = gathered.existing.role.as_deref();
-    let opened = retention::opened(&publish.kept, &[&secret.name]);
-    let widened = identity::role(context, before, publish, &opened).await?;
-    let is_bound = identity::binding(context, publish).await?;
-    let bound_to = bound_to(Some(account), Some(joins_by), Some(&bound)).unwrap_or_default();
-    let tokens = kubeconfig_secret::tokens(context, gathered, publish, &existing, &bound_to).await?;
-    let mut filled = Filled {
-        documents: Cow::Owned(documents.with_tokens(&tokens, &gathered.pool, &gathered.key)?),
-        tokens,
-        bound_to,
-    };
-    kubeconfig_secret::fill(context, gathered, publish, &existing, &filled, secret.keep_until).await?;
+impl Replacing<'_> {
+    async fn put(
+        &self,
+        known: WellKnown,
+        name: &str,
+        entry: Option<(&str, &str)>,
+        existing: Option<&SecretView>,
+    ) -> Result<(), ApplyError> {
+        let secret = self.secret(known, name, entry, existing);
+        well_known::put(self.context, self.gathered, known, existing, secret).await
+    }
 
-    let promise = Promise {
-        keep_until: retention::kept_until_expiry(filled.tokens.expires),
-        bound_to: Some(filled.bound_to.clone()),
-    };
-    let step = provisioning::step(gathered, publish, &filled.documents, &promise)?;
-    let document = provisioning::provide(context, publish, step, &filled.documents, &promise).await?;
-    let Meta { name, uid, .. } = &document.meta;
-    let opened = retention::opened(&publish.kept, &[&secret.name, name]);
-    let role = identity::role(context, widened.as_ref().or(before), publish, &opened).await?;
-    let is_as_written = is_bound && retention::opens(role.as_ref(), &opened);
-    tokens::check(context, publish, &filled.tokens, name, is_as_written).await?;
-    let bound_to = bound_to_kubeconfig(Some(account), Some(joins_by), Some(uid), Some(&bound));
-    filled.bound_to = bound_to.unwrap_or_default();
-    Ok(filled)
+    fn secret(
+        &self,
+        known: WellKnown,
+        name: &str,
+        entry: Option<(&str, &str)>,
+        existing: Option<&SecretView>,
+    ) -> Secret {
+        let (publish, provided) = (self.publish, self.provided);
+        let installation = &self.context.clients.installation;
+        let mut metadata = objects::metadata(&publish.ownership, installation, name, known.role());
+        let annotations = metadata.annotations.get_or_insert_default();
+        annotations.extend(publish.annotations(self.document, &provided.tokens, &provided.bound_to));
+        if known == WellKnown::Kubeconfig {
+            let keep_until = retention::keep_until(provided.tokens.expires);
+            let keep_until = existing.map_or(keep_until, |secret| retention::extended(secret, keep_until));
+            annotations.insert(names::KEEP_UNTIL.to_owned(), keep_until.to_string());
+        }
+        let entry = entry.map(|(name, text)| (name, text.as_bytes()));
+        objects::with_digest(objects::secret(metadata, entry, false))
+    }
 }

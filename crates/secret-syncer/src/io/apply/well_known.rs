@@ -29,7 +29,7 @@ pub async fn put(
     if let Some(existing) = existing {
         match replacement(existing) {
             Replacement::InPlace { resource_version } => {
-                return replace(context, secret, resource_version, what).await;
+                return replace(context, secret, resource_version, what).await.map(drop);
             }
             Replacement::Recreate {
                 uid,
@@ -42,12 +42,34 @@ pub async fn put(
     }
     match claim(context, gathered, known, &secret).await? {
         Claim::Created(_) => Ok(()),
-        Claim::Found(found) => replace(context, secret, found.meta.resource_version, what).await,
+        Claim::Found(found) => {
+            let version = found.meta.resource_version;
+            replace(context, secret, version, what).await.map(drop)
+        }
+    }
+}
+
+/// The Secret exists, whatever is in it.
+///
+/// # Errors
+/// As [`put`].
+pub async fn provide(
+    context: &Context,
+    gathered: &Gathered,
+    known: WellKnown,
+    secret: &Secret,
+) -> Result<SecretView, ApplyError> {
+    match claim(context, gathered, known, secret).await? {
+        Claim::Created(created) => Ok(created),
+        Claim::Found(found) => {
+            let version = found.meta.resource_version;
+            replace(context, secret.clone(), version, known.what()).await
+        }
     }
 }
 
 /// The Secret that has a name now.
-pub enum Claim {
+enum Claim {
     Created(SecretView),
     /// It is ours, can be changed, and has other content.
     Found(SecretView),
@@ -57,7 +79,7 @@ pub enum Claim {
 ///
 /// # Errors
 /// Requests that failed; [`ApplyError::ForeignSecret`] where the name is taken.
-pub async fn claim(
+async fn claim(
     context: &Context,
     gathered: &Gathered,
     known: WellKnown,
@@ -104,7 +126,7 @@ async fn replace(
     mut secret: Secret,
     resource_version: String,
     what: &'static str,
-) -> Result<(), ApplyError> {
+) -> Result<SecretView, ApplyError> {
     let name = secret.metadata.name.clone().unwrap_or_default();
     secret.metadata.resource_version = Some(resource_version);
     let replaced = context
@@ -112,6 +134,5 @@ async fn replace(
         .secrets()
         .replace(&name, &PostParams::default(), &secret)
         .await;
-    context.caches.wrote_secret(&replaced.map_err(failed(what))?);
-    Ok(())
+    Ok(context.caches.wrote_secret(&replaced.map_err(failed(what))?))
 }

@@ -130,7 +130,7 @@ pub enum Damaged {
     Role,
     Binding,
     NodeAccount,
-    Key,
+    TokenBinding,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,7 +213,7 @@ fn damaged() -> impl Strategy<Value = Damaged> {
         2 => Just(Damaged::Role),
         2 => Just(Damaged::Binding),
         1 => Just(Damaged::NodeAccount),
-        1 => Just(Damaged::Key),
+        1 => Just(Damaged::TokenBinding),
     ]
 }
 

@@ -429,12 +429,14 @@ fn what_was_damaged_is_put_right() {
             (5_000, Act::Wait(1)),
         ]);
     }
-    // The key of its seal is lost as well.
-    cases.push(vec![
-        (5_000, Act::Kill(Which::SecretSyncer, 0, 1)),
-        (0, Act::Damage(0, Damaged::Bootstrap, How::Unlabel)),
-        (0, Act::Damage(0, Damaged::Key, How::Content)),
-    ]);
+    // What its tokens are bound to is lost as well.
+    for how in [How::Delete, How::Unlabel] {
+        cases.push(vec![
+            (5_000, Act::Kill(Which::SecretSyncer, 0, 1)),
+            (0, Act::Damage(0, Damaged::Bootstrap, How::Unlabel)),
+            (0, Act::Damage(0, Damaged::TokenBinding, how)),
+        ]);
+    }
     // Who marks it as an orphan does not answer for the damage.
     cases.push(vec![
         (5_000, Act::Damage(0, Damaged::Bootstrap, How::Content)),

@@ -24,7 +24,6 @@ use osm_testkit::fixtures;
 use osm_testkit::installation::{self, IDENTITIES};
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
-use secret_syncer::io::clients::Names;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -412,7 +411,7 @@ impl World {
                 Damaged::Role => named("roles", &identity),
                 Damaged::Binding => named("rolebindings", &identity),
                 Damaged::NodeAccount => named("serviceaccounts", names::NODE_BOOTSTRAP_ACCOUNT),
-                Damaged::Key => named("secrets", &names::digest_key_secret_name(NAMESPACE)),
+                Damaged::TokenBinding => named("secrets", &names::token_binding_secret_name(&id)),
             }
         });
         let Some((plural, name)) = found else { return };
@@ -429,8 +428,7 @@ impl World {
                 json!({"rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}]})
             }
             Damaged::Binding => json!({"subjects": null}),
-            Damaged::Key => json!({"data": {"key": "c2hvcnQ="}}),
-            Damaged::Provisioning | Damaged::Account | Damaged::NodeAccount => {
+            Damaged::Provisioning | Damaged::TokenBinding | Damaged::Account | Damaged::NodeAccount => {
                 json!({"metadata": {"annotations": {"somebody": "was here"}}})
             }
         };
@@ -909,8 +907,6 @@ impl Running {
         let process = self.processes.fetch_add(1, Ordering::SeqCst);
         let random = Mutex::new(StdRng::seed_from_u64(mix(&[process, self.service as u64])));
         let clock = server.clone();
-        // A restart may be an update.
-        let program = format!("program-{}", process % 2);
         let environment = Environment::new(
             move || clock.now(),
             move |bytes| random.lock().unwrap().fill_bytes(bytes),
@@ -960,13 +956,9 @@ impl Running {
                 Service::OscController => osc_controller::run(process, cluster, AdmissionArgs::default())
                     .await
                     .unwrap(),
-                _ => {
-                    let names = Names {
-                        installation: NAMESPACE.to_owned(),
-                        program,
-                    };
-                    secret_syncer::run(process, cluster, names).await.unwrap();
-                }
+                _ => secret_syncer::run(process, cluster, NAMESPACE.to_owned())
+                    .await
+                    .unwrap(),
             }
         });
         (shutdown, process)

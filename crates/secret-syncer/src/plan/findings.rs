@@ -1,0 +1,572 @@
+//! Why a pool is published (again): a chain of checks, each of which knows one reason.
+
+use std::sync::Arc;
+
+use osm_api::{Joining, names};
+
+use crate::model::bound_to::bound_to;
+use crate::model::content_digest::RECORDED;
+use crate::model::existing::ExistingObjects;
+use crate::model::gathered::Gathered;
+use crate::model::ownership::OwnershipLabels;
+use crate::model::view::{Meta, SecretView};
+use crate::plan::cause::Cause;
+use crate::plan::content::Comparison;
+
+/// What checks look at.
+pub struct Input<'a> {
+    pub gathered: &'a Gathered,
+    pub is_edge: bool,
+    pub needs_kubeconfig_secret: bool,
+    /// New content; `None`: what is published already.
+    pub wanted: Option<Wanted<'a>>,
+    pub ownership: &'a OwnershipLabels,
+}
+
+/// New content, against what the bootstrap Secret records.
+pub struct Wanted<'a> {
+    pub revision: &'a str,
+    pub comparison: Comparison,
+}
+
+/// A reason to publish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub cause: Cause,
+    /// For the log: which object, and what is wrong with it.
+    pub message: String,
+}
+
+/// `None`: no reason to publish.
+type Check = fn(&Input<'_>) -> Option<Finding>;
+
+/// Without a bootstrap Secret only the first one finds something.
+const CHAIN: [Check; 11] = [
+    bootstrap_secret_is_missing,
+    revision_is_new,
+    content_is_new,
+    bootstrap_secret_is_altered,
+    edge_script_is_altered,
+    kubeconfig_secret_is_altered,
+    provisioning_secret_is_altered,
+    tokens_are_invalid,
+    renewal_is_due,
+    role_is_altered,
+    role_binding_is_altered,
+];
+
+/// Every reason to publish, in the order of [`Cause`].
+pub fn findings(input: &Input<'_>) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = CHAIN.iter().filter_map(|check| check(input)).collect();
+    findings.sort_by_key(|finding| finding.cause);
+    findings
+}
+
+impl Input<'_> {
+    fn existing(&self) -> &ExistingObjects {
+        &self.gathered.existing
+    }
+
+    fn bootstrap(&self) -> Option<&SecretView> {
+        self.existing().bootstrap.as_deref()
+    }
+
+    fn recorded(&self, name: &str) -> Option<&str> {
+        self.bootstrap()?.meta.annotation(name)
+    }
+
+    /// The provisioning Secret that the bootstrap Secret names.
+    fn provisioning(&self) -> Option<&Arc<SecretView>> {
+        let named = self.recorded(names::PROVISIONING_SECRET)?;
+        self.existing()
+            .provisioning
+            .iter()
+            .find(|secret| secret.meta.name == named)
+    }
+
+    /// What is wrong with the metadata of any Secret of the pool.
+    fn has_wrong_metadata(&self, meta: &Meta) -> Option<&'static str> {
+        if meta.annotation(names::ORPHANED_SINCE).is_some() {
+            return Some("is marked as orphaned");
+        }
+        (!self.ownership.are_on(meta)).then_some("has other labels or annotations")
+    }
+
+    /// What is wrong with a Secret that is replaced in one write.
+    fn is_altered(&self, secret: &SecretView) -> Option<&'static str> {
+        if secret.immutable {
+            return Some("was made immutable");
+        }
+        let wrong = self.has_wrong_metadata(&secret.meta);
+        wrong.or_else(|| (!secret.is_intact).then_some("was altered"))
+    }
+
+    /// The same of one that is written beside the bootstrap Secret, by the same publish.
+    fn differs(&self, secret: Option<&SecretView>) -> Option<&'static str> {
+        let Some(secret) = secret else {
+            return Some("is missing");
+        };
+        let is_of_same_publish = RECORDED
+            .iter()
+            .all(|name| secret.meta.annotation(name) == self.recorded(name));
+        let altered = self.is_altered(secret);
+        altered.or_else(|| (!is_of_same_publish).then_some("is of another publish than the bootstrap Secret"))
+    }
+}
+
+fn because(cause: Cause, if_so: bool, message: &str) -> Option<Finding> {
+    if_so.then(|| Finding {
+        cause,
+        message: message.to_owned(),
+    })
+}
+
+fn modified(object: &str, problem: Option<&str>) -> Option<Finding> {
+    let message = format!("{object} {}", problem?);
+    Some(Finding {
+        cause: Cause::Modified,
+        message,
+    })
+}
+
+fn bootstrap_secret_is_missing(input: &Input<'_>) -> Option<Finding> {
+    because(
+        Cause::Missing,
+        input.bootstrap().is_none(),
+        "there is no bootstrap Secret",
+    )
+}
+
+fn revision_is_new(input: &Input<'_>) -> Option<Finding> {
+    input.bootstrap()?;
+    let wanted = input.wanted.as_ref()?.revision;
+    let is_new = input.recorded(names::MACHINE_DEPLOYMENT_REVISION) != Some(wanted);
+    because(Cause::NewRevision, is_new, "the revision is new")
+}
+
+fn content_is_new(input: &Input<'_>) -> Option<Finding> {
+    input.bootstrap()?;
+    match input.wanted.as_ref()?.comparison {
+        Comparison::Same => None,
+        Comparison::Different => because(Cause::NewContent, true, "the content is new"),
+        Comparison::Unknown => because(Cause::NewContent, true, "the content may be new"),
+    }
+}
+
+fn bootstrap_secret_is_altered(input: &Input<'_>) -> Option<Finding> {
+    modified("the bootstrap Secret", input.is_altered(input.bootstrap()?))
+}
+
+fn edge_script_is_altered(input: &Input<'_>) -> Option<Finding> {
+    input.bootstrap().filter(|_| input.is_edge)?;
+    let script = input.existing().edge_script.as_deref();
+    modified("the Secret with the edge script", input.differs(script))
+}
+
+fn kubeconfig_secret_is_altered(input: &Input<'_>) -> Option<Finding> {
+    input.bootstrap().filter(|_| input.needs_kubeconfig_secret)?;
+    let kubeconfig = input.existing().kubeconfig.as_deref();
+    modified("the kubeconfig Secret", input.differs(kubeconfig))
+}
+
+fn provisioning_secret_is_altered(input: &Input<'_>) -> Option<Finding> {
+    input.bootstrap()?;
+    let uid = input.recorded(names::PROVISIONING_SECRET_UID);
+    let problem = match input.provisioning() {
+        None => Some("is missing"),
+        Some(secret) if Some(secret.meta.uid.as_str()) != uid => Some("is another one"),
+        Some(secret) if !secret.immutable => Some("can be altered"),
+        Some(secret) => input.has_wrong_metadata(&secret.meta),
+    };
+    modified("the provisioning Secret", problem)
+}
+
+fn tokens_are_invalid(input: &Input<'_>) -> Option<Finding> {
+    input.bootstrap()?;
+    let current = current_binding(input.gathered);
+    let is_bound = current.is_some() && current.as_deref() == input.recorded(names::BOUND_TO);
+    because(
+        Cause::TokensInvalid,
+        !is_bound,
+        "an object that tokens are bound to is missing or another one",
+    )
+}
+
+/// What tokens of the pool are bound to now; `None` where an object is missing.
+pub fn current_binding(gathered: &Gathered) -> Option<String> {
+    let ExistingObjects {
+        account,
+        token_binding,
+        ..
+    } = &gathered.existing;
+    let account = account.as_ref().map(|account| account.uid.as_str());
+    let binding = token_binding.as_ref().map(|secret| secret.meta.uid.as_str());
+    match gathered.joining {
+        Joining::Approved => bound_to([account]),
+        Joining::Static => bound_to([account, gathered.node_account.as_deref(), binding]),
+    }
+}
+
+/// Without a readable time the annotation was altered, and renewal is due now.
+fn renewal_is_due(input: &Input<'_>) -> Option<Finding> {
+    let at = input.bootstrap()?.meta.time(names::RENEW_AT);
+    let is_due = at.is_none_or(|at| input.gathered.now >= at);
+    because(Cause::RenewalDue, is_due, "the renewal of tokens is due")
+}
+
+fn role_is_altered(input: &Input<'_>) -> Option<Finding> {
+    let provisioning = input.bootstrap()?.meta.annotation(names::PROVISIONING_SECRET);
+    let kubeconfig = names::kubeconfig_secret_name(&input.gathered.pool);
+    let kubeconfig = input.needs_kubeconfig_secret.then_some(kubeconfig.as_str());
+    let role = input.existing().role.as_ref();
+    let opened = role.and_then(|role| role.secrets.as_ref());
+    let opens = |name: &str| opened.is_some_and(|opened| opened.iter().any(|opened| opened == name));
+    let is_good = opens(provisioning.unwrap_or_default()) && kubeconfig.is_none_or(opens);
+    because(
+        Cause::RoleModified,
+        !is_good,
+        "the Role does not open the documents",
+    )
+}
+
+fn role_binding_is_altered(input: &Input<'_>) -> Option<Finding> {
+    input.bootstrap()?;
+    let binding = input.existing().binding.as_ref();
+    let is_good = binding.is_some_and(|binding| binding.good);
+    because(
+        Cause::RoleModified,
+        !is_good,
+        "the RoleBinding does not bind the pool's ServiceAccount",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::view::{BindingView, RoleView};
+    use crate::plan::cause::Cause::*;
+    use crate::plan::fixtures::*;
+    use crate::plan::plan;
+    use crate::plan::steps::Step;
+
+    type Edit = fn(&mut Gathered);
+
+    /// What is found in a situation.
+    fn found(gathered: &Gathered) -> Vec<(Cause, String)> {
+        let step = plan(gathered).1.unwrap().step;
+        let findings = match step {
+            Step::Publish(publish) => publish.findings,
+            Step::Keep(_) => Vec::new(),
+            other => panic!("{other:?}"),
+        };
+        findings
+            .into_iter()
+            .map(|finding| (finding.cause, finding.message))
+            .collect()
+    }
+
+    fn annotate(secret: &mut SecretView, name: &str, value: &str) {
+        secret.meta.annotations.insert(name.into(), value.into());
+    }
+
+    fn edit_document(gathered: &mut Gathered, edit: impl FnOnce(&mut SecretView)) {
+        edit(Arc::make_mut(&mut gathered.existing.provisioning[0]));
+    }
+
+    fn opens(gathered: &mut Gathered, secrets: Option<&[&str]>) {
+        let secrets = secrets.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
+        gathered.existing.role = Some(Arc::new(RoleView {
+            meta: meta("role", &[]),
+            secrets,
+        }));
+    }
+
+    #[test]
+    fn nothing_is_found_where_everything_is_as_it_should_be() {
+        for (what, gathered) in [
+            ("a pool", published()),
+            ("an edge pool", published_edge()),
+            ("a pool with a kubeconfig Secret", published_late()),
+        ] {
+            assert_eq!(found(&gathered), [], "{what}");
+        }
+        let mut approved = published();
+        approved.joining = Joining::Approved;
+        edit_bootstrap(&mut approved, |secret| {
+            annotate(secret, names::BOUND_TO, "account-uid")
+        });
+        approved.existing.token_binding = None;
+        approved.node_account = None;
+        assert_eq!(found(&approved), []);
+    }
+
+    /// Each situation with the one thing that is found in it.
+    #[test]
+    fn whatever_is_wrong_with_a_pool_is_found() {
+        let cases: &[(&str, Edit, Cause, &str)] = &[
+            (
+                "deleted",
+                |g| g.existing.bootstrap = None,
+                Missing,
+                "no bootstrap Secret",
+            ),
+            (
+                "revision",
+                |g| edit_rendered(g, |rendered| rendered.revision = Some("2".into())),
+                NewRevision,
+                "revision is new",
+            ),
+            (
+                "content",
+                |g| {
+                    edit_rendered(g, |rendered| rendered.digest = "other".into());
+                },
+                NewContent,
+                "may be new",
+            ),
+            (
+                "data altered",
+                |g| edit_bootstrap(g, |s| s.is_intact = false),
+                Modified,
+                "bootstrap Secret was altered",
+            ),
+            (
+                "locked",
+                |g| edit_bootstrap(g, |s| s.immutable = true),
+                Modified,
+                "bootstrap Secret was made immutable",
+            ),
+            (
+                "no labels",
+                |g| edit_bootstrap(g, |s| s.meta.labels.clear()),
+                Modified,
+                "bootstrap Secret has other labels",
+            ),
+            (
+                "another config",
+                |g| edit_bootstrap(g, |s| annotate(s, names::CONFIG, "other")),
+                Modified,
+                "other labels or annotations",
+            ),
+            (
+                "marked",
+                |g| edit_bootstrap(g, |s| annotate(s, names::ORPHANED_SINCE, "2026-01-01T00:00:00Z")),
+                Modified,
+                "bootstrap Secret is marked",
+            ),
+            (
+                "document gone",
+                |g| g.existing.provisioning.clear(),
+                Modified,
+                "provisioning Secret is missing",
+            ),
+            (
+                "another document",
+                |g| edit_document(g, |s| s.meta.uid = "other".into()),
+                Modified,
+                "provisioning Secret is another one",
+            ),
+            (
+                "document unlocked",
+                |g| edit_document(g, |s| s.immutable = false),
+                Modified,
+                "provisioning Secret can be altered",
+            ),
+            (
+                "document without labels",
+                |g| edit_document(g, |s| s.meta.labels.clear()),
+                Modified,
+                "provisioning Secret has other labels",
+            ),
+            (
+                "document marked",
+                |g| {
+                    edit_document(g, |s| annotate(s, names::ORPHANED_SINCE, "2026-01-01T00:00:00Z"));
+                },
+                Modified,
+                "provisioning Secret is marked",
+            ),
+            (
+                "another account",
+                |g| g.existing.account = Some(Arc::new(meta("new", &[]))),
+                TokensInvalid,
+                "bound to",
+            ),
+            (
+                "no account",
+                |g| g.existing.account = None,
+                TokensInvalid,
+                "bound to",
+            ),
+            (
+                "another node account",
+                |g| g.node_account = Some("new".into()),
+                TokensInvalid,
+                "bound to",
+            ),
+            (
+                "no node account",
+                |g| g.node_account = None,
+                TokensInvalid,
+                "bound to",
+            ),
+            (
+                "no binding Secret",
+                |g| g.existing.token_binding = None,
+                TokensInvalid,
+                "bound to",
+            ),
+            (
+                "the other mode",
+                |g| g.joining = Joining::Approved,
+                TokensInvalid,
+                "bound to",
+            ),
+            (
+                "no record",
+                |g| edit_bootstrap(g, |s| drop(s.meta.annotations.remove(names::BOUND_TO))),
+                TokensInvalid,
+                "bound to",
+            ),
+            ("renewal", |g| g.now = hours(8), RenewalDue, "renewal"),
+            (
+                "unreadable renewal",
+                |g| edit_bootstrap(g, |s| annotate(s, names::RENEW_AT, "soon")),
+                RenewalDue,
+                "renewal",
+            ),
+            (
+                "no Role",
+                |g| g.existing.role = None,
+                RoleModified,
+                "Role does not open",
+            ),
+            (
+                "other rules",
+                |g| opens(g, None),
+                RoleModified,
+                "Role does not open",
+            ),
+            (
+                "opens another",
+                |g| opens(g, Some(&["other"])),
+                RoleModified,
+                "Role does not open",
+            ),
+            (
+                "no binding",
+                |g| g.existing.binding = None,
+                RoleModified,
+                "RoleBinding",
+            ),
+            (
+                "altered binding",
+                |g| g.existing.binding = Some(Arc::new(BindingView::default())),
+                RoleModified,
+                "RoleBinding",
+            ),
+        ];
+        check(published, cases);
+    }
+
+    #[test]
+    fn whatever_is_wrong_with_an_edge_script_is_found() {
+        let cases: &[(&str, Edit, Cause, &str)] = &[
+            (
+                "deleted",
+                |g| g.existing.edge_script = None,
+                Modified,
+                "edge script is missing",
+            ),
+            (
+                "other data",
+                |g| edit_script(g, |s| s.is_intact = false),
+                Modified,
+                "edge script was altered",
+            ),
+            (
+                "older tokens",
+                |g| {
+                    edit_script(g, |s| annotate(s, names::EXPIRES, "2026-01-01T00:00:00Z"));
+                },
+                Modified,
+                "edge script is of another publish",
+            ),
+            (
+                "locked",
+                |g| edit_script(g, |s| s.immutable = true),
+                Modified,
+                "edge script was made immutable",
+            ),
+            (
+                "no labels",
+                |g| edit_script(g, |s| s.meta.labels.clear()),
+                Modified,
+                "edge script has other labels",
+            ),
+        ];
+        check(published_edge, cases);
+    }
+
+    #[test]
+    fn whatever_is_wrong_with_a_kubeconfig_secret_is_found_while_it_is_needed() {
+        let cases: &[(&str, Edit, Cause, &str)] = &[
+            (
+                "deleted",
+                |g| g.existing.kubeconfig = None,
+                Modified,
+                "kubeconfig Secret is missing",
+            ),
+            (
+                "other data",
+                |g| edit_kubeconfig(g, |s| s.is_intact = false),
+                Modified,
+                "kubeconfig Secret was altered",
+            ),
+            (
+                "an older one, put back by hand",
+                |g| {
+                    edit_kubeconfig(g, |s| annotate(s, names::EXPIRES, "2026-01-01T00:00:00Z"));
+                },
+                Modified,
+                "kubeconfig Secret is of another publish",
+            ),
+            (
+                "locked",
+                |g| edit_kubeconfig(g, |s| s.immutable = true),
+                Modified,
+                "kubeconfig Secret was made immutable",
+            ),
+            (
+                "no labels",
+                |g| edit_kubeconfig(g, |s| s.meta.labels.clear()),
+                Modified,
+                "kubeconfig Secret has other labels",
+            ),
+            (
+                "not opened",
+                |g| opens(g, Some(&["document"])),
+                RoleModified,
+                "Role does not open",
+            ),
+        ];
+        check(published_late, cases);
+        for (what, edit, ..) in &cases[..5] {
+            let mut gathered = published_late();
+            edit(&mut gathered);
+            edit_config(&mut gathered, |config| config.needs_kubeconfig_secret = false);
+            assert_eq!(found(&gathered), [], "{what}, and not needed");
+        }
+    }
+
+    fn check(of: fn() -> Gathered, cases: &[(&str, Edit, Cause, &str)]) {
+        for (what, edit, cause, message) in cases {
+            let mut gathered = of();
+            edit(&mut gathered);
+            match found(&gathered).as_slice() {
+                [(found, text)] if found == cause && text.contains(message) => {}
+                found => panic!("{what}: {found:?}"),
+            }
+        }
+    }
+}
