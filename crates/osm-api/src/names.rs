@@ -75,7 +75,7 @@ pub const POOL: &str = "operatingsystemmanager.k8c.io/pool";
 /// Label on every object that we create: the installation that owns it. Objects of another installation are never changed.
 pub const INSTALLATION: &str = "operatingsystemmanager.k8c.io/installation";
 /// Label with the purpose of an object that we create: `bootstrap`, `provisioning`, `kubeconfig`, `edge-script`,
-/// `identity`, `digest-key`, `bootstrap-token`, `join-claim`.
+/// `identity`, `digest-key`, `join-claim`.
 pub const ROLE: &str = "operatingsystemmanager.k8c.io/role";
 /// Label on Leases: the service whose replica has it.
 pub const REPLICA_OF: &str = "operatingsystemmanager.k8c.io/replica-of";
@@ -97,8 +97,6 @@ pub const CUSTOM_PROFILE: &str = "operatingsystemmanager.k8c.io/custom-profile";
 /// The one ServiceAccount in `cloud-init-settings` for which kube-controller-manager approves certificates of nodes, in the mode
 /// [`Static`](crate::Joining::Static).
 pub const NODE_BOOTSTRAP_ACCOUNT: &str = "osm-node-bootstrap";
-/// Namespace of bootstrap tokens. Fixed by the API server.
-pub const BOOTSTRAP_TOKENS_NAMESPACE: &str = "kube-system";
 /// Annotation on a bootstrap Secret: uid and generation of the OperatingSystemConfig that it was published from, as
 /// `uid/generation`.
 pub const PUBLISHED_FROM: &str = "operatingsystemmanager.k8c.io/published-from";
@@ -114,8 +112,8 @@ pub const CONTENT_MAC: &str = "operatingsystemmanager.k8c.io/content-mac";
 /// Annotation on a bootstrap Secret: name of the provisioning Secret that the document names.
 pub const PROVISIONING_SECRET: &str = "operatingsystemmanager.k8c.io/provisioning-secret";
 /// Annotation on a bootstrap Secret: uids of the pool's ServiceAccount, of `osm-node-bootstrap` and of the provisioning
-/// Secret that its tokens are bound to, separated by `/`; if kubelets join with bootstrap tokens, their groups are
-/// in the middle, and if the pool's own token is the kubelets', the word `pool`. A mismatch means that the tokens are invalid or of the wrong kind.
+/// Secret that its tokens are bound to, separated by `/`; if the pool's own token is the kubelets', the word `pool` is in
+/// the middle. A mismatch means that the tokens are invalid or of the wrong kind.
 ///
 /// In a pool with a kubeconfig Secret, the tokens are bound to that one. Its uid is then the third on the kubeconfig Secret and on
 /// provisioning Secrets, and on the bootstrap Secret it follows the uid of the provisioning Secret.

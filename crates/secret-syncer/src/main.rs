@@ -26,7 +26,7 @@ struct Args {
     #[arg(long, env = "OSM_INSTALLATION", value_name = "NAME")]
     installation: Option<String>,
     /// How machines join. approved: with their pool's token, which may only ask, while csr-approver approves. static: with a token of
-    /// osm-node-bootstrap or a bootstrap token, for which kube-controller-manager approves the certificate of any node.
+    /// osm-node-bootstrap, for which kube-controller-manager approves the certificate of any node.
     #[arg(long, env = "OSM_JOINING", value_name = "MODE", default_value_t,
           value_parser = PossibleValuesParser::new(Joining::names()).try_map(|mode| mode.parse::<Joining>()))]
     joining: Joining,

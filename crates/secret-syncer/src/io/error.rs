@@ -44,10 +44,6 @@ pub enum ApplyError {
     RightMissing { right: String },
     #[error("{0}")]
     ClusterChanged(String),
-    #[error(
-        "secret-syncer may not create Secrets in kube-system, which the settings' credentials.nodeBootstrap.kind requires; apply this version's roles with bootstrap tokens, or set it to serviceAccountToken"
-    )]
-    BootstrapTokenForbidden,
     #[error("{}", messages::too_many_documents(MAX_DOCUMENTS_WITH_REVISIONS, None))]
     TooManyDocuments,
     #[error("{}", messages::foreign_secret_message(name))]
@@ -69,7 +65,6 @@ impl ApplyError {
             Self::Request(error) => error.reason(),
             Self::RightMissing { .. } => Reason::NodePermissionMissing,
             Self::ClusterChanged(_) => CLUSTER_CHANGED,
-            Self::BootstrapTokenForbidden => Reason::BootstrapTokenForbidden,
             Self::TooManyDocuments => Reason::TooManyDocuments,
             Self::ForeignSecret { .. } => Reason::ForeignSecret,
             Self::Document(error) => error.reason(),

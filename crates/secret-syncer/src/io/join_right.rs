@@ -1,4 +1,4 @@
-//! Mode `approved`: whether the pools' tokens may do more than ask, and whether the settings suit the mode.
+//! Asks, in mode `approved`, whether the pools' tokens may do more than ask.
 
 use std::time::Duration;
 
@@ -10,7 +10,6 @@ use crate::io::report::{report_join_question, report_join_right, report_no_join_
 use crate::io::tokens;
 use crate::model::view::Meta;
 use crate::plan::join_right::{self, JOIN_RIGHT_TTL, QUESTION_INTERVAL};
-use crate::plan::{credentials, messages};
 
 /// Asks with a token of one pool, which is issued for this question alone. Until there is an answer, the last one holds.
 ///
@@ -54,24 +53,4 @@ pub async fn reconcile(context: &Context) -> Result<Option<Duration>, ApplyError
 async fn ask(context: &Context, account: &Meta) -> Result<Option<bool>, ApplyError> {
     let token = tokens::for_question(context, &account.name).await?;
     context.clients.token_probe.is_approved_anyway(&token).await
-}
-
-/// Returns what has to be called whenever the settings change. While they contradict the mode, a replica that starts does not become
-/// ready, so that those of the mode before keep the pools.
-pub fn settings_gate(context: &Context) -> impl Fn() + Send + 'static {
-    let cluster = context.clients.cluster.clone();
-    let (gate, joining) = (
-        cluster.gates.gate("settings for --joining"),
-        context.clients.joining(),
-    );
-    let confirm = move || {
-        let current = cluster.settings.borrow().clone();
-        if current.is_some_and(|current| credentials::contradict(joining, &current.settings.credentials)) {
-            gate.close(messages::joining_conflict());
-        } else {
-            gate.open();
-        }
-    };
-    confirm();
-    confirm
 }

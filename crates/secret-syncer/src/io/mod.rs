@@ -2,7 +2,6 @@
 //! writes status, Events, metrics and the log of outcomes.
 
 pub mod apply;
-pub mod bootstrap_token;
 pub mod caches;
 pub mod clients;
 pub mod context;

@@ -9,7 +9,6 @@ use osm_api::names::NODE_BOOTSTRAP_ACCOUNT;
 use osm_runtime::Api;
 use osm_runtime::request::failed;
 
-use crate::io::bootstrap_token;
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
@@ -21,11 +20,10 @@ use crate::plan::{read_right, renewal};
 /// The API server refuses to issue tokens for less.
 const SHORTEST_LIFE: Duration = Duration::from_secs(600);
 
-/// Issues the pool's token, and another one for its kubelets where they need one, bound to the Secret with this name and uid where they
-/// are ServiceAccounts'.
+/// Issues the pool's token, and another one for its kubelets where they need one, bound to the Secret with this name and uid.
 ///
 /// # Errors
-/// Requests that failed; [`ApplyError::BootstrapTokenForbidden`].
+/// Requests that failed.
 pub async fn issue(
     context: &Context,
     gathered: &Gathered,
@@ -43,11 +41,6 @@ pub async fn issue(
             api,
             request(context, NODE_BOOTSTRAP_ACCOUNT, secret, publish.life)
         )?,
-        KubeletToken::Bootstrap { groups } => {
-            let api = api.await?;
-            let kubelet = bootstrap_token::issue(context, &gathered.name, publish, groups, &api).await?;
-            (api, kubelet)
-        }
     };
     let (issued, life) = (api.issued.min(kubelet.issued), api.life.min(kubelet.life));
     Ok(Tokens {

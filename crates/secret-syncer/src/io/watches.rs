@@ -12,7 +12,6 @@ use osm_runtime::watch::{Watch, Watchable};
 use osm_runtime::{Cluster, settings_watch};
 
 use crate::io::context::Context;
-use crate::io::join_right;
 use crate::model::key::Key;
 use crate::model::legacy_token::{self, LegacyToken};
 use crate::model::view::{self, BindingView, ConfigView, Meta, ROLE_KEY, RoleView, SecretView};
@@ -34,11 +33,8 @@ pub fn start(context: &Context) {
         rights::<ClusterRole>(context, "clusterroles");
         rights::<ClusterRoleBinding>(context, "clusterrolebindings");
     }
-    let (waker, confirm) = (context.clone(), join_right::settings_gate(context));
-    settings_watch::on_change(&context.clients.cluster, move || {
-        confirm();
-        waker.wake(|_| true);
-    });
+    let waker = context.clone();
+    settings_watch::on_change(&context.clients.cluster, move || waker.wake(|_| true));
 }
 
 /// Watches objects in `cloud-init-settings`.

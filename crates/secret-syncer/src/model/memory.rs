@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use osm_render::LateValues;
 
-use crate::model::tokens::{Issued, Tokens};
+use crate::model::tokens::Tokens;
 
 #[derive(Clone, Default)]
 pub struct PoolMemory {
@@ -19,7 +19,6 @@ pub struct PoolMemory {
     pub repairs: Option<Repairs>,
     /// resourceVersion of the config that was found to hold a content which another client has altered.
     pub altered: Option<String>,
-    pub unpublished: Option<Unpublished>,
     /// Of a pool with a kubeconfig Secret.
     pub tokens: Option<KeptTokens>,
     /// Name of a Secret of ours that an object of another owner holds.
@@ -49,12 +48,4 @@ pub struct KeptTokens {
     /// As the annotation [`osm_api::names::BOUND_TO`] of the kubeconfig Secret.
     pub bound_to: String,
     pub tokens: Tokens,
-}
-
-/// A bootstrap token that no document holds yet. The next attempt uses it, so that a lasting failure does not leave one Secret in
-/// `kube-system` for each attempt. There is no `Debug`, so that no log shows it.
-#[derive(Clone)]
-pub struct Unpublished {
-    pub groups: String,
-    pub token: Issued,
 }

@@ -1,7 +1,5 @@
 //! What a pool's tokens are bound to. When one of these changes, the tokens are dead.
 
-/// Group of every bootstrap token.
-const BOOTSTRAPPERS: &str = "system:bootstrappers";
 /// The middle part of `bound-to` where the kubelets' token is the pool's own.
 const POOL: &str = "pool";
 
@@ -12,35 +10,16 @@ pub enum KubeletToken {
     Pool,
     /// Of the ServiceAccount `osm-node-bootstrap`.
     NodeAccount,
-    /// A bootstrap token of these groups, besides the one that all have.
-    Bootstrap { groups: Vec<String> },
 }
 
 impl KubeletToken {
-    /// The bootstrap token that a `bound-to` speaks of.
-    pub fn recorded_bootstrap(bound_to: &str) -> Option<Self> {
-        let mut groups = bound_to.split('/').nth(1)?.split(',').map(str::to_owned);
-        (groups.next()? == BOOTSTRAPPERS).then(|| Self::Bootstrap {
-            groups: groups.collect(),
-        })
-    }
-
-    /// What the token rests on: the pool's own account, the uid of `osm-node-bootstrap`, or the groups of a bootstrap token.
+    /// What the token rests on: the pool's own account, or the uid of `osm-node-bootstrap`.
     pub fn joins_by(&self, node_account: Option<&str>) -> Option<String> {
         match self {
             Self::Pool => Some(POOL.to_owned()),
             Self::NodeAccount => node_account.map(str::to_owned),
-            Self::Bootstrap { groups } => Some(joined(groups)),
         }
     }
-}
-
-/// All groups of a bootstrap token, joined by commas.
-pub fn joined(groups: &[String]) -> String {
-    std::iter::once(BOOTSTRAPPERS)
-        .chain(groups.iter().map(String::as_str))
-        .collect::<Vec<_>>()
-        .join(",")
 }
 
 /// Value of the annotation `bound-to`; `None` where one of the three is missing.
@@ -73,30 +52,6 @@ pub fn is_api_token_dead(recorded: &str, account: &str, secret: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_token_rests_on_is_recorded_and_a_bootstrap_token_is_recognized_by_it() {
-        let groups = |groups: &[&str]| KubeletToken::Bootstrap {
-            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
-        };
-        for (token, joins_by, recognized) in [
-            (KubeletToken::Pool, "pool", false),
-            (KubeletToken::NodeAccount, "uid", false),
-            (groups(&[]), "system:bootstrappers", true),
-            (
-                groups(&["system:bootstrappers:a"]),
-                "system:bootstrappers,system:bootstrappers:a",
-                true,
-            ),
-        ] {
-            assert_eq!(token.joins_by(Some("uid")).as_deref(), Some(joins_by));
-            let recorded = bound_to(Some("a"), Some(joins_by), Some("d")).unwrap();
-            let found = KubeletToken::recorded_bootstrap(&recorded);
-            assert_eq!(found, recognized.then_some(token), "{recorded}");
-        }
-        assert_eq!(KubeletToken::NodeAccount.joins_by(None), None);
-        assert_eq!(KubeletToken::recorded_bootstrap(""), None);
-    }
 
     #[test]
     fn a_token_lives_as_long_as_its_account_and_its_secret() {

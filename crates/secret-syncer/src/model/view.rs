@@ -302,8 +302,6 @@ pub const ROLE_EDGE_SCRIPT: &str = "edge-script";
 pub const ROLE_KEY: &str = "digest-key";
 /// Value of the label [`names::ROLE`] on a pool's ServiceAccount, Role and RoleBinding.
 pub const ROLE_IDENTITY: &str = "identity";
-/// Value of the label [`names::ROLE`] on bootstrap tokens.
-pub const ROLE_BOOTSTRAP_TOKEN: &str = "bootstrap-token";
 pub fn account(account: &ServiceAccount) -> Meta {
     Meta::of(&account.metadata)
 }

@@ -14,7 +14,7 @@ use crate::model::seal::is_sealed;
 use crate::model::view::ConfigView;
 use crate::plan::remember::remember;
 use crate::plan::waiting::{self, REPORT_AFTER};
-use crate::plan::{credentials, inputs, messages, retention};
+use crate::plan::{inputs, messages, retention};
 
 /// New content is held back.
 #[derive(Debug)]
@@ -75,10 +75,6 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
             Reason::DefinitionsOutdated,
             messages::outdated_definitions(problem),
         ));
-    }
-    let credentials = gathered.credentials.as_ref();
-    if credentials.is_some_and(|credentials| credentials::contradict(gathered.joining, credentials)) {
-        return Some(Hold::now(Reason::JoiningConflict, messages::joining_conflict()));
     }
     let inputs = match inputs::choose(gathered) {
         Ok(inputs) => inputs,

@@ -53,12 +53,6 @@ pub fn joining_is_unknown() -> &'static str {
      certificates for ServiceAccounts of pools; the last answer is kept, and this is retried"
 }
 
-pub fn joining_conflict() -> String {
-    "the settings' credentials.nodeBootstrap.kind is bootstrapToken, but secret-syncer runs with --joining=approved; set the kind to \
-     serviceAccountToken, or run with --joining=static (the chart's value joining)"
-        .to_owned()
-}
-
 pub fn torn_down() -> Verdict {
     not_published(
         REASON_DELETED,

@@ -209,7 +209,7 @@ fn keep_or_publish(
     }
     let credentials = credentials::in_force(gathered);
     let ownership = OwnershipLabels::new(&gathered.name, &gathered.pool, &gathered.clusters.management, md);
-    let kubelet_token = credentials::kubelet_token(gathered);
+    let kubelet_token = credentials::kubelet_token(gathered.joining);
     let joins_by = kubelet_token.joins_by(gathered.node_account.as_deref());
     let causes = causes(&Input {
         gathered,

@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::model::memory::Unpublished;
-use crate::model::tokens::Issued;
-
 /// Tokens are never renewed sooner than this after they were issued, however short their life.
 const MIN_RENEWAL_INTERVAL: u64 = 60;
 
@@ -22,13 +19,6 @@ pub fn renew_at(issued: Timestamp, life: Duration, pool: &str) -> Timestamp {
         .max(MIN_RENEWAL_INTERVAL);
     let after = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
     issued.saturating_add(after).unwrap_or(Timestamp::MAX)
-}
-
-/// Whether a bootstrap token that was created for an earlier attempt serves beside the token `with`, which was just issued: it is of the
-/// same groups, and at least half of the life is left.
-pub fn is_reusable(unpublished: &Unpublished, groups: &str, with: &Issued) -> bool {
-    let left = unpublished.token.expires.duration_since(with.issued);
-    unpublished.groups == groups && left * 2 > with.expires.duration_since(with.issued)
 }
 
 #[cfg(test)]
@@ -56,32 +46,5 @@ mod tests {
         let of = |pool| renew_at(at(0), Duration::from_secs(DAY), pool);
         assert_eq!(of("a"), of("a"), "each pool has its own time");
         assert_ne!(of("a"), of("b"), "pools do not stay in step");
-    }
-
-    #[test]
-    fn a_token_of_an_earlier_attempt_serves_while_half_of_its_life_is_left() {
-        let token = |issued, expires| Issued {
-            token: "token".into(),
-            issued: at(issued),
-            expires: at(expires),
-            life: Duration::from_secs(u64::try_from(expires - issued).unwrap()),
-        };
-        let kept = Unpublished {
-            groups: "a,b".into(),
-            token: token(0, 1000),
-        };
-        for (groups, now, reusable) in [
-            ("a,b", 0, true),
-            ("a,b", 499, true),
-            ("a,b", 500, false),
-            ("a,b", 2000, false),
-            ("a", 0, false),
-        ] {
-            assert_eq!(
-                is_reusable(&kept, groups, &token(now, now + 1000)),
-                reusable,
-                "{groups} at {now}"
-            );
-        }
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use osm_api::config::{LateBound, LateBoundKind, LateBoundSource, OperatingSystemConfigStatus, Retired};
-use osm_api::settings::{Credentials, NodeBootstrap, NodeBootstrapKind};
 use osm_api::{Joining, Reason, names};
 use osm_render::LateValues;
 
@@ -14,16 +13,15 @@ use crate::model::existing::ExistingObjects;
 use crate::model::gathered::{Gathered, Inherited, NameHolder};
 use crate::model::hmac_key::HmacKey;
 use crate::model::memory::{PoolMemory, Repairs};
-use crate::model::seal::seal;
 use crate::model::source::{SourceError, SourceProblem};
 use crate::model::token_binding::KubeletToken;
 use crate::model::view::{BindingView, ConfigView, Meta, RoleView, SecretView};
 use crate::plan::cause::Cause;
 use crate::plan::error::PlanError;
 use crate::plan::fixtures::*;
+use crate::plan::messages;
 use crate::plan::steps::{Content, DocumentIdentity, KubeletIdentity, OrphanStep, Plan, Step, Unseen};
 use crate::plan::timing::MAX_REQUEUE_INTERVAL;
-use crate::plan::{credentials, messages};
 
 fn plan(gathered: &Gathered) -> Result<Plan, PlanError> {
     super::plan(gathered).1
@@ -542,92 +540,7 @@ fn an_edge_pool_needs_no_revision() {
     );
 }
 
-fn with(node_bootstrap: NodeBootstrap) -> Credentials {
-    Credentials {
-        node_bootstrap,
-        ..Credentials::default()
-    }
-}
-
-fn bootstrap_tokens(groups: &[&str]) -> NodeBootstrap {
-    NodeBootstrap {
-        kind: NodeBootstrapKind::BootstrapToken,
-        groups: groups.iter().map(|group| (*group).to_owned()).collect(),
-    }
-}
-
-#[test]
-fn a_token_of_another_kind_or_group_is_another_token() {
-    let bound = |by: &str| {
-        let mut gathered = published();
-        edit_bootstrap(&mut gathered, |secret| {
-            let annotations = &mut secret.meta.annotations;
-            annotations.insert(names::BOUND_TO.into(), format!("account-uid/{by}/document-uid"));
-            let sealed = seal(&HmacKey::new([7; 32]), "content", annotations);
-            annotations.insert(names::CONTENT_MAC.into(), sealed);
-        });
-        gathered
-    };
-    let by_account = "node-account";
-    let by_token = "system:bootstrappers,system:bootstrappers:a,system:bootstrappers:b";
-    let wanted = bootstrap_tokens(&["system:bootstrappers:a", "system:bootstrappers:b"]);
-    for (stands, wanted, good) in [
-        (by_account, NodeBootstrap::default(), true),
-        (by_account, wanted.clone(), false),
-        (by_token, wanted.clone(), true),
-        (by_token, bootstrap_tokens(&["system:bootstrappers:a"]), false),
-        (by_token, NodeBootstrap::default(), false),
-        ("system:bootstrappers", bootstrap_tokens(&[]), true),
-    ] {
-        let mut gathered = bound(stands);
-        gathered.credentials = Some(with(wanted.clone()));
-        if good {
-            assert!(
-                matches!(plan(&gathered).unwrap().step, Step::Keep(_)),
-                "{stands} {wanted:?}"
-            );
-        } else {
-            assert_eq!(
-                causes_of(&gathered),
-                [Cause::TokensInvalid],
-                "{stands} {wanted:?}"
-            );
-        }
-    }
-
-    // Who joins with bootstrap tokens needs no ServiceAccount for it.
-    let mut gathered = bound(by_token);
-    gathered.credentials = Some(with(wanted.clone()));
-    gathered.node_account = None;
-    assert!(matches!(plan(&gathered).unwrap().step, Step::Keep(_)));
-    gathered.existing.bootstrap = None;
-    let Step::Publish(publish) = plan(&gathered).unwrap().step else {
-        panic!()
-    };
-    assert_eq!(publish.kubelets_join_by, KubeletIdentity::Known(by_token.into()));
-    let groups = wanted.groups.clone();
-    assert_eq!(publish.kubelet_token, KubeletToken::Bootstrap { groups });
-
-    // Without settings the kind is the one that stands.
-    let stands = |gathered: Gathered| {
-        credentials::kubelet_token(&Gathered {
-            credentials: None,
-            ..gathered
-        })
-    };
-    let groups = |of: &NodeBootstrap| KubeletToken::Bootstrap {
-        groups: of.groups.clone(),
-    };
-    assert_eq!(stands(bound(by_token)), groups(&wanted));
-    assert_eq!(
-        stands(bound("system:bootstrappers")),
-        groups(&bootstrap_tokens(&[]))
-    );
-    assert_eq!(stands(bound(by_account)), KubeletToken::NodeAccount);
-    assert_eq!(stands(fresh()), KubeletToken::NodeAccount);
-}
-
-/// A change of the mode republishes every pool, and so does the way back. A pool that both settings and mode leave as it is stays.
+/// A change of the mode republishes every pool, and so does the way back. A pool that the mode leaves as it is stays.
 #[test]
 fn the_mode_says_whose_token_kubelets_join_with() {
     let by = |joins_by: &str| {
@@ -665,7 +578,7 @@ fn the_mode_says_whose_token_kubelets_join_with() {
     }
 
     // The pool's own token needs no other account.
-    let mut gathered = Gathered {
+    let gathered = Gathered {
         joining: Joining::Approved,
         node_account: None,
         ..fresh()
@@ -675,34 +588,6 @@ fn the_mode_says_whose_token_kubelets_join_with() {
     };
     assert_eq!(publish.kubelets_join_by, KubeletIdentity::Known(pool.into()));
     assert_eq!(publish.kubelet_token, KubeletToken::Pool);
-
-    // Bootstrap tokens contradict this mode. Nothing is published for a new pool, and what is published is kept and renewed.
-    gathered.credentials = Some(with(bootstrap_tokens(&["system:bootstrappers:a"])));
-    let Err(PlanError::Held(verdict)) = plan(&gathered) else {
-        panic!()
-    };
-    assert_eq!(verdict.reason, Reason::JoiningConflict);
-    let groups = "system:bootstrappers,system:bootstrappers:b";
-    for (recorded, expected) in [
-        (
-            groups,
-            KubeletToken::Bootstrap {
-                groups: vec!["system:bootstrappers:b".into()],
-            },
-        ),
-        (pool, KubeletToken::Pool),
-        (account, KubeletToken::Pool),
-    ] {
-        let existing = by(recorded).existing;
-        assert_eq!(
-            credentials::kubelet_token(&Gathered {
-                existing,
-                ..gathered.clone()
-            }),
-            expected,
-            "{recorded}"
-        );
-    }
 }
 
 #[test]

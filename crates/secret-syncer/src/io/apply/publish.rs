@@ -119,9 +119,6 @@ async fn write(
     );
     let replaced = existing.bootstrap.as_deref();
     well_known::put(context, gathered, WellKnown::Bootstrap, replaced, secret).await?;
-    context
-        .memory
-        .edit(&gathered.name, |memory| memory.unpublished = None);
     if let (Some(name), Some(script)) = (&publish.edge_script_name, script) {
         let entry = (names::EDGE_SCRIPT_KEY, script.as_bytes());
         let secret = ready.secret(
