@@ -102,14 +102,6 @@ true
 {{- end -}}
 {{- end -}}
 
-{{- define "osm.bootstrapTokens" -}}
-{{- $credentials := (.Values.settings | default dict).credentials | default dict -}}
-{{- $nodeBootstrap := $credentials.nodeBootstrap | default dict -}}
-{{- if or .Values.bootstrapTokens (eq ($nodeBootstrap.kind | default "") "bootstrapToken") -}}
-true
-{{- end -}}
-{{- end -}}
-
 {{/* The values of a service's pods, in YAML: those that the service has of its own, else those of all services. Fields of the first three are
      replaced one by one. */}}
 {{- define "osm.pod" -}}

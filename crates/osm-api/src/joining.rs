@@ -9,7 +9,7 @@ use strum::{Display, EnumString, VariantNames};
 pub enum Joining {
     /// The pool's own token, which may only ask. csr-approver approves what a Machine of that pool asks for that has no Node yet.
     Approved,
-    /// The token of the ServiceAccount `osm-node-bootstrap`, or a bootstrap token. kube-controller-manager approves whatever it asks for.
+    /// The token of the ServiceAccount `osm-node-bootstrap`. kube-controller-manager approves whatever it asks for.
     ///
     /// This is the default of the flag, because it needs nothing that secret-syncer does not check: it never publishes a token that lacks a
     /// permission, but it cannot know whether an approver runs.

@@ -97,8 +97,6 @@ pub const CUSTOM_PROFILE: &str = "operatingsystemmanager.k8c.io/custom-profile";
 /// The one ServiceAccount in `cloud-init-settings` for which kube-controller-manager approves certificates of nodes, in the mode
 /// [`Static`](crate::Joining::Static).
 pub const NODE_BOOTSTRAP_ACCOUNT: &str = "osm-node-bootstrap";
-/// Namespace of bootstrap tokens. Fixed by the API server.
-pub const BOOTSTRAP_TOKENS_NAMESPACE: &str = "kube-system";
 /// Annotation on a bootstrap Secret: SHA-256 of what it was published from by reference, 64 hex characters: the digest of the rendered
 /// content, and which state of which objects its documents take values from.
 pub const PUBLISHED_FROM: &str = "operatingsystemmanager.k8c.io/published-from";

@@ -15,7 +15,6 @@ pub enum Reason {
     AddressNotRecorded,
     AlreadyApproved,
     ApprovedAgain,
-    BootstrapTokenForbidden,
     ClusterChanged,
     Conflict,
     ContentModified,
@@ -41,7 +40,6 @@ pub enum Reason {
     InvalidKubeletVersion,
     InvalidOperatingSystemSpec,
     InvalidProviderSpec,
-    JoiningConflict,
     LateBoundValueMissing,
     LateBoundValueNotRaw,
     MachineDeleting,
@@ -170,11 +168,6 @@ impl Reason {
                 "A second request for the same machine was approved, because it had no Node ten minutes after the first.",
                 "If the machine was not restarted or reinstalled, delete the Machine, and follow [a machine was approved twice](joining.md#a-machine-was-approved-twice).",
             ),
-            Self::BootstrapTokenForbidden => row(
-                Warning,
-                "The settings request [bootstrap tokens](settings.md#bootstrap-tokens), but secret-syncer may not create them.",
-                "Grant secret-syncer `create` on Secrets in `kube-system`, or set `credentials.nodeBootstrap.kind` to `serviceAccountToken`.",
-            ),
             Self::ClusterChanged => row(
                 Warning,
                 "The object belongs to a cluster whose namespace `kube-system` has another uid. Nothing is changed for it.",
@@ -299,11 +292,6 @@ impl Reason {
                 Warning,
                 "The `providerSpec` of the MachineDeployment is missing or invalid.",
                 "Correct the MachineDeployment at the paths in the message.",
-            ),
-            Self::JoiningConflict => row(
-                Warning,
-                "secret-syncer runs with `--joining=approved`, but the settings require bootstrap tokens. Nothing new is published.",
-                "Set `credentials.nodeBootstrap.kind` to `serviceAccountToken`, or the chart's value `joining` to `static`.",
             ),
             Self::LateBoundValueMissing => row(
                 Warning,

@@ -77,12 +77,10 @@ impl Reason {
             | Self::RequestOrderUnknown => R::MachinesWaitToJoin,
             Self::ObjectUnreadable => R::ObjectUndecodable,
             Self::Panic => R::Panic,
-            Self::BootstrapTokenForbidden
-            | Self::ContentModified
+            Self::ContentModified
             | Self::Deleted
             | Self::ForeignSecret
             | Self::GoImplementationRunning
-            | Self::JoiningConflict
             | Self::NamespaceMissing
             | Self::NodePermissionMissing
             | Self::NotAdopted

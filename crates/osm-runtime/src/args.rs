@@ -63,7 +63,6 @@ impl CommonArgs {
             profile_namespaces: Vec::new(),
             pool_settings_namespaces: Vec::new(),
             machine_deployment_namespaces: Vec::new(),
-            bootstrap_tokens: false,
             go_finalizers: false,
             custom_profiles: false,
             serving_certificates: false,

@@ -2,7 +2,6 @@
 //! with the first renewal at night.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Api;
@@ -13,16 +12,13 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::Client;
 use kube::api::PostParams;
-use osm_api::Joining;
 use osm_api::rbac::{ClusterKind, Grant, Installation, Service};
-use osm_api::settings::NodeBootstrapKind;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 use crate::connection_role::ConnectionRole;
 use crate::error::brief;
 use crate::readiness::{ProblemGate, RIGHTS};
-use crate::settings::{self, Current};
 use crate::{Cluster, Connection};
 
 /// Pauses while rights are missing. At the very start they may just have been granted.
@@ -34,8 +30,7 @@ const PARALLEL_REVIEWS: usize = 8;
 const ATTEMPTS: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Checks the rights in each cluster until all are granted, and again whenever a kubeconfig changes or the settings need
-/// others. Readiness waits for the first complete result.
+/// Checks the rights in each cluster until all are granted. Readiness waits for that.
 pub fn spawn(cluster: &Cluster) {
     let process = &cluster.process;
     for connection in cluster.connections() {
@@ -53,7 +48,7 @@ pub fn spawn(cluster: &Cluster) {
             backoff: Backoff::new(&process.environment, FIRST_PAUSE, LONGEST_PAUSE),
         };
         let what = format!("rights{}", connection.role().place());
-        let run = check.run(cluster.settings.clone(), cluster.shutdown.clone());
+        let run = check.run(cluster.shutdown.clone());
         cluster.supervisor().spawn(what, &cluster.shutdown, run);
     }
 }
@@ -68,39 +63,15 @@ struct Check {
 }
 
 impl Check {
-    async fn run(mut self, mut settings: settings::Receiver, shutdown: CancellationToken) {
-        let (asked_for, joining) = (self.installation.bootstrap_tokens, self.installation.joining);
-        let needs_bootstrap_tokens = |settings: &Option<Arc<Current>>| {
-            let wanted = settings.as_ref().is_some_and(|current| {
-                current.settings.credentials.node_bootstrap.kind == NodeBootstrapKind::BootstrapToken
-                    && joining == Joining::Static
-            });
-            asked_for || wanted
-        };
-        loop {
-            let needs = needs_bootstrap_tokens(&settings.borrow_and_update());
-            self.installation.bootstrap_tokens = needs;
-            let again = if self.check().await {
-                self.backoff.reset();
-                Duration::MAX
-            } else {
-                self.backoff.failed()
-            };
-            let other_needs = async {
-                let changed = settings.wait_for(|settings| needs_bootstrap_tokens(settings) != needs);
-                changed.await.map(drop)
-            };
-            let next = async {
-                // If the sender of the settings is gone, only the timer counts.
-                tokio::select! {
-                    Ok(()) = other_needs => {}
-                    () = tokio::time::sleep(again) => {}
-                }
-            };
-            if shutdown.run_until_cancelled(next).await.is_none() {
+    async fn run(mut self, shutdown: CancellationToken) {
+        while !self.check().await {
+            let pause = tokio::time::sleep(self.backoff.failed());
+            if shutdown.run_until_cancelled(pause).await.is_none() {
                 return;
             }
         }
+        // A task that ends before the process does counts as failed.
+        shutdown.cancelled().await;
     }
 
     /// Every single right that the service needs in this cluster (`here`), or in the other one.

@@ -14,7 +14,7 @@ use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::discovery::verbs;
 use osm_api::digest::sha256_hex;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
-use osm_api::rbac::{Installation, Service};
+use osm_api::rbac::Service;
 use osm_testkit::fixtures;
 use osm_testkit::{Options, installation};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -235,7 +235,7 @@ fn settings() -> Value {
     json!({
         "containerd": {"registries": [registry("docker.example", "docker"), registry("plain.example", "plain")]},
         "proxy": {"http": "http://proxy.example:3128", "credentials": {"name": "proxy"}},
-        "credentials": {"allowedSources": [allowed], "nodeBootstrap": {"kind": "serviceAccountToken"},
+        "credentials": {"allowedSources": [allowed],
             "profileSecrets": [{"namespace": CLOUD_INIT_SETTINGS, "name": "vpn", "key": "password"}]},
     })
 }
@@ -281,11 +281,6 @@ fn subscribed(name: &str, of: Value) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
     let mut world = World::start_without_services(Options::default()).await?;
-    let with_tokens = Installation {
-        bootstrap_tokens: true,
-        ..world.installed.installation().clone()
-    };
-    installation::apply(&world.plane, &installation::manifests(&with_tokens)).await?;
     // Whatever a person who looks for a mistake may switch on; what is logged at debug is among it.
     world.installed.log_filter = "trace".to_owned();
     world.installed.start_all().await?;
@@ -401,26 +396,7 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
         .event("kube-system", "written", "InvalidOperatingSystemSpec")
         .await?;
 
-    // What we made ourselves: tokens of both kinds, the key, and what the services log in with.
-    let with_tokens = settings()
-        .to_string()
-        .replace("serviceAccountToken", "bootstrapToken");
-    world.set_settings(&with_tokens).await?;
-    world
-        .says("tiny", "Published", false, "NodePermissionMissing")
-        .await?;
-    for secret in world
-        .api::<k8s_openapi::api::core::v1::Secret>("kube-system")
-        .list(&ListParams::default())
-        .await?
-    {
-        let word = secret
-            .data
-            .and_then(|mut data| data.remove("token-secret"))
-            .context("a bootstrap token")?;
-        canaries.push(Canary::new("a bootstrap token", std::str::from_utf8(&word.0)?));
-    }
-    assert!(canaries.iter().any(|canary| canary.name == "a bootstrap token"));
+    // What we made ourselves: tokens, the key, and what the services log in with.
     for machine in &machines {
         for token in [&machine.api_token, &machine.kubelet_token] {
             canaries.push(Canary::new("a token", token));

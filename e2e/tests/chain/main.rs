@@ -11,7 +11,6 @@
 
 mod admission;
 mod approver;
-mod bootstrap_tokens;
 mod canaries;
 mod credentials;
 mod custom_profiles;

@@ -159,13 +159,13 @@ const CASES: &[Case] = &[
     (&[MANAGEMENT], |_| (), &[ClusterKind::Management]),
     (&["--set=topology=worker"], |_| (), &[ClusterKind::Worker]),
     (
-        &["--set=settings.credentials.nodeBootstrap.kind=bootstrapToken,joining=static"],
-        |it| (it.bootstrap_tokens, it.joining) = (true, Joining::Static),
+        &["--set=joining=static"],
+        |it| it.joining = Joining::Static,
         &ClusterKind::ALL,
     ),
     (
-        &["--set=topology=worker,bootstrapTokens=true,joining=static"],
-        |it| (it.bootstrap_tokens, it.joining) = (true, Joining::Static),
+        &["--set=topology=worker,joining=static"],
+        |it| it.joining = Joining::Static,
         &[ClusterKind::Worker],
     ),
     (
@@ -614,14 +614,6 @@ const REFUSED: &[(&str, &str)] = &[
         "so no machine could join: enable csr-approver, or set joining to static",
     ),
     (
-        "settings.credentials.nodeBootstrap.kind=bootstrapToken",
-        "set joining to static",
-    ),
-    (
-        "topology=worker,bootstrapTokens=true",
-        "bootstrapTokens is set, but joining is approved",
-    ),
-    (
         r"commonLabels.app\.kubernetes\.io/name=x",
         "commonLabels has app.kubernetes.io/name",
     ),
@@ -705,12 +697,7 @@ async fn settings_that_the_services_take_are_taken() -> Result<()> {
     for document in [shown.context("an example")?, &air_gapped] {
         let settings: Value = serde_saphyr::from_str(document)?;
         osm_api::Settings::parse(document)?;
-        // The page shows every setting, of which one is for this mode.
-        render(
-            &helm,
-            &[&format!("--set-json=settings={settings}"), "--set=joining=static"],
-        )
-        .await?;
+        render(&helm, &[&format!("--set-json=settings={settings}")]).await?;
     }
     Ok(())
 }

@@ -38,7 +38,6 @@ fn rights() -> Result<String> {
         profile_namespaces: vec!["{profileNamespaces}".to_owned()],
         pool_settings_namespaces: vec!["{poolSettingsNamespaces}".to_owned()],
         machine_deployment_namespaces: Vec::new(),
-        bootstrap_tokens: false,
         go_finalizers: false,
         custom_profiles: false,
         serving_certificates: false,
@@ -51,7 +50,6 @@ fn rights() -> Result<String> {
     };
     // Each value of the chart, what it changes, and in which installation.
     let wanted = [
-        ("bootstrapTokens", with(&|it| it.bootstrap_tokens = true), &none),
         ("goFinalizers", with(&|it| it.go_finalizers = true), &none),
         ("customProfiles", with(&|it| it.custom_profiles = true), &none),
         (

@@ -50,7 +50,6 @@ fn page() -> Result<String> {
         profile_namespaces: vec![flag("--profile-namespaces")],
         pool_settings_namespaces: vec![flag("--pool-settings-namespaces")],
         machine_deployment_namespaces: Vec::new(),
-        bootstrap_tokens: true,
         go_finalizers: true,
         custom_profiles: true,
         serving_certificates: true,

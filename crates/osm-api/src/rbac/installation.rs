@@ -19,9 +19,6 @@ pub struct Installation {
     /// Namespaces whose MachineDeployments are served. If the list is empty, all are. The rights do not depend on it: a pool that was published
     /// before is renewed in any namespace.
     pub machine_deployment_namespaces: Vec<String>,
-    /// Whether kubelets join with bootstrap tokens (`credentials.nodeBootstrap` of the settings), which secret-syncer
-    /// has to create in `kube-system`.
-    pub bootstrap_tokens: bool,
     /// Whether osc-controller removes the [finalizer](crate::names::GO_FINALIZER) of the Go implementation from
     /// MachineDeployments that are being deleted, where that no longer runs.
     pub go_finalizers: bool,
@@ -65,7 +62,6 @@ impl Default for Installation {
             profile_namespaces: Vec::new(),
             pool_settings_namespaces: vec![KUBE_SYSTEM.to_owned()],
             machine_deployment_namespaces: Vec::new(),
-            bootstrap_tokens: false,
             go_finalizers: false,
             custom_profiles: false,
             serving_certificates: false,

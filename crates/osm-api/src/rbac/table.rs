@@ -3,9 +3,7 @@
 use super::grant::{ClusterKind, Grant, Right, named, rule};
 use super::installation::Installation;
 use crate::Joining;
-use crate::names::{
-    BOOTSTRAP_TOKENS_NAMESPACE, CLOUD_INIT_SETTINGS, GO_LEASE, GO_WORKER_LEASE, GROUP, KUBE_SYSTEM,
-};
+use crate::names::{CLOUD_INIT_SETTINGS, GO_LEASE, GO_WORKER_LEASE, GROUP, KUBE_SYSTEM};
 
 const READ_ALL: [&str; 2] = ["list", "watch"];
 
@@ -300,7 +298,7 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
             "a node may get exactly its pool's Secrets; lost labels are restored",
         ),
     ];
-    let mut grants = vec![
+    vec![
         ClusterKind::Management.within(&installation.namespace, own),
         ClusterKind::Management.within(
             &installation.namespace,
@@ -310,13 +308,7 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
         identity_of(ClusterKind::Worker),
         ClusterKind::Worker.everywhere(everywhere),
         ClusterKind::Worker.within(CLOUD_INIT_SETTINGS, made),
-    ];
-    if installation.bootstrap_tokens {
-        let why = "bootstrap tokens, only if the settings require them; they are never read";
-        let create = rule("", &["secrets"], &["create"], why);
-        grants.push(ClusterKind::Worker.within(BOOTSTRAP_TOKENS_NAMESPACE, vec![create]));
-    }
-    grants
+    ]
 }
 
 /// Signer of the client certificates of kubelets.

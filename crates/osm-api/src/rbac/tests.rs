@@ -11,7 +11,6 @@ fn everything() -> Installation {
         profile_namespaces: vec!["profiles".to_owned()],
         pool_settings_namespaces: vec!["machines".to_owned()],
         machine_deployment_namespaces: vec!["machines".to_owned()],
-        bootstrap_tokens: true,
         go_finalizers: true,
         custom_profiles: true,
         serving_certificates: true,
@@ -184,39 +183,6 @@ fn a_service_has_rights_where_it_has_a_kubeconfig_and_nowhere_else() {
                 "{service:?} {cluster:?}"
             );
         }
-    }
-}
-
-#[test]
-fn bootstrap_tokens_may_be_created_where_they_are_wanted_and_never_read() {
-    let wanted = Installation {
-        bootstrap_tokens: true,
-        ..Installation::default()
-    };
-    let verbs = |service: Service, installation: &Installation| -> Vec<String> {
-        let grants = service.grants(installation).into_iter();
-        let rules = grants
-            .filter(|grant| grant.namespace.as_deref() == Some("kube-system"))
-            .flat_map(|grant| grant.rights)
-            .map(|right| right.rule);
-        rules
-            .filter(|rule| {
-                rule.resources
-                    .iter()
-                    .flatten()
-                    .any(|resource| resource == "secrets")
-            })
-            .flat_map(|rule| rule.verbs)
-            .collect()
-    };
-    for service in Service::ALL {
-        let expected: &[&str] = if service == Service::SecretSyncer {
-            &["create"]
-        } else {
-            &[]
-        };
-        assert_eq!(verbs(service, &wanted), expected);
-        assert!(verbs(service, &Installation::default()).is_empty());
     }
 }
 

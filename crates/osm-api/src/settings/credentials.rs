@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::validation::{Problems, is_bootstrap_group};
+use super::validation::Problems;
 use crate::names::{is_data_key, is_dns_subdomain};
 
 /// Credentials of nodes.
@@ -19,8 +19,6 @@ pub struct Credentials {
     pub allowed_sources: Vec<AllowedSource>,
     /// Values of Secrets that profiles may place into the provisioning document. By default, there are none.
     pub profile_secrets: Vec<ProfileSecret>,
-    /// The token with which a kubelet requests its first certificate.
-    pub node_bootstrap: NodeBootstrap,
 }
 
 impl Credentials {
@@ -34,13 +32,6 @@ impl Credentials {
         for (i, secret) in self.profile_secrets.iter().enumerate() {
             secret.validate(&format!("credentials.profileSecrets[{i}]"), problems);
         }
-        for (i, group) in self.node_bootstrap.groups.iter().enumerate() {
-            problems.check(
-                format!("credentials.nodeBootstrap.groups[{i}]"),
-                is_bootstrap_group(group),
-                "must be system:bootstrappers:… of lowercase letters, digits, - and :",
-            );
-        }
     }
 }
 
@@ -50,43 +41,8 @@ impl Default for Credentials {
             token_lifetime_hours: 24,
             allowed_sources: Vec::new(),
             profile_secrets: Vec::new(),
-            node_bootstrap: NodeBootstrap::default(),
         }
     }
-}
-
-/// The token with which a kubelet requests its first certificate.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct NodeBootstrap {
-    /// Kind of the token.
-    pub kind: NodeBootstrapKind,
-    /// Groups of bootstrap tokens, in addition to `system:bootstrappers`. Bindings grant permissions to them.
-    pub groups: Vec<String>,
-}
-
-impl Default for NodeBootstrap {
-    fn default() -> Self {
-        Self {
-            kind: NodeBootstrapKind::default(),
-            groups: vec![NODE_TOKEN_GROUP.to_owned()],
-        }
-    }
-}
-
-/// Group of the Go implementation's bootstrap tokens, for which machine-controller's manifests, KKP and KubeOne bring
-/// the bindings along.
-const NODE_TOKEN_GROUP: &str = "system:bootstrappers:machine-controller:default-node-token";
-
-/// Kind of the token with which a kubelet asks for its first certificate.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub enum NodeBootstrapKind {
-    /// The pool's own token, or one of the ServiceAccount `osm-node-bootstrap`, bound to the pool's provisioning Secret.
-    #[default]
-    ServiceAccountToken,
-    /// A bootstrap token in `kube-system`. It requires that secret-syncer runs with `--joining=static`.
-    BootstrapToken,
 }
 
 /// Objects of one namespace that a MachineDeployment may refer to.

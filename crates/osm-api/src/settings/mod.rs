@@ -26,7 +26,7 @@ use serde_saphyr::budget::BudgetBreach;
 
 pub use self::cluster::ClusterSettings;
 pub use self::containerd::{Containerd, Mirror, Registry, SecretReference};
-pub use self::credentials::{AllowedSource, Credentials, NodeBootstrap, NodeBootstrapKind, ProfileSecret};
+pub use self::credentials::{AllowedSource, Credentials, ProfileSecret};
 pub use self::default_profiles::DefaultProfiles;
 pub use self::downloads::{
     ARCHITECTURES, Checksums, CniDownload, ContainerdDownload, CrictlDownload, Downloads, KubeletDownload,
@@ -251,7 +251,7 @@ containerd:
     - {host: _default, credentials: {name: x}}
 downloads: {containerd: {version: 1.7.29}, runc: {version: v1, sha256: {mips: "12"}}}
 packages: {apt: {mirror: "ftp://x"}, yum: {repositories: [{name: "a b", baseURL: "https://$arch/x", gpgKey: "/etc/key"}]}}
-credentials: {tokenLifetimeHours: 0, nodeBootstrap: {groups: ["system:bootstrappers:a:b-1", "system:masters", "system:bootstrappers:"]}}
+credentials: {tokenLifetimeHours: 0, profileSecrets: [{namespace: a, name: b, key: c}, {namespace: a, name: B, key: "c/d"}]}
 limits: {machineDeployments: 0}
 "#;
         let errors = Settings::parse(text).unwrap_err().0;
@@ -275,8 +275,8 @@ limits: {machineDeployments: 0}
             "packages.yum.repositories[0].baseURL",
             "packages.yum.repositories[0].gpgKey",
             "credentials.tokenLifetimeHours",
-            "credentials.nodeBootstrap.groups[1]",
-            "credentials.nodeBootstrap.groups[2]",
+            "credentials.profileSecrets[1].name",
+            "credentials.profileSecrets[1].key",
             "limits.machineDeployments",
         ] {
             assert!(
@@ -284,7 +284,7 @@ limits: {machineDeployments: 0}
                 "{path} missing in {errors:#?}"
             );
         }
-        assert!(!errors.join("").contains("secret@") && !errors.join("").contains("groups[0]"));
+        assert!(!errors.join("").contains("secret@") && !errors.join("").contains("profileSecrets[0]"));
     }
 
     #[test]
@@ -302,7 +302,8 @@ containerd:
     - {host: docker.io}
     - {host: a/b}
 packages: {yum: {repositories: [{name: "a b", baseURL: "https://x/y"}]}}
-credentials: {tokenLifetimeHours: 0, nodeBootstrap: {groups: [1, "system:masters"]}}
+credentials: {tokenLifetimeHours: 0}
+system: {kernelModules: [1, "no module"]}
 "#;
         let errors = Settings::parse(text).unwrap_err().0;
         let lines = [
@@ -324,8 +325,8 @@ credentials: {tokenLifetimeHours: 0, nodeBootstrap: {groups: [1, "system:masters
             "packages.yum.repositories[0]: missing field `gpgKey`",
             "packages.yum.repositories[0].name: must be",
             "credentials.tokenLifetimeHours: must be",
-            "credentials.nodeBootstrap.groups[0]: is a number; put it in quotes",
-            "credentials.nodeBootstrap.groups[1]: must be",
+            "system.kernelModules[0]: is a number; put it in quotes",
+            "system.kernelModules[1]: ",
         ];
         for line in lines {
             assert!(

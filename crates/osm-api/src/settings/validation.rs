@@ -100,14 +100,6 @@ pub(super) fn is_image(text: &str) -> bool {
         && digest.is_none_or(is_digest)
 }
 
-/// A group that the API server takes from a bootstrap token.
-pub(super) fn is_bootstrap_group(text: &str) -> bool {
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    text.strip_prefix("system:bootstrappers:").is_some_and(|rest| {
-        rest.len() <= 256 && rest.ends_with(plain) && rest.chars().all(|c| plain(c) || c == '-' || c == ':')
-    })
-}
-
 /// A URL of one of the schemes: a host and perhaps a path, without user information, query or fragment, and without
 /// anything that a shell expands in double quotes or curl in a URL.
 pub(super) fn is_url(text: &str, schemes: &[&str]) -> bool {

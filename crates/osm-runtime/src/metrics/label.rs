@@ -165,7 +165,6 @@ mod tests {
     fn every_resource_that_a_service_may_use_is_a_value() {
         let everything = Installation {
             profile_namespaces: vec!["profiles".to_owned()],
-            bootstrap_tokens: true,
             go_finalizers: true,
             custom_profiles: true,
             serving_certificates: true,

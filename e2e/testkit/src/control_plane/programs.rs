@@ -54,7 +54,6 @@ impl Programs<'_> {
             format!("--tls-private-key-file={}", self.file("apiserver.key")),
             format!("--client-ca-file={}", self.file("ca.crt")),
             format!("--token-auth-file={}", self.file("tokens.csv")),
-            "--enable-bootstrap-token-auth".to_owned(),
             "--authorization-mode=Node,RBAC".to_owned(),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-key-file={}", self.file("sa.pub")),
