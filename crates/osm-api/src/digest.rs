@@ -1,7 +1,7 @@
 //! Digests of what we are about to write. They are stored and compared, never recomputed from what the API
 //! server returns, because the server adds defaults.
 
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
 
 use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 use serde::Serialize;
@@ -29,20 +29,6 @@ pub fn sha256(bytes: &[u8]) -> [u8; SHA256_OUTPUT_LEN] {
 /// SHA-256 of `bytes`, 64 hex characters.
 pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(&sha256(bytes))
-}
-
-/// SHA-256 of everything that `reader` yields, 64 hex characters.
-///
-/// # Errors
-/// Those of reading.
-pub fn sha256_hex_of(mut reader: impl Read) -> io::Result<String> {
-    let (mut hash, mut chunk) = (Context::new(&SHA256), vec![0; 64 * 1024]);
-    loop {
-        match reader.read(&mut chunk)? {
-            0 => return Ok(hex(hash.finish().as_ref())),
-            read => hash.update(chunk.get(..read).unwrap_or_default()),
-        }
-    }
 }
 
 /// SHA-256 of `value` as JSON whose keys have the order of its fields, 64 hex characters. The JSON is never in memory as a whole.
@@ -114,12 +100,5 @@ mod tests {
             let text = serde_json::to_string(&value).unwrap();
             assert_eq!(sha256_hex_of_json(&value).unwrap(), sha256_hex(text.as_bytes()));
         }
-    }
-
-    #[test]
-    fn what_is_read_in_parts_has_the_digest_of_the_whole() {
-        let whole = vec![7; 200_000];
-        assert_eq!(sha256_hex_of(whole.as_slice()).unwrap(), sha256_hex(&whole));
-        assert_eq!(sha256_hex_of([].as_slice()).unwrap(), sha256_hex(b""));
     }
 }

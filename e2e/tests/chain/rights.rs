@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use osm_api::names::{CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT};
+use osm_api::names::{self, CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT};
 use osm_api::rbac::Service;
 use osm_testkit::installation::IDENTITIES;
 use osm_testkit::{check, wait_for};
@@ -166,7 +166,7 @@ async fn both_die(world: &World, machine: &UserData) -> Result<()> {
 }
 
 #[test]
-fn tokens_die_with_the_provisioning_secret_and_with_the_pool() -> Result<()> {
+fn tokens_die_with_what_they_are_bound_to_and_with_the_pool() -> Result<()> {
     in_shared_world(async |world| {
         world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
         for pool in ["p", "gone"] {
@@ -184,9 +184,11 @@ fn tokens_die_with_the_provisioning_secret_and_with_the_pool() -> Result<()> {
         }
         // Nobody has to do anything for it: the service is away.
         world.installed.kill9(Service::SecretSyncer)?;
-        world
-            .delete(&world.secrets(), &machine.provisioning_secret)
-            .await?;
+        let pool = world.bootstrap("p").await?.labels()[names::POOL].clone();
+        let accounts = world.api::<ServiceAccount>(CLOUD_INIT_SETTINGS);
+        world.delete(&accounts, &names::pool_account(&pool)).await?;
+        let binding = names::token_binding_secret_name(&pool);
+        world.delete(&world.secrets(), &binding).await?;
         both_die(world, &machine).await?;
         world.installed.start(Service::SecretSyncer).await?;
         let new = world.machine("p", 1).await?;

@@ -10,7 +10,6 @@ use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 use crate::model::documents::DocumentError;
 use crate::plan::error::PlanError;
 use crate::plan::messages;
-use crate::plan::retention::MAX_DOCUMENTS_WITH_REVISIONS;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -38,9 +37,7 @@ pub enum ApplyError {
         "the API server does not accept a token that it has issued; see whether its keys for tokens of ServiceAccounts have changed"
     )]
     TokenRefused,
-    #[error("{}", messages::too_many_documents(MAX_DOCUMENTS_WITH_REVISIONS, None))]
-    TooManyDocuments,
-    #[error("{}", messages::foreign_secret_message(name))]
+    #[error("{}", messages::foreign_secret(name))]
     ForeignSecret { name: String },
     #[error(transparent)]
     Document(#[from] DocumentError),
@@ -59,7 +56,6 @@ impl ApplyError {
             Self::Request(error) => error.reason(),
             Self::RightMissing { .. } | Self::TokenRefused => Reason::NodePermissionMissing,
             Self::ClusterChanged(_) => CLUSTER_CHANGED,
-            Self::TooManyDocuments => Reason::TooManyDocuments,
             Self::ForeignSecret { .. } => Reason::ForeignSecret,
             Self::Document(error) => error.reason(),
         }
@@ -104,10 +100,9 @@ impl Failure for Error {
 
     fn longest_delay(&self) -> Duration {
         match self {
-            // Nothing shows that a webhook is gone, or that a cluster is the right one again.
-            Self::Plan(PlanError::RepeatedlyModified(_)) | Self::Apply(ApplyError::ClusterChanged(_)) => {
-                LONGEST_DELAY
-            }
+            // Nothing shows that a webhook is gone, that a cluster is the right one again, or that a name is free.
+            Self::Plan(PlanError::RepeatedlyModified(_))
+            | Self::Apply(ApplyError::ClusterChanged(_) | ApplyError::ForeignSecret { .. }) => LONGEST_DELAY,
             _ if self.may_pass() => LONGEST_DELAY,
             _ => LONGEST_DELAY_OF_PERMANENT,
         }

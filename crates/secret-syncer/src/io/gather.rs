@@ -14,7 +14,7 @@ use crate::io::clients::Clients;
 use crate::io::context::Context;
 use crate::io::sources;
 use crate::model::existing::WellKnownNames;
-use crate::model::gathered::{Clusters, Gathered, Inherited, NameHolder, Published, PublishedRecord};
+use crate::model::gathered::{Clusters, Gathered, Inherited, Published, PublishedRecord};
 use crate::model::published_content::PublishedDocument;
 use crate::model::source::{Allowed, Inputs, SourceError};
 use crate::model::view::ConfigView;
@@ -46,10 +46,6 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
         Some(config) if config.is_claimed && md.is_none() => inherited(clients, name).await?,
         _ => None,
     };
-    let name_holder = match &memory.foreign_secret {
-        Some(secret) if md.is_some() => name_holder(clients, secret).await?,
-        _ => None,
-    };
     let settings = clients.cluster.settings.borrow().clone();
     let mut gathered = Gathered {
         now: clients.cluster.worker.server_time.now(),
@@ -74,7 +70,6 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
         existing,
         orphans,
         inherited,
-        name_holder,
         memory,
         published: None,
         go_implementation: clients.cluster.go_implementation.problem(),
@@ -139,16 +134,6 @@ async fn inherited(clients: &Clients, config: &str) -> Result<Option<Inherited>,
             .get(names::MACHINE_DEPLOYMENT_REVISION)
             .cloned(),
         name,
-    }))
-}
-
-async fn name_holder(clients: &Clients, name: &str) -> Result<Option<NameHolder>, RequestError> {
-    let found = status::live(&clients.secrets(), name)
-        .await
-        .map_err(failed(READING))?;
-    Ok(found.map(|found| NameHolder {
-        name: name.to_owned(),
-        installation: found.labels().get(names::INSTALLATION).cloned(),
     }))
 }
 

@@ -17,7 +17,7 @@ use crate::model::legacy_token::{self, LegacyToken};
 use crate::model::view::{self, BindingView, ConfigView, Meta, RoleView, SecretView};
 use crate::plan::priority;
 
-/// Secrets of the installation. Once half of them are there, each pool gets [few documents](crate::plan::retention::has_room).
+/// Secrets of the installation. Once half of them are there, each pool gets [few documents](crate::plan::provisioning_secret::has_room).
 const MAX_SECRETS: usize = 70_000;
 
 /// Starts all watches but those of sources, each of which starts with the first config that needs it.
@@ -201,7 +201,7 @@ mod tests {
 
     use super::*;
     use crate::io::caches::CROWDED;
-    use crate::plan::retention::MAX_DOCUMENTS_WHERE_CROWDED;
+    use crate::plan::provisioning_secret::MAX_DOCUMENTS_WHERE_CROWDED;
 
     #[test]
     fn the_watches_have_room_for_as_many_pools_as_the_settings_allow() {

@@ -40,8 +40,6 @@ pub struct Gathered {
     pub inputs: Result<Inputs, SourceError>,
     /// The Secret with which machines boot whose config this program has never been able to publish.
     pub inherited: Option<Inherited>,
-    /// The Secret that held one of our names at the last attempt, if it still exists.
-    pub name_holder: Option<NameHolder>,
     /// What is published, where new content is held back and what is published can be renewed without it.
     pub published: Option<Arc<Published>>,
     /// Why nothing new may be published, because of the Go implementation.
@@ -94,14 +92,6 @@ pub struct Inherited {
     pub name: String,
     /// The revision that it is for, if it names one.
     pub revision: Option<String>,
-}
-
-/// A Secret that has one of our names.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NameHolder {
-    pub name: String,
-    /// The installation that its label names.
-    pub installation: Option<String>,
 }
 
 /// uids of the `kube-system` namespaces, as this process first saw them.

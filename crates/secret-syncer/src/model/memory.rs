@@ -19,8 +19,6 @@ pub struct PoolMemory {
     pub altered: Option<String>,
     /// The last tokens of the pool, until they are renewed. With the same tokens, repairs and lasting failures leave no further documents.
     pub tokens: Option<KeptTokens>,
-    /// Name of a Secret of ours that an object of another owner holds.
-    pub foreign_secret: Option<String>,
 }
 
 /// There is no `Debug`, so that no log shows values.

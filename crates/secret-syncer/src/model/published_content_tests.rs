@@ -17,7 +17,7 @@ use crate::model::published_content::{
 use crate::model::published_from::DOCUMENT_FORMAT;
 use crate::model::view::SecretView;
 
-use crate::plan::retention;
+use crate::plan::provisioning_secret;
 
 /// The provisioning Secrets of two pools with [`everything`] in them. Pools have them for as long as their tokens are renewed, so a release that
 /// stores contents in another way gets another file.
@@ -127,7 +127,10 @@ fn what_is_published_is_renewed_without_anything_else() {
         if case == PROVISIONING[0] {
             // The document has no tokens, so the Secret is the same.
             let view = SecretView::of(secret);
-            assert!(retention::holds(&view, &again.entries.digest()), "{case}");
+            assert!(
+                provisioning_secret::holds(&view, &again.entries.digest()),
+                "{case}"
+            );
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use osm_api::names;
 
-use crate::model::found::{FoundSecret, Identity};
-use crate::model::gathered::{Gathered, NameHolder};
+use crate::model::found::FoundSecret;
+use crate::model::gathered::Gathered;
 use crate::model::view::{ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_KUBECONFIG, ROLE_TOKEN_BINDING, SecretView};
-use crate::plan::retention;
+use crate::plan::provisioning_secret;
 
 /// What to do with what has our name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,48 +120,9 @@ fn is_edge_script_of_the_go_implementation(found: &FoundSecret) -> bool {
     found.entries == [names::EDGE_SCRIPT_KEY] && meta.labels.is_empty() && meta.annotations.is_empty()
 }
 
-/// A ServiceAccount, Role or RoleBinding. Tokens hang on its uid, so one that only lost its label or annotation is adopted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum IdentityAdoption {
-    /// As [`Adoption::GatherAgain`].
-    GatherAgain,
-    /// Patch it, fenced by this resourceVersion. Where the API server refuses to change it (422: what a RoleBinding refers to), delete
-    /// the object with this uid and create ours.
-    Patch {
-        resource_version: Option<String>,
-        uid: String,
-    },
-    /// As [`Adoption::Foreign`].
-    Foreign,
-}
-
-pub fn of_identity(installation: &str, wanted: &Identity, found: &Identity) -> IdentityAdoption {
-    let labels = wanted
-        .labels
-        .iter()
-        .all(|(key, value)| found.labels.get(key) == Some(value));
-    let annotations = wanted
-        .annotations
-        .iter()
-        .all(|(key, value)| found.annotations.get(key) == Some(value));
-    match found.labels.get(names::INSTALLATION) {
-        Some(owner) if owner != installation => IdentityAdoption::Foreign,
-        Some(_) if labels && annotations => IdentityAdoption::GatherAgain,
-        _ => IdentityAdoption::Patch {
-            resource_version: found.resource_version.clone(),
-            uid: found.uid.clone(),
-        },
-    }
-}
-
 /// What has the name of a provisioning Secret and its content is ours, whatever became of its labels.
 pub fn is_our_document(found: &SecretView, digest: &str) -> bool {
-    retention::holds(found, digest)
-}
-
-/// Whether the name that was held at the last attempt still is held by another owner.
-pub fn is_still_foreign(holder: &NameHolder, installation: &str) -> bool {
-    holder.installation.as_deref() != Some(installation)
+    provisioning_secret::holds(found, digest)
 }
 
 #[cfg(test)]
@@ -343,47 +304,6 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_keeps_its_uid_unless_it_is_another_installations() {
-        let identity = |installation: Option<&str>, config: Option<&str>| Identity {
-            uid: "uid".into(),
-            resource_version: Some("7".into()),
-            labels: installation
-                .map(|of| (names::INSTALLATION.to_owned(), of.to_owned()))
-                .into_iter()
-                .collect(),
-            annotations: config
-                .map(|name| (names::CONFIG.to_owned(), name.to_owned()))
-                .into_iter()
-                .collect(),
-        };
-        let patch = IdentityAdoption::Patch {
-            resource_version: Some("7".into()),
-            uid: "uid".into(),
-        };
-        for (what, found, expected) in [
-            (
-                "as we make it",
-                identity(Some("osm"), Some("config")),
-                IdentityAdoption::GatherAgain,
-            ),
-            ("without annotation", identity(Some("osm"), None), patch.clone()),
-            ("without label", identity(None, Some("config")), patch.clone()),
-            ("bare", identity(None, None), patch),
-            (
-                "of another installation",
-                identity(Some("other"), Some("config")),
-                IdentityAdoption::Foreign,
-            ),
-        ] {
-            assert_eq!(
-                of_identity("osm", &identity(Some("osm"), Some("config")), &found),
-                expected,
-                "{what}"
-            );
-        }
-    }
-
-    #[test]
     fn a_document_is_known_by_its_content() {
         let document = |immutable| SecretView {
             entries: "d".into(),
@@ -392,16 +312,5 @@ mod tests {
         };
         assert!(is_our_document(&document(true), "d"));
         assert!(!is_our_document(&document(true), "other") && !is_our_document(&document(false), "d"));
-    }
-
-    #[test]
-    fn a_name_is_foreign_until_its_holder_is_ours() {
-        for (installation, foreign) in [(None, true), (Some("other"), true), (Some("osm"), false)] {
-            let holder = NameHolder {
-                name: "n".into(),
-                installation: installation.map(str::to_owned),
-            };
-            assert_eq!(is_still_foreign(&holder, "osm"), foreign, "{installation:?}");
-        }
     }
 }

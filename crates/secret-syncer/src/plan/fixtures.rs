@@ -77,7 +77,6 @@ pub fn fresh() -> Gathered {
         node_account: Some("node-account".into()),
         inputs: Ok(Inputs::default()),
         inherited: None,
-        name_holder: None,
         credentials: Some(Credentials::default()),
         memory: PoolMemory::default(),
         published: None,

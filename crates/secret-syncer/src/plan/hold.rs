@@ -14,7 +14,7 @@ use crate::model::view::ConfigView;
 use crate::plan::content::Comparison;
 use crate::plan::remember::remember;
 use crate::plan::waiting::{self, REPORT_AFTER};
-use crate::plan::{content, messages, retention};
+use crate::plan::{content, messages, provisioning_secret};
 
 /// New content is held back.
 #[derive(Debug)]
@@ -80,15 +80,13 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
         Ok(inputs) => inputs,
         Err(problem) => return Some(Hold::now(problem.reason(), problem.to_string())),
     };
-    let bootstrap = &gathered.existing.bootstrap.as_deref()?.meta;
+    gathered.existing.bootstrap.as_ref()?;
     let is_new = content::compare(gathered, &rendered.digest, inputs) == Comparison::Different;
-    let revision = rendered.revision.as_deref().unwrap_or_default();
-    let has_new_revision = bootstrap.annotation(names::MACHINE_DEPLOYMENT_REVISION) != Some(revision);
-    let kept = retention::documents(gathered);
-    (is_new && !retention::has_room(gathered, kept, has_new_revision)).then(|| {
+    let kept = provisioning_secret::documents(gathered);
+    (is_new && !provisioning_secret::has_room(gathered, kept)).then(|| {
         Hold::now(
             Reason::TooManyDocuments,
-            messages::too_many_documents(kept, retention::next_expiry(gathered)),
+            messages::too_many_documents(kept, provisioning_secret::next_expiry(gathered)),
         )
     })
 }

@@ -10,19 +10,20 @@ pub mod content;
 pub mod error;
 pub mod findings;
 pub mod hold;
+pub mod identity;
 pub mod join_right;
 pub mod legacy_tokens;
 pub mod messages;
 pub mod orphan_budget;
 pub mod orphans;
 pub mod priority;
+pub mod provisioning_secret;
 pub mod publish;
 pub mod read_right;
 pub mod ready;
 pub mod remember;
 pub mod renewal;
 pub mod repair_limit;
-pub mod retention;
 pub mod steps;
 pub mod teardown;
 pub mod timing;
@@ -190,13 +191,6 @@ fn keep_or_publish(
     wanted: Target<'_>,
     memory: &mut PoolMemory,
 ) -> Result<Decision, PlanError> {
-    if let Some(name) = &memory.foreign_secret {
-        let verdict = messages::foreign_secret(name);
-        return Ok(Decision::of(
-            Step::SetStatus(verdict),
-            Some(FOREIGN_SECRET_INTERVAL),
-        ));
-    }
     let ownership = OwnershipLabels::new(&gathered.name, &gathered.pool, &gathered.clusters.management, md);
     let findings = findings(&Input {
         gathered,
@@ -206,7 +200,7 @@ fn keep_or_publish(
         ownership: &ownership,
     });
     if findings.is_empty() {
-        let (mut keep, next) = retention::tidy(gathered, &ownership, wanted.is_edge(config));
+        let (mut keep, next) = provisioning_secret::tidy(gathered, &ownership, wanted.is_edge(config));
         keep.published = publish::published(gathered, wanted.digest());
         let bootstrap = gathered.existing.bootstrap.as_ref();
         let renewal = bootstrap.and_then(|secret| secret.meta.time(names::RENEW_AT));
@@ -227,9 +221,6 @@ fn keep_or_publish(
     let publish = publish::publish(subject, findings);
     Ok(Decision::of(Step::Publish(Box::new(publish)), None))
 }
-
-/// A name that another owner holds is looked at again this often: nothing is watched that would show its release.
-const FOREIGN_SECRET_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the Go implementation made is left unchanged until osc-controller can render it.
 fn not_adopted(gathered: &Gathered, config: &ConfigView) -> Decision {

@@ -16,7 +16,7 @@ use crate::plan::cause::Cause;
 use crate::plan::content::{self, Comparison};
 use crate::plan::findings::{Finding, Wanted};
 use crate::plan::steps::{BindingStep, Content, Publish, SharedAccount};
-use crate::plan::{hold, retention};
+use crate::plan::{hold, provisioning_secret};
 
 /// A config that is to be published.
 pub struct Subject<'a> {
@@ -145,13 +145,11 @@ pub fn publish(subject: Subject<'_>, findings: Vec<Finding>) -> Publish {
                 .map(|secret| secret.meta.uid.clone()),
         }),
         life: gathered.credentials.clone().unwrap_or_default().token_lifetime(),
-        kept: retention::kept(gathered)
+        kept: provisioning_secret::kept(gathered)
             .into_iter()
             .map(|secret| secret.meta.name.clone())
             .collect(),
-        // Repairs and renewals may need another one, and are no content that anybody chose. Chosen content is held back before.
-        has_room: retention::documents(gathered) < retention::MAX_DOCUMENTS_WITH_REVISIONS,
-        out_of_sight: retention::out_of_sight(gathered),
+        out_of_sight: provisioning_secret::out_of_sight(gathered),
         findings,
     }
 }

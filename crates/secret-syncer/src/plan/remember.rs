@@ -2,16 +2,13 @@
 
 use crate::model::gathered::Gathered;
 use crate::model::memory::PoolMemory;
-use crate::plan::{adoption, waiting};
+use crate::plan::waiting;
 
 /// What follows from what was gathered, whatever is decided.
 pub fn remember(gathered: &Gathered) -> PoolMemory {
     let rendered = gathered.config.as_ref().and_then(|config| config.to_publish());
     let is_ready = rendered.is_some_and(|rendered| rendered.revision.is_some());
-    let holder = gathered.name_holder.as_ref();
-    let foreign = holder.filter(|holder| adoption::is_still_foreign(holder, &gathered.installation));
     let mut memory = gathered.memory.clone();
     memory.waiting_since = waiting::since(memory.waiting_since, is_ready, gathered.now);
-    memory.foreign_secret = foreign.map(|holder| holder.name.clone());
     memory
 }

@@ -3,7 +3,7 @@
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;
 use crate::model::view::ConfigView;
-use crate::plan::retention;
+use crate::plan::provisioning_secret;
 use crate::plan::steps::{Step, Teardown, Unseen};
 
 /// Everything of the config's name, but for what another management cluster published.
@@ -42,7 +42,7 @@ fn unseen(gathered: &Gathered, config: &ConfigView) -> Unseen {
     let all_secrets = bootstrap.is_some()
         && !provisioning.is_empty()
         && opened.is_some()
-        && retention::out_of_sight(gathered).is_empty();
+        && provisioning_secret::out_of_sight(gathered).is_empty();
     Unseen {
         account: account.is_none(),
         secrets: !all_secrets,

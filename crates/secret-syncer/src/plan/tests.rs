@@ -9,7 +9,7 @@ use osm_api::{Joining, names};
 use osm_render::LateValues;
 
 use crate::model::existing::ExistingObjects;
-use crate::model::gathered::{Gathered, Inherited, NameHolder};
+use crate::model::gathered::{Gathered, Inherited};
 use crate::model::memory::{MadeFrom, PoolMemory, Repairs};
 use crate::model::source::{Inputs, SourceError, SourceProblem};
 use crate::model::view::{ConfigView, Meta, RoleView};
@@ -18,7 +18,7 @@ use crate::plan::error::PlanError;
 use crate::plan::fixtures::*;
 use crate::plan::steps::{Content, Keep, OrphanStep, Plan, Publish, SharedAccount, Step, Unseen};
 use crate::plan::timing::MAX_REQUEUE_INTERVAL;
-use crate::plan::{messages, retention};
+use crate::plan::{messages, provisioning_secret};
 
 fn plan(gathered: &Gathered) -> Result<Plan, PlanError> {
     super::plan(gathered).1
@@ -98,14 +98,6 @@ fn waiting_is_said_and_takes_nothing_away() {
         config.status.rendered.as_mut().unwrap().revision = None
     });
     assert_eq!(said(&gathered), "WaitingForRevision");
-    let mut gathered = fresh();
-    let name = "pool-kube-system-bootstrap-config".to_owned();
-    gathered.name_holder = Some(NameHolder {
-        name,
-        installation: None,
-    });
-    assert_eq!(said(&gathered), "ForeignSecret");
-    assert!(plan(&gathered).unwrap().again.is_some());
 }
 
 #[test]
@@ -484,31 +476,28 @@ fn late_bound() -> (LateBound, LateBoundSource) {
 fn what_was_seen_is_remembered_though_there_is_no_plan() {
     let before = PoolMemory {
         waiting_since: Some(hours(-1)),
-        foreign_secret: Some("taken".into()),
         repairs: Some(Repairs {
             last: now(),
             count: 20,
         }),
         ..PoolMemory::default()
     };
-    // The repairs don't last, but the name is available.
+    // The repairs don't last.
     let mut altered = published();
     edit_bootstrap(&mut altered, |secret| secret.is_intact = false);
     altered.memory = before.clone();
     assert!(matches!(plan(&altered), Err(PlanError::RepeatedlyModified(_))));
     let memory = remembered(&altered);
-    assert_eq!(memory.repairs, before.repairs);
-    assert_eq!((memory.waiting_since, memory.foreign_secret), (None, None));
+    assert_eq!((memory.repairs, memory.waiting_since), (before.repairs, None));
 
-    // A value is missing, but the name is available.
+    // A value is missing.
     let (late, source) = late_bound();
     let mut missing = fresh();
     missing.inputs = Err(SourceError::new(&late, &source, SourceProblem::Missing));
     missing.memory = before;
     edit_config(&mut missing, |config| config.late_bound = vec![late]);
     assert!(matches!(plan(&missing), Err(PlanError::Held(_))));
-    let memory = remembered(&missing);
-    assert_eq!((memory.waiting_since, memory.foreign_secret), (None, None));
+    assert_eq!(remembered(&missing).waiting_since, None);
 }
 
 #[test]
@@ -634,10 +623,13 @@ fn a_document_that_lost_its_label_is_looked_for() {
     let name = names::kubeconfig_secret_name(POOL);
     gathered.existing.kubeconfig = None;
     assert_eq!(published_now(&gathered).out_of_sight, std::slice::from_ref(&name));
-    assert_eq!(retention::role_of(&name), crate::model::view::ROLE_KUBECONFIG);
+    assert_eq!(
+        provisioning_secret::role_of(&name),
+        crate::model::view::ROLE_KUBECONFIG
+    );
     let document = names::provisioning_secret_name(POOL, "hash");
     assert_eq!(
-        retention::role_of(&document),
+        provisioning_secret::role_of(&document),
         crate::model::view::ROLE_PROVISIONING
     );
 }

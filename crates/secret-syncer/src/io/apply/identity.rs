@@ -21,8 +21,7 @@ use crate::io::error::ApplyError;
 use crate::model::found::Identity;
 use crate::model::key::Key;
 use crate::model::view::{ROLE_IDENTITY, RoleView};
-use crate::plan::adoption::{IdentityAdoption, of_identity};
-use crate::plan::retention;
+use crate::plan::identity::{IdentityAdoption, of_identity, opens, role_step};
 use crate::plan::steps::{BindingStep, Publish, RoleStep};
 
 /// The account whose tokens kubelets of all pools join with. Returns its uid.
@@ -77,10 +76,10 @@ pub async fn open(
     publish: &Publish,
     secrets: &[String],
 ) -> Result<bool, ApplyError> {
-    let step = retention::open(existing, secrets);
+    let step = role_step(existing, secrets);
     let role = put_role(context, step, metadata(context, publish), secrets).await?;
     let is_bound = binding(context, publish).await?;
-    Ok(is_bound && retention::opens(role.as_ref(), secrets))
+    Ok(is_bound && opens(role.as_ref(), secrets))
 }
 
 pub async fn put_role(

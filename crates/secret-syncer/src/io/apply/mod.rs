@@ -3,7 +3,7 @@
 pub mod identity;
 pub mod objects;
 pub mod orphans;
-pub mod provisioning;
+pub mod provisioning_secret;
 pub mod publish;
 pub mod teardown;
 pub mod tidy;

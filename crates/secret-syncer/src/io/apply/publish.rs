@@ -16,8 +16,8 @@ use osm_api::names;
 use osm_runtime::RequestError;
 use osm_runtime::request::failed;
 
-use crate::io::apply::provisioning::Promise;
-use crate::io::apply::{CONFIG, LiveConfig, identity, live_config, objects, provisioning, well_known};
+use crate::io::apply::provisioning_secret::Promise;
+use crate::io::apply::{CONFIG, LiveConfig, identity, live_config, objects, provisioning_secret, well_known};
 use crate::io::clients;
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
@@ -28,7 +28,8 @@ use crate::model::memory::{MadeFrom, PoolMemory};
 use crate::model::published_content::PublishedDocument;
 use crate::model::view::{ConfigView, Meta, SecretView};
 use crate::plan::adoption::WellKnown;
-use crate::plan::retention;
+use crate::plan::identity::opened;
+use crate::plan::provisioning_secret::{document_step, extended, keep_until};
 use crate::plan::steps::{Content, Publish};
 
 /// `None`: exactly this is published already.
@@ -141,26 +142,26 @@ async fn write(
     publish: &Publish,
     documents: &Documents,
 ) -> Result<Published, ApplyError> {
-    provisioning::label_again(context, &publish.ownership, &publish.out_of_sight).await?;
+    provisioning_secret::label_again(context, &publish.ownership, &publish.out_of_sight).await?;
     let provided = token::provide(context, gathered, publish).await?;
     let tokens = &provided.tokens;
     let documents = documents.with_tokens(tokens)?;
     let promise = Promise {
-        keep_until: retention::keep_until(tokens.expires),
+        keep_until: keep_until(tokens.expires),
         bound_to: &provided.bound_to,
     };
-    let step = provisioning::step(gathered, publish, &documents)?;
+    let step = document_step(gathered, &documents, &publish.published_from);
     // Its name is known before it exists.
     let name = step.name().to_owned();
-    let opened: Vec<&str> = publish
+    let new: Vec<&str> = publish
         .kubeconfig_name
         .iter()
         .chain([&name])
         .map(String::as_str)
         .collect();
-    let opened = retention::opened(&publish.kept, &opened);
+    let opened = opened(&publish.kept, &new);
     let (document, is_open) = tokio::join!(
-        provisioning::provide(context, publish, step, &documents, &promise),
+        provisioning_secret::provide(context, publish, step, &documents, &promise),
         identity::open(context, gathered.existing.role.as_deref(), publish, &opened),
     );
     let (document, is_open) = (document?.meta, is_open?);
@@ -235,8 +236,8 @@ impl Replacing<'_> {
         let annotations = metadata.annotations.get_or_insert_default();
         annotations.extend(publish.annotations(self.document, &provided.tokens, &provided.bound_to));
         if known == WellKnown::Kubeconfig {
-            let keep_until = retention::keep_until(provided.tokens.expires);
-            let keep_until = existing.map_or(keep_until, |secret| retention::extended(secret, keep_until));
+            let at = keep_until(provided.tokens.expires);
+            let keep_until = existing.map_or(at, |secret| extended(secret, at));
             annotations.insert(names::KEEP_UNTIL.to_owned(), keep_until.to_string());
         }
         let entry = entry.map(|(name, text)| (name, text.as_bytes()));

@@ -2,11 +2,11 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::io::apply::{identity, provisioning, teardown};
+use crate::io::apply::{identity, provisioning_secret, teardown};
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
-use crate::plan::retention;
+use crate::plan::identity::role_step;
 use crate::plan::steps::Keep;
 
 /// # Errors
@@ -22,14 +22,14 @@ pub async fn tidy(context: &Context, gathered: &Gathered, keep: &Keep) -> Result
         );
     }
     if let (Some(narrow), Some(role)) = (&keep.narrow, gathered.existing.role.as_deref()) {
-        provisioning::label_again(context, &narrow.ownership, &narrow.out_of_sight).await?;
+        provisioning_secret::label_again(context, &narrow.ownership, &narrow.out_of_sight).await?;
         let metadata = ObjectMeta {
             name: Some(role.meta.name.clone()),
             labels: Some(role.meta.labels.to_map()),
             annotations: Some(role.meta.annotations.to_map()),
             ..ObjectMeta::default()
         };
-        let step = retention::open(Some(role), &narrow.secrets);
+        let step = role_step(Some(role), &narrow.secrets);
         identity::put_role(context, step, metadata, &narrow.secrets).await?;
     }
     Ok(())

@@ -111,13 +111,7 @@ async fn claim(
                 .map_err(failed(what))?;
             Ok(Claim::Created(context.caches.wrote_secret(&created)))
         }
-        Adoption::Foreign => {
-            // The next plan reports it, and waits for the name.
-            context.memory.edit(&gathered.name, |memory| {
-                memory.foreign_secret = Some(name.clone())
-            });
-            Err(ApplyError::ForeignSecret { name })
-        }
+        Adoption::Foreign => Err(ApplyError::ForeignSecret { name }),
     }
 }
 

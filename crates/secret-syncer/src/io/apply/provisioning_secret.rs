@@ -14,29 +14,13 @@ use crate::io::apply::{objects, teardown};
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::documents::Documents;
-use crate::model::gathered::Gathered;
 use crate::model::ownership::OwnershipLabels;
 use crate::model::view::{ROLE_PROVISIONING, SecretView};
 use crate::plan::adoption;
-use crate::plan::retention;
+use crate::plan::provisioning_secret;
 use crate::plan::steps::{DocumentStep, Publish};
 
 const WHAT: &str = "the provisioning Secret";
-
-/// What [`provide`] has to do.
-///
-/// # Errors
-/// [`ApplyError::TooManyDocuments`] where the pool may not have another one.
-pub fn step(
-    gathered: &Gathered,
-    publish: &Publish,
-    documents: &Documents,
-) -> Result<DocumentStep, ApplyError> {
-    match retention::provide(gathered, documents, &publish.published_from) {
-        DocumentStep::Create { .. } if !publish.has_room => Err(ApplyError::TooManyDocuments),
-        step => Ok(step),
-    }
-}
 
 /// # Errors
 /// Requests that failed; [`ApplyError::ForeignSecret`] where the name is taken.
@@ -105,7 +89,7 @@ async fn extend(
     secret: &SecretView,
     promise: &Promise<'_>,
 ) -> Result<SecretView, ApplyError> {
-    let keep_until = retention::extended(secret, promise.keep_until).to_string();
+    let keep_until = provisioning_secret::extended(secret, promise.keep_until).to_string();
     let bound_to = promise.bound_to.to_owned();
     let owned = publish
         .ownership
@@ -147,7 +131,7 @@ pub async fn label_again(
         let Some(secret) = api.get_opt(name).await.map_err(failed(WHAT))? else {
             continue;
         };
-        let role = retention::role_of(name);
+        let role = provisioning_secret::role_of(name);
         let patch = json!({"metadata": {
             "resourceVersion": secret.metadata.resource_version,
             "labels": ownership.labels(&context.clients.installation, role),

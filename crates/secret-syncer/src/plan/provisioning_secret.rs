@@ -11,20 +11,17 @@ use crate::model::documents::Documents;
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;
 use crate::model::ownership::OwnershipLabels;
-use crate::model::view::{ROLE_KUBECONFIG, ROLE_PROVISIONING, RoleView, SecretView};
-use crate::plan::steps::{DocumentStep, Keep, NarrowRole, RoleStep};
+use crate::model::view::{ROLE_KUBECONFIG, ROLE_PROVISIONING, SecretView};
+use crate::plan::steps::{DocumentStep, Keep, NarrowRole};
 
 /// A document is kept this much longer than the last token that may fetch it.
 const KEPT_AFTER_EXPIRY: SignedDuration = SignedDuration::from_hours(1);
 
-/// New content of the same revision waits while a pool has this many documents, until one of them has expired: whoever may edit an
-/// annotation or a profile can change the content as often as they like, and nothing is deleted that a valid token may fetch.
-const MAX_DOCUMENTS: usize = 20;
-/// No pool has more documents than this. A new revision, for which machine-controller waits, is published up to this many.
-pub const MAX_DOCUMENTS_WITH_REVISIONS: usize = 100;
+/// New content waits while a pool has this many documents, until one of them has expired: whoever may edit a template, an annotation or a
+/// profile can change the content as often as they like, and nothing is deleted that a valid token may fetch.
+pub const MAX_DOCUMENTS: usize = 50;
 /// The same while the installation has so many Secrets that its watch would soon have no room for them.
 pub const MAX_DOCUMENTS_WHERE_CROWDED: usize = 2;
-const MAX_DOCUMENTS_WITH_REVISIONS_WHERE_CROWDED: usize = 4;
 
 /// Until when a document has to be kept whose tokens expire then.
 pub fn keep_until(expires: Timestamp) -> Timestamp {
@@ -43,7 +40,7 @@ pub fn extended(document: &SecretView, keep_until: Timestamp) -> Timestamp {
 
 /// How the provisioning Secret of these documents comes to exist. It is named after what they are published from; with tokens in it, after
 /// its own content. Where an immutable Secret of that name has other content, the next name is taken: machines may still fetch it.
-pub fn provide(gathered: &Gathered, documents: &Documents, published_from: &str) -> DocumentStep {
+pub fn document_step(gathered: &Gathered, documents: &Documents, published_from: &str) -> DocumentStep {
     let (existing, entries) = (&gathered.existing.provisioning, documents.entries.digest());
     if let Some(secret) = existing.iter().find(|secret| holds(secret, &entries)) {
         let secret = secret.clone();
@@ -100,15 +97,13 @@ pub fn documents(gathered: &Gathered) -> usize {
         .count()
 }
 
-/// Whether a pool with so many documents may get another one.
-pub fn has_room(gathered: &Gathered, documents: usize, has_new_revision: bool) -> bool {
-    let most = match (gathered.are_secrets_crowded, has_new_revision) {
-        (false, false) => MAX_DOCUMENTS,
-        (false, true) => MAX_DOCUMENTS_WITH_REVISIONS,
-        (true, false) => MAX_DOCUMENTS_WHERE_CROWDED,
-        (true, true) => MAX_DOCUMENTS_WITH_REVISIONS_WHERE_CROWDED,
-    };
-    documents < most
+/// Whether a pool with so many documents may get new content.
+pub fn has_room(gathered: &Gathered, documents: usize) -> bool {
+    documents
+        < match gathered.are_secrets_crowded {
+            false => MAX_DOCUMENTS,
+            true => MAX_DOCUMENTS_WHERE_CROWDED,
+        }
 }
 
 /// When the next document of a pool goes that is no longer in use.
@@ -147,29 +142,6 @@ fn has_dead_tokens(existing: &ExistingObjects, secret: &SecretView) -> bool {
     };
     let bound_to = secret.meta.annotation(names::BOUND_TO);
     bound_to.is_some_and(|to| is_of_another_account(to, &account.uid))
-}
-
-/// Names of the Secrets that the Role has to open once these are there as well.
-pub fn opened(kept: &[String], new: &[&str]) -> Vec<String> {
-    let new = new.iter().map(|name| (*name).to_owned());
-    let secrets: BTreeSet<String> = kept.iter().cloned().chain(new).collect();
-    secrets.into_iter().collect()
-}
-
-/// How the Role comes to open exactly these Secrets.
-pub fn open(existing: Option<&RoleView>, secrets: &[String]) -> RoleStep {
-    match existing {
-        None => RoleStep::Create,
-        Some(role) if role.secrets.as_deref() == Some(secrets) => RoleStep::Keep,
-        Some(role) => RoleStep::Replace {
-            resource_version: role.meta.resource_version.clone(),
-        },
-    }
-}
-
-/// Whether a Role that was written opens exactly these Secrets; `None`: it did already.
-pub fn opens(written: Option<&RoleView>, secrets: &[String]) -> bool {
-    written.is_none_or(|role| role.secrets.as_deref() == Some(secrets))
 }
 
 /// Documents that the bootstrap Secret names or the Role opens, and that the watch does not show: they lost their label, or the watch
@@ -263,23 +235,16 @@ mod tests {
     }
 
     #[test]
-    fn new_content_leaves_room_for_new_revisions() {
+    fn a_pool_with_many_documents_gets_no_new_content() {
         let mut gathered = crate::plan::fixtures::published();
-        for (are_crowded, documents, new_content, new_revision) in [
-            (false, 0, true, true),
-            (false, 19, true, true),
-            (false, 20, false, true),
-            (false, 99, false, true),
-            (false, 100, false, false),
-            (true, 1, true, true),
-            (true, 2, false, true),
-            (true, 3, false, true),
-            (true, 4, false, false),
+        for (are_crowded, documents, expected) in [
+            (false, 49, true),
+            (false, 50, false),
+            (true, 1, true),
+            (true, 2, false),
         ] {
             gathered.are_secrets_crowded = are_crowded;
-            let has_room = |has_new_revision| has_room(&gathered, documents, has_new_revision);
-            assert_eq!(has_room(false), new_content, "{documents}");
-            assert_eq!(has_room(true), new_revision, "{documents}");
+            assert_eq!(has_room(&gathered, documents), expected, "{documents}");
         }
     }
 
@@ -307,41 +272,5 @@ mod tests {
             },
             "digest"
         ));
-    }
-
-    #[test]
-    fn the_role_opens_what_is_kept_and_the_new_document() {
-        let kept = ["b".to_owned(), "c".to_owned()];
-        assert_eq!(opened(&kept, &["a"]), ["a", "b", "c"]);
-        assert_eq!(opened(&kept, &["b"]), ["b", "c"]);
-        assert_eq!(opened(&[], &["a"]), ["a"]);
-        assert_eq!(opened(&kept, &["d", "a"]), ["a", "b", "c", "d"]);
-    }
-
-    #[test]
-    fn a_role_that_opens_the_right_secrets_is_not_written() {
-        let role = |secrets: Option<&[&str]>| RoleView {
-            meta: Meta {
-                resource_version: "7".into(),
-                ..Meta::default()
-            },
-            secrets: secrets.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
-        };
-        let replace = RoleStep::Replace {
-            resource_version: "7".into(),
-        };
-        for (what, existing, expected) in [
-            ("none", None, RoleStep::Create),
-            ("the same", Some(role(Some(&["a", "b"]))), RoleStep::Keep),
-            ("more", Some(role(Some(&["a", "b", "c"]))), replace.clone()),
-            ("fewer", Some(role(Some(&["a"]))), replace.clone()),
-            ("rules of another form", Some(role(None)), replace),
-        ] {
-            assert_eq!(
-                open(existing.as_ref(), &["a".to_owned(), "b".to_owned()]),
-                expected,
-                "{what}"
-            );
-        }
     }
 }

@@ -1,0 +1,149 @@
+//! The ServiceAccount, Role and RoleBinding of a pool: what the Role opens, and whose an object is that already has such a name.
+
+use std::collections::BTreeSet;
+
+use osm_api::names;
+
+use crate::model::found::Identity;
+use crate::model::view::RoleView;
+use crate::plan::steps::RoleStep;
+
+/// Names of the Secrets that the Role has to open once these are there as well.
+pub fn opened(kept: &[String], new: &[&str]) -> Vec<String> {
+    let new = new.iter().map(|name| (*name).to_owned());
+    let secrets: BTreeSet<String> = kept.iter().cloned().chain(new).collect();
+    secrets.into_iter().collect()
+}
+
+/// How the Role comes to open exactly these Secrets.
+pub fn role_step(existing: Option<&RoleView>, secrets: &[String]) -> RoleStep {
+    match existing {
+        None => RoleStep::Create,
+        Some(role) if role.secrets.as_deref() == Some(secrets) => RoleStep::Keep,
+        Some(role) => RoleStep::Replace {
+            resource_version: role.meta.resource_version.clone(),
+        },
+    }
+}
+
+/// Whether a Role that was written opens exactly these Secrets; `None`: it did already.
+pub fn opens(written: Option<&RoleView>, secrets: &[String]) -> bool {
+    written.is_none_or(|role| role.secrets.as_deref() == Some(secrets))
+}
+
+/// A ServiceAccount, Role or RoleBinding. Tokens hang on its uid, so one that only lost its label or annotation is adopted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IdentityAdoption {
+    /// As [`Adoption::GatherAgain`].
+    GatherAgain,
+    /// Patch it, fenced by this resourceVersion. Where the API server refuses to change it (422: what a RoleBinding refers to), delete
+    /// the object with this uid and create ours.
+    Patch {
+        resource_version: Option<String>,
+        uid: String,
+    },
+    /// As [`Adoption::Foreign`].
+    Foreign,
+}
+
+pub fn of_identity(installation: &str, wanted: &Identity, found: &Identity) -> IdentityAdoption {
+    let labels = wanted
+        .labels
+        .iter()
+        .all(|(key, value)| found.labels.get(key) == Some(value));
+    let annotations = wanted
+        .annotations
+        .iter()
+        .all(|(key, value)| found.annotations.get(key) == Some(value));
+    match found.labels.get(names::INSTALLATION) {
+        Some(owner) if owner != installation => IdentityAdoption::Foreign,
+        Some(_) if labels && annotations => IdentityAdoption::GatherAgain,
+        _ => IdentityAdoption::Patch {
+            resource_version: found.resource_version.clone(),
+            uid: found.uid.clone(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::view::Meta;
+
+    #[test]
+    fn the_role_opens_what_is_kept_and_the_new_document() {
+        let kept = ["b".to_owned(), "c".to_owned()];
+        assert_eq!(opened(&kept, &["a"]), ["a", "b", "c"]);
+        assert_eq!(opened(&kept, &["b"]), ["b", "c"]);
+        assert_eq!(opened(&[], &["a"]), ["a"]);
+        assert_eq!(opened(&kept, &["d", "a"]), ["a", "b", "c", "d"]);
+    }
+
+    #[test]
+    fn a_role_that_opens_the_right_secrets_is_not_written() {
+        let role = |secrets: Option<&[&str]>| RoleView {
+            meta: Meta {
+                resource_version: "7".into(),
+                ..Meta::default()
+            },
+            secrets: secrets.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
+        };
+        let replace = RoleStep::Replace {
+            resource_version: "7".into(),
+        };
+        for (what, existing, expected) in [
+            ("none", None, RoleStep::Create),
+            ("the same", Some(role(Some(&["a", "b"]))), RoleStep::Keep),
+            ("more", Some(role(Some(&["a", "b", "c"]))), replace.clone()),
+            ("fewer", Some(role(Some(&["a"]))), replace.clone()),
+            ("rules of another form", Some(role(None)), replace),
+        ] {
+            assert_eq!(
+                role_step(existing.as_ref(), &["a".to_owned(), "b".to_owned()]),
+                expected,
+                "{what}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_identity_keeps_its_uid_unless_it_is_another_installations() {
+        let identity = |installation: Option<&str>, config: Option<&str>| Identity {
+            uid: "uid".into(),
+            resource_version: Some("7".into()),
+            labels: installation
+                .map(|of| (names::INSTALLATION.to_owned(), of.to_owned()))
+                .into_iter()
+                .collect(),
+            annotations: config
+                .map(|name| (names::CONFIG.to_owned(), name.to_owned()))
+                .into_iter()
+                .collect(),
+        };
+        let patch = IdentityAdoption::Patch {
+            resource_version: Some("7".into()),
+            uid: "uid".into(),
+        };
+        for (what, found, expected) in [
+            (
+                "as we make it",
+                identity(Some("osm"), Some("config")),
+                IdentityAdoption::GatherAgain,
+            ),
+            ("without annotation", identity(Some("osm"), None), patch.clone()),
+            ("without label", identity(None, Some("config")), patch.clone()),
+            ("bare", identity(None, None), patch),
+            (
+                "of another installation",
+                identity(Some("other"), Some("config")),
+                IdentityAdoption::Foreign,
+            ),
+        ] {
+            assert_eq!(
+                of_identity("osm", &identity(Some("osm"), Some("config")), &found),
+                expected,
+                "{what}"
+            );
+        }
+    }
+}
