@@ -11,7 +11,8 @@ use crate::io::token;
 use crate::model::view::Meta;
 use crate::plan::join_right::{self, JOIN_RIGHT_TTL, QUESTION_INTERVAL};
 
-/// Asks with a token of one pool, which is issued for this question alone. Until there is an answer, the last one holds.
+/// Asks with a token of one pool, which is issued for this question alone: bindings that open joining are for all ServiceAccounts of the
+/// namespace. Until there is an answer, the last one holds.
 ///
 /// # Errors
 /// Requests that failed.
@@ -20,7 +21,7 @@ pub async fn reconcile(context: &Context) -> Result<Option<Duration>, ApplyError
         return Ok(None);
     }
     let accounts = context.caches.accounts.select(|_| true);
-    let Some(account) = context.memory.next_to_ask(&accounts) else {
+    let Some(account) = accounts.iter().min_by_key(|account| &account.name) else {
         // Nobody has a token. The first account that is created requeues this.
         context.memory.forget_joining();
         report_no_join_right(context);
@@ -44,10 +45,7 @@ pub async fn reconcile(context: &Context) -> Result<Option<Duration>, ApplyError
         report_join_right(context, account, is_open).await;
         context.wake(|_| true);
     }
-    let again = context
-        .memory
-        .joining_answered(&account.name, is_open, has_changed, accounts.len());
-    Ok(Some(again))
+    Ok(Some(join_right::again(has_changed)))
 }
 
 async fn ask(context: &Context, account: &Meta) -> Result<Option<bool>, ApplyError> {

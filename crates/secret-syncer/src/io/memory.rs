@@ -2,15 +2,12 @@
 //! [`Context::forget`](crate::io::context::Context::forget) drops what is remembered of a config.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::model::memory::PoolMemory;
-use crate::model::view::Meta;
-use crate::plan::join_right::Turns;
 
 #[derive(Default)]
 pub struct Memory {
@@ -26,7 +23,6 @@ struct JoiningMemory {
     asked: Option<Instant>,
     /// Rights have changed since that was last asked.
     rights_changed: bool,
-    turns: Turns,
 }
 
 impl Memory {
@@ -53,31 +49,6 @@ impl Memory {
     /// Returns what was known before.
     pub fn set_joining_is_open(&self, is_open: bool) -> Option<bool> {
         self.joining.lock().is_open.replace(is_open)
-    }
-
-    /// Of these accounts, the one with whose token it is asked next whether joining is open.
-    pub fn next_to_ask<'a>(&self, accounts: &'a [Arc<Meta>]) -> Option<&'a Meta> {
-        let name = self
-            .joining
-            .lock()
-            .turns
-            .next(accounts.iter().map(|account| account.name.as_str()))?;
-        accounts
-            .iter()
-            .map(Arc::as_ref)
-            .find(|account| account.name == name)
-    }
-
-    /// Notes the answer about an account, one of so many; returns when to ask again. `has_changed`: rights had changed before the question.
-    pub fn joining_answered(
-        &self,
-        account: &str,
-        is_open: bool,
-        has_changed: bool,
-        accounts: usize,
-    ) -> Duration {
-        let mut joining = self.joining.lock();
-        joining.turns.answered(account, is_open, has_changed, accounts)
     }
 
     /// How long ago it was asked whether joining is open.
