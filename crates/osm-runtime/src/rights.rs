@@ -289,8 +289,67 @@ pub fn describe(attributes: &ResourceAttributes) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use http::{Request, Response};
+    use k8s_openapi::api::authorization::v1::SubjectAccessReviewStatus;
+    use kube::client::Body;
+    use parking_lot::Mutex;
+    use tower::BoxError;
+
     use super::*;
-    use osm_api::rbac::{Installation, Service};
+    use crate::{Environment, Metrics, Readiness};
+
+    /// An API server that does not show what it grants, which is everything but this right.
+    fn server(lacks: &Arc<Mutex<&'static str>>) -> Connection {
+        let lacks = lacks.clone();
+        let fake = tower::service_fn(move |request: Request<Body>| {
+            let lacks = lacks.clone();
+            async move {
+                let body = request.into_body().collect_bytes().await?;
+                let Ok(mut review) = serde_json::from_slice::<SelfSubjectAccessReview>(&body) else {
+                    return Ok(Response::builder().status(404).body(Body::empty())?);
+                };
+                let right = review.spec.resource_attributes.as_ref().map(describe);
+                review.status = right.map(|right| SubjectAccessReviewStatus {
+                    allowed: right != *lacks.lock(),
+                    ..Default::default()
+                });
+                let answer = serde_json::to_vec(&review)?;
+                Ok::<_, BoxError>(Response::new(Body::from(answer)))
+            }
+        });
+        let client = Client::new(fake, "default");
+        let (metrics, environment) = (Metrics::new().unwrap(), Environment::default());
+        let clients = [client.clone(), client];
+        let timeout = Duration::from_secs(10);
+        Connection::by(Service::SecretSyncer, clients, &metrics, timeout, &environment)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_missing_right_is_reported_until_it_is_granted() {
+        let lacks = Arc::new(Mutex::new("create secrets in cloud-init-settings"));
+        let (readiness, shutdown) = (Readiness::default(), CancellationToken::new());
+        let check = Check {
+            gate: ProblemGate::new(readiness.gates("").gate(RIGHTS), "only"),
+            connection: server(&lacks),
+            service: Service::SecretSyncer,
+            installation: Installation::default(),
+            backoff: Backoff::new(&Environment::default(), FIRST_PAUSE, LONGEST_PAUSE),
+        };
+        let running = tokio::spawn(check.run(shutdown.clone()));
+        tokio::time::sleep(LONGEST_PAUSE).await;
+        assert_eq!(
+            readiness.waiting(),
+            ["rights: missing: create secrets in cloud-init-settings; apply the RBAC of this version"]
+        );
+        *lacks.lock() = "";
+        tokio::time::sleep(LONGEST_PAUSE * 2).await;
+        assert_eq!(readiness.waiting(), [""; 0]);
+        assert!(!running.is_finished());
+        shutdown.cancel();
+        running.await.unwrap();
+    }
 
     #[test]
     fn every_right_of_the_table_is_asked_for() {
