@@ -53,6 +53,7 @@ async fn configs_crds_and_namespaces_may_vanish() -> Result<()> {
 
     // The namespace of the Secrets.
     world.start_deleting_namespace(CLOUD_INIT_SETTINGS).await?;
+    world.accepted_profile("osp-tiny", "v1.0.2", "three\n").await?;
     world.stamp("p", 2).await?;
     let message = world.says("p", "Published", false, "NamespaceMissing").await?;
     assert!(message.contains("being terminated"), "{message}");
