@@ -1,6 +1,6 @@
 //! secret-syncer: publishes OperatingSystemConfigs as the Secrets that machine-controller and booting nodes read.
 //!
-//! It owns `status.published` and the condition `Published` of OperatingSystemConfigs, and every Secret,
+//! It owns `status.published` and the conditions `Published` and `Ready` of OperatingSystemConfigs, and every Secret,
 //! ServiceAccount, Role and RoleBinding that it makes in `cloud-init-settings`. It runs no template.
 //!
 //! A reconcile is `gather → plan → apply → report`, in three layers that only use the ones before:

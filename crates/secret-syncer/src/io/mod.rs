@@ -1,5 +1,4 @@
-//! Everything that holds a client. [`gather`] reads and writes nothing; [`apply`] carries out a plan and decides nothing; [`report`] alone
-//! writes status, Events, metrics and the log of outcomes.
+//! Everything that holds a client. [`gather`] only reads; [`apply`] carries out a plan; [`report`] writes status, Events and metrics.
 
 pub mod apply;
 pub mod caches;

@@ -209,11 +209,11 @@ async fn set_status(context: &Context, config: &ConfigView, report: Report) -> R
     let (api, version) = (context.clients.configs(), &config.resource_version);
     let written = status::apply(&api, FIELD_MANAGER, &config.name, version, &status).await;
     if let Some(config) = written.map_err(failed("the OperatingSystemConfig's status"))? {
-        // Nothing but this status has changed since, so documents that were altered still are.
-        let now = config.metadata.resource_version.clone();
+        // Nothing but this status has changed since, so a content that is unfit still is.
+        let now = config.metadata.resource_version.clone().unwrap_or_default();
         context.memory.edit(&config.name_any(), |memory| {
-            if memory.altered.as_ref() == Some(version) {
-                memory.altered = now;
+            if let Some(unfit) = memory.unfit.as_mut().filter(|unfit| unfit.config == *version) {
+                unfit.config = now;
             }
         });
         context.wrote_config(config);

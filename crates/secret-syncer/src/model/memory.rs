@@ -4,6 +4,7 @@
 //! waiting and failing start to count anew.
 
 use jiff::Timestamp;
+use osm_api::Reason;
 use osm_render::LateValues;
 
 use crate::model::tokens::Tokens;
@@ -15,8 +16,7 @@ pub struct PoolMemory {
     /// Since when there has been nothing to publish.
     pub waiting_since: Option<Timestamp>,
     pub repairs: Option<Repairs>,
-    /// resourceVersion of the config that was found to hold a content which another client has altered.
-    pub altered: Option<String>,
+    pub unfit: Option<Unfit>,
     /// The last tokens of the pool, until they are renewed. With the same tokens, repairs and lasting failures leave no further documents.
     pub tokens: Option<KeptTokens>,
 }
@@ -29,6 +29,17 @@ pub struct MadeFrom {
     /// Digest of the rendered content; empty where another process published it, and it differs from what is rendered now.
     pub digest: String,
     pub values: LateValues,
+}
+
+/// A content of which no documents can be made: another client has altered it, a value does not fit, or a document is too large.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfit {
+    /// resourceVersion of the config.
+    pub config: String,
+    /// As the annotation [`osm_api::names::PUBLISHED_FROM`]: other values may fit.
+    pub published_from: String,
+    pub reason: Reason,
+    pub message: String,
 }
 
 /// Publishes in quick succession because something was altered, missing or due.

@@ -7,7 +7,8 @@ use osm_api::{PoolRef, names};
 use crate::model::pairs::Pairs;
 use crate::model::view::Meta;
 
-/// Labels and annotations of everything that is made for one pool. The purpose of an object ([`names::ROLE`]) and the installation
+/// Labels and annotations of everything that is made for one pool. All are of our groups: views keep no others, so [`Self::are_on`] would
+/// miss them. The purpose of an object ([`names::ROLE`]) and the installation
 /// are added by [`Self::labels`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OwnershipLabels {

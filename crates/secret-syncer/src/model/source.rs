@@ -57,11 +57,6 @@ impl SourceError {
         }
     }
 
-    /// Whether the author of the reference may not use the value, or no longer.
-    pub fn is_refusal(&self) -> bool {
-        self.reason() == Reason::SourceNotAllowed
-    }
-
     /// Reason for conditions, Events and metrics.
     pub fn reason(&self) -> Reason {
         match self.problem {

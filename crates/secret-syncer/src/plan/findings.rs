@@ -1,4 +1,5 @@
-//! Why a pool is published (again): a chain of checks, each of which knows one reason.
+//! Why a pool is published (again): a chain of checks, each of which knows one reason. Content that may be new is compared with the stored
+//! documents first, and published only if it is.
 
 use std::sync::Arc;
 

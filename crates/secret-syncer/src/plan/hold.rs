@@ -7,12 +7,16 @@ use jiff::{SignedDuration, Timestamp};
 use osm_api::condition::Verdict;
 use osm_api::{Reason, names};
 
+use crate::model::documents::DocumentError;
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::{Gathered, PublishedRecord};
+use crate::model::memory::Unfit;
 use crate::model::ownership::OwnershipLabels;
+use crate::model::published_from::published_from;
 use crate::model::view::ConfigView;
 use crate::plan::content::Comparison;
 use crate::plan::remember::remember;
+use crate::plan::steps::{Content, Publish};
 use crate::plan::waiting::{self, REPORT_AFTER};
 use crate::plan::{content, messages, provisioning_secret};
 
@@ -60,9 +64,6 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
             report_after: REPORT_AFTER,
         });
     };
-    if gathered.memory.altered.as_ref() == Some(&config.resource_version) {
-        return Some(Hold::now(Reason::ContentModified, messages::content_modified()));
-    }
     // Machines of an edge pool are not created by machine-controller, so nothing sets a revision for them.
     if rendered.revision.is_none() && !config.is_edge {
         return Some(Hold {
@@ -80,6 +81,13 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
         Ok(inputs) => inputs,
         Err(problem) => return Some(Hold::now(problem.reason(), problem.to_string())),
     };
+    let published_from = published_from(&rendered.digest, &inputs.references);
+    let is_it =
+        |unfit: &&Unfit| unfit.config == config.resource_version && unfit.published_from == published_from;
+    if let Some(unfit) = gathered.memory.unfit.as_ref().filter(is_it) {
+        return Some(Hold::now(unfit.reason, unfit.message.clone()));
+    }
+    // Without one, the pool has to be published in any case.
     gathered.existing.bootstrap.as_ref()?;
     let is_new = content::compare(gathered, &rendered.digest, inputs) == Comparison::Different;
     let kept = provisioning_secret::documents(gathered);
@@ -89,6 +97,19 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
             messages::too_many_documents(kept, provisioning_secret::next_expiry(gathered)),
         )
     })
+}
+
+/// What to remember where no documents can be made: the next plan holds the content back, and renews what is published.
+pub fn unfit(gathered: &Gathered, publish: &Publish, error: &DocumentError) -> Option<Unfit> {
+    match publish.content {
+        Content::Config { .. } => Some(Unfit {
+            config: gathered.config.as_ref()?.resource_version.clone(),
+            published_from: publish.published_from.clone(),
+            reason: error.reason(),
+            message: error.to_string(),
+        }),
+        Content::Published(_) => None,
+    }
 }
 
 /// Set for a config that can't be decoded, or that has no pool of its own.

@@ -13,16 +13,16 @@ use osm_api::{Reason, gzip, names};
 use osm_render::LateValues;
 use serde_json::json;
 
-use crate::model::documents::Documents;
+use crate::model::documents::{DocumentError, Documents};
 use crate::model::gathered::{Gathered, Published};
-use crate::model::memory::MadeFrom;
+use crate::model::memory::{MadeFrom, Unfit};
 use crate::model::published_content::PublishedDocument;
 use crate::model::published_from::published_from;
 use crate::model::source::{Inputs, SourceError, SourceProblem};
 use crate::plan::cause::Cause;
 use crate::plan::error::PlanError;
 use crate::plan::fixtures::*;
-use crate::plan::hold::{needed_record, record};
+use crate::plan::hold::{needed_record, record, unfit};
 use crate::plan::plan;
 use crate::plan::steps::{self, Plan, Publish, Step};
 
@@ -304,7 +304,7 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
     let long = |gathered: &mut Gathered| {
         gathered.memory.waiting_since = Some(gathered.now - SignedDuration::from_mins(1));
     };
-    let cases: [(&str, Edit); 6] = [
+    let cases: [(&str, Edit); 7] = [
         ("GoImplementationRunning", |g| {
             g.inputs = new_value();
             g.go_implementation = Some("it renews its Lease".into());
@@ -321,6 +321,15 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
         }),
         ("SourceMissing", |g| {
             edit_rendered(g, |rendered| rendered.revision = Some("2".into()))
+        }),
+        ("UserDataTooLarge", |g| {
+            g.inputs = new_value();
+            g.memory.unfit = Some(Unfit {
+                config: "9".into(),
+                published_from: published_from("d", &new_value().unwrap().references),
+                reason: Reason::UserDataTooLarge,
+                message: "too large".into(),
+            });
         }),
         ("TooManyDocuments", |g| {
             g.inputs = new_value();
@@ -368,6 +377,32 @@ fn new_content_waits_while_there_are_many_documents_and_the_same_content_does_no
     // One less, and new content has room again.
     gathered.existing.provisioning.pop();
     assert!(needed_record(&gathered).is_none());
+}
+
+/// Another config or other values may be fit, and a renewal has no content that could be held back.
+#[test]
+fn a_content_is_held_back_as_long_as_it_is_unfit() {
+    let Step::Publish(publish) = plan(&fresh()).1.unwrap().step else {
+        panic!()
+    };
+    let mut gathered = fresh();
+    gathered.memory.unfit = unfit(&gathered, &publish, &DocumentError::NoKubeconfig);
+    assert!(gathered.memory.unfit.is_some());
+    assert!(
+        matches!(plan(&gathered).1, Err(PlanError::Held(verdict)) if verdict.message.contains("kubeletKubeconfig"))
+    );
+    let mut edited = gathered.clone();
+    edit_config(&mut edited, |config| config.resource_version = "10".into());
+    let mut other_value = gathered;
+    other_value.inputs = new_value();
+    for gathered in [edited, other_value] {
+        assert!(matches!(plan(&gathered).1.unwrap().step, Step::Publish(_)));
+    }
+    let mut renewal = without_source();
+    renewal.now = hours(8);
+    let plan = decide(renewal.clone());
+    let publish = published_again(&plan);
+    assert_eq!(unfit(&renewal, publish, &DocumentError::NoKubeconfig), None);
 }
 
 #[test]

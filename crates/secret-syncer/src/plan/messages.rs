@@ -70,10 +70,6 @@ pub fn waiting_for_rendering() -> Verdict {
     not_published(Reason::WaitingForRendering, message)
 }
 
-pub fn content_modified() -> String {
-    "status.rendered was modified by another client; waiting for osc-controller to render it again".to_owned()
-}
-
 /// `problem`: what is wrong, and where.
 pub fn unreadable(problem: &str) -> String {
     format!(

@@ -9,7 +9,8 @@ use crate::model::view::ConfigView;
 pub fn of(config: &ConfigView) -> Priority {
     let published = config.status.published.as_ref();
     let is_awaited = config.to_publish().is_some_and(|rendered| {
-        published.is_none_or(|published| rendered.revision.as_ref() != Some(&published.revision))
+        let revision = rendered.revision.as_deref().unwrap_or_default();
+        published.is_none_or(|published| revision != published.revision)
     });
     match is_awaited {
         true => Priority::High,

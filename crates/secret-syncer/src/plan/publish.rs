@@ -127,7 +127,7 @@ pub fn publish(subject: Subject<'_>, findings: Vec<Finding>) -> Publish {
         kubeconfig_name: wanted
             .needs_kubeconfig_secret(config)
             .then(|| names::kubeconfig_secret_name(&gathered.pool)),
-        identity: names::pool_object("node", &gathered.pool),
+        identity: names::pool_account(&gathered.pool),
         ownership,
         account: existing.account.as_ref().map(|account| account.uid.clone()),
         binding: match &existing.binding {

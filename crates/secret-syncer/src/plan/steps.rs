@@ -122,7 +122,7 @@ pub struct Publish {
     pub shared_account: Option<SharedAccount>,
     /// Life to ask for.
     pub life: Duration,
-    /// Names of provisioning Secrets that stay because a living token may fetch them.
+    /// Names of Secrets that stay because a living token may fetch them.
     pub kept: Vec<String>,
     /// Names of documents that the watch does not show though tokens may fetch them. Each that exists is labelled again, and
     /// everything is then gathered again.

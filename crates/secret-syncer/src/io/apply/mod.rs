@@ -26,6 +26,7 @@ use crate::model::gathered::Gathered;
 use crate::model::key::Key;
 use crate::model::view::ConfigView;
 use crate::plan::cause::Cause;
+use crate::plan::hold;
 use crate::plan::steps::{Plan, Step};
 
 /// In errors.
@@ -145,7 +146,12 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
             applied.status = keep.published.map(Status::Published);
         }
         Step::Publish(publish) => {
-            if let Some(published) = Box::pin(publish::publish(context, gathered, &publish)).await? {
+            let outcome = Box::pin(publish::publish(context, gathered, &publish)).await;
+            if let Err(ApplyError::Document(error)) = &outcome {
+                let unfit = hold::unfit(gathered, &publish, error);
+                context.memory.edit(&gathered.name, |memory| memory.unfit = unfit);
+            }
+            if let Some(published) = outcome? {
                 // osc-controller logs the same pool, revision and digest when it has rendered that.
                 tracing::info!(
                     config = gathered.name,

@@ -1,4 +1,4 @@
-//! The provisioning Secret: it exists, and is kept longer than any token that is about to be issued.
+//! Writes the provisioning Secret: it exists, and is kept longer than the tokens live that are about to be published.
 
 use std::collections::BTreeMap;
 

@@ -24,7 +24,7 @@ use crate::io::error::ApplyError;
 use crate::io::token::{self, Provided};
 use crate::model::documents::{DocumentError, Documents};
 use crate::model::gathered::Gathered;
-use crate::model::memory::{MadeFrom, PoolMemory};
+use crate::model::memory::MadeFrom;
 use crate::model::published_content::PublishedDocument;
 use crate::model::view::{ConfigView, Meta, SecretView};
 use crate::plan::adoption::WellKnown;
@@ -56,13 +56,8 @@ pub async fn publish(
             let Some(config) = object else {
                 return Err(RequestError::Conflict { what: CONFIG }.into());
             };
-            let content = ContentView::of(&config).content().map_err(DocumentError::from);
-            if content.is_err() {
-                // The next plan holds it back, and renews what is published meanwhile.
-                let altered = |memory: &mut PoolMemory| memory.altered = Some(view.resource_version.clone());
-                context.memory.edit(&gathered.name, altered);
-            }
-            Documents::make(content?, values.clone(), &gathered.pool)?
+            let content = ContentView::of(&config).content().map_err(DocumentError::from)?;
+            Documents::make(content, values.clone(), &gathered.pool)?
         }
         Content::Published(published) => Documents::published(&published.document, &gathered.pool)?,
     };
