@@ -1,8 +1,7 @@
 //! Which pools have a kubeconfig Secret.
 //!
-//! The tokens of a pool are bound to its provisioning Secret, unless the content of that Secret depends on the tokens, or a machine
-//! fetches the kubelet's token after it has fetched the provisioning document. The tokens of such a pool are bound to a Secret that
-//! exists before both documents: the kubeconfig Secret.
+//! Most machines get their tokens in the bootstrap document. Where the provisioning document has tokens, or a machine fetches the kubelet's
+//! bootstrap kubeconfig after it, the pool has a Secret with that kubeconfig.
 
 use crate::Stage;
 use crate::kubelet_kubeconfig::late_bound_ids;

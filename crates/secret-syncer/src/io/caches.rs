@@ -29,7 +29,7 @@ const SUBSCRIPTION_BYTES: usize = 8 * 1024 * 1024;
 const LATE_BOUND_BYTES: usize = 24 * 1024 * 1024;
 
 /// With so many Secrets, a pool gets a further document only if it has few.
-pub const CROWDED: usize = 35_000;
+pub const CROWDED: usize = 40_000;
 
 pub struct Caches {
     /// OperatingSystemConfigs of the namespace.

@@ -37,6 +37,8 @@ pub enum ApplyError {
         "the API server does not accept a token that it has issued; see whether its keys for tokens of ServiceAccounts have changed"
     )]
     TokenRefused,
+    #[error("{0}")]
+    TooManyDocuments(String),
     #[error("{}", messages::foreign_secret(name))]
     ForeignSecret { name: String },
     #[error(transparent)]
@@ -51,11 +53,22 @@ impl ApplyError {
         }
     }
 
-    fn reason(&self) -> Reason {
+    /// Whether the API server refuses what is to be published; `None`: the failure is not about that. Where the content itself is at fault,
+    /// nobody has to be asked again.
+    pub fn is_refusal_of_content(&self) -> Option<bool> {
+        match self {
+            Self::Document(_) | Self::TooManyDocuments(_) => Some(false),
+            Self::Request(error @ RequestError::Failed { .. }) if !error.may_pass() => Some(true),
+            _ => None,
+        }
+    }
+
+    pub fn reason(&self) -> Reason {
         match self {
             Self::Request(error) => error.reason(),
             Self::RightMissing { .. } | Self::TokenRefused => Reason::NodePermissionMissing,
             Self::ClusterChanged(_) => CLUSTER_CHANGED,
+            Self::TooManyDocuments(_) => Reason::TooManyDocuments,
             Self::ForeignSecret { .. } => Reason::ForeignSecret,
             Self::Document(error) => error.reason(),
         }

@@ -163,8 +163,24 @@ pub async fn check(
         }
         probe.may_join(&tokens.kubelet, gathered.joining).await
     };
-    let checked = checked.await;
-    // The API server may have another key to verify tokens with by now, so the next attempt gets new ones.
+    forget_refused(context, gathered, checked.await)
+}
+
+/// Checks that the API server accepts the pool's token at all.
+///
+/// # Errors
+/// As [`check`].
+pub async fn accepted(context: &Context, gathered: &Gathered, provided: &Provided) -> Result<(), ApplyError> {
+    let probe = &context.clients.token_probe;
+    forget_refused(context, gathered, probe.is_accepted(&provided.tokens.api).await)
+}
+
+/// The API server may have another key to verify tokens with by now, so the next attempt gets new ones.
+fn forget_refused(
+    context: &Context,
+    gathered: &Gathered,
+    checked: Result<(), ApplyError>,
+) -> Result<(), ApplyError> {
     if matches!(checked, Err(ApplyError::TokenRefused)) {
         context.memory.edit(&gathered.name, |memory| memory.tokens = None);
     }

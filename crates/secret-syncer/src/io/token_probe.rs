@@ -77,6 +77,17 @@ impl TokenProbe {
         Ok(())
     }
 
+    /// The API server must accept the token, whatever it may do.
+    pub async fn is_accepted(&self, token: &str) -> Result<(), ApplyError> {
+        for pause in RETRY_PAUSES {
+            if self.answer(token, &requests(None)).await? != Answer::Unauthenticated {
+                return Ok(());
+            }
+            tokio::time::sleep(pause).await;
+        }
+        Err(ApplyError::TokenRefused)
+    }
+
     /// Whether kube-controller-manager approves each node's certificate that this token asks for; `None`: the API server did not accept the
     /// token, so this is not known.
     pub async fn is_approved_anyway(&self, token: &str) -> Result<Option<bool>, ApplyError> {

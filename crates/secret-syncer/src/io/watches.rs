@@ -18,7 +18,7 @@ use crate::model::view::{self, BindingView, ConfigView, Meta, RoleView, SecretVi
 use crate::plan::priority;
 
 /// Secrets of the installation. Once half of them are there, each pool gets [few documents](crate::plan::provisioning_secret::has_room).
-const MAX_SECRETS: usize = 70_000;
+const MAX_SECRETS: usize = 85_000;
 
 /// Starts all watches but those of sources, each of which starts with the first config that needs it.
 pub fn start(context: &Context) {

@@ -34,7 +34,18 @@ pub enum DocumentError {
         "the bootstrap document has {bytes} bytes as the cloud counts them, and the limit is {limit}; make the profile's bootstrapConfig smaller"
     )]
     TooLarge { bytes: usize, limit: usize },
+    #[error(
+        "the {stage} document has {bytes} bytes as it is stored, and the limit of a Secret is {MAX_SECRET_BYTES}; make the profile or the values that it takes smaller"
+    )]
+    SecretTooLarge {
+        /// `bootstrap` or `provisioning`.
+        stage: &'static str,
+        bytes: usize,
+    },
 }
+
+/// The API server refuses Secrets with more data.
+const MAX_SECRET_BYTES: usize = 1024 * 1024;
 
 impl DocumentError {
     fn of(stage: Stage) -> impl FnOnce(UserDataError) -> Self {
@@ -51,7 +62,7 @@ impl DocumentError {
             Self::Content(_) => Reason::ContentModified,
             Self::UserData { source, .. } => source.reason(),
             Self::NoKubeconfig => Reason::LateBoundValueMissing,
-            Self::TooLarge { .. } => Reason::UserDataTooLarge,
+            Self::TooLarge { .. } | Self::SecretTooLarge { .. } => Reason::UserDataTooLarge,
         }
     }
 }
@@ -82,7 +93,7 @@ impl Documents {
         let kubeconfig = documents.fill_kubeconfig(&documents.values)?.unwrap_or_default();
         let parts = [&bootstrap, &documents.provisioning, &kubeconfig];
         documents.content.digest = content_digest::of_parts(parts.map(String::as_bytes));
-        documents.store();
+        documents.store()?;
         Ok(documents)
     }
 
@@ -148,7 +159,7 @@ impl Documents {
         let mut documents = self.clone();
         documents.values = self.values(tokens, NO_SECRET);
         documents.fill_provisioning()?;
-        documents.store();
+        documents.store()?;
         Ok(Cow::Owned(documents))
     }
 
@@ -171,10 +182,14 @@ impl Documents {
         }
     }
 
-    fn store(&mut self) {
+    fn store(&mut self) -> Result<(), DocumentError> {
         let mut kinds = self.spec.late_bound.iter().map(|late| late.kind);
         let is_compressed = kinds.any(|kind| kind == LateBoundKind::ProvisioningKey);
         self.entries = Entries::new(&self.provisioning, is_compressed, &self.content);
+        fits_a_secret(
+            "provisioning",
+            self.entries.data().map(|(_, bytes)| bytes.len()).sum(),
+        )
     }
 
     fn document(&self, stage: Stage, values: &LateValues) -> Result<String, DocumentError> {
@@ -244,7 +259,15 @@ impl Documents {
                 limit: limit.bytes,
             });
         }
+        fits_a_secret("bootstrap", text.len())?;
         Ok(text)
+    }
+}
+
+fn fits_a_secret(stage: &'static str, bytes: usize) -> Result<(), DocumentError> {
+    match bytes <= MAX_SECRET_BYTES {
+        true => Ok(()),
+        false => Err(DocumentError::SecretTooLarge { stage, bytes }),
     }
 }
 

@@ -31,7 +31,8 @@ pub struct MadeFrom {
     pub values: LateValues,
 }
 
-/// A content of which no documents can be made: another client has altered it, a value does not fit, or a document is too large.
+/// A content that can't be published: another client has altered it, a value does not fit, a document is too large, the pool has too many
+/// documents, or the API server refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfit {
     /// resourceVersion of the config.
@@ -40,6 +41,8 @@ pub struct Unfit {
     pub published_from: String,
     pub reason: Reason,
     pub message: String,
+    /// When it is tried again; `None`: once something has changed.
+    pub until: Option<Timestamp>,
 }
 
 /// Publishes in quick succession because something was altered, missing or due.

@@ -35,7 +35,7 @@ pub struct ConfigView {
     pub pool_is_of: Option<String>,
     /// Machines of provider `edge` are set up by a script.
     pub is_edge: bool,
-    /// Its tokens are bound to a kubeconfig Secret.
+    /// Its machines fetch a kubeconfig Secret.
     pub needs_kubeconfig_secret: bool,
     pub late_bound: Vec<LateBound>,
     /// `late_bound` was left out, and has to be read from the API server.

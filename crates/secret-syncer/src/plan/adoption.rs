@@ -76,10 +76,14 @@ impl WellKnown {
 pub fn of_well_known(gathered: &Gathered, known: WellKnown, found: &FoundSecret) -> Adoption {
     let meta = &found.view.meta;
     let is_labelled = found.installation() == Some(gathered.installation.as_str());
-    if is_labelled && meta.config() == Some(gathered.name.as_str()) && found.view.is(known.role()) {
+    let is_of_config = meta.config() == Some(gathered.name.as_str());
+    let is_of_pool = meta.pool() == Some(gathered.pool.as_str());
+    if is_labelled && is_of_config && is_of_pool && found.view.is(known.role()) {
         return Adoption::GatherAgain;
     }
-    if is_labelled || lost_its_label(&gathered.pool, known, found) {
+    // Data and annotations are still as they were written together.
+    let lost_all_labels = found.installation().is_none() && is_of_config && found.view.is_intact;
+    if is_labelled || lost_all_labels || lost_its_label(&gathered.pool, known, found) {
         return Adoption::Take(replacement(&found.view));
     }
     let is_of_the_go_implementation = match known {
@@ -185,8 +189,13 @@ mod tests {
         for (what, found, expected) in [
             (
                 "as we make it",
-                found(&[ours, role], &[config], false, document),
+                found(&[ours, role, pool], &[config], false, document),
                 Adoption::GatherAgain,
+            ),
+            (
+                "of another pool",
+                found(&[ours, role], &[config], false, document),
+                replace.clone(),
             ),
             (
                 "of another config",

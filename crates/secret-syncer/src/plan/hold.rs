@@ -7,18 +7,16 @@ use jiff::{SignedDuration, Timestamp};
 use osm_api::condition::Verdict;
 use osm_api::{Reason, names};
 
-use crate::model::documents::DocumentError;
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::{Gathered, PublishedRecord};
 use crate::model::memory::Unfit;
 use crate::model::ownership::OwnershipLabels;
 use crate::model::published_from::published_from;
 use crate::model::view::ConfigView;
-use crate::plan::content::Comparison;
 use crate::plan::remember::remember;
 use crate::plan::steps::{Content, Publish};
 use crate::plan::waiting::{self, REPORT_AFTER};
-use crate::plan::{content, messages, provisioning_secret};
+use crate::plan::{messages, provisioning_secret};
 
 /// New content is held back.
 #[derive(Debug)]
@@ -82,31 +80,32 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
         Err(problem) => return Some(Hold::now(problem.reason(), problem.to_string())),
     };
     let published_from = published_from(&rendered.digest, &inputs.references);
-    let is_it =
-        |unfit: &&Unfit| unfit.config == config.resource_version && unfit.published_from == published_from;
-    if let Some(unfit) = gathered.memory.unfit.as_ref().filter(is_it) {
-        return Some(Hold::now(unfit.reason, unfit.message.clone()));
-    }
-    // Without one, the pool has to be published in any case.
-    gathered.existing.bootstrap.as_ref()?;
-    let is_new = content::compare(gathered, &rendered.digest, inputs) == Comparison::Different;
-    let kept = provisioning_secret::documents(gathered);
-    (is_new && !provisioning_secret::has_room(gathered, kept)).then(|| {
-        Hold::now(
-            Reason::TooManyDocuments,
-            messages::too_many_documents(kept, provisioning_secret::next_expiry(gathered)),
-        )
-    })
+    let unfit = gathered.memory.unfit.as_ref()?;
+    let is_it = unfit.config == config.resource_version && unfit.published_from == published_from;
+    let is_over = unfit.until.is_some_and(|until| gathered.now >= until)
+        || (unfit.reason == Reason::TooManyDocuments && provisioning_secret::has_room(gathered));
+    (is_it && !is_over).then(|| Hold::now(unfit.reason, unfit.message.clone()))
 }
 
-/// What to remember where no documents can be made: the next plan holds the content back, and renews what is published.
-pub fn unfit(gathered: &Gathered, publish: &Publish, error: &DocumentError) -> Option<Unfit> {
+/// A request that the API server has refused for good is tried again after this time.
+const REFUSED_FOR: SignedDuration = SignedDuration::from_mins(10);
+
+/// What to remember where new content can't be published, so that the next plan holds it back and renews what is published. `is_refusal`: the
+/// API server has refused a request, and may take it later.
+pub fn unfit(
+    gathered: &Gathered,
+    publish: &Publish,
+    reason: Reason,
+    message: String,
+    is_refusal: bool,
+) -> Option<Unfit> {
     match publish.content {
         Content::Config { .. } => Some(Unfit {
             config: gathered.config.as_ref()?.resource_version.clone(),
             published_from: publish.published_from.clone(),
-            reason: error.reason(),
-            message: error.to_string(),
+            reason,
+            message,
+            until: is_refusal.then(|| gathered.now + REFUSED_FOR),
         }),
         Content::Published(_) => None,
     }

@@ -13,7 +13,7 @@ use osm_api::{Reason, gzip, names};
 use osm_render::LateValues;
 use serde_json::json;
 
-use crate::model::documents::{DocumentError, Documents};
+use crate::model::documents::Documents;
 use crate::model::gathered::{Gathered, Published};
 use crate::model::memory::{MadeFrom, Unfit};
 use crate::model::published_content::PublishedDocument;
@@ -24,7 +24,7 @@ use crate::plan::error::PlanError;
 use crate::plan::fixtures::*;
 use crate::plan::hold::{needed_record, record, unfit};
 use crate::plan::plan;
-use crate::plan::steps::{self, Plan, Publish, Step};
+use crate::plan::steps::{self, DocumentStep, Plan, Publish, Step};
 
 fn late(id: &str, kind: LateBoundKind, source: Option<LateBoundSource>) -> LateBound {
     LateBound {
@@ -329,12 +329,20 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
                 published_from: published_from("d", &new_value().unwrap().references),
                 reason: Reason::UserDataTooLarge,
                 message: "too large".into(),
+                until: None,
             });
         }),
         ("TooManyDocuments", |g| {
             g.inputs = new_value();
             let more = (1..50).map(|number| document(&format!("older-{number}"), hours(30)));
             g.existing.provisioning.extend(more);
+            g.memory.unfit = Some(Unfit {
+                config: "9".into(),
+                published_from: published_from("d", &new_value().unwrap().references),
+                reason: Reason::TooManyDocuments,
+                message: "too many".into(),
+                until: None,
+            });
         }),
     ];
     for (reason, edit) in cases {
@@ -360,23 +368,28 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
     }
 }
 
+/// A new revision is another content, and yet its documents may be the same. So only who is about to write another one can tell.
 #[test]
-fn new_content_waits_while_there_are_many_documents_and_the_same_content_does_not() {
+fn new_content_waits_until_there_is_room_for_its_document() {
     let mut gathered = published();
-    gathered.memory.made_from = made_from();
     let more = (1..50).map(|number| document(&format!("older-{number}"), hours(30)));
     gathered.existing.provisioning.extend(more);
-    assert!(needed_record(&gathered).is_none());
-    edit_rendered(&mut gathered, |rendered| rendered.revision = Some("2".into()));
-    assert!(
-        needed_record(&gathered).is_none(),
-        "a revision without new content"
-    );
     edit_rendered(&mut gathered, |rendered| rendered.digest = "other".into());
-    assert!(needed_record(&gathered).is_some());
+    let publish = |gathered: &Gathered| match plan(gathered).1.unwrap().step {
+        Step::Publish(publish) => *publish,
+        other => panic!("{other:?}"),
+    };
+    let create = DocumentStep::Create { name: "new".into() };
+    let secret = gathered.existing.provisioning[0].clone();
+    let planned = publish(&gathered);
+    assert!(planned.has_too_many(&create) && !planned.has_too_many(&DocumentStep::Extend { secret }));
+    let text = "too many".to_owned();
+    gathered.memory.unfit = unfit(&gathered, &planned, Reason::TooManyDocuments, text, false);
+    assert!(needed_record(&gathered).is_some(), "it is held back");
     // One less, and new content has room again.
     gathered.existing.provisioning.pop();
     assert!(needed_record(&gathered).is_none());
+    assert!(!publish(&gathered).has_too_many(&create));
 }
 
 /// Another config or other values may be fit, and a renewal has no content that could be held back.
@@ -385,12 +398,22 @@ fn a_content_is_held_back_as_long_as_it_is_unfit() {
     let Step::Publish(publish) = plan(&fresh()).1.unwrap().step else {
         panic!()
     };
+    let unfit = |gathered: &Gathered, publish: &Publish, is_refusal| {
+        let (reason, message) = (Reason::RequestFailed, "refused".to_owned());
+        unfit(gathered, publish, reason, message, is_refusal)
+    };
     let mut gathered = fresh();
-    gathered.memory.unfit = unfit(&gathered, &publish, &DocumentError::NoKubeconfig);
-    assert!(gathered.memory.unfit.is_some());
-    assert!(
-        matches!(plan(&gathered).1, Err(PlanError::Held(verdict)) if verdict.message.contains("kubeletKubeconfig"))
-    );
+    gathered.memory.unfit = unfit(&gathered, &publish, false);
+    let Err(PlanError::Held(verdict)) = plan(&gathered).1 else {
+        panic!()
+    };
+    assert!(verdict.message.contains("refused"), "{}", verdict.message);
+    // What the API server has refused is tried again.
+    let mut refused = gathered.clone();
+    refused.memory.unfit = unfit(&gathered, &publish, true);
+    assert!(plan(&refused).1.is_err());
+    refused.now += SignedDuration::from_mins(10);
+    assert!(plan(&refused).1.is_ok());
     let mut edited = gathered.clone();
     edit_config(&mut edited, |config| config.resource_version = "10".into());
     let mut other_value = gathered;
@@ -402,7 +425,7 @@ fn a_content_is_held_back_as_long_as_it_is_unfit() {
     renewal.now = hours(8);
     let plan = decide(renewal.clone());
     let publish = published_again(&plan);
-    assert_eq!(unfit(&renewal, publish, &DocumentError::NoKubeconfig), None);
+    assert_eq!(unfit(&renewal, publish, false), None);
 }
 
 #[test]

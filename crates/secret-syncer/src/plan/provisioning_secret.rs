@@ -20,8 +20,9 @@ const KEPT_AFTER_EXPIRY: SignedDuration = SignedDuration::from_hours(1);
 /// New content waits while a pool has this many documents, until one of them has expired: whoever may edit a template, an annotation or a
 /// profile can change the content as often as they like, and nothing is deleted that a valid token may fetch.
 pub const MAX_DOCUMENTS: usize = 50;
-/// The same while the installation has so many Secrets that its watch would soon have no room for them.
-pub const MAX_DOCUMENTS_WHERE_CROWDED: usize = 2;
+/// The same while the installation has so many Secrets that its watch would soon have no room for them. A pool whose documents have tokens
+/// has up to three at any time.
+pub const MAX_DOCUMENTS_WHERE_CROWDED: usize = 4;
 
 /// Until when a document has to be kept whose tokens expire then.
 pub fn keep_until(expires: Timestamp) -> Timestamp {
@@ -97,9 +98,9 @@ pub fn documents(gathered: &Gathered) -> usize {
         .count()
 }
 
-/// Whether a pool with so many documents may get new content.
-pub fn has_room(gathered: &Gathered, documents: usize) -> bool {
-    documents
+/// Whether the pool may get another document for new content.
+pub fn has_room(gathered: &Gathered) -> bool {
+    documents(gathered)
         < match gathered.are_secrets_crowded {
             false => MAX_DOCUMENTS,
             true => MAX_DOCUMENTS_WHERE_CROWDED,
@@ -215,6 +216,7 @@ fn named(existing: &ExistingObjects) -> Option<&str> {
 mod tests {
     use super::*;
     use crate::model::view::Meta;
+    use crate::plan::fixtures;
 
     fn at(hour: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + hour * 3600).unwrap()
@@ -236,15 +238,18 @@ mod tests {
 
     #[test]
     fn a_pool_with_many_documents_gets_no_new_content() {
-        let mut gathered = crate::plan::fixtures::published();
         for (are_crowded, documents, expected) in [
             (false, 49, true),
             (false, 50, false),
-            (true, 1, true),
-            (true, 2, false),
+            (true, 3, true),
+            (true, 4, false),
         ] {
+            let mut gathered = fixtures::published();
             gathered.are_secrets_crowded = are_crowded;
-            assert_eq!(has_room(&gathered, documents), expected, "{documents}");
+            let more = (1..documents)
+                .map(|number| fixtures::document(&format!("older-{number}"), fixtures::hours(30)));
+            gathered.existing.provisioning.extend(more);
+            assert_eq!(has_room(&gathered), expected, "{documents}");
         }
     }
 

@@ -15,7 +15,7 @@ use crate::model::view::{ConfigView, Meta};
 use crate::plan::cause::Cause;
 use crate::plan::content::{self, Comparison};
 use crate::plan::findings::{Finding, Wanted};
-use crate::plan::steps::{BindingStep, Content, Publish, SharedAccount};
+use crate::plan::steps::{BindingStep, Content, DocumentStep, Publish, SharedAccount};
 use crate::plan::{hold, provisioning_secret};
 
 /// A config that is to be published.
@@ -149,6 +149,7 @@ pub fn publish(subject: Subject<'_>, findings: Vec<Finding>) -> Publish {
             .into_iter()
             .map(|secret| secret.meta.name.clone())
             .collect(),
+        has_room: provisioning_secret::has_room(gathered),
         out_of_sight: provisioning_secret::out_of_sight(gathered),
         findings,
     }
@@ -192,6 +193,12 @@ impl Publish {
             Content::Published(_) => true,
         };
         config.uid == self.uid && is_planned && !config.is_retired()
+    }
+
+    /// Whether the pool has too many documents for this one. Repairs and renewals never wait, since nobody has chosen their content.
+    pub fn has_too_many(&self, step: &DocumentStep) -> bool {
+        let is_new = matches!(step, DocumentStep::Create { .. });
+        is_new && matches!(self.content, Content::Config { .. }) && !self.has_room
     }
 
     /// Annotations of the bootstrap Secret, and of the Secrets that are written beside it, but for ownership.

@@ -34,9 +34,9 @@ pub fn reusable<'a>(gathered: &'a Gathered, publish: &Publish, bound_to: &str) -
     let bootstrap = gathered.existing.bootstrap.as_ref();
     let published = bootstrap.and_then(|secret| secret.meta.time(names::EXPIRES));
     let is_renewal = publish.causes().contains(&Cause::RenewalDue);
-    let is_later = published.is_none_or(|expires| kept.tokens.expires > expires);
+    let are_published = published == Some(kept.tokens.expires);
     let is_reusable =
-        kept.bound_to == bound_to && gathered.now < kept.tokens.renew_at && (!is_renewal || is_later);
+        kept.bound_to == bound_to && gathered.now < kept.tokens.renew_at && !(is_renewal && are_published);
     is_reusable.then_some(&kept.tokens)
 }
 

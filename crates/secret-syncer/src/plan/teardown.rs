@@ -1,5 +1,7 @@
 //! What is deleted of a retired pool.
 
+use osm_api::Joining;
+
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;
 use crate::model::view::ConfigView;
@@ -33,6 +35,7 @@ fn unseen(gathered: &Gathered, config: &ConfigView) -> Unseen {
     let ExistingObjects {
         bootstrap,
         provisioning,
+        token_binding,
         account,
         role,
         binding,
@@ -42,6 +45,7 @@ fn unseen(gathered: &Gathered, config: &ConfigView) -> Unseen {
     let all_secrets = bootstrap.is_some()
         && !provisioning.is_empty()
         && opened.is_some()
+        && (gathered.joining == Joining::Approved || token_binding.is_some())
         && provisioning_secret::out_of_sight(gathered).is_empty();
     Unseen {
         account: account.is_none(),
@@ -109,6 +113,10 @@ mod tests {
             provisioning: vec![],
             ..all.clone()
         };
+        let token_binding = ExistingObjects {
+            token_binding: None,
+            ..all.clone()
+        };
         let mut altered = all.clone();
         Arc::make_mut(altered.role.as_mut().unwrap()).secrets = None;
         let mut another = all;
@@ -143,6 +151,7 @@ mod tests {
             ),
             ("no bootstrap Secret", bootstrap, secrets),
             ("no document", provisioning, secrets),
+            ("no token binding", token_binding, secrets),
             ("a Role that was altered", altered, secrets),
             (
                 "a Role that opens a document which is not shown",

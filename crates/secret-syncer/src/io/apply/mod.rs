@@ -147,9 +147,14 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
         }
         Step::Publish(publish) => {
             let outcome = Box::pin(publish::publish(context, gathered, &publish)).await;
-            if let Err(ApplyError::Document(error)) = &outcome {
-                let unfit = hold::unfit(gathered, &publish, error);
-                context.memory.edit(&gathered.name, |memory| memory.unfit = unfit);
+            if let Err(error) = &outcome
+                && let Some(is_refusal) = error.is_refusal_of_content()
+                && let Some(unfit) =
+                    hold::unfit(gathered, &publish, error.reason(), error.to_string(), is_refusal)
+            {
+                context
+                    .memory
+                    .edit(&gathered.name, |memory| memory.unfit = Some(unfit));
             }
             if let Some(published) = outcome? {
                 // osc-controller logs the same pool, revision and digest when it has rendered that.

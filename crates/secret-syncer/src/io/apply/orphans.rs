@@ -4,6 +4,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use osm_api::{MachineDeployment, names};
 use osm_runtime::Api;
 use osm_runtime::RequestError;
+use osm_runtime::error::already_exists;
 use osm_runtime::request::failed;
 use osm_runtime::status;
 use serde_json::json;
@@ -130,11 +131,19 @@ async fn record(context: &Context, gathered: &Gathered) -> Result<bool, ApplyErr
                 .await
         }
         None => {
-            api.create(
-                &PostParams::default(),
-                &objects::orphan_record(installation, record),
-            )
-            .await
+            let secret = objects::orphan_record(installation, record);
+            let created = api.create(&PostParams::default(), &secret).await;
+            if created.as_ref().is_err_and(already_exists) {
+                // It lost its label. What it records counts once the watch shows it.
+                let name = secret.metadata.name.clone().unwrap_or_default();
+                let labels = json!({"metadata": {"labels": secret.metadata.labels}});
+                let patched = api
+                    .patch(&name, &PatchParams::default(), &Patch::Merge(&labels))
+                    .await;
+                context.caches.wrote_secret(&patched.map_err(failed(WHAT))?);
+                return Err(RequestError::Conflict { what: WHAT }.into());
+            }
+            created
         }
     };
     context.caches.wrote_secret(&written.map_err(failed(WHAT))?);

@@ -29,7 +29,10 @@ use crate::model::published_content::PublishedDocument;
 use crate::model::view::{ConfigView, Meta, SecretView};
 use crate::plan::adoption::WellKnown;
 use crate::plan::identity::opened;
-use crate::plan::provisioning_secret::{document_step, extended, keep_until};
+use crate::plan::messages;
+use crate::plan::provisioning_secret::{
+    document_step, documents as documents_of, extended, keep_until, next_expiry,
+};
 use crate::plan::steps::{Content, Publish};
 
 /// `None`: exactly this is published already.
@@ -65,16 +68,22 @@ pub async fn publish(
         return Ok(None);
     }
     let published = write(context, gathered, publish, &documents).await?;
-    if let Content::Config { values, .. } = &publish.content {
-        let made_from = MadeFrom {
+    let made_from = match &publish.content {
+        Content::Config { values, .. } => Some(MadeFrom {
             published_from: publish.published_from.clone(),
             digest: publish.digest.clone(),
             values: values.clone(),
-        };
-        context
+        }),
+        // What was known of it still holds, unless it comes from the status alone.
+        Content::Published(_) => gathered
             .memory
-            .edit(&gathered.name, |memory| memory.made_from = Some(made_from));
-    }
+            .made_from
+            .clone()
+            .filter(|_| !publish.published_from.is_empty()),
+    };
+    context
+        .memory
+        .edit(&gathered.name, |memory| memory.made_from = made_from);
     Ok(Some(published))
 }
 
@@ -146,8 +155,21 @@ async fn write(
         bound_to: &provided.bound_to,
     };
     let step = document_step(gathered, &documents, &publish.published_from);
-    // Its name is known before it exists.
+    if publish.has_too_many(&step) {
+        let (kept, expiry) = (documents_of(gathered), next_expiry(gathered));
+        return Err(ApplyError::TooManyDocuments(messages::too_many_documents(
+            kept, expiry,
+        )));
+    }
+    // Its name is known before it exists. All texts are made before the first of them is written.
     let name = step.name().to_owned();
+    let bootstrap = documents.bootstrap(tokens, &name)?;
+    let script = documents.edge_script(tokens, &name)?;
+    let kubeconfig = documents.kubeconfig(tokens)?;
+    if provided.are_new && documents.have_tokens_later() {
+        // Otherwise each attempt would leave a document while the API server refuses tokens.
+        token::accepted(context, gathered, &provided).await?;
+    }
     let new: Vec<&str> = publish
         .kubeconfig_name
         .iter()
@@ -172,15 +194,12 @@ async fn write(
     };
     let existing = &gathered.existing;
     if let Some(name) = &publish.kubeconfig_name {
-        let kubeconfig = documents.kubeconfig(tokens)?;
         let entry = kubeconfig.as_deref().map(|text| (names::KUBECONFIG_KEY, text));
         let existing = existing.kubeconfig.as_deref();
         replacing
             .put(WellKnown::Kubeconfig, name, entry, existing)
             .await?;
     }
-    let bootstrap = documents.bootstrap(tokens, &document.name)?;
-    let script = documents.edge_script(tokens, &document.name)?;
     let entry = Some((names::CLOUD_CONFIG_KEY, bootstrap.as_str()));
     let replaced = existing.bootstrap.as_deref();
     replacing

@@ -24,8 +24,8 @@ use crate::model::gathered::Gathered;
 use crate::model::view::{self, BindingView, RoleView, SecretView};
 use crate::plan::steps::Unseen;
 
-/// Deletes everything: the ServiceAccount first, which revokes the pool's tokens; then the documents, which revokes
-/// those of `osm-node-bootstrap`; then the rest.
+/// Deletes everything: the ServiceAccount first and the Secret that the token of `osm-node-bootstrap` is bound to, which revokes the pool's
+/// tokens; then the rest.
 ///
 /// # Errors
 /// Requests that failed. What is gone already is no error. This holds for the other functions here as well.

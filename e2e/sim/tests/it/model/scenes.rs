@@ -378,7 +378,7 @@ fn play_calmly(cases: impl IntoIterator<Item = Vec<(u32, Act)>>) {
 #[test]
 fn what_was_damaged_is_put_right() {
     let of_identity = [Damaged::Account, Damaged::Role, Damaged::Binding];
-    let of_documents = [Damaged::Bootstrap, Damaged::Provisioning];
+    let of_documents = [Damaged::Bootstrap, Damaged::Provisioning, Damaged::TokenBinding];
     let mut cases = Vec::new();
     for how in [How::Unlabel, How::Unannotate] {
         for what in of_identity {
