@@ -66,7 +66,6 @@ pub mod telemetry;
 pub mod threads;
 pub mod transport;
 pub mod watch;
-pub mod weight;
 
 pub use admission::AdmissionArgs;
 pub use api::Api;

@@ -1,4 +1,4 @@
-//! Watches and Events against the API server in memory: what is too large or too many to be kept, and what fails.
+//! Watches and Events against the API server in memory: more objects than are kept, and what fails.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use kube::ResourceExt;
 use osm_api::Reason;
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::args::{CommonArgs, LogFormat};
-use osm_runtime::cache::{Cache, Reduce};
-use osm_runtime::followed::{Followed, MAX_FOLLOWED, MAX_FOLLOWED_BYTES};
+use osm_runtime::cache::Cache;
+use osm_runtime::followed::{Followed, MAX_FOLLOWED};
 use osm_runtime::watch::{GATE, Watch};
 use osm_runtime::{Cluster, Connection, Connections, Drain, Environment, Metrics, Process, Readiness};
 use osm_sim::memory::{Call, Link, Network, Passage, Server, User};
@@ -197,69 +197,6 @@ async fn a_panic_in_a_watch_stops_the_service_and_is_named() {
     );
 }
 
-/// A ConfigMap that is followed.
-#[derive(Default)]
-struct Map {
-    name: String,
-    text: String,
-}
-
-impl Map {
-    fn of(map: ConfigMap) -> Self {
-        let text = map.data.as_ref().and_then(|data| data.get("text")).cloned();
-        Self {
-            name: map.name_any(),
-            text: text.unwrap_or_default(),
-        }
-    }
-}
-
-impl Reduce for Map {
-    fn bytes(&self) -> usize {
-        self.text.len()
-    }
-
-    fn reduced(self) -> Self {
-        Self::default()
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_object_that_is_too_large_to_be_kept_is_read_each_time_and_its_changes_are_seen() {
-    let server = Server::new(Timestamp::UNIX_EPOCH);
-    let map = |bytes: usize| {
-        let mut map = config_map("map");
-        map["data"] = json!({"text": "x".repeat(bytes)});
-        map
-    };
-    server.load(&[map(MAX_FOLLOWED_BYTES + 1)]).unwrap();
-    let (calls, link) = Slow::link(Duration::ZERO);
-    let cluster = cluster_on(&server, &link);
-    let (followed, changes) = (Followed::new("maps"), Arc::new(Mutex::new(0)));
-    let bytes = async || {
-        let changes = changes.clone();
-        let shown = followed.get(
-            (&cluster, &cluster.worker),
-            "kube-system",
-            "map",
-            Map::of,
-            move || *changes.lock() += 1,
-        );
-        let shown = shown.await.unwrap().unwrap();
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        (shown.text.len(), calls.sent("get").len())
-    };
-    for reads in 1..4 {
-        assert_eq!(bytes().await, (MAX_FOLLOWED_BYTES + 1, reads));
-    }
-    let before = *changes.lock();
-    server.with(|state| state.delete("configmaps", "kube-system", "map").unwrap());
-    server.load(&[map(MAX_FOLLOWED_BYTES)]).unwrap();
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(*changes.lock() > before);
-    assert_eq!(bytes().await, (MAX_FOLLOWED_BYTES, 3), "the watch has it");
-}
-
 #[tokio::test(start_paused = true)]
 async fn more_objects_than_are_followed_are_read_each_time() {
     let server = Server::new(Timestamp::UNIX_EPOCH);
@@ -270,14 +207,15 @@ async fn more_objects_than_are_followed_are_read_each_time() {
     let (calls, link) = Slow::link(Duration::ZERO);
     let cluster = cluster_on(&server, &link);
     let followed = Followed::new("maps");
+    let name_of = |map: ConfigMap| map.name_any();
     let read_all = async || {
         for map in &maps {
             let name = map["metadata"]["name"].as_str().unwrap();
             let shown = followed
-                .get((&cluster, &cluster.worker), "kube-system", name, Map::of, || ())
+                .get((&cluster, &cluster.worker), "kube-system", name, name_of, || ())
                 .await
                 .unwrap();
-            assert_eq!(shown.unwrap().name, name);
+            assert_eq!(*shown.unwrap(), name);
         }
         tokio::time::sleep(Duration::from_secs(60)).await;
     };
