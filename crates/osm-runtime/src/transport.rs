@@ -96,7 +96,6 @@ where
 {
     let mut connector = TimeoutConnector::new(https(config, tcp).context(SETUP)?);
     connector.set_connect_timeout(config.connect_timeout);
-    connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
     connector.set_reset_reader_on_write(config.reset_reader_on_write);
     Ok(legacy::Client::builder(TokioExecutor::new())
