@@ -15,9 +15,9 @@ use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_http::timeout::TimeoutBody;
 
 use crate::connection_role::ConnectionRole;
-use crate::readiness::{CREDENTIALS, Gates, ProblemGate};
+use crate::readiness::{CREDENTIALS, ProblemGate};
 use crate::server_time::ServerTime;
-use crate::{Environment, Metrics};
+use crate::{Environment, Metrics, Readiness};
 
 /// How often a request is sent that the API server asks to send again.
 const ATTEMPTS: u32 = 4;
@@ -111,7 +111,7 @@ pub(crate) struct Credentials {
 
 impl Credentials {
     /// `origin`: where they come from, as messages name it.
-    pub(crate) fn new(gates: &Gates, role: ConnectionRole, origin: &str) -> Self {
+    pub(crate) fn new(gates: &Readiness, role: ConnectionRole, origin: &str) -> Self {
         let mut gate = ProblemGate::new(gates.gate(format!("{CREDENTIALS}{}", role.place())), role.label());
         gate.resolve();
         let problem = format!(

@@ -13,7 +13,7 @@ use osm_runtime::args::{CommonArgs, LogFormat};
 use osm_runtime::cache::Cache;
 use osm_runtime::followed::{Followed, MAX_FOLLOWED};
 use osm_runtime::watch::{GATE, Watch};
-use osm_runtime::{Cluster, Connection, Connections, Drain, Environment, Metrics, Process, Readiness};
+use osm_runtime::{Cluster, Connection, Connections, Environment, Metrics, Process, Readiness};
 use osm_sim::memory::{Call, Link, Network, Passage, Server, User};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -158,17 +158,9 @@ fn cluster_by(server: &Server, user: &User, link: &Link) -> Cluster {
         environment,
         metrics,
         readiness: Readiness::default(),
-        drain: Drain::new(&shutdown),
         shutdown,
     });
-    let gates = process.readiness.gates("");
-    Cluster::new(
-        &process,
-        gates,
-        Installation::default(),
-        Connections::only(connection),
-    )
-    .0
+    Cluster::new(&process, Installation::default(), Connections::only(connection)).0
 }
 
 #[tokio::test(start_paused = true)]
@@ -285,7 +277,7 @@ async fn nothing_is_sent_for_a_namespace_that_can_not_be_in_a_path() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_forbidden_is_retried_rarely_and_logged_once_and_readiness_ends_the_pause() {
+async fn a_watch_that_is_forbidden_is_retried_rarely_and_logged_once() {
     let (log, _logs) = Log::start();
     let server = Server::new(Timestamp::UNIX_EPOCH);
     server.load(&[config_map("a")]).unwrap();
@@ -300,17 +292,8 @@ async fn a_watch_that_is_forbidden_is_retried_rarely_and_logged_once_and_readine
     let errors = || metric(&cluster, "osm_watch_errors_total");
     tokio::time::sleep(Duration::from_secs(3600)).await;
     let attempts = errors();
-    assert!((10..=25).contains(&attempts), "{attempts} in an hour");
+    assert!((50..=150).contains(&attempts), "{attempts} in an hour");
     assert_eq!(log.lines_with("the watch has failed and is retried"), 1);
-
-    let began = tokio::time::Instant::now();
-    let rights = cluster.gates.gate("rights in kube-system");
-    tokio::task::yield_now().await;
-    tokio::time::sleep(Duration::from_millis(1)).await;
-    rights.open();
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(errors(), attempts + 1);
-    assert!(began.elapsed() < Duration::from_secs(1));
 
     let rbac = "rbac.authorization.k8s.io";
     server
@@ -322,9 +305,9 @@ async fn a_watch_that_is_forbidden_is_retried_rarely_and_logged_once_and_readine
                 "subjects": [{"kind": "ServiceAccount", "name": "without-rights", "namespace": "kube-system"}]}),
         ])
         .unwrap();
-    tokio::time::timeout(Duration::from_secs(700), cluster.gates.opened(GATE))
+    tokio::time::timeout(Duration::from_secs(60), cluster.gates.opened(GATE))
         .await
-        .expect("the watch goes on without the gate, too");
+        .expect("the watch goes on");
     assert_eq!(log.lines_with("the watch works again"), 1);
 }
 
