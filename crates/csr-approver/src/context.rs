@@ -25,10 +25,6 @@ use crate::views::{ClaimView, MachineSetView, MachineView, PoolView};
 pub const MAX_OF_REQUESTER: usize = 1_000;
 /// Requests that are remembered of all requesters. Of approved ones, twice as many.
 pub const MAX_REQUESTS: usize = 20_000;
-/// Bytes of the requests that are remembered of one requester.
-pub const MAX_BYTES_OF_REQUESTER: usize = 2 * 1024 * 1024;
-/// Bytes of the requests that are remembered of all requesters.
-pub const MAX_BYTES: usize = 20 * 1024 * 1024;
 
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
@@ -75,31 +71,24 @@ impl Context {
     /// # Errors
     /// Metrics whose names are taken.
     pub fn new(process: &Arc<Process>, cluster: &Cluster) -> anyhow::Result<Self> {
-        let machines = Cache::indexed(|machine: &MachineView| {
+        let machines = Cache::grouped(|machine: &MachineView| {
             let name = machine.node_name().map(by_name);
             name.into_iter()
                 .chain(machine.node_ref.as_deref().map(by_node_ref))
-                .collect()
         });
         Ok(Self(Arc::new(Inner {
             process: process.clone(),
             cluster: cluster.clone(),
             queue: Arc::new(Queue::new(&process.environment)),
-            requests: Arc::new(
-                Cache::indexed(|seen: &Seen| {
-                    let requester = seen.pending().map(|request| request.requester.to_string());
-                    requester
-                        .into_iter()
-                        .chain(seen.joins_as().map(by_name))
-                        .collect()
-                })
-                .weighed(Seen::bytes),
-            ),
+            requests: Arc::new(Cache::grouped(|seen: &Seen| {
+                let requester = seen.pending().map(|request| request.requester.to_string());
+                requester.into_iter().chain(seen.joins_as().map(by_name))
+            })),
             machines: Arc::new(machines),
             machine_sets: Arc::default(),
-            pools: Arc::new(Cache::indexed(|pool: &PoolView| {
+            pools: Arc::new(Cache::grouped(|pool: &PoolView| {
                 let node = pool.edge_node.as_deref().map(by_name);
-                [pool.account.clone()].into_iter().chain(node).collect()
+                [pool.account.clone()].into_iter().chain(node)
             })),
             nodes: Arc::default(),
             claims: Arc::new(Cache::grouped(|claim: &ClaimView| Some(claim.node.clone()))),
@@ -109,19 +98,10 @@ impl Context {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Remembered {
-    requests: usize,
-    bytes: usize,
-}
-
 /// Whether there is room for a further request, where so many of its requester and of all are remembered.
-fn has_room(of_requester: Remembered, of_all: Remembered, is_awaited: impl FnOnce() -> bool) -> bool {
-    let has_room = of_requester.requests < MAX_OF_REQUESTER
-        && of_requester.bytes < MAX_BYTES_OF_REQUESTER
-        && of_all.requests < MAX_REQUESTS
-        && of_all.bytes < MAX_BYTES;
-    has_room || (of_requester.requests < 2 * MAX_OF_REQUESTER && is_awaited())
+fn has_room(of_requester: usize, of_all: usize, is_awaited: impl FnOnce() -> bool) -> bool {
+    let has_room = of_requester < MAX_OF_REQUESTER && of_all < MAX_REQUESTS;
+    has_room || (of_requester < 2 * MAX_OF_REQUESTER && is_awaited())
 }
 
 impl Inner {
@@ -156,15 +136,7 @@ impl Inner {
     /// Of a flood, only requests for machines that have yet to join are kept beyond the bounds, and those of one requester no further than
     /// twice its bound.
     fn is_pending_kept(&self, request: &Request) -> bool {
-        let requester = request.requester.to_string();
-        let of_requester = Remembered {
-            requests: self.requests.group_len(&requester),
-            bytes: self.requests.group_bytes(&requester),
-        };
-        let of_all = Remembered {
-            requests: self.requests.len(),
-            bytes: self.requests.bytes(),
-        };
+        let of_requester = self.requests.group_len(&request.requester.to_string());
         let is_awaited = || {
             // A node has joined before it asks for a serving certificate.
             let is_joining = !matches!(request.requester, Requester::Node(_));
@@ -174,7 +146,7 @@ impl Inner {
                 machine.node_ref.is_none() && !machine.is_deleting && machine.created <= request.created
             })
         };
-        let is_kept = has_room(of_requester, of_all, is_awaited);
+        let is_kept = has_room(of_requester, self.requests.len(), is_awaited);
         if !is_kept {
             self.forgot.store(true, Ordering::Relaxed);
             self.reporting.metrics.forgotten.inc();
@@ -241,20 +213,15 @@ mod tests {
 
     #[test]
     fn requests_beyond_the_bounds_are_kept_only_for_machines_that_exist() {
-        const MIB: usize = 1024 * 1024;
         for (of_requester, of_all, any, awaited) in [
-            ((999, 0), (19_999, 0), true, true),
-            ((1_000, 0), (1_000, 0), false, true),
-            ((0, 0), (20_000, 0), false, true),
-            ((1_999, 0), (100_000, 0), false, true),
-            ((2_000, 0), (2_000, 0), false, false),
-            ((1, 2 * MIB - 1), (1, 20 * MIB - 1), true, true),
-            ((1, 2 * MIB), (1, 2 * MIB), false, true),
-            ((1, 0), (1, 20 * MIB), false, true),
+            (999, 19_999, true, true),
+            (1_000, 1_000, false, true),
+            (0, 20_000, false, true),
+            (1_999, 100_000, false, true),
+            (2_000, 2_000, false, false),
         ] {
-            let remembered = |(requests, bytes)| Remembered { requests, bytes };
-            let has_room = |is_awaited| has_room(remembered(of_requester), remembered(of_all), || is_awaited);
-            let case = format!("{of_requester:?} of {of_all:?}");
+            let has_room = |is_awaited| has_room(of_requester, of_all, || is_awaited);
+            let case = format!("{of_requester} of {of_all}");
             assert_eq!(has_room(false), any, "{case}");
             assert_eq!(has_room(true), awaited, "{case}");
         }

@@ -61,7 +61,7 @@ pub async fn report(
         if let Some(pool) = notice.pool.filter(|_| is_due) {
             let events = &context.cluster.worker.events;
             events
-                .warning_once(&ObjectReference::from(&pool), reason, &notice.message)
+                .warning(&ObjectReference::from(&pool), reason, &notice.message)
                 .await;
         }
     }
@@ -80,7 +80,7 @@ async fn warn_of_another(context: &Context, request: &Request, approved: &Approv
     );
     tracing::warn!(reason = %Reason::ApprovedAgain, "{message}");
     let events = &context.cluster.worker.events;
-    events.warning_once(about, Reason::ApprovedAgain, &message).await;
+    events.warning(about, Reason::ApprovedAgain, &message).await;
 }
 
 /// How long a request has waited. Its creation time has whole seconds.

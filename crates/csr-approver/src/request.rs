@@ -8,7 +8,7 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use osm_api::rbac::{CLIENT_SIGNER, SERVING_SIGNER};
 use tokio::time::Instant;
 
-use crate::pkcs10::{self, Asked, SubjectName};
+use crate::pkcs10::{self, Asked};
 use crate::requester::{NODE_USER, Requester};
 use crate::verdict::Denial;
 
@@ -18,12 +18,6 @@ const TOKEN_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// The longest name of a request in bytes, as of other objects.
 const MAX_NAME_BYTES: usize = 253;
-
-/// What a request takes besides its texts: itself, and its places in the cache.
-const BYTES_OF_REQUEST: usize = 512;
-
-/// What a name in a certificate takes besides its text.
-const BYTES_OF_NAME: usize = size_of::<SubjectName>() + 16;
 
 /// What is kept of a CertificateSigningRequest.
 #[derive(Debug)]
@@ -70,14 +64,6 @@ impl Seen {
             Self::Pending(request) if matches!(request.requester, Requester::Node(_)) => None,
             Self::Pending(request) => request.node(),
             Self::Approved(granted) => Some(&granted.node),
-        }
-    }
-
-    /// About how many bytes of memory it takes.
-    pub fn bytes(&self) -> usize {
-        match self {
-            Self::Pending(request) => request.bytes(),
-            Self::Approved(granted) => BYTES_OF_REQUEST + 2 * (MAX_NAME_BYTES + granted.uid.len()),
         }
     }
 }
@@ -192,23 +178,6 @@ impl Request {
         }
     }
 
-    /// The cache has its name in three further places, its node in another one, and so its uid.
-    fn bytes(&self) -> usize {
-        let asked = self.asked.as_ref().map_or(0, |asked| {
-            let names = asked.names.iter().map(|name| match name {
-                SubjectName::Dns(name) => BYTES_OF_NAME + name.len(),
-                SubjectName::Ip(_) => BYTES_OF_NAME,
-            });
-            2 * asked.node.len() + names.sum::<usize>()
-        });
-        BYTES_OF_REQUEST
-            + 4 * self.name.len()
-            + 2 * self.uid.len()
-            + self.resource_version.len()
-            + self.requester.name().len()
-            + asked
-    }
-
     /// Takes over since when the same request is known, which a list or an update shows again.
     #[must_use]
     fn with_age_of(mut self, known: &Self) -> Self {
@@ -279,7 +248,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::context::{MAX_BYTES, MAX_BYTES_OF_REQUESTER, MAX_OF_REQUESTER, MAX_REQUESTS};
 
     const POOL: &str = "system:serviceaccount:cloud-init-settings:osm-node-0123456789abcdef0123";
 
@@ -409,50 +377,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_kept_of_a_request_is_what_a_decision_needs_and_its_bytes_count() {
-        let of = |name: &str, signer: &str, user: &str, usages: &[&str], request: &ByteString| {
-            let mut object = object(signer, user, usages, request, json!({}));
-            object.metadata.name = Some(name.to_owned());
-            object.metadata.uid = Some("00000000-0000-4000-8000-000000000000".to_owned());
-            Request::of(object).unwrap()
-        };
-        // As many as are remembered fit into the bytes if they are those of kubelets.
-        let node = "pool-0123456789-abcdef0123-abcde";
-        let usual = of("csr-0a1b2", CLIENT_SIGNER, POOL, &CLIENT, &pem(node, &[]));
-        assert_eq!(usual.node(), Some(node));
-        assert!(usual.bytes() * MAX_REQUESTS <= MAX_BYTES, "{}", usual.bytes());
-        assert!(usual.bytes() * MAX_OF_REQUESTER <= MAX_BYTES_OF_REQUESTER);
-
-        // The bytes of a request that no kubelet sends count, and its usages are not kept.
-        let longest = "n".repeat(MAX_NAME_BYTES);
+    async fn what_is_kept_of_a_request_is_bounded() {
+        // The usages are not kept, nor is what can't be a request of a kubelet.
         let usages = vec!["x".repeat(100_000); 100];
         let usages: Vec<&str> = usages.iter().map(String::as_str).collect();
-        let large = of(
-            &longest,
-            CLIENT_SIGNER,
-            POOL,
-            &usages,
-            &ByteString(vec![b'a'; 100_000]),
-        );
+        let of = |usages: &[&str], bytes| {
+            let request = ByteString(vec![b'a'; bytes]);
+            Request::of(object(CLIENT_SIGNER, POOL, usages, &request, json!({}))).unwrap()
+        };
+        let large = of(&usages, 100_000);
         assert_eq!(large.asked, Err(Denial::Usages("client auth")));
-        assert!(
-            (3 * MAX_NAME_BYTES..2_000).contains(&large.bytes()),
-            "{}",
-            large.bytes()
-        );
-        let large = of("a", CLIENT_SIGNER, POOL, &CLIENT, &ByteString(vec![b'a'; 9_000]));
+        assert!(format!("{large:?}").len() < 2_000);
+        let large = of(&CLIENT, 9_000);
         assert_eq!(large.asked, Err(Denial::Unreadable("it is larger than 8 KiB")));
-
-        // So do those of the names in a certificate.
-        let names: Vec<String> = (0..20).map(|i| format!("{i:02}{}", "n".repeat(200))).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let serving = of("a", SERVING_SIGNER, "system:node:a", &SERVING, &pem("a", &names));
-        assert_eq!(serving.asked.as_ref().unwrap().names.len(), 20);
-        assert!(
-            (20 * 200..8_000).contains(&serving.bytes()),
-            "{}",
-            serving.bytes()
-        );
     }
 
     #[tokio::test]
@@ -509,7 +446,7 @@ mod tests {
                 "{user}"
             );
             assert_eq!(seen.joins_as(), Some("a"));
-            assert!(seen.pending().is_none() && seen.bytes() * MAX_REQUESTS < 2 * MAX_BYTES);
+            assert!(seen.pending().is_none());
         }
         for (when, expected) in [
             (json!({"lastTransitionTime": now}), now),

@@ -353,7 +353,7 @@ fn warnings(facts: &Facts<'_>) -> Vec<String> {
 }
 
 fn warnings_of_profile(facts: &Facts<'_>, found: &ProfileView) -> Option<String> {
-    if found.accepted.is_some() || found.is_reduced {
+    if found.accepted.is_some() {
         return None;
     }
     let (namespace, name) = &facts.profile_name;
@@ -407,7 +407,6 @@ mod tests {
             judged: 1,
             accepted: Some(osm_render::resolve(&spec).unwrap()),
             refusal: None,
-            is_reduced: false,
         }))
     }
 
@@ -620,7 +619,6 @@ mod tests {
             judged: 1,
             accepted: None,
             refusal: Some("line 2".to_owned()),
-            is_reduced: false,
         }));
         let warned = verdict(&object(), None, refused);
         assert!(

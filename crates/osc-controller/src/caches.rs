@@ -9,15 +9,6 @@ use parking_lot::Mutex;
 
 use crate::view::{ConfigView, PoolView, ProfileView, SettingsDocument};
 
-/// Bytes of pools and of their settings that are kept. Further ones are read when they are needed.
-const POOL_BYTES: usize = 24 * 1024 * 1024;
-
-/// Bytes of accepted profiles that are kept, of all namespaces together.
-const PROFILE_BYTES: usize = 24 * 1024 * 1024;
-
-/// Bytes of late-bound values and of metadata of configs that are kept. Further ones are read when they are needed.
-pub const CONFIG_BYTES: usize = 24 * 1024 * 1024;
-
 pub struct Caches {
     /// MachineDeployments of the whole cluster, grouped by the name of the config that they claim.
     pub pools: Arc<Cache<PoolView>>,
@@ -33,15 +24,14 @@ pub struct Caches {
 impl Caches {
     /// Empty caches for profiles of these namespaces.
     pub fn new(namespaces: &[&str]) -> Self {
-        let bytes = PROFILE_BYTES / namespaces.len().max(1);
         let profiles = namespaces
             .iter()
-            .map(|namespace| ((*namespace).to_owned(), Arc::new(Cache::default().within(bytes))));
+            .map(|namespace| ((*namespace).to_owned(), Arc::default()));
         let pools = Cache::grouped(|pool: &PoolView| Some(pool.pool_ref.config_name()));
         Self {
-            pools: Arc::new(pools.within(POOL_BYTES)),
+            pools: Arc::new(pools),
             profiles: profiles.collect(),
-            configs: Arc::new(Cache::default().within(CONFIG_BYTES)),
+            configs: Arc::default(),
             pool_settings: Mutex::default(),
             cluster_info: Arc::default(),
             endpoint_slices: Arc::default(),

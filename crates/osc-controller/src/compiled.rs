@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use osm_api::profile::AcceptedProfile;
 use osm_render::{Profile, ProfileError};
-use osm_runtime::weight;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
@@ -80,7 +79,7 @@ impl CompiledProfiles {
             Some(known) => profiles.remove(known),
             None => Slot {
                 digest: accepted.digest.clone(),
-                bytes: weight::of_json(accepted),
+                bytes: bytes(accepted),
                 profile: Arc::default(),
             },
         };
@@ -101,6 +100,10 @@ impl CompiledProfiles {
         *profiles = kept;
         profile
     }
+}
+
+fn bytes(accepted: &AcceptedProfile) -> usize {
+    serde_json::to_string(accepted).map_or(usize::MAX, |text| text.len())
 }
 
 #[cfg(test)]
@@ -141,7 +144,7 @@ mod tests {
     #[test]
     fn those_that_were_used_last_are_kept_within_bytes() {
         let profiles = CompiledProfiles::default();
-        let bytes = weight::of_json(&accepted("a"));
+        let bytes = bytes(&accepted("a"));
         let kept = |used: &str, most: usize| {
             let _ = profiles.slot(&accepted(used), most);
             let all = profiles.profiles.lock();

@@ -110,24 +110,15 @@ pub struct FoundProfile {
     pub accepted: Option<(AcceptedProfile, Compiled)>,
 }
 
-/// Gathers. It sends requests only for a pool that has vanished, for the profile of a new revision, for what the caches had no room for, and
-/// for settings that no watch has shown yet.
+/// Gathers. It sends requests only for a pool that has vanished, for the profile of a new revision, and for
+/// settings that no watch has shown yet.
 ///
 /// # Errors
 /// Requests that failed.
 pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestError> {
     let cluster = &context.cluster;
     let (now, since) = (cluster.worker.server_time.now(), Instant::now());
-    let config = match context.caches.configs.get(&context.config_key(name)) {
-        // The cache had no room for the whole of it.
-        Some(config) if config.is_reduced => {
-            let whole = context.read_config(name).await?;
-            Some(Arc::new(whole.ok_or(RequestError::Conflict {
-                what: "the OperatingSystemConfig",
-            })?))
-        }
-        config => config,
-    };
+    let config = context.caches.configs.get(&context.config_key(name));
     let (mut claimants, complete) = context.caches.pools.group_by_age(name);
     let serves = |pool: &PoolView| cluster.installation.serves(&pool.pool_ref.namespace);
     sort_by_claim(&mut claimants, config.as_deref(), serves);
@@ -149,11 +140,6 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
     let full_at = context.full_at().filter(|_| config.is_none());
     let settings_refused = installation.as_ref().and_then(|current| current.refused.clone());
     // Nothing is rendered for a pool that is not served, so nothing is read for it.
-    if let Some(owner) = claimants.first_mut().filter(|owner| serves(owner))
-        && full_at.is_none()
-    {
-        read_whole(context, owner).await?;
-    }
     let rendered = claimants.first().filter(|owner| serves(owner));
     let settings = match (installation, rendered) {
         (None, _) => SettingsLookup::Missing,
@@ -241,19 +227,6 @@ async fn catch_up(
     Ok(())
 }
 
-/// Reads the owner from the API server where the cache had no room for the whole of it.
-async fn read_whole(context: &Context, owner: &mut Arc<PoolView>) -> Result<(), RequestError> {
-    if owner.is_reduced {
-        let (_, live) = live(context, &owner.pool_ref)
-            .await?
-            .ok_or(RequestError::Conflict {
-                what: "the MachineDeployment",
-            })?;
-        *owner = Arc::new(live);
-    }
-    Ok(())
-}
-
 /// The MachineDeployment as it is now. `None`: it is gone.
 async fn live(context: &Context, pool: &PoolRef) -> Result<Option<(Version, PoolView)>, RequestError> {
     let pools = api(context, pool);
@@ -334,21 +307,15 @@ async fn profile(
         .max(recent)
         .filter(|_| seen.is_some() && is_listed)
         .unwrap_or(since);
-    let mut live = None;
     if owner.has_new_revision(config) || !is_listed {
-        live = match refresh(context, profiles, (&namespace, &name), since).await {
+        match refresh(context, profiles, (&namespace, &name), since).await {
             Err(error) if !is_listed && error.reason() == Reason::Forbidden => {
                 return Ok(ProfileLookup::Forbidden { namespace });
             }
             refreshed => refreshed?,
-        };
+        }
     }
-    let mut view = live.or_else(|| profiles.get(&format!("{namespace}/{name}")));
-    if view.as_ref().is_some_and(|view| view.is_reduced) {
-        let found = live_profile(context, (&namespace, &name)).await?;
-        view = found.map(|(_, view)| Arc::new(view));
-    }
-    let Some(view) = view else {
+    let Some(view) = profiles.get(&format!("{namespace}/{name}")) else {
         return Ok(ProfileLookup::Missing { namespace, name });
     };
     let accepted = match &view.accepted {
@@ -371,37 +338,32 @@ async fn profile(
 /// A read of a profile that began this long ago can serve further pools.
 const RECENT: Duration = Duration::from_secs(5);
 
-/// Reads the profile from the API server, unless another reconcile has begun to read it after `since`. Returns it if the cache had no room
-/// for the whole of it.
+/// Reads the profile from the API server, unless another reconcile has begun to read it after `since`.
 async fn refresh(
     context: &Context,
     profiles: &Cache<ProfileView>,
     (namespace, name): (&str, &str),
     since: Instant,
-) -> Result<Option<Arc<ProfileView>>, RequestError> {
+) -> Result<(), RequestError> {
     let last_read = context.memory.last_read(&format!("{namespace}/{name}"));
     let mut last_read = last_read.lock().await;
     if last_read.is_some_and(|began| began >= since) {
-        return Ok(None);
+        return Ok(());
     }
     let began = Instant::now();
     let key = format!("{namespace}/{name}");
-    let mut read = None;
     // A profile is large, and nearly always as the watch has shown it. Its metadata show whether it is. The watch reports deletions.
     let is_shown = |live: &PartialObjectMeta<_>| profiles.has(&key, &Version::of(&live.metadata));
     let live = profiles_of(context, namespace).get_metadata_opt(name).await;
     let live = live.map_err(failed("reading the profile"))?;
     if live.is_some_and(|live| !is_shown(&live))
         && let Some((version, view)) = live_profile(context, (namespace, name)).await?
+        && profiles.wrote(&key, version, view).is_some()
     {
-        let is_reduced = profiles.get(&key).is_some_and(|kept| kept.is_reduced);
-        read = is_reduced.then(|| Arc::new(view.clone()));
-        if profiles.wrote(&key, version, view).is_some() {
-            context.wake_users_of(&key);
-        }
+        context.wake_users_of(&key);
     }
     *last_read = Some(began);
-    Ok(read)
+    Ok(())
 }
 
 fn profiles_of(context: &Context, namespace: &str) -> Api<OperatingSystemProfile> {

@@ -18,9 +18,6 @@ use osm_runtime::{RequestError, read};
 use crate::context::Context;
 use crate::view::{PoolView, SettingsDocument};
 
-/// Bytes of settings documents in ConfigMaps that are kept, for each namespace of pools.
-const SETTINGS_BYTES: usize = 8 * 1024 * 1024;
-
 /// The settings of a pool.
 #[derive(Clone)]
 pub enum SettingsLookup {
@@ -94,7 +91,7 @@ pub async fn lookup(
         let map = format!("{namespace}/{name}");
         document = match config_map(context, namespace, name).await? {
             Some(SettingsDocument::Text(document)) => Some(document),
-            Some(SettingsDocument::Missing | SettingsDocument::Reduced) => {
+            Some(SettingsDocument::Missing) => {
                 return Ok(SettingsLookup::Refused(SettingsProblem::KeyMissing(map)));
             }
             None => return Ok(SettingsLookup::Refused(SettingsProblem::MapMissing(map))),
@@ -116,7 +113,7 @@ pub async fn lookup(
     )
 }
 
-/// The document of a ConfigMap, which is not reduced; `None`: there is no ConfigMap.
+/// The document of a ConfigMap; `None`: there is no ConfigMap.
 async fn config_map(
     context: &Context,
     namespace: &str,
@@ -125,9 +122,7 @@ async fn config_map(
     // Before the read, so that the watch shows every change after it.
     let shown = watched(context, namespace);
     let key = format!("{namespace}/{name}");
-    if let Some(document) = shown.get(&key)
-        && *document != SettingsDocument::Reduced
-    {
+    if let Some(document) = shown.get(&key) {
         return Ok(Some((*document).clone()));
     }
     let maps: Api<ConfigMap> = Api::namespaced(context.cluster.worker.client.clone(), namespace);
@@ -155,7 +150,7 @@ fn watched(context: &Context, namespace: &str) -> Arc<Cache<SettingsDocument>> {
     if let Some(shown) = all.get(namespace) {
         return shown.clone();
     }
-    let shown = Arc::new(Cache::default().within(SETTINGS_BYTES));
+    let shown: Arc<Cache<SettingsDocument>> = Arc::default();
     all.insert(namespace.to_owned(), Arc::clone(&shown));
     let (namer, waker) = (context.clone(), context.clone());
     Watch::each_namespace(&context.cluster.worker, namespace, "pool-settings")

@@ -13,11 +13,8 @@ use osm_api::pool_settings::PoolSettings;
 use osm_api::profile::{
     AcceptedProfile, CloudProvider, OperatingSystemProfile, OperatingSystemProfileStatus,
 };
-use osm_api::provider_spec::ConfigVar;
 use osm_api::{MachineDeployment, Pool, PoolRef, Reason, condition, names, pool};
-use osm_runtime::cache::Reduce;
 use osm_runtime::object::Unreadable;
-use osm_runtime::weight;
 use serde::de::IgnoredAny;
 
 /// An OperatingSystemConfig without its documents.
@@ -31,8 +28,6 @@ pub struct ConfigView {
     pub has_bare_spec: bool,
     /// Whether it can't be decoded. The other fields have what can be.
     pub is_unreadable: bool,
-    /// Whether late-bound values, and metadata of other programs, were left out. They have to be read from the API server.
-    pub is_reduced: bool,
     /// Without the documents, to save memory.
     pub status: OperatingSystemConfigStatus,
 }
@@ -56,7 +51,6 @@ impl ConfigView {
             rendered_for,
             has_bare_spec,
             is_unreadable: false,
-            is_reduced: false,
             status: config.status.unwrap_or_default(),
         }
     }
@@ -164,33 +158,6 @@ impl ConfigView {
     }
 }
 
-impl Reduce for ConfigView {
-    fn bytes(&self) -> usize {
-        let of_documents = self.status.rendered.as_ref().map_or(0, |rendered| {
-            let late_bound = rendered.late_bound.as_slice();
-            let kubeconfig = rendered.kubelet_kubeconfig.as_ref().map_or(0, String::len);
-            size_of_val(late_bound) + weight::of_debug(&late_bound) + kubeconfig
-        });
-        weight::of_debug(&self.metadata) + of_documents
-    }
-
-    fn reduced(mut self) -> Self {
-        let metadata = &mut self.metadata;
-        metadata.labels = Some(names::only_ours(metadata.labels.as_ref()));
-        metadata.annotations = Some(names::only_ours(metadata.annotations.as_ref()));
-        metadata.finalizers = None;
-        metadata.owner_references = None;
-        if let Some(rendered) = &mut self.status.rendered {
-            rendered.late_bound = Vec::new();
-            rendered.kubelet_kubeconfig = None;
-        }
-        Self {
-            is_reduced: true,
-            ..self
-        }
-    }
-}
-
 /// An OperatingSystemProfile without its spec: only what was accepted is rendered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfileView {
@@ -200,22 +167,6 @@ pub struct ProfileView {
     pub accepted: Option<AcceptedProfile>,
     /// Why the newest generation is not accepted.
     pub refusal: Option<String>,
-    /// `accepted` was left out, and has to be read from the API server.
-    pub is_reduced: bool,
-}
-
-impl Reduce for ProfileView {
-    fn bytes(&self) -> usize {
-        self.accepted.as_ref().map_or(0, weight::of_json)
-    }
-
-    fn reduced(self) -> Self {
-        Self {
-            accepted: None,
-            is_reduced: true,
-            ..self
-        }
-    }
 }
 
 impl ProfileView {
@@ -242,7 +193,6 @@ impl ProfileView {
             judged: status.observed_generation.unwrap_or(0),
             accepted: status.accepted,
             refusal,
-            is_reduced: false,
         }
     }
 }
@@ -270,39 +220,6 @@ pub struct PoolView {
     pub cloud_provider: Option<CloudProvider>,
     pub pool: Result<Pool, PoolError>,
     pub deleted_with_go_finalizer: Option<DeletedWithGoFinalizer>,
-    /// `pool` and `settings` were left out, and have to be read from the API server.
-    pub is_reduced: bool,
-}
-
-impl Reduce for PoolView {
-    fn bytes(&self) -> usize {
-        let subscription = self.pool.as_ref().map_or(0, |pool| {
-            let os = &pool.os;
-            let texts = [
-                &os.rhel_subscription_manager_user,
-                &os.rhel_subscription_manager_password,
-                &os.rhel_organization_name,
-                &os.rhel_activation_key,
-            ];
-            let length = |text: &ConfigVar| match text {
-                ConfigVar::Text(text) => text.len(),
-                _ => 0,
-            };
-            texts.into_iter().map(length).sum()
-        });
-        let settings = self.settings.as_ref().map_or(0, String::len);
-        weight::of_debug(&self.pool) + subscription + settings
-    }
-
-    fn reduced(self) -> Self {
-        Self {
-            // Whoever needs the pool reads it from the API server.
-            pool: Err(PoolError::Unreadable(String::new())),
-            settings: None,
-            is_reduced: true,
-            ..self
-        }
-    }
 }
 
 /// A MachineDeployment that is being deleted, and has the finalizer of the Go implementation.
@@ -352,7 +269,6 @@ impl PoolView {
             deleted_with_go_finalizer: deleted
                 .zip(finalizer)
                 .map(|(since, index)| DeletedWithGoFinalizer { since, index }),
-            is_reduced: false,
         }
     }
 
@@ -404,21 +320,6 @@ pub enum SettingsDocument {
     /// The ConfigMap does not have the key.
     Missing,
     Text(String),
-    /// There is one, which has to be read from the API server.
-    Reduced,
-}
-
-impl Reduce for SettingsDocument {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Text(text) => text.len(),
-            Self::Missing | Self::Reduced => 0,
-        }
-    }
-
-    fn reduced(self) -> Self {
-        Self::Reduced
-    }
 }
 
 #[cfg(test)]
@@ -549,74 +450,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_large_is_left_out_and_what_is_kept_anyway_is_bounded() {
-        let large = || "x".repeat(100_000);
-        let provider = json!({"cloudProvider": "aws", "operatingSystem": "rhel", "sshPublicKeys": [large()],
-            "overwriteCloudConfig": large(), "network": {"cidr": large()},
-            "operatingSystemSpec": {"rhelSubscriptionManagerUser": large(), "rhelActivationKey": large()}});
-        let with = |name: &str, text: String| {
-            json!({"metadata": {"name": "p", "namespace": "n", "annotations": {name: text}}, "spec": {"template": {"spec": {
-                "versions": {"kubelet": "1.34.2"}, "providerSpec": {"value": provider}}}}})
-        };
-        let view = |md| PoolView::of(&serde_json::from_value(md).unwrap());
-        let whole = view(with(names::SETTINGS, large()));
-        assert!(whole.pool.is_ok());
-        assert!((600_000..700_000).contains(&whole.bytes()), "{}", whole.bytes());
-        let reduced = whole.clone().reduced();
-        assert!(
-            reduced.is_reduced && weight::of_debug(&reduced) < 2000,
-            "{reduced:?}"
-        );
-        assert_eq!(reduced.requested_profile("here"), whole.requested_profile("here"));
-        assert_eq!(reduced.rendered_for(), whole.rendered_for());
-
+    fn a_long_annotation_is_an_error_and_is_not_kept() {
         for name in [names::REVISION, names::PROFILE, names::PROFILE_NAMESPACE] {
-            let view = view(with(name, large()));
-            let message = view.pool.clone().unwrap_err().to_string();
+            let annotations = json!({name: "x".repeat(100_000)});
+            let md = json!({"metadata": {"name": "p", "namespace": "n", "annotations": annotations},
+                "spec": {"template": {"spec": {"providerSpec": {"value": {"operatingSystem": "rhel"}}}}}});
+            let view = PoolView::of(&serde_json::from_value(md).unwrap());
+            assert!(format!("{view:?}").len() < 3_000, "{name}");
+            let message = view.pool.unwrap_err().to_string();
             assert!(
                 message.starts_with(&format!("annotation {name}: must have at most")),
                 "{message}"
             );
-            assert!(weight::of_debug(&view.reduced()) < 2000);
         }
-        let settings = format!("configMap: {}", large());
-        assert!(weight::of_debug(&view(with(names::SETTINGS, settings)).reduced()) < 2000);
-    }
-
-    #[test]
-    fn what_is_large_of_a_config_counts_and_can_be_left_out() {
-        let of = |bytes: usize| {
-            let late = json!({"id": "i", "kind": "RegistryPassword", "source": {"namespace": "n", "name": "s", "key": "k".repeat(bytes)}});
-            let config = json!({
-                "metadata": {"name": "c", "namespace": "n", "uid": "u", "resourceVersion": "7",
-                    "annotations": {names::CLUSTER_UID: "cluster", "other": "x".repeat(bytes)}},
-                "spec": {"poolRef": {"apiVersion": "a", "kind": "b", "namespace": "n", "name": "p", "uid": "md"}},
-                "status": {"rendered": {"digest": "d", "apiServer": "https://a", "kubeletKubeconfig": "x".repeat(bytes),
-                    "bootstrap": "x".repeat(bytes), "lateBound": [late]}},
-            });
-            ConfigView::of(serde_json::from_value(config).unwrap())
-        };
-        // So many of the usual size fit into the bytes.
-        let pools = osm_api::settings::MOST_MACHINE_DEPLOYMENTS as usize;
-        assert!(
-            of(100).bytes() * pools < crate::caches::CONFIG_BYTES,
-            "{}",
-            of(100).bytes()
-        );
-        let whole = of(100_000);
-        assert!((300_000..310_000).contains(&whole.bytes()), "{}", whole.bytes());
-        let reduced = whole.clone().reduced();
-        assert!(
-            reduced.is_reduced && weight::of_debug(&reduced) < 3_000,
-            "{reduced:?}"
-        );
-        // This is needed of each config, whatever it is that is reconciled.
-        assert_eq!(reduced.made_in(), Some("cluster"));
-        assert_eq!(
-            (reduced.api_server(), reduced.pool_uid()),
-            (Some("https://a"), Some("md"))
-        );
-        assert_eq!(reduced.metadata.resource_version.as_deref(), Some("7"));
     }
 
     #[test]

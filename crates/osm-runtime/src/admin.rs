@@ -1,7 +1,6 @@
 //! `/livez`, `/readyz` and `/metrics`.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::Router;
@@ -10,14 +9,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::http_server::{Limits, serve};
-use crate::{Drain, Metrics, Readiness};
-
-/// Prometheus gives up after 10 s by default.
-const LIMITS: Limits = Limits {
-    connections: 128,
-    deadline: Duration::from_secs(10),
-};
+use crate::{Metrics, Readiness};
 
 /// Serves until the process ends, in a task of its own, and returns the address that it listens on.
 ///
@@ -30,27 +22,17 @@ pub async fn spawn(
     address: SocketAddr,
     readiness: &Readiness,
     metrics: &Metrics,
-    drain: &Drain,
-) -> anyhow::Result<SocketAddr> {
-    spawn_within(LIMITS, address, readiness, metrics, drain).await
-}
-
-async fn spawn_within(
-    limits: Limits,
-    address: SocketAddr,
-    readiness: &Readiness,
-    metrics: &Metrics,
-    drain: &Drain,
+    shutdown: &CancellationToken,
 ) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("--listen {address}"))?;
     let address = listener.local_addr()?;
     let (readiness, metrics) = (readiness.clone(), metrics.clone());
-    let drain = drain.clone();
+    let shutdown = shutdown.clone();
     let waiting = move || {
         let mut waiting = readiness.waiting();
-        if drain.has_begun() {
+        if shutdown.is_cancelled() {
             waiting.push("shutting down".to_owned());
         }
         waiting
@@ -75,8 +57,7 @@ async fn spawn_within(
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(measured));
-    let until_the_end = CancellationToken::new();
-    tokio::spawn(serve(listener, None, router, limits, until_the_end));
+    tokio::spawn(axum::serve(listener, router).into_future());
     tracing::info!(%address, "serving /livez, /readyz and /metrics");
     Ok(address)
 }
@@ -86,10 +67,8 @@ mod tests {
 
     use osm_api::rbac::Service;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpStream;
 
     use super::*;
-    use crate::http_server::MAX_HEAD_BYTES;
 
     async fn get(address: SocketAddr, path: &str) -> String {
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -103,10 +82,10 @@ mod tests {
     #[tokio::test]
     async fn the_metric_of_readiness_is_what_readyz_answers() {
         let (readiness, metrics) = (Readiness::default(), Metrics::of(Service::SecretSyncer).unwrap());
-        let drain = Drain::new(&CancellationToken::new());
+        let shutdown = CancellationToken::new();
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let gate = readiness.gate("a watch");
-        let address = spawn(address, &readiness, &metrics, &drain).await.unwrap();
+        let address = spawn(address, &readiness, &metrics, &shutdown).await.unwrap();
         let is_ready = |answer: String, value: u8| {
             let line = format!("osm_ready{{component=\"secret-syncer\"}} {value}\n");
             assert!(answer.contains(&line), "{line} is not in {answer}");
@@ -116,64 +95,12 @@ mod tests {
         gate.open();
         assert!(get(address, "/readyz").await.starts_with("HTTP/1.0 200"));
         is_ready(get(address, "/metrics").await, 1);
-        drain.begin();
-        // A task of the server could notice it now.
-        tokio::task::yield_now().await;
+        shutdown.cancel();
         let answer = get(address, "/readyz").await;
         assert!(
             answer.starts_with("HTTP/1.0 503") && answer.ends_with("\nshutting down\n"),
             "{answer}"
         );
         is_ready(get(address, "/metrics").await, 0);
-    }
-
-    #[tokio::test]
-    async fn connections_that_ask_nothing_or_read_nothing_end_and_hold_up_no_probe() {
-        let (readiness, metrics) = (Readiness::default(), Metrics::of(Service::SecretSyncer).unwrap());
-        let drain = Drain::new(&CancellationToken::new());
-        let serve = async |deadline| {
-            let limits = Limits {
-                connections: 20,
-                deadline,
-            };
-            let address = SocketAddr::from(([127, 0, 0, 1], 0));
-            let address = spawn_within(limits, address, &readiness, &metrics, &drain);
-            address.await.unwrap()
-        };
-        // Here, a new connection ends the oldest. The deadline ends none.
-        let address = serve(Duration::from_secs(3600)).await;
-        let mut idle = Vec::new();
-        for number in 0..100 {
-            let mut stream = TcpStream::connect(address).await.unwrap();
-            // Half of them send a part of a request.
-            if number % 2 == 0 {
-                stream
-                    .write_all(b"GET /metrics HTTP/1.1\r\nHost: ")
-                    .await
-                    .unwrap();
-            }
-            idle.push(stream);
-            let answer = get(address, "/livez").await;
-            assert!(answer.starts_with("HTTP/1.0 200"), "{number}: {answer}");
-        }
-        let long = format!(
-            "GET /livez HTTP/1.1\r\nX: {}\r\n\r\n",
-            "x".repeat(2 * MAX_HEAD_BYTES)
-        );
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        let _ = stream.write_all(long.as_bytes()).await;
-        let mut answer = [0; 12];
-        let _ = stream.read(&mut answer).await;
-        assert_ne!(&answer, b"HTTP/1.1 200", "the head is too long");
-        let ended = async |streams: &mut [TcpStream]| {
-            for stream in streams {
-                // The end of the connection, with an answer to half a request or without.
-                let _ = stream.read_to_end(&mut Vec::new()).await;
-            }
-        };
-        ended(&mut idle[..80]).await;
-        // Here, nothing but the deadline ends one.
-        let address = serve(Duration::from_millis(200)).await;
-        ended(&mut [TcpStream::connect(address).await.unwrap()]).await;
     }
 }

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use osm_api::Joining;
 use osm_api::rbac::Installation;
 
 #[derive(clap::Args, Clone, Debug)]
@@ -60,13 +59,8 @@ impl CommonArgs {
         Installation {
             namespace: self.namespace.clone(),
             settings: self.settings.clone(),
-            profile_namespaces: Vec::new(),
             pool_settings_namespaces: Vec::new(),
-            machine_deployment_namespaces: Vec::new(),
-            go_finalizers: false,
-            custom_profiles: false,
-            serving_certificates: false,
-            joining: Joining::default(),
+            ..Installation::default()
         }
     }
 

@@ -4,8 +4,7 @@
 //! write again. So each write is recorded here with the resourceVersion of the answer. Of a watch event and a write, the newer
 //! one wins.
 //!
-//! A cache is bounded. Of values that can be large, only so many bytes are kept; the others are [reduced](Reduce), and read when they are
-//! needed. Objects beyond the number that a watch keeps are ignored.
+//! A watch keeps a bounded number of objects, and ignores further ones.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,52 +12,14 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 
+/// The groups that a value belongs to.
+type Grouping<V> = Box<dyn Fn(&V) -> Vec<String> + Send + Sync>;
+
 /// Values by key (`namespace/name`), and by group if there is a grouping.
-#[derive(Debug)]
 pub struct Cache<V> {
     inner: Mutex<Inner<V>>,
-    rules: Rules<V>,
+    groups_of: Grouping<V>,
 }
-
-/// A value of which most can be left out. A reconcile then reads the object from the API server.
-pub trait Reduce {
-    /// The bytes that [`Self::reduced`] saves.
-    fn bytes(&self) -> usize;
-
-    /// The value without what is large. [`Cache::get`] returns it, so it says itself that it is reduced, unless only [`Cache::whole`] is used.
-    #[must_use]
-    fn reduced(self) -> Self;
-}
-
-/// How many bytes of its values a cache keeps. Further values are reduced.
-#[derive(Debug)]
-struct Budget<V> {
-    bytes: usize,
-    weigh: fn(&V) -> usize,
-    reduce: fn(V) -> V,
-}
-
-impl<V> Clone for Budget<V> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<V> Copy for Budget<V> {}
-
-#[derive(Debug)]
-struct Rules<V> {
-    grouping: Grouping<V>,
-    budget: Option<Budget<V>>,
-}
-
-impl<V> Clone for Rules<V> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<V> Copy for Rules<V> {}
 
 /// What became of a value that the watch has shown.
 pub(crate) enum Shown<V> {
@@ -69,31 +30,6 @@ pub(crate) enum Shown<V> {
     Changed(Change<V>),
 }
 
-/// Which groups a value belongs to.
-#[derive(Debug)]
-enum Grouping<V> {
-    One(fn(&V) -> Option<String>),
-    Many(fn(&V) -> Vec<String>),
-}
-
-impl<V> Clone for Grouping<V> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<V> Copy for Grouping<V> {}
-
-impl<V> Grouping<V> {
-    fn of(self, value: &V) -> Vec<String> {
-        match self {
-            Self::One(group_of) => group_of(value).into_iter().collect(),
-            Self::Many(groups_of) => groups_of(value),
-        }
-    }
-}
-
-#[derive(Debug)]
 struct Inner<V> {
     /// Ordered, so that model tests are deterministic.
     entries: BTreeMap<Arc<str>, Entry<V>>,
@@ -107,18 +43,12 @@ struct Inner<V> {
     is_listed: bool,
     /// A list is under way. It shows objects in the order of their names, so a younger one can be here before an older one.
     is_listing: bool,
-    /// Bytes of all entries that count for the budget.
-    bytes: usize,
 }
 
-#[derive(Debug)]
 struct Entry<V> {
     version: Version,
     epoch: u64,
     value: Arc<V>,
-    /// Bytes that count for the budget.
-    bytes: usize,
-    is_reduced: bool,
 }
 
 /// A deleted object. For a watch with a selector, also an object that no longer matches it, which may match again.
@@ -163,22 +93,15 @@ pub struct Change<V> {
 
 impl<V> Default for Cache<V> {
     fn default() -> Self {
-        Self::grouped(|_| None)
+        Self::grouped(|_| None::<String>)
     }
 }
 
 impl<V> Cache<V> {
-    /// A cache that finds the values of a group without looking at the others.
-    pub fn grouped(group_of: fn(&V) -> Option<String>) -> Self {
-        Self::with(Grouping::One(group_of))
-    }
-
-    /// As [`Self::grouped`], with values that belong to several groups.
-    pub fn indexed(groups_of: fn(&V) -> Vec<String>) -> Self {
-        Self::with(Grouping::Many(groups_of))
-    }
-
-    fn with(grouping: Grouping<V>) -> Self {
+    /// A cache that finds the values of a group without looking at the others. A value can be in any number of groups.
+    pub fn grouped<G: IntoIterator<Item = String>>(
+        groups_of: impl Fn(&V) -> G + Send + Sync + 'static,
+    ) -> Self {
         let inner = Inner {
             entries: BTreeMap::new(),
             groups: BTreeSet::new(),
@@ -186,40 +109,11 @@ impl<V> Cache<V> {
             epoch: 0,
             is_listed: false,
             is_listing: false,
-            bytes: 0,
         };
         Self {
             inner: Mutex::new(inner),
-            rules: Rules {
-                grouping,
-                budget: None,
-            },
+            groups_of: Box::new(move |value| groups_of(value).into_iter().collect()),
         }
-    }
-
-    /// Keeps so many bytes of the values. Further ones are [reduced](Reduce).
-    #[must_use]
-    pub fn within(mut self, bytes: usize) -> Self
-    where
-        V: Reduce,
-    {
-        self.rules.budget = Some(Budget {
-            bytes,
-            weigh: V::bytes,
-            reduce: V::reduced,
-        });
-        self
-    }
-
-    /// Counts the bytes of the values, and leaves it to the caller to keep no more than is good.
-    #[must_use]
-    pub fn weighed(mut self, weigh: fn(&V) -> usize) -> Self {
-        self.rules.budget = Some(Budget {
-            bytes: usize::MAX,
-            weigh,
-            reduce: std::convert::identity,
-        });
-        self
     }
 
     /// The values of a group.
@@ -238,21 +132,6 @@ impl<V> Cache<V> {
         self.inner.lock().keys(group).count()
     }
 
-    /// How many bytes the values of a group count for.
-    pub fn group_bytes(&self, group: &str) -> usize {
-        let inner = self.inner.lock();
-        inner
-            .keys(group)
-            .filter_map(|key| inner.entries.get(key))
-            .map(|entry| entry.bytes)
-            .sum()
-    }
-
-    /// How many bytes all values count for.
-    pub fn bytes(&self) -> usize {
-        self.inner.lock().bytes
-    }
-
     pub fn groups(&self) -> Vec<String> {
         let inner = self.inner.lock();
         let mut groups: Vec<&Arc<str>> = inner.groups.iter().map(|(group, _)| group).collect();
@@ -266,13 +145,6 @@ impl<V> Cache<V> {
             .entries
             .get(key)
             .map(|entry| entry.value.clone())
-    }
-
-    /// The value of a key, unless it is reduced.
-    pub fn whole(&self, key: &str) -> Option<Arc<V>> {
-        let inner = self.inner.lock();
-        let entry = inner.entries.get(key).filter(|entry| !entry.is_reduced);
-        entry.map(|entry| entry.value.clone())
     }
 
     /// Whether the value of a key is of this version of the object.
@@ -319,7 +191,7 @@ impl<V> Cache<V> {
 
     /// Drops an object that is no longer of interest. It still exists.
     pub fn forget(&self, key: &str) {
-        self.inner.lock().remove(key, self.rules);
+        self.inner.lock().remove(key, &self.groups_of);
     }
 
     /// Records an object that the server returned for a write or a live read of this controller.
@@ -332,7 +204,7 @@ impl<V> Cache<V> {
         if inner.gone.iter().any(|tombstone| tombstone.holds(&version)) {
             return None;
         }
-        inner.put(key, version, value, self.rules)
+        inner.put(key, version, value, &self.groups_of)
     }
 
     /// Records that this controller has deleted the object with this uid.
@@ -343,7 +215,7 @@ impl<V> Cache<V> {
             .get(key)
             .is_some_and(|entry| entry.version.uid == uid)
         {
-            inner.remove(key, self.rules);
+            inner.remove(key, &self.groups_of);
         }
         inner.record_deletion(uid, u64::MAX);
     }
@@ -368,7 +240,7 @@ impl<V> Cache<V> {
             .collect();
         gone.into_iter()
             .map(|key| {
-                let old = inner.remove(&key, self.rules);
+                let old = inner.remove(&key, &self.groups_of);
                 Change {
                     key: key.to_string(),
                     old,
@@ -394,7 +266,7 @@ impl<V> Cache<V> {
             return Shown::Ignored;
         }
         inner.gone.retain(|grave| !grave.holds(&version));
-        match inner.put(key, version, value, self.rules) {
+        match inner.put(key, version, value, &self.groups_of) {
             Some(change) => Shown::Changed(change),
             None => Shown::Known,
         }
@@ -420,7 +292,7 @@ impl<V> Cache<V> {
         if newer {
             return None;
         }
-        let old = inner.remove(key, self.rules);
+        let old = inner.remove(key, &self.groups_of);
         Some(Change {
             key: key.to_owned(),
             old,
@@ -468,16 +340,15 @@ impl<V> Inner<V> {
         }
     }
 
-    fn remove(&mut self, key: &str, rules: Rules<V>) -> Option<Arc<V>> {
-        let (key, Entry { value, bytes, .. }) = self.entries.remove_entry(key)?;
-        self.bytes -= bytes;
-        for group in rules.grouping.of(&value) {
+    fn remove(&mut self, key: &str, groups_of: &Grouping<V>) -> Option<Arc<V>> {
+        let (key, Entry { value, .. }) = self.entries.remove_entry(key)?;
+        for group in groups_of(&value) {
             self.groups.remove(&(group.into(), key.clone()));
         }
         Some(value)
     }
 
-    fn put(&mut self, key: &str, version: Version, value: V, rules: Rules<V>) -> Option<Change<V>> {
+    fn put(&mut self, key: &str, version: Version, value: V, groups_of: &Grouping<V>) -> Option<Change<V>> {
         let epoch = self.epoch;
         if let Some(entry) = self.entries.get_mut(key) {
             // A new list is right even if its resourceVersion is lower: etcd was restored.
@@ -490,20 +361,15 @@ impl<V> Inner<V> {
                 return None;
             }
         }
-        let old = self.remove(key, rules);
+        let old = self.remove(key, groups_of);
         let shared: Arc<str> = key.into();
-        let (value, fit) = self.fit(value, rules.budget);
-        let bytes = fit.unwrap_or(0);
-        self.bytes += bytes;
-        for group in rules.grouping.of(&value) {
+        for group in groups_of(&value) {
             self.groups.insert((group.into(), shared.clone()));
         }
         let entry = Entry {
             version,
             epoch,
             value: Arc::new(value),
-            bytes,
-            is_reduced: fit.is_none(),
         };
         let new = Some(entry.value.clone());
         self.entries.insert(shared, entry);
@@ -512,18 +378,6 @@ impl<V> Inner<V> {
             old,
             new,
         })
-    }
-
-    /// Reduces a value that the budget has no bytes for; returns the bytes that it counts for, or `None` if it is reduced.
-    fn fit(&self, value: V, budget: Option<Budget<V>>) -> (V, Option<usize>) {
-        let Some(Budget { bytes, weigh, reduce }) = budget else {
-            return (value, Some(0));
-        };
-        let weight = weigh(&value);
-        match self.bytes.saturating_add(weight) <= bytes {
-            true => (value, Some(weight)),
-            false => (reduce(value), None),
-        }
     }
 }
 
@@ -646,7 +500,7 @@ mod tests {
 
     #[test]
     fn a_value_may_belong_to_several_groups() {
-        let cache = Cache::indexed(|value: &i32| {
+        let cache = Cache::grouped(|value: &i32| {
             vec![format!("last {}", value % 10), format!("first {}", value / 10)]
         });
         cache.shows("a", version("u", 1), 12);
@@ -670,55 +524,6 @@ mod tests {
         let gone: Vec<String> = cache.list_ended().into_iter().map(|change| change.key).collect();
         assert_eq!(gone, ["a"]);
         assert_eq!(cache.len(), 2);
-    }
-
-    /// A text that says of itself that it is reduced.
-    impl Reduce for String {
-        fn bytes(&self) -> usize {
-            self.len()
-        }
-
-        fn reduced(self) -> Self {
-            "reduced".to_owned()
-        }
-    }
-
-    #[test]
-    fn what_exceeds_the_budget_is_reduced_and_bytes_come_back() {
-        let cache: Cache<String> = Cache::default().within(10);
-        let text = |key: &str| cache.get(key).map(|text| (*text).clone());
-        cache.shows("a", version("u", 1), "123456".to_owned());
-        cache.shows("b", version("v", 1), "12345".to_owned());
-        let _ = cache.wrote("c", version("w", 1), "1234".to_owned());
-        let kept = [text("a"), text("b"), text("c")].map(Option::unwrap);
-        assert_eq!(kept, ["123456", "reduced", "1234"]);
-        let is_whole = |key: &str| cache.whole(key).is_some();
-        assert!(is_whole("a") && !is_whole("b") && is_whole("c"));
-        cache.shows("a", version("u", 2), "1".to_owned());
-        cache.shows("b", version("v", 2), "12345".to_owned());
-        assert_eq!(text("b").unwrap(), "12345");
-        cache.deleted("c", "w");
-        cache.gone("b", &version("v", 3));
-        let _ = cache.wrote("d", version("x", 1), "123456789".to_owned());
-        assert_eq!(text("d").unwrap(), "123456789");
-        cache.list_begins();
-        cache.list_ended();
-        assert_eq!(cache.bytes(), 0);
-    }
-
-    #[test]
-    fn bytes_are_counted_for_each_group_and_nothing_is_reduced() {
-        let group = |text: &String| text.get(..1).map(str::to_owned);
-        let cache: Cache<String> = Cache::grouped(group).weighed(String::len);
-        for (key, text) in [("1", "a23"), ("2", "a2"), ("3", "b234")] {
-            cache.shows(key, version(key, 1), text.to_owned());
-        }
-        let bytes = || (cache.group_bytes("a"), cache.group_bytes("b"), cache.bytes());
-        assert_eq!(bytes(), (5, 4, 9));
-        cache.shows("1", version("1", 2), "b".to_owned());
-        cache.deleted("3", "3");
-        assert_eq!(bytes(), (2, 1, 3));
-        assert_eq!(cache.group_bytes("c"), 0);
     }
 
     #[test]

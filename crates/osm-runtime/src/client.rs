@@ -1,6 +1,5 @@
 //! Clients that time and count every request, and repeat those that an overloaded API server asks to send later.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,17 +12,12 @@ use kube::client::Body;
 use kube::{Client, Config};
 use parking_lot::Mutex;
 use tower::{BoxError, Layer, Service, ServiceExt};
+use tower_http::timeout::TimeoutBody;
 
 use crate::connection_role::ConnectionRole;
-use crate::readiness::{CREDENTIALS, Gates, ProblemGate};
+use crate::readiness::{CREDENTIALS, ProblemGate};
 use crate::server_time::ServerTime;
-use crate::{Environment, Metrics};
-
-/// A watch without any event or bookmark for this long is dead.
-const READ_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// A failure with the same verb, resource and code is logged again after this time.
-const LOG_INTERVAL: Duration = Duration::from_secs(600);
+use crate::{Environment, Metrics, Readiness};
 
 /// How often a request is sent that the API server asks to send again.
 const ATTEMPTS: u32 = 4;
@@ -37,7 +31,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Adds time limits and the user agent to a configuration.
 pub(crate) fn complete(mut config: Config, service: osm_api::rbac::Service, timeout: Duration) -> Config {
     config.connect_timeout = Some(timeout);
-    config.read_timeout = Some(READ_TIMEOUT);
     let agent = format!("{}/{}", service.name(), env!("CARGO_PKG_VERSION"));
     if let Ok(agent) = HeaderValue::from_str(&agent) {
         config.headers.push((USER_AGENT, agent));
@@ -103,41 +96,10 @@ impl Observe {
     fn note(&self, verb: &'static str, resource: &str, code: u16, took: Duration) {
         self.metrics
             .requested(self.role.label(), verb, resource, code, took);
-        let Some(credentials) = &self.credentials else {
-            return;
-        };
-        // Held while the gate moves, so that of two answers at once the gate shows the later one.
-        let mut credentials = credentials.lock();
-        if matches!(code, 0 | 401 | 403 | 429 | 500..)
-            && credentials
-                .failures
-                .is_to_log(verb, resource, code, Instant::now())
-        {
-            tracing::warn!(
-                cluster = self.role.label(),
-                verb,
-                resource,
-                code,
-                "the request failed; further ones are only counted for ten minutes"
-            );
+        if let Some(credentials) = &self.credentials {
+            // Held while the gate moves, so that of two answers at once the gate shows the later one.
+            credentials.lock().note(code);
         }
-        credentials.note(code);
-    }
-}
-
-/// When failures of requests were logged last, by verb, resource and code.
-#[derive(Default)]
-struct LoggedFailures(HashMap<(&'static str, String, u16), Instant>);
-
-impl LoggedFailures {
-    /// Whether to log this failure, which is then counted as logged.
-    fn is_to_log(&mut self, verb: &'static str, resource: &str, code: u16, now: Instant) -> bool {
-        let last = self.0.get(&(verb, resource.to_owned(), code));
-        let is_to_log = last.is_none_or(|last| now.saturating_duration_since(*last) >= LOG_INTERVAL);
-        if is_to_log {
-            self.0.insert((verb, resource.to_owned(), code), now);
-        }
-        is_to_log
     }
 }
 
@@ -145,12 +107,11 @@ impl LoggedFailures {
 pub(crate) struct Credentials {
     gate: ProblemGate,
     problem: String,
-    failures: LoggedFailures,
 }
 
 impl Credentials {
     /// `origin`: where they come from, as messages name it.
-    pub(crate) fn new(gates: &Gates, role: ConnectionRole, origin: &str) -> Self {
+    pub(crate) fn new(gates: &Readiness, role: ConnectionRole, origin: &str) -> Self {
         let mut gate = ProblemGate::new(gates.gate(format!("{CREDENTIALS}{}", role.place())), role.label());
         gate.resolve();
         let problem = format!(
@@ -158,11 +119,7 @@ impl Credentials {
              them; no restart is needed",
             role.name()
         );
-        Self {
-            gate,
-            problem,
-            failures: LoggedFailures::default(),
-        }
+        Self { gate, problem }
     }
 
     fn note(&mut self, code: u16) {
@@ -212,7 +169,7 @@ where
     S::Future: Send + 'static,
     B: Send + 'static,
 {
-    type Response = Response<B>;
+    type Response = Response<TimeoutBody<B>>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
@@ -235,7 +192,7 @@ impl Observe {
         inner: S,
         request: Request<Body>,
         what: (&'static str, String),
-    ) -> Result<Response<B>, BoxError>
+    ) -> Result<Response<TimeoutBody<B>>, BoxError>
     where
         S: Service<Request<Body>, Response = Response<B>> + Clone,
         S::Error: Into<BoxError>,
@@ -258,7 +215,7 @@ impl Observe {
         inner: S,
         request: Request<Body>,
         (verb, resource): &(&'static str, String),
-    ) -> Result<Response<B>, BoxError>
+    ) -> Result<Response<TimeoutBody<B>>, BoxError>
     where
         S: Service<Request<Body>, Response = Response<B>>,
         S::Error: Into<BoxError>,
@@ -285,7 +242,12 @@ impl Observe {
             head.map_or(0, |(code, _)| code),
             started.elapsed(),
         );
-        answer
+        // A connection that many requests share lives on while one of the answers stalls. kube itself gives up a silent watch.
+        let limit = match *verb {
+            "watch" => Duration::MAX,
+            _ => self.timeout,
+        };
+        answer.map(|response| response.map(|body| TimeoutBody::new(limit, body)))
     }
 }
 
@@ -351,21 +313,12 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
     use std::sync::atomic::Ordering::SeqCst;
 
-    use super::*;
+    use bytes::Bytes;
+    use futures::{StreamExt as _, stream};
+    use http_body::Frame;
+    use http_body_util::{BodyExt as _, StreamBody};
 
-    #[test]
-    fn a_failure_that_goes_on_is_logged_every_ten_minutes() {
-        let (mut failures, start) = (LoggedFailures::default(), Instant::now());
-        let mut logs = |resource, code, seconds| {
-            failures.is_to_log("list", resource, code, start + Duration::from_secs(seconds))
-        };
-        assert!(logs("secrets", 403, 0));
-        assert!(!logs("secrets", 403, 599), "the same");
-        assert!(logs("secrets", 401, 599), "another code");
-        assert!(logs("roles", 403, 599), "another resource");
-        assert!(logs("secrets", 403, 600), "it lasts");
-        assert!(!logs("secrets", 403, 601));
-    }
+    use super::*;
 
     #[test]
     fn requests_are_classified_as_rbac_does_and_without_names() {
@@ -393,6 +346,8 @@ mod tests {
         }
     }
 
+    const TIMEOUT: Duration = Duration::from_secs(10);
+
     /// Sends a request to an API server that refuses twice with this. Returns the code of the answer, and how long it took.
     async fn answered_after(code: u16, retry_after: Option<&'static str>) -> (u16, f64) {
         let refusals = Arc::new(AtomicUsize::new(2));
@@ -409,7 +364,7 @@ mod tests {
             async { Ok::<_, BoxError>(response) }
         });
         let (environment, metrics) = (Environment::default(), Metrics::new().unwrap());
-        let observe = Observe::new(&metrics, READ_TIMEOUT, ConnectionRole::Only, &environment, None);
+        let observe = Observe::new(&metrics, TIMEOUT, ConnectionRole::Only, &environment, None);
         let began = tokio::time::Instant::now();
         let answer = observe
             .layer(server)
@@ -435,5 +390,31 @@ mod tests {
         ] {
             assert_eq!(answered_after(code, asked).await, (code, 0.0));
         }
+    }
+
+    /// How long it takes until reading an answer fails whose body stalls after its beginning; `None`: it takes more than a day.
+    async fn stalls(path: &'static str) -> Option<Duration> {
+        let server = tower::service_fn(|_: Request<Body>| async {
+            let begin = stream::iter([Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"{")))]);
+            Ok::<_, BoxError>(Response::new(StreamBody::new(begin.chain(stream::pending()))))
+        });
+        let (environment, metrics) = (Environment::default(), Metrics::new().unwrap());
+        let observe = Observe::new(&metrics, TIMEOUT, ConnectionRole::Only, &environment, None);
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let answer = observe.layer(server).oneshot(request).await.unwrap();
+        let began = tokio::time::Instant::now();
+        let day = Duration::from_secs(86_400);
+        let read = tokio::time::timeout(day, answer.into_body().collect()).await;
+        read.ok().map(|read| {
+            assert!(read.is_err());
+            began.elapsed()
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_stalls_fails_and_a_silent_watch_goes_on() {
+        let took = stalls("/api/v1/secrets?limit=50").await.unwrap();
+        assert!((TIMEOUT..2 * TIMEOUT).contains(&took), "{took:?}");
+        assert_eq!(stalls("/api/v1/secrets?watch=true").await, None);
     }
 }

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use osm_api::rbac::Installation;
 use tokio_util::sync::CancellationToken;
 
-use crate::readiness::Gates;
 use crate::relist::Relist;
 use crate::shared_problem::SharedProblem;
 use crate::supervisor::Supervisor;
-use crate::{Connection, Process, settings};
+use crate::{Connection, Process, Readiness, settings};
 
 /// The connections of a service. Both may be the same.
 #[derive(Clone)]
@@ -38,7 +37,7 @@ pub struct Cluster {
     /// The cluster of MachineDeployments and of `cloud-init-settings`; the same as `management` unless another one is given.
     pub worker: Connection,
     pub settings: settings::Receiver,
-    pub gates: Gates,
+    pub gates: Readiness,
     /// Lists everything again in every watch of this cluster.
     pub relist: Relist,
     /// Whether the CustomResourceDefinitions are known to be too old.
@@ -53,7 +52,6 @@ impl Cluster {
     /// Returns the handle, and the sender of its settings for [`settings_watch::spawn`](crate::settings_watch::spawn).
     pub fn new(
         process: &Arc<Process>,
-        gates: Gates,
         installation: Installation,
         connections: Connections,
     ) -> (Self, settings::Sender) {
@@ -68,7 +66,7 @@ impl Cluster {
                 management,
                 worker,
                 settings,
-                gates,
+                gates: process.readiness.clone(),
                 relist,
                 outdated_definitions: SharedProblem::default(),
                 go_implementation: SharedProblem::default(),

@@ -15,7 +15,6 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::Cluster;
-use crate::apart::apart;
 use crate::backoff::Backoff;
 use crate::error::{brief, is_code};
 use crate::readiness::{DEFINITIONS, ProblemGate};
@@ -193,7 +192,7 @@ fn outdated_for(service: Service, published: &Schemas) -> Option<String> {
     };
     let mut missing = Vec::new();
     for (kind, definition) in needed {
-        let ours = schema_of(&mut apart(|| definitions::parse(definition)));
+        let ours = schema_of(&mut definitions::parse(definition));
         let served = schema(published, kind).and_then(|schema| serde_json::from_str(schema.get()).ok());
         match (served, ours) {
             (Some(served), Some(ours)) => lacks(kind, &ours, &served, &mut missing),

@@ -10,15 +10,12 @@ use kube::Resource;
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::cache::{Cache, Reduce};
+use crate::cache::Cache;
 use crate::watch::{Watch, Watchable};
 use crate::{Cluster, Connection, read};
 
 /// The largest number of objects that are followed. Each takes a connection. Others are read whenever they are needed.
 pub const MAX_FOLLOWED: usize = 200;
-
-/// The largest value that is kept of an object that is followed, in bytes. Larger ones are read whenever they are needed.
-pub const MAX_FOLLOWED_BYTES: usize = 64 * 1024;
 
 /// What the watches show, by kind, namespace and name of the object.
 pub struct Followed<V> {
@@ -37,7 +34,7 @@ pub fn key(kind: &str, namespace: &str, name: &str) -> String {
     format!("{kind}/{namespace}/{name}")
 }
 
-impl<V: Reduce + Send + Sync + 'static> Followed<V> {
+impl<V: Send + Sync + 'static> Followed<V> {
     pub fn new(what: &'static str) -> Self {
         Self {
             what,
@@ -45,8 +42,8 @@ impl<V: Reduce + Send + Sync + 'static> Followed<V> {
         }
     }
 
-    /// The object of the cluster behind `of`, as its watch shows it. Until the watch shows it, and while it is too large to be kept, each call asks the API server,
-    /// which also knows that there is none (`None`). `on_change` is called for every change from the first call on.
+    /// The object of the cluster behind `of`, as its watch shows it. Until the watch shows it, each call asks the API server, which also
+    /// knows that there is none (`None`). `on_change` is called for every change from the first call on.
     ///
     /// # Errors
     /// Those of the request; an object that can't be decoded.
@@ -95,12 +92,12 @@ impl<V: Reduce + Send + Sync + 'static> Followed<V> {
         // Held until the watch is there, so that two workers do not start two.
         let mut all = self.shown.lock();
         if let Some(shown) = all.get(&key) {
-            return shown.cache.whole(&format!("{namespace}/{name}"));
+            return shown.cache.get(&format!("{namespace}/{name}"));
         }
         if all.len() >= MAX_FOLLOWED {
             return None;
         }
-        let cache = Arc::new(Cache::default().within(MAX_FOLLOWED_BYTES));
+        let cache = Arc::<Cache<V>>::default();
         let end = cluster.shutdown.child_token();
         Watch::namespaced(of, namespace, self.what)
             .named(name)

@@ -13,9 +13,8 @@ use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigE
 use osm_api::digest;
 use osm_api::rbac::Service;
 
-use crate::apart::apart;
 use crate::connection_role::ConnectionRole;
-use crate::readiness::{Gates, ProblemGate, SETTINGS};
+use crate::readiness::{ProblemGate, SETTINGS};
 use crate::supervisor::Supervisor;
 use crate::{Connection, Process, client, proxy};
 
@@ -83,7 +82,7 @@ async fn load(origin: &Origin, service: Service, timeout: Duration) -> anyhow::R
 async fn from_file(path: &Path, is_foreign: bool) -> anyhow::Result<(Config, String)> {
     let text = std::fs::read_to_string(path).context("can't be read")?;
     // `read_from` resolves the relative names of further files.
-    let kubeconfig = apart(|| Kubeconfig::read_from(path)).map_err(without_values)?;
+    let kubeconfig = Kubeconfig::read_from(path).map_err(without_values)?;
     if is_foreign {
         refuse_to_reach_out(&kubeconfig)?;
     }
@@ -97,16 +96,6 @@ async fn from_file(path: &Path, is_foreign: bool) -> anyhow::Result<(Config, Str
         configuration(kubeconfig).await?,
         digest::sha256_hex(read.concat().as_bytes()),
     ))
-}
-
-/// The configuration in the text of a kubeconfig that the owner of another cluster may have written.
-///
-/// # Errors
-/// It is not valid, or would run a program or read a file.
-pub async fn of_foreign(text: &str) -> anyhow::Result<Config> {
-    let kubeconfig = apart(|| Kubeconfig::from_yaml(text)).map_err(without_values)?;
-    refuse_to_reach_out(&kubeconfig)?;
-    configuration(kubeconfig).await
 }
 
 async fn configuration(kubeconfig: Kubeconfig) -> anyhow::Result<Config> {
@@ -191,7 +180,6 @@ pub(crate) async fn connect(
     origin: Origin,
     role: ConnectionRole,
     process: &Arc<Process>,
-    gates: &Gates,
     open: impl Fn(Config) -> anyhow::Result<Connection>,
 ) -> anyhow::Result<Option<Connection>> {
     let read = async || {
@@ -203,7 +191,7 @@ pub(crate) async fn connect(
     let Origin::File { flag, .. } = origin else {
         return Ok(Some(read().await?.0));
     };
-    let mut gate = ProblemGate::new(gates.gate(flag), role.label());
+    let mut gate = ProblemGate::new(process.readiness.gate(flag), role.label());
     let (connection, digest) = loop {
         match read().await {
             Ok(read) => break read,
@@ -215,20 +203,14 @@ pub(crate) async fn connect(
         }
     };
     gate.resolve();
-    let follow = restart_on_change(origin, digest, gate, gates.clone(), process.clone());
-    Supervisor::new(gates, &process.shutdown).spawn(flag, &process.shutdown, follow);
+    let follow = restart_on_change(origin, digest, gate, process.clone());
+    Supervisor::new(&process.readiness, &process.shutdown).spawn(flag, &process.shutdown, follow);
     Ok(Some(connection))
 }
 
 /// Ends the process some time after the files have another valid content, so that Kubernetes restarts it with that. It waits for valid
 /// settings, because the last valid ones would be lost, but not until credentials expire.
-async fn restart_on_change(
-    origin: Origin,
-    digest: String,
-    mut gate: ProblemGate,
-    gates: Gates,
-    process: Arc<Process>,
-) {
+async fn restart_on_change(origin: Origin, digest: String, mut gate: ProblemGate, process: Arc<Process>) {
     let read = || load(&origin, process.service, process.args.request_timeout());
     let restart = async {
         loop {
@@ -245,14 +227,16 @@ async fn restart_on_change(
                 }
             }
             tracing::info!(from = origin.describe(), "the kubeconfig has changed");
-            let settings = gates.until(|closed| !closed.iter().any(|gate| gate.starts_with(SETTINGS)));
+            let settings = process
+                .readiness
+                .until(|closed| !closed.iter().any(|gate| gate.starts_with(SETTINGS)));
             // An error means that they are still not valid.
             let _ = tokio::time::timeout(LONGEST_WAIT_FOR_SETTINGS, settings).await;
             let delay = MAX_RESTART_DELAY.mul_f64(process.environment.fraction());
             tracing::info!(?delay, "the service restarts with the new kubeconfig");
             tokio::time::sleep(delay).await;
             if read().await.is_ok() {
-                return process.drain.begin();
+                return process.shutdown.cancel();
             }
         }
     };

@@ -23,7 +23,6 @@
 
 pub mod admin;
 pub mod admission;
-mod apart;
 pub mod api;
 pub mod args;
 mod backoff;
@@ -34,14 +33,12 @@ pub mod connection;
 pub mod connection_role;
 mod decoded;
 pub mod definitions;
-pub mod drain;
 pub mod environment;
 pub mod error;
 pub mod events;
 pub mod followed;
 pub mod foreign_cluster;
 pub mod go_implementation;
-mod http_server;
 pub mod kubeconfig;
 pub mod metrics;
 pub mod object;
@@ -66,14 +63,12 @@ pub mod telemetry;
 pub mod threads;
 pub mod transport;
 pub mod watch;
-pub mod weight;
 
 pub use admission::AdmissionArgs;
 pub use api::Api;
 pub use args::{CommonArgs, ProfileArgs, WorkerArgs};
 pub use cluster::{Cluster, Connections};
 pub use connection::Connection;
-pub use drain::Drain;
 pub use environment::Environment;
 pub use metrics::Metrics;
 pub use process::Process;

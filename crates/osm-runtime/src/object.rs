@@ -12,6 +12,7 @@ use osm_api::strict;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use serde_path_to_error::{Path, Segment};
 
 /// The largest object that is decoded, in bytes of JSON. etcd takes 1.5 MiB by default, and JSON may need more bytes for the same object.
 pub const MAX_OBJECT_BYTES: usize = 4 * 1024 * 1024;
@@ -24,6 +25,9 @@ const MAX_PATH: usize = 8;
 
 /// The longest name of a field in a message.
 const MAX_FIELD: usize = 64;
+
+/// The path of the whole object.
+const OBJECT: &str = "the object";
 
 /// An object that can't be decoded.
 #[derive(Clone, Debug)]
@@ -128,7 +132,7 @@ pub fn decode<K: DeserializeOwned>(text: &str) -> Result<Result<K, Unreadable<'_
     } else {
         match serde_json::from_str(text) {
             Ok(object) => return Ok(Ok(object)),
-            Err(error) => problem(text, &error),
+            Err(_) => problem::<K>(text),
         }
     };
     let Head { metadata } = serde_json::from_str(text)?;
@@ -162,9 +166,14 @@ fn has_too_many_values(text: &str) -> bool {
     between_values > MAX_VALUES
 }
 
-fn problem(text: &str, error: &serde_json::Error) -> Problem {
-    let message = error.to_string();
-    let path = path(text, error, &message);
+/// Decodes the object once more, to know the path of what is wrong.
+fn problem<K: DeserializeOwned>(text: &str) -> Problem {
+    let mut decoder = serde_json::Deserializer::from_str(text);
+    let Err(error) = serde_path_to_error::deserialize::<_, K>(&mut decoder) else {
+        return Problem::Unknown(OBJECT.to_owned());
+    };
+    let path = short(error.path());
+    let message = error.inner().to_string();
     if message.starts_with("recursion limit exceeded") {
         return Problem::TooDeep(path);
     }
@@ -174,6 +183,21 @@ fn problem(text: &str, error: &serde_json::Error) -> Problem {
     }
 }
 
+fn short(path: &Path) -> String {
+    let mut text = String::new();
+    for segment in path.iter().take(MAX_PATH) {
+        match segment {
+            Segment::Seq { index } => text.push_str(&format!("[{index}]")),
+            Segment::Map { key } => {
+                text.push_str(if text.is_empty() { "" } else { "." });
+                text.extend(key.chars().take(MAX_FIELD));
+            }
+            Segment::Enum { .. } | Segment::Unknown => {}
+        }
+    }
+    if text.is_empty() { OBJECT.to_owned() } else { text }
+}
+
 /// What the message of a decoder reports about a value of the wrong type.
 fn wrong_type(message: &str) -> Option<String> {
     // A text is decoded here, so the position in it follows.
@@ -181,88 +205,6 @@ fn wrong_type(message: &str) -> Option<String> {
     message
         .starts_with("invalid type: ")
         .then(|| strict::without_values(message))
-}
-
-/// A map or list around a place in JSON.
-enum Around<'a> {
-    /// The field that the place belongs to, once its name was read.
-    Map(Option<&'a str>),
-    /// The index of the item.
-    List(usize),
-}
-
-/// The path of the value that was decoded last before an error.
-// A decoder that keeps track of the path would be compiled once more for each type.
-fn path(text: &str, error: &serde_json::Error, message: &str) -> String {
-    let before = text.split_inclusive('\n').take(error.line().saturating_sub(1));
-    let end = before.map(str::len).sum::<usize>() + error.column();
-    let mut around = Vec::new();
-    // Maps and lists further inside, which the path does not show. Those that nobody decodes can be nested as deeply as the text is long.
-    let mut deeper = 0_usize;
-    let mut string = None;
-    let mut escaped = false;
-    for (at, byte) in text.bytes().enumerate().take(end) {
-        match (byte, string) {
-            _ if escaped => escaped = false,
-            (b'\\', Some(_)) => escaped = true,
-            (b'"', None) => string = Some(at + 1),
-            (b'"', Some(start)) => {
-                string = None;
-                if deeper == 0
-                    && let Some(Around::Map(field @ None)) = around.last_mut()
-                {
-                    *field = text.get(start..at);
-                }
-            }
-            (_, Some(_)) => {}
-            (b'{' | b'[', None) if around.len() == MAX_PATH => deeper += 1,
-            (b'}' | b']' | b',', None) if deeper > 0 => deeper -= usize::from(byte != b','),
-            (b'{', None) => around.push(Around::Map(None)),
-            (b'[', None) => around.push(Around::List(0)),
-            (b'}' | b']', None) => drop(around.pop()),
-            (b',', None) => match around.last_mut() {
-                Some(Around::Map(field)) => *field = None,
-                Some(Around::List(index)) => *index += 1,
-                None => {}
-            },
-            _ => {}
-        }
-    }
-    if deeper == 0 && is_inside_wrong_value(around.last(), text.split_at_checked(end), message) {
-        around.pop();
-    }
-    let mut path = String::new();
-    for place in &around {
-        match place {
-            Around::List(index) => path.push_str(&format!("[{index}]")),
-            Around::Map(None) => {}
-            Around::Map(Some(field)) => {
-                let dot = if path.is_empty() { "" } else { "." };
-                path.push_str(dot);
-                path.extend(field.chars().take(MAX_FIELD));
-            }
-        }
-    }
-    if path.is_empty() {
-        "the object".to_owned()
-    } else {
-        path
-    }
-}
-
-/// Whether the innermost place belongs to the value that is wrong: the decoder has read the begin of a list or map before it refused it.
-fn is_inside_wrong_value(place: Option<&Around<'_>>, text: Option<(&str, &str)>, message: &str) -> bool {
-    let (before, after) = text.unwrap_or_default();
-    let after = after.trim_start();
-    match place {
-        Some(Around::List(0)) if before.ends_with('[') => {
-            // Of an enumeration, which no list can be.
-            message.starts_with("expected value")
-                || message.starts_with("invalid type: sequence") && !after.starts_with('[')
-        }
-        Some(Around::Map(Some(_))) => message.starts_with("unknown variant") && after.starts_with(':'),
-        _ => false,
-    }
 }
 
 /// What of an object can be decoded in any case.
@@ -448,8 +390,12 @@ mod tests {
                 "spec.osName",
             ),
         ] {
-            let error = serde_json::from_str::<OperatingSystemConfig>(text).unwrap_err();
-            assert_eq!(path(text, &error, &error.to_string()), expected, "{error}");
+            let (Problem::WrongType { path, .. } | Problem::Unknown(path)) =
+                problem::<OperatingSystemConfig>(text)
+            else {
+                panic!("{text}");
+            };
+            assert_eq!(path, expected);
         }
     }
 

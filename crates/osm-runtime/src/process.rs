@@ -3,7 +3,7 @@
 use osm_api::rbac::Service;
 use tokio_util::sync::CancellationToken;
 
-use crate::{CommonArgs, Drain, Environment, Metrics, Readiness};
+use crate::{CommonArgs, Environment, Metrics, Readiness};
 
 pub struct Process {
     pub service: Service,
@@ -11,8 +11,6 @@ pub struct Process {
     pub environment: Environment,
     pub metrics: Metrics,
     pub readiness: Readiness,
-    /// What precedes `shutdown` if the service has clients.
-    pub drain: Drain,
     /// Cancelled when the service is to stop.
     pub shutdown: CancellationToken,
 }

@@ -16,7 +16,7 @@ pub const SETTINGS: &str = "settings";
 /// Start of the names of the gates of credentials.
 pub const CREDENTIALS: &str = "credentials";
 
-/// What a service waits for.
+/// What a service waits for. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Readiness {
     waiting: Arc<watch::Sender<BTreeMap<String, String>>>,
@@ -41,19 +41,6 @@ impl Readiness {
         gate
     }
 
-    /// The gates of one cluster. A process that serves several gives each a `name`, which the names of its gates start with.
-    pub fn gates(&self, name: &str) -> Gates {
-        let prefix = if name.is_empty() {
-            String::new()
-        } else {
-            format!("{name}: ")
-        };
-        Gates {
-            readiness: self.clone(),
-            prefix,
-        }
-    }
-
     /// The closed gates with their reasons, one line each.
     pub fn waiting(&self) -> Vec<String> {
         self.waiting
@@ -65,47 +52,21 @@ impl Readiness {
 
     /// Returns once every gate whose name starts with `prefix` is open.
     pub async fn opened(&self, prefix: &str) {
-        let mut waiting = self.waiting.subscribe();
-        // The sender lives as long as `self`, so that this can't fail.
-        let _ = waiting
-            .wait_for(|waiting| !waiting.keys().any(|name| name.starts_with(prefix)))
+        self.until(|closed| !closed.iter().any(|name| name.starts_with(prefix)))
             .await;
     }
-}
 
-/// The gates of one cluster. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Gates {
-    readiness: Readiness,
-    prefix: String,
-}
-
-impl Gates {
-    /// Adds a gate, which is closed at first.
-    pub fn gate(&self, name: impl std::fmt::Display) -> Gate {
-        self.readiness.gate(format!("{}{name}", self.prefix))
-    }
-
-    /// Returns once every gate of this cluster whose name starts with `prefix` is open.
-    pub async fn opened(&self, prefix: &str) {
-        self.readiness.opened(&format!("{}{prefix}", self.prefix)).await;
-    }
-
-    /// Names of the closed gates of this cluster.
+    /// Names of the closed gates.
     pub fn closed(&self) -> Vec<String> {
-        self.names(&self.readiness.waiting.borrow())
+        self.waiting.borrow().keys().cloned().collect()
     }
 
     /// Returns once the names of the closed gates fulfil this.
     pub async fn until(&self, is_so: impl Fn(&[String]) -> bool) {
-        let mut waiting = self.readiness.waiting.subscribe();
+        let mut waiting = self.waiting.subscribe();
+        let is_so = |waiting: &BTreeMap<String, String>| is_so(&waiting.keys().cloned().collect::<Vec<_>>());
         // The sender lives as long as `self`, so that this can't fail.
-        let _ = waiting.wait_for(|waiting| is_so(&self.names(waiting))).await;
-    }
-
-    fn names(&self, waiting: &BTreeMap<String, String>) -> Vec<String> {
-        let names = waiting.keys().filter_map(|name| name.strip_prefix(&self.prefix));
-        names.map(str::to_owned).collect()
+        let _ = waiting.wait_for(is_so).await;
     }
 }
 
@@ -218,19 +179,5 @@ mod tests {
         assert!(readiness.waiting().is_empty());
         gate.report("unknown");
         assert_eq!(readiness.waiting(), ["rights: unknown"]);
-    }
-
-    #[test]
-    fn a_cluster_does_not_wait_for_another() {
-        let readiness = Readiness::default();
-        let (first, second) = (readiness.gates("first"), readiness.gates("second"));
-        let (_, b) = (first.gate("watch of a"), second.gate("watch of a"));
-        assert_eq!(
-            readiness.waiting(),
-            ["first: watch of a: not yet", "second: watch of a: not yet"]
-        );
-        b.open();
-        assert!(second.opened("watch of ").now_or_never().is_some());
-        assert!(first.opened("watch of ").now_or_never().is_none());
     }
 }

@@ -1,22 +1,19 @@
 //! Checks at start that the service has every permission that it will need, so that a missing one shows at once and not
 //! with the first renewal at night.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::Api;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, ResourceRule, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-    SelfSubjectRulesReview, SelfSubjectRulesReviewSpec,
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use kube::Client;
 use kube::api::PostParams;
-use osm_api::rbac::{ClusterKind, Grant, Installation, Service};
+use osm_api::rbac::{Grant, Installation, Service};
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
-use crate::connection_role::ConnectionRole;
 use crate::error::brief;
 use crate::readiness::{ProblemGate, RIGHTS};
 use crate::{Cluster, Connection};
@@ -26,9 +23,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// Reviews that are sent at the same time: one after the other they would take as long as the rest of the start.
 const PARALLEL_REVIEWS: usize = 8;
-/// Attempts for each review, so that one lost answer does not cost all the others.
-const ATTEMPTS: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// Checks the rights in each cluster until all are granted. Readiness waits for that.
 pub fn spawn(cluster: &Cluster) {
@@ -74,92 +68,44 @@ impl Check {
         shutdown.cancelled().await;
     }
 
-    /// Every single right that the service needs in this cluster (`here`), or in the other one.
-    fn questions(&self, here: bool) -> Vec<ResourceAttributes> {
+    /// Every single right that the service needs in this cluster.
+    fn questions(&self) -> Vec<ResourceAttributes> {
         let kinds = self.connection.role().kinds();
         let mut questions: Vec<ResourceAttributes> = Vec::new();
         let grants = self.service.grants(&self.installation);
-        for grant in grants
+        for question in grants
             .iter()
-            .filter(|grant| kinds.contains(&grant.cluster) == here)
+            .filter(|grant| kinds.contains(&grant.cluster))
+            .flat_map(attributes)
         {
-            let new: Vec<_> = attributes(grant)
-                .filter(|question| !questions.contains(question))
-                .collect();
-            questions.extend(new);
+            if !questions.contains(&question) {
+                questions.push(question);
+            }
         }
         questions
     }
 
     /// Returns whether the service has every right.
     async fn check(&mut self) -> bool {
-        let problem = match missing(&self.connection.client, &self.questions(true)).await {
+        let problem = match missing(&self.connection.client, &self.questions()).await {
             Ok(missing) if missing.is_empty() => {
                 self.gate.resolve();
                 return true;
             }
-            Ok(missing) => {
-                let swapped = match self.connection.role() {
-                    ConnectionRole::Of(ClusterKind::Management | ClusterKind::Worker)
-                        if self.looks_swapped().await =>
-                    {
-                        SWAPPED
-                    }
-                    _ => "",
-                };
-                format!(
-                    "missing: {}; apply the RBAC of this version{swapped}",
-                    missing.join(", ")
-                )
-            }
+            Ok(missing) => format!("missing: {}; apply the RBAC of this version", missing.join(", ")),
             Err(error) => format!("can't be checked yet: {}", brief(&error)),
         };
         self.gate.report(problem);
         false
     }
-
-    /// Whether this cluster grants everything that belongs to the other one.
-    async fn looks_swapped(&self) -> bool {
-        let others = self.questions(false);
-        let all = async || {
-            missing(&self.connection.client, &others)
-                .await
-                .is_ok_and(|m| m.is_empty())
-        };
-        !others.is_empty() && all().await
-    }
 }
 
-const SWAPPED: &str = ". This cluster grants all rights that belong to the other one: are --kubeconfig and --worker-cluster-kubeconfig swapped?";
-
-/// The rights that the API server does not grant. One review for each namespace shows nearly all that are granted; the others are asked
-/// for one by one.
+/// The rights that the API server does not grant. Each is asked for by itself: what a SelfSubjectRulesReview lists need not be complete.
 async fn missing(client: &Client, questions: &[ResourceAttributes]) -> Result<Vec<String>, kube::Error> {
-    let namespaces: BTreeSet<_> = questions
-        .iter()
-        .filter_map(|question| question.namespace.clone())
-        .collect();
-    let reviewed = stream::iter(namespaces).map(|namespace| async move {
-        let rules = rules(client, &namespace).await;
-        (namespace, rules)
+    let asked = questions.iter().cloned().map(|question| async move {
+        let right = describe(&question);
+        Ok::<_, kube::Error>((right, allowed(client, question).await?))
     });
-    let rules: BTreeMap<_, _> = reviewed.buffered(PARALLEL_REVIEWS).collect().await;
-    let is_shown = |question: &&ResourceAttributes| {
-        let rules = question
-            .namespace
-            .as_ref()
-            .and_then(|namespace| rules.get(namespace));
-        rules.into_iter().flatten().any(|rule| grants(rule, question))
-    };
-    let asked: Vec<_> = questions
-        .iter()
-        .filter(|question| !is_shown(question))
-        .cloned()
-        .map(|question| {
-            let client = client.clone();
-            async move { Ok::<_, kube::Error>((describe(&question), allowed(&client, question).await?)) }
-        })
-        .collect();
     let answers: Vec<(String, bool)> = stream::iter(asked)
         .buffered(PARALLEL_REVIEWS)
         .try_collect()
@@ -170,61 +116,17 @@ async fn missing(client: &Client, questions: &[ResourceAttributes]) -> Result<Ve
         .collect())
 }
 
-/// What the service may do in a namespace, as far as the API server shows that. An authorizer need not be able to, so that an error or an
-/// incomplete answer means nothing.
-async fn rules(client: &Client, namespace: &str) -> Vec<ResourceRule> {
-    let review = SelfSubjectRulesReview {
-        spec: SelfSubjectRulesReviewSpec {
-            namespace: Some(namespace.to_owned()),
+async fn allowed(client: &Client, attributes: ResourceAttributes) -> Result<bool, kube::Error> {
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(attributes),
+            ..Default::default()
         },
         ..Default::default()
     };
-    let reviews: Api<SelfSubjectRulesReview> = Api::all(client.clone());
-    let answer = reviews.create(&PostParams::default(), &review).await;
-    let status = answer.ok().and_then(|answer| answer.status);
-    status.map(|status| status.resource_rules).unwrap_or_default()
-}
-
-/// Whether a rule grants a right, as the RBAC authorizer decides.
-fn grants(rule: &ResourceRule, right: &ResourceAttributes) -> bool {
-    let has = |values: &[String], value: &str| values.iter().any(|found| found == "*" || found == value);
-    let (resource, group) = (right.resource.as_deref(), right.group.as_deref());
-    let resource = resource.unwrap_or_default();
-    let is_of_resource = |resources: &[String]| match &right.subresource {
-        None => has(resources, resource),
-        Some(sub) => has(resources, &format!("{resource}/{sub}")) || has(resources, &format!("*/{sub}")),
-    };
-    let names = rule.resource_names.as_deref().unwrap_or_default();
-    let is_of_name = names.is_empty() || right.name.as_ref().is_some_and(|name| names.contains(name));
-    has(&rule.verbs, right.verb.as_deref().unwrap_or_default())
-        && has(
-            rule.api_groups.as_deref().unwrap_or_default(),
-            group.unwrap_or_default(),
-        )
-        && is_of_resource(rule.resources.as_deref().unwrap_or_default())
-        && is_of_name
-}
-
-async fn allowed(client: &Client, attributes: ResourceAttributes) -> Result<bool, kube::Error> {
-    let spec = SelfSubjectAccessReviewSpec {
-        resource_attributes: Some(attributes),
-        ..Default::default()
-    };
-    let review = SelfSubjectAccessReview {
-        spec,
-        ..Default::default()
-    };
-    let (reviews, params) = (Api::all(client.clone()), PostParams::default());
-    let mut attempts = 1..ATTEMPTS;
-    loop {
-        match reviews.create(&params, &review).await {
-            Ok(answer) => return Ok(answer.status.is_some_and(|status| status.allowed)),
-            Err(error) => match attempts.next() {
-                Some(attempt) => tokio::time::sleep(PAUSE * attempt).await,
-                None => return Err(error),
-            },
-        }
-    }
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let answer = reviews.create(&PostParams::default(), &review).await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
 /// One review for every verb, resource and name of a grant.
@@ -331,7 +233,7 @@ mod tests {
         let lacks = Arc::new(Mutex::new("create secrets in cloud-init-settings"));
         let (readiness, shutdown) = (Readiness::default(), CancellationToken::new());
         let check = Check {
-            gate: ProblemGate::new(readiness.gates("").gate(RIGHTS), "only"),
+            gate: ProblemGate::new(readiness.gate(RIGHTS), "only"),
             connection: server(&lacks),
             service: Service::SecretSyncer,
             installation: Installation::default(),
@@ -369,59 +271,6 @@ mod tests {
                 asked.iter().any(|asked| asked == right),
                 "{right} missing in {asked:#?}"
             );
-        }
-    }
-
-    #[test]
-    fn a_rule_grants_what_the_rbac_authorizer_would() {
-        let list = |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
-        let grants = |[verbs, groups, resources, names]: [&str; 4], right: &ResourceAttributes| {
-            let rule = ResourceRule {
-                verbs: list(verbs),
-                api_groups: Some(if groups == "core" {
-                    vec![String::new()]
-                } else {
-                    list(groups)
-                }),
-                resources: Some(list(resources)),
-                resource_names: (!names.is_empty()).then(|| list(names)),
-            };
-            super::grants(&rule, right)
-        };
-        let secret = ResourceAttributes {
-            verb: Some("get".into()),
-            resource: Some("secrets".into()),
-            name: Some("s".into()),
-            ..Default::default()
-        };
-        let any = ResourceAttributes {
-            name: None,
-            ..secret.clone()
-        };
-        let token = ResourceAttributes {
-            resource: Some("serviceaccounts".into()),
-            subresource: Some("token".into()),
-            name: None,
-            ..secret.clone()
-        };
-        let config = ResourceAttributes {
-            group: Some("g".into()),
-            ..any.clone()
-        };
-        for (rule, right, expected) in [
-            (["get list", "core", "secrets", ""], &secret, true),
-            (["*", "*", "*", ""], &token, true),
-            (["get", "core", "secrets", "s t"], &secret, true),
-            (["get", "core", "secrets", "t"], &secret, false),
-            (["get", "core", "secrets", "s"], &any, false),
-            (["list", "core", "secrets", ""], &secret, false),
-            (["get", "core", "secrets", ""], &config, false),
-            (["get", "g", "secrets", ""], &config, true),
-            (["get", "core", "serviceaccounts", ""], &token, false),
-            (["get", "core", "serviceaccounts/token", ""], &token, true),
-            (["get", "core", "*/token", ""], &token, true),
-        ] {
-            assert_eq!(grants(rule, right), expected, "{rule:?} {}", describe(right));
         }
     }
 }

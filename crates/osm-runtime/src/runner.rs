@@ -268,7 +268,7 @@ mod tests {
     }
 
     fn supervised(shutdown: &CancellationToken) -> (Supervisor, CancellationToken) {
-        let supervisor = Supervisor::new(&Readiness::default().gates(""), shutdown);
+        let supervisor = Supervisor::new(&Readiness::default(), shutdown);
         (supervisor, shutdown.clone())
     }
 
@@ -297,7 +297,7 @@ mod tests {
             concurrency: 3,
             timeout: Duration::from_secs(5),
         };
-        let supervisor = Supervisor::new(&readiness.gates(""), &shutdown);
+        let supervisor = Supervisor::new(&readiness, &shutdown);
         let reconcile = |_| async { Ok::<_, Broken>(None) };
         let runner = run(
             queue,

@@ -13,17 +13,16 @@ use tokio_util::sync::CancellationToken;
 use crate::client::{Credentials, Observe};
 use crate::connection_role::ConnectionRole;
 use crate::kubeconfig::{self, Origin};
-use crate::readiness::{Gate, Gates};
+use crate::readiness::Gate;
 use crate::{
-    Cluster, CommonArgs, Connection, Connections, Drain, Environment, Metrics, Process, Readiness, admin,
+    Cluster, CommonArgs, Connection, Connections, Environment, Metrics, Process, Readiness, admin,
     definitions, error, rights, settings_watch, telemetry,
 };
 
 /// How long a thread for blocking work waits for more of it.
 const IDLE_THREAD: Duration = Duration::from_secs(1);
 
-/// How long the reconciles that run may take to finish. With [`DRAIN_TIME`](crate::drain::DRAIN_TIME), it is less than the
-/// `terminationGracePeriodSeconds` of the chart.
+/// How long the reconciles that run may take to finish. It is less than the 30 seconds that Kubernetes leaves after SIGTERM.
 const FINISH_WITHIN: Duration = Duration::from_secs(25);
 
 /// Runs a service until SIGTERM or SIGINT. `worker`: the kubeconfig of the worker cluster, if it is another cluster. A service that needs
@@ -98,7 +97,6 @@ where
         environment: Environment::default(),
         metrics: Metrics::of(service)?,
         readiness: Readiness::default(),
-        drain: Drain::new(&shutdown),
         shutdown,
     });
     let mut terminate = signal(SignalKind::terminate())?;
@@ -116,10 +114,10 @@ where
         process.args.listen,
         &process.readiness,
         &process.metrics,
-        &process.drain,
+        &process.shutdown,
     )
     .await?;
-    let (drain, shutdown) = (process.drain.clone(), process.shutdown.clone());
+    let shutdown = process.shutdown.clone();
     // In a box, because the stack would hold a copy for each function that it passes through.
     let work = Box::pin(work(process, start, Some(filter), worker, installation, run));
     let signal = async || {
@@ -128,7 +126,7 @@ where
             _ = interrupt.recv() => "SIGINT",
         }
     };
-    until_stopped(work, signal, &drain, &shutdown).await
+    until_stopped(work, signal, &shutdown).await
 }
 
 /// Connects, opens the gate `start`, and runs the controller. The demo runs all services in its own process.
@@ -147,11 +145,10 @@ where
     F: FnOnce(Arc<Process>, Cluster) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
 {
-    let gates = process.readiness.gates("");
-    let Some(connections) = connect(&process, &gates, worker).await? else {
+    let Some(connections) = connect(&process, worker).await? else {
         return Ok(());
     };
-    let (cluster, settings) = Cluster::new(&process, gates, installation, connections);
+    let (cluster, settings) = Cluster::new(&process, installation, connections);
     if process.service.reads_settings() {
         if let Some(filter) = filter {
             filter.follow(&cluster);
@@ -169,7 +166,6 @@ where
 async fn until_stopped(
     work: impl Future<Output = anyhow::Result<()>>,
     mut signal: impl AsyncFnMut() -> &'static str,
-    drain: &Drain,
     shutdown: &CancellationToken,
 ) -> anyhow::Result<()> {
     tokio::pin!(work);
@@ -177,16 +173,9 @@ async fn until_stopped(
         biased;
         outcome = &mut work => return outcome,
         signal = signal() => signal,
-        () = shutdown.cancelled() => "a task has failed",
-        () = drain.begun() => "a restart is due",
+        () = shutdown.cancelled() => "a restart is due",
     };
     let stop = async {
-        drain.begin();
-        let time = drain.time();
-        if !time.is_zero() && !shutdown.is_cancelled() {
-            tracing::info!(?time, "{first}: working on until clients no longer arrive");
-            tokio::time::sleep(time).await;
-        }
         tracing::info!("{first}: finishing the reconciles that run");
         shutdown.cancel();
         tokio::time::sleep(FINISH_WITHIN).await;
@@ -201,14 +190,10 @@ async fn until_stopped(
 }
 
 /// Connects to all clusters; `None`: shutdown came first.
-async fn connect(
-    process: &Arc<Process>,
-    gates: &Gates,
-    worker: Option<PathBuf>,
-) -> anyhow::Result<Option<Connections>> {
+async fn connect(process: &Arc<Process>, worker: Option<PathBuf>) -> anyhow::Result<Option<Connections>> {
     let connect = async |role: ConnectionRole, origin: Origin| {
         let timeout = process.args.request_timeout();
-        let credentials = Credentials::new(gates, role, &origin.describe());
+        let credentials = Credentials::new(&process.readiness, role, &origin.describe());
         let observe = Observe::new(
             &process.metrics,
             timeout,
@@ -217,7 +202,7 @@ async fn connect(
             Some(credentials),
         );
         let open = |config| Connection::open(role, process.service, observe.clone(), config);
-        kubeconfig::connect(origin, role, process, gates, open).await
+        kubeconfig::connect(origin, role, process, open).await
     };
     let origin = origin(&process.args, process.service);
     // Two at the same time, so that the problems of both are reported.
@@ -248,16 +233,10 @@ mod tests {
 
     use super::*;
     use crate::args::tests::Args;
-    use crate::drain::DRAIN_TIME;
 
     /// Sends SIGTERM after a second, and another one after `again`. Returns how long the service took to stop, whose work ends `last` after the
     /// shutdown.
-    async fn stops_after(
-        drain: &Drain,
-        shutdown: &CancellationToken,
-        last: Duration,
-        again: Duration,
-    ) -> Duration {
+    async fn stops_after(shutdown: &CancellationToken, last: Duration, again: Duration) -> Duration {
         let (send, mut signals) = mpsc::channel(2);
         let began = Instant::now() + Duration::from_secs(1);
         tokio::spawn(async move {
@@ -275,57 +254,23 @@ mod tests {
             Some(signal) => signal,
             None => std::future::pending().await,
         };
-        until_stopped(work, signal, drain, shutdown).await.unwrap();
+        until_stopped(work, signal, shutdown).await.unwrap();
         began.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_service_with_clients_works_on_for_a_while_after_sigterm_and_another_one_does_not() {
+    async fn a_service_finishes_what_runs_unless_that_takes_too_long_or_a_second_signal_comes() {
         const LAST: Duration = Duration::from_secs(3);
         const NEVER: Duration = Duration::from_hours(1);
-        let started = || {
-            let shutdown = CancellationToken::new();
-            (Drain::new(&shutdown), shutdown)
-        };
-        let (drain, shutdown) = started();
-        assert_eq!(stops_after(&drain, &shutdown, LAST, NEVER).await, LAST);
-        assert!(drain.has_begun());
-
-        let (drain, shutdown) = started();
-        drain.expect_clients();
-        let stop = stops_after(&drain, &shutdown, LAST, NEVER);
-        let draining = async {
-            tokio::time::sleep(DRAIN_TIME).await;
-            assert!(drain.has_begun() && !shutdown.is_cancelled());
-        };
-        let (took, ()) = tokio::join!(stop, draining);
-        assert_eq!(took, DRAIN_TIME + LAST);
-
-        // A restart that is due is as good as a signal.
-        let (drain, shutdown) = started();
-        drain.begin();
-        let (began, nothing) = (Instant::now(), std::future::pending::<&str>);
-        let work = async {
-            shutdown.cancelled().await;
-            Ok(())
-        };
-        until_stopped(work, nothing, &drain, &shutdown).await.unwrap();
-        assert_eq!(began.elapsed(), Duration::ZERO);
-
-        // A second signal does not wait.
-        let (drain, shutdown) = started();
-        drain.expect_clients();
-        assert_eq!(stops_after(&drain, &shutdown, NEVER, LAST).await, LAST);
-        assert!(!shutdown.is_cancelled());
-
+        let stops = async |last, again| stops_after(&CancellationToken::new(), last, again).await;
+        assert_eq!(stops(LAST, NEVER).await, LAST);
+        assert_eq!(stops(NEVER, LAST).await, LAST);
         // A reconcile that never ends is not waited for, and neither is one after a task has failed.
-        let (drain, shutdown) = started();
-        assert_eq!(stops_after(&drain, &shutdown, NEVER, NEVER).await, FINISH_WITHIN);
-        let (drain, shutdown) = started();
-        drain.expect_clients();
+        assert_eq!(stops(NEVER, NEVER).await, FINISH_WITHIN);
+        let shutdown = CancellationToken::new();
         shutdown.cancel();
         let (began, hangs) = (Instant::now(), std::future::pending());
-        until_stopped(hangs, std::future::pending::<&str>, &drain, &shutdown)
+        until_stopped(hangs, std::future::pending::<&str>, &shutdown)
             .await
             .unwrap();
         assert_eq!(began.elapsed(), FINISH_WITHIN);

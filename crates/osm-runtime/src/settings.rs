@@ -8,8 +8,6 @@ use osm_api::names::SETTINGS_KEY;
 use osm_api::settings::SettingsError;
 use tokio::sync::watch;
 
-use crate::apart::apart;
-
 #[derive(Clone, Debug, PartialEq)]
 pub struct Current {
     pub settings: Settings,
@@ -72,7 +70,7 @@ fn has(keys: &[String]) -> String {
 pub(crate) fn read(document: Option<&Document>) -> Result<Current, Refusal> {
     let text = document.ok_or(Refusal::Gone)?;
     let text = text.as_ref().map_err(|keys| Refusal::NoKey(keys.clone()))?;
-    let settings = apart(|| Settings::parse(text))?;
+    let settings = Settings::parse(text)?;
     let digest = settings
         .digest()
         .map_err(|error| SettingsError(vec![error.to_string()]))?;

@@ -7,17 +7,17 @@ use std::panic::AssertUnwindSafe;
 use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::readiness::Gates;
+use crate::Readiness;
 
 #[derive(Clone, Debug)]
 pub struct Supervisor {
-    gates: Gates,
+    gates: Readiness,
     stop: CancellationToken,
 }
 
 impl Supervisor {
     /// `stop` is cancelled if a task ends too early.
-    pub fn new(gates: &Gates, stop: &CancellationToken) -> Self {
+    pub fn new(gates: &Readiness, stop: &CancellationToken) -> Self {
         Self {
             gates: gates.clone(),
             stop: stop.clone(),
@@ -54,14 +54,13 @@ impl Supervisor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Readiness;
 
     async fn outcome(
         end: &CancellationToken,
         task: impl Future<Output = ()> + Send + 'static,
     ) -> Vec<String> {
         let (readiness, stop) = (Readiness::default(), CancellationToken::new());
-        Supervisor::new(&readiness.gates(""), &stop).spawn("watch of pools", end, task);
+        Supervisor::new(&readiness, &stop).spawn("watch of pools", end, task);
         if end.is_cancelled() {
             tokio::task::yield_now().await;
             assert!(!stop.is_cancelled());

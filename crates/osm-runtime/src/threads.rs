@@ -37,7 +37,7 @@ impl Threads {
     /// Threads of no service. For tests.
     #[must_use]
     pub fn of_no_service() -> Self {
-        let gates = Readiness::default().gates("");
+        let gates = Readiness::default();
         Self::new(Supervisor::new(&gates, &CancellationToken::new()))
     }
 
@@ -110,7 +110,7 @@ mod tests {
 
     fn threads() -> (Threads, Readiness, CancellationToken) {
         let (readiness, stop) = (Readiness::default(), CancellationToken::new());
-        let threads = Threads::new(Supervisor::new(&readiness.gates(""), &stop));
+        let threads = Threads::new(Supervisor::new(&readiness, &stop));
         (threads, readiness, stop)
     }
 

@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use http::Uri;
-use hyper::rt::{Read, Write};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::{Connection, HttpConnector};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kube::client::{Body, ConfigExt as _};
 use kube::config::AuthInfo;
 use kube::{Client, Config};
 use rustls::pki_types::ServerName;
-use tower::{BoxError, Service, ServiceBuilder};
+use tokio::net::TcpStream;
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 
 use crate::proxy;
 
@@ -45,22 +46,10 @@ pub fn connect(config: &Config) -> anyhow::Result<Clients> {
     tcp.enforce_http(false);
     // Header and body of a request are two segments. Otherwise the second one waits 40 ms for the server's delayed acknowledgement.
     tcp.set_nodelay(true);
-    match proxy::of(config).context(SETUP)? {
-        None => clients(config, tcp),
-        Some(proxy) => clients(config, proxy.tunnel(tcp)),
-    }
-}
-
-const SETUP: &str = "the connection to the API server can't be set up";
-
-/// `tcp` makes the connections that TLS is spoken on.
-fn clients<T>(config: &Config, tcp: T) -> anyhow::Result<Clients>
-where
-    T: Service<Uri> + Clone + Send + Sync + 'static,
-    T::Response: Connection + Read + Write + Send + Unpin + 'static,
-    T::Future: Send + 'static,
-    T::Error: Into<BoxError>,
-{
+    let tcp = match proxy::of(config).context(SETUP)? {
+        None => Tcp::new(tcp.map_err(BoxError::from)),
+        Some(proxy) => Tcp::new(proxy.tunnel(tcp).map_err(BoxError::from)),
+    };
     let mut anonymous = config.clone();
     anonymous.auth_info = AuthInfo::default();
     let http = http(config, tcp.clone())?;
@@ -75,6 +64,11 @@ where
     })
 }
 
+/// Makes the connections that TLS is spoken on.
+type Tcp = BoxCloneSyncService<Uri, TokioIo<TcpStream>, BoxError>;
+
+const SETUP: &str = "the connection to the API server can't be set up";
+
 fn may_have_certificate(credentials: &AuthInfo) -> bool {
     let AuthInfo {
         client_certificate,
@@ -85,18 +79,11 @@ fn may_have_certificate(credentials: &AuthInfo) -> bool {
     client_certificate.is_some() || client_certificate_data.is_some() || exec.is_some()
 }
 
-type Http<T> = legacy::Client<TimeoutConnector<HttpsConnector<T>>, Body>;
+type Http = legacy::Client<TimeoutConnector<HttpsConnector<Tcp>>, Body>;
 
-fn http<T>(config: &Config, tcp: T) -> anyhow::Result<Http<T>>
-where
-    T: Service<Uri> + Clone + Send + Sync + 'static,
-    T::Response: Connection + Read + Write + Send + Unpin + 'static,
-    T::Future: Send + 'static,
-    T::Error: Into<BoxError>,
-{
+fn http(config: &Config, tcp: Tcp) -> anyhow::Result<Http> {
     let mut connector = TimeoutConnector::new(https(config, tcp).context(SETUP)?);
     connector.set_connect_timeout(config.connect_timeout);
-    connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
     connector.set_reset_reader_on_write(config.reset_reader_on_write);
     Ok(legacy::Client::builder(TokioExecutor::new())
@@ -110,13 +97,7 @@ where
         .build(connector))
 }
 
-fn client<T>(config: &Config, http: Http<T>) -> anyhow::Result<Client>
-where
-    T: Service<Uri> + Clone + Send + Sync + 'static,
-    T::Response: Connection + Read + Write + Send + Unpin + 'static,
-    T::Future: Send + 'static,
-    T::Error: Into<BoxError>,
-{
+fn client(config: &Config, http: Http) -> anyhow::Result<Client> {
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().context(SETUP)?)
@@ -126,7 +107,7 @@ where
     Ok(Client::new(service, &config.default_namespace))
 }
 
-fn https<T>(config: &Config, tcp: T) -> anyhow::Result<HttpsConnector<T>> {
+fn https(config: &Config, tcp: Tcp) -> anyhow::Result<HttpsConnector<Tcp>> {
     let mut builder = HttpsConnectorBuilder::new()
         .with_tls_config(config.rustls_client_config()?)
         .https_or_http();

@@ -22,7 +22,7 @@ use crate::cache::{self, Cache, Change, Version};
 use crate::connection_role::ConnectionRole;
 use crate::decoded::Decoded;
 use crate::object::Unreadable;
-use crate::readiness::{Gate, Gates, is_vital};
+use crate::readiness::Gate;
 use crate::{Cluster, Connection, Metrics, error};
 
 /// The largest number of objects that one watch keeps.
@@ -35,11 +35,8 @@ const MAX_FAULT: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_millis(800);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// The longest pause while a permission is missing.
-const LONGEST_PAUSE_WITHOUT_PERMISSION: Duration = Duration::from_secs(300);
-
-/// The longest pause while the API server does not serve the kind. It is shorter, because no gate tells when somebody has installed it.
-const LONGEST_PAUSE_WITHOUT_KIND: Duration = Duration::from_secs(30);
+/// The longest pause while a permission or the definition of the kind is missing, which somebody has to put right.
+const LONGEST_PAUSE_OF_PERMANENT: Duration = Duration::from_secs(30);
 
 /// Time until everything is listed again after objects found no room, if there is room now.
 const RELIST_INTERVAL: Duration = Duration::from_secs(300);
@@ -251,15 +248,16 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
             return;
         };
         let end = self.end.unwrap_or_else(|| cluster.shutdown.clone());
-        let backoff = |longest| Backoff::new(&cluster.process.environment, FIRST_PAUSE, longest);
         let running = RunningWatch {
             api,
             config,
             end: end.clone(),
             relist: cluster.relist.subscribe(),
-            gates: cluster.gates.clone(),
-            backoff: backoff(LONGEST_PAUSE),
-            long_backoff: backoff(LONGEST_PAUSE_WITHOUT_PERMISSION),
+            backoff: Backoff::new(
+                &cluster.process.environment,
+                FIRST_PAUSE,
+                LONGEST_PAUSE_OF_PERMANENT,
+            ),
             shown: Shown {
                 what,
                 cluster: role.label(),
@@ -293,10 +291,7 @@ struct RunningWatch<K, V> {
     config: watcher::Config,
     end: CancellationToken,
     relist: watch::Receiver<()>,
-    gates: Gates,
     backoff: Backoff,
-    /// For failures that last.
-    long_backoff: Backoff,
     shown: Shown<K, V>,
 }
 
@@ -310,7 +305,14 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
         loop {
             if let Some(error) = self.list_and_watch().await {
                 self.shown.failed(&error);
-                self.pause(&error).await;
+                let pause = self.backoff.failed();
+                let is_permanent = is_answer(&error, 403) || is_answer(&error, 404);
+                let longest = if is_permanent {
+                    Duration::MAX
+                } else {
+                    LONGEST_PAUSE
+                };
+                tokio::time::sleep(pause.min(longest)).await;
             }
         }
     }
@@ -336,36 +338,11 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
                 Ok(event) => {
                     if self.shown.show(event) {
                         self.backoff.reset();
-                        self.long_backoff.reset();
                     }
                 }
                 Err(error) => return Some(error),
             }
             tokio::task::consume_budget().await;
-        }
-    }
-
-    /// Waits before the next attempt. Once a missing permission or definition is there, readiness tells, and a long pause ends.
-    async fn pause(&mut self, error: &Error) {
-        let is_unserved = is_answer(error, 404);
-        if !is_unserved && !is_answer(error, 403) {
-            return tokio::time::sleep(self.backoff.failed()).await;
-        }
-        let longest = if is_unserved {
-            LONGEST_PAUSE_WITHOUT_KIND
-        } else {
-            Duration::MAX
-        };
-        let pause = tokio::time::sleep(self.long_backoff.failed().min(longest));
-        let is_unwell = |closed: &[String]| closed.iter().any(|gate| is_vital(gate));
-        let gates = &self.gates;
-        let put_right = async {
-            gates.until(is_unwell).await;
-            gates.until(|closed| !is_unwell(closed)).await;
-        };
-        tokio::select! {
-            () = pause => {}
-            () = put_right => {}
         }
     }
 }

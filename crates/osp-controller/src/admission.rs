@@ -3,7 +3,7 @@
 //! It validates one profile at a time, apart from those that are reconciled, so that no number of submitted profiles delays a reconcile. A
 //! validation that takes too long continues, and its result serves the next attempt.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::bases::Bases;
 use crate::context::Context;
-use crate::gather::find_bases_among;
+use crate::gather::find_bases;
 use crate::plan;
 use crate::stored_profile::StoredProfile;
 use crate::validate::{self, DryRun, Pending};
@@ -167,13 +167,7 @@ async fn bases(
     }
     let began = Instant::now();
     loop {
-        let (found, reduced) = find_bases_among(context, &BTreeMap::new(), &key, spec);
-        if !reduced.is_empty() {
-            let message = "the profile was admitted unchecked, because a profile that it extends has to be read first; its condition \
-                           Accepted reports the result";
-            return Ok(Found::Unchecked(message.to_owned()));
-        }
-        match found {
+        match find_bases(context, &key, spec) {
             Err(refusal) if may_be_outdated(&refusal) && began.elapsed() < WATCH_LAG => {
                 sleep(WATCH_POLL).await;
             }

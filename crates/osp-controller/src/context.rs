@@ -10,11 +10,10 @@ use osm_runtime::Api;
 use osm_runtime::cache::{Cache, Version};
 use osm_runtime::metrics::ConditionGauge;
 use osm_runtime::queue::Queue;
-use osm_runtime::request::failed;
 use osm_runtime::runner::Shared;
 use osm_runtime::threads::Threads;
 use osm_runtime::watch::{self, Watch};
-use osm_runtime::{Cluster, Process, RequestError, read, settings_watch};
+use osm_runtime::{Cluster, Process, settings_watch};
 use parking_lot::Mutex;
 
 use crate::custom_profile::{CustomProfile, Problem};
@@ -24,12 +23,6 @@ use crate::validate::Validator;
 
 /// Value of the metric label `condition` for custom profiles. They have no condition, because they have no status.
 pub const COPIED: &str = "Copied";
-
-/// Bytes of profiles that are kept, of all namespaces together. Further ones are read when they are needed.
-const PROFILE_BYTES: usize = 24 * 1024 * 1024;
-
-/// The same for custom profiles.
-const CUSTOM_PROFILE_BYTES: usize = 12 * 1024 * 1024;
 
 /// Profiles of one namespace. A profile is an object of its author, and not of a pool.
 const MAX_PROFILES: usize = 10_000;
@@ -54,8 +47,7 @@ pub struct Inner {
     pub defaults: Vec<(String, OperatingSystemProfileSpec)>,
     /// Keys `namespace/name` of the profiles to reconcile.
     pub queue: Arc<Queue<String>>,
-    /// Profiles by namespace, grouped by the name that they extend. They are cached whole as far as there is room, because the spec is
-    /// validated and the last accepted copy in the status is kept.
+    /// Profiles by namespace, grouped by the name that they extend. They are cached whole, because the spec is validated and the last accepted copy in the status is kept.
     pub profiles: BTreeMap<String, Arc<Cache<StoredProfile>>>,
     /// CustomOperatingSystemProfiles by namespace; empty unless they are copied.
     pub custom_profiles: BTreeMap<String, Arc<Cache<CustomProfile>>>,
@@ -70,17 +62,13 @@ impl Context {
         let namespaces = cluster.installation.namespaces_of_profiles();
         let custom = namespaces.iter().filter(|_| cluster.installation.custom_profiles);
         let custom_profiles = custom
-            .map(|namespace| {
-                let cache = Cache::default().within(CUSTOM_PROFILE_BYTES / namespaces.len().max(1));
-                ((*namespace).to_owned(), Arc::new(cache))
-            })
+            .map(|namespace| ((*namespace).to_owned(), Arc::default()))
             .collect();
-        let bytes = PROFILE_BYTES / namespaces.len().max(1);
         let profiles = namespaces
             .iter()
             .map(|namespace| {
                 let cache = Cache::grouped(|profile: &StoredProfile| profile.spec.extends.clone());
-                ((*namespace).to_owned(), Arc::new(cache.within(bytes)))
+                ((*namespace).to_owned(), Arc::new(cache))
             })
             .collect();
         let context = Self(Arc::new(Inner {
@@ -188,46 +176,6 @@ impl Inner {
     pub fn custom_profile(&self, key: &str) -> Option<Arc<CustomProfile>> {
         let (namespace, _) = key.split_once('/')?;
         self.custom_profiles.get(namespace)?.get(key)
-    }
-
-    /// The whole profile: from its watch, or from the API server if there was no room for it.
-    ///
-    /// # Errors
-    /// The request failed.
-    pub async fn whole_profile(&self, key: &str) -> Result<Option<Arc<StoredProfile>>, RequestError> {
-        match self.profile(key) {
-            Some(kept) if kept.is_reduced() => self.live_profile(key).await,
-            kept => Ok(kept),
-        }
-    }
-
-    /// The profile with this key as it is now.
-    ///
-    /// # Errors
-    /// The request failed.
-    pub async fn live_profile(&self, key: &str) -> Result<Option<Arc<StoredProfile>>, RequestError> {
-        let (namespace, name) = key.split_once('/').unwrap_or_default();
-        let api = self.profile_api(namespace);
-        let found = read::get(&api, name, StoredProfile::from, StoredProfile::unreadable);
-        let found = found.await.map_err(failed("reading the profile"))?;
-        Ok(found.map(Arc::new))
-    }
-
-    /// The whole custom profile with this key, `namespace/name`.
-    ///
-    /// # Errors
-    /// The request failed.
-    pub async fn whole_custom_profile(&self, key: &str) -> Result<Option<Arc<CustomProfile>>, RequestError> {
-        match self.custom_profile(key) {
-            Some(kept) if kept.is_reduced() => {
-                let (namespace, name) = key.split_once('/').unwrap_or_default();
-                let api = Api::namespaced(self.cluster.management.client.clone(), namespace);
-                let found = read::get(&api, name, CustomProfile::new, CustomProfile::unreadable);
-                let found = found.await.map_err(failed("reading the custom profile"))?;
-                Ok(found.map(Arc::new))
-            }
-            kept => Ok(kept),
-        }
     }
 
     /// Drops what is counted and remembered for the copy with this key.

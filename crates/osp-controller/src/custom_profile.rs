@@ -9,9 +9,7 @@ use kube::{Resource, ResourceExt};
 use osm_api::{
     CustomOperatingSystemProfile, OperatingSystemProfile, OperatingSystemProfileSpec, Reason, names,
 };
-use osm_runtime::cache::Reduce;
 use osm_runtime::object::Unreadable;
-use osm_runtime::weight;
 
 use crate::default_profile::is_deleted;
 
@@ -26,25 +24,6 @@ pub struct CustomProfile {
     pub spec: Result<OperatingSystemProfileSpec, Vec<String>>,
     /// A source that is being deleted leaves its copy to the garbage collection.
     is_deleted: bool,
-    /// It has no spec, which has to be read from the API server.
-    is_reduced: bool,
-}
-
-impl Reduce for CustomProfile {
-    fn bytes(&self) -> usize {
-        match &self.spec {
-            Ok(spec) => weight::of_json(spec),
-            Err(mistakes) => weight::of_json(mistakes),
-        }
-    }
-
-    fn reduced(self) -> Self {
-        Self {
-            spec: Err(Vec::new()),
-            is_reduced: true,
-            ..self
-        }
-    }
 }
 
 impl CustomProfile {
@@ -53,7 +32,6 @@ impl CustomProfile {
             about: object.object_ref(&()),
             is_deleted: object.metadata.deletion_timestamp.is_some(),
             spec: object.spec.decode(),
-            is_reduced: false,
         }
     }
 
@@ -72,13 +50,7 @@ impl CustomProfile {
             about,
             is_deleted: metadata.deletion_timestamp.is_some(),
             spec: Err(vec![unreadable.problem.to_string()]),
-            is_reduced: false,
         }
-    }
-
-    /// Whether its spec has to be read from the API server.
-    pub fn is_reduced(&self) -> bool {
-        self.is_reduced
     }
 
     /// `namespace/name`.
@@ -252,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_can_not_be_read_is_a_problem_and_one_that_is_reduced_has_nothing_but_its_identity() {
+    fn one_that_can_not_be_read_is_a_problem() {
         let deep = format!(
             r#"{{"metadata": {{"name": "mine", "namespace": "team", "uid": "u"}}, "spec": {{"x": {}{}}}}}"#,
             "[".repeat(200),
@@ -271,12 +243,6 @@ mod tests {
             problem.contains("spec.x[0]") && problem.contains("nested too deeply"),
             "{problem}"
         );
-
-        let whole = source("v1.0.0");
-        assert!(whole.bytes() > 500 && !whole.is_reduced());
-        let reduced = whole.clone().reduced();
-        assert!(reduced.is_reduced() && reduced.bytes() < 200);
-        assert_eq!(reduced.key(), whole.key());
     }
 
     #[test]

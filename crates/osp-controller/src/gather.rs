@@ -1,7 +1,5 @@
-//! Reads everything that one reconcile needs. It sends a request only for objects that the watches had no room for.
+//! Gathers everything that one reconcile needs from the watches, and validates the profile.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -9,7 +7,6 @@ use jiff::Timestamp;
 use osm_api::OperatingSystemProfileSpec;
 use osm_render::ProfileKey;
 use osm_render::validate::{Outcome, Refusal};
-use osm_runtime::RequestError;
 
 use crate::bases::{self, Bases, Sources};
 use crate::context::Context;
@@ -65,11 +62,8 @@ impl Gathered {
 }
 
 /// Gathers for `namespace/name`, and validates the stored profile if it is kept.
-///
-/// # Errors
-/// Requests that failed.
-pub async fn gather(context: &Context, key: &str) -> Result<Gathered, RequestError> {
-    let stored = context.whole_profile(key).await?;
+pub async fn gather(context: &Context, key: &str) -> Gathered {
+    let stored = context.profile(key);
     let (namespace, name) = key.split_once('/').unwrap_or_default();
     // Default profiles are installed only in the namespace of the installation.
     let is_installation = namespace == context.cluster.installation.namespace;
@@ -81,7 +75,7 @@ pub async fn gather(context: &Context, key: &str) -> Result<Gathered, RequestErr
         name: name.to_owned(),
         stored,
         default,
-        custom: context.whole_custom_profile(key).await?,
+        custom: context.custom_profile(key),
         is_default,
         validation: None,
         awaited: None,
@@ -93,7 +87,7 @@ pub async fn gather(context: &Context, key: &str) -> Result<Gathered, RequestErr
             namespace: gathered.namespace.clone(),
             name: gathered.name.clone(),
         };
-        match find_bases(context, &of, &kept.spec).await? {
+        match find_bases(context, &of, &kept.spec) {
             Ok(Bases::Ready(bases)) => {
                 gathered.validation = Some(context.validator.validate(key, &kept.spec, &bases).await);
             }
@@ -105,47 +99,19 @@ pub async fn gather(context: &Context, key: &str) -> Result<Gathered, RequestErr
     }
     // Validation may have taken seconds.
     gathered.now = context.process.environment.now();
-    Ok(gathered)
+    gathered
 }
 
-async fn find_bases(
+/// Finds the bases of a profile among those that are kept.
+pub(crate) fn find_bases(
     context: &Context,
     key: &ProfileKey,
     spec: &OperatingSystemProfileSpec,
-) -> Result<Result<Bases, Refusal>, RequestError> {
-    // Profiles of which the cache does not have the whole. What a profile extends is always known, so that one round finds them all.
-    let mut whole = BTreeMap::new();
-    loop {
-        let (found, reduced) = find_bases_among(context, &whole, key, spec);
-        if reduced.is_empty() {
-            return Ok(found);
-        }
-        for key in reduced {
-            let read = context.live_profile(&key).await?;
-            whole.insert(key, read);
-        }
-    }
-}
-
-/// Finds the bases among the profiles that are kept and those that were read as a `whole`. Also returns the keys of those that have to be read.
-pub(crate) fn find_bases_among(
-    context: &Context,
-    whole: &BTreeMap<String, Option<Arc<StoredProfile>>>,
-    key: &ProfileKey,
-    spec: &OperatingSystemProfileSpec,
-) -> (Result<Bases, Refusal>, BTreeSet<String>) {
-    let reduced = RefCell::new(BTreeSet::new());
+) -> Result<Bases, Refusal> {
     let sources = Sources {
         installation: &context.cluster.installation.namespace,
-        stored: &|key| match whole.get(key) {
-            Some(read) => read.clone(),
-            None => context.profile(key).inspect(|kept| {
-                if kept.is_reduced() {
-                    reduced.borrow_mut().insert(key.to_owned());
-                }
-            }),
-        },
+        stored: &|key| context.profile(key),
         is_coming: &|name| context.may_install(name),
     };
-    (bases::find(key, spec, &sources), reduced.take())
+    bases::find(key, spec, &sources)
 }

@@ -54,7 +54,7 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
 
 /// Installs, copies or validates the profile with this key, `namespace/name`.
 async fn reconcile(context: Context, key: String) -> Result<Option<Duration>, RequestError> {
-    let gathered = gather::gather(&context, &key).await?;
+    let gathered = gather::gather(&context, &key).await;
     let plan = plan::plan(&gathered);
     if let Some(problem) = context.cluster.outdated_definitions.problem() {
         // The API server would drop fields, and pools would be rendered from what is left.

@@ -2,13 +2,10 @@
 
 use std::ops::Deref;
 
-use kube::core::ObjectMeta;
 use osm_api::profile::{OperatingSystem, ProfileConfig, ProvisioningUtility, TemplateEngine};
-use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, Reason, names};
+use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, Reason};
 use osm_render::validate::Refusal;
-use osm_runtime::cache::Reduce;
 use osm_runtime::object::Unreadable;
-use osm_runtime::weight;
 use serde::Deserialize;
 
 /// What is needed of the spec of a profile that can't be decoded.
@@ -24,23 +21,6 @@ pub struct StoredProfile {
     profile: OperatingSystemProfile,
     /// Why the profile can't be decoded. Then it has only what can be.
     unreadable: Option<String>,
-    /// It has nothing but what identifies it and what it extends.
-    is_reduced: bool,
-}
-
-/// The spec of a profile of which only this is known.
-fn bare_spec(version: String, extends: Option<String>) -> OperatingSystemProfileSpec {
-    OperatingSystemProfileSpec {
-        os_name: OperatingSystem::Ubuntu,
-        os_version: String::new(),
-        version,
-        supported_cloud_providers: Vec::new(),
-        bootstrap_config: ProfileConfig::default(),
-        provisioning_config: ProfileConfig::default(),
-        provisioning_utility: ProvisioningUtility::default(),
-        template_engine: TemplateEngine::default(),
-        extends,
-    }
 }
 
 impl StoredProfile {
@@ -48,19 +28,24 @@ impl StoredProfile {
     pub fn unreadable(unreadable: &Unreadable<'_>) -> Self {
         let Head { version, extends } = unreadable.part("spec");
         // The profile is refused, or replaced if it is a default profile, so that nothing reads the rest of the spec.
-        let mut profile = OperatingSystemProfile::new("", bare_spec(version, extends));
+        let spec = OperatingSystemProfileSpec {
+            os_name: OperatingSystem::Ubuntu,
+            os_version: String::new(),
+            version,
+            supported_cloud_providers: Vec::new(),
+            bootstrap_config: ProfileConfig::default(),
+            provisioning_config: ProfileConfig::default(),
+            provisioning_utility: ProvisioningUtility::default(),
+            template_engine: TemplateEngine::default(),
+            extends,
+        };
+        let mut profile = OperatingSystemProfile::new("", spec);
         profile.metadata = unreadable.metadata.clone();
         profile.status = Some(unreadable.part("status"));
         Self {
             profile,
             unreadable: Some(unreadable.problem.to_string()),
-            is_reduced: false,
         }
-    }
-
-    /// Whether the rest of it has to be read from the API server.
-    pub fn is_reduced(&self) -> bool {
-        self.is_reduced
     }
 
     /// Why the profile is refused without a look at its templates.
@@ -80,34 +65,6 @@ impl From<OperatingSystemProfile> for StoredProfile {
         Self {
             profile,
             unreadable: None,
-            is_reduced: false,
-        }
-    }
-}
-
-impl Reduce for StoredProfile {
-    fn bytes(&self) -> usize {
-        weight::of_json(&self.profile)
-    }
-
-    fn reduced(self) -> Self {
-        let OperatingSystemProfile { metadata, spec, .. } = self.profile;
-        // No profile has a longer name.
-        let extends = spec.extends.filter(|name| name.len() <= names::MAX_NAME);
-        let mut profile = OperatingSystemProfile::new("", bare_spec(String::new(), extends));
-        profile.metadata = ObjectMeta {
-            name: metadata.name,
-            namespace: metadata.namespace,
-            uid: metadata.uid,
-            resource_version: metadata.resource_version,
-            generation: metadata.generation,
-            deletion_timestamp: metadata.deletion_timestamp,
-            ..ObjectMeta::default()
-        };
-        Self {
-            profile,
-            unreadable: None,
-            is_reduced: true,
         }
     }
 }

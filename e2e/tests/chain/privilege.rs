@@ -24,7 +24,7 @@ use crate::approver;
 use crate::world::{self, DEADLINE, GETTER_TOKEN, NAMESPACE, TEAM, World, machine_deployment, profile};
 
 /// Rights whose use a moment decides that this test can't bring about.
-const BY_CHANCE: [(Service, &str, &str); 7] = [
+const BY_CHANCE: [(Service, &str, &str); 4] = [
     (
         Service::CsrApprover,
         "worker: approve signers kubernetes.io/kube-apiserver-client-kubelet",
@@ -39,21 +39,6 @@ const BY_CHANCE: [(Service, &str, &str); 7] = [
         Service::OspController,
         "management: get operatingsystemprofiles in osm",
         "somebody else has created the default profile in the moment before the watch shows it",
-    ),
-    (
-        Service::OspController,
-        "management: get operatingsystemprofiles in team",
-        "the watch has no room for a profile",
-    ),
-    (
-        Service::OspController,
-        "management: patch events in osm",
-        "the same Event about the same profile happens again within six minutes",
-    ),
-    (
-        Service::OspController,
-        "management: patch events in team",
-        "the same Event about the same profile happens again within six minutes",
     ),
     (
         Service::OscController,

@@ -8,7 +8,6 @@ use kube::discovery::{self, Scope};
 use osm_api::Joining;
 use osm_api::definitions;
 use osm_api::rbac::{ClusterKind, Installation, Service};
-use osm_runtime::drain::DRAIN_TIME;
 use osm_testkit::helm::{Helm, chart, ci_values};
 use osm_testkit::{ControlPlane, Options};
 use serde_json::{Value, json};
@@ -520,8 +519,10 @@ async fn services_have_the_flags_of_the_webhooks_and_time_to_answer_them() -> Re
         );
         // What pods have by default, and the time in which reviews still arrive.
         let deployment = named(&objects, "Deployment", &format!("one-{service}"))?;
-        let grace = &deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"];
-        assert_eq!(grace.as_u64(), Some(30 + DRAIN_TIME.as_secs()));
+        let pod = &deployment["spec"]["template"]["spec"];
+        let pause = &pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"];
+        let grace = &pod["terminationGracePeriodSeconds"];
+        assert_eq!((pause.as_u64(), grace.as_u64()), (Some(10), Some(40)));
     }
     // In two clusters, the webhook about MachineDeployments needs a URL.
     for (values, expected) in [(&[][..], false), (&[URL], true)] {

@@ -11,7 +11,7 @@ use osm_api::rbac::{Installation, Service};
 use osm_runtime::args::LogFormat;
 use osm_runtime::readiness::Gate;
 use osm_runtime::{
-    AdmissionArgs, CommonArgs, Drain, Environment, Metrics, Process, Readiness, admin, service, telemetry,
+    AdmissionArgs, CommonArgs, Environment, Metrics, Process, Readiness, admin, service, telemetry,
 };
 use osm_testkit::wait_for;
 use parking_lot::Mutex;
@@ -71,7 +71,6 @@ impl Services {
             environment: Environment::default(),
             metrics: Metrics::of(service)?,
             readiness: Readiness::default(),
-            drain: Drain::new(&shutdown),
             shutdown,
         });
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -87,7 +86,7 @@ impl Services {
             let outcome = runtime.block_on(async {
                 let listen = process.args.listen;
                 let address =
-                    admin::spawn(listen, &process.readiness, &process.metrics, &process.drain).await?;
+                    admin::spawn(listen, &process.readiness, &process.metrics, &process.shutdown).await?;
                 addresses.lock().push((service, address));
                 run(process, start, installation).await
             });

@@ -157,7 +157,7 @@ mod tests {
         metrics.reconciled(Outcome::Success, "", took);
         metrics.reconciled(Outcome::Timeout, Reason::Timeout.as_str(), took);
         metrics.requested("single", "get", "serviceaccounts/token", 0, took);
-        metrics.requested("worker", "list", "what-no-service-uses", 409, took);
+        metrics.requested("worker", "list", "secrets", 409, took);
         metrics.watch_failed("single", "settings");
         metrics.invalid_object("single", "pool-settings");
         metrics.ignored_objects("single", "machines").inc();

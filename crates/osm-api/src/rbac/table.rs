@@ -12,7 +12,7 @@ pub(super) fn settings(name: &str) -> Right {
 }
 
 fn events(about: &'static str) -> Right {
-    rule("events.k8s.io", &["events"], &["create", "patch"], about)
+    rule("events.k8s.io", &["events"], &["create"], about)
 }
 
 /// The rule covers every Lease of the namespace, including those of other programs: RBAC cannot name pods that do not exist yet.
@@ -82,8 +82,8 @@ pub(super) fn osp_controller(installation: &Installation) -> Vec<Grant> {
         rule(
             GROUP,
             &["operatingsystemprofiles"],
-            &["get", "list", "watch"],
-            "the profiles to validate, one by one if there are many",
+            &["list", "watch"],
+            "the profiles to validate",
         )
     };
     let status = || {
@@ -96,20 +96,15 @@ pub(super) fn osp_controller(installation: &Installation) -> Vec<Grant> {
     };
     let events = || events("Events: a profile is refused or accepted again, a default profile was restored");
     let custom = || {
-        let why = "only with `--custom-profiles`: the custom profiles to copy, one by one if there are many";
-        rule(
-            GROUP,
-            &["customoperatingsystemprofiles"],
-            &["get", "list", "watch"],
-            why,
-        )
+        let why = "only with `--custom-profiles`: the custom profiles to copy";
+        rule(GROUP, &["customoperatingsystemprofiles"], &["list", "watch"], why)
     };
     let mut own = vec![
         read(),
         rule(
             GROUP,
             &["operatingsystemprofiles"],
-            &["create", "update"],
+            &["get", "create", "update"],
             "default profiles are installed, and restored when they are changed",
         ),
         status(),
@@ -127,7 +122,7 @@ pub(super) fn osp_controller(installation: &Installation) -> Vec<Grant> {
         let mut rights = vec![read(), status(), events()];
         if installation.custom_profiles {
             let why = "only with `--custom-profiles`: copies of custom profiles are written";
-            let verbs = ["create", "update"];
+            let verbs = ["get", "create", "update"];
             rights.extend([custom(), rule(GROUP, &["operatingsystemprofiles"], &verbs, why)]);
         }
         ClusterKind::Management.within(other, rights)

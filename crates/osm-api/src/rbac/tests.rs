@@ -97,33 +97,6 @@ fn one_service_may_approve_certificates_of_these_signers_and_none_may_sign() {
     assert_eq!(found(&Installation::default()), [decision, client]);
 }
 
-/// Those that its watches have no room for are read one by one.
-#[test]
-fn osp_controller_may_read_each_profile_that_it_watches() {
-    let installation = Installation {
-        profile_namespaces: vec!["profiles".to_owned()],
-        custom_profiles: true,
-        ..Installation::default()
-    };
-    let grants = Service::OspController.grants(&installation);
-    let rules = grants
-        .iter()
-        .flat_map(|grant| &grant.rights)
-        .map(|right| &right.rule);
-    let watched = rules.filter(|rule| {
-        let mut kinds = rule.resources.iter().flatten();
-        kinds.any(|kind| kind.ends_with("operatingsystemprofiles"))
-            && rule.verbs.contains(&"watch".to_owned())
-    });
-    let watched: Vec<_> = watched.collect();
-    // Both kinds, in both namespaces.
-    assert_eq!(watched.len(), 4, "{watched:#?}");
-    assert!(
-        watched.iter().all(|rule| rule.verbs.contains(&"get".to_owned())),
-        "{watched:#?}"
-    );
-}
-
 #[test]
 fn every_namespace_is_served_unless_some_are_listed() {
     let mut installation = Installation::default();

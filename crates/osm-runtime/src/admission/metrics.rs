@@ -4,50 +4,13 @@ use std::time::Duration;
 
 use prometheus::{Error, Histogram, IntCounterVec, IntGauge};
 
-use super::Verdict;
 use crate::metrics::label::Label;
 use crate::metrics::{Metrics, SECONDS};
 
-/// How the webhook answered a review.
-const RESULT: Label = Label::of(
-    "result",
-    &["allowed", "denied", "unchecked", "unreadable", "overloaded"],
-);
+/// How the webhook answered a review: by its verdict, or that the body was none.
+const RESULT: Label = Label::of("result", &["allowed", "denied", "unchecked", UNREADABLE]);
 
-/// How the webhook answered a review.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answered {
-    Allowed,
-    Denied,
-    /// The object was allowed, because it could not be judged.
-    Unchecked,
-    /// There was no review that could be read.
-    Unreadable,
-    /// There was no memory or no time to read it.
-    Overloaded,
-}
-
-impl Answered {
-    pub(super) fn by(verdict: &Verdict) -> Self {
-        match verdict {
-            Verdict { denial: Some(_), .. } => Self::Denied,
-            Verdict {
-                is_unchecked: true, ..
-            } => Self::Unchecked,
-            Verdict { .. } => Self::Allowed,
-        }
-    }
-
-    fn label(self) -> &'static str {
-        match self {
-            Self::Allowed => "allowed",
-            Self::Denied => "denied",
-            Self::Unchecked => "unchecked",
-            Self::Unreadable => "unreadable",
-            Self::Overloaded => "overloaded",
-        }
-    }
-}
+pub(super) const UNREADABLE: &str = "unreadable";
 
 #[derive(Clone, Debug)]
 pub struct AdmissionMetrics {
@@ -81,8 +44,8 @@ impl AdmissionMetrics {
         })
     }
 
-    pub(super) fn answered(&self, answered: Answered, took: Duration) {
-        self.reviews.with_label_values(&[answered.label()]).inc();
+    pub(super) fn answered(&self, result: &str, took: Duration) {
+        self.reviews.with_label_values(&[result]).inc();
         self.seconds.observe(took.as_secs_f64());
     }
 

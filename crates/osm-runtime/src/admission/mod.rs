@@ -1,7 +1,7 @@
 //! Validating admission webhooks: an HTTPS server for AdmissionReviews of the API server.
 //!
 //! A webhook only reports earlier what a reconcile would report later, so that everything works without it. This module owns the
-//! server: TLS, limits and the protocol. A [`Judge`] of the service decides about objects, and must send no request.
+//! server, its certificate and the protocol. A [`Judge`] of the service decides about objects, and must send no request.
 //!
 //! The server runs in one thread with a runtime of its own. However much is sent to it, the threads that reconcile, renew Leases and
 //! answer probes stay free. Whatever can't be judged in time is allowed with a warning, and deletion is never judged.
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use metrics::AdmissionMetrics;
-pub use review::{Operation, Request};
+pub use review::Request;
 pub use server::{Webhook, spawn};
 
 /// Flags of the services that have a webhook.
@@ -68,6 +68,17 @@ impl Verdict {
     /// The object is admitted without a warning.
     pub fn allowed() -> Self {
         Self::default()
+    }
+
+    /// Value of the metric label `result`.
+    fn result(&self) -> &'static str {
+        match self {
+            Self { denial: Some(_), .. } => "denied",
+            Self {
+                is_unchecked: true, ..
+            } => "unchecked",
+            Self { .. } => "allowed",
+        }
     }
 
     /// The object is refused with this message.

@@ -18,17 +18,6 @@ const KIND: &str = "AdmissionReview";
 const MAX_WARNING_CHARACTERS: usize = 256;
 const MAX_WARNINGS: usize = 16;
 
-/// What a client does with an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-#[allow(missing_docs)]
-pub enum Operation {
-    Create,
-    Update,
-    Delete,
-    Connect,
-}
-
 /// A creation or an update.
 #[derive(Debug)]
 pub struct Request {
@@ -55,20 +44,7 @@ pub(super) enum ReviewError {
     #[error("the body is not an {KIND}; only an API server calls this address")]
     NoReview,
     #[error("the {KIND} is not of {VERSION}; set admissionReviewVersions of the webhook to [v1]")]
-    OtherVersion {
-        /// uid of the request, if it has one.
-        uid: Option<String>,
-    },
-}
-
-impl ReviewError {
-    /// The body of the answer, whose status is 400.
-    pub(super) fn answer(&self) -> Vec<u8> {
-        match self {
-            Self::OtherVersion { uid: Some(uid) } => refused(uid, &self.to_string(), 400, "BadRequest"),
-            _ => self.to_string().into_bytes(),
-        }
-    }
+    OtherVersion,
 }
 
 #[derive(Deserialize)]
@@ -85,7 +61,7 @@ struct Outer {
 #[serde(rename_all = "camelCase")]
 struct Inner {
     uid: String,
-    operation: Operation,
+    operation: String,
     #[serde(default)]
     namespace: String,
     #[serde(default)]
@@ -94,25 +70,19 @@ struct Inner {
     old_object: Option<Box<RawValue>>,
 }
 
-#[derive(Deserialize)]
-struct OnlyUid {
-    uid: String,
-}
-
 /// Reads the body of a request.
 ///
 /// # Errors
 /// The body is garbage, or of a version that is not understood.
 pub(super) fn read(body: &[u8]) -> Result<Review, ReviewError> {
     let outer: Outer = serde_json::from_slice(body).map_err(|_| ReviewError::NoReview)?;
-    let request = outer.request.as_deref().map(RawValue::get).unwrap_or_default();
     if outer.kind != KIND {
         return Err(ReviewError::NoReview);
     }
     if outer.api_version != VERSION {
-        let uid = serde_json::from_str(request).ok().map(|OnlyUid { uid }| uid);
-        return Err(ReviewError::OtherVersion { uid });
+        return Err(ReviewError::OtherVersion);
     }
+    let request = outer.request.as_deref().map(RawValue::get).unwrap_or_default();
     let inner: Inner = serde_json::from_str(request).map_err(|_| ReviewError::NoReview)?;
     Ok(Review {
         uid: inner.uid.clone(),
@@ -122,7 +92,7 @@ pub(super) fn read(body: &[u8]) -> Result<Review, ReviewError> {
 
 /// What of a request is to be judged. Deletion is never held up: neither the request for it, nor an update that removes a finalizer.
 fn to_judge(inner: Inner) -> Option<Request> {
-    let is_judged = matches!(inner.operation, Operation::Create | Operation::Update);
+    let is_judged = matches!(inner.operation.as_str(), "CREATE" | "UPDATE");
     let object = inner
         .object
         .filter(|object| is_judged && !is_being_deleted(object))?;
@@ -155,21 +125,9 @@ pub(super) fn answer(uid: &str, verdict: &Verdict) -> Vec<u8> {
     if let Some(message) = &verdict.denial
         && let Some(fields) = response.as_object_mut()
     {
-        fields.insert("status".to_owned(), status(message, 422, "Invalid"));
+        let status = json!({"status": "Failure", "message": message, "reason": "Invalid", "code": 422});
+        fields.insert("status".to_owned(), status);
     }
-    review(&response)
-}
-
-/// The body of an answer that refuses a request for another reason than its object.
-fn refused(uid: &str, message: &str, code: u16, reason: &str) -> Vec<u8> {
-    review(&json!({"uid": uid, "allowed": false, "status": status(message, code, reason)}))
-}
-
-fn status(message: &str, code: u16, reason: &str) -> serde_json::Value {
-    json!({"status": "Failure", "message": message, "reason": reason, "code": code})
-}
-
-fn review(response: &serde_json::Value) -> Vec<u8> {
     let review = json!({"apiVersion": VERSION, "kind": KIND, "response": response});
     review.to_string().into_bytes()
 }

@@ -1,5 +1,6 @@
-//! The HTTPS server. It bounds connections, bytes in memory and time.
+//! The HTTPS server. It bounds the reviews that are read at the same time, their size and their time.
 
+use std::io;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -7,45 +8,40 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use axum::Router;
-use axum::body::{Body, to_bytes};
-use axum::extract::State;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use bytes::Bytes;
+use axum::serve::Listener;
 use futures::FutureExt as _;
-use http_body::Body as _;
-use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tower::limit::GlobalConcurrencyLimitLayer;
+use tower_http::timeout::TimeoutLayer;
 
 use super::certificate::Certificate;
-use super::metrics::Answered;
+use super::metrics::UNREADABLE;
 use super::{AdmissionArgs, AdmissionMetrics, Judge, Request, Verdict, review};
 use crate::Process;
-use crate::http_server::{self, Limits, Tls};
 
-/// A handshake of an API server takes milliseconds. All API servers together send at most some hundred requests at the same time.
-const HANDSHAKE: Duration = Duration::from_secs(1);
-const LIMITS: Limits = Limits {
-    connections: 1024,
-    deadline: Duration::from_secs(5),
-};
-
-/// How long the body of a review may take to arrive, with the wait for memory.
-const BODY: Duration = Duration::from_secs(2);
+/// How long a handshake may take, and how long a review to arrive and to be answered.
+const DEADLINE: Duration = Duration::from_secs(5);
 
 /// The largest review that is read. It holds an object before and after the change.
 pub(super) const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 
-/// Memory of all reviews together, in KiB. The objects in them take a multiple of that.
-const MEMORY: usize = 16 * 1024;
+/// Reviews that are read and judged at the same time. The objects in them take a multiple of their bytes.
+const MAX_REVIEWS: usize = 16;
 
 struct Shared<J> {
     judge: J,
     what: &'static str,
     metrics: AdmissionMetrics,
-    memory: Semaphore,
 }
 
 /// A webhook that is served.
@@ -74,48 +70,52 @@ pub fn spawn<J: Judge>(
     what: &'static str,
     process: &Process,
 ) -> anyhow::Result<Option<Webhook>> {
-    spawn_within(LIMITS, HANDSHAKE, args, judge, what, process)
-}
-
-pub(super) fn spawn_within<J: Judge>(
-    limits: Limits,
-    handshake: Duration,
-    args: &AdmissionArgs,
-    judge: impl FnOnce() -> J,
-    what: &'static str,
-    process: &Process,
-) -> anyhow::Result<Option<Webhook>> {
     let (Some(address), Some(folder)) = (args.admission_listen, &args.admission_certificate) else {
         return Ok(None);
     };
     let metrics = AdmissionMetrics::new(&process.metrics)?;
     let gate = process.readiness.gate("admission certificate");
     let certificate = Certificate::new(folder.clone(), metrics.clone(), gate);
-    let tls = Tls {
-        acceptor: Arc::new(certificate.server_config()?).into(),
-        deadline: handshake,
-    };
+    let acceptor = TlsAcceptor::from(Arc::new(certificate.server_config()?));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let listener = {
+    let tcp = std::net::TcpListener::bind(address);
+    let tcp = tcp.with_context(|| format!("--admission-listen {address}"))?;
+    tcp.set_nonblocking(true)?;
+    let address = tcp.local_addr()?;
+    let tcp = {
         let _runtime = runtime.enter();
-        listen(address).with_context(|| format!("--admission-listen {address}"))?
+        TcpListener::from_std(tcp)?
     };
-    let address = listener.local_addr()?;
-    let shared = Arc::new(Shared {
-        judge: judge(),
-        what,
-        metrics,
-        memory: Semaphore::new(MEMORY),
-    });
+    let judge = judge();
+    let shared = Arc::new(Shared { judge, what, metrics });
     let router = Router::new()
         .route("/validate", post(validate::<J>))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(GlobalConcurrencyLimitLayer::new(MAX_REVIEWS))
+        .layer(TimeoutLayer::with_status_code(
+            StatusCode::REQUEST_TIMEOUT,
+            DEADLINE,
+        ))
         .with_state(shared);
+    let listener = TlsListener {
+        tcp,
+        acceptor,
+        handshakes: JoinSet::new(),
+    };
     let stop = process.shutdown.clone();
     let serve = async move {
         tokio::spawn(certificate.follow());
-        http_server::serve(listener, Some(tls), router, limits, stop).await;
+        let served = axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
+        let late = async {
+            stop.cancelled().await;
+            tokio::time::sleep(DEADLINE).await;
+        };
+        tokio::select! {
+            _ = served => {}
+            () = late => {}
+        }
     };
     let (ends, running) = oneshot::channel();
     std::thread::Builder::new()
@@ -124,83 +124,63 @@ pub(super) fn spawn_within<J: Judge>(
             let _ends: oneshot::Sender<()> = ends;
             runtime.block_on(serve);
         })?;
-    process.drain.expect_clients();
     tracing::info!(%address, "serving the admission webhook");
     Ok(Some(Webhook { address, running }))
 }
 
-/// As many connections wait to be accepted as are served. With the usual 128, the kernel drops the others, whose clients then try again
-/// only after seconds.
-fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4()?,
-        SocketAddr::V6(_) => TcpSocket::new_v6()?,
-    };
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(u32::try_from(LIMITS.connections).unwrap_or(u32::MAX))
+/// Accepts TLS connections. A slow handshake holds up no other.
+struct TlsListener {
+    tcp: TcpListener,
+    acceptor: TlsAcceptor,
+    handshakes: JoinSet<Option<(TlsStream<TcpStream>, SocketAddr)>>,
 }
 
-async fn validate<J: Judge>(State(shared): State<Arc<Shared<J>>>, body: Body) -> Response {
+impl Listener for TlsListener {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, SocketAddr) {
+        loop {
+            tokio::select! {
+                (stream, from) = Listener::accept(&mut self.tcp) => {
+                    let handshake = timeout(DEADLINE, self.acceptor.accept(stream));
+                    // What goes wrong with a connection isn't logged: anyone could fill the log.
+                    self.handshakes.spawn(async move { Some((handshake.await.ok()?.ok()?, from)) });
+                }
+                done = self.handshakes.join_next(), if !self.handshakes.is_empty() => {
+                    if let Some(Ok(Some(connection))) = done {
+                        return connection;
+                    }
+                }
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.tcp.local_addr()
+    }
+}
+
+async fn validate<J: Judge>(State(shared): State<Arc<Shared<J>>>, body: Bytes) -> Response {
     let began = Instant::now();
-    let (answered, response) = match read(&shared.memory, body).await {
-        Ok((body, _memory)) => answer(&shared, body).await,
-        Err((answered, status, message)) => (answered, (status, message).into_response()),
-    };
-    shared.metrics.answered(answered, began.elapsed());
-    response
-}
-
-/// Reads a body into its part of the memory. An API server admits the object of one that is not read.
-async fn read(
-    memory: &Semaphore,
-    body: Body,
-) -> Result<(Bytes, SemaphorePermit<'_>), (Answered, StatusCode, &'static str)> {
-    let unreadable = |status, message| Err((Answered::Unreadable, status, message));
-    let Some(length) = body.size_hint().exact() else {
-        return unreadable(StatusCode::LENGTH_REQUIRED, "Content-Length is missing");
-    };
-    let kibibytes = u32::try_from(length / 1024 + 1).unwrap_or(u32::MAX);
-    if length > MAX_BODY_BYTES as u64 {
-        return unreadable(StatusCode::PAYLOAD_TOO_LARGE, "the review is larger than 4 MiB");
-    }
-    let read = async {
-        // The semaphore is never closed.
-        let memory = memory.acquire_many(kibibytes).await.ok()?;
-        Some((to_bytes(body, MAX_BODY_BYTES).await.ok()?, memory))
-    };
-    match timeout(BODY, read).await {
-        Ok(Some(read)) => Ok(read),
-        Ok(None) => unreadable(StatusCode::BAD_REQUEST, "the body can't be read"),
-        Err(_) => Err((
-            Answered::Overloaded,
-            StatusCode::REQUEST_TIMEOUT,
-            "the body did not arrive in time",
-        )),
-    }
-}
-
-/// Judges the object of a review.
-async fn answer<J: Judge>(shared: &Shared<J>, body: Bytes) -> (Answered, Response) {
-    let json = |status: StatusCode, body: Vec<u8>| {
-        (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
-    };
-    let review = match review::read(&body) {
-        Ok(review) => review,
+    let (result, response) = match review::read(&body) {
+        Ok(review) => {
+            drop(body);
+            let verdict = match review.request {
+                Some(request) => judge(&shared, request).await,
+                None => Verdict::allowed(),
+            };
+            let json = [(header::CONTENT_TYPE, "application/json")];
+            let answer = (json, review::answer(&review.uid, &verdict)).into_response();
+            (verdict.result(), answer)
+        }
         Err(error) => {
-            return (
-                Answered::Unreadable,
-                json(StatusCode::BAD_REQUEST, error.answer()),
-            );
+            let answer = (StatusCode::BAD_REQUEST, error.to_string()).into_response();
+            (UNREADABLE, answer)
         }
     };
-    drop(body);
-    let verdict = match review.request {
-        Some(request) => judge(shared, request).await,
-        None => Verdict::allowed(),
-    };
-    let body = review::answer(&review.uid, &verdict);
-    (Answered::by(&verdict), json(StatusCode::OK, body))
+    shared.metrics.answered(result, began.elapsed());
+    response
 }
 
 /// Judges within the deadline. Whatever else happens, the object is admitted.

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use osm_api::rbac::Service;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -19,11 +19,10 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::certificate::Certificate;
-use super::server::{MAX_BODY_BYTES, spawn_within};
+use super::server::MAX_BODY_BYTES;
 use super::*;
 use crate::args::tests::Args;
-use crate::http_server::Limits;
-use crate::{Drain, Environment, Metrics, Process, Readiness};
+use crate::{Environment, Metrics, Process, Readiness};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -73,17 +72,12 @@ impl Server {
 
 /// Starts a server, and returns it with the certificate to trust.
 fn start() -> (Server, CertificateDer<'static>) {
-    start_within(1024, PATIENCE)
-}
-
-/// A server that keeps this many connections, and lets a handshake take this long.
-fn start_within(connections: usize, handshake: Duration) -> (Server, CertificateDer<'static>) {
     let folder = TempDir::new().unwrap();
     let trusted = new_certificate(folder.path());
-    (start_in(folder, connections, handshake), trusted)
+    (start_in(folder), trusted)
 }
 
-fn start_in(folder: TempDir, connections: usize, handshake: Duration) -> Server {
+fn start_in(folder: TempDir) -> Server {
     let args = AdmissionArgs {
         admission_listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
         admission_certificate: Some(folder.path().to_owned()),
@@ -95,16 +89,10 @@ fn start_in(folder: TempDir, connections: usize, handshake: Duration) -> Server 
         environment: Environment::default(),
         metrics: Metrics::new().unwrap(),
         readiness: Readiness::default(),
-        drain: Drain::new(&shutdown),
         shutdown,
     };
     let (waits, waiting) = watch::channel(false);
-    let limits = Limits {
-        connections,
-        deadline: PATIENCE,
-    };
-    let judge = || Obedient { waits };
-    let webhook = spawn_within(limits, handshake, &args, judge, "the object", &process);
+    let webhook = spawn(&args, || Obedient { waits }, "the object", &process);
     let webhook = webhook.unwrap().unwrap();
     Server {
         folder,
@@ -263,15 +251,13 @@ async fn garbage_and_other_versions_are_no_verdict() {
     let mut old = review("CREATE", &json!({}));
     old["apiVersion"] = json!("admission.k8s.io/v1beta1");
     let (status, answer) = post(server.address, &client, &old).await;
-    assert_eq!((status, &answer["response"]["uid"]), (400, &json!("u")));
-    assert_eq!(answer["response"]["allowed"], false);
-    let message = answer["response"]["status"]["message"].as_str().unwrap();
-    assert!(message.contains("admissionReviewVersions"), "{message}");
-    old["request"] = Value::Null;
-    let (status, answer) = post(server.address, &client, &old).await;
-    assert!(status == 400 && answer.is_string(), "{status} {answer}");
+    assert!(
+        status == 400 && answer.to_string().contains("admissionReviewVersions"),
+        "{status} {answer}"
+    );
 
     let deep = "[".repeat(1_000_000);
+    let too_large = "x".repeat(MAX_BODY_BYTES + 1);
     let three_megabytes = "x".repeat(3 * 1024 * 1024);
     let no_request = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}).to_string();
     for (head, body, expected) in [
@@ -282,6 +268,7 @@ async fn garbage_and_other_versions_are_no_verdict() {
         ("POST /validate", &no_request, 400),
         ("POST /validate", &deep, 400),
         ("POST /validate", &three_megabytes, 400),
+        ("POST /validate", &too_large, 413),
         ("POST /other", "", 404),
         ("GET /validate", "", 405),
     ] {
@@ -290,28 +277,16 @@ async fn garbage_and_other_versions_are_no_verdict() {
             .unwrap();
         assert_eq!(status, expected, "{head} {}", body.len());
     }
-    // Its length alone refuses it.
-    let head = format!("POST /validate HTTP/1.1\r\nX: {}", "x".repeat(10));
-    let mut stream = connect(server.address, &client).await.unwrap();
-    let request = format!(
-        "{head}\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
-        MAX_BODY_BYTES + 1
-    );
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = vec![0; 64];
-    let read = stream.read(&mut answer).await.unwrap();
-    assert!(String::from_utf8_lossy(&answer[..read]).starts_with("HTTP/1.1 413"));
-
     let (status, _) = post(server.address, &client, &review("CREATE", &json!({}))).await;
     assert_eq!(status, 200);
 }
 
 #[tokio::test]
-async fn a_thousand_at_once_are_answered() {
+async fn many_at_once_are_answered() {
     let (server, trusted) = start();
     let client = client(&[&trusted]);
     until_trusted(server.address, &client).await;
-    let requests = (0..1000).map(|number| {
+    let requests = (0..100).map(|number| {
         let (client, address) = (client.clone(), server.address);
         let what = if number % 2 == 0 { "deny" } else { "allow" };
         let body = review("CREATE", &json!({"do": what, "text": "x".repeat(10_000)}));
@@ -334,64 +309,35 @@ async fn a_thousand_at_once_are_answered() {
 }
 
 #[tokio::test]
-async fn idle_connections_delay_no_review() {
-    let (server, trusted) = start_within(20, PATIENCE);
-    let client = client(&[&trusted]);
-    until_trusted(server.address, &client).await;
-    let began = Instant::now();
-    let mut idle = Vec::new();
-    let mut half = Vec::new();
-    for _ in 0..50 {
-        idle.push(TcpStream::connect(server.address).await.unwrap());
-        let mut stream = connect(server.address, &client).await.unwrap();
-        stream
-            .write_all(b"POST /validate HTTP/1.1\r\nHost: ")
-            .await
-            .unwrap();
-        half.push(stream);
-        let (status, _) = post(server.address, &client, &review("CREATE", &json!({}))).await;
-        assert_eq!(status, 200);
-    }
-    assert!(began.elapsed() < PATIENCE, "no deadline was waited for");
-}
-
-#[tokio::test]
-async fn a_slow_handshake_is_dropped() {
-    let (server, trusted) = start_within(20, Duration::from_millis(100));
-    let mut silent = TcpStream::connect(server.address).await.unwrap();
-    let end = tokio::time::timeout(PATIENCE / 2, silent.read(&mut [0])).await;
-    assert_eq!(end.unwrap().unwrap_or_default(), 0);
-    until_trusted(server.address, &client(&[&trusted])).await;
-}
-
-#[tokio::test]
-async fn a_body_that_does_not_arrive_is_counted_as_overload_and_gives_its_memory_back() {
+async fn handshakes_and_bodies_that_do_not_arrive_end_and_hold_up_no_review() {
     let (server, trusted) = start();
     let client = client(&[&trusted]);
     until_trusted(server.address, &client).await;
+    let mut silent = TcpStream::connect(server.address).await.unwrap();
     let head =
         format!("POST /validate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {MAX_BODY_BYTES}\r\n\r\n");
-    // More than the memory of all reviews.
     let mut slow = Vec::new();
-    for _ in 0..5 {
+    for _ in 0..20 {
         let mut stream = connect(server.address, &client).await.unwrap();
         stream.write_all(head.as_bytes()).await.unwrap();
         slow.push(stream);
     }
+    let (status, _) = post(server.address, &client, &review("CREATE", &json!({}))).await;
+    assert!([200, 408].contains(&status), "{status}");
     for stream in &mut slow {
         let mut answer = [0; 12];
         stream.read_exact(&mut answer).await.unwrap();
         assert_eq!(&answer, b"HTTP/1.1 408");
     }
+    let end = tokio::time::timeout(PATIENCE / 2, silent.read(&mut [0])).await;
+    assert_eq!(end.unwrap().unwrap_or_default(), 0);
     let (status, _) = post(server.address, &client, &review("CREATE", &json!({}))).await;
     assert_eq!(status, 200);
-    let overloaded = r#"osm_admission_reviews_total{result="overloaded"} 5"#;
-    assert!(server.metrics().contains(overloaded), "{}", server.metrics());
 }
 
 #[tokio::test]
 async fn a_certificate_that_appears_or_changes_is_used_without_a_restart() {
-    let server = start_in(TempDir::new().unwrap(), 1024, PATIENCE);
+    let server = start_in(TempDir::new().unwrap());
     let folder = server.folder.path();
     let expiry = || {
         let text = server.metrics();
@@ -502,14 +448,10 @@ async fn until(is_so: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn a_server_that_drains_answers_everything_and_ends_after_its_last_review() {
+async fn a_server_ends_after_its_last_review() {
     let (mut server, trusted) = start();
     let (client, address) = (client(&[&trusted]), server.address);
     until_trusted(address, &client).await;
-    server.process.drain.begin();
-    let (status, answer) = post(address, &client, &review("CREATE", &json!({"do": "deny"}))).await;
-    assert_eq!((status, &answer["response"]["allowed"]), (200, &json!(false)));
-
     // It is shut down while an object is judged.
     let busy = async {
         let (_, answer) = post(address, &client, &review("CREATE", &json!({"do": "wait"}))).await;

@@ -15,7 +15,7 @@ use super::label::Label;
 
 const PREFIX: &str = "osm";
 
-/// Makes metrics. Cheap to clone.
+/// Makes metrics, each under a name that is not taken yet. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     registry: Registry,
@@ -51,49 +51,31 @@ impl Catalog {
     }
 
     /// Makes a counter without labels.
-    ///
-    /// # Errors
-    /// The name is taken.
     pub fn counter(&self, name: &str, help: &str) -> Result<IntCounter, Error> {
         self.add(IntCounter::new(name, help)?, &[])
     }
 
     /// Makes a counter with labels.
-    ///
-    /// # Errors
-    /// The name is taken.
     pub fn counters(&self, name: &str, help: &str, labels: &[Label]) -> Result<IntCounterVec, Error> {
         self.add(IntCounterVec::new(Opts::new(name, help), &names(labels))?, labels)
     }
 
     /// Makes a gauge of whole numbers without labels.
-    ///
-    /// # Errors
-    /// The name is taken.
     pub fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, Error> {
         self.add(IntGauge::new(name, help)?, &[])
     }
 
     /// Makes a gauge of whole numbers with labels.
-    ///
-    /// # Errors
-    /// The name is taken.
     pub fn gauges(&self, name: &str, help: &str, labels: &[Label]) -> Result<IntGaugeVec, Error> {
         self.add(IntGaugeVec::new(Opts::new(name, help), &names(labels))?, labels)
     }
 
     /// Makes a gauge of any number without labels.
-    ///
-    /// # Errors
-    /// The name is taken.
     pub fn float_gauge(&self, name: &str, help: &str) -> Result<Gauge, Error> {
         self.add(Gauge::new(name, help)?, &[])
     }
 
     /// Makes a gauge without labels whose value is asked for at each scrape.
-    ///
-    /// # Errors
-    /// The name is taken.
     pub fn gauge_of(
         &self,
         name: &str,
@@ -105,18 +87,12 @@ impl Catalog {
     }
 
     /// Makes a histogram without labels.
-    ///
-    /// # Errors
-    /// The name is taken.
     pub fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Result<Histogram, Error> {
         let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
         self.add(Histogram::with_opts(options)?, &[])
     }
 
     /// Makes a histogram with labels.
-    ///
-    /// # Errors
-    /// The name is taken.
     pub fn histograms(
         &self,
         name: &str,

@@ -32,11 +32,6 @@ impl Label {
         let values = Values::Set { words, has };
         Self { name, values }
     }
-
-    /// The value, or `other` where the set does not have it.
-    pub(super) fn known<'a>(&self, value: &'a str) -> &'a str {
-        if self.values.has(value) { value } else { OTHER }
-    }
 }
 
 impl Values {
@@ -47,8 +42,6 @@ impl Values {
         }
     }
 }
-
-const OTHER: &str = "other";
 
 pub const REASON: Label = Label::of_set("reason", "a [reason](reasons.md)", is_reason);
 
@@ -69,7 +62,7 @@ pub(super) const COMPONENT: Label = Label::of_set("component", "the name of a se
 pub(super) const VERB: Label = Label::of(
     "verb",
     &[
-        "get", "list", "watch", "create", "update", "patch", "delete", OTHER,
+        "get", "list", "watch", "create", "update", "patch", "delete", "other",
     ],
 );
 
@@ -86,70 +79,18 @@ pub(super) const VERSION: Label = Label::of_set("version", "the version of the s
     version == env!("CARGO_PKG_VERSION")
 });
 
-/// What the services send requests for, as RBAC names it.
-pub(super) const RESOURCE: Label = Label::of(
-    "resource",
-    &[
-        "certificatesigningrequests",
-        "certificatesigningrequests/approval",
-        "clusterrolebindings",
-        "clusterroles",
-        "configmaps",
-        "customoperatingsystemprofiles",
-        "endpointslices",
-        "events",
-        "leases",
-        "machinedeployments",
-        "machines",
-        "machinesets",
-        "namespaces",
-        "nodes",
-        "operatingsystemconfigs",
-        "operatingsystemconfigs/status",
-        "operatingsystemprofiles",
-        "operatingsystemprofiles/status",
-        "rolebindings",
-        "roles",
-        "secrets",
-        "selfsubjectaccessreviews",
-        "selfsubjectrulesreviews",
-        "serviceaccounts",
-        "serviceaccounts/token",
-        OTHER,
-    ],
-);
+/// What the services send requests for. The client reads it from the paths of requests, in which names stand elsewhere.
+pub(super) const RESOURCE: Label = Label::of_set("resource", "a resource, as RBAC names it", is_of_code);
 
-/// What the services watch. Several watches can be of the same resource.
-pub(super) const KIND: Label = Label::of(
-    "kind",
-    &[
-        "certificatesigningrequests",
-        "claims",
-        "cluster-info",
-        "clusterrolebindings",
-        "clusterroles",
-        "configmaps",
-        "customoperatingsystemprofiles",
-        "endpointslices",
-        "leases",
-        "machinedeployments",
-        "machines",
-        "machinesets",
-        "namespaces",
-        "nodes",
-        "non-expiring-tokens",
-        "operatingsystemconfigs",
-        "operatingsystemprofiles",
-        "pool-settings",
-        "rolebindings",
-        "roles",
-        "secrets",
-        "serviceaccounts",
-        "settings",
-        "sources",
-        OTHER,
-    ],
-);
+/// What the services watch, as the code names it. Several watches can be of the same resource.
+pub(super) const KIND: Label = Label::of_set("kind", "what a watch is of", is_of_code);
+
+fn is_of_code(value: &str) -> bool {
+    !value.is_empty()
+        && value
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || b"-/".contains(&byte))
+}
 
 fn is_reason(value: &str) -> bool {
     Reason::all().any(|reason| reason.as_str() == value)
@@ -157,42 +98,17 @@ fn is_reason(value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use osm_api::rbac::{Installation, Service};
-
     use super::*;
 
     #[test]
-    fn every_resource_that_a_service_may_use_is_a_value() {
-        let everything = Installation {
-            profile_namespaces: vec!["profiles".to_owned()],
-            go_finalizers: true,
-            custom_profiles: true,
-            serving_certificates: true,
-            ..Installation::default()
-        };
-        let grants = Service::ALL.map(|service| service.grants(&everything));
-        let rights = grants.iter().flatten().flat_map(|grant| &grant.rights);
-        let resources: Vec<&String> = rights
-            .flat_map(|right| right.rule.resources.iter().flatten())
-            .collect();
-        assert!(resources.len() > 20);
-        for resource in resources {
-            // The right to approve requests of a signer is a right on the signer, which gets no request.
-            assert!(
-                RESOURCE.values.has(resource) || resource == "signers",
-                "{resource}"
-            );
-        }
-    }
-
-    #[test]
-    fn what_no_set_has_is_other() {
-        assert_eq!(RESOURCE.known("secrets"), "secrets");
-        for name in ["my-secret", "secrets/my-secret", ""] {
-            assert_eq!(RESOURCE.known(name), "other");
-        }
+    fn a_set_has_its_values_and_no_names_of_objects() {
         for (label, good, bad) in [
             (CODE, ["0", "200", "409"], ["1", "20", "2000", "OK"]),
+            (
+                RESOURCE,
+                ["secrets", "serviceaccounts/token", "other"],
+                ["", "Secrets", "pool-1", "a b"],
+            ),
             (
                 REASON,
                 ["Rendered", "Panic", "Timeout"],

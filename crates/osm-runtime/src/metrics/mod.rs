@@ -197,7 +197,6 @@ impl Metrics {
 
     /// Counts a request to the `management`, `worker` or `single` cluster; `code` 0: there was no response.
     pub fn requested(&self, cluster: &str, verb: &str, resource: &str, code: u16, took: Duration) {
-        let resource = RESOURCE.known(resource);
         self.requests
             .with_label_values(&[cluster, verb, resource, &code.to_string()])
             .inc();

@@ -22,12 +22,6 @@ use crate::model::view::{
     ROLE_PROVISIONING, ROLE_TOKEN_BINDING, RoleView, SecretView,
 };
 
-/// Bytes of the texts of RHEL subscriptions that are kept. Further ones are read when they are needed.
-const SUBSCRIPTION_BYTES: usize = 8 * 1024 * 1024;
-
-/// Bytes of the late-bound values that are kept of all configs. Further ones are read when they are needed.
-const LATE_BOUND_BYTES: usize = 24 * 1024 * 1024;
-
 /// With so many Secrets, a pool gets a further document only if it has few.
 pub const CROWDED: usize = 40_000;
 
@@ -56,11 +50,19 @@ pub struct WatchedPools {
 impl Default for Caches {
     fn default() -> Self {
         Self {
-            configs: Arc::new(Cache::default().within(LATE_BOUND_BYTES)),
-            secrets: Arc::new(Cache::grouped(|secret| secret.meta.config().map(str::to_owned))),
-            accounts: Arc::new(Cache::grouped(|account| account.config().map(str::to_owned))),
-            roles: Arc::new(Cache::grouped(|role| role.meta.config().map(str::to_owned))),
-            bindings: Arc::new(Cache::grouped(|binding| binding.meta.config().map(str::to_owned))),
+            configs: Arc::default(),
+            secrets: Arc::new(Cache::grouped(|secret: &SecretView| {
+                secret.meta.config().map(str::to_owned)
+            })),
+            accounts: Arc::new(Cache::grouped(|account: &Meta| {
+                account.config().map(str::to_owned)
+            })),
+            roles: Arc::new(Cache::grouped(|role: &RoleView| {
+                role.meta.config().map(str::to_owned)
+            })),
+            bindings: Arc::new(Cache::grouped(|binding: &BindingView| {
+                binding.meta.config().map(str::to_owned)
+            })),
             legacy_tokens: Arc::default(),
             sources: Followed::new("sources"),
             machine_deployments: Mutex::default(),
@@ -110,7 +112,7 @@ impl Caches {
         // Held until the watch is there, so that two workers do not start two.
         let mut watched = self.machine_deployments.lock();
         let watched = watched.get_or_insert_with(|| {
-            let cache = Arc::new(Cache::default().within(SUBSCRIPTION_BYTES));
+            let cache = Arc::<Cache<Subscription>>::default();
             let end = shutdown.child_token();
             start(&cache, &end);
             WatchedPools {

@@ -282,7 +282,7 @@ pub async fn report_join_right(context: &Context, account: &Meta, is_open: bool)
         ..ObjectReference::default()
     };
     let events = &context.clients.cluster.worker.events;
-    events.warning_once(&about, reason, &message).await;
+    events.warning(&about, reason, &message).await;
 }
 
 /// Counts the non-expiring tokens of other programs, and emits an Event for each that [`legacy_tokens::due`] names.
@@ -305,7 +305,7 @@ pub async fn report_legacy_tokens(context: &Context) {
         tracing::warn!(secret = token.secret.name, account = token.account, "{message}");
         let events = &context.clients.cluster.worker.events;
         events
-            .warning_once(&token.secret, Reason::NonExpiringToken, &message)
+            .warning(&token.secret, Reason::NonExpiringToken, &message)
             .await;
     }
 }

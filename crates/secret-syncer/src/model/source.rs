@@ -13,7 +13,6 @@ use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
 use osm_api::settings::Settings;
 use osm_api::{MachineDeployment, PoolRef, Reason, pool};
 use osm_render::LateValues;
-use osm_runtime::cache::Reduce;
 use serde::Deserialize;
 
 /// Why a late-bound value is not available. No message repeats a value.
@@ -105,9 +104,6 @@ pub fn value_of(
     found.ok_or_else(|| SourceProblem::NoValue(format!("{what} {}", source.key)))
 }
 
-/// What a field takes besides its name and text.
-const BYTES_OF_FIELD: usize = 128;
-
 /// Data of a Secret or ConfigMap, or the texts of a MachineDeployment. There is no `Debug`, so that no log shows it.
 #[derive(Clone, Default)]
 pub struct SourceData {
@@ -190,19 +186,6 @@ impl SourceData {
     }
 }
 
-impl Reduce for SourceData {
-    fn bytes(&self) -> usize {
-        let fields = self.fields.iter();
-        fields
-            .map(|(field, text)| field.len() + text.len() + BYTES_OF_FIELD)
-            .sum()
-    }
-
-    fn reduced(self) -> Self {
-        Self::default()
-    }
-}
-
 /// The texts of a RHEL subscription in a MachineDeployment.
 #[derive(Clone)]
 pub enum Subscription {
@@ -217,19 +200,6 @@ impl Subscription {
         let mut data = SourceData::of_machine_deployment(md);
         data.fields.retain(|field, _| field.starts_with("rhel"));
         (!data.fields.is_empty()).then(|| Self::Texts(Arc::new(data)))
-    }
-}
-
-impl Reduce for Subscription {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Texts(data) => data.bytes(),
-            Self::Reduced => 0,
-        }
-    }
-
-    fn reduced(self) -> Self {
-        Self::Reduced
     }
 }
 
@@ -552,20 +522,5 @@ mod tests {
             (Some("plain"), Some("object"))
         );
         assert_eq!(data.fields.len(), 2);
-    }
-
-    #[test]
-    fn a_subscription_counts_by_its_texts_and_nothing_else_is_kept() {
-        let of = |spec: serde_json::Value| {
-            let md = json!({"metadata": {}, "spec": {"template": {"spec": {"providerSpec": {"value": {"operatingSystemSpec": spec}}}}}});
-            Subscription::of(&serde_json::from_value(md).unwrap())
-        };
-        let large = "x".repeat(100_000);
-        assert!(of(json!({"other": large})).is_none());
-        let small = of(json!({"other": large, "rhelOrganizationName": "12"})).unwrap();
-        assert!(small.bytes() < 300);
-        let subscription = of(json!({"rhelOrganizationName": large, "rhelAny": {"value": large}})).unwrap();
-        assert!(subscription.bytes() > 200_000);
-        assert_eq!(subscription.reduced().bytes(), 0);
     }
 }

@@ -11,9 +11,7 @@ use osm_api::config::{LateBound, OperatingSystemConfig, OperatingSystemConfigSta
 use osm_api::content::ContentView;
 use osm_api::profile::CloudProvider;
 use osm_api::{PoolRef, condition, names};
-use osm_runtime::cache::Reduce;
 use osm_runtime::object::Unreadable;
-use osm_runtime::weight;
 
 use crate::model::content_digest;
 use crate::model::pairs::Pairs;
@@ -159,23 +157,6 @@ impl ConfigView {
         let rendered = self.status.rendered.as_ref();
         let digest = rendered.map_or("", |rendered| rendered.digest.as_str());
         format!("{}/{digest}", self.uid)
-    }
-}
-
-impl Reduce for ConfigView {
-    fn bytes(&self) -> usize {
-        match self.late_bound.as_slice() {
-            [] => 0,
-            values => size_of_val(values) + weight::of_debug(&values),
-        }
-    }
-
-    fn reduced(self) -> Self {
-        Self {
-            late_bound: Vec::new(),
-            is_reduced: true,
-            ..self
-        }
     }
 }
 
@@ -354,34 +335,6 @@ mod tests {
             "{kept:?}"
         );
         assert_eq!(meta(json!(most)).annotations.iter().count(), 64);
-    }
-
-    #[test]
-    fn late_bound_values_of_a_config_count_and_are_kept_once() {
-        let of = |values: usize| {
-            let source = json!({"namespace": "n", "name": "s", "key": "k".repeat(200)});
-            let late = (0..values)
-                .map(|i| json!({"id": format!("registry/{i}/password"), "kind": "RegistryPassword", "source": source}));
-            let config = json!({"metadata": {"name": "c"}, "spec": {}, "status": {"rendered": {"digest": "d",
-                "bootstrap": "x".repeat(100_000), "provisioning": "x", "kubeletKubeconfig": "x".repeat(100_000),
-                "lateBound": late.collect::<Vec<_>>()}}});
-            ConfigView::of(serde_json::from_value(config).unwrap())
-        };
-        assert_eq!(of(0).bytes(), 0);
-        let view = of(100);
-        assert_eq!(view.late_bound.len(), 100);
-        assert!((20_000..60_000).contains(&view.bytes()), "{}", view.bytes());
-        assert!(
-            weight::of_debug(&view) < view.bytes() + 2_000,
-            "it is all that is large"
-        );
-        let reduced = view.reduced();
-        assert!(reduced.is_reduced && reduced.bytes() == 0);
-        assert!(weight::of_debug(&reduced) < 2_000, "{reduced:?}");
-        assert_eq!(
-            reduced.to_publish().map(|rendered| rendered.digest.as_str()),
-            Some("d")
-        );
     }
 
     #[test]

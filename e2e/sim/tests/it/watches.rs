@@ -1,4 +1,4 @@
-//! Watches and Events against the API server in memory: what is too large or too many to be kept, and what fails.
+//! Watches and Events against the API server in memory: more objects than are kept, and what fails.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use kube::ResourceExt;
 use osm_api::Reason;
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::args::{CommonArgs, LogFormat};
-use osm_runtime::cache::{Cache, Reduce};
-use osm_runtime::followed::{Followed, MAX_FOLLOWED, MAX_FOLLOWED_BYTES};
+use osm_runtime::cache::Cache;
+use osm_runtime::followed::{Followed, MAX_FOLLOWED};
 use osm_runtime::watch::{GATE, Watch};
-use osm_runtime::{Cluster, Connection, Connections, Drain, Environment, Metrics, Process, Readiness};
+use osm_runtime::{Cluster, Connection, Connections, Environment, Metrics, Process, Readiness};
 use osm_sim::memory::{Call, Link, Network, Passage, Server, User};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -158,17 +158,9 @@ fn cluster_by(server: &Server, user: &User, link: &Link) -> Cluster {
         environment,
         metrics,
         readiness: Readiness::default(),
-        drain: Drain::new(&shutdown),
         shutdown,
     });
-    let gates = process.readiness.gates("");
-    Cluster::new(
-        &process,
-        gates,
-        Installation::default(),
-        Connections::only(connection),
-    )
-    .0
+    Cluster::new(&process, Installation::default(), Connections::only(connection)).0
 }
 
 #[tokio::test(start_paused = true)]
@@ -197,69 +189,6 @@ async fn a_panic_in_a_watch_stops_the_service_and_is_named() {
     );
 }
 
-/// A ConfigMap that is followed.
-#[derive(Default)]
-struct Map {
-    name: String,
-    text: String,
-}
-
-impl Map {
-    fn of(map: ConfigMap) -> Self {
-        let text = map.data.as_ref().and_then(|data| data.get("text")).cloned();
-        Self {
-            name: map.name_any(),
-            text: text.unwrap_or_default(),
-        }
-    }
-}
-
-impl Reduce for Map {
-    fn bytes(&self) -> usize {
-        self.text.len()
-    }
-
-    fn reduced(self) -> Self {
-        Self::default()
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_object_that_is_too_large_to_be_kept_is_read_each_time_and_its_changes_are_seen() {
-    let server = Server::new(Timestamp::UNIX_EPOCH);
-    let map = |bytes: usize| {
-        let mut map = config_map("map");
-        map["data"] = json!({"text": "x".repeat(bytes)});
-        map
-    };
-    server.load(&[map(MAX_FOLLOWED_BYTES + 1)]).unwrap();
-    let (calls, link) = Slow::link(Duration::ZERO);
-    let cluster = cluster_on(&server, &link);
-    let (followed, changes) = (Followed::new("maps"), Arc::new(Mutex::new(0)));
-    let bytes = async || {
-        let changes = changes.clone();
-        let shown = followed.get(
-            (&cluster, &cluster.worker),
-            "kube-system",
-            "map",
-            Map::of,
-            move || *changes.lock() += 1,
-        );
-        let shown = shown.await.unwrap().unwrap();
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        (shown.text.len(), calls.sent("get").len())
-    };
-    for reads in 1..4 {
-        assert_eq!(bytes().await, (MAX_FOLLOWED_BYTES + 1, reads));
-    }
-    let before = *changes.lock();
-    server.with(|state| state.delete("configmaps", "kube-system", "map").unwrap());
-    server.load(&[map(MAX_FOLLOWED_BYTES)]).unwrap();
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(*changes.lock() > before);
-    assert_eq!(bytes().await, (MAX_FOLLOWED_BYTES, 3), "the watch has it");
-}
-
 #[tokio::test(start_paused = true)]
 async fn more_objects_than_are_followed_are_read_each_time() {
     let server = Server::new(Timestamp::UNIX_EPOCH);
@@ -270,14 +199,15 @@ async fn more_objects_than_are_followed_are_read_each_time() {
     let (calls, link) = Slow::link(Duration::ZERO);
     let cluster = cluster_on(&server, &link);
     let followed = Followed::new("maps");
+    let name_of = |map: ConfigMap| map.name_any();
     let read_all = async || {
         for map in &maps {
             let name = map["metadata"]["name"].as_str().unwrap();
             let shown = followed
-                .get((&cluster, &cluster.worker), "kube-system", name, Map::of, || ())
+                .get((&cluster, &cluster.worker), "kube-system", name, name_of, || ())
                 .await
                 .unwrap();
-            assert_eq!(shown.unwrap().name, name);
+            assert_eq!(*shown.unwrap(), name);
         }
         tokio::time::sleep(Duration::from_secs(60)).await;
     };
@@ -347,7 +277,7 @@ async fn nothing_is_sent_for_a_namespace_that_can_not_be_in_a_path() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_forbidden_is_retried_rarely_and_logged_once_and_readiness_ends_the_pause() {
+async fn a_watch_that_is_forbidden_is_retried_rarely_and_logged_once() {
     let (log, _logs) = Log::start();
     let server = Server::new(Timestamp::UNIX_EPOCH);
     server.load(&[config_map("a")]).unwrap();
@@ -362,17 +292,8 @@ async fn a_watch_that_is_forbidden_is_retried_rarely_and_logged_once_and_readine
     let errors = || metric(&cluster, "osm_watch_errors_total");
     tokio::time::sleep(Duration::from_secs(3600)).await;
     let attempts = errors();
-    assert!((10..=25).contains(&attempts), "{attempts} in an hour");
+    assert!((50..=150).contains(&attempts), "{attempts} in an hour");
     assert_eq!(log.lines_with("the watch has failed and is retried"), 1);
-
-    let began = tokio::time::Instant::now();
-    let rights = cluster.gates.gate("rights in kube-system");
-    tokio::task::yield_now().await;
-    tokio::time::sleep(Duration::from_millis(1)).await;
-    rights.open();
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(errors(), attempts + 1);
-    assert!(began.elapsed() < Duration::from_secs(1));
 
     let rbac = "rbac.authorization.k8s.io";
     server
@@ -384,75 +305,52 @@ async fn a_watch_that_is_forbidden_is_retried_rarely_and_logged_once_and_readine
                 "subjects": [{"kind": "ServiceAccount", "name": "without-rights", "namespace": "kube-system"}]}),
         ])
         .unwrap();
-    tokio::time::timeout(Duration::from_secs(700), cluster.gates.opened(GATE))
+    tokio::time::timeout(Duration::from_secs(60), cluster.gates.opened(GATE))
         .await
-        .expect("the watch goes on without the gate, too");
+        .expect("the watch goes on");
     assert_eq!(log.lines_with("the watch works again"), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_event_is_counted_and_another_note_is_another_event() {
+async fn each_event_has_its_own_note_which_is_clipped() {
     let server = Server::new(Timestamp::UNIX_EPOCH);
     let events = cluster(&server).worker.events.clone();
-    let about = |name: &str, version: &str| ObjectReference {
+    let about = |name: &str| ObjectReference {
         kind: Some("MachineDeployment".to_owned()),
         namespace: Some("kube-system".to_owned()),
         name: Some(name.to_owned()),
         uid: Some(format!("uid of {name}")),
-        resource_version: Some(version.to_owned()),
         ..ObjectReference::default()
     };
-    let long = "n".repeat(250);
-    let warn = async |name: &str, version: &str, note: &str| {
-        let about = about(name, version);
+    // A name that would be too long in front of the name of an Event.
+    let long = about(&"n".repeat(250));
+    for (about, note) in [
+        (about("pool"), "line 2"),
+        (about("pool"), "line 2"),
+        (about("pool"), "line 5"),
+        (long, &"x".repeat(1025)),
+    ] {
         events.warning(&about, Reason::TemplateFailed, note).await;
-    };
-    warn("pool", "1", "line 2").await;
-    warn("pool", "2", "line 2").await;
-    warn("pool", "3", "line 2").await;
-    warn("pool", "4", "line 5").await;
-    warn(&long, "5", &"x".repeat(1025)).await;
-    // A recovery is no failure, and what never patches counts nothing.
-    events
-        .recovery(&about("pool", "6"), Reason::Rendered, "line 2")
-        .await;
-    events
-        .warning_once(&about("pool", "7"), Reason::TemplateFailed, "line 2")
-        .await;
-    let stored = || {
-        server.with(|state| {
-            let note = |event: &Value| event["note"].as_str().unwrap().to_owned();
-            let series = |event: &Value| event["series"]["count"].as_i64();
-            let stored = state.all("events").map(|event| (note(event), series(event)));
-            let mut stored: Vec<_> = stored.collect();
-            stored.sort();
-            stored
-        })
-    };
+    }
+    events.recovery(&about("pool"), Reason::Rendered, "works").await;
+    let mut stored: Vec<(String, String)> = server.with(|state| {
+        let text = |event: &Value, field: &str| event[field].as_str().unwrap().to_owned();
+        let events = state.all("events");
+        events
+            .map(|event| (text(event, "type"), text(event, "note")))
+            .collect()
+    });
+    stored.sort();
     let clipped = format!("{}…", "x".repeat(1021));
-    let of = |note: &str, count| (note.to_owned(), count);
-    let mut expected = vec![
-        of("line 2", None),
-        of("line 2", None),
-        of("line 2", Some(3)),
-        of("line 5", None),
-        of(&clipped, None),
+    let expected = [
+        ("Normal", "works"),
+        ("Warning", "line 2"),
+        ("Warning", "line 2"),
+        ("Warning", "line 5"),
+        ("Warning", clipped.as_str()),
     ];
-    assert_eq!(stored(), expected);
-    // The series has ended, or the API server has deleted its Event.
-    tokio::time::advance(Duration::from_secs(360)).await;
-    warn("pool", "8", "line 2").await;
-    expected.insert(0, of("line 2", None));
-    assert_eq!(stored(), expected);
-    let names: Vec<String> = server.with(|state| {
-        let name = |event: &Value| event["metadata"]["name"].as_str().unwrap().to_owned();
-        state.all("events").map(name).collect()
-    });
-    server.with(|state| {
-        for name in &names {
-            state.delete("events", "kube-system", name).unwrap();
-        }
-    });
-    warn("pool", "9", "line 2").await;
-    assert_eq!(stored(), [of("line 2", None)]);
+    assert_eq!(
+        stored,
+        expected.map(|(type_, note)| (type_.to_owned(), note.to_owned()))
+    );
 }

@@ -15,8 +15,8 @@ use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::{File, FileContent, OperatingSystemProfile};
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::{
-    AdmissionArgs, Cluster, CommonArgs, Connection, Connections, Drain, Environment, Metrics, Process,
-    Readiness, settings_watch,
+    AdmissionArgs, Cluster, CommonArgs, Connection, Connections, Environment, Metrics, Process, Readiness,
+    settings_watch,
 };
 use osm_sim::invariants::{Change, Observer, Purpose, What};
 use osm_sim::memory::{Backup, Link, Server, State, User};
@@ -937,7 +937,6 @@ impl Running {
             environment,
             metrics,
             readiness: Readiness::default(),
-            drain: Drain::new(&shutdown),
             shutdown: shutdown.clone(),
         });
         let installation = Installation {
@@ -948,9 +947,7 @@ impl Running {
         let service = self.service;
         server.with(|state| state.remark(&format!("{}-{pod} starts", service.name())));
         let process = tokio::spawn(async move {
-            let gates = process.readiness.gates("");
-            let (cluster, settings) =
-                Cluster::new(&process, gates, installation, Connections::only(connection));
+            let (cluster, settings) = Cluster::new(&process, installation, Connections::only(connection));
             settings_watch::spawn(&cluster, settings);
             match service {
                 Service::OscController => osc_controller::run(process, cluster, AdmissionArgs::default())
