@@ -50,7 +50,6 @@ mod subscription;
 mod systems;
 mod template_walk;
 mod time_servers;
-mod unknown_names;
 mod unused_settings;
 mod user_data;
 pub mod validate;
@@ -75,7 +74,6 @@ pub use reserved::RESERVED_PREFIX;
 pub use resolve::{resolve, resolve_on};
 pub use samples::{dry_run, dry_run_with, full_sample, plain_pools, sample_pools, stand_in_cluster};
 pub use size::{Counted, SizeLimit, limit_bytes, size_limit};
-pub use unknown_names::{UnknownName, unknown_names};
 pub use user_data::{
     MachineFile, MachineStage, MachineUnit, edge_script, machine_stage, masked_machine_stage, masks,
     placeholders, plain_user_data, user_data,

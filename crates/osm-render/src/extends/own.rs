@@ -4,7 +4,7 @@ use osm_api::OperatingSystemProfileSpec;
 use osm_api::profile::ProfileConfig;
 
 use super::Problem;
-use crate::Stage;
+use crate::{Stage, template_walk};
 
 /// Refuses a profile that extends none and yet replaces or removes something.
 pub(super) fn check_stands_alone(spec: &OperatingSystemProfileSpec) -> Result<(), Problem> {
@@ -23,7 +23,7 @@ pub(super) fn check_stands_alone(spec: &OperatingSystemProfileSpec) -> Result<()
 }
 
 /// The first such field of a stage: its path, and its name.
-fn first(stage: &str, config: &ProfileConfig) -> Option<(String, &'static str)> {
+fn first(stage: &'static str, config: &ProfileConfig) -> Option<(String, &'static str)> {
     let lists = [
         ("replaceTemplates", config.replace_templates.is_empty()),
         ("removeTemplates", config.remove_templates.is_empty()),
@@ -35,23 +35,14 @@ fn first(stage: &str, config: &ProfileConfig) -> Option<(String, &'static str)> 
         (false, true) => Some("remove"),
         (false, false) => None,
     };
-    let runtimes = config.supported_container_runtimes.iter();
-    let files = config.files.iter().enumerate();
-    let mut files = files.map(|(i, file)| (format!("{stage}.files[{i}] ({})", file.path), file));
-    let mut of_runtimes = runtimes.flat_map(|runtime| {
-        let place = move |path: &str| format!("{stage}.supportedContainerRuntimes.files ({path})");
-        runtime.files.iter().map(move |file| (place(&file.path), file))
-    });
+    let mut files = template_walk::files(stage, config);
     let mut units = config.units.iter().enumerate();
     files
-        .find_map(|(place, file)| Some((place, mark(file.replace, file.remove)?)))
-        .or_else(|| of_runtimes.find_map(|(place, file)| Some((place, mark(file.replace, file.remove)?))))
+        .find_map(|(place, file)| Some((place.to_string(), mark(file.replace, file.remove)?)))
         .or_else(|| {
             units.find_map(|(i, unit)| {
-                Some((
-                    format!("{stage}.units[{i}] ({})", unit.name),
-                    mark(unit.replace, unit.remove)?,
-                ))
+                let place = format!("{stage}.units[{i}] ({})", unit.name);
+                Some((place, mark(unit.replace, unit.remove)?))
             })
         })
         .or_else(|| {

@@ -13,7 +13,7 @@ use osm_api::profile::AcceptedProfile;
 
 use self::modules::Modules;
 pub use self::refusal::{Outcome, Refusal};
-pub use self::suspicion::{DecimalMode, decimal_modes, default_name, suspicions, unknown_name};
+pub use self::suspicion::{DecimalMode, decimal_modes, default_name, suspicions};
 
 /// Compiles every template, renders the sample pools, and validates the modules of each.
 ///

@@ -327,7 +327,10 @@ fn an_extension_adds_to_those_of_its_base() {
             json!({"sysctls": {"y": 3}}),
             "spec.provisioningConfig.sysctls.y: ",
         ),
-        (json!({"removeSysctls": ["z"]}), "the nearest are x, y"),
+        (
+            json!({"removeSysctls": ["z"]}),
+            "removeSysctls[0] (z): base has no such entry",
+        ),
     ] {
         let error = on_base(own).expect_err(text);
         assert_eq!(error.reason(), "ExtendsInvalid");
