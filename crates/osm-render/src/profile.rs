@@ -404,7 +404,7 @@ impl Profile {
             return Ok(known);
         }
         let (bytes, near) = sizes(spec, pool)?;
-        let conflicts = conflicts::find(spec, pool);
+        let conflicts = conflicts::find(spec, minor);
         let new = Measured {
             minor,
             bytes,
