@@ -12,15 +12,11 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Filled, FilledFile, HOST_NAME_FILE, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, keep_last, mode, unfit,
-    unit_files, unit_text,
+    DEFAULT_USER, Filled, FilledFile, HOST_NAME_FILE, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, distinct,
+    keep_last, mode, unfit, unit_files, unit_text,
 };
 use crate::Stage;
 use crate::error::UserDataError;
-
-mod modules;
-
-pub(super) use modules::{passwd, unsupported as unsupported_module};
 
 /// What a data URL escapes: everything but letters, digits and these.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
@@ -65,7 +61,6 @@ pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataErro
         let empty = unit_files(unit).filter(|(_, text)| text.is_empty());
         files.extend(empty.map(|(path, text)| file(&path, 0o644, text)));
     }
-    let passwd = passwd(stage, &filled)?;
     // Ignition refuses a path that occurs twice, also as that of a unit.
     let of_units: BTreeSet<String> = filled
         .units
@@ -79,7 +74,7 @@ pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataErro
 
     let mut document = Map::from_iter([("ignition".to_owned(), json!({"version": "3.3.0"}))]);
     let parts = [
-        ("passwd", passwd),
+        ("passwd", passwd(&filled)),
         (
             "storage",
             Map::from_iter([("files".to_owned(), Value::Array(files))]),
@@ -100,6 +95,15 @@ pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataErro
     }
     // `<` stays as it is, so that machine-controller finds its placeholder in units.
     Ok(format!("{}\n", Value::Object(document)))
+}
+
+/// `passwd` of a config: the pool's SSH keys.
+pub(super) fn passwd(filled: &Filled) -> Map<String, Value> {
+    if filled.ssh_keys.is_empty() {
+        return Map::new();
+    }
+    let user = json!({"name": DEFAULT_USER, "sshAuthorizedKeys": distinct(&filled.ssh_keys)});
+    Map::from_iter([("users".to_owned(), json!([user]))])
 }
 
 fn path_of(file: &Value) -> &str {

@@ -22,7 +22,6 @@ mod edge;
 mod ignition;
 mod machine;
 mod unit_text;
-mod users;
 
 pub use edge::edge_script;
 pub use machine::{MachineFile, MachineStage, MachineUnit, machine_stage, masked_machine_stage};
@@ -50,12 +49,17 @@ impl Reader {
 
 /// Why a profile can't have this cloud-init module, if so.
 pub(crate) fn unsupported_module(reader: Reader, module: &str) -> Option<&'static str> {
-    match reader {
-        Reader::CloudInit => None,
-        Reader::CoreosCloudinit => coreos_cloudinit::unsupported(module),
-        Reader::Ignition => ignition::unsupported_module(module),
+    match (reader, module) {
+        (Reader::CloudInit, _) => None,
+        (_, "packages" | "package_update" | "package_upgrade" | "package_reboot_if_required") => {
+            Some("Flatcar has no package manager: let a unit fetch what you need to /opt")
+        }
+        _ => Some("Flatcar applies no modules of cloud-init: use files, and units that run scripts"),
     }
 }
+
+/// The user that every Flatcar has.
+const DEFAULT_USER: &str = "core";
 
 /// Holds the machine's name; the provisioning stage reads it, because only the bootstrap document has names filled
 /// in by machine-controller.
@@ -193,6 +197,7 @@ impl Filled {
             Ok(filled)
         };
         check_names(config, stage)?;
+        let reader = Reader::of(spec.os_name, spec.provisioning_utility);
         let modules = config.modules.clone().unwrap_or(Value::Null);
         let modules = template_walk::map_value(&Path::Top, &modules, &mut |path, text| {
             fill(
@@ -203,6 +208,16 @@ impl Filled {
                 text,
             )
         })?;
+        let modules = if let Value::Object(modules) = modules {
+            modules
+        } else {
+            Map::new()
+        };
+        for module in modules.keys() {
+            if let Some(problem) = unsupported_module(reader, module) {
+                return Err(unfit(&format!("{}.modules.{module}", stage.field()), problem));
+            }
+        }
         Ok(Self {
             name: (stage == Stage::Bootstrap).then(|| machine_name(spec)).flatten(),
             ssh_keys: config.user_ssh_keys.clone(),
@@ -212,11 +227,7 @@ impl Filled {
                 .iter()
                 .map(|unit| fill_unit(unit, &fill))
                 .collect::<Result<_, _>>()?,
-            modules: if let Value::Object(modules) = modules {
-                modules
-            } else {
-                Map::new()
-            },
+            modules,
         })
     }
 }
@@ -281,7 +292,7 @@ fn files(
 }
 
 /// Whether a name is that of an encoding that cloud-init knows. It ignores case and blanks, and takes a text with another encoding as it is.
-pub(crate) fn is_encoding(name: &str) -> bool {
+fn is_encoding(name: &str) -> bool {
     const KNOWN: [&str; 9] = [
         "b64",
         "base64",
@@ -294,6 +305,13 @@ pub(crate) fn is_encoding(name: &str) -> bool {
         "text/plain",
     ];
     KNOWN.iter().any(|known| name.trim().eq_ignore_ascii_case(known))
+}
+
+/// Trimmed, each once, in order: Ignition refuses repetitions.
+fn distinct(keys: &[String]) -> Vec<&str> {
+    let mut seen = BTreeSet::new();
+    let keys = keys.iter().map(|key| key.trim());
+    keys.filter(|key| !key.is_empty() && seen.insert(*key)).collect()
 }
 
 /// Leaves the last of the items that have the same name.
