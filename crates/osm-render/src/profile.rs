@@ -336,7 +336,6 @@ impl Profile {
                     .map(|late| (late.id.clone(), late)),
             );
             warnings.extend(hidden_machine_names(&bootstrap));
-            warnings.extend(placement::not_run(&bootstrap, &provisioning));
         }
         configure_network(reader, &mut bootstrap, pool)?;
 
