@@ -7,7 +7,6 @@
 mod chain;
 mod compose;
 mod modules;
-mod own;
 mod stage;
 
 use osm_api::OperatingSystemProfileSpec;
