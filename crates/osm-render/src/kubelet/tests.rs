@@ -52,97 +52,39 @@ fn what_a_kubelet_takes_passes() {
     }
 }
 
+/// Configurations, each with the path of its mistake and a part of what is told.
+const MISTAKES: &str = "
+    {apiVersion: s77} | apiVersion | must be kubelet.config.k8s.io/v1beta1
+    {kind: s77} | kind | must be KubeletConfiguration
+    {maxpods: 77} | maxpods | kubelet 1.36 has no such field
+    {maxPods: s77} | maxPods | must be a whole number
+    {maxPods: } | maxPods | is empty
+    {evictionHard: {memory.available: s77}} | evictionHard.memory.available | must be a quantity
+    {evictionHard: {memory.free: 77Mi}} | evictionHard.memory.free | is no eviction signal
+    {kubeReserved: {gpu: '77'}} | kubeReserved.gpu | can't be reserved
+    {systemReserved: {cpu: '-77'}} | systemReserved.cpu | must not be negative
+    {containerLogMaxSize: 77MB} | containerLogMaxSize | must be a size
+    {registerWithTaints: [{key: a, effect: NoSchedule, timeAdded: s77}]} | registerWithTaints[0].timeAdded | can't be set
+    {imageGCHighThresholdPercent: 77} | imageGCHighThresholdPercent | must be below
+    {imageMaximumGCAge: 77s} | imageMaximumGCAge | must be longer
+    {featureGates: {Imagined: true}} | featureGates.Imagined | knows no such feature gate
+    {featureGates: {ImageVolume: false}} | featureGates.ImageVolume | takes only true
+    {featureGates: {RotateKubeletServerCertificate: false}} | featureGates.RotateKubeletServerCertificate | must stay on
+    {staticPodURL: 'https://s77:s77@pods.example/'} | staticPodURL | a credential in it
+    {staticPodURLHeader: {Authorization: [s77]}} | staticPodURLHeader | a credential in it
+    {authentication: {anonymous: {enabled: true}}} | authentication.anonymous.enabled | remove it
+    {authorization: {mode: AlwaysAllow}} | authorization.mode | remove it
+    {containerRuntimeEndpoint: 'unix:///s77'} | containerRuntimeEndpoint | remove it
+";
+
 #[test]
 fn each_mistake_is_told_with_its_path_and_without_its_value() {
     // Types are those of Kubernetes' own decoders in tests/it/kubelet.rs.
-    for (bad, path, problem) in [
-        (
-            "{apiVersion: s77}",
-            "apiVersion",
-            "must be kubelet.config.k8s.io/v1beta1",
-        ),
-        ("{kind: s77}", "kind", "must be KubeletConfiguration"),
-        ("{maxpods: 77}", "maxpods", "kubelet 1.36 has no such field"),
-        ("{maxPods: s77}", "maxPods", "must be a whole number"),
-        ("{maxPods: }", "maxPods", "is empty"),
-        (
-            "{evictionHard: {memory.available: s77}}",
-            "evictionHard.memory.available",
-            "must be a quantity",
-        ),
-        (
-            "{evictionHard: {memory.free: 77Mi}}",
-            "evictionHard.memory.free",
-            "is no eviction signal",
-        ),
-        (
-            "{kubeReserved: {gpu: '77'}}",
-            "kubeReserved.gpu",
-            "can't be reserved",
-        ),
-        (
-            "{systemReserved: {cpu: '-77'}}",
-            "systemReserved.cpu",
-            "must not be negative",
-        ),
-        (
-            "{containerLogMaxSize: 77MB}",
-            "containerLogMaxSize",
-            "must be a size",
-        ),
-        (
-            "{registerWithTaints: [{key: a, effect: NoSchedule, timeAdded: s77}]}",
-            "registerWithTaints[0].timeAdded",
-            "can't be set",
-        ),
-        (
-            "{imageGCHighThresholdPercent: 77}",
-            "imageGCHighThresholdPercent",
-            "must be below",
-        ),
-        ("{imageMaximumGCAge: 77s}", "imageMaximumGCAge", "must be longer"),
-        (
-            "{featureGates: {Imagined: true}}",
-            "featureGates.Imagined",
-            "knows no such feature gate",
-        ),
-        (
-            "{featureGates: {ImageVolume: false}}",
-            "featureGates.ImageVolume",
-            "takes only true",
-        ),
-        (
-            "{featureGates: {RotateKubeletServerCertificate: false}}",
-            "featureGates.RotateKubeletServerCertificate",
-            "must stay on",
-        ),
-        (
-            "{staticPodURL: 'https://s77:s77@pods.example/'}",
-            "staticPodURL",
-            "a credential in it",
-        ),
-        (
-            "{staticPodURLHeader: {Authorization: [s77]}}",
-            "staticPodURLHeader",
-            "a credential in it",
-        ),
-        (
-            "{authentication: {anonymous: {enabled: true}}}",
-            "authentication.anonymous.enabled",
-            "remove it",
-        ),
-        (
-            "{authorization: {mode: AlwaysAllow}}",
-            "authorization.mode",
-            "remove it",
-        ),
-        (
-            "{containerRuntimeEndpoint: 'unix:///s77'}",
-            "containerRuntimeEndpoint",
-            "remove it",
-        ),
-    ] {
-        let told = told(bad);
+    for row in MISTAKES.trim().lines() {
+        let [bad, path, problem] = row.split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let told = told(bad.trim());
         let [mistake] = told.as_slice() else {
             panic!("{bad}: {told:#?}")
         };
