@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Filled, FilledFile, MACHINE_NAME_FILE, Packing, SSHD_FILE, SSHD_TEXT, distinct, mode, unfit, unit_files,
+    unit_texts,
 };
 use crate::error::UserDataError;
 use crate::{Stage, static_network, yaml};
@@ -140,17 +141,6 @@ fn write_unit(unit: &Unit) -> Result<Value, UserDataError> {
             written.insert("command".to_owned(), json!("start"));
         }
     }
-    if let Some(text) = unit.content.as_ref().filter(|text| !text.is_empty()) {
-        written.insert("content".to_owned(), json!(text));
-    }
-    let drop_ins: Vec<Value> = unit
-        .drop_ins
-        .iter()
-        .filter(|drop_in| !drop_in.content.is_empty())
-        .map(|drop_in| json!({"name": drop_in.name, "content": drop_in.content}))
-        .collect();
-    if !drop_ins.is_empty() {
-        written.insert("drop-ins".to_owned(), Value::Array(drop_ins));
-    }
+    written.extend(unit_texts(unit, "content", "drop-ins"));
     Ok(Value::Object(written))
 }

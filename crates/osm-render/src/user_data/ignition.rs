@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     DEFAULT_USER, Filled, FilledFile, HOST_NAME_FILE, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, distinct,
-    keep_last, mode, unfit, unit_files, unit_text,
+    keep_last, mode, unfit, unit_files, unit_text, unit_texts,
 };
 use crate::Stage;
 use crate::error::UserDataError;
@@ -139,18 +139,7 @@ fn write_unit(unit: &Unit) -> Result<Option<Value>, UserDataError> {
     } else if let Some(enable) = unit.enable {
         written.insert("enabled".to_owned(), json!(enable));
     }
-    if let Some(text) = unit.content.as_ref().filter(|text| !text.is_empty()) {
-        written.insert("contents".to_owned(), json!(text));
-    }
-    let drop_ins: Vec<Value> = unit
-        .drop_ins
-        .iter()
-        .filter(|drop_in| !drop_in.content.is_empty())
-        .map(|drop_in| json!({"name": drop_in.name, "contents": drop_in.content}))
-        .collect();
-    if !drop_ins.is_empty() {
-        written.insert("dropins".to_owned(), Value::Array(drop_ins));
-    }
+    written.extend(unit_texts(unit, "contents", "dropins"));
     // With a name alone there is nothing to do.
     Ok((written.len() > 1).then_some(Value::Object(written)))
 }

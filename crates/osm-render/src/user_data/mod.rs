@@ -8,11 +8,10 @@ use osm_api::config::StageConfig;
 use osm_api::content::{self, Content};
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::{CloudProvider, DropIn, OperatingSystem, ProfileUnit, ProvisioningUtility, Unit};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::error::UserDataError;
-use crate::late_bound::{self, Filling, LateValues, Room};
-use crate::reserved::RESERVED_PREFIX;
+use crate::late_bound::{self, Filling, LateValues, RESERVED_PREFIX, Room};
 use crate::template_walk::{self, Path, Place};
 use crate::{Stage, clouds};
 
@@ -384,6 +383,19 @@ pub(crate) fn unit_files(unit: &Unit) -> impl Iterator<Item = (String, &str)> {
         .iter()
         .map(|drop_in| (drop_in_path(unit, drop_in), drop_in.content.as_str()));
     own.into_iter().chain(drop_ins)
+}
+
+/// The texts of a unit as Flatcar's programs take them, which leave out what is empty: under `content`, and under `drop_ins` with their
+/// names.
+fn unit_texts(unit: &Unit, content: &str, drop_ins: &str) -> Map<String, Value> {
+    let own = unit.content.as_ref().filter(|text| !text.is_empty());
+    let own = own.map(|text| (content.to_owned(), json!(text)));
+    let others = unit.drop_ins.iter().filter(|drop_in| !drop_in.content.is_empty());
+    let others: Vec<Value> = others
+        .map(|drop_in| json!({"name": drop_in.name, content: drop_in.content}))
+        .collect();
+    let others = (!others.is_empty()).then(|| (drop_ins.to_owned(), Value::Array(others)));
+    own.into_iter().chain(others).collect()
 }
 
 /// Paths of the files that a unit of a profile takes.
