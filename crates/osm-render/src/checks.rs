@@ -74,20 +74,16 @@ fn check_version(version: &str, rules: Rules) -> Result<(), ProfileError> {
         semver::Version::parse(number).is_ok()
     };
     let mut starts = version.match_indices('v');
-    match rules.is_go {
-        true if version.len() <= MAX_VERSION && starts.any(is_semantic) => Ok(()),
-        false if starts.next().filter(|(at, _)| *at == 0).is_some_and(is_semantic) => Ok(()),
-        true => Err(invalid(
-            "version",
-            format!(
-                "must end in a semantic version with a leading v, such as v1.0.0, and have at most {MAX_VERSION} bytes"
-            ),
-        )),
-        false => Err(invalid(
-            "version",
-            "must be a semantic version with a leading v, such as v1.0.0",
-        )),
-    }
+    let is_good = match rules.is_go {
+        true => version.len() <= MAX_VERSION && starts.any(is_semantic),
+        false => starts.next().filter(|(at, _)| *at == 0).is_some_and(is_semantic),
+    };
+    is_good.then_some(()).ok_or_else(|| {
+        let problem = format!(
+            "must be a semantic version with a leading v, such as v1.0.0, and have at most {MAX_VERSION} bytes"
+        );
+        invalid("version", problem)
+    })
 }
 
 fn invalid(path: impl Into<String>, problem: impl Into<String>) -> ProfileError {
@@ -266,27 +262,17 @@ fn check_unit(place: &str, unit: &ProfileUnit, rules: Rules) -> Result<(), Profi
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c))
     };
-    let suffixes = [
-        ".service",
-        ".socket",
-        ".target",
-        ".timer",
-        ".path",
-        ".mount",
-        ".automount",
-        ".swap",
-        ".slice",
-    ];
-    let of_go: &[&str] = match rules {
-        Rules { is_go: false, .. } => &[],
-        Rules {
-            reader: Reader::CoreosCloudinit,
-            ..
-        } => &[".device", ".snapshot", ".scope", ".network", ".netdev", ".link"],
-        Rules { .. } => &[".device", ".snapshot", ".scope"],
+    let kind = unit.name.rsplit_once('.').map(|(_, kind)| kind);
+    let has_kind = match kind {
+        Some(
+            "service" | "socket" | "target" | "timer" | "path" | "mount" | "automount" | "swap" | "slice",
+        ) => true,
+        Some("device" | "snapshot" | "scope") => rules.is_go,
+        // coreos-cloudinit takes units of systemd-networkd as well.
+        Some("network" | "netdev" | "link") => rules.is_go && rules.reader == Reader::CoreosCloudinit,
+        _ => false,
     };
-    let mut suffixes = suffixes.iter().chain(of_go);
-    if !word(&unit.name) || !suffixes.any(|suffix| unit.name.ends_with(suffix)) {
+    if !word(&unit.name) || !has_kind {
         return Err(invalid(
             place,
             "name must be that of a unit with its suffix, such as setup.service",

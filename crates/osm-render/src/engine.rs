@@ -29,12 +29,6 @@ pub(crate) trait Engine: Sync {
     /// Parses the templates of one stage, and checks how they include each other. The first one that is wrong fails.
     fn compile(&self, sources: &Sources<'_>, budget: &Budget<'_>) -> Result<Box<dyn Compiled>, Failure>;
 
-    /// Names in a template that no data has, where that is certain without rendering. `_plain` is the data of a pool and settings
-    /// with nothing optional set.
-    fn unknown_names(&self, _: &str, _: Part, _plain: &Inputs<'_>) -> Vec<Located> {
-        Vec::new()
-    }
-
     /// Whether a file is written although its template renders to nothing.
     fn keeps_empty_files(&self) -> bool {
         false
@@ -63,17 +57,6 @@ pub(crate) struct Sources<'a> {
     pub(crate) partials: Vec<(&'a str, &'a str)>,
     /// Those that are rendered.
     pub(crate) texts: Vec<Source<'a>>,
-}
-
-/// What a template is a part of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// Others include it.
-    Named,
-    /// It is the content of a file.
-    File,
-    /// It is the content of a unit or a value of a module.
-    Other,
 }
 
 /// A text that is rendered.

@@ -75,7 +75,7 @@ pub enum ProfileError {
         position: TemplatePosition,
         problem: String,
     },
-    #[error("spec.{path} contains {prefix:?}, which is reserved for late-bound values; remove it", prefix = crate::reserved::RESERVED_PREFIX)]
+    #[error("spec.{path} contains {prefix:?}, which is reserved for late-bound values; remove it", prefix = crate::late_bound::RESERVED_PREFIX)]
     ReservedText { path: String },
 }
 
@@ -139,7 +139,7 @@ pub enum RenderError {
         position: TemplatePosition,
         problem: String,
     },
-    #[error("{place} contains {prefix:?}, which is reserved for late-bound values; remove it", prefix = crate::reserved::RESERVED_PREFIX)]
+    #[error("{place} contains {prefix:?}, which is reserved for late-bound values; remove it", prefix = crate::late_bound::RESERVED_PREFIX)]
     ReservedText { place: String },
     #[error("{place} contains {name}, which machine-controller replaces with the name of each machine; remove it", name = osm_api::names::MACHINE_NAME_PLACEHOLDER)]
     MachineName { place: String },

@@ -14,8 +14,10 @@ use osm_api::profile::MAX_CONTENT_BYTES;
 use serde_json::Value;
 
 use crate::error::UserDataError;
-use crate::reserved::RESERVED_PREFIX;
 use crate::yaml;
+
+/// Start of the marker of a late-bound value. An input with it could pass for a marker, so it is refused.
+pub const RESERVED_PREFIX: &str = "%%osm-late{";
 
 const SUFFIX: &str = "}%%";
 

@@ -41,7 +41,6 @@ mod profile;
 mod profile_secrets;
 mod readable;
 mod rendered_text;
-mod reserved;
 mod resolve;
 mod samples;
 mod size;
@@ -50,7 +49,6 @@ mod subscription;
 mod systems;
 mod template_walk;
 mod time_servers;
-mod unknown_names;
 mod unused_settings;
 mod user_data;
 pub mod validate;
@@ -67,15 +65,13 @@ pub use downloads::{Artefact, Download};
 pub use error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 pub use extends::{Base, ProfileKey, bases};
 pub use kubelet_kubeconfig::{kubelet_kubeconfig, late_bound_ids};
-pub use late_bound::LateValues;
+pub use late_bound::{LateValues, RESERVED_PREFIX};
 pub use library::library_version;
 pub use profile::{Profile, Rendered, compile, content, suits};
 pub use readable::{is_credential, readable};
-pub use reserved::RESERVED_PREFIX;
 pub use resolve::{resolve, resolve_on};
 pub use samples::{dry_run, dry_run_with, full_sample, plain_pools, sample_pools, stand_in_cluster};
 pub use size::{Counted, SizeLimit, limit_bytes, size_limit};
-pub use unknown_names::{UnknownName, unknown_names};
 pub use user_data::{
     MachineFile, MachineStage, MachineUnit, edge_script, machine_stage, masked_machine_stage, masks,
     placeholders, plain_user_data, user_data,

@@ -7,6 +7,7 @@ use osm_api::pool::Pool;
 use osm_api::settings::Packages;
 use serde_json::{Map, Value, json};
 
+use crate::additions;
 use crate::late_bound::in_single_quotes;
 use crate::systems::{self, Family};
 
@@ -42,17 +43,7 @@ pub(crate) fn configure(bootstrap: &mut StageConfig, pool: &Pool, packages: &Pac
             "-c",
             TURN_OTHERS_OFF
         ]);
-        let own = modules.remove("bootcmd");
-        let commands = own
-            .as_ref()
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .cloned();
-        modules.insert(
-            "bootcmd".to_owned(),
-            std::iter::once(command).chain(commands).collect(),
-        );
+        additions::set(modules, "bootcmd", |own| [vec![command], own].concat());
     }
     None
 }

@@ -22,12 +22,11 @@ use crate::downloads::{Catalogue, Download};
 use crate::engine::{Compiled, Engine, Failure, Inputs, Sources};
 use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 use crate::go_templates::passed_on;
-use crate::late_bound::{self, Marker};
+use crate::late_bound::{self, Marker, RESERVED_PREFIX};
 use crate::model::KUBECONFIG_SECRET_NAME;
 use crate::placement::Addition;
 use crate::readable::{is_password, readable};
 use crate::rendered_text::{Placements, RenderedText};
-use crate::reserved::RESERVED_PREFIX;
 use crate::user_data::{self, Reader};
 use crate::{
     Stage, additions, checks, conflicts, engines, kubelet, model, packages, placement, profile_secrets, size,
@@ -336,7 +335,6 @@ impl Profile {
                     .map(|late| (late.id.clone(), late)),
             );
             warnings.extend(hidden_machine_names(&bootstrap));
-            warnings.extend(placement::not_run(&bootstrap, &provisioning));
         }
         configure_network(reader, &mut bootstrap, pool)?;
 
@@ -404,7 +402,7 @@ impl Profile {
             return Ok(known);
         }
         let (bytes, near) = sizes(spec, pool)?;
-        let conflicts = conflicts::find(spec, pool);
+        let conflicts = conflicts::find(spec, minor);
         let new = Measured {
             minor,
             bytes,
@@ -679,19 +677,7 @@ fn check_reserved(pool: &Pool, data: &Value) -> Result<(), RenderError> {
         key.or_else(subscription)
             .or_else(|| late_bound::find(data, &is).map(|path| format!("template data.{path}")))
     };
-    // Nearly no input has such text. So the first pass looks for a character that all of them have, in chunks that the compiler
-    // vectorises.
-    let reserved = |text: &str| text.contains(RESERVED_PREFIX);
-    let has_sign = |piece: &[u8]| {
-        piece
-            .iter()
-            .fold(false, |found, byte| found | matches!(byte, b'%' | b'<'))
-    };
-    let suspicious = |text: &str| text.as_bytes().chunks(64).any(has_sign);
-    if find(&|text| suspicious(text) && (reserved(text) || user_data::has_machine_name(text))).is_none() {
-        return Ok(());
-    }
-    if let Some(place) = find(&reserved) {
+    if let Some(place) = find(&|text| text.contains(RESERVED_PREFIX)) {
         return Err(RenderError::ReservedText { place });
     }
     // The cloud provider's file is in the second document, which machine-controller does not see.

@@ -31,47 +31,56 @@ struct Field<'p> {
     id: &'static str,
     /// Its name in `operatingSystemSpec`.
     name: &'static str,
+    /// Its name in the module.
+    key: &'static str,
     value: &'p ConfigVar,
 }
 
-/// The ways to register, each complete or not there at all.
-struct Fields<'p> {
-    user: Field<'p>,
-    password: Field<'p>,
-    organization: Field<'p>,
-    key: Field<'p>,
-}
-
-impl<'p> Fields<'p> {
-    fn of(pool: &'p Pool) -> Self {
-        let os = &pool.os;
-        let field = |id, name, value| Field { id, name, value };
-        Self {
-            user: field(
+/// The two ways to register, each complete or not there at all: user and password, and organization and activation key.
+fn fields(pool: &Pool) -> [[Field<'_>; 2]; 2] {
+    let os = &pool.os;
+    let field = |id, name, key, value| Field { id, name, key, value };
+    [
+        [
+            field(
                 USER,
                 "rhelSubscriptionManagerUser",
+                "username",
                 &os.rhel_subscription_manager_user,
             ),
-            password: field(
+            field(
                 PASSWORD,
                 "rhelSubscriptionManagerPassword",
+                "password",
                 &os.rhel_subscription_manager_password,
             ),
-            organization: field(ORGANIZATION, "rhelOrganizationName", &os.rhel_organization_name),
-            key: field(ACTIVATION_KEY, "rhelActivationKey", &os.rhel_activation_key),
-        }
-    }
+        ],
+        [
+            field(
+                ORGANIZATION,
+                "rhelOrganizationName",
+                "org",
+                &os.rhel_organization_name,
+            ),
+            field(
+                ACTIVATION_KEY,
+                "rhelActivationKey",
+                "activation-key",
+                &os.rhel_activation_key,
+            ),
+        ],
+    ]
+}
 
-    fn has_user(&self) -> bool {
-        !self.user.value.is_empty() && !self.password.value.is_empty()
-    }
-
-    fn has_key(&self) -> bool {
-        !self.organization.value.is_empty() && !self.key.value.is_empty()
-    }
-
-    fn all(self) -> [Field<'p>; 4] {
-        [self.user, self.password, self.organization, self.key]
+/// The values by which machines of the pool register; `None` if they don't.
+fn chosen(pool: &Pool) -> Option<[Field<'_>; 2]> {
+    let [user, key] = fields(pool);
+    let is_complete = |pair: &[Field<'_>; 2]| pair.iter().all(|field| !field.value.is_empty());
+    let is_rhel = pool.operating_system == OperatingSystem::Rhel;
+    if is_rhel && is_complete(&key) {
+        Some(key).filter(|_| !pool.os.rhel_use_satellite_server || !pool.os.rhel_satellite_server.is_empty())
+    } else {
+        Some(user).filter(|user| is_rhel && is_complete(user) && !pool.os.rhel_use_satellite_server)
     }
 }
 
@@ -80,22 +89,14 @@ pub(crate) fn late_bound(pool: &Pool) -> Vec<LateBound> {
     if pool.operating_system != OperatingSystem::Rhel {
         return Vec::new();
     }
-    let fields = Fields::of(pool).all().into_iter();
+    let fields = fields(pool).into_iter().flatten();
     fields.filter_map(|field| field.late_bound(pool)).collect()
 }
 
 /// What has to be filled in for the module that [`configure`] adds.
 pub(crate) fn used(pool: &Pool) -> Vec<LateBound> {
-    if !is_wanted(pool) {
-        return Vec::new();
-    }
-    let fields = Fields::of(pool);
-    let used = if fields.has_key() {
-        [fields.organization, fields.key]
-    } else {
-        [fields.user, fields.password]
-    };
-    used.iter().filter_map(|field| field.late_bound(pool)).collect()
+    let fields = chosen(pool).into_iter().flatten();
+    fields.filter_map(|field| field.late_bound(pool)).collect()
 }
 
 impl Field<'_> {
@@ -143,7 +144,7 @@ impl Field<'_> {
 
 /// The texts that the module contains as the MachineDeployment gives them, with the names of their fields.
 pub(crate) fn plain_texts(pool: &Pool) -> impl Iterator<Item = (&'static str, &str)> {
-    let fields = Fields::of(pool).all().into_iter();
+    let fields = fields(pool).into_iter().flatten();
     let plain = fields.filter_map(|field| match field.value {
         ConfigVar::Text(text) if !is_secret(field.id) => Some((field.name, text.as_str())),
         _ => None,
@@ -151,76 +152,45 @@ pub(crate) fn plain_texts(pool: &Pool) -> impl Iterator<Item = (&'static str, &s
     plain.chain([("rhelSatelliteServer", pool.os.rhel_satellite_server.as_str())])
 }
 
-/// Whether machines of the pool register.
-pub(crate) fn is_wanted(pool: &Pool) -> bool {
-    let fields = Fields::of(pool);
-    pool.operating_system == OperatingSystem::Rhel
-        && if pool.os.rhel_use_satellite_server {
-            fields.has_key() && !pool.os.rhel_satellite_server.is_empty()
-        } else {
-            fields.has_key() || fields.has_user()
-        }
-}
-
-/// Adds the module, before all others, which may need its packages. Returns what keeps the pool from registering, if
-/// it says that it wants to but not how.
+/// Adds the module. Returns what keeps the pool from registering, if it says that it wants to but not how.
 pub(crate) fn configure(stage: &mut StageConfig, pool: &Pool) -> Option<String> {
-    if pool.operating_system != OperatingSystem::Rhel {
-        return None;
-    }
-    if !is_wanted(pool) {
+    let Some(fields) = chosen(pool) else {
         return incomplete(pool);
-    }
-    let fields = Fields::of(pool);
+    };
     let mut module = Map::new();
-    if fields.has_key() {
-        module.insert("org".to_owned(), json!(fields.organization.text()));
-        module.insert("activation-key".to_owned(), json!(fields.key.text()));
-    } else {
-        module.insert("username".to_owned(), json!(fields.user.text()));
-        module.insert("password".to_owned(), json!(fields.password.text()));
-        if pool.os.attach_subscription {
-            module.insert("auto-attach".to_owned(), json!(true));
-        }
+    for field in &fields {
+        module.insert(field.key.to_owned(), json!(field.text()));
+    }
+    if pool.os.attach_subscription && module.contains_key("username") {
+        module.insert("auto-attach".to_owned(), json!(true));
     }
     if pool.os.rhel_use_satellite_server {
         let server = &pool.os.rhel_satellite_server;
+        let url = format!("https://{server}/pulp/repos");
         module.insert("server-hostname".to_owned(), json!(server));
-        module.insert(
-            "rhsm-baseurl".to_owned(),
-            json!(format!("https://{server}/pulp/repos")),
-        );
+        module.insert("rhsm-baseurl".to_owned(), json!(url));
     }
-    let own = stage.modules.take();
-    let mut modules = Map::from_iter([(MODULE.to_owned(), Value::Null)]);
-    modules.extend(
-        own.as_ref()
-            .and_then(Value::as_object)
-            .cloned()
-            .unwrap_or_default(),
-    );
+    let modules = stage.modules.get_or_insert_with(|| json!({})).as_object_mut()?;
+    let own = modules.entry(MODULE).or_insert_with(|| json!({}));
     // The profile's own fields of the module, such as repositories, stay.
-    let mut merged = modules
-        .get(MODULE)
-        .and_then(Value::as_object)
-        .cloned()
-        .unwrap_or_default();
-    merged.extend(module);
-    modules.insert(MODULE.to_owned(), Value::Object(merged));
-    stage.modules = Some(Value::Object(modules));
+    match own.as_object_mut() {
+        Some(own) => own.extend(module),
+        None => *own = Value::Object(module),
+    }
     None
 }
 
 fn incomplete(pool: &Pool) -> Option<String> {
-    let fields = Fields::of(pool);
-    let all = [&fields.user, &fields.password, &fields.organization, &fields.key];
-    let given = all.iter().any(|field| !field.value.is_empty()) || pool.os.rhel_use_satellite_server;
+    let mut values = fields(pool).into_iter().flatten();
+    let is_given = values.any(|field| !field.value.is_empty()) || pool.os.rhel_use_satellite_server;
     let needed = if pool.os.rhel_use_satellite_server {
         "rhelSatelliteServer, rhelOrganizationName and rhelActivationKey"
     } else {
         "rhelOrganizationName and rhelActivationKey, or rhelSubscriptionManagerUser and rhelSubscriptionManagerPassword"
     };
-    given.then(|| format!("machines do not register with Red Hat; set {needed} in operatingSystemSpec"))
+    let is_rhel = pool.operating_system == OperatingSystem::Rhel;
+    (is_rhel && is_given)
+        .then(|| format!("machines do not register with Red Hat; set {needed} in operatingSystemSpec"))
 }
 
 #[cfg(test)]
@@ -266,10 +236,7 @@ mod tests {
             modules[MODULE],
             json!({"org": "12", "activation-key": "%%osm-late{rhel/activation-key,text}%%"})
         );
-        assert_eq!(
-            modules.as_object().unwrap().keys().collect::<Vec<_>>(),
-            [MODULE, "packages"]
-        );
+        assert_eq!(modules["packages"], json!(["x"]));
         let mut satellite = key;
         satellite["rhelUseSatelliteServer"] = json!(true);
         satellite["rhelSatelliteServer"] = json!("sat.example");

@@ -246,9 +246,41 @@ fn kept(call: &str) -> Vec<String> {
     )]
 }
 
+/// Templates of one file in Go's language with their names, one a line.
+const OF_GO: &str = r#"
+repeat | {{range 100000}}{{$x := repeat 100000 "x"}}{{end}}
+wide numbers | {{range 100000}}{{$x := printf "%100000d" 1}}{{end}}
+a list that grows | {{$x := list}}{{range 100000}}{{$x = append $x "x"}}{{end}}
+a map that grows | {{$x := dict}}{{range 200000}}{{$x = set $x (toString .) "x"}}{{end}}
+lists in lists | {{$x := list}}{{range 200000}}{{$x = list $x $x}}{{end}}{{toJson $x}}
+uniq | {{$t := `0`}}{{range 2000}}{{$t = print $t `,` .}}{{end}}{{$x := uniq (splitList `,` $t)}}
+without | {{$x := splitList `` (repeat 100000 `x`)}}{{range 100000}}{{$y := without $x 1}}{{end}}
+sort | {{$x := splitList `` (repeat 100000 `x`)}}{{range 100000}}{{$y := sortAlpha $x}}{{end}}
+a regular expression | {{$t := repeat 50000 "a"}}{{range 100000}}{{$x := regexMatch "(a*)*b" $t}}{{end}}
+large regular expressions | {{range $i := 100000}}{{$x := regexMatch (printf "(a{1,900}){%d}" $i) "a"}}{{end}}
+replacing | {{$t := repeat 50000 "a"}}{{range 100000}}{{$x := regexReplaceAll "a" $t "bbbbbbbbbb"}}{{end}}
+splitting | {{$t := repeat 100000 "a,"}}{{range 100000}}{{$x := splitList "," $t}}{{end}}
+hashing | {{$t := repeat 500000 "a"}}{{range 100000}}{{$x := sha256sum $t}}{{end}}
+YAML | {{$x := dict "a" (splitList `` (repeat 100000 `x`))}}{{range 1000}}{{$y := toYaml $x}}{{$z := fromYaml $y}}{{end}}
+TOML and JSON | {{$x := dict "a" (splitList `` (repeat 50000 `x`))}}{{range 1000}}{{$y := toToml $x}}{{$z := toJson $x}}{{$w := fromJson $z}}{{end}}
+versions | {{range 1000}}{{range 1000}}{{$x := semverCompare ">=1.0 <2.0 || >=3.0" "1.2.3"}}{{end}}{{end}}
+a constraint with many ranges | {{ $c := repeat 300000 "1 - 2||" }}{{ semverCompare (print $c "1") "3" }}
+long constraints | {{ $c := print (repeat 41 "<1 || ") "<1" }}{{ range 100000 }}{{ $x := semverCompare $c "1.0.0" }}{{ end }}
+maps that are equal up to their last entry | {{ $a := dict }}{{ range 20000 }}{{ $a = set $a (print .) 1 }}{{ end }}{{ $b := omit $a "99" }}{{ $l := list }}{{ range 1000 }}{{ $l = append $l $b }}{{ end }}{{ range 1000 }}{{ $x := has $a $l }}{{ end }}
+many characters to trim | {{ $c := repeat 200000 "aäöü" }}{{ $x := trimAll $c $c }}
+templates that call themselves | {{define "a"}}{{template "a" .}}{{end}}{{template "a" .}}
+a copy of lists | {{$x := list}}{{range 99}}{{$x = list $x $x}}{{end}}{{$y := toYaml $x}}
+a copy of maps | {{$x := dict}}{{range 99}}{{$x = dict "a" $x "b" $x}}{{end}}{{$y := toYaml $x}}
+parts of a text | {{$x := splitList "," (repeat 300000 ",")}}
+"#;
+
 fn go() -> Vec<Hostile> {
+    let rows = OF_GO.trim().lines().map(|row| row.split_once(" | ").unwrap());
+    let mut all: Vec<Hostile> = rows
+        .map(|(name, text)| Hostile::go(name, vec![text.to_owned()]))
+        .collect();
     let one = |text: &str| vec![text.to_owned()];
-    vec![
+    all.extend([
         Hostile::go(
             "Go: empty loops",
             one(&("{{range 1000}}".repeat(5) + &"{{end}}".repeat(5))),
@@ -260,102 +292,6 @@ fn go() -> Vec<Hostile> {
         Hostile::go(
             "Go: a text that doubles",
             one(&("{{$x := \"0123456789\"}}".to_owned() + &"{{$x = cat $x $x}}".repeat(60))),
-        ),
-        Hostile::go(
-            "Go: repeat",
-            one("{{range 100000}}{{$x := repeat 100000 \"x\"}}{{end}}"),
-        ),
-        Hostile::go(
-            "Go: wide numbers",
-            one("{{range 100000}}{{$x := printf \"%100000d\" 1}}{{end}}"),
-        ),
-        Hostile::go(
-            "Go: a list that grows",
-            one("{{$x := list}}{{range 100000}}{{$x = append $x \"x\"}}{{end}}"),
-        ),
-        Hostile::go(
-            "Go: a map that grows",
-            one("{{$x := dict}}{{range 200000}}{{$x = set $x (toString .) \"x\"}}{{end}}"),
-        ),
-        Hostile::go(
-            "Go: lists in lists",
-            one("{{$x := list}}{{range 200000}}{{$x = list $x $x}}{{end}}{{toJson $x}}"),
-        ),
-        Hostile::go(
-            "Go: uniq",
-            one("{{$t := `0`}}{{range 2000}}{{$t = print $t `,` .}}{{end}}{{$x := uniq (splitList `,` $t)}}"),
-        ),
-        Hostile::go(
-            "Go: without",
-            one("{{$x := splitList `` (repeat 100000 `x`)}}{{range 100000}}{{$y := without $x 1}}{{end}}"),
-        ),
-        Hostile::go(
-            "Go: sort",
-            one("{{$x := splitList `` (repeat 100000 `x`)}}{{range 100000}}{{$y := sortAlpha $x}}{{end}}"),
-        ),
-        Hostile::go(
-            "Go: a regular expression",
-            one("{{$t := repeat 50000 \"a\"}}{{range 100000}}{{$x := regexMatch \"(a*)*b\" $t}}{{end}}"),
-        ),
-        Hostile::go(
-            "Go: large regular expressions",
-            one("{{range $i := 100000}}{{$x := regexMatch (printf \"(a{1,900}){%d}\" $i) \"a\"}}{{end}}"),
-        ),
-        Hostile::go(
-            "Go: replacing",
-            one(
-                "{{$t := repeat 50000 \"a\"}}{{range 100000}}{{$x := regexReplaceAll \"a\" $t \"bbbbbbbbbb\"}}{{end}}",
-            ),
-        ),
-        Hostile::go(
-            "Go: splitting",
-            one("{{$t := repeat 100000 \"a,\"}}{{range 100000}}{{$x := splitList \",\" $t}}{{end}}"),
-        ),
-        Hostile::go(
-            "Go: hashing",
-            one("{{$t := repeat 500000 \"a\"}}{{range 100000}}{{$x := sha256sum $t}}{{end}}"),
-        ),
-        Hostile::go(
-            "Go: YAML",
-            one(
-                "{{$x := dict \"a\" (splitList `` (repeat 100000 `x`))}}{{range 1000}}{{$y := toYaml $x}}{{$z := fromYaml $y}}{{end}}",
-            ),
-        ),
-        Hostile::go(
-            "Go: TOML and JSON",
-            one(
-                "{{$x := dict \"a\" (splitList `` (repeat 50000 `x`))}}{{range 1000}}{{$y := toToml $x}}{{$z := toJson $x}}{{$w := fromJson $z}}{{end}}",
-            ),
-        ),
-        Hostile::go(
-            "Go: versions",
-            one(
-                "{{range 1000}}{{range 1000}}{{$x := semverCompare \">=1.0 <2.0 || >=3.0\" \"1.2.3\"}}{{end}}{{end}}",
-            ),
-        ),
-        Hostile::go(
-            "Go: a constraint with many ranges",
-            one("{{ $c := repeat 300000 \"1 - 2||\" }}{{ semverCompare (print $c \"1\") \"3\" }}"),
-        ),
-        Hostile::go(
-            "Go: long constraints",
-            one(
-                "{{ $c := print (repeat 41 \"<1 || \") \"<1\" }}{{ range 100000 }}{{ $x := semverCompare $c \"1.0.0\" }}{{ end }}",
-            ),
-        ),
-        Hostile::go(
-            "Go: maps that are equal up to their last entry",
-            one(
-                "{{ $a := dict }}{{ range 20000 }}{{ $a = set $a (print .) 1 }}{{ end }}{{ $b := omit $a \"99\" }}{{ $l := list }}{{ range 1000 }}{{ $l = append $l $b }}{{ end }}{{ range 1000 }}{{ $x := has $a $l }}{{ end }}",
-            ),
-        ),
-        Hostile::go(
-            "Go: many characters to trim",
-            one("{{ $c := repeat 200000 \"aäöü\" }}{{ $x := trimAll $c $c }}"),
-        ),
-        Hostile::go(
-            "Go: templates that call themselves",
-            one("{{define \"a\"}}{{template \"a\" .}}{{end}}{{template \"a\" .}}"),
         ),
         Hostile::go(
             "Go: templates that grow",
@@ -378,14 +314,6 @@ fn go() -> Vec<Hostile> {
             one(&format!("{{{{list{}}}}}", repeated(" 1", 500_000))),
         ),
         Hostile::go(
-            "Go: a copy of lists",
-            one("{{$x := list}}{{range 99}}{{$x = list $x $x}}{{end}}{{$y := toYaml $x}}"),
-        ),
-        Hostile::go(
-            "Go: a copy of maps",
-            one("{{$x := dict}}{{range 99}}{{$x = dict \"a\" $x \"b\" $x}}{{end}}{{$y := toYaml $x}}"),
-        ),
-        Hostile::go(
             "Go: small lists of JSON",
             many("fromJson", 250_000, "[", "[0],", "0]"),
         ),
@@ -405,16 +333,13 @@ fn go() -> Vec<Hostile> {
         Hostile::go("Go: small maps that stay", kept("dict \"a\" 1")),
         Hostile::go("Go: versions that stay", kept("semver \"1.2.3\"")),
         Hostile::go("Go: errors that stay", kept("fromYaml \"[\"")),
-        Hostile::go(
-            "Go: parts of a text",
-            one("{{$x := splitList \",\" (repeat 300000 \",\")}}"),
-        ),
         Hostile::go("Go: output", one(&"x".repeat(400_000))),
         Hostile::go(
             "Go: much output",
             vec!["{{repeat 300 .HostCABundle}}".to_owned(); 1000],
         ),
-    ]
+    ]);
+    all
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::{build, generated};
 /// render to, crates/osm-render/tests/golden
 #[derive(clap::Args)]
 pub struct Bless {
-    /// Record what a pool costs instead: e2e/tests/cost.toml and crates/osm-render/tests/allocations.toml
+    /// Record what a pool costs instead: e2e/tests/cost.toml
     #[arg(long)]
     cost: bool,
     /// Record what Go gives for the cases in e2e/gotemplate-judge instead
@@ -27,7 +27,6 @@ impl Bless {
     /// A profile that can't be read or rendered, or a file that can't be written.
     pub async fn run(&self) -> Result<()> {
         if self.cost {
-            write_by_test("osm-render", "allocations", "").await?;
             return write_by_test("osm-tests", "cost", "").await;
         }
         if self.go_templates {

@@ -39,9 +39,8 @@ fn lower_stage(config: &mut ProfileConfig, reader: Reader) {
     let apply_kernel = take_kernel(config);
     match reader {
         Reader::CloudInit => {
-            let now = apply_kernel.into_iter().map(Value::String).collect();
-            let again = load_again.into_iter().map(Value::String).collect();
-            around(config, commands, now, again);
+            let now = apply_kernel.map(Value::String);
+            around(config, commands, now, load_again.map(Value::String));
         }
         Reader::CoreosCloudinit => {
             if let Some(command) = apply_kernel {
@@ -93,26 +92,22 @@ pub(crate) fn add_settings(reader: Reader, document: Stage, stage: &mut StageCon
         });
     }
     let Some(command) = command else { return };
-    match reader {
-        // cloud-init runs `bootcmd` before it writes files; `osm-bootstrap`, which applies the other document, writes them first.
-        Reader::CloudInit if document == Stage::Bootstrap => {
-            if let Value::Object(modules) = stage.modules.get_or_insert_with(|| json!({})) {
-                set(modules, "runcmd", |own| {
-                    [vec![Value::String(command)], own].concat()
-                });
-            }
-        }
-        Reader::CloudInit => {
-            if let Value::Object(modules) = stage.modules.get_or_insert_with(|| json!({})) {
-                // All commands are one script, which is judged by its last command: a profile's own may have to succeed.
-                let command = format!("status=$?; {command}; (exit $status)");
-                set(modules, "bootcmd", |own| {
-                    [own, vec![Value::String(command)]].concat()
-                });
-            }
-        }
-        Reader::CoreosCloudinit => flatcar::apply_settings_now(stage, &command),
-        Reader::Ignition => {}
+    if reader == Reader::CoreosCloudinit {
+        flatcar::apply_settings_now(stage, &command);
+    }
+    if reader != Reader::CloudInit {
+        return;
+    }
+    let Value::Object(modules) = stage.modules.get_or_insert_with(|| json!({})) else {
+        return;
+    };
+    // cloud-init runs `bootcmd` before it writes files; `osm-bootstrap`, which applies the other document, writes them first.
+    if document == Stage::Bootstrap {
+        set(modules, "runcmd", |own| [vec![json!(command)], own].concat());
+    } else {
+        // All commands are one script, which is judged by its last command: a profile's own may have to succeed.
+        let command = format!("status=$?; {command}; (exit $status)");
+        set(modules, "bootcmd", |own| [own, vec![json!(command)]].concat());
     }
 }
 
@@ -156,17 +151,17 @@ fn modprobe(modules: &[String]) -> String {
 fn around(
     config: &mut ProfileConfig,
     Commands { before, after }: Commands,
-    now: Vec<Value>,
-    again: Vec<Value>,
+    now: Option<Value>,
+    again: Option<Value>,
 ) {
-    let first = [before, now].concat();
-    if first.is_empty() && again.is_empty() && after.is_empty() {
+    let (first, last) = (before.into_iter().chain(now), again.into_iter());
+    let (first, last): (Vec<Value>, Vec<Value>) = (first.collect(), last.collect());
+    if first.is_empty() && last.is_empty() && after.is_empty() {
         return;
     }
-    let modules = config.modules.get_or_insert_with(|| json!({}));
-    if let Value::Object(modules) = modules {
+    if let Value::Object(modules) = config.modules.get_or_insert_with(|| json!({})) {
         set(modules, "bootcmd", |own| [first, own].concat());
-        set(modules, "runcmd", |own| [again, own, after].concat());
+        set(modules, "runcmd", |own| [last, own, after].concat());
     }
 }
 

@@ -1,9 +1,8 @@
 //! Puts a profile and its bases together.
 
 use osm_api::OperatingSystemProfileSpec;
-use osm_api::profile::{SupportedCloudProvider, TemplateEngine};
 
-use super::{Base, Problem, own, stage};
+use super::{Base, Problem, stage};
 use crate::error::ProfileError;
 use crate::{Stage, template_walk};
 
@@ -17,10 +16,10 @@ pub(crate) fn compose(
 ) -> Result<OperatingSystemProfileSpec, ProfileError> {
     let mut upwards = bases.iter().rev();
     let Some(root) = upwards.next() else {
-        own::check_stands_alone(spec).map_err(in_own)?;
+        check_stands_alone(spec).map_err(in_own)?;
         return Ok(spec.clone());
     };
-    own::check_stands_alone(&root.spec).map_err(|problem| in_base(root.name(), problem))?;
+    check_stands_alone(&root.spec).map_err(|problem| in_base(root.name(), problem))?;
     let (mut composed, mut on) = (root.spec.clone(), root.name());
     for base in upwards {
         composed = extend(composed, on, &base.spec).map_err(|problem| in_base(base.name(), problem))?;
@@ -51,98 +50,85 @@ fn extend(
     name: &str,
     extension: &OperatingSystemProfileSpec,
 ) -> Result<OperatingSystemProfileSpec, Problem> {
-    if extension.os_name != base.os_name {
-        let problem = format!("must be {}, as in the parent profile {name}", base.os_name);
-        return Err(Problem::new("osName", problem));
+    let (utility, engine) = (base.provisioning_utility, base.template_engine);
+    let same = [
+        (
+            "osName",
+            extension.os_name == base.os_name,
+            base.os_name.to_string(),
+        ),
+        (
+            "provisioningUtility",
+            extension.provisioning_utility == utility,
+            utility.to_string(),
+        ),
+        (
+            "templateEngine",
+            extension.template_engine == engine,
+            format!("{engine:?}"),
+        ),
+    ];
+    if let Some((field, _, wanted)) = same.into_iter().find(|(_, is_same, _)| !is_same) {
+        let problem = format!("must be {wanted}, as in the parent profile {name}");
+        return Err(Problem::new(field, problem));
     }
-    if extension.provisioning_utility != base.provisioning_utility {
-        let problem = format!(
-            "must be {}, as in the parent profile {name}",
-            base.provisioning_utility
-        );
-        return Err(Problem::new("provisioningUtility", problem));
-    }
-    check_clouds(&base, name, &extension.supported_cloud_providers)?;
-    let template_engine = engine(&base, name, extension)?;
+    check_clouds(&base, name, extension)?;
     let merge = |stage: Stage, base| stage::merge(base, name, stage, stage.config(extension));
     Ok(OperatingSystemProfileSpec {
         bootstrap_config: merge(Stage::Bootstrap, base.bootstrap_config)?,
         provisioning_config: merge(Stage::Provisioning, base.provisioning_config)?,
-        template_engine,
         extends: None,
         ..extension.clone()
     })
 }
 
+/// The first cloud that `extension` supports and `base` does not.
 fn check_clouds(
     base: &OperatingSystemProfileSpec,
     name: &str,
-    clouds: &[SupportedCloudProvider],
+    extension: &OperatingSystemProfileSpec,
 ) -> Result<(), Problem> {
-    let supported = |cloud: &&SupportedCloudProvider| {
-        let mut of_base = base.supported_cloud_providers.iter();
-        of_base.any(|known| known.name == cloud.name)
+    let known: Vec<&str> = base
+        .supported_cloud_providers
+        .iter()
+        .map(|cloud| cloud.name.as_str())
+        .collect();
+    let mut clouds = extension.supported_cloud_providers.iter();
+    let Some(cloud) = clouds.find(|cloud| !known.contains(&cloud.name.as_str())) else {
+        return Ok(());
     };
-    match clouds.iter().find(|cloud| !supported(cloud)) {
-        None => Ok(()),
-        Some(cloud) => {
-            let known: Vec<&str> = base
-                .supported_cloud_providers
-                .iter()
-                .map(|known| known.name.as_str())
-                .collect();
-            Err(Problem::new(
-                "supportedCloudProviders",
-                format!(
-                    "{} is not supported by {name}, which supports {}; remove it",
-                    cloud.name,
-                    known.join(", ")
-                ),
-            ))
+    let problem = format!(
+        "{} is not supported by {name}, which supports {}; remove it",
+        cloud.name,
+        known.join(", ")
+    );
+    Err(Problem::new("supportedCloudProviders", problem))
+}
+
+/// Refuses a profile that extends none and yet replaces or removes something.
+fn check_stands_alone(spec: &OperatingSystemProfileSpec) -> Result<(), Problem> {
+    for stage in Stage::ALL {
+        let (field, config) = (stage.field(), stage.config(spec));
+        let files = template_walk::files(field, config);
+        let files = files.filter(|(_, file)| file.replace || file.remove);
+        let units = config.units.iter().enumerate();
+        let units = units.filter(|(_, unit)| unit.replace || unit.remove);
+        let lists = [
+            ("replaceTemplates", config.replace_templates.is_empty()),
+            ("removeTemplates", config.remove_templates.is_empty()),
+            ("removeModules", config.remove_modules.is_empty()),
+            ("removeSysctls", config.remove_sysctls.is_empty()),
+        ];
+        let lists = lists.into_iter().filter(|(_, is_empty)| !is_empty);
+        let mut found = files
+            .map(|(place, _)| place.to_string())
+            .chain(units.map(|(i, unit)| format!("{field}.units[{i}] ({})", unit.name)))
+            .chain(lists.map(|(list, _)| format!("{field}.{list}")));
+        if let Some(path) = found.next() {
+            let problem = "replaces or removes something, which has a meaning only in a profile that extends another one; remove \
+                           it, or set spec.extends";
+            return Err(Problem::new(path, problem));
         }
     }
-}
-
-/// The language of both. Two languages can't be mixed, but a text without tags reads the same in all of them.
-fn engine(
-    base: &OperatingSystemProfileSpec,
-    name: &str,
-    extension: &OperatingSystemProfileSpec,
-) -> Result<TemplateEngine, Problem> {
-    let (own, its) = (extension.template_engine, base.template_engine);
-    if own == its || !has_tags(base) {
-        return Ok(own);
-    }
-    if !has_tags(extension) {
-        return Ok(its);
-    }
-    Err(Problem::new(
-        "templateEngine",
-        format!(
-            "is {own:?}, but the templates of {name} are written in {its:?}, and both have texts with {{{{; set it to {its:?} and \
-             write the templates in that language"
-        ),
-    ))
-}
-
-/// Whether a text contains what some language would take for a tag.
-fn has_tags(spec: &OperatingSystemProfileSpec) -> bool {
-    Stage::ALL.into_iter().any(|stage| {
-        let config = stage.config(spec);
-        let texts = template_walk::texts(stage.field(), config);
-        let named = template_walk::templates(stage.field(), config);
-        let mut all = texts.iter().map(|source| source.text);
-        all.any(is_tagged)
-            || named.iter().any(|(_, _, text)| is_tagged(text))
-            || config.replace_templates.values().any(|text| is_tagged(text))
-            || config.commands.iter().any(|commands| {
-                let mut commands = commands.before.iter().chain(&commands.after);
-                // Braces of JSON itself never are two in a row: an object's key comes after the first.
-                commands.any(|command| is_tagged(&command.to_string()))
-            })
-    })
-}
-
-fn is_tagged(text: &str) -> bool {
-    text.contains("{{")
+    Ok(())
 }

@@ -7,8 +7,6 @@
 mod chain;
 mod compose;
 mod modules;
-mod own;
-mod similar;
 mod stage;
 
 use osm_api::OperatingSystemProfileSpec;

@@ -1,349 +1,256 @@
 //! Puts one stage of a profile on the same stage of its base.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 
-use osm_api::profile::{
-    Commands, ContainerRuntime, ContainerRuntimeName, ProfileConfig, ProfileFile, ProfileUnit,
-};
+use osm_api::profile::{Commands, ProfileConfig, ProfileFile, ProfileUnit};
 use serde_json::Value;
 
-use super::{Problem, modules, similar};
-use crate::Stage;
+use super::{Problem, modules};
+use crate::{Stage, template_walk};
 
-/// A stage that is being put together, and what messages say about it.
-struct Merge<'a> {
-    merged: ProfileConfig,
-    base: &'a str,
-    /// Name of the stage's field.
-    stage: &'static str,
-}
-
-/// `extension` on `merged`, the stage of the profile `base`.
+/// `extension` on `merged`, the stage of the profile `base`. Files and templates of a container runtime become those of the stage.
 pub(super) fn merge(
-    merged: ProfileConfig,
+    mut merged: ProfileConfig,
     base: &str,
     stage: Stage,
     extension: &ProfileConfig,
 ) -> Result<ProfileConfig, Problem> {
-    let stage = stage.field();
-    let mut merge = Merge { merged, base, stage };
-    let templates = merge.template_names();
-    let listed: Vec<&str> = extension.files.iter().map(|file| file.path.as_str()).collect();
-    for (i, file) in extension.files.iter().enumerate() {
-        let place = format!("{stage}.files[{i}] ({})", file.path);
-        check_listed_once(&place, &listed, i)?;
-        merge.file(&place, file, false)?;
+    let field = stage.field();
+    flatten(&mut merged);
+    let mut listed = BTreeSet::new();
+    for (place, file) in template_walk::files(field, extension) {
+        listed_once(listed.insert(&file.path), &place)?;
+        merge_file(&mut merged.files, base, &place.to_string(), file)?;
     }
-    let runtimes = extension.supported_container_runtimes.iter();
-    for runtime in runtimes.filter(|runtime| runtime.name == ContainerRuntimeName::Containerd) {
-        merge.runtime(runtime, &templates)?;
-    }
-    let listed: Vec<&str> = extension.units.iter().map(|unit| unit.name.as_str()).collect();
+    let mut listed = BTreeSet::new();
     for (i, unit) in extension.units.iter().enumerate() {
-        let place = format!("{stage}.units[{i}] ({})", unit.name);
-        check_listed_once(&place, &listed, i)?;
-        merge.unit(&place, unit)?;
+        let place = format!("{field}.units[{i}] ({})", unit.name);
+        listed_once(listed.insert(&unit.name), &place)?;
+        merge_unit(&mut merged.units, base, &place, unit)?;
     }
-    merge.templates(extension, &templates)?;
-    merge.modules(extension)?;
-    merge.sysctls(extension)?;
-    merge.lists(extension);
-    Ok(merge.merged)
+    merge_templates(&mut merged, base, field, extension)?;
+    merge_modules(&mut merged, base, field, extension)?;
+    merge_sysctls(&mut merged, base, field, extension)?;
+    merge_lists(&mut merged, extension);
+    Ok(merged)
+}
+
+/// Makes files and templates of the container runtime those of the stage, whose own templates take precedence.
+fn flatten(config: &mut ProfileConfig) {
+    let files: Vec<ProfileFile> = template_walk::files("", config)
+        .map(|(_, file)| file.clone())
+        .collect();
+    let templates = template_walk::templates("", config).into_iter();
+    config.templates = templates
+        .map(|(_, name, text)| (name.to_owned(), text.to_owned()))
+        .collect();
+    config.files = files;
+    config.supported_container_runtimes.clear();
 }
 
 /// An extension that lists an item twice would seem to collide with its base.
-fn check_listed_once(place: &str, listed: &[&str], index: usize) -> Result<(), Problem> {
-    let item = listed.get(index);
-    match listed.iter().position(|other| Some(other) == item) {
-        Some(first) if first < index => Err(Problem::new(place, "is listed more than once; list it once")),
-        _ => Ok(()),
+fn listed_once(is_first: bool, place: &impl Display) -> Result<(), Problem> {
+    match is_first {
+        true => Ok(()),
+        false => Err(Problem::new(
+            place.to_string(),
+            "is listed more than once; list it once",
+        )),
     }
 }
 
-impl Merge<'_> {
-    fn file(&mut self, place: &str, file: &ProfileFile, of_runtime: bool) -> Result<(), Problem> {
-        let marks = Marks::of(place, "file", file.replace, file.remove)?;
-        if file.remove && file.content.inline.is_some() {
-            let problem = "a removed file has no content; remove the content, or set replace: true instead";
-            return Err(Problem::new(place, problem));
-        }
-        let own = &mut self.merged.files;
-        let runtimes = self.merged.supported_container_runtimes.iter_mut();
-        let runtimes = runtimes.filter(|runtime| runtime.name == ContainerRuntimeName::Containerd);
-        let lists = std::iter::once(own).chain(runtimes.map(|runtime| &mut runtime.files));
-        let is = |known: &ProfileFile| known.path == file.path;
-        let mut found = lists.filter_map(|list| Some((list.iter().position(is)?, list)));
-        let file = ProfileFile {
-            replace: false,
-            remove: false,
-            ..file.clone()
-        };
-        match (found.next(), marks) {
-            (Some((at, list)), Marks::Remove) => drop(list.remove(at)),
-            (Some((at, list)), Marks::Replace) => list.splice(at..=at, [file]).for_each(drop),
-            (Some(_), Marks::Add) => return Err(self.collision(place, "file", "replace: true")),
-            (None, Marks::Add) => match self.containerd() {
-                Some(runtime) if of_runtime => runtime.files.push(file),
-                _ => self.merged.files.push(file),
-            },
-            (None, Marks::Replace | Marks::Remove) => {
-                let runtime = self
-                    .containerd()
-                    .map(|runtime| runtime.files.clone())
-                    .unwrap_or_default();
-                let known = self
-                    .merged
-                    .files
-                    .iter()
-                    .chain(&runtime)
-                    .map(|known| known.path.as_str());
-                return Err(self.missing(place, "file", &file.path, known));
-            }
-        }
-        Ok(())
+fn merge_file(
+    files: &mut Vec<ProfileFile>,
+    base: &str,
+    place: &str,
+    file: &ProfileFile,
+) -> Result<(), Problem> {
+    let marks = Marks::of(place, file.replace, file.remove)?;
+    if file.remove && file.content.inline.is_some() {
+        let problem = "a removed file has no content; remove the content, or set replace: true instead";
+        return Err(Problem::new(place, problem));
     }
+    let own = ProfileFile {
+        replace: false,
+        remove: false,
+        ..file.clone()
+    };
+    let at = files.iter().position(|known| known.path == file.path);
+    put(files, at, marks, own, "file").map_err(|problem| Problem::new(place, format!("{base} {problem}")))
+}
 
-    fn containerd(&mut self) -> Option<&mut ContainerRuntime> {
-        let mut runtimes = self.merged.supported_container_runtimes.iter_mut();
-        runtimes.find(|runtime| runtime.name == ContainerRuntimeName::Containerd)
+fn merge_unit(
+    units: &mut Vec<ProfileUnit>,
+    base: &str,
+    place: &str,
+    unit: &ProfileUnit,
+) -> Result<(), Problem> {
+    let marks = Marks::of(place, unit.replace, unit.remove)?;
+    let own = ProfileUnit {
+        replace: false,
+        remove: false,
+        ..unit.clone()
+    };
+    let has_name_only = ProfileUnit {
+        name: unit.name.clone(),
+        ..ProfileUnit::default()
+    };
+    if unit.remove && own != has_name_only {
+        let problem = "a removed unit has only its name; remove the rest, or set replace: true instead";
+        return Err(Problem::new(place, problem));
     }
-
-    fn runtime(&mut self, runtime: &ContainerRuntime, of_base: &BTreeSet<String>) -> Result<(), Problem> {
-        if self.containerd().is_none() {
-            self.merged.supported_container_runtimes.push(ContainerRuntime {
-                name: ContainerRuntimeName::Containerd,
-                files: Vec::new(),
-                templates: Default::default(),
-            });
-        }
-        let place = format!("{}.supportedContainerRuntimes[containerd]", self.stage);
-        for (i, file) in runtime.files.iter().enumerate() {
-            self.file(&format!("{place}.files[{i}] ({})", file.path), file, true)?;
-        }
-        for (name, text) in &runtime.templates {
-            if of_base.contains(name) {
-                return Err(self.collision(
-                    &format!("{place}.templates.{name}"),
-                    "template",
-                    "it under replaceTemplates",
-                ));
-            }
-            if let Some(merged) = self.containerd() {
-                merged.templates.insert(name.clone(), text.clone());
-            }
-        }
-        Ok(())
-    }
-
-    fn unit(&mut self, place: &str, unit: &ProfileUnit) -> Result<(), Problem> {
-        let marks = Marks::of(place, "unit", unit.replace, unit.remove)?;
-        let own = ProfileUnit {
-            replace: false,
-            remove: false,
-            ..unit.clone()
-        };
-        let has_name_only = ProfileUnit {
-            name: unit.name.clone(),
-            ..ProfileUnit::default()
-        };
-        if unit.remove && own != has_name_only {
-            let problem = "a removed unit has only its name; remove the rest, or set replace: true instead";
-            return Err(Problem::new(place, problem));
-        }
-        let adds_drop_ins_only = !unit.drop_ins.is_empty()
-            && unit.content.is_none()
-            && unit.enable.is_none()
-            && unit.mask.is_none();
-        let at = self.merged.units.iter().position(|known| known.name == unit.name);
-        match (at, marks) {
-            (Some(at), Marks::Remove) => drop(self.merged.units.remove(at)),
-            (Some(at), Marks::Replace) => self.merged.units.splice(at..=at, [own]).for_each(drop),
-            (Some(at), Marks::Add) if adds_drop_ins_only => self.drop_ins(place, at, unit)?,
-            (Some(_), Marks::Add) => return Err(self.collision(place, "unit", "replace: true")),
-            (None, Marks::Add) => self.merged.units.push(own),
-            (None, Marks::Replace | Marks::Remove) => {
-                let known = self.merged.units.iter().map(|known| known.name.as_str());
-                return Err(self.missing(place, "unit", &unit.name, known));
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds the drop-ins of a unit to the unit of the base, which has the index `at`.
-    fn drop_ins(&mut self, place: &str, at: usize, unit: &ProfileUnit) -> Result<(), Problem> {
+    let adds_drop_ins_only = !unit.drop_ins.is_empty()
+        && own
+            == ProfileUnit {
+                drop_ins: unit.drop_ins.clone(),
+                ..has_name_only
+            };
+    let at = units.iter().position(|known| known.name == unit.name);
+    let known = at.and_then(|at| units.get_mut(at));
+    if let (Some(known), Marks::Add, true) = (known, marks, adds_drop_ins_only) {
         for drop_in in &unit.drop_ins {
-            let Some(merged) = self.merged.units.get_mut(at) else {
-                continue;
-            };
-            if merged.drop_ins.iter().any(|known| known.name == drop_in.name) {
-                let place = format!("{place}.dropIns ({})", drop_in.name);
+            if known.drop_ins.iter().any(|other| other.name == drop_in.name) {
+                let problem = format!(
+                    "{base} has this drop-in as well; give it another name, or set replace: true to replace the whole unit"
+                );
                 return Err(Problem::new(
-                    place,
-                    format!(
-                        "{} has this drop-in as well; give it another name, or set replace: true to replace the whole unit",
-                        self.base
-                    ),
+                    format!("{place}.dropIns ({})", drop_in.name),
+                    problem,
                 ));
             }
-            merged.drop_ins.push(drop_in.clone());
+            known.drop_ins.push(drop_in.clone());
         }
-        Ok(())
+        return Ok(());
     }
+    put(units, at, marks, own, "unit").map_err(|problem| Problem::new(place, format!("{base} {problem}")))
+}
 
-    /// Names of the templates so far.
-    fn template_names(&self) -> BTreeSet<String> {
-        let runtimes = self.merged.supported_container_runtimes.iter();
-        let of_runtimes = runtimes.flat_map(|runtime| runtime.templates.keys());
-        self.merged.templates.keys().chain(of_runtimes).cloned().collect()
+/// Adds, replaces or removes an item. `at` is the place of the item of the base, if that has one.
+fn put<T>(list: &mut Vec<T>, at: Option<usize>, marks: Marks, item: T, what: &str) -> Result<(), String> {
+    match (at, marks) {
+        (Some(at), Marks::Remove) => drop(list.remove(at)),
+        (Some(at), Marks::Replace) => list.splice(at..=at, [item]).for_each(drop),
+        (None, Marks::Add) => list.push(item),
+        (Some(_), Marks::Add) => {
+            return Err(format!(
+                "has this {what} as well; to replace it, set replace: true"
+            ));
+        }
+        (None, Marks::Replace | Marks::Remove) => return Err(has_no(what)),
     }
+    Ok(())
+}
 
-    fn templates(&mut self, extension: &ProfileConfig, of_base: &BTreeSet<String>) -> Result<(), Problem> {
-        let (stage, own) = (self.stage, extension.templates.keys());
-        let listed = own
-            .chain(extension.replace_templates.keys())
-            .chain(&extension.remove_templates);
-        let mut seen = BTreeSet::new();
-        for name in listed {
-            if !seen.insert(name) {
-                return Err(Problem::new(
-                    format!("{stage}.templates"),
-                    format!(
-                        "{name} is listed more than once in templates, replaceTemplates and removeTemplates; list it once"
-                    ),
-                ));
-            }
-        }
-        let known = || of_base.iter().map(String::as_str);
-        for (name, text) in &extension.replace_templates {
-            if !of_base.contains(name) {
-                return Err(self.missing(
-                    &format!("{stage}.replaceTemplates.{name}"),
-                    "template",
-                    name,
-                    known(),
-                ));
-            }
-            // A template of the stage takes precedence over one of the container runtime.
-            self.merged.templates.insert(name.clone(), text.clone());
-        }
-        for (i, name) in extension.remove_templates.iter().enumerate() {
-            if !of_base.contains(name) {
-                return Err(self.missing(
-                    &format!("{stage}.removeTemplates[{i}]"),
-                    "template",
-                    name,
-                    known(),
-                ));
-            }
-            self.merged.templates.remove(name);
-            for runtime in &mut self.merged.supported_container_runtimes {
-                runtime.templates.remove(name);
-            }
-        }
-        for (name, text) in &extension.templates {
-            if of_base.contains(name) {
-                return Err(self.collision(
-                    &format!("{stage}.templates.{name}"),
-                    "template",
-                    "it under replaceTemplates",
-                ));
-            }
-            self.merged.templates.insert(name.clone(), text.clone());
-        }
-        Ok(())
-    }
+fn has_no(what: &str) -> String {
+    format!("has no such {what}; correct the name, or remove it")
+}
 
-    fn modules(&mut self, extension: &ProfileConfig) -> Result<(), Problem> {
-        let stage = self.stage;
-        for (i, name) in extension.remove_modules.iter().enumerate() {
-            let base = self.merged.modules.as_mut().and_then(Value::as_object_mut);
-            if base.and_then(|modules| modules.remove(name)).is_none() {
-                let base = self.merged.modules.as_ref().and_then(Value::as_object);
-                let known = base
-                    .into_iter()
-                    .flat_map(|modules| modules.keys())
-                    .map(String::as_str);
-                return Err(self.missing(&format!("{stage}.removeModules[{i}]"), "module", name, known));
-            }
-        }
-        let Some(own) = &extension.modules else {
-            return Ok(());
-        };
-        match &mut self.merged.modules {
-            Some(base) => modules::merge(base, own, &format!("{stage}.modules"), None),
-            none => {
-                *none = Some(own.clone());
-                Ok(())
-            }
+fn merge_templates(
+    merged: &mut ProfileConfig,
+    base: &str,
+    stage: &'static str,
+    extension: &ProfileConfig,
+) -> Result<(), Problem> {
+    let own = template_walk::templates(stage, extension);
+    let names = own.iter().map(|(_, name, _)| *name);
+    let replaced = extension.replace_templates.keys().map(String::as_str);
+    let removed = extension.remove_templates.iter().map(String::as_str);
+    let mut seen = BTreeSet::new();
+    for name in names.chain(replaced).chain(removed) {
+        if !seen.insert(name) {
+            let problem = format!(
+                "{name} is listed more than once in templates, replaceTemplates and removeTemplates; list it once"
+            );
+            return Err(Problem::new(format!("{stage}.templates"), problem));
         }
     }
-
-    fn sysctls(&mut self, extension: &ProfileConfig) -> Result<(), Problem> {
-        let stage = self.stage;
-        for (i, key) in extension.remove_sysctls.iter().enumerate() {
-            if self.merged.sysctls.remove(key).is_none() {
-                let known = self.merged.sysctls.keys().map(String::as_str);
-                return Err(self.missing(
-                    &format!("{stage}.removeSysctls[{i}]"),
-                    "entry in sysctls",
-                    key,
-                    known,
-                ));
-            }
+    let templates = &mut merged.templates;
+    for (place, name, text) in own {
+        if templates.contains_key(name) {
+            let problem =
+                format!("{base} has this template as well; to replace it, set it under replaceTemplates");
+            return Err(Problem::new(place, problem));
         }
-        for (key, value) in &extension.sysctls {
-            match self.merged.sysctls.get(key) {
-                Some(known) if known != value => {
-                    let place = format!("{stage}.sysctls.{key}");
-                    return Err(Problem::new(
-                        place,
-                        format!(
-                            "{} sets another value; to replace it, list {key} in removeSysctls",
-                            self.base
-                        ),
-                    ));
-                }
-                _ => self.merged.sysctls.insert(key.clone(), value.clone()),
-            };
-        }
-        Ok(())
+        templates.insert(name.to_owned(), text.to_owned());
     }
+    let missing = |place| Problem::new(place, format!("{base} {}", has_no("template")));
+    for (name, text) in &extension.replace_templates {
+        let known = templates.get_mut(name);
+        known
+            .ok_or_else(|| missing(format!("{stage}.replaceTemplates.{name}")))?
+            .clone_from(text);
+    }
+    for (i, name) in extension.remove_templates.iter().enumerate() {
+        let known = templates.remove(name);
+        known.ok_or_else(|| missing(format!("{stage}.removeTemplates[{i}] ({name})")))?;
+    }
+    Ok(())
+}
 
-    /// What is a list in both, and can't collide.
-    fn lists(&mut self, extension: &ProfileConfig) {
-        let add = |list: &mut Vec<String>, own: &[String]| {
-            let new: Vec<String> = own.iter().filter(|name| !list.contains(name)).cloned().collect();
-            list.extend(new);
-        };
-        add(&mut self.merged.packages, &extension.packages);
-        add(&mut self.merged.kernel_modules, &extension.kernel_modules);
-        if let Some(own) = &extension.commands {
-            let base = self.merged.commands.take().unwrap_or_default();
-            // Around everything that the base does, which its own commands belong to.
-            self.merged.commands = Some(Commands {
-                before: [own.before.clone(), base.before].concat(),
-                after: [base.after, own.after.clone()].concat(),
-            });
+fn merge_modules(
+    merged: &mut ProfileConfig,
+    base: &str,
+    stage: &str,
+    extension: &ProfileConfig,
+) -> Result<(), Problem> {
+    for (i, name) in extension.remove_modules.iter().enumerate() {
+        let known = merged.modules.as_mut().and_then(Value::as_object_mut);
+        if known.and_then(|modules| modules.remove(name)).is_none() {
+            let place = format!("{stage}.removeModules[{i}] ({name})");
+            return Err(Problem::new(place, format!("{base} {}", has_no("module"))));
         }
     }
-
-    fn collision(&self, place: &str, what: &str, instead: &str) -> Problem {
-        let problem = format!(
-            "{} has this {what} as well; to replace it, set {instead}",
-            self.base
-        );
-        Problem::new(place, problem)
+    match (&mut merged.modules, &extension.modules) {
+        (_, None) => Ok(()),
+        (Some(known), Some(own)) => modules::merge(known, own, &format!("{stage}.modules"), None),
+        (none, own) => {
+            none.clone_from(own);
+            Ok(())
+        }
     }
+}
 
-    fn missing<'n>(
-        &self,
-        place: &str,
-        what: &str,
-        name: &str,
-        known: impl Iterator<Item = &'n str>,
-    ) -> Problem {
-        let problem = format!("{} has no such {what}; {}", self.base, similar::hint(name, known));
-        Problem::new(place, problem)
+fn merge_sysctls(
+    merged: &mut ProfileConfig,
+    base: &str,
+    stage: &str,
+    extension: &ProfileConfig,
+) -> Result<(), Problem> {
+    for (i, key) in extension.remove_sysctls.iter().enumerate() {
+        if merged.sysctls.remove(key).is_none() {
+            let place = format!("{stage}.removeSysctls[{i}] ({key})");
+            return Err(Problem::new(
+                place,
+                format!("{base} {}", has_no("entry in sysctls")),
+            ));
+        }
+    }
+    for (key, value) in &extension.sysctls {
+        if merged.sysctls.get(key).is_some_and(|known| known != value) {
+            let problem = format!("{base} sets another value; to replace it, list {key} in removeSysctls");
+            return Err(Problem::new(format!("{stage}.sysctls.{key}"), problem));
+        }
+        merged.sysctls.insert(key.clone(), value.clone());
+    }
+    Ok(())
+}
+
+/// What is a list in both, and can't collide.
+fn merge_lists(merged: &mut ProfileConfig, extension: &ProfileConfig) {
+    let add = |list: &mut Vec<String>, own: &[String]| {
+        let new: Vec<String> = own.iter().filter(|name| !list.contains(name)).cloned().collect();
+        list.extend(new);
+    };
+    add(&mut merged.packages, &extension.packages);
+    add(&mut merged.kernel_modules, &extension.kernel_modules);
+    if let Some(own) = &extension.commands {
+        let base = merged.commands.take().unwrap_or_default();
+        // Around everything that the base does, which its own commands belong to.
+        merged.commands = Some(Commands {
+            before: [own.before.clone(), base.before].concat(),
+            after: [base.after, own.after.clone()].concat(),
+        });
     }
 }
 
@@ -356,14 +263,14 @@ enum Marks {
 }
 
 impl Marks {
-    fn of(place: &str, what: &str, replace: bool, remove: bool) -> Result<Self, Problem> {
+    fn of(place: &str, replace: bool, remove: bool) -> Result<Self, Problem> {
         match (replace, remove) {
             (false, false) => Ok(Self::Add),
             (true, false) => Ok(Self::Replace),
             (false, true) => Ok(Self::Remove),
             (true, true) => Err(Problem::new(
                 place,
-                format!("this {what} has both replace and remove; set one of them"),
+                "has both replace and remove; set one of them",
             )),
         }
     }

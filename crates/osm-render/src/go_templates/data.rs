@@ -59,30 +59,6 @@ pub(super) fn files_data<'a>(
 /// The field with the values that the method knows. Templates can't read it, because its name is in lower case.
 const SECRETS: &str = "secrets";
 
-/// The part of a path that leads to no field and no method, with what is before it.
-pub(super) fn unknown_variable(data: &Value, path: &[String]) -> Option<String> {
-    let mut value = data;
-    for (index, name) in path.iter().enumerate() {
-        loop {
-            value = match value {
-                Value::Pointer(pointer) => pointer.value()?,
-                Value::Named(named) if named.behavior().methods.iter().any(|of| of.name == name) => {
-                    return None;
-                }
-                Value::Named(named) => named.value(),
-                _ => break,
-            };
-        }
-        // Maps have keys, and other types have methods.
-        let Value::Struct(fields) = value else { return None };
-        match fields.field(name) {
-            Some(field) => value = field,
-            None => return path.get(..=index).map(|unknown| unknown.join(".")),
-        }
-    }
-    None
-}
-
 /// `ProfileSecret` places the value of a Secret.
 static FILES_DATA: Behavior = Behavior::new(
     &[Method::new("ProfileSecret", &[Parameter::String], |call| {
@@ -482,31 +458,6 @@ mod tests {
         let cluster = crate::stand_in_cluster();
         let (settings, secrets) = (Settings::default(), std::iter::empty());
         files_data(&pool, &settings, &cluster, secrets, Spelling::Marker)
-    }
-
-    #[test]
-    fn only_what_is_certain_is_unknown() {
-        let unknown = |path: &str| {
-            let names: Vec<String> = path.split('.').map(str::to_owned).collect();
-            unknown_variable(&plain(), &names)
-        };
-        for known in [
-            "NetworkConfig.DNS.Servers",
-            "NetworkConfig.IsStaticIPConfig",
-            "ProfileSecret",
-            "KubeReserved.cpu",
-            "ImageMinimumGCAge.Duration.Seconds",
-        ] {
-            assert_eq!(unknown(known), None, "{known}");
-        }
-        for (path, expected) in [
-            ("Typo.A", "Typo"),
-            ("NetworkConfig.Cidr", "NetworkConfig.Cidr"),
-            ("RhelConfig.DisableAutoUpdate", "RhelConfig.DisableAutoUpdate"),
-            ("NetworkConfig.DNS.Server", "NetworkConfig.DNS.Server"),
-        ] {
-            assert_eq!(unknown(path).as_deref(), Some(expected));
-        }
     }
 
     #[test]

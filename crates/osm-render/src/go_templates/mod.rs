@@ -10,7 +10,6 @@ pub(crate) mod passed_on;
 mod spelling;
 
 use std::cell::Cell;
-use std::sync::atomic::AtomicBool;
 
 use osm_api::profile::{File, MAX_CONTENT_BYTES};
 use osm_api::settings::Settings;
@@ -20,7 +19,7 @@ pub(crate) use self::passed_on::clean_path;
 use self::spelling::Spelling;
 use crate::Stage;
 use crate::budget::Budget;
-use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Part, Parts, Sources};
+use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Parts, Sources};
 use crate::late_bound;
 use crate::rendered_text::{NotCopied, RenderedText};
 use osm_api::ClusterEndpoint;
@@ -57,35 +56,6 @@ impl Engine for GoTemplateEngine {
             named: named.collect::<Result<_, Failure>>()?,
             texts: texts.collect::<Result<_, Failure>>()?,
         }))
-    }
-
-    fn unknown_names(&self, source: &str, part: Part, plain: &Inputs<'_>) -> Vec<Located> {
-        if part == Part::Other || !source.contains(ACTION) {
-            return Vec::new();
-        }
-        let never = AtomicBool::new(false);
-        let budget = Budget::new(&never);
-        let Ok(template) = Template::parse("template", source, &Charged::new(&budget)) else {
-            return Vec::new();
-        };
-        let secrets = std::iter::empty();
-        let data = data::files_data(
-            plain.pool,
-            plain.settings,
-            plain.cluster,
-            secrets,
-            Spelling::Marker,
-        );
-        let fields = template.set.fields(&template.name).into_iter();
-        let unknown = fields.filter_map(|field| {
-            let path = data::unknown_variable(&data, &field.names)?;
-            Some(Located {
-                line: Some(field.line),
-                column: Some(field.column.saturating_add(1)),
-                problem: format!("there is no variable .{path}"),
-            })
-        });
-        unknown.collect()
     }
 
     fn keeps_empty_files(&self) -> bool {

@@ -11,10 +11,6 @@ use crate::engine::{Failure, Located};
 /// Deepest nesting of blocks and included templates together. Rendering recurses, and an overflowing stack can't be caught.
 const MAX_DEPTH: usize = 48;
 
-/// Most values that an expression may have, with those of the expressions in it. Each can be a text of the largest size that a helper
-/// gives, and all of them are in memory together.
-pub(super) const MAX_VALUES: u64 = 32;
-
 /// Helpers that open a block.
 pub(super) const BLOCK_HELPERS: [&str; 4] = ["if", "unless", "each", "with"];
 /// Helpers that give a value.
@@ -41,7 +37,7 @@ pub(super) fn name(parameter: &Parameter) -> Result<&str, Located> {
         Parameter::Name(name) => Ok(name),
         Parameter::Path(Path::Relative((_, raw)) | Path::Local((_, _, raw))) => Ok(raw),
         _ => Err(Located::nowhere(
-            "the name of a helper or partial can't be computed".to_owned(),
+            "the name of a helper or partial can't be computed",
         )),
     }
 }
@@ -88,20 +84,20 @@ fn element_is_known(element: &TemplateElement) -> Result<(), Located> {
             if helper.params.len() != 1 {
                 return Err(Located::nowhere(format!("{{{{#{name}}}}} takes one value")));
             }
-            parameters(helper)?;
+            values(&helper.params, &helper.hash)?;
             helper.template.iter().chain(&helper.inverse).try_for_each(check)
         }
         TemplateElement::PartialExpression(partial) => {
             name(&partial.name)?;
             if partial.params.len() > 1 {
                 return Err(Located::nowhere(
-                    "an included template takes at most one value without a name".to_owned(),
+                    "an included template takes at most one value without a name",
                 ));
             }
             values(&partial.params, &partial.hash)
         }
         _ => Err(Located::nowhere(
-            "decorators, inline partials and partial blocks are not supported".to_owned(),
+            "decorators, inline partials and partial blocks are not supported",
         )),
     }
 }
@@ -122,20 +118,11 @@ fn expression(helper: &HelperTemplate) -> Result<(), Located> {
             BLOCK_HELPERS.join(", ")
         )));
     }
-    parameters(helper)
-}
-
-fn parameters(helper: &HelperTemplate) -> Result<(), Located> {
     values(&helper.params, &helper.hash)
 }
 
 /// Checks the values of an expression.
 fn values(params: &[Parameter], hash: &HashMap<String, Parameter>) -> Result<(), Located> {
-    if values_weight(params, hash) > MAX_VALUES {
-        return Err(Located::nowhere(format!(
-            "an expression has more than {MAX_VALUES} values: split it"
-        )));
-    }
     params.iter().chain(hash.values()).try_for_each(parameter)
 }
 
@@ -143,7 +130,7 @@ fn parameter(parameter: &Parameter) -> Result<(), Located> {
     match parameter {
         Parameter::Subexpression(sub) => match sub.as_element() {
             TemplateElement::Expression(helper) => expression(helper),
-            _ => Err(Located::nowhere("is not an expression".to_owned())),
+            _ => Err(Located::nowhere("is not an expression")),
         },
         _ => Ok(()),
     }

@@ -4,13 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
-use std::sync::atomic::AtomicBool;
 
 use ::handlebars::{Template, TemplateErrorReason};
 
 use self::render::{Fault, Renderer};
 use crate::budget::Budget;
-use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Part, Parts, Sources};
+use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Parts, Sources};
 use crate::library;
 use crate::rendered_text::RenderedText;
 
@@ -19,7 +18,6 @@ mod render;
 mod scan;
 #[cfg(test)]
 mod tests;
-mod unknown;
 mod values;
 
 pub(crate) struct HandlebarsEngine;
@@ -31,15 +29,6 @@ impl Engine for HandlebarsEngine {
 
     fn check<'s>(&self, source: &'s str) -> Result<Vec<&'s str>, Located> {
         scan::check(source)
-    }
-
-    fn unknown_names(&self, source: &str, part: Part, plain: &Inputs<'_>) -> Vec<Located> {
-        let never = AtomicBool::new(false);
-        let parsed = parse("template", source, &Budget::new(&never));
-        parsed.map_or_else(
-            |_| Vec::new(),
-            |template| unknown::names(&template, plain.data, part != Part::Named),
-        )
     }
 
     fn compile(&self, sources: &Sources<'_>, budget: &Budget<'_>) -> Result<Box<dyn Compiled>, Failure> {

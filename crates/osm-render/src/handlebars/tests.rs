@@ -364,21 +364,6 @@ fn lists_and_maps_are_not_printed() {
 }
 
 #[test]
-fn an_expression_has_few_values() {
-    let values = |values: usize| format!("{{{{concat{}}}}}", " quote".repeat(values));
-    assert!(render(&values(32)).is_ok());
-    refused(&values(33), "more than 32 values");
-    refused(
-        &format!("{{{{concat (concat{}) quote}}}}", " quote".repeat(31)),
-        "more than 32 values",
-    );
-    refused(
-        &format!("{{{{> p a=(concat{})}}}}", " quote".repeat(32)),
-        "more than 32 values",
-    );
-}
-
-#[test]
 fn including_in_a_circle_is_refused() {
     let error = render_with(&[("a", "{{> a}}")], "{{> a}}").unwrap_err();
     assert!(error.contains("a → a"), "{error}");

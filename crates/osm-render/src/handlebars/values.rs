@@ -11,8 +11,7 @@ use serde_json::{Number, Value};
 
 use crate::{late_bound, yaml};
 
-/// Largest value that a helper gives, in bytes. Nothing larger can be stored. The budget sees a value only once it exists, and an
-/// expression has as many as `lint` allows.
+/// Largest value that a helper gives, in bytes. Nothing larger can be stored. The budget sees a value only once it exists.
 const MAX_VALUE: usize = MAX_CONTENT_BYTES;
 
 type Outcome = Result<Value, String>;

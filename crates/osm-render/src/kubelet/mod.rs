@@ -1,10 +1,10 @@
-//! Validates the settings for the kubelet before any machine gets them: a kubelet exits at start when a field has another type, when
-//! it can't read a value, or when it does not know a feature gate.
+//! Validates the settings for the kubelet before any machine gets them: a kubelet exits at start when a field has another type, or when
+//! it does not know a feature gate. Of the values that it refuses, only those are found that people get wrong often: quantities,
+//! thresholds of evictions, and of the garbage collection of images. The journal of the machine has all others.
 //!
 //! The settings' `kubelet.configuration` becomes a drop-in of the kubelet's configuration file, which the kubelet merges into the one
 //! that the profile writes: maps by key, lists as a whole (KEP-3983).
 
-mod rules;
 mod schema;
 
 use osm_api::Pool;
@@ -12,9 +12,7 @@ use osm_api::kubelet_value::{self, NO_DURATION, NO_QUANTITY, duration, quantity}
 use osm_api::settings::KubeletDefaults;
 use serde_json::{Map, Value, json};
 
-use self::rules::{Rule, rule};
-use self::schema::alike;
-pub(crate) use self::schema::{Kubelet, Lookup};
+use self::schema::Kubelet;
 
 /// Oldest and newest minor version of Kubernetes 1 that templates are tested with.
 pub(crate) const TESTED_MINORS: (u64, u64) = (33, 36);
@@ -22,8 +20,8 @@ pub(crate) const TESTED_MINORS: (u64, u64) = (33, 36);
 /// Most mistakes that are listed. A longer message helps no reader.
 const MAX_MISTAKES: usize = 50;
 
-pub(crate) const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
-pub(crate) const KIND: &str = "KubeletConfiguration";
+const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
+const KIND: &str = "KubeletConfiguration";
 
 /// Types in `fields.txt` that are no structs.
 const SCALARS: [&str; 10] = [
@@ -41,7 +39,7 @@ const SCALARS: [&str; 10] = [
 
 /// Fields that are the profile's, with the reason. The list is short on purpose: without these a node does not join, does
 /// not stay, or is open to everyone; or a credential would be in a custom resource.
-const OURS: [(&str, &str); 10] = [
+const OURS: [(&str, &str); 11] = [
     (
         "authentication.anonymous.enabled",
         "nodes must refuse anonymous requests",
@@ -66,11 +64,26 @@ const OURS: [(&str, &str); 10] = [
         "rotateCertificates",
         "a node would be lost when its first certificate ends",
     ),
+    ("staticPodURL", "a credential in it would be in a custom resource"),
     (
         "staticPodURLHeader",
         "a credential in it would be in a custom resource",
     ),
 ];
+
+/// Checks an entry of a field: its name and value.
+type Check = fn(&str, &str) -> Result<(), &'static str>;
+
+/// Fields with quantities by name, and what checks their entries.
+const ENTRIES: [(&str, Check); 5] = [
+    ("evictionHard", kubelet_value::eviction_threshold),
+    ("evictionMinimumReclaim", kubelet_value::minimum_reclaim),
+    ("evictionSoft", kubelet_value::eviction_threshold),
+    ("kubeReserved", kubelet_value::reservation),
+    ("systemReserved", kubelet_value::reservation),
+];
+
+const LOG_SIZE: &str = "containerLogMaxSize";
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
@@ -92,7 +105,7 @@ pub(crate) fn check(pool: &Pool, settings: &KubeletDefaults) -> Findings {
     }
     if let Some(configuration) = &settings.configuration {
         judge.document(configuration);
-        judge.together(configuration, pool);
+        judge.values(configuration, pool);
     }
     let Findings { mistakes, warnings } = &mut judge.found;
     if mistakes.len() > MAX_MISTAKES {
@@ -183,58 +196,35 @@ impl Judge {
     fn gate(&mut self, path: &str, name: &str, value: bool) {
         let version = self.kubelet.judged_as.clone();
         match self.kubelet.gate(name) {
-            Lookup::Unknown => self.doubt(path, &format!("kubelet {version} knows no such feature gate")),
-            Lookup::Elsewhere(minors) => {
-                let minors: Vec<&str> = minors
-                    .split(' ')
-                    .map(|minor| minor.split('=').next().unwrap_or(minor))
-                    .collect();
-                let problem = format!(
-                    "kubelet {version} knows no such feature gate, only {} do",
-                    minors.join(", ")
-                );
-                self.doubt(path, &problem);
-            }
-            Lookup::Known(Some(only)) if only != value => {
+            None => self.doubt(path, &format!("kubelet {version} knows no such feature gate")),
+            Some(Some(only)) if only != value => {
                 self.doubt(path, &format!("kubelet {version} takes only {only}"));
             }
-            Lookup::Known(_) if name == "RotateKubeletServerCertificate" && !value => {
+            Some(_) if name == "RotateKubeletServerCertificate" && !value => {
                 self.mistake(
                     path,
                     "must stay on: nodes ask for their serving certificates by it",
                 );
             }
-            Lookup::Known(_) => {}
+            Some(_) => {}
         }
     }
 
-    /// Judges the fields of a struct. `path` is for messages; `at` is the path of rules.
+    /// Judges the fields of a struct. `path` is for messages; `at` is the path in [`OURS`].
     fn structure(&mut self, path: &str, at: &str, name: &str, fields: &Map<String, Value>) {
         for (field, value) in fields {
             let path = format!("{path}.{field}");
-            match self.kubelet.field(name, field) {
-                Lookup::Known(kind) => {
-                    let at = if at.is_empty() {
-                        field.clone()
-                    } else {
-                        format!("{at}.{field}")
-                    };
-                    self.value(&path, &at, kind, value);
-                }
-                Lookup::Elsewhere(minors) => {
-                    let version = &self.kubelet.judged_as;
-                    let minors = minors.replace(' ', ", ");
-                    let problem = format!("kubelet {version} does not have this field, only {minors} have");
-                    self.doubt(&path, &problem);
-                }
-                Lookup::Unknown => {
-                    let alike = alike(name, field)
-                        .map(|field| format!(", only {field}"))
-                        .unwrap_or_default();
-                    let problem = format!("kubelet {} has no such field{alike}", self.kubelet.judged_as);
-                    self.doubt(&path, &problem);
-                }
-            }
+            let Some(kind) = self.kubelet.field(name, field) else {
+                let problem = format!("kubelet {} has no such field", self.kubelet.judged_as);
+                self.doubt(&path, &problem);
+                continue;
+            };
+            let at = if at.is_empty() {
+                field.clone()
+            } else {
+                format!("{at}.{field}")
+            };
+            self.value(&path, &at, kind, value);
         }
     }
 
@@ -242,7 +232,6 @@ impl Judge {
         if let Some((_, reason)) = OURS.iter().find(|(ours, _)| *ours == at) {
             return self.mistake(path, &format!("is set by the profile ({reason}); remove it"));
         }
-        let before = self.found.mistakes.len();
         if value.is_null() {
             self.mistake(path, "is empty; set a value, or remove it");
         } else if let Some(kind) = kind.strip_prefix("[]") {
@@ -273,144 +262,41 @@ impl Judge {
                 _ => self.mistake(path, "must be a map"),
             }
         }
-        if let (true, Some(rule)) = (self.found.mistakes.len() == before, rule(at)) {
-            self.obey(path, rule, value);
-        }
     }
 
-    /// Judges a value of the right type.
-    fn obey(&mut self, path: &str, rule: Rule, value: &Value) {
-        let text = value.as_str().unwrap_or_default();
-        match rule {
-            Rule::Range(least, most) => {
-                let number = value.as_i64().unwrap_or_default();
-                if !(least..=most).contains(&number) {
-                    let most = if most == i64::MAX {
-                        String::new()
-                    } else {
-                        format!(" to {most}")
-                    };
-                    self.mistake(path, &format!("must be from {least}{most}"));
-                }
-            }
-            Rule::Share => {
-                if !value.as_f64().is_some_and(|number| number > 0.0 && number <= 1.0) {
-                    self.mistake(path, "must be above 0, and at most 1");
-                }
-            }
-            Rule::OneOf(texts) => {
-                if !texts.contains(&text) {
-                    self.doubt(path, &format!("must be one of {}", texts.join(", ")));
-                }
-            }
-            Rule::False => {
-                if value != &Value::Bool(false) {
-                    self.mistake(path, "must be false, because kubelets no longer support it");
-                }
-            }
-            Rule::Text(check) => {
-                if let Err(problem) = check(text) {
-                    self.mistake(path, problem);
-                }
-            }
-            Rule::Entries(check) => {
-                for (key, entry) in value.as_object().into_iter().flatten() {
-                    if let Err(problem) = check(key, entry.as_str().unwrap_or_default()) {
-                        self.mistake(&format!("{path}.{key}"), problem);
-                    }
-                }
-            }
-            Rule::Has(fields) => {
-                let missing = fields
-                    .iter()
-                    .filter(|field| value.get(field).and_then(Value::as_str).is_none_or(str::is_empty));
-                for field in missing {
-                    self.mistake(&format!("{path}.{field}"), "is missing");
-                }
-            }
-        }
-    }
-
-    /// Judges what the kubelet wants of values together; one that is missing is the pool's, or the kubelet's default.
-    fn together(&mut self, configuration: &Map<String, Value>, pool: &Pool) {
+    /// Judges values as those of the annotations of a pool. The pool's own are used where the settings have none.
+    fn values(&mut self, configuration: &Map<String, Value>, pool: &Pool) {
         let path = |name: &str| format!("kubelet.configuration.{name}");
+        for (name, check) in ENTRIES {
+            let entries = configuration.get(name).and_then(Value::as_object);
+            for (key, entry) in entries.into_iter().flatten() {
+                if let Some(Err(problem)) = entry.as_str().map(|text| check(key, text)) {
+                    self.mistake(&path(&format!("{name}.{key}")), problem);
+                }
+            }
+        }
         let number = |name: &str| configuration.get(name).and_then(Value::as_i64);
         let text = |name: &str| configuration.get(name).and_then(Value::as_str);
-        let span = |name: &str| text(name).and_then(duration).unwrap_or_default();
-        let of_pool = &pool.kubelet;
-
+        if let Some(Err(problem)) = text(LOG_SIZE).map(kubelet_value::log_size) {
+            self.mistake(&path(LOG_SIZE), problem);
+        }
+        let set = |names: [&'static str; 2]| names.into_iter().find(|name| configuration.contains_key(*name));
         let (low, high) = ("imageGCLowThresholdPercent", "imageGCHighThresholdPercent");
-        if let Some(name) = [low, high]
-            .into_iter()
-            .find(|name| configuration.contains_key(*name))
-        {
-            let low = number(low).or(of_pool.image_gc_low_threshold_percent.map(i64::from));
-            let high = number(high).or(of_pool.image_gc_high_threshold_percent.map(i64::from));
+        if let Some(name) = set([low, high]) {
+            let low = number(low).or(pool.kubelet.image_gc_low_threshold_percent.map(i64::from));
+            let high = number(high).or(pool.kubelet.image_gc_high_threshold_percent.map(i64::from));
             if !kubelet_value::image_gc_percents(low, high) {
                 self.mistake(&path(name), kubelet_value::IMAGE_GC_PERCENTS);
             }
         }
         let (minimum, maximum) = ("imageMinimumGCAge", "imageMaximumGCAge");
-        if let Some(name) = [maximum, minimum]
-            .into_iter()
-            .find(|name| configuration.contains_key(*name))
-        {
-            let minimum = text(minimum).or(of_pool.image_minimum_gc_age.as_deref());
-            let maximum = text(maximum).or(of_pool.image_maximum_gc_age.as_deref());
+        if let Some(name) = set([maximum, minimum]) {
+            let minimum = text(minimum).or(pool.kubelet.image_minimum_gc_age.as_deref());
+            let maximum = text(maximum).or(pool.kubelet.image_maximum_gc_age.as_deref());
             if !kubelet_value::image_gc_ages(minimum, maximum) {
                 self.mistake(
                     &path(name),
                     "the maximum age must be longer than the minimum age, which is 2m unless it is set",
-                );
-            }
-        }
-        if configuration.get("serializeImagePulls") == Some(&Value::Bool(true))
-            && number("maxParallelImagePulls") != Some(1)
-        {
-            self.mistake(
-                &path("serializeImagePulls"),
-                "wants maxParallelImagePulls: 1 beside it",
-            );
-        }
-        let entries = |name: &str| configuration.get(name).and_then(Value::as_object);
-        for signal in entries("evictionSoft").into_iter().flat_map(Map::keys) {
-            if entries("evictionSoftGracePeriod").is_none_or(|periods| !periods.contains_key(signal)) {
-                self.mistake(
-                    &path(&format!("evictionSoft.{signal}")),
-                    "has no evictionSoftGracePeriod",
-                );
-            }
-        }
-        if span("shutdownGracePeriodCriticalPods") > span("shutdownGracePeriod") {
-            let name = path("shutdownGracePeriodCriticalPods");
-            self.mistake(
-                &name,
-                "must not be longer than shutdownGracePeriod, of which it is a part",
-            );
-        }
-        let by_priority = "shutdownGracePeriodByPodPriority";
-        if configuration.contains_key(by_priority) && span("shutdownGracePeriod") > 0 {
-            self.mistake(
-                &path(by_priority),
-                "can't be set together with shutdownGracePeriod",
-            );
-        }
-        let enforced = configuration
-            .get("enforceNodeAllocatable")
-            .and_then(Value::as_array);
-        for (what, cgroup) in [
-            ("system-reserved", "systemReservedCgroup"),
-            ("kube-reserved", "kubeReservedCgroup"),
-        ] {
-            let wanted = enforced
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
-                .any(|item| item.starts_with(what));
-            if wanted && text(cgroup).unwrap_or_default().is_empty() {
-                self.mistake(
-                    &path("enforceNodeAllocatable"),
-                    &format!("with {what} wants {cgroup}"),
                 );
             }
         }

@@ -11,26 +11,15 @@ const GATES: &str = include_str!("gates.txt");
 
 /// The kubelet of a pool, as far as it is known here.
 #[derive(Clone, Debug)]
-pub(crate) struct Kubelet {
+pub(super) struct Kubelet {
     /// Such as `1.36`: its minor version, else the nearest that is known.
-    pub(crate) judged_as: String,
+    pub(super) judged_as: String,
     /// Whether that is its own.
-    pub(crate) known: bool,
-}
-
-/// What a kubelet knows of a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lookup<T> {
-    /// This kubelet knows it.
-    Known(T),
-    /// Only kubelets of these versions know it.
-    Elsewhere(&'static str),
-    /// No kubelet knows it.
-    Unknown,
+    pub(super) known: bool,
 }
 
 impl Kubelet {
-    pub(crate) fn of(pool: &Pool) -> Self {
+    pub(super) fn of(pool: &Pool) -> Self {
         let (oldest, newest) = TESTED_MINORS;
         let version = &pool.kubelet_version;
         let minor = version.minor.clamp(oldest, newest);
@@ -40,45 +29,30 @@ impl Kubelet {
         }
     }
 
-    /// The type of a struct's field, as in `fields.txt`.
-    pub(super) fn field(&self, structure: &str, name: &str) -> Lookup<&'static str> {
+    /// The type of a struct's field, as in `fields.txt`. `None`: this kubelet has no such field.
+    pub(super) fn field(&self, structure: &str, name: &str) -> Option<&'static str> {
         let entry = lines(FIELDS).find_map(|line| {
             line.strip_prefix(structure)?
                 .strip_prefix('.')?
                 .strip_prefix(name)?
                 .strip_prefix(' ')
-        });
-        match entry.map(|entry| entry.split_once(' ').unwrap_or((entry, ""))) {
-            None => Lookup::Unknown,
-            Some((kind, "")) => Lookup::Known(kind),
-            Some((kind, minors)) if minors.split(' ').any(|minor| minor == self.judged_as) => {
-                Lookup::Known(kind)
-            }
-            Some((_, minors)) => Lookup::Elsewhere(minors),
+        })?;
+        match entry.split_once(' ') {
+            None => Some(entry),
+            Some((kind, minors)) => minors
+                .split(' ')
+                .any(|minor| minor == self.judged_as)
+                .then_some(kind),
         }
     }
 
-    /// The only value of a feature gate if it is locked.
-    pub(crate) fn gate(&self, name: &str) -> Lookup<Option<bool>> {
-        let Some(minors) = lines(GATES).find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')) else {
-            return Lookup::Unknown;
-        };
-        let own = minors
-            .split(' ')
-            .find_map(|minor| minor.strip_prefix(self.judged_as.as_str()));
-        match own.map(|rest| rest.strip_prefix('=')) {
-            None => Lookup::Elsewhere(minors),
-            Some(locked) => Lookup::Known(locked.map(|value| value == "true")),
-        }
+    /// The only value of a feature gate if it is locked. `None`: this kubelet does not know it.
+    pub(super) fn gate(&self, name: &str) -> Option<Option<bool>> {
+        let minors = lines(GATES).find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        let mut own = minors.split(' ');
+        let own = own.find_map(|minor| minor.strip_prefix(self.judged_as.as_str()))?;
+        Some(own.strip_prefix('=').map(|value| value == "true"))
     }
-}
-
-/// The field of a struct that is written like `name` but for upper and lower case.
-pub(super) fn alike(structure: &str, name: &str) -> Option<&'static str> {
-    lines(FIELDS).find_map(|line| {
-        let (field, _) = line.strip_prefix(structure)?.strip_prefix('.')?.split_once(' ')?;
-        field.eq_ignore_ascii_case(name).then_some(field)
-    })
 }
 
 fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
@@ -99,17 +73,16 @@ mod tests {
     #[test]
     fn fields_and_gates_have_their_versions() {
         let field = |minor, name| kubelet(minor).field("KubeletConfiguration", name);
-        assert_eq!(field(33, "maxPods"), Lookup::Known("int32"));
-        assert_eq!(field(33, "maxPod"), Lookup::Unknown);
-        assert_eq!(field(36, "memoryReservationPolicy"), Lookup::Known("string"));
-        assert_eq!(field(35, "memoryReservationPolicy"), Lookup::Elsewhere("1.36"));
-        assert_eq!(kubelet(34).field("Taint", "maxPods"), Lookup::Unknown);
-        assert_eq!(alike("KubeletConfiguration", "maxpods"), Some("maxPods"));
+        assert_eq!(field(33, "maxPods"), Some("int32"));
+        assert_eq!(field(33, "maxPod"), None);
+        assert_eq!(field(36, "memoryReservationPolicy"), Some("string"));
+        assert_eq!(field(35, "memoryReservationPolicy"), None);
+        assert_eq!(kubelet(34).field("Taint", "maxPods"), None);
 
-        assert_eq!(kubelet(33).gate("KubeletTracing"), Lookup::Known(None));
-        assert_eq!(kubelet(36).gate("KubeletTracing"), Lookup::Known(Some(true)));
-        assert_eq!(kubelet(36).gate("Kubelet"), Lookup::Unknown);
-        assert_eq!(kubelet(33).gate("AllAlpha"), Lookup::Known(None));
+        assert_eq!(kubelet(33).gate("KubeletTracing"), Some(None));
+        assert_eq!(kubelet(36).gate("KubeletTracing"), Some(Some(true)));
+        assert_eq!(kubelet(36).gate("Kubelet"), None);
+        assert_eq!(kubelet(33).gate("AllAlpha"), Some(None));
     }
 
     #[test]

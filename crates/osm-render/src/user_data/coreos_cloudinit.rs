@@ -10,8 +10,10 @@ use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::Unit;
 use serde_json::{Map, Value, json};
 
-use super::users::{self, DEFAULT_USER, Kind, Words};
-use super::{Filled, FilledFile, MACHINE_NAME_FILE, Packing, SSHD_FILE, SSHD_TEXT, mode, unfit, unit_files};
+use super::{
+    Filled, FilledFile, MACHINE_NAME_FILE, Packing, SSHD_FILE, SSHD_TEXT, distinct, mode, unfit, unit_files,
+    unit_texts,
+};
 use crate::error::UserDataError;
 use crate::{Stage, static_network, yaml};
 
@@ -19,63 +21,6 @@ use crate::{Stage, static_network, yaml};
 const REPLACED: [&str; 4] = ["$public_ipv4", "$private_ipv4", "$public_ipv6", "$private_ipv6"];
 
 const PROGRAM: &str = "coreos-cloudinit";
-
-const WORDS: Words = Words {
-    program: PROGRAM,
-    fields: &[
-        ("name", "name", Kind::Text),
-        ("gecos", "gecos", Kind::Text),
-        ("homedir", "homedir", Kind::Text),
-        ("no_create_home", "no_create_home", Kind::Flag),
-        ("no_log_init", "no_log_init", Kind::Flag),
-        ("no_user_group", "no_user_group", Kind::Flag),
-        ("passwd", "passwd", Kind::Text),
-        ("hashed_passwd", "passwd", Kind::Text),
-        ("primary_group", "primary_group", Kind::Text),
-        ("shell", "shell", Kind::Text),
-        ("system", "system", Kind::Flag),
-    ],
-    keys: "ssh_authorized_keys",
-};
-
-/// What the module `coreos` may contain besides units. coreos-cloudinit also knows settings of programs that Flatcar no longer has.
-const COREOS: [(&str, &[&str]); 2] = [
-    ("update", &["reboot-strategy", "group", "server"]),
-    (
-        "locksmith",
-        &[
-            "endpoint",
-            "etcd-cafile",
-            "etcd-certfile",
-            "etcd-keyfile",
-            "etcd-username",
-            "etcd-password",
-            "group",
-            "window-start",
-            "window-length",
-        ],
-    ),
-];
-
-/// Why a profile for coreos-cloudinit can't have this module, if so.
-pub(super) fn unsupported(module: &str) -> Option<&'static str> {
-    match module {
-        // Those that come from elsewhere are refused with what they come from.
-        "users" | "coreos" | "manage_etc_hosts" | "hostname" | "ssh_authorized_keys" | "write_files" => None,
-        "bootcmd" | "runcmd" => Some(
-            "coreos-cloudinit, Flatcar's cloud-init, runs no commands; add a script under files, and a unit that runs it under \
-             units",
-        ),
-        "groups" => Some("coreos-cloudinit makes no groups: let a unit run groupadd"),
-        "packages" | "package_update" | "package_upgrade" | "package_reboot_if_required" => {
-            Some("Flatcar has no package manager: let a unit fetch what you need to /opt")
-        }
-        _ => Some(
-            "coreos-cloudinit, Flatcar's cloud-init, has no such module; it has users, coreos and manage_etc_hosts: use files and \
-             units instead",
-        ),
-    }
-}
 
 /// The cloud-config of a stage.
 pub(super) fn write(stage: Stage, filled: &Filled, packing: Packing) -> Result<String, UserDataError> {
@@ -132,29 +77,16 @@ pub(super) fn document(
         let empty = unit_files(unit).filter(|(_, text)| text.is_empty());
         files.extend(empty.map(|(path, text)| file(&path, 0o644, text)));
     }
-    let (keys, users) = users(stage, filled)?;
-    let mut coreos = coreos(stage, filled)?;
-    coreos.insert("units".to_owned(), Value::Array(units));
-    coreos.retain(|_, part| *part != json!([]));
-    document.insert("ssh_authorized_keys".to_owned(), keys);
-    document.insert("users".to_owned(), Value::Array(users));
+    document.insert(
+        "ssh_authorized_keys".to_owned(),
+        json!(distinct(&filled.ssh_keys)),
+    );
     document.insert("write_files".to_owned(), Value::Array(files));
-    document.insert("coreos".to_owned(), Value::Object(coreos));
-    if let Some(value) = filled.modules.get("manage_etc_hosts") {
-        if value != "localhost" {
-            return Err(unfit(
-                &place(stage, "manage_etc_hosts"),
-                "must be localhost or absent",
-            ));
-        }
-        document.insert("manage_etc_hosts".to_owned(), value.clone());
+    if !units.is_empty() {
+        document.insert("coreos".to_owned(), json!({"units": units}));
     }
-    document.retain(|_, part| *part != json!([]) && *part != json!({}));
+    document.retain(|_, part| *part != json!([]));
     Ok(document)
-}
-
-fn place(stage: Stage, module: &str) -> String {
-    format!("{}.modules.{module}", stage.field())
 }
 
 /// The encoding of a text that is encoded already. coreos-cloudinit knows names in lower case only.
@@ -209,91 +141,6 @@ fn write_unit(unit: &Unit) -> Result<Value, UserDataError> {
             written.insert("command".to_owned(), json!("start"));
         }
     }
-    if let Some(text) = unit.content.as_ref().filter(|text| !text.is_empty()) {
-        written.insert("content".to_owned(), json!(text));
-    }
-    let drop_ins: Vec<Value> = unit
-        .drop_ins
-        .iter()
-        .filter(|drop_in| !drop_in.content.is_empty())
-        .map(|drop_in| json!({"name": drop_in.name, "content": drop_in.content}))
-        .collect();
-    if !drop_ins.is_empty() {
-        written.insert("drop-ins".to_owned(), Value::Array(drop_ins));
-    }
+    written.extend(unit_texts(unit, "content", "drop-ins"));
     Ok(Value::Object(written))
-}
-
-/// The default user's SSH keys, and the users with theirs. coreos-cloudinit keeps one list of keys a user, so the default user's are
-/// given in one place.
-fn users(stage: Stage, filled: &Filled) -> Result<(Value, Vec<Value>), UserDataError> {
-    let place = place(stage, "users");
-    let mut keys = json!([]);
-    let mut users = Vec::new();
-    for mut user in users::list(&WORDS, &filled.ssh_keys, filled.modules.get("users"), &place)? {
-        if user.get("name").is_some_and(|name| name == DEFAULT_USER) {
-            keys = user.remove(WORDS.keys).unwrap_or(keys);
-            if let Some(field) = user
-                .keys()
-                .find(|field| !["name", "passwd"].contains(&field.as_str()))
-            {
-                let problem = format!(
-                    "{DEFAULT_USER} exists already, and {PROGRAM} does not change its {field}; remove the field"
-                );
-                return Err(unfit(&place, problem));
-            }
-            if user.len() == 1 {
-                continue;
-            }
-        }
-        users.push(Value::Object(user));
-    }
-    Ok((keys, users))
-}
-
-fn coreos(stage: Stage, filled: &Filled) -> Result<Map<String, Value>, UserDataError> {
-    let place = place(stage, "coreos");
-    let none = json!({});
-    let module = filled.modules.get("coreos").unwrap_or(&none);
-    let settings = |place: &str, value: &Value| {
-        value
-            .as_object()
-            .cloned()
-            .ok_or_else(|| unfit(place, "must be an object of settings"))
-    };
-    let module = settings(&place, module)?;
-    for (part, value) in &module {
-        let place = format!("{place}.{part}");
-        let Some((_, known)) = COREOS.iter().find(|(known, _)| known == part) else {
-            let problem = match part.as_str() {
-                "units" => "list them under units".to_owned(),
-                _ => format!(
-                    "can't be set here; only {} can",
-                    COREOS.map(|(part, _)| part).join(" and ")
-                ),
-            };
-            return Err(unfit(&place, problem));
-        };
-        for (key, value) in settings(&place, value)? {
-            let place = format!("{place}.{key}");
-            if !known.contains(&key.replace('_', "-").as_str()) {
-                return Err(unfit(&place, format!("{PROGRAM} has no such setting; remove it")));
-            }
-            let text = value.as_str().filter(|text| !text.contains(char::is_control));
-            let strategies = ["reboot", "off", "etcd-lock"];
-            match text {
-                None => {
-                    return Err(unfit(
-                        &place,
-                        "must be a string on one line; in YAML, quote off and numbers",
-                    ));
-                }
-                Some(text) if key.starts_with("reboot") && !strategies.contains(&text) => {
-                    return Err(unfit(&place, format!("must be one of {}", strategies.join(", "))));
-                }
-                Some(_) => {}
-            }
-        }
-    }
-    Ok(module)
 }

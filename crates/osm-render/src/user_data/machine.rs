@@ -122,10 +122,7 @@ fn other(reader: Reader, stage: Stage, filled: Filled) -> Result<Map<String, Val
     let mut other = match reader {
         Reader::CloudInit => cloud_init::document(stage, filled, Packing::Plain),
         Reader::CoreosCloudinit => coreos_cloudinit::document(stage, &filled, Packing::Plain)?,
-        Reader::Ignition => {
-            let passwd = ignition::passwd(stage, &filled)?;
-            Map::from_iter([("passwd".to_owned(), Value::Object(passwd))])
-        }
+        Reader::Ignition => Map::from_iter([("passwd".to_owned(), Value::Object(ignition::passwd(&filled)))]),
     };
     other.remove("write_files");
     if let Some(coreos) = other.get_mut("coreos").and_then(Value::as_object_mut) {

@@ -8,11 +8,10 @@ use osm_api::config::StageConfig;
 use osm_api::content::{self, Content};
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::{CloudProvider, DropIn, OperatingSystem, ProfileUnit, ProvisioningUtility, Unit};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::error::UserDataError;
-use crate::late_bound::{self, Filling, LateValues, Room};
-use crate::reserved::RESERVED_PREFIX;
+use crate::late_bound::{self, Filling, LateValues, RESERVED_PREFIX, Room};
 use crate::template_walk::{self, Path, Place};
 use crate::{Stage, clouds};
 
@@ -22,7 +21,6 @@ mod edge;
 mod ignition;
 mod machine;
 mod unit_text;
-mod users;
 
 pub use edge::edge_script;
 pub use machine::{MachineFile, MachineStage, MachineUnit, machine_stage, masked_machine_stage};
@@ -50,12 +48,17 @@ impl Reader {
 
 /// Why a profile can't have this cloud-init module, if so.
 pub(crate) fn unsupported_module(reader: Reader, module: &str) -> Option<&'static str> {
-    match reader {
-        Reader::CloudInit => None,
-        Reader::CoreosCloudinit => coreos_cloudinit::unsupported(module),
-        Reader::Ignition => ignition::unsupported_module(module),
+    match (reader, module) {
+        (Reader::CloudInit, _) => None,
+        (_, "packages" | "package_update" | "package_upgrade" | "package_reboot_if_required") => {
+            Some("Flatcar has no package manager: let a unit fetch what you need to /opt")
+        }
+        _ => Some("Flatcar applies no modules of cloud-init: use files, and units that run scripts"),
     }
 }
+
+/// The user that every Flatcar has.
+const DEFAULT_USER: &str = "core";
 
 /// Holds the machine's name; the provisioning stage reads it, because only the bootstrap document has names filled
 /// in by machine-controller.
@@ -193,6 +196,7 @@ impl Filled {
             Ok(filled)
         };
         check_names(config, stage)?;
+        let reader = Reader::of(spec.os_name, spec.provisioning_utility);
         let modules = config.modules.clone().unwrap_or(Value::Null);
         let modules = template_walk::map_value(&Path::Top, &modules, &mut |path, text| {
             fill(
@@ -203,6 +207,16 @@ impl Filled {
                 text,
             )
         })?;
+        let modules = if let Value::Object(modules) = modules {
+            modules
+        } else {
+            Map::new()
+        };
+        for module in modules.keys() {
+            if let Some(problem) = unsupported_module(reader, module) {
+                return Err(unfit(&format!("{}.modules.{module}", stage.field()), problem));
+            }
+        }
         Ok(Self {
             name: (stage == Stage::Bootstrap).then(|| machine_name(spec)).flatten(),
             ssh_keys: config.user_ssh_keys.clone(),
@@ -212,11 +226,7 @@ impl Filled {
                 .iter()
                 .map(|unit| fill_unit(unit, &fill))
                 .collect::<Result<_, _>>()?,
-            modules: if let Value::Object(modules) = modules {
-                modules
-            } else {
-                Map::new()
-            },
+            modules,
         })
     }
 }
@@ -281,7 +291,7 @@ fn files(
 }
 
 /// Whether a name is that of an encoding that cloud-init knows. It ignores case and blanks, and takes a text with another encoding as it is.
-pub(crate) fn is_encoding(name: &str) -> bool {
+fn is_encoding(name: &str) -> bool {
     const KNOWN: [&str; 9] = [
         "b64",
         "base64",
@@ -294,6 +304,13 @@ pub(crate) fn is_encoding(name: &str) -> bool {
         "text/plain",
     ];
     KNOWN.iter().any(|known| name.trim().eq_ignore_ascii_case(known))
+}
+
+/// Trimmed, each once, in order: Ignition refuses repetitions.
+fn distinct(keys: &[String]) -> Vec<&str> {
+    let mut seen = BTreeSet::new();
+    let keys = keys.iter().map(|key| key.trim());
+    keys.filter(|key| !key.is_empty() && seen.insert(*key)).collect()
 }
 
 /// Leaves the last of the items that have the same name.
@@ -366,6 +383,19 @@ pub(crate) fn unit_files(unit: &Unit) -> impl Iterator<Item = (String, &str)> {
         .iter()
         .map(|drop_in| (drop_in_path(unit, drop_in), drop_in.content.as_str()));
     own.into_iter().chain(drop_ins)
+}
+
+/// The texts of a unit as Flatcar's programs take them, which leave out what is empty: under `content`, and under `drop_ins` with their
+/// names.
+fn unit_texts(unit: &Unit, content: &str, drop_ins: &str) -> Map<String, Value> {
+    let own = unit.content.as_ref().filter(|text| !text.is_empty());
+    let own = own.map(|text| (content.to_owned(), json!(text)));
+    let others = unit.drop_ins.iter().filter(|drop_in| !drop_in.content.is_empty());
+    let others: Vec<Value> = others
+        .map(|drop_in| json!({"name": drop_in.name, content: drop_in.content}))
+        .collect();
+    let others = (!others.is_empty()).then(|| (drop_ins.to_owned(), Value::Array(others)));
+    own.into_iter().chain(others).collect()
 }
 
 /// Paths of the files that a unit of a profile takes.

@@ -13,7 +13,7 @@ use osm_api::profile::AcceptedProfile;
 
 use self::modules::Modules;
 pub use self::refusal::{Outcome, Refusal};
-pub use self::suspicion::{DecimalMode, decimal_modes, default_name, suspicions, unknown_name};
+pub use self::suspicion::{DecimalMode, decimal_modes, default_name, suspicions};
 
 /// Compiles every template, renders the sample pools, and validates the modules of each.
 ///
@@ -28,7 +28,7 @@ pub fn dry_run(accepted: &AcceptedProfile) -> Result<(), Refusal> {
 /// # Errors
 /// The first problem of the profile, or that it was cancelled.
 pub fn dry_run_unless(cancelled: &AtomicBool, accepted: &AcceptedProfile) -> Result<(), Refusal> {
-    let mut modules = Modules::new(&accepted.spec.0);
+    let mut modules = Modules::default();
     // The templates are dropped before the schema of modules is parsed, so that memory holds one of the two at a time.
     render_samples(cancelled, &crate::compile(accepted)?, &mut modules, |_, _| ())?;
     modules.validate()
@@ -40,7 +40,7 @@ pub fn dry_run_unless(cancelled: &AtomicBool, accepted: &AcceptedProfile) -> Res
 /// # Errors
 /// The first problem of the profile.
 pub fn dry_run_with(profile: &Profile, look: impl FnMut(&str, &Rendered)) -> Result<(), Refusal> {
-    let mut modules = Modules::new(profile.spec());
+    let mut modules = Modules::default();
     render_samples(&AtomicBool::new(false), profile, &mut modules, look)?;
     modules.validate()
 }

@@ -1,6 +1,6 @@
 //! What is legal in a profile, but probably not what its author meant. `osmctl lint` and the admission webhook warn of it.
 
-use crate::{Stage, UnknownName};
+use crate::Stage;
 use osm_api::profile::OperatingSystemProfileSpec;
 
 /// Modes whose decimal numbers people write by mistake: the number, and the mode that was meant.
@@ -40,12 +40,6 @@ pub fn decimal_modes(spec: &OperatingSystemProfileSpec) -> Vec<DecimalMode> {
     found
 }
 
-/// Describes a name that no data has, in a branch that no sample takes.
-pub fn unknown_name(unknown: &UnknownName) -> String {
-    let UnknownName { position, problem } = unknown;
-    format!("{position}: {problem}; OSM refuses each pool for which this branch is rendered")
-}
-
 /// Describes a profile that has the name of a default profile, but other content.
 pub fn default_name(name: &str) -> String {
     format!(
@@ -55,9 +49,8 @@ pub fn default_name(name: &str) -> String {
 
 /// Whatever is suspicious in the spec of a profile, one line each.
 pub fn suspicions(spec: &OperatingSystemProfileSpec) -> Vec<String> {
-    let modes = decimal_modes(spec)
+    decimal_modes(spec)
         .into_iter()
-        .map(|mode| format!("{}; {}", mode.message, mode.hint));
-    let unknown = crate::unknown_names(spec);
-    modes.chain(unknown.iter().map(unknown_name)).collect()
+        .map(|mode| format!("{}; {}", mode.message, mode.hint))
+        .collect()
 }

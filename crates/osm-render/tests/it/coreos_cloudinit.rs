@@ -7,7 +7,7 @@ use std::path::Path;
 use osm_api::content::Content;
 use osm_api::profile::{OperatingSystem, ProvisioningUtility};
 use osm_api::{OperatingSystemProfileSpec, Pool};
-use osm_judges::{MachineConfig, coreos_apply, coreos_cloud_configs, coreos_read};
+use osm_judges::{MachineConfig, coreos_apply, coreos_read};
 use osm_render::{Stage, placeholders, resolve, user_data};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -57,13 +57,6 @@ fn bootstrap(spec: &OperatingSystemProfileSpec, pool: &Pool) -> String {
     // What machine-controller does with a bootstrap document.
     let document = user_data(&rendered, Stage::Bootstrap, &placeholders(&rendered)).unwrap();
     document.replace("<MACHINE_NAME>", "pool-5d8f-x7k2p")
-}
-
-fn read(document: &str) -> MachineConfig {
-    coreos_read(&[("document", document)])
-        .unwrap()
-        .remove(0)
-        .unwrap_or_else(|verdict| panic!("{verdict}"))
 }
 
 fn mode(path: &Path) -> u32 {
@@ -177,15 +170,10 @@ fn what_coreos_cloudinit_can_not_do_is_said_where_the_profile_is_judged() {
     };
     let cases: Vec<(&str, Change)> = vec![
         (
-            "bootstrapConfig.modules.runcmd: coreos-cloudinit, Flatcar's cloud-init, runs no",
+            "bootstrapConfig.modules.runcmd: Flatcar applies no",
             module("runcmd"),
         ),
-        ("runs no commands", module("bootcmd")),
         ("no package manager", module("packages")),
-        ("makes no groups", module("groups")),
-        ("no such module", module("ntp")),
-        ("list the files under files", module("write_files")),
-        ("come from the MachineDeployment", module("ssh_authorized_keys")),
         (
             "(/usr/bin/a): /usr is read-only",
             Box::new(move |spec| spec["bootstrapConfig"]["files"] = file("/usr/bin/a", 644)),
@@ -217,101 +205,6 @@ fn what_coreos_cloudinit_can_not_do_is_said_where_the_profile_is_judged() {
         let error = render(&spec, &pool("aws", |_| {})).unwrap_err();
         assert_eq!(error.reason(), "UserDataInvalid");
         assert!(error.to_string().contains(problem), "{error}");
-    }
-}
-
-#[test]
-fn users_and_settings_are_passed_on() {
-    let with = |modules: &Value| spec(|spec| spec["bootstrapConfig"]["modules"] = modules.clone());
-    let modules = json!({
-        "manage_etc_hosts": "localhost",
-        "coreos": {
-            "update": {"reboot-strategy": "off", "group": "stable"},
-            "locksmith": {"window_start": "{{#if proxy.http}}1{{else}}2{{/if}}:00", "window-length": "1h"},
-        },
-        "users": [
-            "default",
-            {"name": "core", "ssh_authorized_keys": ["ssh-ed25519 CCCC c", "ssh-ed25519 AAAA a"], "passwd": "$6$a$b"},
-            {"name": "eve", "hashed_passwd": "$6$salt$hash", "groups": "sudo, docker,sudo", "lock_passwd": true, "system": true},
-        ],
-    });
-    let document = bootstrap(&with(&modules), &pool("anexia", |_| {}));
-    coreos_cloud_configs(&[("modules", &document)]).unwrap();
-    let config = read(&document);
-    assert_eq!(
-        config.keys,
-        ["ssh-ed25519 AAAA a", "ssh-rsa BBBB \"b\"", "ssh-ed25519 CCCC c"]
-    );
-    let users: Vec<_> = config
-        .users
-        .iter()
-        .map(|user| (user.name.as_str(), user.password.as_deref(), user.keys.len()))
-        .collect();
-    assert_eq!(
-        users,
-        [("core", Some("$6$a$b"), 0), ("eve", Some("$6$salt$hash"), 0)]
-    );
-    assert_eq!(config.users[1].groups, ["sudo", "docker"]);
-    for text in [
-        "reboot-strategy: \"off\"",
-        "window_start: \"2:00\"",
-        "manage_etc_hosts: \"localhost\"",
-    ] {
-        assert!(document.contains(text), "{document}");
-    }
-    // One whose keys are all there is to say of it is none to make.
-    let keys = json!({"users": [{"name": "core", "ssh_authorized_keys": ["ssh-ed25519 CCCC c"]}]});
-    let config = read(&bootstrap(&with(&keys), &pool("anexia", |_| {})));
-    assert_eq!((config.users.len(), config.keys.len()), (0, 3));
-
-    for (place, modules) in [
-        (
-            "users[0].uid: coreos-cloudinit can't",
-            json!({"users": [{"name": "a", "uid": 1}]}),
-        ),
-        (
-            "users[0].system: has a value",
-            json!({"users": [{"name": "a", "system": "yes"}]}),
-        ),
-        ("users[0]: has no name", json!({"users": [{"shell": "/bin/sh"}]})),
-        (
-            "users: core exists already, and coreos-cloudinit does not change its shell",
-            json!({"users": [{"name": "core", "shell": "/bin/sh"}]}),
-        ),
-        ("coreos.units: list them", json!({"coreos": {"units": []}})),
-        (
-            "coreos.etcd2: can't be set here; only update and locksmith can",
-            json!({"coreos": {"etcd2": {}}}),
-        ),
-        (
-            "coreos.update.channel: coreos-cloudinit has no such setting",
-            json!({"coreos": {"update": {"channel": "a"}}}),
-        ),
-        (
-            "coreos.update.reboot-strategy: must be a string",
-            json!({"coreos": {"update": {"reboot-strategy": false}}}),
-        ),
-        (
-            "coreos.update.reboot_strategy: must be one of",
-            json!({"coreos": {"update": {"reboot_strategy": "no"}}}),
-        ),
-        (
-            "coreos.update: must be an object",
-            json!({"coreos": {"update": "off"}}),
-        ),
-        (
-            "manage_etc_hosts: must be localhost",
-            json!({"manage_etc_hosts": true}),
-        ),
-    ] {
-        let error = render(&with(&modules), &pool("anexia", |_| {})).unwrap_err();
-        assert_eq!(error.reason(), "UserDataInvalid");
-        assert!(
-            error
-                .to_string()
-                .contains(&format!("bootstrapConfig.modules.{place}")),
-            "{error}"
-        );
     }
 }
 

@@ -1,5 +1,5 @@
 //! A profile on the profile that it extends.
-use osm_api::profile::{AcceptedProfile, OperatingSystemProfileSpec, TemplateEngine};
+use osm_api::profile::{AcceptedProfile, OperatingSystemProfileSpec};
 use osm_render::{Base, ProfileError, ProfileKey, bases, compile, dry_run, resolve, resolve_on};
 use serde_json::{Value, json};
 
@@ -72,9 +72,16 @@ fn resolved(provisioning: Value) -> Value {
     serde_json::to_value(&accepted.spec.0.provisioning_config).unwrap()
 }
 
-/// The base's provisioning stage with a change.
+/// The base's provisioning stage with a change. Files and templates of its container runtime are those of the stage.
 fn changed(change: impl FnOnce(&mut Value)) -> Value {
     let mut provisioning = base()["provisioningConfig"].clone();
+    let runtimes = provisioning
+        .as_object_mut()
+        .unwrap()
+        .remove("supportedContainerRuntimes");
+    let runtime = &runtimes.unwrap()[0];
+    push(&mut provisioning["files"], runtime["files"][0].clone());
+    provisioning["templates"]["auth"] = runtime["templates"]["auth"].clone();
     change(&mut provisioning);
     provisioning
 }
@@ -90,6 +97,7 @@ fn an_empty_extension_is_its_base_with_its_own_version() {
     let mut expected = alone.spec.0.clone();
     expected.version = "v1.0.0".to_owned();
     expected.supported_cloud_providers.truncate(1);
+    expected.provisioning_config = serde_json::from_value(changed(|_| ())).unwrap();
     assert_eq!(accepted.spec.0, expected);
     assert_eq!(accepted.version, "v1.0.0 on base v1.3.2");
     let [recorded] = accepted.bases.as_slice() else {
@@ -127,17 +135,12 @@ fn an_extension_adds_replaces_and_removes() {
         // Wherever the base has it.
         (
             json!({"files": [replaced(file("/etc/containerd/config.toml", "x"))]}),
-            changed(|p| {
-                p["supportedContainerRuntimes"][0]["files"][0] = file("/etc/containerd/config.toml", "x")
-            }),
+            changed(|p| p["files"][3] = file("/etc/containerd/config.toml", "x")),
         ),
         (
             json!({"supportedContainerRuntimes": [{"name": "containerd", "files": [file("/etc/b", "b"), replaced(motd.clone())]}]}),
             changed(|p| {
-                push(
-                    &mut p["supportedContainerRuntimes"][0]["files"],
-                    file("/etc/b", "b"),
-                );
+                push(&mut p["files"], file("/etc/b", "b"));
                 p["files"][1] = motd.clone();
             }),
         ),
@@ -171,7 +174,6 @@ fn an_extension_adds_replaces_and_removes() {
             json!({"replaceTemplates": {"motd": "mine"}}),
             changed(|p| p["templates"]["motd"] = json!("mine")),
         ),
-        // It takes precedence over the one of the container runtime.
         (
             json!({"replaceTemplates": {"auth": "mine"}}),
             changed(|p| p["templates"]["auth"] = json!("mine")),
@@ -179,7 +181,7 @@ fn an_extension_adds_replaces_and_removes() {
         (
             json!({"removeTemplates": ["motd"], "files": [replaced(motd.clone())]}),
             changed(|p| {
-                p.as_object_mut().unwrap().remove("templates");
+                p["templates"].as_object_mut().unwrap().remove("motd");
                 p["files"][1] = motd.clone();
             }),
         ),
@@ -222,14 +224,14 @@ fn what_both_set_or_the_base_does_not_have_is_refused_with_what_to_do() {
                 json!({"files": [replaced(file("/etc/mtod", "mine"))]}),
             )),
             "spec.provisioningConfig.files[0] (/etc/mtod): base has no such file",
-            "the nearest are /etc/motd, /etc/",
+            "correct the name",
         ),
         (
             Box::new(|spec| {
                 spec["bootstrapConfig"] = json!({"units": [{"name": "a.service", "remove": true}]})
             }),
             "spec.bootstrapConfig.units[0] (a.service): base has no such unit",
-            "it has none",
+            "correct the name",
         ),
         (
             Box::new(in_provisioning(
@@ -265,12 +267,12 @@ fn what_both_set_or_the_base_does_not_have_is_refused_with_what_to_do() {
         (
             Box::new(in_provisioning(json!({"replaceTemplates": {"mtd": "mine"}}))),
             "replaceTemplates.mtd: base has no such template",
-            "the nearest are motd, auth",
+            "correct the name",
         ),
         (
             Box::new(in_provisioning(json!({"removeTemplates": ["x"]}))),
             "removeTemplates[0]",
-            "the nearest",
+            "base has no such template",
         ),
         (
             Box::new(in_provisioning(
@@ -291,8 +293,8 @@ fn what_both_set_or_the_base_does_not_have_is_refused_with_what_to_do() {
         ),
         (
             Box::new(in_provisioning(json!({"removeModules": ["npt"]}))),
-            "removeModules[0]: base has no such module",
-            "the nearest are ntp",
+            "removeModules[0] (npt): base has no such module",
+            "correct the name",
         ),
         (
             Box::new(|spec| spec["osName"] = json!("rhel")),
@@ -305,12 +307,9 @@ fn what_both_set_or_the_base_does_not_have_is_refused_with_what_to_do() {
             "remove it",
         ),
         (
-            Box::new(|spec| {
-                spec["templateEngine"] = json!("GoTemplate");
-                spec["provisioningConfig"] = json!({"files": [file("/b", "{{ .KubeVersion }}")]});
-            }),
-            "spec.templateEngine: is GoTemplate, but the templates of base are written in Handlebars",
-            "set it to Handlebars",
+            Box::new(|spec| spec["templateEngine"] = json!("GoTemplate")),
+            "spec.templateEngine: must be Handlebars",
+            "as in the parent profile base",
         ),
     ];
     for (change, text, remedy) in cases {
@@ -331,27 +330,36 @@ fn marks_without_a_base_and_contents_of_what_is_removed_are_refused() {
     for (provisioning, text) in [
         (
             json!({"files": [replaced(file("/a", "a"))]}),
-            "files[0] (/a): replace has",
+            "files[0] (/a): replaces or removes",
         ),
         (
             json!({"files": [{"path": "/a", "remove": true}]}),
-            "files[0] (/a): remove has",
+            "files[0] (/a): replaces or removes",
         ),
         (
             json!({"units": [{"name": "a.service", "remove": true}]}),
-            "units[0] (a.service): remove has",
+            "units[0] (a.service): replaces or removes",
         ),
         (
             json!({"supportedContainerRuntimes": [{"name": "containerd", "files": [{"path": "/a", "remove": true}]}]}),
-            "supportedContainerRuntimes.files (/a): remove has",
+            "supportedContainerRuntimes[containerd].files[0] (/a): replaces",
         ),
         (
             json!({"replaceTemplates": {"a": "b"}}),
-            "replaceTemplates: replaceTemplates has",
+            "replaceTemplates: replaces or removes",
         ),
-        (json!({"removeTemplates": ["a"]}), "removeTemplates has"),
-        (json!({"removeModules": ["a"]}), "removeModules has"),
-        (json!({"removeSysctls": ["a"]}), "removeSysctls has"),
+        (
+            json!({"removeTemplates": ["a"]}),
+            "removeTemplates: replaces or removes",
+        ),
+        (
+            json!({"removeModules": ["a"]}),
+            "removeModules: replaces or removes",
+        ),
+        (
+            json!({"removeSysctls": ["a"]}),
+            "removeSysctls: replaces or removes",
+        ),
     ] {
         let mut alone = on_base(provisioning);
         alone.as_object_mut().unwrap().remove("extends");
@@ -392,39 +400,6 @@ fn marks_without_a_base_and_contents_of_what_is_removed_are_refused() {
     }
     // What is removed makes room for a folder.
     resolved(json!({"files": [{"path": "/etc/a", "remove": true}, file("/etc/a/b", "b")]}));
-}
-
-#[test]
-fn a_base_without_tags_takes_any_language_and_a_plain_extension_that_of_its_base() {
-    let plain = json!({
-        "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0", "templateEngine": "None",
-        "supportedCloudProviders": [{"name": "aws"}],
-        "provisioningConfig": {"files": [file("/a", "plain")]},
-    });
-    let engine =
-        |extension: &Value, base: &Value| on(extension, base).map(|accepted| accepted.template_engine);
-    let tagged = on_base(json!({"files": [file("/b", "{{pool.name}}")]}));
-    assert_eq!(engine(&tagged, &plain), Ok(TemplateEngine::Handlebars));
-    let mut untagged = on_base(json!({"files": [file("/b", "plain")]}));
-    untagged["templateEngine"] = json!("None");
-    assert_eq!(engine(&untagged, &base()), Ok(TemplateEngine::Handlebars));
-    // Verbatim braces would become a tag, wherever they are.
-    for provisioning in [
-        json!({"files": [file("/b", "{{verbatim}}")]}),
-        json!({"units": [{"name": "a.service", "content": "{{verbatim}}"}]}),
-        json!({"templates": {"b": "{{verbatim}}"}}),
-        json!({"replaceTemplates": {"motd": "{{verbatim}}"}}),
-        json!({"modules": {"runcmd": [["echo", "{{verbatim}}"]]}}),
-        json!({"commands": {"after": [["echo", "{{verbatim}}"]]}}),
-    ] {
-        let mut literal = on_base(provisioning.clone());
-        literal["templateEngine"] = json!("None");
-        let error = engine(&literal, &base()).expect_err(&provisioning.to_string());
-        assert!(
-            error.to_string().starts_with("spec.templateEngine: is None"),
-            "{error}"
-        );
-    }
 }
 
 #[test]
@@ -536,7 +511,7 @@ fn a_chain_says_all_versions_and_which_base_is_wrong() {
     let files = &accepted.spec.0.provisioning_config.files;
     assert_eq!(
         files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(),
-        ["/etc/motd", "/etc/z"]
+        ["/etc/motd", "/etc/z", "/etc/containerd/config.toml"]
     );
 
     middle["provisioningConfig"]["files"][0]["path"] = json!("/etc/a");

@@ -234,7 +234,7 @@ fn what_ignition_can_not_do_is_said_where_the_profile_is_judged() {
             Box::new(|spec| spec["osName"] = json!("ubuntu")),
         ),
         (
-            "bootstrapConfig.modules.runcmd: Ignition runs no commands",
+            "bootstrapConfig.modules.runcmd: Flatcar applies no modules",
             Box::new(|spec| spec["bootstrapConfig"]["modules"] = json!({"runcmd": ["true"]})),
         ),
         (
@@ -242,8 +242,8 @@ fn what_ignition_can_not_do_is_said_where_the_profile_is_judged() {
             Box::new(|spec| spec["provisioningConfig"]["modules"] = json!({"packages": []})),
         ),
         (
-            "no such module",
-            Box::new(|spec| spec["provisioningConfig"]["modules"] = json!({"ntp": {}})),
+            "modules.users: Flatcar applies no modules",
+            Box::new(|spec| spec["provisioningConfig"]["modules"] = json!({"users": []})),
         ),
         (
             "(/usr/bin/a): /usr is read-only",
@@ -283,59 +283,6 @@ fn what_ignition_can_not_do_is_said_where_the_profile_is_judged() {
         let error = render(&spec, &pool("aws", |_| {})).unwrap_err();
         assert_eq!(error.reason(), "UserDataInvalid");
         assert!(error.to_string().contains(problem), "{error}");
-    }
-}
-
-#[test]
-fn users_and_groups_are_translated() {
-    let modules = json!({
-        "groups": ["ops"],
-        "users": [
-            "default",
-            {"name": "core", "ssh_authorized_keys": ["ssh-ed25519 CCCC c", "ssh-ed25519 AAAA a"], "shell": "/bin/sh"},
-            {"name": "eve", "passwd": "$6$salt$hash", "groups": "ops, docker,ops", "uid": 1000, "lock_passwd": true},
-        ],
-    });
-    let render_with = |modules: &Value| {
-        let spec = spec(|spec| spec["bootstrapConfig"]["modules"] = modules.clone());
-        render(&spec, &pool("aws", |_| {}))
-    };
-    let rendered = render_with(&modules).unwrap().spec;
-    let [bootstrap, _] = documents(&rendered, &placeholders(&rendered));
-    ignition_configs(&[("users", &bootstrap)]).unwrap();
-    let users = read(&bootstrap).users;
-    assert_eq!(users.len(), 2);
-    assert_eq!(
-        users[0].keys,
-        ["ssh-ed25519 AAAA a", "ssh-rsa BBBB \"b\"", "ssh-ed25519 CCCC c"]
-    );
-    assert_eq!(
-        (users[1].password.as_deref(), users[1].groups.as_slice()),
-        (Some("$6$salt$hash"), &["ops".to_owned(), "docker".to_owned()][..])
-    );
-    let groups: Value = serde_json::from_str(&bootstrap).unwrap();
-    assert_eq!(groups["passwd"]["groups"], json!([{"name": "ops"}]));
-
-    for (place, modules) in [
-        ("users[0].sudo", json!({"users": [{"name": "a", "sudo": "ALL"}]})),
-        ("users[0]: has no name", json!({"users": [{"uid": 1}]})),
-        ("users[0].uid", json!({"users": [{"name": "a", "uid": "1"}]})),
-        (
-            "users[1]: this user is listed",
-            json!({"users": [{"name": "a"}, {"name": "a"}]}),
-        ),
-        ("users: must be a list", json!({"users": {"name": "a"}})),
-        ("groups[0]: must be", json!({"groups": [{"ops": ["a"]}]})),
-        ("groups: a group is listed", json!({"groups": ["a", "a"]})),
-    ] {
-        let error = render_with(&modules).unwrap_err();
-        assert_eq!(error.reason(), "UserDataInvalid");
-        assert!(
-            error
-                .to_string()
-                .contains(&format!("bootstrapConfig.modules.{place}")),
-            "{error}"
-        );
     }
 }
 

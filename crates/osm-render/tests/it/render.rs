@@ -557,139 +557,54 @@ fn reserved_text_is_refused_wherever_it_comes_from() {
     );
 }
 
+/// Changes of a profile: the reason and a part of the message, the place, and the value there.
+const MISTAKES: &str = r#"
+ProfileInvalid | use cloud-init | /provisioningUtility | "ignition"
+ProfileInvalid | version | /version | "1.0"
+ProfileInvalid | supportedCloudProviders | /supportedCloudProviders | []
+ProfileInvalid | bootstrapConfig.files[1] (/token) | /bootstrapConfig/files/1/path | "/token"
+ProfileInvalid | (/etc/machine-name) | /bootstrapConfig/files/1/path | "/etc/machine-name"
+ProfileInvalid | absolute | /bootstrapConfig/files/1/path | "/a/../b"
+ProfileInvalid | template tags | /bootstrapConfig/files/1/path | "/{{a}}"
+ProfileInvalid | octal | /bootstrapConfig/files/1/permissions | 688
+ProfileInvalid | inline is missing | /bootstrapConfig/files/1/content | {}
+ProfileInvalid | must be b64 | /bootstrapConfig/files/1/content/inline/encoding | "gzip"
+ProfileInvalid | suffix | /provisioningConfig/units/0/name | "../x.service"
+ProfileInvalid | .conf | /provisioningConfig/units/0/dropIns/0/name | "x"
+ProfileInvalid | masked | /provisioningConfig/units/0/mask | true
+ProfileInvalid | has no effect | /provisioningConfig/units/2/mask | false
+ProfileInvalid | write_files | /provisioningConfig/modules/write_files | []
+ProfileInvalid | list of commands | /provisioningConfig/modules/runcmd | "true"
+ProfileInvalid | letters | /bootstrapConfig/templates/a b | ""
+TemplateInvalid | bootstrapConfig.files[1] (/script), line 2, column 4: this block is never closed | /bootstrapConfig/files/1/content/inline/data | "x\n   {{#if a}}"
+TemplateInvalid | provisioningConfig.units[0] (setup.service) | /provisioningConfig/units/0/content | "{{#if a}}"
+TemplateInvalid | bootstrapConfig.modules.runcmd[0][1] | /bootstrapConfig/modules/runcmd/0/1 | "{{nope x}}"
+TemplateInvalid | no template "proxy" | /bootstrapConfig/templates | {}
+TemplateInvalid | no template "auth" | /bootstrapConfig/files/1/content/inline/data | "{{> auth}}"
+TemplateInvalid | bootstrapConfig.templates.proxy: templates include each other | /bootstrapConfig/templates/proxy | "{{> proxy}}"
+"#;
+
 #[test]
 fn profiles_that_can_not_work_are_refused_with_the_place() {
-    let cases: Vec<(&str, &str, Box<dyn Fn(&mut Value)>)> = vec![
-        (
-            "ProfileInvalid",
-            "use cloud-init",
-            Box::new(|s| s["provisioningUtility"] = json!("ignition")),
-        ),
-        (
-            "ContentTooLarge",
-            "524288",
-            Box::new(|s| s["osVersion"] = json!("x".repeat(600_000))),
-        ),
-        (
-            "ProfileInvalid",
-            "version",
-            Box::new(|s| s["version"] = json!("1.0")),
-        ),
-        (
-            "ProfileInvalid",
-            "supportedCloudProviders",
-            Box::new(|s| s["supportedCloudProviders"] = json!([])),
-        ),
-        (
-            "ProfileInvalid",
-            "bootstrapConfig.files[1] (/token)",
-            Box::new(|s| s["bootstrapConfig"]["files"][1]["path"] = json!("/token")),
-        ),
-        (
-            "ProfileInvalid",
-            "(/etc/machine-name)",
-            Box::new(|s| s["bootstrapConfig"]["files"][1]["path"] = json!("/etc/machine-name")),
-        ),
-        (
-            "ProfileInvalid",
-            "absolute",
-            Box::new(|s| s["bootstrapConfig"]["files"][1]["path"] = json!("/a/../b")),
-        ),
-        (
-            "ProfileInvalid",
-            "template tags",
-            Box::new(|s| s["bootstrapConfig"]["files"][1]["path"] = json!("/{{a}}")),
-        ),
-        (
-            "ProfileInvalid",
-            "octal",
-            Box::new(|s| s["bootstrapConfig"]["files"][1]["permissions"] = json!(688)),
-        ),
-        (
-            "ProfileInvalid",
-            "inline is missing",
-            Box::new(|s| s["bootstrapConfig"]["files"][1]["content"] = json!({})),
-        ),
-        (
-            "ProfileInvalid",
-            "must be b64",
-            Box::new(|s| s["bootstrapConfig"]["files"][1]["content"]["inline"]["encoding"] = json!("gzip")),
-        ),
-        (
-            "ProfileInvalid",
-            "suffix",
-            Box::new(|s| s["provisioningConfig"]["units"][0]["name"] = json!("../x.service")),
-        ),
-        (
-            "ProfileInvalid",
-            ".conf",
-            Box::new(|s| s["provisioningConfig"]["units"][0]["dropIns"][0]["name"] = json!("x")),
-        ),
-        (
-            "ProfileInvalid",
-            "masked",
-            Box::new(|s| s["provisioningConfig"]["units"][0]["mask"] = json!(true)),
-        ),
-        (
-            "ProfileInvalid",
-            "has no effect",
-            Box::new(|s| s["provisioningConfig"]["units"][2]["mask"] = json!(false)),
-        ),
-        (
-            "ProfileInvalid",
-            "write_files",
-            Box::new(|s| s["provisioningConfig"]["modules"]["write_files"] = json!([])),
-        ),
-        (
-            "ProfileInvalid",
-            "list of commands",
-            Box::new(|s| s["provisioningConfig"]["modules"]["runcmd"] = json!("true")),
-        ),
-        (
-            "ProfileInvalid",
-            "letters",
-            Box::new(|s| s["bootstrapConfig"]["templates"]["a b"] = json!("")),
-        ),
-        (
-            "TemplateInvalid",
-            "bootstrapConfig.files[1] (/script), line 2, column 4: this block is never closed",
-            Box::new(|s| {
-                s["bootstrapConfig"]["files"][1]["content"]["inline"]["data"] = json!("x\n   {{#if a}}")
-            }),
-        ),
-        (
-            "TemplateInvalid",
-            "provisioningConfig.units[0] (setup.service)",
-            Box::new(|s| s["provisioningConfig"]["units"][0]["content"] = json!("{{#if a}}")),
-        ),
-        (
-            "TemplateInvalid",
-            "bootstrapConfig.modules.runcmd[0][1]",
-            Box::new(|s| s["bootstrapConfig"]["modules"]["runcmd"][0][1] = json!("{{nope x}}")),
-        ),
-        (
-            "TemplateInvalid",
-            "no template \"proxy\"",
-            Box::new(|s| s["bootstrapConfig"]["templates"] = json!({})),
-        ),
-        // Templates belong to one stage.
-        (
-            "TemplateInvalid",
-            "no template \"auth\"",
-            Box::new(|s| s["bootstrapConfig"]["files"][1]["content"]["inline"]["data"] = json!("{{> auth}}")),
-        ),
-        (
-            "TemplateInvalid",
-            "bootstrapConfig.templates.proxy: templates include each other",
-            Box::new(|s| s["bootstrapConfig"]["templates"]["proxy"] = json!("{{> proxy}}")),
-        ),
-    ];
-    for (reason, text, change) in cases {
+    for row in MISTAKES.trim().lines() {
+        let [reason, text, place, value] = row.split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let (above, key) = place.rsplit_once('/').unwrap();
+        let change = |spec: &mut Value| match spec.pointer_mut(above).unwrap() {
+            Value::Array(items) => {
+                items[key.parse::<usize>().unwrap()] = serde_json::from_str(value).unwrap()
+            }
+            object => object[key] = serde_json::from_str(value).unwrap(),
+        };
         let result = resolve(&spec(change)).and_then(|accepted| compile(&accepted));
         let error = result.expect_err(text);
         assert_eq!(error.reason(), reason, "{error}");
         assert!(error.to_string().contains(text), "{text}: {error}");
     }
+    let large = resolve(&spec(|s| s["osVersion"] = json!("x".repeat(600_000)))).unwrap_err();
+    assert_eq!(large.reason(), "ContentTooLarge");
+    assert!(large.to_string().contains("524288"), "{large}");
 }
 
 #[test]

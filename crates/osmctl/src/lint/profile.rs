@@ -14,7 +14,7 @@ use osm_render::{Conflict, Profile, Rendered, Stage, TemplatePosition};
 use super::{hints, scripts, spec, yaml_traps};
 use crate::bases::Bases;
 use crate::input::Item;
-use crate::problem::{Place, Problem, Severity};
+use crate::problem::Problem;
 use crate::tree::stage_name;
 
 /// Share of a cloud's limit, in percent, above which a warning is given.
@@ -72,17 +72,6 @@ fn check(
         Ok(reviewed) => reviewed.problems(item),
         Err(refusal) => vec![problem_of(item, &refusal)],
     });
-    // Rendering finds some of them, too.
-    let is_known = |unknown: &Problem| {
-        let of_line = |place: &Place| (place.file.clone(), place.line);
-        let mut known = problems.iter();
-        known.any(|problem| {
-            problem.severity == Severity::Error && of_line(&problem.place) == of_line(&unknown.place)
-        })
-    };
-    let unknown = spec::unknown_names(item).into_iter();
-    let unknown: Vec<Problem> = unknown.filter(|unknown| !is_known(unknown)).collect();
-    problems.extend(unknown);
     problems
 }
 

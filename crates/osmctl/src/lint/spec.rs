@@ -2,10 +2,8 @@
 
 use osm_api::profile::{OperatingSystemProfileSpec, TemplateEngine};
 use osm_api::{OperatingSystemProfile, Reason};
-use osm_render::UnknownName;
 use osm_render::validate::DecimalMode;
 
-use super::hints;
 use crate::input::{CUSTOM_PROFILE, Item};
 use crate::problem::Problem;
 use crate::yaml_tree::Kind;
@@ -79,22 +77,4 @@ fn of_name(
     }
     let problem = Problem::warning("default-name", place, osm_render::validate::default_name(name));
     Some(problem.hint("give the profile another name, and name it in the MachineDeployments"))
-}
-
-/// Names that no data has, in branches that no sample takes.
-pub fn unknown_names(item: &Item<OperatingSystemProfile>) -> Vec<Problem> {
-    let unknown = osm_render::unknown_names(&item.value.spec).into_iter();
-    let problem = |unknown: UnknownName| {
-        let place = item.origin.place_in_spec(&unknown.position);
-        let problem = Problem::warning(
-            "unknown-variable",
-            place,
-            osm_render::validate::unknown_name(&unknown),
-        );
-        match item.value.spec.template_engine {
-            TemplateEngine::Handlebars => problem.hint(hints::FIELDS),
-            _ => problem.hint(hints::VARIABLES),
-        }
-    };
-    unknown.map(problem).collect()
 }

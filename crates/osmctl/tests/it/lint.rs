@@ -312,26 +312,6 @@ fn with_template(engine: &str, text: &str) -> String {
 }
 
 #[test]
-fn names_that_no_data_has_are_found_in_branches_that_no_sample_takes() {
-    let go = "{{ if eq .CloudProviderName \"none\" }}\n{{ .Typo }}{{ end }}";
-    let handlebars = "{{#if (eq pool.name \"none\")}}\n{{typo}}{{/if}}";
-    for (text, engine, page) in [
-        (go, "GoTemplate", "docs/go-templates.md lists all variables"),
-        (handlebars, "Handlebars", "docs/templates.md lists all fields"),
-    ] {
-        let found = problems(&with_template(engine, text));
-        let of_rule = |problem: &&Value| problem["rule"] == "unknown-variable";
-        let unknown: Vec<&Value> = found.iter().filter(of_rule).collect();
-        assert_eq!(unknown.len(), 1, "{found:#?}");
-        assert_eq!(
-            (&unknown[0]["line"], &unknown[0]["severity"]),
-            (&24.into(), &"warning".into())
-        );
-        assert!(unknown[0]["hint"].as_str().unwrap().contains(page), "{found:#?}");
-    }
-}
-
-#[test]
 fn actions_in_what_go_templates_leave_as_it_is_are_warned_of() {
     let lines = |input: &str| {
         let found = problems(input);

@@ -8,7 +8,6 @@ use std::fmt::Write;
 use crate::{Rendered, TemplatePosition};
 use osm_api::Reason;
 use osm_api::content::Content;
-use osm_api::profile::{OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility};
 use serde_json::Value;
 
 use self::schema::Schema;
@@ -21,8 +20,8 @@ const CLOUD_CONFIG: &str = include_str!("schema-cloud-config-v1.json");
 const READER: &str = "cloud-init 25.1";
 
 /// The modules of a profile's samples.
+#[derive(Default)]
 pub(crate) struct Modules {
-    is_read_by_cloud_init: bool,
     /// Most samples have the same modules. Only samples with other modules than those before them are here.
     samples: Vec<Sample>,
 }
@@ -34,22 +33,8 @@ struct Sample {
 }
 
 impl Modules {
-    /// The modules of a profile. Those that another program than cloud-init reads are not validated.
-    pub(crate) fn new(spec: &OperatingSystemProfileSpec) -> Self {
-        let is_read_by_cloud_init = spec.provisioning_utility == ProvisioningUtility::CloudInit
-            // On Flatcar, coreos-cloudinit has this name. It has other modules.
-            && spec.os_name != OperatingSystem::Flatcar;
-        Self {
-            is_read_by_cloud_init,
-            samples: Vec::new(),
-        }
-    }
-
     /// Notes the modules of a sample.
     pub(crate) fn note(&mut self, label: &str, rendered: &Rendered) {
-        if !self.is_read_by_cloud_init {
-            return;
-        }
         let Content {
             bootstrap_config,
             provisioning_config,
@@ -200,6 +185,32 @@ mod tests {
         }
     }
 
+    /// Modules with a mistake, and the start of its problem.
+    const BAD: &str = r#"
+{"runcdm": ["a"]} | .runcdm: is not known to cloud-init 25.1
+{"runcmd": "a"} | .runcmd: is not of type array
+{"runcmd": [1]} | .runcmd[0]: is not of type array, string or null
+{"runcmd": [["a", 1]]} | .runcmd[0][1]: is not of type string
+{"ntp": {"servers": [1]}} | .ntp.servers[0]: is not of type string
+{"ntp": {"server": []}} | .ntp.server: is not known to cloud-init 25.1
+{"timezone": 1} | .timezone: is not of type string
+{"packages": [["a", "b", "c"]]} | .packages[0]: has more items than 2
+{"users": [{"name": 1}]} | .users[0].name: is not of type string
+{"users": [{"uid": 1}]} | .users[0].name: is missing
+{"apt": {"sources": {"a": {"sorce": "b"}}}} | .apt.sources.a.sorce: is not known to cloud-init 25.1
+{"power_state": {"mode": "off"}} | .power_state.mode: is none of
+{"power_state": {}} | .power_state.mode: is missing
+{"mounts": [[]]} | .mounts[0]: has fewer items than 1
+{"yum_repos": {"a": {"enabled": true}}} | .yum_repos.a
+{"write_files": [{"content": "a"}]} | .write_files[0].path: is missing
+{"growpart": {"mode": "on"}} | .growpart.mode: is none of
+{"ssh_keys": {"dsa_private": "a"}} | .ssh_keys.dsa_private
+{"swap": {"size": "big"}} | .swap.size
+{"ntp": {"servers": ["a", "a"]}} | .ntp.servers: contains an item twice
+{"ca_certs": {}} | .ca_certs: has fewer entries than 1
+{"reporting": {"a": {"type": "webhook", "endpoint": "b", "retries": -1}}} | .reporting.a.retries: is below 0
+"#;
+
     #[test]
     fn modules_are_validated_as_cloud_init_does() {
         let good = [
@@ -218,66 +229,10 @@ mod tests {
             json!({"fs_setup": [{"label": "a", "filesystem": "ext4", "device": "/dev/a", "partition": "auto"}]}),
             json!({"rsyslog": {"remotes": {"a": "10.0.0.1"}}, "final_message": "done", "locale": "C.UTF-8"}),
         ];
-        let bad = [
-            (
-                json!({"runcdm": ["a"]}),
-                ".runcdm: is not known to cloud-init 25.1",
-            ),
-            (json!({"runcmd": "a"}), ".runcmd: is not of type array"),
-            (
-                json!({"runcmd": [1]}),
-                ".runcmd[0]: is not of type array, string or null",
-            ),
-            (
-                json!({"runcmd": [["a", 1]]}),
-                ".runcmd[0][1]: is not of type string",
-            ),
-            (
-                json!({"ntp": {"servers": [1]}}),
-                ".ntp.servers[0]: is not of type string",
-            ),
-            (
-                json!({"ntp": {"server": []}}),
-                ".ntp.server: is not known to cloud-init 25.1",
-            ),
-            (json!({"timezone": 1}), ".timezone: is not of type string"),
-            (
-                json!({"packages": [["a", "b", "c"]]}),
-                ".packages[0]: has more items than 2",
-            ),
-            (
-                json!({"users": [{"name": 1}]}),
-                ".users[0].name: is not of type string",
-            ),
-            (json!({"users": [{"uid": 1}]}), ".users[0].name: is missing"),
-            (
-                json!({"apt": {"sources": {"a": {"sorce": "b"}}}}),
-                ".apt.sources.a.sorce: is not known to cloud-init 25.1",
-            ),
-            (
-                json!({"power_state": {"mode": "off"}}),
-                ".power_state.mode: is none of",
-            ),
-            (json!({"power_state": {}}), ".power_state.mode: is missing"),
-            (json!({"mounts": [[]]}), ".mounts[0]: has fewer items than 1"),
-            (json!({"yum_repos": {"a": {"enabled": true}}}), ".yum_repos.a"),
-            (
-                json!({"write_files": [{"content": "a"}]}),
-                ".write_files[0].path: is missing",
-            ),
-            (json!({"growpart": {"mode": "on"}}), ".growpart.mode: is none of"),
-            (json!({"ssh_keys": {"dsa_private": "a"}}), ".ssh_keys.dsa_private"),
-            (json!({"swap": {"size": "big"}}), ".swap.size"),
-            (
-                json!({"ntp": {"servers": ["a", "a"]}}),
-                ".ntp.servers: contains an item twice",
-            ),
-            (json!({"ca_certs": {}}), ".ca_certs: has fewer entries than 1"),
-            (
-                json!({"reporting": {"a": {"type": "webhook", "endpoint": "b", "retries": -1}}}),
-                ".reporting.a.retries: is below 0",
-            ),
-        ];
+        let bad = BAD.trim().lines().map(|row| row.split_once(" | ").unwrap());
+        let bad: Vec<(Value, &str)> = bad
+            .map(|(modules, expected)| (serde_json::from_str(modules).unwrap(), expected))
+            .collect();
         for modules in &good {
             assert_eq!(problems(modules), [""; 0], "{modules}");
         }
@@ -323,9 +278,9 @@ mod tests {
             crate::validate::dry_run(&crate::resolve(&spec).unwrap())
                 .unwrap_or_else(|refusal| panic!("{name}: {refusal:?}"));
         }
-        let validate = |system: &str, bootstrap: Value, provisioning: Value| {
+        let validate = |bootstrap: Value, provisioning: Value| {
             let spec = serde_json::from_value(json!({
-                "osName": system, "osVersion": "1", "version": "v1.0.0", "templateEngine": "Handlebars",
+                "osName": "ubuntu", "osVersion": "1", "version": "v1.0.0", "templateEngine": "Handlebars",
                 "provisioningUtility": "cloud-init", "supportedCloudProviders": [{"name": "aws"}],
                 "bootstrapConfig": {"modules": bootstrap}, "provisioningConfig": {"modules": provisioning},
             }))
@@ -333,7 +288,7 @@ mod tests {
             crate::validate::dry_run(&crate::resolve(&spec).unwrap())
         };
         let provisioning = json!({"ntp": {"servers": ["a"]}, "resolv_conf": {"domain": "{{cluster.dnsDomain}}", "nameserver": "a"}});
-        let refusal = validate("ubuntu", json!({"runcdm": ["a"]}), provisioning).unwrap_err();
+        let refusal = validate(json!({"runcdm": ["a"]}), provisioning).unwrap_err();
         assert_eq!(refusal.reason, Reason::ModulesInvalid);
         assert_eq!(
             refusal.message,
@@ -341,12 +296,5 @@ mod tests {
              provisioningConfig.modules.resolv_conf.nameserver: is not known to cloud-init 25.1; \
              found with the sample pool aws, kubelet 1.33.0, IPv4, default settings"
         );
-        // Flatcar's coreos-cloudinit has other modules.
-        validate(
-            "flatcar",
-            json!({"coreos": {"update": {"group": "stable"}}}),
-            json!({}),
-        )
-        .unwrap();
     }
 }

@@ -12,15 +12,11 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Filled, FilledFile, HOST_NAME_FILE, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, keep_last, mode, unfit,
-    unit_files, unit_text,
+    DEFAULT_USER, Filled, FilledFile, HOST_NAME_FILE, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, distinct,
+    keep_last, mode, unfit, unit_files, unit_text, unit_texts,
 };
 use crate::Stage;
 use crate::error::UserDataError;
-
-mod modules;
-
-pub(super) use modules::{passwd, unsupported as unsupported_module};
 
 /// What a data URL escapes: everything but letters, digits and these.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
@@ -65,7 +61,6 @@ pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataErro
         let empty = unit_files(unit).filter(|(_, text)| text.is_empty());
         files.extend(empty.map(|(path, text)| file(&path, 0o644, text)));
     }
-    let passwd = passwd(stage, &filled)?;
     // Ignition refuses a path that occurs twice, also as that of a unit.
     let of_units: BTreeSet<String> = filled
         .units
@@ -79,7 +74,7 @@ pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataErro
 
     let mut document = Map::from_iter([("ignition".to_owned(), json!({"version": "3.3.0"}))]);
     let parts = [
-        ("passwd", passwd),
+        ("passwd", passwd(&filled)),
         (
             "storage",
             Map::from_iter([("files".to_owned(), Value::Array(files))]),
@@ -100,6 +95,15 @@ pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataErro
     }
     // `<` stays as it is, so that machine-controller finds its placeholder in units.
     Ok(format!("{}\n", Value::Object(document)))
+}
+
+/// `passwd` of a config: the pool's SSH keys.
+pub(super) fn passwd(filled: &Filled) -> Map<String, Value> {
+    if filled.ssh_keys.is_empty() {
+        return Map::new();
+    }
+    let user = json!({"name": DEFAULT_USER, "sshAuthorizedKeys": distinct(&filled.ssh_keys)});
+    Map::from_iter([("users".to_owned(), json!([user]))])
 }
 
 fn path_of(file: &Value) -> &str {
@@ -135,18 +139,7 @@ fn write_unit(unit: &Unit) -> Result<Option<Value>, UserDataError> {
     } else if let Some(enable) = unit.enable {
         written.insert("enabled".to_owned(), json!(enable));
     }
-    if let Some(text) = unit.content.as_ref().filter(|text| !text.is_empty()) {
-        written.insert("contents".to_owned(), json!(text));
-    }
-    let drop_ins: Vec<Value> = unit
-        .drop_ins
-        .iter()
-        .filter(|drop_in| !drop_in.content.is_empty())
-        .map(|drop_in| json!({"name": drop_in.name, "contents": drop_in.content}))
-        .collect();
-    if !drop_ins.is_empty() {
-        written.insert("dropins".to_owned(), Value::Array(drop_ins));
-    }
+    written.extend(unit_texts(unit, "contents", "dropins"));
     // With a name alone there is nothing to do.
     Ok((written.len() > 1).then_some(Value::Object(written)))
 }
