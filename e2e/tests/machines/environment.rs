@@ -7,12 +7,13 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::Api;
 use osm_api::Joining;
 use osm_api::Settings;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::content::ContentView;
+use osm_api::names::{KUBE_SYSTEM, SETTINGS_KEY};
 use osm_api::rbac::Installation;
 use osm_lab::machines::{self, Accelerator, Image, Lab, System, isolation};
 use osm_lab::release::{self, OtherKubelet};
@@ -43,7 +44,7 @@ pub const API_IPV6: SocketAddr = SocketAddr::new(IpAddr::V6(machines::API_IPV6),
 const MIRROR: SocketAddr = SocketAddr::new(IpAddr::V4(machines::HOST), 80);
 
 /// Where the registry is.
-const REGISTRY: SocketAddr = SocketAddr::new(IpAddr::V4(machines::HOST), 5000);
+pub const REGISTRY: SocketAddr = SocketAddr::new(IpAddr::V4(machines::HOST), 5000);
 
 /// At all addresses, of both families.
 const REGISTRY_LISTENS: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), REGISTRY.port());
@@ -245,6 +246,38 @@ impl Environment {
     /// Kills the services.
     pub fn stop_services(&self) {
         *self.services.lock() = None;
+    }
+
+    /// Deletes everything that was installed for the services, with all that they have published.
+    pub async fn uninstall(&self) -> Result<()> {
+        let mut objects = installation::manifests(&self.installation);
+        objects.push(installation::settings(&self.installation, ""));
+        // The API server refuses to delete this one.
+        objects.retain(|object| object["kind"] != "Namespace" || object["metadata"]["name"] != KUBE_SYSTEM);
+        let file = self.lab.directory().join("uninstall.json");
+        std::fs::write(
+            &file,
+            json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string(),
+        )?;
+        let crds = installation::crds();
+        for path in [&crds, &file] {
+            let path = path.display().to_string();
+            self.kubectl(&["delete", "--ignore-not-found", "--filename", &path])
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Takes the settings that are in the cluster now for those that pools have to be published with.
+    pub async fn read_settings(&self) -> Result<()> {
+        let (namespace, name) = (&self.installation.namespace, &self.installation.settings);
+        let config_map = Api::<ConfigMap>::namespaced(self.control_plane.admin()?, namespace)
+            .get(name)
+            .await?;
+        let data = config_map.data.unwrap_or_default();
+        let document = Settings::document(data.get(SETTINGS_KEY).context(SETTINGS_KEY)?)?;
+        *self.in_force.lock() = digest_of(&document)?;
+        Ok(())
     }
 
     /// Runs kubectl as the cluster's administrator.
