@@ -142,7 +142,7 @@ async fn kubelets_join_with_a_bootstrap_token_where_the_settings_say_so() -> Res
             format!("system:node:{node} of system:nodes")
         );
     }
-    assert!(observer.absences().is_empty());
+    assert!(observer.absent().is_empty());
 
     // All that secret-syncer ever did there.
     let events = world.plane.audit_events()?;

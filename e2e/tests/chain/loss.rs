@@ -49,7 +49,7 @@ async fn configs_crds_and_namespaces_may_vanish() -> Result<()> {
         .machine_with("p", 1, |machine| machine.text.contains("two"))
         .await?;
     world.says("p", "Published", true, "Published").await?;
-    assert_eq!(observer.absences(), Vec::<String>::new());
+    assert_eq!(observer.absent(), Vec::<String>::new());
 
     // The namespace of the Secrets.
     world.start_deleting_namespace(CLOUD_INIT_SETTINGS).await?;
@@ -163,7 +163,7 @@ fn an_empty_list_of_configs_deletes_nothing() -> Result<()> {
         world.installed.start(Service::SecretSyncer).await?;
         is_marked(world, false).await?;
         world.machine("p", 1).await?;
-        assert_eq!(observer.absences(), Vec::<String>::new());
+        assert_eq!(observer.absent(), Vec::<String>::new());
         Ok(())
     })
 }

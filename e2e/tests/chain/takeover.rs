@@ -204,7 +204,7 @@ async fn a_cluster_of_the_go_implementation_is_taken_over_and_can_be_handed_back
         })
         .await?;
     }
-    let mut absent = observer.absences();
+    let mut absent = observer.absent();
     absent.sort_unstable();
     let replaced =
         ["default", "existing", "tiny"].map(|pool| names::bootstrap_secret_name(pool, "kube-system"));
@@ -283,7 +283,7 @@ async fn a_cluster_of_the_go_implementation_is_taken_over_and_can_be_handed_back
     world.stamp("tiny", REVISION + 1).await?;
     world.machine("tiny", REVISION + 1).await?;
     world.fetch(&machine).await?;
-    assert_eq!(observer.absences().len(), names.len());
+    assert_eq!(observer.absent().len(), names.len());
     assert_eq!(warnings(&world).await?.len(), 2);
     world.delete(&world.secrets(), GETTER_TOKEN).await?;
     wait_for("the metric to say so", DEADLINE, async || {
