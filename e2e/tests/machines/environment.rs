@@ -22,11 +22,10 @@ use osm_lab::serve::programs::Registry;
 use osm_lab::serve::relay::Relay;
 use osm_testkit::control_plane::assets;
 use osm_testkit::installation::{self, Installed};
-use osm_testkit::{ControlPlane, Options, machine_controller};
+use osm_testkit::{ControlPlane, Options};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::process::Command;
-use tokio::task::JoinHandle;
 
 use super::air_gap::AirGap;
 use osm_testkit::progress::Progress;
@@ -76,7 +75,6 @@ pub struct Environment {
     settings: Value,
     /// Digest of those that are in force.
     in_force: Mutex<String>,
-    _approver: JoinHandle<()>,
 }
 
 /// Everything that is built or downloaded beforehand, while there is a network. `other_kubelets` are minor versions.
@@ -163,6 +161,7 @@ impl Environment {
         progress.step("installing Operating System Manager");
         let installation = Installation {
             joining: Joining::Approved,
+            serving_certificates: true,
             ..Installation::default()
         };
         let mut installed = Installed::install(&control_plane, installation, binaries).await?;
@@ -174,9 +173,6 @@ impl Environment {
             .await?;
         installed.start_all().await?;
         installed.ready(READY).await?;
-        let approver = tokio::spawn(machine_controller::approve_serving_certificates(
-            control_plane.admin()?,
-        ));
         Ok(Self {
             lab,
             control_plane,
@@ -188,7 +184,6 @@ impl Environment {
             in_force: Mutex::new(digest_of(&settings)?),
             settings,
             registry,
-            _approver: approver,
         })
     }
 
