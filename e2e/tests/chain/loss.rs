@@ -22,7 +22,11 @@ async fn publish(world: &World) -> Result<UserData> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn configs_crds_and_namespaces_may_vanish() -> Result<()> {
-    let world = World::start(Options::default()).await?;
+    let world = World::start(Options {
+        controllers: vec!["namespace"],
+        ..Options::default()
+    })
+    .await?;
     publish(&world).await?;
     let observer = world.observe().await?;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use k8s_openapi::api::authentication::v1::TokenReview;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -23,6 +23,9 @@ use serde_json::{Value, json};
 
 /// Generous: the machine may be busy. Nothing ever waits for a time, only for a condition until this deadline.
 pub const DEADLINE: Duration = Duration::from_secs(180);
+
+/// What keeps a namespace from going.
+const HOLD: &str = "hold";
 
 /// Namespace of the installation in these tests: one that can be deleted.
 pub const NAMESPACE: &str = "osm";
@@ -373,18 +376,29 @@ impl World {
         Ok(installation::settings(self.installed.installation(), ""))
     }
 
+    /// Deletes a namespace, which stays `Terminating` until [`Self::delete_namespace`] is called, because of an object in it.
     pub async fn start_deleting_namespace(&self, name: &str) -> Result<()> {
-        let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        if namespaces.get(name).await?.metadata.deletion_timestamp.is_none() {
-            self.delete(&namespaces, name).await?;
-        }
-        Ok(())
+        let hold = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": HOLD, "namespace": name, "finalizers": ["example.com/hold"]}});
+        self.apply(&hold).await?;
+        self.delete(&Api::<Namespace>::all(self.client.clone()), name)
+            .await
     }
 
+    /// Deletes a namespace, and waits until it is gone. The world needs the controller `namespace`.
     pub async fn delete_namespace(&self, name: &str) -> Result<()> {
-        self.start_deleting_namespace(name).await?;
-        self.plane.finish_namespace(name).await?;
-        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let (namespaces, held) = (
+            Api::<Namespace>::all(self.client.clone()),
+            self.api::<ConfigMap>(name),
+        );
+        match held.get_opt(HOLD).await? {
+            Some(_) => {
+                let release = json!({"metadata": {"finalizers": null}});
+                held.patch(HOLD, &PatchParams::default(), &Patch::Merge(&release))
+                    .await?;
+            }
+            None => self.delete(&namespaces, name).await?,
+        }
         wait_for("the namespace to go", DEADLINE, async || {
             check(namespaces.get_opt(name).await?.is_none())
         })

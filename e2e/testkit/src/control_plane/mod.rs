@@ -15,7 +15,6 @@ pub mod assets;
 mod audit;
 mod backup;
 mod identity;
-mod namespace;
 mod pki;
 mod programs;
 
