@@ -4,17 +4,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::ListParams;
-use kube::{Api, ResourceExt};
-use osm_api::names::{self, CLOUD_INIT_SETTINGS, KUBE_SYSTEM};
+use osm_api::names::KUBE_SYSTEM;
 use osm_lab::machines::unchanged;
 use osm_lab::serve::relay::Relay;
 use osm_testkit::control_plane::SERVICE_ADDRESS;
 use osm_testkit::helm::{self, Helm};
 use serde_json::json;
 
-use crate::environment::{Environment, REGISTRY};
+use crate::environment::REGISTRY;
 use crate::node::scenario_run::{READY, ScenarioRun};
 
 /// As the README names it.
@@ -76,14 +73,9 @@ pub async fn release(run: &ScenarioRun<'_>) -> Result<()> {
         "containers were restarted: {restarts}"
     );
 
-    let secrets = secrets(environment).await?;
     // In the foreground, so that pods go before their Deployments.
     let gone = ["--namespace", KUBE_SYSTEM, "--wait", "--cascade=foreground"];
     helm.run([&["uninstall", RELEASE][..], &gone].concat()).await?;
-    ensure!(
-        self::secrets(environment).await? == secrets && !secrets.is_empty(),
-        "what machines read has changed"
-    );
     let left = pods(run, "--output=name").await?;
     ensure!(left.is_empty(), "pods are left: {left}");
     Ok(())
@@ -156,12 +148,4 @@ async fn pods(run: &ScenarioRun<'_>, output: &str) -> Result<String> {
     run.environment
         .kubectl(&["get", "pods", "--namespace", KUBE_SYSTEM, OURS, output])
         .await
-}
-
-/// Names and uids of all that pools have published.
-async fn secrets(environment: &Environment) -> Result<Vec<String>> {
-    let secrets = Api::<Secret>::namespaced(environment.control_plane.admin()?, CLOUD_INIT_SETTINGS);
-    let of_pools = secrets.list(&ListParams::default().labels(names::POOL)).await?;
-    let name = |secret: &Secret| format!("{} {:?}", secret.name_any(), secret.uid());
-    Ok(of_pools.iter().map(name).collect())
 }

@@ -188,20 +188,6 @@ impl ControlPlane {
         Ok(self.assets.path(Component::Kubectl)?.to_owned())
     }
 
-    /// The programs' logs so far, `<program>.log`, in the order of their names.
-    ///
-    /// # Errors
-    /// When their directory can't be read.
-    pub fn log_files(&self) -> Result<Vec<PathBuf>> {
-        let entries = fs::read_dir(self.log_folder())?;
-        let mut files = entries
-            .map(|entry| Ok(entry?.path()))
-            .collect::<Result<Vec<_>>>()?;
-        files.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
-        files.sort();
-        Ok(files)
-    }
-
     /// A kubeconfig (mode 0600) of a user who may do everything.
     #[must_use]
     pub fn admin_kubeconfig_path(&self) -> PathBuf {
