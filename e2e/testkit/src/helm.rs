@@ -133,9 +133,28 @@ impl Helm {
 
     /// The command with these arguments.
     pub fn command<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = self.prepared(Command::new(&self.program));
+        command.args(arguments);
         command
-            .args(arguments)
+    }
+
+    /// A shell whose `helm` is this one.
+    pub fn shell(&self, script: &str) -> Command {
+        let mut path = self
+            .program
+            .parent()
+            .map(Path::to_owned)
+            .unwrap_or_default()
+            .into_os_string();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        let mut command = self.prepared(Command::new("sh"));
+        command.args(["-eu", "-c", script]).env("PATH", path);
+        command
+    }
+
+    fn prepared(&self, mut command: Command) -> Command {
+        command
             .env("KUBECONFIG", &self.kubeconfig)
             .env("HELM_CACHE_HOME", self.scratch.path())
             .env("HELM_CONFIG_HOME", self.scratch.path())

@@ -374,30 +374,7 @@ impl Installed {
     /// # Errors
     /// A service that ends, or does not serve.
     pub async fn start(&mut self, pod: impl Into<Pod>) -> Result<()> {
-        let installation = self.installation.clone();
-        self.start_as(pod.into(), &installation, &[]).await
-    }
-
-    /// Starts secret-syncer as this installation, but with a `--namespace` in which there is nothing.
-    ///
-    /// # Errors
-    /// As [`Self::start`].
-    pub async fn start_lost(&mut self, control_plane: &ControlPlane, namespace: &str) -> Result<()> {
-        let lost = Installation {
-            namespace: namespace.to_owned(),
-            ..self.installation.clone()
-        };
-        apply(control_plane, &manifests(&lost)).await?;
-        let installation = self.installation.namespace.clone();
-        self.start_as(
-            Service::SecretSyncer.into(),
-            &lost,
-            &["--installation", &installation],
-        )
-        .await
-    }
-
-    async fn start_as(&mut self, pod: Pod, installation: &Installation, more: &[&str]) -> Result<()> {
+        let (pod, installation) = (pod.into(), &self.installation);
         let (service, name) = (pod.service, pod.service.name());
         let first_cluster = service.clusters().first().copied().context("a cluster")?;
         let identity = self.kubeconfig(service, first_cluster)?;
@@ -455,7 +432,6 @@ impl Installed {
                 args.extend(["--machine-deployment-namespaces", &machine_deployment_namespaces]);
             }
         }
-        args.extend(more);
         args.extend(self.arguments.get(name).into_iter().flatten().map(String::as_str));
         let mut process = process::Service::spawn(&self.binaries.join(name), args, &environment, &log)?;
         let port = wait_for(&format!("{name} to serve"), STARTED_WITHIN, async || {

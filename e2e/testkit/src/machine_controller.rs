@@ -1,7 +1,5 @@
 //! A stand-in for machine-controller that follows its side of the contract: the revision that it stamps, when it reads a bootstrap Secret,
-//! what it replaces in the text, how a cloud delivers the text, and which certificates it approves.
-
-mod serving_certificates;
+//! what it replaces in the text, and how a cloud delivers the text.
 
 use std::io::Write;
 
@@ -17,8 +15,6 @@ use osm_api::profile::{CloudProvider, OperatingSystem};
 use osm_render::Encoding;
 use serde_json::json;
 use thiserror::Error;
-
-pub use self::serving_certificates::approve_serving_certificates;
 
 /// Annotation of MachineSets and MachineDeployments with the current revision.
 pub const REVISION_ANNOTATION: &str = "machinedeployment.clusters.k8s.io/revision";

@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Pos
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, ResourceExt};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT};
-use osm_api::rbac::{Installation, SERVING_SIGNER, Service};
+use osm_api::rbac::{Installation, Service};
 use osm_api::{MachineDeployment, PoolRef};
 use osm_testkit::{Options, check, installation, wait_for};
 use serde_json::{Value, json};
@@ -55,15 +55,10 @@ async fn world(installation: Installation) -> Result<World> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn csr_approver_decides_who_joins() -> Result<()> {
-    let mut world = world(Installation {
-        serving_certificates: true,
-        ..world::installation()
-    })
-    .await?;
+    let mut world = world(world::installation()).await?;
     world.installed.start(Service::CsrApprover).await?;
     world.installed.ready(DEADLINE).await?;
-    a_token_opens_machines_of_its_pool_that_have_not_joined_and_nothing_else(&world).await?;
-    serving_certificates_are_approved_for_recorded_addresses(&world).await
+    a_token_opens_machines_of_its_pool_that_have_not_joined_and_nothing_else(&world).await
 }
 
 fn owned_by(owner: &DynamicObject, kind: &str) -> Value {
@@ -83,10 +78,8 @@ impl World {
         self.plane.token(CLOUD_INIT_SETTINGS, name).await
     }
 
-    pub async fn pool_of(&self, name: &str, cloud: &str) -> Result<Pool> {
-        let mut pool = machine_deployment(name, "osp-tiny");
-        pool["spec"]["template"]["spec"]["providerSpec"]["value"]["cloudProvider"] = json!(cloud);
-        self.apply(&pool).await?;
+    pub async fn pool_of(&self, name: &str) -> Result<Pool> {
+        self.apply(&machine_deployment(name, "osp-tiny")).await?;
         let md: MachineDeployment = self.pools().get(name).await?;
         let account = names::pool_account(&PoolRef::from(&md).id());
         let token = self.account(&account).await?;
@@ -109,24 +102,12 @@ impl World {
     }
 
     pub async fn machine_of(&self, pool: &Pool, name: &str) -> Result<()> {
-        self.machine_on(pool, name, "openstack").await
-    }
-
-    async fn machine_on(&self, pool: &Pool, name: &str, cloud: &str) -> Result<()> {
         self.apply(
             &json!({"apiVersion": format!("{CLUSTER}/v1alpha1"), "kind": "Machine",
             "metadata": {"name": name, "namespace": "kube-system", "ownerReferences": pool.set},
-            "spec": {"metadata": {"name": name}, "providerSpec": {"value": {"cloudProvider": cloud}}}}),
+            "spec": {"metadata": {"name": name}, "providerSpec": {"value": {"cloudProvider": "openstack"}}}}),
         )
         .await
-    }
-
-    async fn machine_status(&self, name: &str, status: Value) -> Result<()> {
-        let patch = Patch::Merge(json!({"status": status}));
-        self.of_kind("Machine")
-            .patch_status(name, &PatchParams::default(), &patch)
-            .await?;
-        Ok(())
     }
 
     pub async fn delete_machine(&self, name: &str) -> Result<()> {
@@ -245,11 +226,8 @@ fn with_usages(name: &str, node: &str, usages: &[&str]) -> Result<Wish> {
 async fn a_token_opens_machines_of_its_pool_that_have_not_joined_and_nothing_else(
     world: &World,
 ) -> Result<()> {
-    let (a, b) = (
-        world.pool_of("a", "openstack").await?,
-        world.pool_of("b", "openstack").await?,
-    );
-    let retired = world.pool_of("retired", "openstack").await?;
+    let (a, b) = (world.pool_of("a").await?, world.pool_of("b").await?);
+    let retired = world.pool_of("retired").await?;
     world.machine_of(&a, "a-1").await?;
     let who = join(world, &a.token, "a-1")
         .await
@@ -308,50 +286,5 @@ async fn a_token_opens_machines_of_its_pool_that_have_not_joined_and_nothing_els
     for request in ["for-unknown", "again", "of-retired"] {
         assert_eq!(world.decision(request).await?, None, "{request}");
     }
-    Ok(())
-}
-
-async fn serving_certificates_are_approved_for_recorded_addresses(world: &World) -> Result<()> {
-    let pool = world.pool_of("served", "openstack").await?;
-    world.machine_of(&pool, "served-1").await?;
-    let wish_of_node = node_wish("served-1")?;
-    let key = wish_of_node.key.serialize_pem();
-    world.ask(&pool.token, wish_of_node).await?;
-    world.certified("served-1").await?;
-    let certificate = world
-        .requests()
-        .get("served-1")
-        .await?
-        .status
-        .and_then(|status| status.certificate);
-    let base64 = |bytes: &[u8]| serde_json::to_value(k8s_openapi::ByteString(bytes.to_vec()));
-    let auth = json!({"client-certificate-data": base64(&certificate.context("a certificate")?.0)?,
-        "client-key-data": base64(key.as_bytes())?});
-    let node = Api::<CertificateSigningRequest>::all(world.plane.client_with(serde_json::from_value(auth)?)?);
-    let serving = async |name: &str, names: &[&str]| -> Result<()> {
-        let mut wish = wish(
-            name,
-            SERVING_SIGNER,
-            "system:node:served-1",
-            "system:nodes",
-            names,
-        )?;
-        wish.request.spec.usages = Some(vec!["digital signature".to_owned(), "server auth".to_owned()]);
-        node.create(&PostParams::default(), &wish.request).await?;
-        Ok(())
-    };
-    serving("serving", &["served-1", "10.0.0.1"]).await?;
-    world.pending("MachineNotFound", 2).await?;
-    let addresses = json!([{"type": "InternalIP", "address": "10.0.0.1"}]);
-    world
-        .machine_status(
-            "served-1",
-            json!({"nodeRef": {"name": "served-1"}, "addresses": addresses}),
-        )
-        .await?;
-    world.certified("serving").await?;
-    serving("stolen", &["served-1", "10.0.0.2"]).await?;
-    world.pending("AddressNotRecorded", 1).await?;
-    assert_eq!(world.decision("stolen").await?, None);
     Ok(())
 }

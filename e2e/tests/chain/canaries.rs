@@ -270,6 +270,24 @@ async fn plant_sources(world: &World) -> Result<()> {
     Ok(())
 }
 
+/// What docs/settings.md says has to be granted for a ConfigMap, though it is in the namespace of our own Secrets.
+async fn grant_config_map(world: &World, name: &str) -> Result<()> {
+    let (rbac, metadata) = (
+        "rbac.authorization.k8s.io",
+        json!({"name": "sources", "namespace": CLOUD_INIT_SETTINGS}),
+    );
+    let verbs = ["get", "list", "watch"];
+    world
+        .apply(&json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata,
+            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [name], "verbs": verbs}]}))
+        .await?;
+    world
+        .apply(&json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "sources"},
+            "subjects": [{"kind": "ServiceAccount", "name": Service::SecretSyncer.name(), "namespace": installation::IDENTITIES}]}))
+        .await
+}
+
 fn subscribed(name: &str, of: Value) -> Value {
     let mut pool = machine_deployment(name, "osp-red");
     let provider = &mut pool["spec"]["template"]["spec"]["providerSpec"]["value"];
@@ -290,7 +308,7 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
         .collect();
     canaries.push(Canary::new("docker's auth", &auth_of_docker()));
     plant_sources(&world).await?;
-    crate::sources::grant_config_map(&world, "red-hat").await?;
+    grant_config_map(&world, "red-hat").await?;
     world.set_settings(&settings().to_string()).await?;
 
     let mut red = profile("osp-red", "v1.0.0", "one\n");

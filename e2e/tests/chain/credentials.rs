@@ -66,7 +66,7 @@ fn tokens_are_renewed_without_sources_settings_and_osc_controller_over_a_restart
         // It is the same document, with a value that no longer has a source.
         assert_eq!(renewed.provisioning_secret, first.provisioning_secret);
         assert!(world.fetch(&renewed).await?.contains("of-the-registry"));
-        assert_eq!(observer.absences(), Vec::<String>::new());
+        assert_eq!(observer.absent(), Vec::<String>::new());
 
         world.installed.start(Service::OscController).await?;
         world.apply(&source).await?;

@@ -173,7 +173,7 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
     }
     world.machine("tiny", REVISION).await?;
     let replaced = || {
-        let mut absent = observer.absences();
+        let mut absent = observer.absent();
         absent.sort_unstable();
         absent
     };

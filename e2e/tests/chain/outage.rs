@@ -44,7 +44,7 @@ fn kill_9_at_any_moment_loses_nothing() -> Result<()> {
                 world.machine(&format!("p{pool}"), round).await?;
             }
         }
-        assert_eq!(observer.absences(), Vec::<String>::new());
+        assert_eq!(observer.absent(), Vec::<String>::new());
         for pool in 0..POOLS {
             world.delete(&world.pools(), &format!("p{pool}")).await?;
             if pool == 2 || pool == 5 {

@@ -174,7 +174,7 @@ async fn replicas_share_pools_and_take_over_and_one_that_is_not_ready_owns_none(
         revision += 1;
         world.rotate(&everything, revision).await?;
     }
-    assert_eq!(observer.absences(), Vec::<String>::new());
+    assert_eq!(observer.absent(), Vec::<String>::new());
     Ok(())
 }
 

@@ -78,9 +78,9 @@ async fn yesterdays_etcd_is_caught_up_with() -> Result<()> {
         world.says(pool, "Published", true, "Published").await?;
     }
     // From here on no revision went back, and none was absent.
-    assert_eq!(observer.absences(), Vec::<String>::new());
+    assert_eq!(observer.absent(), Vec::<String>::new());
     let revisions: Vec<u64> = observer
-        .history("stays")
+        .history("stays-kube-system-bootstrap-config")
         .iter()
         .map(|(revision, _)| Ok(revision.parse()?))
         .collect::<Result<_>>()?;

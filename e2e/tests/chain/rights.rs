@@ -3,18 +3,17 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::RoleBinding;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use osm_api::names::{self, CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT};
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::Service;
 use osm_testkit::installation::IDENTITIES;
 use osm_testkit::{check, wait_for};
 use serde_json::{Value, json};
 
-use crate::joining::{join, node_wish, rights};
+use crate::joining::rights;
 use crate::shared::in_shared_world;
 use crate::world::{DEADLINE, GETTER_TOKEN, UserData, World};
 
@@ -100,54 +99,6 @@ pub async fn getter_token(world: &World) -> Result<String> {
         Ok(secret.data.and_then(|mut data| data.remove("token")))
     });
     Ok(String::from_utf8(token.await?.0)?)
-}
-
-#[test]
-fn only_the_join_token_makes_nodes_and_only_nodes() -> Result<()> {
-    in_shared_world(async |world| {
-        let getter = getter_token(world).await?;
-        world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
-        world.pool("p", "osp-tiny").await?;
-        world.stamp("p", 1).await?;
-        let machine = world.machine("p", 1).await?;
-        let requests =
-            |token: &str| anyhow::Ok(Api::<CertificateSigningRequest>::all(world.plane.client(token)?));
-
-        assert_eq!(
-            join(world, &machine.kubelet_token, "n1").await?,
-            "system:node:n1 of system:nodes"
-        );
-        // Nobody else of the namespace may even ask: not the pool's own identity, not what was left behind.
-        let accounts = world
-            .api::<ServiceAccount>(CLOUD_INIT_SETTINGS)
-            .list(&ListParams::default())
-            .await?;
-        let mut strangers = vec![("the getter's eternal token".to_owned(), getter.clone())];
-        strangers.push(("the pool's API token".to_owned(), machine.api_token.clone()));
-        for account in accounts.items.iter().map(ServiceAccount::name_any) {
-            if account != NODE_BOOTSTRAP_ACCOUNT {
-                let token = world.plane.token(CLOUD_INIT_SETTINGS, &account).await?;
-                strangers.push((format!("a token of {account}"), token));
-            }
-        }
-        assert_eq!(
-            strangers.len(),
-            4,
-            "the getter and the pool's account: {:?}",
-            accounts.items
-        );
-        for (n, (who, token)) in strangers.iter().enumerate() {
-            let request = node_wish(&format!("stranger-{n}"))?.request;
-            assert!(
-                is_forbidden(requests(token)?.create(&PostParams::default(), &request).await),
-                "{who}"
-            );
-        }
-        // It is still as powerful as it was left; that this is so is what makes the rest of this test worth anything.
-        let secrets: Api<Secret> = Api::namespaced(world.plane.client(&getter)?, CLOUD_INIT_SETTINGS);
-        assert!(secrets.list(&ListParams::default()).await?.items.len() >= 3);
-        Ok(())
-    })
 }
 
 /// Whether the API server takes a token for nobody's.

@@ -44,7 +44,7 @@ fn a_new_revision_swaps_the_bootstrap_secret_without_a_moment_of_absence() -> Re
             let machine = world.machine("p", round).await?;
             assert!(machine.text.contains(&text), "{round}: {}", machine.text);
         }
-        for (revision, text) in observer.history("p") {
+        for (revision, text) in observer.history("p-kube-system-bootstrap-config") {
             let round: u64 = revision.parse()?;
             assert!(
                 round < 3
@@ -53,7 +53,7 @@ fn a_new_revision_swaps_the_bootstrap_secret_without_a_moment_of_absence() -> Re
                 "revision {revision} was rolled out with an old profile:\n{text}"
             );
         }
-        assert_eq!(observer.absences(), Vec::<String>::new());
+        assert_eq!(observer.absent(), Vec::<String>::new());
         Ok(())
     })
 }
@@ -95,7 +95,7 @@ fn a_broken_profile_edit_costs_nothing_and_its_repair_takes_effect() -> Result<(
         world
             .machine_with("p", 2, |machine| machine.text.contains("repaired"))
             .await?;
-        assert!(observer.absences().is_empty());
+        assert!(observer.absent().is_empty());
         Ok(())
     })
 }

@@ -170,7 +170,7 @@ async fn another_cluster_in_the_place_of_one_of_the_two() -> Result<()> {
     .await?;
     world.all_ready().await?;
     assert_eq!(
-        observer.absences(),
+        observer.absent(),
         [names::bootstrap_secret_name("q", "kube-system")]
     );
 

@@ -1,13 +1,10 @@
-//! Objects that a service can't decode: nested deeper than a decoder goes, or with a value that only a newer version knows. Each is reported by
+//! Objects that a service can't decode: nested deeper than a decoder goes. Each is reported by
 //! itself, and everything else goes on, also after a restart.
 
 use anyhow::{Context, Result, ensure};
 use http::Request;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
+use kube::Client;
 use osm_api::condition;
-use osm_api::content::ContentView;
 use osm_api::names;
 use osm_api::profile::OperatingSystemProfileStatus;
 use osm_api::rbac::Service;
@@ -159,61 +156,5 @@ fn an_object_that_is_too_deep_is_reported_and_affects_no_other() -> Result<()> {
         // No service owns this one.
         world.delete(&world.configs(), "by-hand").await?;
         Ok(())
-    })
-}
-
-/// After a rollback, there are values that only the newer version knows.
-#[test]
-fn a_value_of_a_newer_version_is_reported_and_the_config_is_rendered_again() -> Result<()> {
-    in_shared_world(async |world| {
-        world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
-        works(world, "first").await?;
-        let crds: Api<CustomResourceDefinition> = Api::all(world.managed.clone());
-        for (crd, field) in [
-            (
-                "operatingsystemprofiles.operatingsystemmanager.k8c.io",
-                "/spec/properties/osName",
-            ),
-            (
-                "operatingsystemconfigs.operatingsystemmanager.k8c.io",
-                "/status/properties/rendered/properties/profile/properties/templateEngine",
-            ),
-        ] {
-            let path = format!("/spec/versions/0/schema/openAPIV3Schema/properties{field}/enum/-");
-            let patch = serde_json::from_value(json!([{"op": "add", "path": path, "value": "Tomorrow"}]))?;
-            crds.patch(crd, &PatchParams::default(), &Patch::<()>::Json(patch))
-                .await?;
-        }
-
-        let profiles = format!("{GROUP}/{NAMESPACE}/operatingsystemprofiles");
-        let mut profile = world::profile("osp-tomorrow", "v1.0.0", "one\n");
-        profile["spec"]["osName"] = json!("Tomorrow");
-        wait_for("the new schema", DEADLINE, async || {
-            send(&world.managed, "POST", &profiles, &profile, 0)
-                .await
-                .map(Some)
-        })
-        .await?;
-        let message = accepted(world, "osp-tomorrow", "ObjectUnreadable").await?;
-        ensure!(
-            message.contains("does not know the value of spec.osName"),
-            "{message}"
-        );
-        ensure!(!message.contains("Tomorrow"), "{message}");
-
-        let config = names::config_name("first", "kube-system");
-        let path = format!("{GROUP}/{NAMESPACE}/operatingsystemconfigs/{config}/status");
-        let tomorrow = json!({"status": {"rendered": {"digest": "of tomorrow", "profile": {"templateEngine": "Tomorrow"}}}});
-        send(&world.managed, "PATCH", &path, &tomorrow, 0).await?;
-        counts(world, Service::OscController, "operatingsystemconfigs").await?;
-        wait_for("the config to be rendered again", DEADLINE, async || {
-            let config = world.config("first").await?;
-            let rendered = ContentView::of(&config).rendered();
-            check(rendered.is_none_or(|rendered| rendered.digest != "of tomorrow"))
-        })
-        .await?;
-        world.stamp("first", 2).await?;
-        world.machine("first", 2).await?;
-        world.install_crds().await
     })
 }

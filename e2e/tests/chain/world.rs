@@ -1,16 +1,13 @@
 //! One control plane, or a management and a worker cluster, with the services, and helpers for what the tests do to them.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use futures::{StreamExt, TryStreamExt};
+use anyhow::{Result, bail};
 use k8s_openapi::api::authentication::v1::TokenReview;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use osm_api::config::OperatingSystemConfig;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
@@ -20,12 +17,15 @@ use osm_api::{MachineDeployment, condition};
 use osm_testkit::fixtures;
 pub use osm_testkit::fixtures::{UserData, machine_deployment, parse};
 use osm_testkit::installation::{self, Installed};
-use osm_testkit::{ControlPlane, Options, check, wait_for};
-use osm_testkit::{machine_controller, provisioning};
+use osm_testkit::secret_watch::SecretWatch;
+use osm_testkit::{ControlPlane, Options, check, machine_controller, provisioning, wait_for};
 use serde_json::{Value, json};
 
 /// Generous: the machine may be busy. Nothing ever waits for a time, only for a condition until this deadline.
 pub const DEADLINE: Duration = Duration::from_secs(180);
+
+/// What keeps a namespace from going.
+const HOLD: &str = "hold";
 
 /// Namespace of the installation in these tests: one that can be deleted.
 pub const NAMESPACE: &str = "osm";
@@ -200,16 +200,7 @@ impl World {
 
     /// Fetches the provisioning document as the node would, with the node's own token, and checks its digest.
     pub async fn fetch(&self, user_data: &UserData) -> Result<String> {
-        let node = self.plane.client(&user_data.api_token)?;
-        let secret = Api::<Secret>::namespaced(node, CLOUD_INIT_SETTINGS)
-            .get(&user_data.provisioning_secret)
-            .await?;
-        let document = provisioning::document(secret)?;
-        ensure!(
-            osm_api::digest::sha256_hex(document.as_bytes()) == user_data.provisioning_digest,
-            "the digest does not fit"
-        );
-        Ok(document)
+        provisioning::fetch(&self.plane, user_data).await
     }
 
     /// Whether the API server still believes a token.
@@ -304,8 +295,8 @@ impl World {
     }
 
     /// Watches bootstrap Secrets from now on.
-    pub async fn observe(&self) -> Result<Observer> {
-        Observer::start(self.secrets()).await
+    pub async fn observe(&self) -> Result<SecretWatch> {
+        SecretWatch::start(self.client.clone()).await
     }
 }
 
@@ -315,94 +306,6 @@ pub fn installation() -> Installation {
         namespace: NAMESPACE.to_owned(),
         profile_namespaces: vec![TEAM.to_owned()],
         ..Installation::default()
-    }
-}
-
-/// Sees every state of every bootstrap Secret, and remembers what must never happen.
-pub struct Observer {
-    seen: Arc<Mutex<Seen>>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-#[derive(Default)]
-struct Seen {
-    absences: Vec<String>,
-    /// Name → texts, in order.
-    texts: std::collections::BTreeMap<String, Vec<(String, String)>>,
-}
-
-impl Observer {
-    async fn start(secrets: Api<Secret>) -> Result<Self> {
-        let seen = Arc::<Mutex<Seen>>::default();
-        let (mut events, writer) = (
-            watcher(secrets, watcher::Config::default())
-                .default_backoff()
-                .boxed(),
-            seen.clone(),
-        );
-        let mut listed = false;
-        let record = move |event: watcher::Event<Secret>| {
-            let mut seen = writer.lock().unwrap();
-            match event {
-                watcher::Event::InitApply(secret) | watcher::Event::Apply(secret) => {
-                    let revision = secret
-                        .annotations()
-                        .get(names::MACHINE_DEPLOYMENT_REVISION)
-                        .cloned();
-                    let data = secret
-                        .data
-                        .as_ref()
-                        .and_then(|data| data.get(names::CLOUD_CONFIG_KEY));
-                    if let (Some(revision), Some(data)) = (revision, data) {
-                        let text = String::from_utf8_lossy(&data.0).into_owned();
-                        seen.texts
-                            .entry(secret.name_any())
-                            .or_default()
-                            .push((revision, text));
-                    }
-                }
-                watcher::Event::Delete(secret) if secret.name_any().ends_with("-bootstrap-config") => {
-                    seen.absences.push(secret.name_any());
-                }
-                _ => {}
-            }
-        };
-        while !listed {
-            let event = events.try_next().await?.context("the watch ended")?;
-            listed = matches!(event, watcher::Event::InitDone);
-            record(event);
-        }
-        let task = tokio::spawn(async move {
-            while let Some(event) = events.next().await {
-                if let Ok(event) = event {
-                    record(event);
-                }
-            }
-        });
-        Ok(Self { seen, task })
-    }
-
-    /// Bootstrap Secrets that were deleted, in order.
-    pub fn absences(&self) -> Vec<String> {
-        self.seen.lock().unwrap().absences.clone()
-    }
-
-    /// Every (revision, document) that the bootstrap Secret of a pool has had.
-    pub fn history(&self, pool: &str) -> Vec<(String, String)> {
-        let name = names::bootstrap_secret_name(pool, "kube-system");
-        self.seen
-            .lock()
-            .unwrap()
-            .texts
-            .get(&name)
-            .cloned()
-            .unwrap_or_default()
-    }
-}
-
-impl Drop for Observer {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -473,18 +376,29 @@ impl World {
         Ok(installation::settings(self.installed.installation(), ""))
     }
 
+    /// Deletes a namespace, which stays `Terminating` until [`Self::delete_namespace`] is called, because of an object in it.
     pub async fn start_deleting_namespace(&self, name: &str) -> Result<()> {
-        let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        if namespaces.get(name).await?.metadata.deletion_timestamp.is_none() {
-            self.delete(&namespaces, name).await?;
-        }
-        Ok(())
+        let hold = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": HOLD, "namespace": name, "finalizers": ["example.com/hold"]}});
+        self.apply(&hold).await?;
+        self.delete(&Api::<Namespace>::all(self.client.clone()), name)
+            .await
     }
 
+    /// Deletes a namespace, and waits until it is gone. The world needs the controller `namespace`.
     pub async fn delete_namespace(&self, name: &str) -> Result<()> {
-        self.start_deleting_namespace(name).await?;
-        self.plane.finish_namespace(name).await?;
-        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let (namespaces, held) = (
+            Api::<Namespace>::all(self.client.clone()),
+            self.api::<ConfigMap>(name),
+        );
+        match held.get_opt(HOLD).await? {
+            Some(_) => {
+                let release = json!({"metadata": {"finalizers": null}});
+                held.patch(HOLD, &PatchParams::default(), &Patch::Merge(&release))
+                    .await?;
+            }
+            None => self.delete(&namespaces, name).await?,
+        }
         wait_for("the namespace to go", DEADLINE, async || {
             check(namespaces.get_opt(name).await?.is_none())
         })

@@ -1,8 +1,8 @@
-//! Rotates pools on a real API server while requests fail and services are killed, upgraded and rolled back. An observer that knows only
-//! the invariants of docs/rotation.md watches. At the end everything must converge, and the services must become idle.
+//! Rotates pools on a real API server while requests fail and services are killed. A watch looks for bootstrap
+//! Secrets that are absent, and a machine of each revision boots: it fetches its document with its own token, as do those that booted before.
+//! At the end everything must converge, and the services must become idle.
 //!
-//! `OSM_CHAOS_SEED` repeats all random choices of a run, except for timing; `OSM_CHAOS_ROTATIONS` is how long it lasts;
-//! `OSM_CHAOS_OTHER_BIN_DIR` is the folder of the build to upgrade to, else it is the same build:
+//! `OSM_CHAOS_SEED` repeats all random choices of a run, except for timing, and `OSM_CHAOS_ROTATIONS` is how long it lasts:
 //!
 //!     OSM_CHAOS_SEED=1 OSM_CHAOS_ROTATIONS=50 cargo test -p osm-tests --test chaos -- --ignored --nocapture
 
@@ -11,27 +11,26 @@
 
 mod proxy;
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use futures::TryStreamExt;
 use futures::stream::FuturesUnordered;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use osm_api::config::OperatingSystemConfig;
-use osm_api::content::ContentView;
 use osm_api::machine_deployment::MachineDeployment;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::{Installation, Service};
-use osm_sim::invariants::What;
-use osm_sim::watching::Watching;
+use osm_testkit::fixtures::{self, UserData};
 use osm_testkit::installation::{self, Installed};
-use osm_testkit::{ControlPlane, check, fixtures, wait_for};
+use osm_testkit::secret_watch::SecretWatch;
+use osm_testkit::{ControlPlane, check, machine_controller, provisioning, wait_for};
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
@@ -55,7 +54,8 @@ const IDLE: Duration = Duration::from_secs(30);
 /// What pools and users share.
 struct Site {
     plane: ControlPlane,
-    watching: Watching,
+    /// The ids of pools that were deleted.
+    deleted: Mutex<BTreeSet<String>>,
     /// Rotations that are still to be begun.
     left: AtomicI64,
 }
@@ -77,13 +77,13 @@ async fn rotations_keep_all_invariants_while_requests_fail_and_services_are_kill
     let plane = ControlPlane::start(osm_testkit::Options::default()).await?;
     let faults = Arc::<AtomicU32>::default();
     let (mut installed, _proxies) = install(&plane, seed, &faults).await?;
-    let watching = Watching::start(&plane, NAMESPACE)?;
+    let secrets = SecretWatch::start(plane.admin()?).await?;
     installed.start_all().await?;
     faults.store(FAULTS, Ordering::Relaxed);
 
     let site = Arc::new(Site {
         plane,
-        watching,
+        deleted: Mutex::default(),
         left: AtomicI64::new(i64::from(rotations)),
     });
     // Not tasks: the asynchronous closures in them can't be told to be `Send`.
@@ -92,7 +92,9 @@ async fn rotations_keep_all_invariants_while_requests_fail_and_services_are_kill
             site: site.clone(),
             name: format!("pool-{number}"),
             random: StdRng::seed_from_u64(seed.wrapping_add(u64::from(number) << 32)),
+            uid: String::new(),
             revision: 0,
+            booted: None,
         };
         pool.live()
     };
@@ -111,14 +113,22 @@ async fn rotations_keep_all_invariants_while_requests_fail_and_services_are_kill
             installed.start(service).await?;
         }
     }
-    let what = "what was made for pools that are gone to go";
-    wait_for(what, CONVERGES_WITHIN, async || check(site.nothing_left().await?)).await?;
-    let became_idle = tokio::time::timeout(CONVERGES_WITHIN, site.becomes_idle());
-    became_idle.await.context("the services write on")?;
-    site.watching.observer().settled(Timestamp::now());
-    println!("{} changes observed", site.watching.changes());
-    let violations = site.watching.observer().violations().to_vec();
-    assert!(violations.is_empty(), "{violations:#?}");
+    wait_for("everything to converge", CONVERGES_WITHIN, async || {
+        let left = site.unsettled().await?;
+        ensure!(left.is_empty(), "{left:#?}");
+        Ok(Some(()))
+    })
+    .await?;
+    wait_for("the services to become idle", CONVERGES_WITHIN, async || {
+        let before = site.versions().await?;
+        tokio::time::sleep(IDLE).await;
+        check(site.versions().await? == before)
+    })
+    .await?;
+    let mut absences = secrets.absences();
+    let deleted = site.deleted.lock();
+    absences.retain(|absence| !deleted.contains(&absence.pool));
+    assert!(absences.is_empty(), "{absences:#?}");
     Ok(())
 }
 
@@ -160,20 +170,12 @@ fn login(round: u32) -> Value {
         "stringData": {"username": "user", "password": format!("password {round}")}})
 }
 
-/// Kills services, each at any moment, until one does not start any more. Now and then there is an upgrade or a rollback: from then on, a
-/// service that starts is of the other build.
+/// Kills services, each at any moment, until one does not start any more.
 async fn disturb(installed: &mut Installed, left: &AtomicI64, mut random: StdRng) -> Result<()> {
-    let other = std::env::var_os("OSM_CHAOS_OTHER_BIN_DIR").map(PathBuf::from);
-    let mut other = other.unwrap_or_else(|| installed.binaries.clone());
     loop {
         tokio::time::sleep(Duration::from_millis(random.random_range(500..5000))).await;
         let service = Service::ALL[random.random_range(0..Service::ALL.len())];
-        if random.random_bool(0.1) {
-            std::mem::swap(&mut installed.binaries, &mut other);
-            installed.terminate(service, CONVERGES_WITHIN).await?;
-        } else {
-            installed.kill9(service)?;
-        }
+        installed.kill9(service)?;
         tokio::time::sleep(Duration::from_millis(random.random_range(0..1500))).await;
         installed.start(service).await?;
         // However slow the computer is, a rotation ends between two kills.
@@ -185,21 +187,16 @@ async fn disturb(installed: &mut Installed, left: &AtomicI64, mut random: StdRng
 }
 
 /// A pool gets new content of the same revision less than twenty times a day; beyond that it would wait.
-const EDITS: u32 = 15;
+const EDITS: u32 = 8;
 
 /// Edits profile and credentials now and then.
 async fn edit(site: &Site, mut random: StdRng) {
     for round in 1..=EDITS {
         tokio::time::sleep(Duration::from_millis(random.random_range(2000..9000))).await;
-        let object = match random.random_bool(0.5) {
-            true => login(round),
-            false => {
-                let text = format!("text {round}\n");
-                fixtures::profile(NAMESPACE, PROFILE, &format!("v1.0.{round}"), &text)
-            }
-        };
+        let text = format!("text {round}\n");
+        let profile = fixtures::profile(NAMESPACE, PROFILE, &format!("v1.0.{round}"), &text);
         // The next edit is as good.
-        let _ = installation::apply(&site.plane, &[object]).await;
+        let _ = installation::apply(&site.plane, &[login(round), profile]).await;
     }
     std::future::pending().await
 }
@@ -213,29 +210,36 @@ impl Site {
         Ok(Api::namespaced(self.plane.admin()?, "kube-system"))
     }
 
-    /// Until nothing has changed for a while.
-    async fn becomes_idle(&self) {
-        let mut before = u64::MAX;
-        while before != self.watching.changes() {
-            before = self.watching.changes();
-            tokio::time::sleep(IDLE).await;
-        }
+    fn configs(&self) -> Result<Api<OperatingSystemConfig>> {
+        Ok(Api::namespaced(self.plane.admin()?, NAMESPACE))
     }
 
-    /// Whether all that is labelled for a pool is for one that is there.
-    async fn nothing_left(&self) -> Result<bool> {
-        let living: Vec<String> = self
-            .machine_deployments()?
-            .list(&Default::default())
-            .await?
-            .iter()
-            .map(|md| names::pool_id("kube-system", &md.name_any(), &md.uid().unwrap_or_default()))
-            .collect();
+    /// Of all that the services write for pools.
+    async fn versions(&self) -> Result<Vec<Option<String>>> {
         let secrets = self.secrets()?.list(&Default::default()).await?;
+        let configs = self.configs()?.list(&Default::default()).await?;
+        let secrets = secrets.iter().map(ResourceExt::resource_version);
         Ok(secrets
-            .iter()
-            .filter_map(|secret| secret.labels().get(names::POOL))
-            .all(|pool| living.contains(pool)))
+            .chain(configs.iter().map(ResourceExt::resource_version))
+            .collect())
+    }
+
+    /// What is not as it should be: a pool with a problem, or a Secret of one that is gone.
+    async fn unsettled(&self) -> Result<Vec<String>> {
+        let mut problems = Vec::new();
+        for config in self.configs()?.list(&Default::default()).await? {
+            let conditions = config.status.iter().flat_map(|status| &status.conditions);
+            let wrong = conditions.filter(|condition| condition.status != "True");
+            problems.extend(wrong.map(|condition| format!("{}: {condition:?}", config.name_any())));
+        }
+        let deleted = self.deleted.lock().clone();
+        for secret in self.secrets()?.list(&Default::default()).await? {
+            let pool = secret.labels().get(names::POOL);
+            if pool.is_some_and(|pool| deleted.contains(pool)) {
+                problems.push(format!("{} is left", secret.name_any()));
+            }
+        }
+        Ok(problems)
     }
 }
 
@@ -244,26 +248,22 @@ struct Pool {
     site: Arc<Site>,
     name: String,
     random: StdRng,
+    uid: String,
     revision: u64,
+    /// What the last machine has booted with.
+    booted: Option<UserData>,
 }
 
 impl Pool {
     async fn live(mut self) -> Result<()> {
         self.create().await?;
         while self.site.left.fetch_sub(1, Ordering::Relaxed) > 0 {
-            match self.random.random_range(0..100) {
-                0..6 => {
-                    let gone = self.site.machine_deployments()?;
-                    gone.delete(&self.name, &DeleteParams::default()).await?;
-                    self.pause(2000).await;
-                    self.create().await?;
-                }
-                6..12 => {
-                    self.damage().await?;
-                    self.rotate(false).await?;
-                }
-                12..20 => self.rotate(false).await?,
-                _ => self.rotate(true).await?,
+            if self.random.random_bool(0.06) {
+                self.delete().await?;
+                self.pause(2000).await;
+                self.create().await?;
+            } else {
+                self.rotate().await?;
             }
         }
         Ok(())
@@ -271,6 +271,14 @@ impl Pool {
 
     async fn pause(&mut self, most: u64) {
         tokio::time::sleep(Duration::from_millis(self.random.random_range(0..most))).await;
+    }
+
+    async fn delete(&mut self) -> Result<()> {
+        self.site.deleted.lock().insert(self.id());
+        let pools = self.site.machine_deployments()?;
+        pools.delete(&self.name, &DeleteParams::default()).await?;
+        self.booted = None;
+        Ok(())
     }
 
     async fn create(&mut self) -> Result<()> {
@@ -281,15 +289,13 @@ impl Pool {
         self.stamp().await
     }
 
-    /// A new revision, as machine-controller makes it; with a change in the template, which it makes one of, or by itself.
-    async fn rotate(&mut self, template: bool) -> Result<()> {
+    /// Changes the template, of which machine-controller makes a revision a moment later.
+    async fn rotate(&mut self) -> Result<()> {
         self.revision += 1;
-        if template {
-            let kubelet = format!("1.34.{}", self.revision);
-            self.patch(&json!({"spec": {"template": {"spec": {"versions": {"kubelet": kubelet}}}}}))
-                .await?;
-            self.pause(300).await;
-        }
+        let kubelet = format!("1.34.{}", self.revision);
+        let change = json!({"spec": {"template": {"spec": {"versions": {"kubelet": kubelet}}}}});
+        self.patch(&change).await?;
+        self.pause(300).await;
         self.stamp().await
     }
 
@@ -298,44 +304,39 @@ impl Pool {
         Ok(api.patch(&self.name, &how, &Patch::Merge(patch)).await?)
     }
 
-    /// Stamps the revision, and waits until it is published. The observer knows whether machines can be made of it then.
+    /// Stamps the revision, and boots a machine of it.
     async fn stamp(&mut self) -> Result<()> {
-        let revision = self.revision.to_string();
-        let stamp = json!({"metadata": {"annotations": {names::REVISION: revision}}});
-        let machine_deployment = self.patch(&stamp).await?;
-        let uid = machine_deployment.uid().context("a uid")?;
-        let configs: Api<OperatingSystemConfig> = Api::namespaced(self.site.plane.admin()?, NAMESPACE);
-        let config = names::config_name(&self.name, "kube-system");
-        let what = format!("{} at revision {revision}", self.name);
-        wait_for(&what, CONVERGES_WITHIN, async || {
-            let Some(config) = configs.get_opt(&config).await? else {
-                return Ok(None);
-            };
-            let is_of_this = ContentView::of(&config).belongs_to(&uid);
-            let published = config.status.and_then(|status| status.published);
-            check(is_of_this && published.is_some_and(|published| published.revision == revision))
-        })
-        .await
+        let stamp = json!({"metadata": {"annotations": {names::REVISION: self.revision.to_string()}}});
+        self.uid = self.patch(&stamp).await?.uid().context("a uid")?;
+        self.boot().await
     }
 
-    /// Somebody deletes the bootstrap Secret, and the observer is told who it was.
-    async fn damage(&self) -> Result<()> {
-        let secrets = self.site.secrets()?;
+    /// The id by which Secrets name their pool.
+    fn id(&self) -> String {
+        names::pool_id("kube-system", &self.name, &self.uid)
+    }
+
+    /// A machine fetches its document with its own token. One that has booted before still can.
+    async fn boot(&mut self) -> Result<()> {
+        let (secrets, plane, id) = (self.site.secrets()?, &self.site.plane, self.id());
         let name = names::bootstrap_secret_name(&self.name, "kube-system");
-        let Some(secret) = secrets.get_opt(&name).await? else {
-            return Ok(());
-        };
-        let uid = secret.uid().unwrap_or_default();
-        let watching = &self.site.watching;
-        watching
-            .observer()
-            .interferes("Secret", &name, &uid, What::Deleted);
-        let only_this = DeleteParams::default().preconditions(Preconditions {
-            uid: Some(uid),
-            resource_version: None,
-        });
-        // Otherwise, somebody was faster.
-        let _ = secrets.delete(&name, &only_this).await;
+        let revision = self.revision.to_string();
+        let what = format!("a machine of {} to fetch revision {revision}", self.name);
+        let machine = wait_for(&what, CONVERGES_WITHIN, async || {
+            let secret = secrets.get(&name).await?;
+            ensure!(
+                secret.labels().get(names::POOL) == Some(&id),
+                "it is of another pool"
+            );
+            let machine = fixtures::parse(machine_controller::user_data(&secret, &revision, "machine")?)?;
+            provisioning::fetch(plane, &machine).await?;
+            Ok(Some(machine))
+        })
+        .await?;
+        if let Some(before) = self.booted.replace(machine) {
+            let found = provisioning::fetch(plane, &before).await;
+            found.with_context(|| format!("{}: a machine that booted before", self.name))?;
+        }
         Ok(())
     }
 }

@@ -161,55 +161,6 @@ fn an_uninstalled_release_is_not_down() -> Value {
         "alert_rule_test": [{"eval_time": "30m", "alertname": "OSMServiceDown", "exp_alerts": []}]})
 }
 
-#[tokio::test]
-async fn a_release_has_alerts_only_if_it_asks_for_them_and_can_change_each() -> Result<()> {
-    let helm = Helm::without_cluster().await?;
-    let rules = async |values: &[&str]| -> Result<Vec<Value>> {
-        let mut objects = helm.template("osm", "osm", values).await?;
-        objects.retain(|object| object["metadata"]["name"] == "osm-alerts");
-        Ok(objects)
-    };
-    ensure!(rules(&[]).await?.is_empty());
-    let kind = "--set=metrics.prometheusRule.enabled=true";
-    let changed = [
-        kind,
-        "--set=metrics.prometheusRule.alertLabels.team=nodes",
-        "--set=metrics.prometheusRule.runbookUrl=https://example.com/pages/",
-        "--set=metrics.prometheusRule.alerts.OSMPanic.enabled=false",
-        "--set=metrics.prometheusRule.alerts.OSMPoolNotPublished.for=0s",
-        "--set=metrics.prometheusRule.alerts.OSMPoolNotPublished.threshold=3",
-    ];
-    let changed = rules(&changed).await?;
-    let changed = changed.first().context("a PrometheusRule")?;
-    let changed = by_name(&changed["spec"])?;
-    ensure!(!changed.contains_key("OSMPanic"));
-    let published = &changed["OSMPoolNotPublished"];
-    assert_eq!(published["for"], "0s");
-    ensure!(text(&published["expr"]).ends_with(" > 3"), "{published}");
-    assert_eq!(
-        published["labels"],
-        json!({"severity": "warning", "team": "nodes"})
-    );
-    let page = text(&published["annotations"]["runbook_url"]);
-    assert_eq!(page, "https://example.com/pages/pool-not-published.md");
-
-    let without = rules(&[kind, "--set=csrApprover.enabled=false,joining=static"]).await?;
-    let without = by_name(&without[0]["spec"])?;
-    let joining = [
-        "OSMJoiningDenied",
-        "OSMMachineApprovedAgain",
-        "OSMMachinesDoNotJoin",
-        "OSMMachinesWaitToJoin",
-    ];
-    ensure!(
-        !joining.iter().any(|name| without.contains_key(*name)),
-        "{without:?}"
-    );
-    assert_eq!(without.len() + joining.len(), rendered(&[]).await?.0.len());
-    ensure!(!text(&without["OSMServiceDown"]["expr"]).contains("csr-approver"));
-    Ok(())
-}
-
 /// Labels that Prometheus or the chart adds to each series.
 const ADDED_LABELS: [&str; 6] = ["namespace", "component", "pod", "job", "instance", "le"];
 

@@ -113,37 +113,6 @@ async fn services_work_with_the_kubeconfigs_of_osmctl_and_a_cron_job_renews_them
         installed.start(service).await?;
     }
     published(&worker, &installed, "two").await?;
-
-    // It gets no other token, and changes no other Secret.
-    let (folder, identity) = pod(&management, &secrets).await?;
-    let there = format!("--worker-kubeconfig={}", folder.path().join("worker").display());
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
-        "metadata": {"name": "osm-osp-controller", "namespace": NAMESPACE}});
-    installation::apply(&worker, &[account]).await?;
-    let other = [
-        "kubeconfigs",
-        "--namespace=osm",
-        &*there,
-        "--services=osp-controller",
-    ];
-    let refused = osmctl(&identity, &other).await.unwrap_err().to_string();
-    ensure!(
-        refused.contains("cannot create a token of ServiceAccount osm-osp-controller")
-            && refused.contains("forbidden"),
-        "{refused}"
-    );
-    let token_of_admin = format!("--worker-kubeconfig={}", worker.admin_kubeconfig_path().display());
-    let other = [
-        "kubeconfigs",
-        "--namespace=osm",
-        &*token_of_admin,
-        "--services=osp-controller",
-    ];
-    let refused = osmctl(&identity, &other).await.unwrap_err().to_string();
-    ensure!(
-        refused.contains("cannot patch secrets worker-osp-controller") && refused.contains("forbidden"),
-        "{refused}"
-    );
     Ok(())
 }
 

@@ -352,21 +352,6 @@ const URL: &str = "--set=admission.machineDeployments.url=https://osc.example.co
 /// One row for each rule of the templates that does more than copy a value.
 const ROWS: &[(&[&str], &[&str])] = &[
     (
-        // A site names objects and accounts itself, and keeps a service on other nodes than the rest.
-        &[
-            "--set=fullnameOverride=nodes,serviceAccountNames.oscController=renderer,nodeSelector.pool=infra",
-            r#"--set-json=oscController={"nodeSelector":{},"priorityClassName":"high"}"#,
-        ],
-        &[
-            r#"Deployment nodes-osc-controller /spec/template/spec/serviceAccountName "renderer""#,
-            r#"Deployment nodes-osc-controller /spec/template/spec/nodeSelector null"#,
-            r#"Deployment nodes-osc-controller /spec/template/spec/priorityClassName "high""#,
-            r#"Deployment nodes-secret-syncer /spec/template/spec/serviceAccountName "nodes-secret-syncer""#,
-            r#"Deployment nodes-secret-syncer /spec/template/spec/nodeSelector {"kubernetes.io/os":"linux","pool":"infra"}"#,
-            r#"ServiceAccount renderer /metadata/name "renderer""#,
-        ],
-    ),
-    (
         // The name is added to that of the release, unless it is part of it. osmctl finds the services by another label.
         &["--set=nameOverride=nodes"],
         &[

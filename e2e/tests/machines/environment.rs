@@ -7,12 +7,13 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::Api;
 use osm_api::Joining;
 use osm_api::Settings;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::content::ContentView;
+use osm_api::names::{KUBE_SYSTEM, SETTINGS_KEY};
 use osm_api::rbac::Installation;
 use osm_lab::machines::{self, Accelerator, Image, Lab, System, isolation};
 use osm_lab::release::{self, OtherKubelet};
@@ -21,11 +22,10 @@ use osm_lab::serve::programs::Registry;
 use osm_lab::serve::relay::Relay;
 use osm_testkit::control_plane::assets;
 use osm_testkit::installation::{self, Installed};
-use osm_testkit::{ControlPlane, Options, machine_controller};
+use osm_testkit::{ControlPlane, Options};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::process::Command;
-use tokio::task::JoinHandle;
 
 use super::air_gap::AirGap;
 use osm_testkit::progress::Progress;
@@ -43,7 +43,7 @@ pub const API_IPV6: SocketAddr = SocketAddr::new(IpAddr::V6(machines::API_IPV6),
 const MIRROR: SocketAddr = SocketAddr::new(IpAddr::V4(machines::HOST), 80);
 
 /// Where the registry is.
-const REGISTRY: SocketAddr = SocketAddr::new(IpAddr::V4(machines::HOST), 5000);
+pub const REGISTRY: SocketAddr = SocketAddr::new(IpAddr::V4(machines::HOST), 5000);
 
 /// At all addresses, of both families.
 const REGISTRY_LISTENS: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), REGISTRY.port());
@@ -75,7 +75,6 @@ pub struct Environment {
     settings: Value,
     /// Digest of those that are in force.
     in_force: Mutex<String>,
-    _approver: JoinHandle<()>,
 }
 
 /// Everything that is built or downloaded beforehand, while there is a network. `other_kubelets` are minor versions.
@@ -162,6 +161,7 @@ impl Environment {
         progress.step("installing Operating System Manager");
         let installation = Installation {
             joining: Joining::Approved,
+            serving_certificates: true,
             ..Installation::default()
         };
         let mut installed = Installed::install(&control_plane, installation, binaries).await?;
@@ -173,9 +173,6 @@ impl Environment {
             .await?;
         installed.start_all().await?;
         installed.ready(READY).await?;
-        let approver = tokio::spawn(machine_controller::approve_serving_certificates(
-            control_plane.admin()?,
-        ));
         Ok(Self {
             lab,
             control_plane,
@@ -187,7 +184,6 @@ impl Environment {
             in_force: Mutex::new(digest_of(&settings)?),
             settings,
             registry,
-            _approver: approver,
         })
     }
 
@@ -245,6 +241,41 @@ impl Environment {
     /// Kills the services.
     pub fn stop_services(&self) {
         *self.services.lock() = None;
+    }
+
+    /// Deletes everything that was installed for the services, with all that they have published.
+    pub async fn uninstall(&self) -> Result<()> {
+        let mut objects = installation::manifests(&self.installation);
+        objects.push(installation::settings(&self.installation, ""));
+        // The API server refuses to delete this one.
+        let name = |object: &Value| object.pointer("/metadata/name").cloned();
+        objects.retain(|object| {
+            object.get("kind") != Some(&json!("Namespace")) || name(object) != Some(json!(KUBE_SYSTEM))
+        });
+        let file = self.lab.directory().join("uninstall.json");
+        std::fs::write(
+            &file,
+            json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string(),
+        )?;
+        let crds = installation::crds();
+        for path in [&crds, &file] {
+            let path = path.display().to_string();
+            self.kubectl(&["delete", "--ignore-not-found", "--filename", &path])
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Takes the settings that are in the cluster now for those that pools have to be published with.
+    pub async fn read_settings(&self) -> Result<()> {
+        let (namespace, name) = (&self.installation.namespace, &self.installation.settings);
+        let config_map = Api::<ConfigMap>::namespaced(self.control_plane.admin()?, namespace)
+            .get(name)
+            .await?;
+        let data = config_map.data.unwrap_or_default();
+        let document = Settings::document(data.get(SETTINGS_KEY).context(SETTINGS_KEY)?)?;
+        *self.in_force.lock() = digest_of(&document)?;
+        Ok(())
     }
 
     /// Runs kubectl as the cluster's administrator.

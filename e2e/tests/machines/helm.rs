@@ -1,46 +1,36 @@
 //! `cargo xtask e2e helm`: the chart, installed into a whole cluster, whose node has booted from our user data.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::ListParams;
-use kube::{Api, ResourceExt};
-use osm_api::names::{self, CLOUD_INIT_SETTINGS, KUBE_SYSTEM};
-use osm_api::rbac::Service;
+use osm_api::names::KUBE_SYSTEM;
 use osm_lab::machines::unchanged;
 use osm_lab::serve::relay::Relay;
 use osm_testkit::control_plane::SERVICE_ADDRESS;
-use osm_testkit::helm::{self, Helm, REGISTRY};
+use osm_testkit::helm::{self, Helm};
 use serde_json::json;
 
-use crate::environment::Environment;
+use crate::environment::REGISTRY;
 use crate::node::scenario_run::{READY, ScenarioRun};
 
+/// As the README names it.
 const RELEASE: &str = "osm";
 
 /// Addresses of pods, as the network plugin of the environment gives them.
 const PODS: &str = "10.244.1.0/24";
 
-/// The folder with the images' archives.
-pub const IMAGES: &str = "OSM_IMAGE_DIR";
-
-/// Selects the pods of the release.
+/// Selects the objects of the release.
 const OURS: &str = "--selector=app.kubernetes.io/part-of=operating-system-manager";
 
-/// The images under test, built by `cargo xtask image` unless the environment names them. Helm is built as well.
-pub async fn prepare(progress: impl Fn(&str)) -> Result<PathBuf> {
+/// Builds Helm and the images, while there is a network. The README's command then has only to push them.
+pub async fn prepare(progress: impl Fn(&str)) -> Result<()> {
     helm::program(&progress).await?;
-    if let Some(folder) = std::env::var_os(IMAGES) {
-        return Ok(folder.into());
-    }
-    crate::cargo(&["xtask", "image"]).await?;
-    Ok(crate::root().join("target/images"))
+    crate::cargo(&["xtask", "image"]).await
 }
 
-/// The services leave the host, and those of the chart take over their pool, as pods on the pool's own machine. They publish a change, and
-/// another one after all of them were replaced.
+/// The services leave the host with all that they had installed. The README's commands install those of the chart, which run as pods on
+/// the pool's own machine. They publish a change, and another one after all of them were replaced.
 pub async fn release(run: &ScenarioRun<'_>) -> Result<()> {
     let environment = run.environment;
     let mut pool = run.pool(&json!({})).await?;
@@ -48,20 +38,29 @@ pub async fn release(run: &ScenarioRun<'_>) -> Result<()> {
     run.boot_with(&user_data, &unchanged)?;
     run.ready(READY).await?;
     let _service = serve_pods(run)?;
-    let images = PathBuf::from(std::env::var_os(IMAGES).context(IMAGES)?);
-    for service in Service::ALL.map(Service::name) {
-        let name = format!("osm/{service}:{}", env!("CARGO_PKG_VERSION"));
-        environment
-            .registry
-            .push_archive(&name, &images.join(format!("{service}.tar")))?;
-    }
 
     environment.stop_services();
+    environment.uninstall().await?;
     let helm = Helm::new(&environment.control_plane).await?;
-    apply(run, &helm, "install", "podAnnotations.version=one").await?;
+    let folder = tempfile::tempdir()?;
+    install(run, &helm, folder.path()).await?;
+    environment.read_settings().await?;
     pool.roll(environment, &json!({})).await?;
     pool.user_data(environment, run.name()).await?;
-    apply(run, &helm, "upgrade", "podAnnotations.version=two").await?;
+    let chart = helm::chart().display().to_string();
+    let values = format!("--values={}", folder.path().join("values.yaml").display());
+    let change = "--set=podAnnotations.version=two";
+    helm.run([
+        "upgrade",
+        RELEASE,
+        &*chart,
+        "--namespace",
+        KUBE_SYSTEM,
+        &*values,
+        change,
+    ])
+    .await?;
+    are_rolled_out(run).await?;
     pool.roll(environment, &json!({})).await?;
     pool.user_data(environment, run.name()).await?;
     let restarts = pods(
@@ -74,17 +73,62 @@ pub async fn release(run: &ScenarioRun<'_>) -> Result<()> {
         "containers were restarted: {restarts}"
     );
 
-    let secrets = secrets(environment).await?;
     // In the foreground, so that pods go before their Deployments.
     let gone = ["--namespace", KUBE_SYSTEM, "--wait", "--cascade=foreground"];
     helm.run([&["uninstall", RELEASE][..], &gone].concat()).await?;
-    ensure!(
-        self::secrets(environment).await? == secrets && !secrets.is_empty(),
-        "what machines read has changed"
-    );
     let left = pods(run, "--output=name").await?;
     ensure!(left.is_empty(), "pods are left: {left}");
     Ok(())
+}
+
+/// Runs the commands of the README's section on installing in a folder, where they leave their values, and waits until the pods are ready.
+async fn install(run: &ScenarioRun<'_>, helm: &Helm, folder: &Path) -> Result<()> {
+    // The registry has no TLS, and the README speaks of one that has.
+    const CARGO: &str = r#"cargo() { (cd "$CHECKOUT" && command cargo "$@" --insecure); }"#;
+    let root = crate::root().canonicalize()?;
+    std::os::unix::fs::symlink(root.join("charts"), folder.join("charts"))?;
+    let readme = std::fs::read_to_string(root.join("README.md"))?;
+    let commands = commands(&readme, "Install")?.replace("REGISTRY", &format!("{REGISTRY}/osm"));
+    let output = helm
+        .shell(&format!("{CARGO}\n{commands}"))
+        .current_dir(folder)
+        .env("CHECKOUT", &root)
+        .output()
+        .await?;
+    ensure!(
+        output.status.success(),
+        "the README does not work ({}):\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim_end()
+    );
+    are_rolled_out(run).await
+}
+
+/// The first `sh` block of a section.
+fn commands<'a>(page: &'a str, heading: &str) -> Result<&'a str> {
+    let (_, section) = page
+        .split_once(&format!("\n## {heading}\n"))
+        .context(heading.to_owned())?;
+    let (_, block) = section.split_once("\n```sh\n").context("commands")?;
+    Ok(block.split("\n```").next().unwrap_or_default())
+}
+
+/// Waits until the release's Deployments are rolled out.
+async fn are_rolled_out(run: &ScenarioRun<'_>) -> Result<()> {
+    let timeout = format!("--timeout={}s", run.patience(READY).as_secs());
+    let arguments = [
+        "rollout",
+        "status",
+        "deployment",
+        "--namespace",
+        KUBE_SYSTEM,
+        OURS,
+        &timeout,
+    ];
+    match run.environment.kubectl(&arguments).await {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.context(pods(run, "--output=wide").await.unwrap_or_default())),
+    }
 }
 
 /// Pods reach the API server at its service address, though the node has no kube-proxy: that is an address of the host.
@@ -99,36 +143,9 @@ fn serve_pods(run: &ScenarioRun<'_>) -> Result<Relay> {
     Relay::start(&[(service, 443).into()], upstream.into())
 }
 
-/// Installs or upgrades the release with these values, and waits until its pods are ready.
-async fn apply(run: &ScenarioRun<'_>, helm: &Helm, verb: &str, values: &str) -> Result<()> {
-    let chart = helm::chart().display().to_string();
-    let settings = &run.environment.installation.settings;
-    // Where the services were before, the definitions and the settings are there.
-    let existing =
-        format!("--set=crds.enabled=false,settingsConfigMap.create=false,settingsConfigMap.name={settings}");
-    let values = format!("--set=image.registry={REGISTRY},{values}");
-    let timeout = format!("--timeout={}s", run.patience(READY).as_secs());
-    let to = ["--namespace", KUBE_SYSTEM, "--wait", &timeout];
-    let done = helm
-        .run([&[verb, RELEASE, &*chart, &existing, &values][..], &to].concat())
-        .await;
-    match done {
-        Ok(_) => Ok(()),
-        Err(error) => Err(error.context(pods(run, "--output=wide").await.unwrap_or_default())),
-    }
-}
-
 /// What kubectl says of the release's pods.
 async fn pods(run: &ScenarioRun<'_>, output: &str) -> Result<String> {
     run.environment
         .kubectl(&["get", "pods", "--namespace", KUBE_SYSTEM, OURS, output])
         .await
-}
-
-/// Names and uids of all that pools have published.
-async fn secrets(environment: &Environment) -> Result<Vec<String>> {
-    let secrets = Api::<Secret>::namespaced(environment.control_plane.admin()?, CLOUD_INIT_SETTINGS);
-    let of_pools = secrets.list(&ListParams::default().labels(names::POOL)).await?;
-    let name = |secret: &Secret| format!("{} {:?}", secret.name_any(), secret.uid());
-    Ok(of_pools.iter().map(name).collect())
 }

@@ -6,17 +6,15 @@
 //! services     the services, each on threads of its own
 //! stand_in     what machine-controller does for the services
 //! pools        the progress of all pools and profiles
-//! show, table, mask   what is printed
+//! show         what is printed
 //! ```
 
 mod api_server;
 mod manifests;
-mod mask;
 mod pools;
 mod services;
 mod show;
 mod stand_in;
-mod table;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -152,7 +150,7 @@ impl Demo {
             pools.expect(manifest.apply(&client).await?);
         }
         let published = pools.wait(progress).await;
-        show::everything(&api_server.installation().namespace, &pools, &client).await?;
+        show::user_data(&pools, &client).await?;
         match published {
             Ok(()) => progress.step("everything is published"),
             Err(error) if self.once => return Err(error),

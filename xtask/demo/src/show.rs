@@ -12,54 +12,33 @@ use osm_testkit::progress;
 use crate::api_server::ApiServer;
 use crate::pools::{Pools, revision};
 use crate::services::Services;
-use crate::{mask, table};
 
-/// Prints the user data first, because it is long, and then the tables.
+/// Prints the user data of each pool, of the first in full.
 ///
 /// # Errors
 /// An error of the server.
-pub async fn everything(namespace: &str, pools: &Pools, client: &Client) -> Result<()> {
+pub async fn user_data(pools: &Pools, client: &Client) -> Result<()> {
     for (index, pool) in pools.machine_deployments().await?.iter().enumerate() {
-        user_data(client, pool, index == 0).await?;
-    }
-    let ours = format!("/apis/operatingsystemmanager.k8c.io/v1alpha1/namespaces/{namespace}");
-    let tables = [
-        (
-            format!("kubectl get osp -n {namespace}"),
-            format!("{ours}/operatingsystemprofiles"),
-        ),
-        (
-            format!("kubectl get osc -n {namespace}"),
-            format!("{ours}/operatingsystemconfigs"),
-        ),
-        (
-            format!("kubectl get secrets -n {CLOUD_INIT_SETTINGS}"),
-            format!("/api/v1/namespaces/{CLOUD_INIT_SETTINGS}/secrets"),
-        ),
-    ];
-    for (command, path) in tables {
-        heading(&command)?;
-        print(table::get(client, &path).await?.trim_end())?;
+        of_machine(client, pool, index == 0).await?;
     }
     Ok(())
 }
 
 /// Prints the user data that machine-controller would pass to the cloud provider, or why there is none.
-async fn user_data(client: &Client, pool: &DynamicObject, in_full: bool) -> Result<()> {
+async fn of_machine(client: &Client, pool: &DynamicObject, in_full: bool) -> Result<()> {
     let name = pool.name_any();
     let machine = format!("{name}-5b4f8d7c9-x2v7q");
     let found = machine_controller::fetch_user_data(client, pool, revision(pool), &machine).await;
     match found {
         Ok(text) => {
             heading(&format!(
-                "user data of machine {machine} ({} bytes, credentials masked)",
+                "user data of machine {machine} ({} bytes; its credentials end with the demo)",
                 text.len()
             ))?;
-            let shown = mask::credentials(&text);
             if in_full {
-                return print(shown.trim_end());
+                return print(text.trim_end());
             }
-            let lines: Vec<&str> = shown.lines().collect();
+            let lines: Vec<&str> = text.lines().collect();
             let beginning = lines.get(..6).unwrap_or(&lines);
             let more = lines.len() - beginning.len();
             print(&format!("{}\n… {more} more lines", beginning.join("\n")))

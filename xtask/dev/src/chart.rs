@@ -94,7 +94,9 @@ fn rights() -> Result<String> {
 fn entry(grant: &Grant, when: &str) -> Result<Value> {
     let mut rules = Vec::new();
     for right in &grant.rights {
-        let rule = serde_json::to_value(&right.rule)?;
+        let mut rule = serde_json::to_value(&right.rule)?;
+        let fields = rule.as_object_mut().context("a rule")?;
+        fields.insert("purpose".to_owned(), right.why.into());
         if !rules.contains(&rule) {
             rules.push(rule);
         }

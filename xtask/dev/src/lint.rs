@@ -172,6 +172,7 @@ async fn wheel(package: &str, version: &str, progress: Progress) -> Result<PathB
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::fs;
 
     #[test]
@@ -202,5 +203,35 @@ mod tests {
                 manifest.display()
             );
         }
+    }
+
+    #[test]
+    fn the_page_of_flags_lists_the_variables_of_the_services_and_no_others() {
+        let read = |path: &str| fs::read_to_string(crate::root().join(path)).unwrap();
+        let variables = |text: &str, start: &str| -> BTreeSet<String> {
+            let rest = text
+                .split(start)
+                .skip(1)
+                .filter(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
+            rest.map(|rest| {
+                rest.chars()
+                    .take_while(|c| c.is_ascii_uppercase() || *c == '_')
+                    .collect()
+            })
+            .collect()
+        };
+        let mut known = BTreeSet::new();
+        for path in [
+            "osm-runtime/src/args.rs",
+            "osm-runtime/src/admission/mod.rs",
+            "osp-controller/src/main.rs",
+            "osc-controller/src/main.rs",
+            "secret-syncer/src/main.rs",
+            "csr-approver/src/main.rs",
+        ] {
+            known.append(&mut variables(&read(&format!("crates/{path}")), "env = \""));
+        }
+        assert!(known.len() > 20, "{known:?}");
+        assert_eq!(variables(&read("docs/services.md"), "` | `"), known);
     }
 }

@@ -14,7 +14,6 @@ mod metrics;
 mod prose;
 mod reasons;
 mod revision;
-mod rights;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,8 +46,6 @@ enum Command {
     Lint(lint::Lint),
     /// Generate the CustomResourceDefinitions in crds/ from the types in crates/osm-api
     Crds(Generate),
-    /// Generate docs/rights.md, the rights of each service, from the table in crates/osm-api
-    Rights(Generate),
     /// Write docs/reasons.md, every reason, and check that each alert has a runbook
     Reasons(Generate),
     /// Write docs/metrics.md: every metric of every service, with its labels and their values
@@ -69,7 +66,6 @@ async fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Lint(lint) => lint.run().await,
         Command::Crds(generate) => generate.run("crds", crds::files()),
-        Command::Rights(generate) => generate.run("rights", rights::files()),
         Command::Reasons(generate) => generate.run("reasons", reasons::files()),
         Command::Metrics(generate) => generate.run("metrics", metrics::files()),
         Command::KubeletFields(generate) => generate.run(

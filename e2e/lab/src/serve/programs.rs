@@ -92,15 +92,7 @@ impl Registry {
     pub fn push(&self, name: &str, binary: &Path) -> Result<()> {
         let archive = NamedTempFile::new()?;
         fs::write(archive.path(), oci::archive(name, binary)?)?;
-        self.push_archive(name, archive.path())
-    }
-
-    /// As [`Self::push`], with an image from an archive in Docker's format.
-    ///
-    /// # Errors
-    /// What skopeo says.
-    pub fn push_archive(&self, name: &str, archive: &Path) -> Result<()> {
-        let from = format!("docker-archive:{}", archive.display());
+        let from = format!("docker-archive:{}", archive.path().display());
         let to = format!("docker://localhost:{}/{name}", self.address.port());
         let arguments = ["--insecure-policy", "copy", "--dest-tls-verify=false", &from, &to];
         run("skopeo", &arguments).map(drop)

@@ -4,20 +4,16 @@
 //! names, keys, labels and annotations (`osm_api::names`), the status of the custom resources, and the claims in a token. It knows nothing of
 //! the services. `docs/rotation.md` lists the invariants.
 //!
-//! The observer does no I/O. A server in memory feeds it at each write, and a test on a real API server feeds it from watches:
+//! The observer does no I/O. A server in memory feeds it at each write:
 //!
 //! - [`Observer::observe`] takes each change of MachineDeployments, OperatingSystemConfigs, and Secrets, ServiceAccounts, Roles and
 //!   RoleBindings of `cloud-init-settings`, **in the order of their resourceVersions**, whatever their kinds. It ignores other kinds.
-//!   Each watch of a real server is in order, but several are not in order with one another: pass them through an [`InOrder`].
-//! - Only the API server knows whether it accepts a token. [`Observer::probes`] lists the credentials that it must accept now;
-//!   [`Observer::answer`] takes its answers. The authorizers of a real server learn of changes by watches, so a refusal counts only after
-//!   the server has repeated it for some seconds. The observer ignores the answer to a probe that is no longer listed.
+//! - Only the API server knows whether it accepts a token. [`Observer::ask`] asks about the credentials that it must accept now.
 //! - A test that damages an object announces that *before*, with [`Observer::interferes`]. The next change of the object, and refusals of
 //!   the tokens of its pool, then do not count against the services until the bootstrap Secret of the pool is good again.
 //! - Call [`Observer::settled`] and [`Observer::quiet_since`] when faults have ended and the services had time to repair everything.
 
 mod credential_probe;
-mod in_order;
 mod observer;
 #[cfg(test)]
 mod tests;
@@ -28,7 +24,6 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 pub use self::credential_probe::{CredentialProbe, Purpose};
-pub use self::in_order::InOrder;
 pub use self::observer::Observer;
 
 /// What happened to an object.

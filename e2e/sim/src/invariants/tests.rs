@@ -523,29 +523,6 @@ fn interference_is_excused_until_it_is_put_right() {
 }
 
 #[test]
-fn several_watches_become_one_history() {
-    let mut in_order = InOrder::new(SignedDuration::from_secs(2));
-    let at = |seconds| Timestamp::from_second(seconds).unwrap();
-    let change = |seconds, version: &str| Change {
-        at: at(seconds),
-        what: What::Modified,
-        object: json!({"metadata": {"resourceVersion": version}}),
-    };
-    let versions = |changes: Vec<Change>| -> Vec<Value> {
-        changes
-            .into_iter()
-            .map(|change| change.object["metadata"]["resourceVersion"].clone())
-            .collect()
-    };
-    in_order.add(change(10, "12"));
-    in_order.add(change(11, "7"));
-    assert!(in_order.ready(at(12)).is_empty(), "what came late comes first");
-    in_order.add(change(13, "100"));
-    assert_eq!(versions(in_order.ready(at(13))), ["7", "12"]);
-    assert_eq!(versions(in_order.rest()), ["100"]);
-}
-
-#[test]
 fn no_token_is_shown() {
     let mut history = History::published();
     let probes = format!("{:?}", history.observer.probes(history.now));

@@ -15,7 +15,6 @@ pub mod assets;
 mod audit;
 mod backup;
 mod identity;
-mod namespace;
 mod pki;
 mod programs;
 
@@ -187,20 +186,6 @@ impl ControlPlane {
     /// Without [`Options::nodes`].
     pub fn kubectl(&self) -> Result<PathBuf> {
         Ok(self.assets.path(Component::Kubectl)?.to_owned())
-    }
-
-    /// The programs' logs so far, `<program>.log`, in the order of their names.
-    ///
-    /// # Errors
-    /// When their directory can't be read.
-    pub fn log_files(&self) -> Result<Vec<PathBuf>> {
-        let entries = fs::read_dir(self.log_folder())?;
-        let mut files = entries
-            .map(|entry| Ok(entry?.path()))
-            .collect::<Result<Vec<_>>>()?;
-        files.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
-        files.sort();
-        Ok(files)
     }
 
     /// A kubeconfig (mode 0600) of a user who may do everything.

@@ -126,14 +126,23 @@ pub async fn run_pod(run: &ScenarioRun<'_>) -> Result<()> {
     .await
 }
 
-/// The API server verifies the kubelet's certificate, so it is one that the cluster has signed.
+/// csr-approver approves the certificate that the kubelet serves with, once machine-controller has recorded node and address of the Machine.
+/// The API server verifies it.
 pub async fn logs_can_be_read(run: &ScenarioRun<'_>) -> Result<()> {
-    let logs = run.environment.kubectl(&["logs", run.name()]).await?;
-    ensure!(
-        logs.contains("GET /"),
-        "kubectl logs shows no request of the probe:\n{logs}"
-    );
-    Ok(())
+    let addresses = json!([{"type": "InternalIP", "address": run.address()}]);
+    let status = json!({"status": {"nodeRef": {"name": run.node()}, "addresses": addresses}}).to_string();
+    let patch = ["--subresource=status", "--type=merge", "--patch", &status];
+    let machine = ["patch", "machine", run.name(), "--namespace=kube-system"];
+    run.environment.kubectl(&[&machine[..], &patch].concat()).await?;
+    wait_for(
+        "logs with a request of the probe",
+        run.patience(POD),
+        async || {
+            let logs = run.environment.kubectl(&["logs", run.name()]).await?;
+            check(logs.contains("GET /"))
+        },
+    )
+    .await
 }
 
 /// Whatever registry an image names.

@@ -144,13 +144,13 @@ const SCENARIOS: &[Scenario] = &[
 const CHART: &Scenario = &scenario!(
     "helm",
     helm::release,
-    "pods of the chart take over from services on the host"
+    "the README's commands install the chart, whose pods publish"
 );
 
 /// Install the chart into a whole cluster, and upgrade and uninstall it
 ///
-/// The cluster is that of `cargo xtask e2e node`. Its node has booted from user data of the services, which then leave the host: the pods of
-/// the chart take over on that node. It takes as long as a machine that joins, and the build of our images and of Helm.
+/// The cluster is that of `cargo xtask e2e node`. Its node has booted from user data of services on the host, which are then uninstalled: the
+/// README's commands install the chart on that node. It takes as long as a machine that joins, and the build of our images and of Helm.
 #[derive(clap::Args)]
 pub struct Helm {
     #[command(flatten)]
@@ -272,15 +272,9 @@ impl Node {
             false => &[],
         };
         environment::prepare(&systems, kubelets, progress).await?;
-        let images = match plan.iter().any(|(scenario, _)| scenario.name == CHART.name) {
-            true => Some(
-                helm::prepare(|line| progress.step(line))
-                    .await?
-                    .display()
-                    .to_string(),
-            ),
-            false => None,
-        };
+        if plan.iter().any(|(scenario, _)| scenario.name == CHART.name) {
+            helm::prepare(|line| progress.step(line)).await?;
+        }
         let binaries = match std::env::var_os(BINARIES) {
             Some(folder) => folder.into(),
             None => {
@@ -302,8 +296,7 @@ impl Node {
         }
         progress.step("everything is there; from here on, without a network");
         let binaries = binaries.display().to_string();
-        let mut variables = vec![(BINARIES, &*binaries), machine_args::variable(accelerator)];
-        variables.extend(images.as_deref().map(|folder| (helm::IMAGES, folder)));
+        let variables = [(BINARIES, &*binaries), machine_args::variable(accelerator)];
         let status = tokio::task::block_in_place(|| isolation::enter(&variables))?;
         ensure!(
             status.success(),

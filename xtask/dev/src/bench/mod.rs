@@ -5,26 +5,25 @@
 
 mod implementation;
 mod pools;
-mod secret_watch;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use kube::Api;
-use osm_api::{OperatingSystemConfig, names};
+use osm_api::OperatingSystemConfig;
 use osm_testkit::control_plane::{AuditLog, assets};
 use osm_testkit::cost::{self, Cost};
 use osm_testkit::installation;
 use osm_testkit::procfs::{self, Usage};
 use osm_testkit::progress::Progress;
+use osm_testkit::secret_watch::SecretWatch;
 use osm_testkit::{ControlPlane, Options, check, wait_for};
 use serde::Serialize;
 
 use self::implementation::{Implementation, Running};
-use self::pools::{NAMESPACE, Pools};
-use self::secret_watch::SecretWatch;
+use self::pools::{NAMESPACE, Pools, StartTimes};
 use crate::build::{self, Profile};
 
 /// Time in which a scenario ends, and that each MachineDeployment adds to it.
@@ -183,7 +182,7 @@ async fn measure(
         timeout: TIMEOUT + TIMEOUT_PER_POOL * pools,
         pools: Pools::new(client.clone(), pools),
         running: implementation.start(&plane, TIMEOUT).await?,
-        secrets: SecretWatch::start(Api::namespaced(client.clone(), names::CLOUD_INIT_SETTINGS)).await?,
+        secrets: SecretWatch::start(client.clone()).await?,
         configs: Api::namespaced(client.clone(), NAMESPACE),
         plane: &plane,
     };
@@ -220,7 +219,7 @@ impl Stage<'_> {
     async fn serve_a_pool(&self, client: kube::Client) -> Result<()> {
         pools::create_profile(&client, TIMEOUT).await?;
         let pool = Pools::new(client, 1);
-        self.secrets.revision(1, &pool.create(1).await?, TIMEOUT).await?;
+        self.written(1, &pool.create(1).await?).await?;
         pool.delete().await?;
         self.all_deleted().await
     }
@@ -236,7 +235,7 @@ impl Stage<'_> {
     /// Performs a scenario, and waits until the implementation sends nothing more.
     async fn perform(&mut self, scenario: Scenario) -> Result<Figures> {
         cost::until_quiet(&mut self.log, self.timeout, || Ok(())).await?;
-        self.secrets.begin();
+        self.secrets.forget();
         self.log.read()?;
         for pid in self.running.processes()? {
             // What a command has started may end at any moment.
@@ -260,7 +259,7 @@ impl Stage<'_> {
             Ok(())
         })
         .await?;
-        let absence = self.secrets.longest_absence()?.unwrap_or_default().as_secs_f64();
+        let absence = self.secrets.longest_absence()?.as_secs_f64();
         Ok(Figures {
             waits: waits.iter().map(Duration::as_secs_f64).collect(),
             seconds: is_shown.then_some(seconds),
@@ -275,20 +274,39 @@ impl Stage<'_> {
         })
     }
 
+    /// Waits until each of these Secrets was written with `revision` in this scenario. Returns how long each took, the shortest first.
+    async fn written(&self, revision: u64, started: &StartTimes) -> Result<Vec<Duration>> {
+        let what = format!("every bootstrap Secret to be written with revision {revision}");
+        let revision = revision.to_string();
+        let mut waits = wait_for(&what, self.timeout, async || {
+            let wait = |(name, since): (&String, &Instant)| {
+                let written = self.secrets.first(name, &revision)?;
+                Some(written.saturating_duration_since(*since))
+            };
+            let waits: Vec<Duration> = started.iter().filter_map(wait).collect();
+            let (written, all) = (waits.len(), started.len());
+            ensure!(written == all, "{written} of {all} are");
+            Ok(Some(waits))
+        })
+        .await?;
+        waits.sort_unstable();
+        Ok(waits)
+    }
+
     /// Changes all pools, and waits for their Secrets. Returns how long each took, the shortest first.
     async fn change(&mut self, scenario: Scenario) -> Result<Vec<Duration>> {
         match scenario {
             Scenario::Created => {
                 let started = self.pools.create(1).await?;
-                self.secrets.revision(1, &started, self.timeout).await
+                self.written(1, &started).await
             }
             Scenario::Rotated => {
                 let started = self.pools.rotate(2).await?;
-                self.secrets.revision(2, &started, self.timeout).await
+                self.written(2, &started).await
             }
             Scenario::ProfileChanged => {
                 let started = self.pools.change_profile().await?;
-                self.secrets.revision(2, &started, self.timeout).await
+                self.written(2, &started).await
             }
             Scenario::Restarted => {
                 self.running.restart(TIMEOUT).await?;

@@ -42,11 +42,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_page_is_the_runbook_of_an_alert() {
-        check(&crate::root().join("docs")).unwrap();
-    }
-
-    #[test]
     fn every_alert_has_a_runbook() {
         let mut texts = Vec::new();
         let mut folders = vec![crate::root().join("charts/operating-system-manager")];

@@ -1,4 +1,4 @@
-//! Tables, as `kubectl get` prints them: of custom kinds with the columns of their definitions, of others with the usual ones.
+//! Tables, as `kubectl get` prints them: of custom kinds with the columns of their definitions, of others with name and age.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -29,48 +29,23 @@ enum Cell {
     Path(String),
     /// The time since the one at this path.
     Age(String),
-    /// The number of entries there.
-    Count(String),
 }
-
-const CREATED: &str = ".metadata.creationTimestamp";
 
 impl Table {
     pub fn of(kind: &Kind, state: &State, include: &str) -> Self {
-        let path = |name: &str, path: &str| column(name, Cell::Path(path.to_owned()));
-        let count = |name: &str, path: &str| column(name, Cell::Count(path.to_owned()));
-        let age = |name: &str, path: &str| column(name, Cell::Age(path.to_owned()));
-        let name = path("Name", ".metadata.name");
+        let name = column("Name", Cell::Path(".metadata.name".to_owned()));
         let of_definition = definition(kind, state)
             .and_then(|definition| definition.pointer("/spec/versions/0/additionalPrinterColumns"))
             .and_then(Value::as_array);
-        let columns = match (of_definition, kind.plural) {
-            (Some(defined), _) => [name]
+        let columns = match of_definition {
+            Some(defined) => [name]
                 .into_iter()
                 .chain(defined.iter().map(defined_column))
                 .collect(),
-            (None, "secrets") => vec![
+            None => vec![
                 name,
-                path("Type", ".type"),
-                count("Data", ".data"),
-                age("Age", CREATED),
+                column("Age", Cell::Age(".metadata.creationTimestamp".to_owned())),
             ],
-            (None, "configmaps") => vec![name, count("Data", ".data"), age("Age", CREATED)],
-            (None, "events") => {
-                let (about, text) = match kind.group {
-                    "" => (".involvedObject", ".message"),
-                    _ => (".regarding", ".note"),
-                };
-                vec![
-                    age("Last Seen", CREATED),
-                    path("Type", ".type"),
-                    path("Reason", ".reason"),
-                    path("Kind", &format!("{about}.kind")),
-                    path("Object", &format!("{about}.name")),
-                    path("Message", text),
-                ]
-            }
-            (None, _) => vec![name, age("Age", CREATED)],
         };
         Self {
             columns,
@@ -116,10 +91,6 @@ impl Table {
     fn cell(&self, object: &Value, cell: &Cell) -> Value {
         match cell {
             Cell::Path(path) => find(object, path).cloned().unwrap_or_default(),
-            Cell::Count(path) => {
-                let found = find(object, path).and_then(Value::as_object);
-                found.map_or(0, serde_json::Map::len).into()
-            }
             Cell::Age(path) => {
                 let time = find(object, path)
                     .and_then(Value::as_str)
