@@ -19,11 +19,13 @@ use crate::model::memory::{MadeFrom, Unfit};
 use crate::model::published_content::PublishedDocument;
 use crate::model::published_from::published_from;
 use crate::model::source::{Inputs, SourceError, SourceProblem};
+use crate::model::view::SecretView;
 use crate::plan::cause::Cause;
 use crate::plan::error::PlanError;
 use crate::plan::fixtures::*;
 use crate::plan::hold::{needed_record, record, unfit};
 use crate::plan::plan;
+use crate::plan::provisioning_secret::document_step;
 use crate::plan::steps::{self, DocumentStep, Plan, Publish, Step};
 
 fn late(id: &str, kind: LateBoundKind, source: Option<LateBoundSource>) -> LateBound {
@@ -155,6 +157,38 @@ fn only_a_secret_of_the_pool_that_nobody_can_alter_is_read() {
         secret.data.as_mut().unwrap().remove(entry);
         assert!(PublishedDocument::read(secret, POOL).is_none(), "{entry}");
     }
+}
+
+/// Machines may still fetch what has the name already.
+#[test]
+fn a_document_gets_a_secret_of_its_own() {
+    let documents = made(&spec("", ""));
+    let step = |existing: Option<SecretView>| {
+        let mut gathered = published();
+        gathered.existing.provisioning.extend(existing.map(Arc::new));
+        document_step(&gathered, &documents, "reference")
+    };
+    let DocumentStep::Create { name } = step(None) else {
+        panic!()
+    };
+    let named = |entries: String, immutable| {
+        let mut secret = (*document(&name, hours(20))).clone();
+        (secret.entries, secret.immutable) = (entries, immutable);
+        secret
+    };
+    let entries = documents.entries.digest();
+    assert!(matches!(
+        step(Some(named(entries, true))),
+        DocumentStep::Extend { .. }
+    ));
+    assert!(matches!(
+        step(Some(named("other".into(), false))),
+        DocumentStep::Recreate { .. }
+    ));
+    let DocumentStep::Create { name: another } = step(Some(named("other".into(), true))) else {
+        panic!()
+    };
+    assert_ne!(another, name);
 }
 
 /// A document that differs in anything but its tokens is another one.
