@@ -305,7 +305,7 @@ async fn a_watch_that_is_forbidden_is_retried_rarely_and_logged_once() {
                 "subjects": [{"kind": "ServiceAccount", "name": "without-rights", "namespace": "kube-system"}]}),
         ])
         .unwrap();
-    tokio::time::timeout(Duration::from_secs(60), cluster.gates.opened(GATE))
+    tokio::time::timeout(Duration::from_secs(70), cluster.gates.opened(GATE))
         .await
         .expect("the watch goes on");
     assert_eq!(log.lines_with("the watch works again"), 1);
@@ -323,12 +323,12 @@ async fn each_event_has_its_own_note_which_is_clipped() {
         ..ObjectReference::default()
     };
     // A name that would be too long in front of the name of an Event.
-    let long = about(&"n".repeat(250));
+    let (long, note) = (about(&"n".repeat(250)), "x".repeat(1025));
     for (about, note) in [
         (about("pool"), "line 2"),
         (about("pool"), "line 2"),
         (about("pool"), "line 5"),
-        (long, &"x".repeat(1025)),
+        (long, note.as_str()),
     ] {
         events.warning(&about, Reason::TemplateFailed, note).await;
     }
