@@ -50,17 +50,9 @@ pub async fn release(run: &ScenarioRun<'_>) -> Result<()> {
     let chart = helm::chart().display().to_string();
     let values = format!("--values={}", folder.path().join("values.yaml").display());
     let change = "--set=podAnnotations.version=two";
-    helm.run([
-        "upgrade",
-        RELEASE,
-        &*chart,
-        "--namespace",
-        KUBE_SYSTEM,
-        &*values,
-        change,
-    ])
-    .await?;
-    are_rolled_out(run).await?;
+    let to = ["--namespace", KUBE_SYSTEM, "--wait", &timeout(run)];
+    helm.run([&["upgrade", RELEASE, &*chart, &*values, change][..], &to].concat())
+        .await?;
     pool.roll(environment, &json!({})).await?;
     pool.user_data(environment, run.name()).await?;
     let restarts = pods(
@@ -101,7 +93,7 @@ async fn install(run: &ScenarioRun<'_>, helm: &Helm, folder: &Path) -> Result<()
         output.status,
         String::from_utf8_lossy(&output.stderr).trim_end()
     );
-    are_rolled_out(run).await
+    are_available(run).await
 }
 
 /// The first `sh` block of a section.
@@ -113,22 +105,19 @@ fn commands<'a>(page: &'a str, heading: &str) -> Result<&'a str> {
     Ok(block.split("\n```").next().unwrap_or_default())
 }
 
-/// Waits until the release's Deployments are rolled out.
-async fn are_rolled_out(run: &ScenarioRun<'_>) -> Result<()> {
-    let timeout = format!("--timeout={}s", run.patience(READY).as_secs());
-    let arguments = [
-        "rollout",
-        "status",
-        "deployment",
-        "--namespace",
-        KUBE_SYSTEM,
-        OURS,
-        &timeout,
-    ];
-    match run.environment.kubectl(&arguments).await {
+/// Waits until the release's Deployments are available. `kubectl rollout status` would give up at their progress deadline, which says nothing
+/// of an emulated machine.
+async fn are_available(run: &ScenarioRun<'_>) -> Result<()> {
+    let condition = ["wait", "deployment", "--for=condition=Available"];
+    let ours = ["--namespace", KUBE_SYSTEM, OURS, &timeout(run)];
+    match run.environment.kubectl(&[&condition[..], &ours].concat()).await {
         Ok(_) => Ok(()),
         Err(error) => Err(error.context(pods(run, "--output=wide").await.unwrap_or_default())),
     }
+}
+
+fn timeout(run: &ScenarioRun<'_>) -> String {
+    format!("--timeout={}s", run.patience(READY).as_secs())
 }
 
 /// Pods reach the API server at its service address, though the node has no kube-proxy: that is an address of the host.

@@ -20,8 +20,8 @@ const NAMESPACE: &str = "kube-system";
 pub const SSH_KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ7nZk0bXHqQzY3vYw1gkQ5mWbS2oQk8tq1xKb9u3Vdf e2e";
 
-/// How long it may take until a revision is published.
-const PUBLISHED: Duration = Duration::from_secs(60);
+/// How long it may take until a revision is published, also by pods on an emulated machine.
+const PUBLISHED: Duration = Duration::from_secs(600);
 
 /// A cloud that machines are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
