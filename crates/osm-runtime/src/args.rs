@@ -61,6 +61,7 @@ impl CommonArgs {
             namespace: self.namespace.clone(),
             settings: self.settings.clone(),
             profile_namespaces: Vec::new(),
+            fallback_profile_namespace: None,
             pool_settings_namespaces: Vec::new(),
             machine_deployment_namespaces: Vec::new(),
             bootstrap_tokens: false,

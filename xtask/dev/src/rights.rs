@@ -48,6 +48,7 @@ fn page() -> Result<String> {
         namespace: flag("--namespace"),
         settings: flag("--settings"),
         profile_namespaces: vec![flag("--profile-namespaces")],
+        fallback_profile_namespace: Some(flag("--fallback-profile-namespace")),
         pool_settings_namespaces: vec![flag("--pool-settings-namespaces")],
         machine_deployment_namespaces: Vec::new(),
         bootstrap_tokens: true,

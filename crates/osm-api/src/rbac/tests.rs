@@ -9,6 +9,7 @@ use crate::names::CLOUD_INIT_SETTINGS;
 fn everything() -> Installation {
     Installation {
         profile_namespaces: vec!["profiles".to_owned()],
+        fallback_profile_namespace: Some("shared".to_owned()),
         pool_settings_namespaces: vec!["machines".to_owned()],
         machine_deployment_namespaces: vec!["machines".to_owned()],
         bootstrap_tokens: true,
@@ -123,6 +124,27 @@ fn osp_controller_may_read_each_profile_that_it_watches() {
         watched.iter().all(|rule| rule.verbs.contains(&"get".to_owned())),
         "{watched:#?}"
     );
+}
+
+/// It belongs to another installation, and several may have the same.
+#[test]
+fn profiles_of_the_fallback_namespace_are_read_by_one_service_and_written_by_none() {
+    for service in Service::ALL {
+        let grants = service.grants(&everything()).into_iter();
+        let here = grants.filter(|grant| grant.namespace.as_deref() == Some("shared"));
+        let rules: Vec<PolicyRule> = here
+            .flat_map(|grant| grant.rights)
+            .map(|right| right.rule)
+            .collect();
+        if service == Service::OscController {
+            let [rule] = &rules[..] else { panic!("{rules:#?}") };
+            let profiles = vec!["operatingsystemprofiles".to_owned()];
+            assert_eq!(rule.resources, Some(profiles));
+            assert_eq!(rule.verbs, ["get", "list", "watch"]);
+        } else {
+            assert!(rules.is_empty(), "{service:?}: {rules:#?}");
+        }
+    }
 }
 
 #[test]
