@@ -13,6 +13,7 @@ mod flags;
 mod gitops;
 mod installing;
 mod kubeconfigs;
+mod kubeone;
 mod manifest;
 mod page;
 mod rendering;
