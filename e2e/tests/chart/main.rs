@@ -12,6 +12,7 @@ mod alerts;
 mod flags;
 mod gitops;
 mod installing;
+mod kkp;
 mod kubeconfigs;
 mod kubeone;
 mod manifest;
