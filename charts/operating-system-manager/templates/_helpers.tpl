@@ -35,23 +35,24 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 {{- end }}
 {{- end -}}
 
-{{/* The services of this release: name → key in values. Topology `worker` has no osp-controller, which never connects to the worker cluster. */}}
+{{/* The services of this release: name → key in values. Topology `worker` has no osp-controller, which never connects to the worker cluster, and
+     `profiles` has no other. */}}
 {{- define "osm.services" -}}
 {{- if not (has .Values.topology (list "worker" "crds")) }}
 osp-controller: ospController
 {{- end }}
-{{- if ne .Values.topology "crds" }}
+{{- if not (has .Values.topology (list "profiles" "crds")) }}
 osc-controller: oscController
 secret-syncer: secretSyncer
-{{- end }}
-{{- if and .Values.csrApprover.enabled (ne .Values.topology "crds") }}
+{{- if .Values.csrApprover.enabled }}
 csr-approver: csrApprover
+{{- end }}
 {{- end }}
 {{- end -}}
 
 {{/* The roles of this release's cluster. With topology `single`, the settings are where the profiles are. */}}
 {{- define "osm.parts" -}}
-{{- if has .Values.topology (list "single" "management") }}
+{{- if has .Values.topology (list "single" "management" "profiles") }}
 - management
 {{- end }}
 {{- if has .Values.topology (list "single" "worker") }}
@@ -68,14 +69,14 @@ true
 
 {{/* Whether the services of this release run in its cluster. */}}
 {{- define "osm.hasPods" -}}
-{{- if has .Values.topology (list "single" "management") -}}
+{{- if has .Values.topology (list "single" "management" "profiles") -}}
 true
 {{- end -}}
 {{- end -}}
 
 {{/* Whether the CustomResourceDefinitions are part of this release. */}}
 {{- define "osm.hasDefinitions" -}}
-{{- if and .Values.crds.enabled (has .Values.topology (list "single" "management" "crds")) -}}
+{{- if and .Values.crds.enabled (ne .Values.topology "worker") -}}
 true
 {{- end -}}
 {{- end -}}
@@ -184,7 +185,7 @@ affinity:
 
 {{/* Whether osp-controller serves the admission webhook for profiles, in the cluster of this release. */}}
 {{- define "osm.admission.profiles" -}}
-{{- if and .Values.admission.enabled (has .Values.topology (list "single" "management")) -}}
+{{- if and .Values.admission.enabled (include "osm.hasPods" .) -}}
 true
 {{- end -}}
 {{- end -}}

@@ -9,6 +9,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use osm_api::config::RequestedProfile;
 use osm_api::pool_settings::PoolSettings;
 use osm_api::{MachineDeployment, Settings};
 use osm_runtime::admission::{Judge, Request, Verdict};
@@ -18,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::context::Context;
 use crate::gather::sort_by_claim;
-use crate::hold::Hold;
+use crate::hold::{self, Hold};
 use crate::plan::{conflict, no_room, too_long};
 use crate::pool_settings::SettingsProblem;
 use crate::view::{PoolView, ProfileView};
@@ -130,8 +131,8 @@ struct Facts<'a> {
     owner_of_name: Option<Arc<PoolView>>,
     /// The largest number of configs, if there are as many.
     full_at: Option<u32>,
-    /// Namespace and name of its profile.
-    profile_name: (String, String),
+    /// The profile that it gets; those that it asks for, if none exists.
+    requested: Vec<RequestedProfile>,
     profile: KnownProfile,
     /// Those of the installation, if they are known.
     settings: Option<Settings>,
@@ -148,18 +149,22 @@ impl<'a> Facts<'a> {
     ) -> Self {
         let installation = &context.cluster.installation;
         let view = &new.view;
-        let requested = view.requested_profile(context.cluster.namespace());
-        let profile = match &requested {
-            None => KnownProfile::Unknown,
-            Some(requested) => {
-                let is_own = requested.namespace == context.cluster.namespace();
-                match known_profile(context, &requested.namespace, &requested.name) {
-                    KnownProfile::Missing if is_own && defaults.contains(&requested.name) => {
-                        KnownProfile::Coming
-                    }
-                    known => known,
-                }
-            }
+        let requested = view.requested_profiles(installation);
+        let is_coming = |one: &RequestedProfile| {
+            one.namespace == context.cluster.namespace() && defaults.contains(&one.name)
+        };
+        let existing =
+            requested
+                .iter()
+                .find_map(|one| match known_profile(context, &one.namespace, &one.name) {
+                    KnownProfile::Missing if is_coming(one) => Some((KnownProfile::Coming, one.clone())),
+                    KnownProfile::Missing => None,
+                    known => Some((known, one.clone())),
+                });
+        let (profile, requested) = match existing {
+            Some((known, one)) => (known, vec![one]),
+            None if requested.is_empty() => (KnownProfile::Unknown, requested),
+            None => (KnownProfile::Missing, requested),
         };
         let owner_of_name = match old {
             None => owner_of_name(context, view),
@@ -174,9 +179,7 @@ impl<'a> Facts<'a> {
         Self {
             owner_of_name,
             full_at: context.full_at().filter(|_| old.is_none()),
-            profile_name: requested
-                .map(|requested| (requested.namespace, requested.name))
-                .unwrap_or_default(),
+            requested,
             profile,
             settings: settings.filter(|_| view.settings.is_some()),
             reads_settings: installation
@@ -300,11 +303,13 @@ fn profile_problem(facts: &Facts<'_>) -> Option<Finding> {
     if !facts.has_changed(Submitted::has_same_profile) {
         return None;
     }
-    let (namespace, name) = &facts.profile_name;
-    let profile = format!("{namespace}/{name}");
+    let profile = hold::listed(&facts.requested);
     match &facts.profile {
         KnownProfile::Unknown | KnownProfile::Coming => None,
-        KnownProfile::Unread => Some(Finding::denied(Hold::ProfileNamespaceNotRead(namespace.clone()))),
+        KnownProfile::Unread => {
+            let namespace = facts.requested.first()?.namespace.clone();
+            Some(Finding::denied(Hold::ProfileNamespaceNotRead(namespace)))
+        }
         KnownProfile::Missing => Some(Finding::of_other_objects(Hold::ProfileMissing(profile))),
         KnownProfile::Found(found) => {
             let accepted = found.accepted.as_ref()?;
@@ -340,8 +345,7 @@ fn warnings(facts: &Facts<'_>) -> Vec<String> {
         return warnings;
     }
     if matches!(facts.profile, KnownProfile::Coming) {
-        let (namespace, name) = &facts.profile_name;
-        warnings.push(Hold::ProfileMissing(format!("{namespace}/{name}")).to_string());
+        warnings.push(Hold::ProfileMissing(hold::listed(&facts.requested)).to_string());
     }
     if let KnownProfile::Found(found) = &facts.profile {
         warnings.extend(warnings_of_profile(facts, found));
@@ -356,10 +360,9 @@ fn warnings_of_profile(facts: &Facts<'_>, found: &ProfileView) -> Option<String>
     if found.accepted.is_some() {
         return None;
     }
-    let (namespace, name) = &facts.profile_name;
     let why = found.refusal.as_deref();
     let hold = Hold::ProfileNotAccepted {
-        profile: format!("{namespace}/{name}"),
+        profile: hold::listed(&facts.requested),
         why: why
             .unwrap_or("waiting for osp-controller to validate it")
             .to_owned(),
@@ -416,7 +419,10 @@ mod tests {
             old,
             owner_of_name: None,
             full_at: None,
-            profile_name: ("kube-system".to_owned(), "osp-ubuntu".to_owned()),
+            requested: vec![RequestedProfile {
+                namespace: "kube-system".to_owned(),
+                name: "osp-ubuntu".to_owned(),
+            }],
             profile,
             settings: Some(Settings::default()),
             reads_settings: false,

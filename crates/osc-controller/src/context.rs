@@ -68,7 +68,7 @@ impl Context {
         Ok(Self(Arc::new(Inner {
             cluster: cluster.clone(),
             queue: Arc::new(Queue::new(&process.environment)),
-            caches: Caches::new(&cluster.installation.namespaces_of_profiles()),
+            caches: Caches::new(&cluster.installation.namespaces_to_render_from()),
             memory: Memory::default(),
             conditions: ConditionGauge::new(&process.metrics),
             planning: Planning::new(
@@ -211,9 +211,10 @@ impl Inner {
 
     /// Requeues every pool that uses the profile with this key.
     pub fn wake_users_of(&self, profile: &str) {
+        let is_it = |RequestedProfile { namespace, name }| profile == format!("{namespace}/{name}");
         self.wake(|pool| {
-            pool.requested_profile(self.cluster.namespace())
-                .is_some_and(|RequestedProfile { namespace, name }| profile == format!("{namespace}/{name}"))
+            let requested = pool.requested_profiles(&self.cluster.installation);
+            requested.into_iter().any(is_it)
         });
     }
 

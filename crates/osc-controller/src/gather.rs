@@ -45,7 +45,7 @@ pub struct Gathered {
     pub full_at: Option<u32>,
     /// Whether the pool of `config` still exists.
     pub presence: PoolPresence,
-    /// Name of the profile that the owner asks for; without an owner, of the last one.
+    /// Name of the profile that the owner gets, or asks for; without an owner, of the last one.
     pub requested_profile: Option<RequestedProfile>,
     /// The profile that the owner asks for.
     pub profile: ProfileLookup,
@@ -80,10 +80,8 @@ pub enum PoolPresence {
 pub enum ProfileLookup {
     /// No annotation names it, and the operating system of the pool cannot be read.
     Unnamed,
-    Missing {
-        namespace: String,
-        name: String,
-    },
+    /// None of these exists.
+    Missing(Vec<RequestedProfile>),
     /// This installation does not read profiles in the namespace.
     Unread {
         namespace: String,
@@ -108,6 +106,15 @@ pub struct FoundProfile {
     pub refusal: Option<String>,
     /// The last good one, with its templates compiled.
     pub accepted: Option<(AcceptedProfile, Compiled)>,
+}
+
+impl FoundProfile {
+    fn reference(&self) -> RequestedProfile {
+        RequestedProfile {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        }
+    }
 }
 
 /// Gathers. It sends requests only for a pool that has vanished, for the profile of a new revision, and for
@@ -150,9 +157,10 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
         Some(owner) if full_at.is_none() => profile(context, owner, config.as_deref(), since).await?,
         _ => ProfileLookup::Unnamed,
     };
-    let requested_profile = match claimants.first() {
-        Some(owner) => owner.requested_profile(cluster.namespace()),
-        None => config.as_ref().and_then(|config| config.status.profile.clone()),
+    let requested_profile = match (&profile, claimants.first()) {
+        (ProfileLookup::Found(found), _) => Some(found.reference()),
+        (_, Some(owner)) => owner.requested_profiles(&cluster.installation).into_iter().next(),
+        (_, None) => config.as_ref().and_then(|config| config.status.profile.clone()),
     };
     let endpoint = match &settings {
         SettingsLookup::Found(current) => context.endpoint(&current.settings, config.as_deref()),
@@ -282,16 +290,33 @@ async fn presence(
     Ok(PoolPresence::NotWatchedYet)
 }
 
+/// The first of the requested profiles that exists. One that is not accepted exists, so that a mistake in it selects no other.
 async fn profile(
     context: &Context,
     owner: &PoolView,
     config: Option<&ConfigView>,
     since: Instant,
 ) -> Result<ProfileLookup, RequestError> {
-    let Some(RequestedProfile { namespace, name }) = owner.requested_profile(context.cluster.namespace())
-    else {
-        return Ok(ProfileLookup::Unnamed);
-    };
+    let requested = owner.requested_profiles(&context.cluster.installation);
+    for one in &requested {
+        match lookup(context, owner, config, since, one.clone()).await? {
+            ProfileLookup::Missing(_) => {}
+            other => return Ok(other),
+        }
+    }
+    Ok(match requested.is_empty() {
+        true => ProfileLookup::Unnamed,
+        false => ProfileLookup::Missing(requested),
+    })
+}
+
+async fn lookup(
+    context: &Context,
+    owner: &PoolView,
+    config: Option<&ConfigView>,
+    since: Instant,
+    RequestedProfile { namespace, name }: RequestedProfile,
+) -> Result<ProfileLookup, RequestError> {
     let Some(profiles) = context.caches.profiles.get(&namespace) else {
         return Ok(ProfileLookup::Unread { namespace });
     };
@@ -316,7 +341,7 @@ async fn profile(
         }
     }
     let Some(view) = profiles.get(&format!("{namespace}/{name}")) else {
-        return Ok(ProfileLookup::Missing { namespace, name });
+        return Ok(ProfileLookup::Missing(vec![RequestedProfile { namespace, name }]));
     };
     let accepted = match &view.accepted {
         Some(accepted) => match context.compiled(&owner.pool_ref.config_name(), accepted).await {

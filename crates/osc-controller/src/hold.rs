@@ -1,5 +1,6 @@
 //! Why a pool is not rendered, as its condition `Rendered` reports it.
 
+use osm_api::config::RequestedProfile;
 use osm_api::pool::PoolError;
 use osm_api::{Reason, names};
 use osm_render::{ProfileError, RenderError};
@@ -35,7 +36,7 @@ pub enum Hold {
     ProfileNamespaceNotRead(String),
     #[error(
         "osc-controller may not read profiles in namespace {0}; grant it access to that namespace, or remove the namespace from \
-         --profile-namespaces"
+         --profile-namespaces or --fallback-profile-namespace"
     )]
     ProfileNamespaceForbidden(String),
     #[error(
@@ -63,6 +64,12 @@ pub enum Hold {
          log of osc-controller names them"
     )]
     WaitingForThread,
+}
+
+/// The profiles that a pool asks for, as messages name them.
+pub fn listed(requested: &[RequestedProfile]) -> String {
+    let name = |RequestedProfile { namespace, name }: &RequestedProfile| format!("{namespace}/{name}");
+    requested.iter().map(name).collect::<Vec<_>>().join(" or ")
 }
 
 impl Hold {

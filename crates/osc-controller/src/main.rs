@@ -21,6 +21,15 @@ struct Args {
     worker: WorkerArgs,
     #[command(flatten)]
     profiles: ProfileArgs,
+    /// Namespace of profiles for MachineDeployments that name no namespace, and whose profile isn't in --namespace. Another
+    /// installation validates the profiles there.
+    #[arg(
+        long,
+        env = "OSM_FALLBACK_PROFILE_NAMESPACE",
+        value_name = "NAMESPACE",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    fallback_profile_namespace: Option<String>,
     /// Namespaces in which ConfigMaps may hold the settings of a pool, comma-separated. A MachineDeployment selects such a
     /// ConfigMap of its namespace in its annotation operatingsystemmanager.k8c.io/settings.
     #[arg(
@@ -54,6 +63,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let installation = Installation {
         profile_namespaces: args.profiles.profile_namespaces,
+        fallback_profile_namespace: args.fallback_profile_namespace,
         pool_settings_namespaces: args.pool_settings_namespaces,
         machine_deployment_namespaces: args.machine_deployment_namespaces,
         go_finalizers: args.remove_go_finalizers,

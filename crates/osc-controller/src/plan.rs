@@ -17,7 +17,7 @@ use osm_runtime::settings::Current;
 
 use crate::finalizer::{self, Finalizer};
 use crate::gather::{FoundProfile, Gathered, PoolPresence, ProfileLookup};
-use crate::hold::Hold;
+use crate::hold::{self, Hold};
 use crate::memory::Waiting;
 use crate::pool_settings::SettingsLookup;
 use crate::view::{ConfigView, PoolView};
@@ -399,9 +399,7 @@ fn render(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>) ->
         ProfileLookup::Forbidden { namespace } => {
             return Err(Hold::ProfileNamespaceForbidden(namespace.clone()));
         }
-        ProfileLookup::Missing { namespace, name } => {
-            return Err(Hold::ProfileMissing(format!("{namespace}/{name}")));
-        }
+        ProfileLookup::Missing(requested) => return Err(Hold::ProfileMissing(hold::listed(requested))),
     };
     let profile = format!("{}/{}", found.namespace, found.name);
     let late = found.judged < found.generation && owner.has_new_revision(config);

@@ -336,14 +336,15 @@ fn failures_keep_the_last_good_content_and_say_why() {
         (
             Box::new(
                 (|g| {
-                    g.profile = ProfileLookup::Missing {
-                        namespace: "kube-system".into(),
-                        name: "mine".into(),
-                    }
+                    let requested = |namespace: &str| RequestedProfile {
+                        namespace: namespace.to_owned(),
+                        name: "mine".to_owned(),
+                    };
+                    g.profile = ProfileLookup::Missing(["kube-system", "shared"].map(requested).to_vec());
                 }) as Break,
             ),
             "ProfileNotFound",
-            "kube-system/mine",
+            "OperatingSystemProfile kube-system/mine or shared/mine does not exist",
         ),
         (
             Box::new(

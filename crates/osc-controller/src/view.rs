@@ -13,6 +13,7 @@ use osm_api::pool_settings::PoolSettings;
 use osm_api::profile::{
     AcceptedProfile, CloudProvider, OperatingSystemProfile, OperatingSystemProfileStatus,
 };
+use osm_api::rbac::Installation;
 use osm_api::{MachineDeployment, Pool, PoolRef, Reason, condition, names, pool};
 use osm_runtime::object::Unreadable;
 use serde::de::IgnoredAny;
@@ -282,14 +283,21 @@ impl PoolView {
         }
     }
 
-    /// Namespace and name of the profile that the pool asks for: by annotation, else the default of its operating system
-    /// and provisioning utility. `None` means that no annotation names it and the operating system cannot be read.
-    pub fn requested_profile(&self, default_namespace: &str) -> Option<RequestedProfile> {
-        let (namespace, name) = self.wanted_profile.clone();
-        Some(RequestedProfile {
-            namespace: namespace.unwrap_or_else(|| default_namespace.to_owned()),
-            name: name?,
-        })
+    /// The profiles that the pool asks for, of which it gets the first that exists: by annotation, else the default of its operating
+    /// system and provisioning utility. They differ only in the namespace. There is none if no annotation names it and the operating
+    /// system cannot be read.
+    pub fn requested_profiles(&self, installation: &Installation) -> Vec<RequestedProfile> {
+        let (Some(name), namespace) = (&self.wanted_profile.1, &self.wanted_profile.0) else {
+            return Vec::new();
+        };
+        let mut namespaces = vec![namespace.as_ref().unwrap_or(&installation.namespace)];
+        let fallback = installation.fallback_profile_namespace.as_ref();
+        namespaces.extend(fallback.filter(|other| namespace.is_none() && **other != installation.namespace));
+        let requested = |namespace: &String| RequestedProfile {
+            namespace: namespace.clone(),
+            name: name.clone(),
+        };
+        namespaces.into_iter().map(requested).collect()
     }
 
     /// Whether its settings name this ConfigMap.
@@ -327,6 +335,39 @@ mod tests {
     use super::*;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
     use serde_json::{Value, json};
+
+    fn requested(pool: &PoolView) -> Option<RequestedProfile> {
+        let installation = Installation {
+            namespace: "here".to_owned(),
+            ..Installation::default()
+        };
+        pool.requested_profiles(&installation).pop()
+    }
+
+    #[test]
+    fn a_pool_that_names_no_namespace_also_asks_for_a_profile_of_the_fallback_namespace() {
+        let namespaces = |own: &str, annotations: Value| {
+            let md = json!({"metadata": {"annotations": annotations}, "spec": {}});
+            let pool = PoolView::of(&serde_json::from_value(md).unwrap());
+            let installation = Installation {
+                namespace: own.to_owned(),
+                fallback_profile_namespace: Some("shared".to_owned()),
+                ..Installation::default()
+            };
+            let requested = pool.requested_profiles(&installation);
+            assert!(requested.iter().all(|profile| profile.name == "mine"));
+            let namespaces = requested.into_iter().map(|profile| profile.namespace);
+            namespaces.collect::<Vec<_>>()
+        };
+        let unnamed = json!({names::PROFILE: "mine"});
+        assert_eq!(namespaces("here", unnamed.clone()), ["here", "shared"]);
+        assert_eq!(namespaces("shared", unnamed), ["shared"]);
+        for named in ["there", "here", "shared"] {
+            let annotations = json!({names::PROFILE: "mine", names::PROFILE_NAMESPACE: named});
+            assert_eq!(namespaces("here", annotations), [named]);
+        }
+        assert!(namespaces("here", Value::Null).is_empty());
+    }
 
     #[test]
     fn a_publish_of_what_is_rendered_is_nothing_to_look_at_and_any_other_change_is() {
@@ -397,7 +438,7 @@ mod tests {
                     "versions": {"kubelet": "1.34.2"}, "providerSpec": {"value": provider},
                 }}},
             });
-            PoolView::of(&serde_json::from_value(md).unwrap()).requested_profile("here")
+            requested(&PoolView::of(&serde_json::from_value(md).unwrap()))
         };
         let name = |system, spec| wanted(Value::Null, system, spec).unwrap().name;
         let utility = |utility: &str| json!({"provisioningUtility": utility});

@@ -35,7 +35,7 @@ pub fn manifests(installation: &Installation) -> Vec<Value> {
 fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<Value> {
     let mut namespaces = vec![IDENTITIES];
     if parts.contains(&ClusterKind::Management) {
-        namespaces.extend(installation.namespaces_of_profiles());
+        namespaces.extend(installation.namespaces_to_render_from());
     }
     if parts.contains(&ClusterKind::Worker) {
         namespaces.push(installation.namespace.as_str());
@@ -425,7 +425,13 @@ impl Installed {
         }
         let pool_settings_namespaces = installation.pool_settings_namespaces.join(",");
         let machine_deployment_namespaces = installation.machine_deployment_namespaces.join(",");
+        let fallback = installation.fallback_profile_namespace.as_deref();
         if service == Service::OscController {
+            args.extend(
+                fallback
+                    .into_iter()
+                    .flat_map(|namespace| ["--fallback-profile-namespace", namespace]),
+            );
             args.extend(["--pool-settings-namespaces", &pool_settings_namespaces]);
             args.extend(installation.go_finalizers.then_some("--remove-go-finalizers"));
             if !machine_deployment_namespaces.is_empty() {

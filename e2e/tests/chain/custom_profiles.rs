@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::world::{DEADLINE, NAMESPACE, TEAM, World, installation, profile};
 
 /// A definition as KKP has it: of the same fields, with neither rules nor a status.
-fn definition() -> Result<Value> {
+pub fn definition() -> Result<Value> {
     let mut definition: CustomResourceDefinition = OperatingSystemProfile::crd();
     definition.metadata.name = Some("customoperatingsystemprofiles.operatingsystemmanager.k8c.io".to_owned());
     definition.spec.names = serde_json::from_value(json!({
@@ -36,7 +36,7 @@ fn definition() -> Result<Value> {
     Ok(definition)
 }
 
-fn custom(namespace: &str, name: &str, version: &str, text: &str) -> Value {
+pub fn custom(namespace: &str, name: &str, version: &str, text: &str) -> Value {
     let mut object = profile(name, version, text);
     object["kind"] = json!("CustomOperatingSystemProfile");
     object["metadata"]["namespace"] = json!(namespace);

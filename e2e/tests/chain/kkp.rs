@@ -3,20 +3,23 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
+use osm_api::OperatingSystemProfile;
 use osm_api::names::{self, KUBE_SYSTEM};
-use osm_api::rbac::Service;
+use osm_api::rbac::{ClusterKind, Installation, Service};
+use osm_testkit::installation::Installed;
 use osm_testkit::{Options, check, installation, wait_for};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use crate::custom_profiles::{custom, definition};
 use crate::go_implementation::GoImplementation;
 use crate::takeover::{REVISION, go_pool, go_profile};
 use crate::webhook_server::WebhookServer;
-use crate::world::{self, DEADLINE, GETTER_TOKEN, World};
+use crate::world::{self, DEADLINE, GETTER_TOKEN, NAMESPACE, TEAM, World};
 
 const POOLS: [(&str, &str); 2] = [("tiny", "osp-tiny"), ("existing", "osp-existing")];
 
@@ -135,7 +138,12 @@ async fn versions(configs: &Api<DynamicObject>) -> Result<Vec<(String, Option<St
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Result<()> {
-    let mut world = World::start_in_two_without_services(Options::default()).await?;
+    let installation = Installation {
+        profile_namespaces: Vec::new(),
+        fallback_profile_namespace: Some(TEAM.to_owned()),
+        ..world::installation()
+    };
+    let mut world = World::start_in_two_as_without_services(Options::default(), installation).await?;
     let _kkp = Kkp::start(&world).await?;
     let go = GoImplementation::start(&world, KUBE_SYSTEM, names::GO_LEASE).await?;
     world
@@ -152,6 +160,8 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
     let before = versions(&theirs(&world)).await?;
     let observer = world.observe().await?;
 
+    // Both have the same kubeconfigs, and a service restarts when one is written.
+    let shared = shared_profiles(&world).await?;
     world.installed.start_all().await?;
     for service in PUBLISHERS {
         world.waits_for(service, &["Go implementation"]).await?;
@@ -192,6 +202,8 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
     world.stamp("new", 1).await?;
     world.machine("new", 1).await?;
 
+    custom_profiles_of_the_seed_are_found(&world, shared).await?;
+
     // What holds tokens is deleted. KKP makes the token of the getter anew, and nothing needs it.
     for (name, _) in &before {
         theirs(&world).delete(name, &DeleteParams::default()).await?;
@@ -208,6 +220,82 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
     assert_eq!(replaced(), once);
 
     hand_back(world).await
+}
+
+/// The installation in the namespace of KKP in the seed, whose osp-controller copies and validates custom profiles for all user clusters.
+async fn shared_profiles(world: &World) -> Result<Installed> {
+    let seed = world.management.as_ref().context("a seed")?;
+    let of_kkp = Installation {
+        namespace: TEAM.to_owned(),
+        custom_profiles: true,
+        ..Installation::default()
+    };
+    let shared = Installed::install(seed, of_kkp, &world.installed.binaries).await?;
+    // The right of osc-controller in that namespace is that of its own installation.
+    let parts = [ClusterKind::Management];
+    installation::prepare(seed, world.installed.installation(), &parts).await?;
+    installation::apply(seed, &[definition()?]).await?;
+    Ok(shared)
+}
+
+async fn custom_profiles_of_the_seed_are_found(world: &World, mut shared: Installed) -> Result<()> {
+    shared.start(Service::OspController).await?;
+
+    world.pool("custom", "mine").await?;
+    world.stamp("custom", 1).await?;
+    let missing = world.says("custom", "Rendered", false, "ProfileNotFound").await?;
+    ensure!(missing.contains("osm/mine or team/mine"), "{missing}");
+    wait_for("the definition to be served", DEADLINE, async || {
+        check(
+            world
+                .apply(&custom(TEAM, "mine", "v1.0.0", "one\n"))
+                .await
+                .is_ok(),
+        )
+    })
+    .await?;
+    let renders = async |version: &str, namespace: &str| {
+        let what = format!("mine {version} of {namespace} to be rendered");
+        wait_for(&what, DEADLINE, async || {
+            let rendered = world.config("custom").await?.status.unwrap_or_default().rendered;
+            let profile = rendered.context("nothing is rendered")?.profile.context("none")?;
+            check((profile.version.as_str(), profile.namespace.as_str()) == (version, namespace))
+        })
+        .await
+        .map_err(|error| error.context(world.installed.logs() + &shared.logs()))
+    };
+    renders("v1.0.0", TEAM).await?;
+    world.machine("custom", 1).await?;
+
+    // A mistake in it costs nothing, and its correction is followed.
+    world
+        .apply(&custom(TEAM, "mine", "v2.0.0", "{{nothing.here}}\n"))
+        .await?;
+    world.event(TEAM, "mine", "TemplateFailed").await?;
+    renders("v1.0.0", TEAM).await?;
+    world.apply(&custom(TEAM, "mine", "v3.0.0", "three\n")).await?;
+    renders("v3.0.0", TEAM).await?;
+
+    // One of the user cluster's own namespace takes precedence, even while it is not accepted.
+    world
+        .apply(&world::profile("mine", "v0.0.1", "{{nothing.here}}\n"))
+        .await?;
+    world
+        .says("custom", "Rendered", false, "ProfileNotAccepted")
+        .await?;
+    world.accepted_profile("mine", "v0.1.0", "own\n").await?;
+    renders("v0.1.0", NAMESPACE).await?;
+    world.delete(&world.profiles(), "mine").await?;
+    renders("v3.0.0", TEAM).await?;
+
+    // What is published outlives them.
+    let custom_kind = ApiResource::erase::<osm_api::CustomOperatingSystemProfile>(&());
+    let sources: Api<DynamicObject> = Api::namespaced_with(world.managed.clone(), TEAM, &custom_kind);
+    sources.delete("mine", &DeleteParams::default()).await?;
+    let copies: Api<OperatingSystemProfile> = Api::namespaced(world.managed.clone(), TEAM);
+    copies.delete("mine", &DeleteParams::default()).await?;
+    world.says("custom", "Rendered", false, "ProfileNotFound").await?;
+    world.machine("custom", 1).await.map(drop)
 }
 
 /// The commands of the page: stop ours, delete what has its names, and let KKP start the Go implementation again.

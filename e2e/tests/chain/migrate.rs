@@ -1,7 +1,7 @@
 //! The script of `osmctl migrate script` on clusters as the three installers leave them, forwards and back. The webhook of the Go
 //! implementation is a stand-in that fails closed: it stops answering when its Deployment is scaled to 0. Meanwhile a writer creates,
 //! patches and deletes MachineDeployments and profiles, and is never refused.
-//! A stand-in for helm lets the test start the services; tests/chart/page.rs runs the same script with Helm and the chart.
+//! A stand-in for helm lets the test start the services; tests/chart/kubeone.rs runs the same script with Helm and the chart.
 
 use std::path::Path;
 use std::process::Stdio;

@@ -23,18 +23,21 @@ use osm_testkit::process::ScratchDir;
 use osm_testkit::{ControlPlane, Options, check, fixtures, installation, wait_for};
 use serde_json::{Value, json};
 
-const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
+pub const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
 
 /// Of all commands together.
-const DEADLINE: Duration = Duration::from_secs(300);
+pub const DEADLINE: Duration = Duration::from_secs(300);
 
-/// The text of all fenced blocks of a kind, in order.
+/// The text of all fenced blocks of a kind, in order. In a list, they are indented.
 pub fn blocks(page: &str, kind: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
-        if let Some(found) = line.strip_prefix("```") {
-            let text: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+        if let Some((indent, found)) = line.split_once("```") {
+            let text = lines
+                .by_ref()
+                .map(|line| line.strip_prefix(indent).unwrap_or(line));
+            let text: Vec<&str> = text.take_while(|line| *line != "```").collect();
             if found == kind {
                 blocks.push(text.join("\n"));
             }
@@ -45,18 +48,23 @@ pub fn blocks(page: &str, kind: &str) -> Vec<String> {
 
 /// The `sh` blocks of the section whose heading begins like this.
 fn section(page: &str, heading: &str) -> Result<String> {
+    Ok(section_blocks(page, heading, "sh")?.join("\n"))
+}
+
+/// The blocks of a kind in the section whose heading begins like this.
+pub fn section_blocks(page: &str, heading: &str, kind: &str) -> Result<Vec<String>> {
     let (_, text) = page
         .split_once(&format!("\n## {heading}"))
         .with_context(|| heading.to_owned())?;
-    let commands = blocks(text.split("\n## ").next().unwrap_or_default(), "sh");
-    ensure!(!commands.is_empty(), "section {heading} has no commands");
-    Ok(commands.join("\n"))
+    let found = blocks(text.split("\n## ").next().unwrap_or_default(), kind);
+    ensure!(!found.is_empty(), "section {heading} has no {kind}");
+    Ok(found)
 }
 
 /// Somebody with kubectl and Helm, a folder, and clusters in the kubeconfig, the first of which is the current one.
 pub struct Person<'a> {
     clusters: Vec<&'a ControlPlane>,
-    folder: ScratchDir,
+    pub folder: ScratchDir,
     pub environment: BTreeMap<&'static str, String>,
 }
 
@@ -117,7 +125,7 @@ impl<'a> Person<'a> {
 }
 
 /// What a Deployment's controller and a node would do: every Deployment is rolled out at once.
-async fn roll_out(plane: &ControlPlane) -> Result<()> {
+pub async fn roll_out(plane: &ControlPlane) -> Result<()> {
     let (client, every) = (plane.admin()?, ListParams::default());
     loop {
         for deployment in Api::<Deployment>::all(client.clone()).list(&every).await? {
@@ -133,8 +141,14 @@ async fn roll_out(plane: &ControlPlane) -> Result<()> {
                 .as_ref()
                 .and_then(|spec| spec.replicas)
                 .unwrap_or(1);
+            let conditions = [
+                ("Available", "MinimumReplicasAvailable"),
+                ("Progressing", "NewReplicaSetAvailable"),
+            ];
+            let conditions =
+                conditions.map(|(type_, reason)| json!({"type": type_, "status": "True", "reason": reason}));
             let status = json!({"status": {"observedGeneration": deployment.metadata.generation, "replicas": replicas,
-                "updatedReplicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas}});
+                "updatedReplicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas, "conditions": conditions}});
             let namespace = deployment.namespace().unwrap_or_default();
             let api = Api::<Deployment>::namespaced(client.clone(), &namespace);
             // It may be gone already.
@@ -151,7 +165,7 @@ async fn roll_out(plane: &ControlPlane) -> Result<()> {
 }
 
 /// A page of `docs/`.
-fn read(page: &str) -> Result<String> {
+pub fn read(page: &str) -> Result<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     Ok(std::fs::read_to_string(path.join(page))?)
 }
@@ -306,86 +320,8 @@ async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> 
     Ok(())
 }
 
-/// The script of `osmctl migrate script` on an installation of KubeOne, forwards and back. The webhooks of the Go implementation fail closed,
-/// and nothing answers them.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_chart_is_installed_by_the_script_that_osmctl_prints() -> Result<()> {
-    let cluster = ControlPlane::start(Options::default()).await?;
-    cluster.install_machine_deployment_crd().await?;
-    let fixture = |name: &str| std::fs::read_to_string(Path::new(FIXTURES).join(name));
-    cluster.apply_yaml(&fixture("go-shaped.yaml")?).await?;
-    let namespace =
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CLOUD_INIT_SETTINGS}});
-    installation::apply(&cluster, &[namespace]).await?;
-    cluster.apply_yaml(&fixture("takeover/kubeone.yaml")?).await?;
-    let person = Person::new(vec![("cluster", &cluster)]).await?;
-
-    let part = async |part: &str| {
-        let chart = chart().display().to_string();
-        person
-            .run(&format!(
-                "CHART={chart} REGISTRY={} SETTLE=1 sh osm-migrate.sh {part}",
-                helm::REGISTRY
-            ))
-            .await
-    };
-    person.run("osmctl migrate script >osm-migrate.sh").await?;
-    wait_for("the webhooks to refuse writes", DEADLINE, async || {
-        check(installation::apply(&cluster, &objects("refused")).await.is_err())
-    })
-    .await?;
-    // Twice is the same as once.
-    for _ in 0..2 {
-        part("stop").await?;
-        installation::apply(&cluster, &objects("written"))
-            .await
-            .context("writes are blocked")?;
-    }
-    let refused = part("clean-up").await.err().context("nothing is installed")?;
-    ensure!(
-        format!("{refused:#}").contains("OSM is not installed"),
-        "{refused:#}"
-    );
-    part("install").await?;
-    let client = cluster.admin()?;
-    let settings = Api::<ConfigMap>::namespaced(client.clone(), "kube-system")
-        .get("osm-settings")
-        .await?;
-    ensure!(
-        format!("{:?}", settings.data).contains("169.254.20.10"),
-        "{settings:?}"
-    );
-    part("clean-up").await?;
-    let finished = part("delete-token").await?;
-    ensure!(finished.contains("The migration is finished"), "{finished}");
-    let deployments = Api::<Deployment>::namespaced(client, "kube-system");
-    let all =
-        async || -> Result<Vec<Deployment>> { Ok(deployments.list(&ListParams::default()).await?.items) };
-    let left: Vec<String> = all().await?.iter().map(ResourceExt::name_any).collect();
-    ensure!(left.len() == Service::ALL.len(), "{left:?}");
-
-    // A webhook that does not answer would block writes, so its configuration does not stay.
-    let dead = part("back").await.err().context("a dead webhook is restored")?;
-    ensure!(
-        format!("{dead:#}").contains("is not restored, because the API server would refuse writes"),
-        "{dead:#}"
-    );
-    installation::apply(&cluster, &objects("after")).await?;
-    // Both never run at the same time.
-    for deployment in all().await? {
-        let name = deployment.name_any();
-        let replicas = deployment.spec.and_then(|spec| spec.replicas);
-        ensure!(
-            (replicas == Some(0)) == left.contains(&name),
-            "{name}: {replicas:?}"
-        );
-    }
-    ensure!(all().await?.len() > left.len(), "nothing is restored");
-    Ok(())
-}
-
 /// A MachineDeployment and a profile that whoever may do so writes.
-fn objects(name: &str) -> [Value; 2] {
+pub fn objects(name: &str) -> [Value; 2] {
     [
         fixtures::machine_deployment(name, "osp-ubuntu"),
         fixtures::profile("kube-system", name, "v1.0.0", "text"),

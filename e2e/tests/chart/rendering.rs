@@ -174,10 +174,11 @@ const CASES: &[Case] = &[
     ),
     (
         &[
-            "--set=profileNamespaces={osm,team,team},poolSettingsNamespaces={kube-system,osm},settingsConfigMap.name=mine",
+            "--set=profileNamespaces={osm,team,team},fallbackProfileNamespace=shared,poolSettingsNamespaces={kube-system,osm},settingsConfigMap.name=mine",
         ],
         |it| {
             it.profile_namespaces = ["osm", "team", "team"].map(str::to_owned).to_vec();
+            it.fallback_profile_namespace = Some("shared".to_owned());
             it.pool_settings_namespaces = ["kube-system", "osm"].map(str::to_owned).to_vec();
             it.settings = "mine".to_owned();
         },
@@ -235,6 +236,33 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+/// No other service is needed for profiles, and none is there.
+#[tokio::test]
+async fn a_release_for_shared_profiles_is_osp_controller_alone() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let objects = render(&helm, &["--set=topology=profiles,customProfiles=true"]).await?;
+    let installation = Installation {
+        namespace: "osm".to_owned(),
+        custom_profiles: true,
+        ..Installation::default()
+    };
+    for service in Service::ALL {
+        let account =
+            json!({"kind": "ServiceAccount", "name": format!("one-{}", service.name()), "namespace": "osm"});
+        let wanted = match service {
+            Service::OspController => in_table(service, &installation, &[ClusterKind::Management])?,
+            _ => Rules::new(),
+        };
+        assert_eq!(granted(&objects, service, &account)?, wanted);
+    }
+    let deployments = objects.iter().filter(|object| object["kind"] == "Deployment");
+    let names: Vec<&str> = deployments
+        .map(|object| text(&object["metadata"]["name"]))
+        .collect();
+    assert_eq!(names, ["one-osp-controller"]);
     Ok(())
 }
 
@@ -620,6 +648,14 @@ const REFUSED: &[(&str, &str)] = &[
         "the release would be empty: set crds.enabled to true",
     ),
     (
+        "topology=worker,fallbackProfileNamespace=shared",
+        "fallbackProfileNamespace is set",
+    ),
+    (
+        "topology=profiles,fallbackProfileNamespace=shared",
+        "set it in the releases that use these profiles",
+    ),
+    (
         "topology=crds,metrics.dashboard.enabled=true",
         "which has only CustomResourceDefinitions: set it in the releases of the services",
     ),
@@ -701,6 +737,7 @@ async fn the_definitions_are_those_of_this_version_and_are_kept() -> Result<()> 
     for (values, keep) in [
         ("single", true),
         ("crds", true),
+        ("profiles", true),
         ("single,crds.keep=false", false),
     ] {
         let found = rendered(&[&format!("--set=topology={values}")]).await?;
@@ -741,7 +778,7 @@ async fn the_api_server_would_take_every_object() -> Result<()> {
     for kind in ["ServiceMonitor", "PrometheusRule"] {
         control_plane.apply_yaml(&monitor(kind).to_string()).await?;
     }
-    for namespace in ["team", "machines", "1e3", "cloud-init-settings"] {
+    for namespace in ["team", "shared", "machines", "1e3", "2e3", "cloud-init-settings"] {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         control_plane.apply_yaml(&object.to_string()).await?;
     }
@@ -816,7 +853,7 @@ async fn the_api_server_would_take_every_object() -> Result<()> {
 const LIKE_NUMBERS: &[&str] = &[
     "--set-string=settingsConfigMap.name=007,imagePullSecrets[0].name=123,image.tag=1e3,priorityClassName=true,installation=1",
     "--set-json=log.filter=\"info: # x\"",
-    "--set-string=profileNamespaces={1e3},poolSettingsNamespaces={1e3},commonLabels.team=true,podAnnotations.a=1e3,podLabels.a=1e3",
+    "--set-string=profileNamespaces={1e3},fallbackProfileNamespace=2e3,poolSettingsNamespaces={1e3},commonLabels.team=true,podAnnotations.a=1e3,podLabels.a=1e3",
     "--set-string=serviceAccountAnnotations.a=true,extraEnv[0].name=A,extraEnv[0].value=1e3",
     "--set-string=machineDeploymentNamespaces={1e3,true}",
     "--set-string=nodeSelector.a=true,networkPolicy.apiServerCIDRs={::/0}",

@@ -36,6 +36,7 @@ fn rights() -> Result<String> {
         namespace: "{namespace}".to_owned(),
         settings: "{settings}".to_owned(),
         profile_namespaces: vec!["{profileNamespaces}".to_owned()],
+        fallback_profile_namespace: Some("{fallbackProfileNamespace}".to_owned()),
         pool_settings_namespaces: vec!["{poolSettingsNamespaces}".to_owned()],
         machine_deployment_namespaces: Vec::new(),
         go_finalizers: false,

@@ -13,6 +13,9 @@ pub struct Installation {
     /// Further namespaces of profiles, for MachineDeployments with the annotation
     /// [`PROFILE_NAMESPACE`](crate::names::PROFILE_NAMESPACE).
     pub profile_namespaces: Vec<String>,
+    /// Namespace of profiles for MachineDeployments that name no namespace, and whose profile isn't in the installation's own. Another
+    /// installation validates its profiles.
+    pub fallback_profile_namespace: Option<String>,
     /// Namespaces of MachineDeployments whose ConfigMaps may hold a pool's settings, for the annotation
     /// [`SETTINGS`](crate::names::SETTINGS).
     pub pool_settings_namespaces: Vec<String>,
@@ -36,7 +39,7 @@ impl Installation {
         self.namespaces_of_profiles().into_iter().skip(1)
     }
 
-    /// Every namespace that profiles are read from, each once; the installation's own comes first.
+    /// Every namespace whose profiles are validated, each once; the installation's own comes first.
     pub fn namespaces_of_profiles(&self) -> Vec<&str> {
         let mut all = vec![self.namespace.as_str()];
         for namespace in &self.profile_namespaces {
@@ -44,6 +47,14 @@ impl Installation {
                 all.push(namespace);
             }
         }
+        all
+    }
+
+    /// Every namespace whose profiles are rendered, each once; the installation's own comes first.
+    pub fn namespaces_to_render_from(&self) -> Vec<&str> {
+        let mut all = self.namespaces_of_profiles();
+        let fallback = self.fallback_profile_namespace.as_deref();
+        all.extend(fallback.filter(|fallback| !all.contains(fallback)));
         all
     }
 
@@ -60,6 +71,7 @@ impl Default for Installation {
             namespace: KUBE_SYSTEM.to_owned(),
             settings: SETTINGS_CONFIG_MAP.to_owned(),
             profile_namespaces: Vec::new(),
+            fallback_profile_namespace: None,
             pool_settings_namespaces: vec![KUBE_SYSTEM.to_owned()],
             machine_deployment_namespaces: Vec::new(),
             go_finalizers: false,

@@ -196,11 +196,8 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
             )],
         ),
     ];
-    grants.extend(
-        installation
-            .further_namespaces()
-            .map(|other| ClusterKind::Management.within(other, vec![profiles()])),
-    );
+    let further = installation.namespaces_to_render_from().into_iter().skip(1);
+    grants.extend(further.map(|other| ClusterKind::Management.within(other, vec![profiles()])));
     let maps = || {
         let why = "the settings of a pool, in a ConfigMap with any name";
         rule("", &["configmaps"], &["get", "list", "watch"], why)

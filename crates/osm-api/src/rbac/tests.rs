@@ -9,6 +9,7 @@ use crate::names::CLOUD_INIT_SETTINGS;
 fn everything() -> Installation {
     Installation {
         profile_namespaces: vec!["profiles".to_owned()],
+        fallback_profile_namespace: Some("shared".to_owned()),
         pool_settings_namespaces: vec!["machines".to_owned()],
         machine_deployment_namespaces: vec!["machines".to_owned()],
         go_finalizers: true,
@@ -95,6 +96,27 @@ fn one_service_may_approve_certificates_of_these_signers_and_none_may_sign() {
     .map(|right| format!("csr-approver, worker cluster, everywhere: {right}"));
     assert_eq!(found(&everything()), [decision.clone(), client.clone(), serving]);
     assert_eq!(found(&Installation::default()), [decision, client]);
+}
+
+/// It belongs to another installation, and several may have the same.
+#[test]
+fn profiles_of_the_fallback_namespace_are_read_by_one_service_and_written_by_none() {
+    for service in Service::ALL {
+        let grants = service.grants(&everything()).into_iter();
+        let here = grants.filter(|grant| grant.namespace.as_deref() == Some("shared"));
+        let rules: Vec<PolicyRule> = here
+            .flat_map(|grant| grant.rights)
+            .map(|right| right.rule)
+            .collect();
+        if service == Service::OscController {
+            let [rule] = &rules[..] else { panic!("{rules:#?}") };
+            let profiles = vec!["operatingsystemprofiles".to_owned()];
+            assert_eq!(rule.resources, Some(profiles));
+            assert_eq!(rule.verbs, ["get", "list", "watch"]);
+        } else {
+            assert!(rules.is_empty(), "{service:?}: {rules:#?}");
+        }
+    }
 }
 
 #[test]

@@ -410,7 +410,7 @@ fn own_profiles(report: &Report, namespace: &str) -> Option<String> {
     names.sort_unstable();
     names.dedup();
     (!names.is_empty()).then(|| {
-        format!("create these profiles in namespace {namespace} of the management cluster, where OSM reads them: {}", listed(&names))
+        format!("create these profiles in namespace {namespace} of the management cluster, or in that of the value fallbackProfileNamespace: {}", listed(&names))
     })
 }
 

@@ -215,6 +215,7 @@ stop_go() {
   may patch deployments.apps --subresource scale --namespace "$namespace"
   may create operatingsystemprofiles.operatingsystemmanager.k8c.io --namespace "$namespace"
   may patch customresourcedefinitions.apiextensions.k8s.io
+  may patch namespaces
 
   # Webhook configurations go before the webhook. They have failurePolicy: Fail, so that without the webhook the API server
   # would refuse every write of MachineDeployments, profiles and configs.
@@ -231,7 +232,7 @@ stop_go() {
   echo "The Go implementation is stopped. Its bootstrap tokens expire within an hour. Next part: install"
 }
 
-# Lets the release adopt a CustomResourceDefinition. Helm refuses objects that do not belong to the release.
+# Lets the release adopt an object. Helm refuses objects that do not belong to the release.
 adopt() {
   exists "$1" || return 0
   owner=$(kubectl get "$1" --output 'jsonpath={.metadata.annotations.meta\.helm\.sh/release-name}')
@@ -251,6 +252,8 @@ install_osm() {
 @VALUES@@END@
   adopt customresourcedefinitions.apiextensions.k8s.io/operatingsystemprofiles.operatingsystemmanager.k8c.io
   adopt customresourcedefinitions.apiextensions.k8s.io/operatingsystemconfigs.operatingsystemmanager.k8c.io
+  # Tools that render the chart without the cluster, such as some versions of KubeOne, take it for a part of the release.
+  adopt namespaces/cloud-init-settings
   # Helm 4 applies objects on the server, which refuses to change fields of other clients without this flag. Helm 3 does not have it.
   force=$(helm upgrade --help | grep -o -e '--force-conflicts' | head -n 1)
   # shellcheck disable=SC2086
