@@ -16,7 +16,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::model::existing::{ExistingObjects, WellKnownNames};
 use crate::model::gathered::OrphanBudget;
 use crate::model::legacy_token::LegacyToken;
-use crate::model::source::{SourceData, Subscription, kind_of};
+use crate::model::source::{SourceData, kind_of};
 use crate::model::view::{
     self, BindingView, ConfigView, Meta, ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_KUBECONFIG,
     ROLE_PROVISIONING, ROLE_TOKEN_BINDING, RoleView, SecretView,
@@ -43,7 +43,7 @@ pub struct Caches {
 
 /// What the watch of MachineDeployments shows. It ends when this is dropped.
 pub struct WatchedPools {
-    cache: Arc<Cache<Subscription>>,
+    cache: Arc<Cache<SourceData>>,
     _end: DropGuard,
 }
 
@@ -70,20 +70,18 @@ impl Default for Caches {
     }
 }
 
-/// Whether documents of this config take values from the object with this [key](followed::key), or may do so.
+/// Whether documents of this config take values from the object with this [key](followed::key).
 pub fn uses_source(config: &ConfigView, key: &str) -> bool {
-    let of_key = config
-        .late_bound
-        .iter()
+    let late_bound = config.late_bound.iter();
+    late_bound
         .filter_map(|late| Some((late.kind, late.source.as_ref()?)))
-        .any(|(kind, source)| followed::key(kind_of(kind), &source.namespace, &source.name) == key);
-    config.is_reduced || of_key
+        .any(|(kind, source)| followed::key(kind_of(kind), &source.namespace, &source.name) == key)
 }
 
-/// Whether documents of this config take values from a MachineDeployment, or may do so.
+/// Whether documents of this config take values from a MachineDeployment.
 fn uses_machine_deployment(config: &ConfigView) -> bool {
     let mut kinds = config.late_bound.iter().map(|late| late.kind);
-    config.is_reduced || kinds.any(|kind| kind == LateBoundKind::OperatingSystemSpecField)
+    kinds.any(|kind| kind == LateBoundKind::OperatingSystemSpecField)
 }
 
 /// Key in the caches of an object in `cloud-init-settings`.
@@ -94,7 +92,7 @@ pub fn key(name: &str) -> String {
 impl Caches {
     /// A config has changed, or is gone. Ends the watches of objects that it used, and that no other config uses.
     pub fn end_unused_sources(&self, before: &ConfigView) {
-        if before.is_reduced || before.late_bound.iter().any(|late| late.source.is_some()) {
+        if before.late_bound.iter().any(|late| late.source.is_some()) {
             self.sources
                 .keep(|key| self.configs.any(|config| uses_source(config, key)));
             if !self.configs.any(uses_machine_deployment) {
@@ -107,12 +105,12 @@ impl Caches {
     pub fn watched_pools(
         &self,
         shutdown: &CancellationToken,
-        start: impl FnOnce(&Arc<Cache<Subscription>>, &CancellationToken),
-    ) -> Arc<Cache<Subscription>> {
+        start: impl FnOnce(&Arc<Cache<SourceData>>, &CancellationToken),
+    ) -> Arc<Cache<SourceData>> {
         // Held until the watch is there, so that two workers do not start two.
         let mut watched = self.machine_deployments.lock();
         let watched = watched.get_or_insert_with(|| {
-            let cache = Arc::<Cache<Subscription>>::default();
+            let cache = Arc::<Cache<SourceData>>::default();
             let end = shutdown.child_token();
             start(&cache, &end);
             WatchedPools {

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
 use osm_runtime::request::failed;
-use osm_runtime::{RequestError, read, status};
+use osm_runtime::{RequestError, status};
 
 use crate::io::caches;
 use crate::io::clients::Clients;
@@ -20,17 +20,14 @@ use crate::model::source::{Allowed, Inputs, SourceError};
 use crate::model::view::ConfigView;
 use crate::plan::hold;
 
-/// Requests are made only for values in objects of other owners, for Secrets that are not ours, for what the caches had no room for, and for
-/// what is published while new content is held back.
+/// Requests are made only for values in objects of other owners, for Secrets that are not ours, and for what is published while new content is
+/// held back.
 ///
 /// # Errors
 /// Requests that failed.
 pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestError> {
     let (clients, caches) = (&context.clients, &context.caches);
-    let config = match caches.configs.get(&clients.config_key(name)) {
-        Some(config) if config.is_reduced => Some(whole(context, name).await?),
-        config => config,
-    };
+    let config = caches.configs.get(&clients.config_key(name));
     let md = config
         .as_ref()
         .and_then(|config| config.machine_deployment.as_ref());
@@ -79,18 +76,6 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
         gathered.published = published(clients, &gathered, record).await?;
     }
     Ok(gathered)
-}
-
-/// A config of which the cache had no room for everything. The cache learns of what was read.
-async fn whole(context: &Context, name: &str) -> Result<Arc<ConfigView>, RequestError> {
-    const WHAT: &str = "the OperatingSystemConfig";
-    let api = context.clients.configs();
-    let found = read::get(&api, name, ConfigView::of, ConfigView::unreadable).await;
-    let config = found
-        .map_err(failed(WHAT))?
-        .ok_or(RequestError::Conflict { what: WHAT })?;
-    context.saw_config(config.clone());
-    Ok(Arc::new(config))
 }
 
 /// `None`: the provisioning Secret does not exist or is not the one that was published, or it does not hold what this program needs.

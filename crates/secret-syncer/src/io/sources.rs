@@ -12,9 +12,7 @@ use osm_runtime::{error, followed, read};
 
 use crate::io::caches;
 use crate::io::context::Context;
-use crate::model::source::{
-    Allowed, Inputs, SourceData, SourceError, SourceProblem, Subscription, kind_of, value_of,
-};
+use crate::model::source::{Allowed, Inputs, SourceData, SourceError, SourceProblem, kind_of, value_of};
 
 /// Bytes of all values of a pool. No Secret holds more.
 const MAX_BYTES: usize = 1024 * 1024;
@@ -104,9 +102,8 @@ async fn machine_deployment(
     namespace: &str,
     name: &str,
 ) -> Result<Option<Arc<SourceData>>, kube::Error> {
-    let shown = watched_pools(context).get(&format!("{namespace}/{name}"));
-    if let Some(Subscription::Texts(texts)) = shown.as_deref() {
-        return Ok(Some(texts.clone()));
+    if let Some(shown) = watched_pools(context).get(&format!("{namespace}/{name}")) {
+        return Ok(Some(shown));
     }
     let client = context.clients.cluster.worker.client.clone();
     let pools: Api<MachineDeployment> = Api::namespaced(client, namespace);
@@ -120,11 +117,11 @@ async fn machine_deployment(
 }
 
 /// Watches all MachineDeployments, until no config takes a value from one. Of these, only the texts of RHEL subscriptions are kept.
-fn watched_pools(context: &Context) -> Arc<Cache<Subscription>> {
+fn watched_pools(context: &Context) -> Arc<Cache<SourceData>> {
     let (cluster, waker) = (&context.clients.cluster, context.clone());
     context.caches.watched_pools(&cluster.shutdown, |cache, end| {
         Watch::all(&cluster.worker, "machinedeployments")
-            .project(|md: MachineDeployment| Subscription::of(&md))
+            .project(|md: MachineDeployment| SourceData::of_subscription(&md))
             .into_cache(cache)
             .on_change(move |change| {
                 let key = format!("MachineDeployment/{}", change.key);

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -184,22 +183,12 @@ impl SourceData {
             fields: texts.map(|(field, text)| (field, text.into_bytes())).collect(),
         }
     }
-}
 
-/// The texts of a RHEL subscription in a MachineDeployment.
-#[derive(Clone)]
-pub enum Subscription {
-    Texts(Arc<SourceData>),
-    /// There are some, which have to be read from the API server.
-    Reduced,
-}
-
-impl Subscription {
-    /// `None`: the MachineDeployment has none.
-    pub fn of(md: &MachineDeployment) -> Option<Self> {
-        let mut data = SourceData::of_machine_deployment(md);
+    /// The texts of its RHEL subscription; `None`: the MachineDeployment has none.
+    pub fn of_subscription(md: &MachineDeployment) -> Option<Self> {
+        let mut data = Self::of_machine_deployment(md);
         data.fields.retain(|field, _| field.starts_with("rhel"));
-        (!data.fields.is_empty()).then(|| Self::Texts(Arc::new(data)))
+        (!data.fields.is_empty()).then_some(data)
     }
 }
 

@@ -36,8 +36,6 @@ pub struct ConfigView {
     /// Its machines fetch a kubeconfig Secret.
     pub needs_kubeconfig_secret: bool,
     pub late_bound: Vec<LateBound>,
-    /// `late_bound` was left out, and has to be read from the API server.
-    pub is_reduced: bool,
     /// Whether osc-controller knows the pool of this config.
     pub is_claimed: bool,
     /// Only the conditions that this controller owns, and of what is rendered only what identifies it.
@@ -92,7 +90,6 @@ impl ConfigView {
             needs_kubeconfig_secret,
             late_bound,
             pool_is_of,
-            is_reduced: false,
             unreadable: None,
             is_claimed,
             status,

@@ -39,7 +39,6 @@ pub fn config() -> ConfigView {
         is_edge: false,
         needs_kubeconfig_secret: false,
         late_bound: vec![],
-        is_reduced: false,
         status: OperatingSystemConfigStatus {
             rendered: Some(Rendered {
                 digest: "d".into(),

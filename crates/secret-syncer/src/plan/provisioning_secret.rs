@@ -254,6 +254,12 @@ mod tests {
     }
 
     #[test]
+    fn a_document_outlives_its_tokens_by_an_hour() {
+        assert_eq!(keep_until(at(24)), at(25));
+        assert_eq!(keep_until(Timestamp::MAX), Timestamp::MAX);
+    }
+
+    #[test]
     fn a_promise_to_a_token_is_kept() {
         for (what, promised, expected) in [
             ("later than now", Some(at(30)), at(30)),
