@@ -23,7 +23,7 @@ const COMMAND: &str = r#"{"command":"/usr/local/bin/osm-controller","args":["-ku
 fn seed() -> [Value; 5] {
     let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     let labels = json!({"app": "operating-system-manager"});
-    let container = json!({"name": "operating-system-manager", "image": "quay.io/kubermatic/operating-system-manager:v1.11.3",
+    let container = json!({"name": "operating-system-manager", "image": "registry.example/operating-system-manager:v1.11.3",
         "command": ["/http-prober-bin/http-prober"], "args": ["-command", COMMAND]});
     [
         namespace("kubermatic"),
