@@ -291,8 +291,13 @@ impl PoolView {
             return Vec::new();
         };
         let mut namespaces = vec![namespace.as_ref().unwrap_or(&installation.namespace)];
+        // A default profile that is missing is about to be installed.
+        let is_default =
+            osm_render::default_manifests().any(|(file, _)| file.strip_suffix(".yaml") == Some(name));
         let fallback = installation.fallback_profile_namespace.as_ref();
-        namespaces.extend(fallback.filter(|other| namespace.is_none() && **other != installation.namespace));
+        namespaces.extend(
+            fallback.filter(|other| namespace.is_none() && !is_default && **other != installation.namespace),
+        );
         let requested = |namespace: &String| RequestedProfile {
             namespace: namespace.clone(),
             name: name.clone(),
@@ -367,6 +372,14 @@ mod tests {
             assert_eq!(namespaces("here", annotations), [named]);
         }
         assert!(namespaces("here", Value::Null).is_empty());
+        let md = json!({"metadata": {"annotations": {names::PROFILE: "osp-ubuntu"}}, "spec": {}});
+        let default = PoolView::of(&serde_json::from_value(md).unwrap());
+        let installation = Installation {
+            namespace: "here".to_owned(),
+            fallback_profile_namespace: Some("shared".to_owned()),
+            ..Installation::default()
+        };
+        assert_eq!(default.requested_profiles(&installation).len(), 1);
     }
 
     #[test]

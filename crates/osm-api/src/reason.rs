@@ -246,7 +246,7 @@ impl Reason {
             Self::Forbidden => row(
                 Warning,
                 "The API server refused a request, because the service lacks a permission.",
-                "Apply the RBAC of this version, which [permissions](rights.md) lists. `/readyz` names what is missing.",
+                "Apply the RBAC of this version; see [permissions](rights.md). `/readyz` names what is missing.",
             ),
             Self::ForeignMachine => row(
                 Critical,

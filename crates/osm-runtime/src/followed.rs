@@ -14,12 +14,14 @@ use crate::cache::Cache;
 use crate::watch::{Watch, Watchable};
 use crate::{Cluster, Connection, read};
 
-/// The largest number of objects that are followed. Each takes a connection. Others are read whenever they are needed.
+/// The largest number of objects that are followed. Others are read whenever they are needed.
 pub const MAX_FOLLOWED: usize = 200;
 
 /// What the watches show, by kind, namespace and name of the object.
 pub struct Followed<V> {
     what: &'static str,
+    /// Whether a value is small enough to be kept. Larger ones are read whenever they are needed.
+    is_small: fn(&V) -> bool,
     shown: Mutex<HashMap<String, Follow<V>>>,
 }
 
@@ -35,9 +37,10 @@ pub fn key(kind: &str, namespace: &str, name: &str) -> String {
 }
 
 impl<V: Send + Sync + 'static> Followed<V> {
-    pub fn new(what: &'static str) -> Self {
+    pub fn new(what: &'static str, is_small: fn(&V) -> bool) -> Self {
         Self {
             what,
+            is_small,
             shown: Mutex::default(),
         }
     }
@@ -97,11 +100,11 @@ impl<V: Send + Sync + 'static> Followed<V> {
         if all.len() >= MAX_FOLLOWED {
             return None;
         }
-        let cache = Arc::<Cache<V>>::default();
+        let (cache, is_small) = (Arc::<Cache<V>>::default(), self.is_small);
         let end = cluster.shutdown.child_token();
         Watch::namespaced(of, namespace, self.what)
             .named(name)
-            .project(move |object| Some(project(object)))
+            .project(move |object| Some(project(object)).filter(is_small))
             .into_cache(&cache)
             .on_change(move |_| on_change())
             .unawaited()

@@ -26,6 +26,9 @@ use crate::proxy;
 /// the next request opens another one. Otherwise all requests would wait for the one connection.
 const PING: Duration = Duration::from_secs(10);
 
+/// The same below HTTP: after this time the system asks the other end.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
 /// Bytes that the API server may send of one answer, and of all answers of a connection, before they are read.
 const WINDOW_OF_ANSWER: u32 = 512 * 1024;
 const WINDOW_OF_CONNECTION: u32 = 8 * 1024 * 1024;
@@ -46,6 +49,10 @@ pub fn connect(config: &Config) -> anyhow::Result<Clients> {
     tcp.enforce_http(false);
     // Header and body of a request are two segments. Otherwise the second one waits 40 ms for the server's delayed acknowledgement.
     tcp.set_nodelay(true);
+    // A watch over HTTP/1.1 has no other sign that its connection has broken off.
+    tcp.set_keepalive(Some(KEEPALIVE));
+    tcp.set_keepalive_interval(Some(PING));
+    tcp.set_keepalive_retries(Some(3));
     let tcp = match proxy::of(config).context(SETUP)? {
         None => Tcp::new(tcp.map_err(BoxError::from)),
         Some(proxy) => Tcp::new(proxy.tunnel(tcp).map_err(BoxError::from)),

@@ -35,8 +35,10 @@ const MAX_FAULT: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_millis(800);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// The longest pause while a permission or the definition of the kind is missing, which somebody has to put right.
+/// The longest pause while a permission or the definition of the kind is missing, which somebody has to put right; and of a watch that the
+/// service works without.
 const LONGEST_PAUSE_OF_PERMANENT: Duration = Duration::from_secs(30);
+const LONGEST_PAUSE_OF_UNAWAITED: Duration = Duration::from_secs(300);
 
 /// Time until everything is listed again after objects found no room, if there is room now.
 const RELIST_INTERVAL: Duration = Duration::from_secs(300);
@@ -248,16 +250,17 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
             return;
         };
         let end = self.end.unwrap_or_else(|| cluster.shutdown.clone());
+        let backoff = |longest| Backoff::new(&cluster.process.environment, FIRST_PAUSE, longest);
         let running = RunningWatch {
             api,
             config,
             end: end.clone(),
             relist: cluster.relist.subscribe(),
-            backoff: Backoff::new(
-                &cluster.process.environment,
-                FIRST_PAUSE,
-                LONGEST_PAUSE_OF_PERMANENT,
-            ),
+            backoff: backoff(LONGEST_PAUSE),
+            permanent: backoff(match gate {
+                Some(_) => LONGEST_PAUSE_OF_PERMANENT,
+                None => LONGEST_PAUSE_OF_UNAWAITED,
+            }),
             shown: Shown {
                 what,
                 cluster: role.label(),
@@ -292,6 +295,8 @@ struct RunningWatch<K, V> {
     end: CancellationToken,
     relist: watch::Receiver<()>,
     backoff: Backoff,
+    /// After answers that only somebody can put right. An API server that has just started gives such answers for a moment, too.
+    permanent: Backoff,
     shown: Shown<K, V>,
 }
 
@@ -305,14 +310,11 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
         loop {
             if let Some(error) = self.list_and_watch().await {
                 self.shown.failed(&error);
-                let pause = self.backoff.failed();
-                let is_permanent = is_answer(&error, 403) || is_answer(&error, 404);
-                let longest = if is_permanent {
-                    Duration::MAX
-                } else {
-                    LONGEST_PAUSE
+                let pause = match is_answer(&error, 403) || is_answer(&error, 404) {
+                    true => self.permanent.failed(),
+                    false => self.backoff.failed(),
                 };
-                tokio::time::sleep(pause.min(longest)).await;
+                tokio::time::sleep(pause).await;
             }
         }
     }
@@ -338,6 +340,7 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
                 Ok(event) => {
                     if self.shown.show(event) {
                         self.backoff.reset();
+                        self.permanent.reset();
                     }
                 }
                 Err(error) => return Some(error),

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
 use osm_api::cluster_endpoint::{self, Discovered};
+use osm_api::config::ProfileRef;
 use osm_api::content::ContentView;
 use osm_api::pool;
 use osm_api::{
@@ -148,6 +149,12 @@ impl Snapshot {
         named
             .filter_map(|md| pool::annotation(md, names::PROFILE_NAMESPACE))
             .map(str::to_owned)
+            .chain(
+                self.configs
+                    .iter()
+                    .filter_map(rendered_from)
+                    .map(|profile| profile.namespace.clone()),
+            )
             .chain([self.namespace.clone()])
             .collect()
     }
@@ -160,16 +167,26 @@ impl Snapshot {
         self.profiles.iter().find(is_it)
     }
 
-    /// Namespace and name of the profile that a MachineDeployment asks for, as osc-controller finds it. It is absent if no annotation
-    /// names it and the operating system cannot be read.
+    /// Namespace and name of the profile that a MachineDeployment asks for, as osc-controller finds it: if no annotation names the namespace,
+    /// it may be one that many installations share, which the config shows. The profile is absent if no annotation names it and the
+    /// operating system cannot be read.
     pub fn profile_name(&self, md: &MachineDeployment) -> Option<(String, String)> {
         let annotation = |key| pool::annotation(md, key).map(str::to_owned);
         let name = annotation(names::PROFILE).or_else(|| {
             let (system, utility) = pool::system(md)?;
             Some(osm_render::default_name(system.as_str(), utility))
         })?;
-        let namespace = annotation(names::PROFILE_NAMESPACE).unwrap_or_else(|| self.namespace.clone());
-        Some((namespace, name))
+        let shared = || {
+            let config = names::config_name(&md.name_any(), &md.namespace().unwrap_or_default());
+            let config = self.configs.iter().find(|known| known.name_any() == config);
+            let profile = config
+                .and_then(rendered_from)
+                .filter(|profile| profile.name == name)?;
+            let is_own = self.profile((&self.namespace, &name)).is_some();
+            (!is_own).then(|| profile.namespace.clone())
+        };
+        let namespace = annotation(names::PROFILE_NAMESPACE).or_else(shared);
+        Some((namespace.unwrap_or_else(|| self.namespace.clone()), name))
     }
 
     /// How nodes reach the API server with these settings, as osc-controller finds it for most pools.
@@ -180,6 +197,11 @@ impl Snapshot {
         let choice = cluster_endpoint::choose(settings, &self.endpoints, &in_use, self.own_ca.as_deref());
         choice.map(|choice| choice.endpoint)
     }
+}
+
+/// The profile that the content of a config is rendered from.
+fn rendered_from(config: &OperatingSystemConfig) -> Option<&ProfileRef> {
+    config.status.as_ref()?.rendered.as_ref()?.profile.as_ref()
 }
 
 /// When an Event was last seen.

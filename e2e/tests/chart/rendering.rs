@@ -688,7 +688,7 @@ async fn values_that_make_no_sense_are_refused_with_what_to_change() -> Result<(
         ),
         (
             vec![MANAGEMENT, "--kube-version=1.28.15"],
-            "kubeVersion: >=1.29.0-0",
+            "kubeVersion: >=1.30.0-0",
         ),
     ]);
     for (values, sentence) in cases {

@@ -97,7 +97,10 @@ fn removed_flags(text: &Text<'_>, kubelet: u64) -> Vec<Conflict> {
     let is_kubelets = names_kubelet(&text.path);
     let mut statements = statements(&text.text);
     // A script that asks `kubelet --help` decides itself.
-    statements.retain(|statement| (is_kubelets || names_kubelet(statement)) && !statement.contains("--help"));
+    if statements.iter().any(|statement| statement.contains("--help")) {
+        return Vec::new();
+    }
+    statements.retain(|statement| is_kubelets || names_kubelet(statement));
     let has = |flag: &str| {
         let written = format!("--{flag}");
         let mut all = statements

@@ -1,6 +1,8 @@
 //! What the Go implementation passes on as it is: paths, encodings, units and modules. It neither checks nor merges them, so that the program
 //! on the machine decides what they become. Here they become the same. `docs/go-templates.md` has the table.
 
+use std::collections::BTreeMap;
+
 use osm_api::config::StageConfig;
 use osm_api::profile::Unit;
 use serde_json::Value;
@@ -34,8 +36,10 @@ pub(crate) fn settle(stage: Stage, reader: Reader, config: &mut StageConfig) -> 
 /// Units and drop-ins that are listed more than once become one, as the last one of them has it.
 fn settle_units(units: &mut Vec<Unit>) {
     let mut settled: Vec<Unit> = Vec::new();
+    let mut places = BTreeMap::<String, usize>::new();
     for unit in units.drain(..) {
-        match settled.iter_mut().find(|known| known.name == unit.name) {
+        let place = *places.entry(unit.name.clone()).or_insert(settled.len());
+        match settled.get_mut(place) {
             None => settled.push(unit),
             Some(known) => {
                 known.enable = unit.enable.or(known.enable);

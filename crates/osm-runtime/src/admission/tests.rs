@@ -309,7 +309,7 @@ async fn many_at_once_are_answered() {
 }
 
 #[tokio::test]
-async fn handshakes_and_bodies_that_do_not_arrive_end_and_hold_up_no_review() {
+async fn handshakes_and_bodies_that_do_not_arrive_end() {
     let (server, trusted) = start();
     let client = client(&[&trusted]);
     until_trusted(server.address, &client).await;

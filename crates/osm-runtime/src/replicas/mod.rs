@@ -201,6 +201,7 @@ impl Replicas {
             fitness: Fitness::default(),
             held: None,
             clean_up_at: Instant::now() + CLEANUP_INTERVAL,
+            is_lost: false,
             gate,
         }
     }
@@ -269,6 +270,8 @@ pub struct Member {
     /// This replica's Lease as it was last written.
     held: Option<Fence>,
     clean_up_at: Instant,
+    /// Whether it is known that the Lease can't be renewed.
+    is_lost: bool,
     gate: Gate,
 }
 
@@ -407,12 +410,20 @@ impl Member {
                     }
                 };
                 self.replicas.0.renewed.notify_waiters();
+                self.is_lost = false;
                 self.gate.open();
                 sent + again
             }
             Err(why) => {
                 tracing::debug!(lease = self.replicas.0.own, why, "the Lease can't be renewed");
                 if !good_before {
+                    if !std::mem::replace(&mut self.is_lost, true) {
+                        tracing::warn!(
+                            lease = self.replicas.0.own,
+                            why,
+                            "the Lease can't be renewed, so this replica does no work"
+                        );
+                    }
                     self.gate
                         .close(format!("{} can't be renewed: {why}", self.replicas.0.own));
                 }

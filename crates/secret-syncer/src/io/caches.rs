@@ -64,7 +64,7 @@ impl Default for Caches {
                 binding.meta.config().map(str::to_owned)
             })),
             legacy_tokens: Arc::default(),
-            sources: Followed::new("sources"),
+            sources: Followed::new("sources", SourceData::is_small),
             machine_deployments: Mutex::default(),
         }
     }

@@ -112,6 +112,9 @@ pub struct SourceData {
     fields: BTreeMap<String, Vec<u8>>,
 }
 
+/// The largest data that is kept of an object. Larger data is read whenever it is needed.
+const MAX_KEPT_BYTES: usize = 64 * 1024;
+
 /// What documents are filled with besides their content. `Debug` does not show values.
 #[derive(Clone, Default)]
 pub struct Inputs {
@@ -184,11 +187,22 @@ impl SourceData {
         }
     }
 
-    /// The texts of its RHEL subscription; `None`: the MachineDeployment has none.
+    /// Whether it is kept. Whoever may write such objects could otherwise fill the memory of the service, far below the number of objects
+    /// that a watch keeps.
+    pub fn is_small(&self) -> bool {
+        let bytes: usize = self
+            .fields
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
+        bytes <= MAX_KEPT_BYTES
+    }
+
+    /// The texts of its RHEL subscription; `None`: the MachineDeployment has none that is [kept](Self::is_small).
     pub fn of_subscription(md: &MachineDeployment) -> Option<Self> {
         let mut data = Self::of_machine_deployment(md);
         data.fields.retain(|field, _| field.starts_with("rhel"));
-        (!data.fields.is_empty()).then_some(data)
+        (!data.fields.is_empty() && data.is_small()).then_some(data)
     }
 }
 
@@ -511,5 +525,15 @@ mod tests {
             (Some("plain"), Some("object"))
         );
         assert_eq!(data.fields.len(), 2);
+    }
+
+    #[test]
+    fn large_data_is_not_kept() {
+        let of = |bytes: usize| {
+            let spec = json!({"rhelOrganizationName": "x".repeat(bytes), "other": "x".repeat(100_000)});
+            let md = json!({"metadata": {}, "spec": {"template": {"spec": {"providerSpec": {"value": {"operatingSystemSpec": spec}}}}}});
+            SourceData::of_subscription(&serde_json::from_value(md).unwrap())
+        };
+        assert!(of(12).is_some() && of(MAX_KEPT_BYTES).is_none());
     }
 }
