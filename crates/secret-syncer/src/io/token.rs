@@ -156,7 +156,6 @@ pub async fn check(
     is_as_written: bool,
 ) -> Result<(), ApplyError> {
     let (probe, tokens) = (&context.clients.token_probe, &provided.tokens);
-    let is_as_written = is_as_written && provided.are_new;
     let checked = async {
         if read_right::has_to_be_asked(probe.found_readable(), &publish.causes(), is_as_written) {
             probe.may_read(&tokens.api, secret).await?;

@@ -41,7 +41,7 @@ pub struct Unfit {
     pub published_from: String,
     pub reason: Reason,
     pub message: String,
-    /// When it is tried again; `None`: once something has changed.
+    /// Until when it waits for a renewal that is due; `None`: until something has changed.
     pub until: Option<Timestamp>,
 }
 

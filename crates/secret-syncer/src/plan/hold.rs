@@ -82,12 +82,21 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
     let published_from = published_from(&rendered.digest, &inputs.references);
     let unfit = gathered.memory.unfit.as_ref()?;
     let is_it = unfit.config == config.resource_version && unfit.published_from == published_from;
-    let is_over = unfit.until.is_some_and(|until| gathered.now >= until)
+    // What the API server has refused is tried again, but a renewal goes first.
+    let is_over = unfit
+        .until
+        .is_some_and(|until| gathered.now >= until || !is_renewal_due(gathered))
         || (unfit.reason == Reason::TooManyDocuments && provisioning_secret::has_room(gathered));
     (is_it && !is_over).then(|| Hold::now(unfit.reason, unfit.message.clone()))
 }
 
-/// A request that the API server has refused for good is tried again after this time.
+fn is_renewal_due(gathered: &Gathered) -> bool {
+    let bootstrap = gathered.existing.bootstrap.as_ref();
+    let renew_at = bootstrap.and_then(|secret| secret.meta.time(names::RENEW_AT));
+    renew_at.is_some_and(|at| gathered.now >= at)
+}
+
+/// New content that the API server has refused waits for a renewal no longer than this.
 const REFUSED_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 /// What to remember where new content can't be published, so that the next plan holds it back and renews what is published. `is_refusal`: the

@@ -442,12 +442,19 @@ fn a_content_is_held_back_as_long_as_it_is_unfit() {
         panic!()
     };
     assert!(verdict.message.contains("refused"), "{}", verdict.message);
-    // What the API server has refused is tried again.
-    let mut refused = gathered.clone();
-    refused.memory.unfit = unfit(&gathered, &publish, true);
-    assert!(plan(&refused).1.is_err());
+    // What the API server has refused is tried again at once, unless a renewal is due, which goes first for a while.
+    let mut refused = published();
+    edit_rendered(&mut refused, |rendered| rendered.digest = "other".into());
+    let Step::Publish(new) = plan(&refused).1.unwrap().step else {
+        panic!()
+    };
+    for (hour, is_held) in [(1, false), (8, true)] {
+        refused.now = hours(hour);
+        refused.memory.unfit = unfit(&refused, &new, true);
+        assert_eq!(needed_record(&refused).is_some(), is_held, "at {hour}");
+    }
     refused.now += SignedDuration::from_mins(10);
-    assert!(plan(&refused).1.is_ok());
+    assert!(needed_record(&refused).is_none());
     let mut edited = gathered.clone();
     edit_config(&mut edited, |config| config.resource_version = "10".into());
     let mut other_value = gathered;
