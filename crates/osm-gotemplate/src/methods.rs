@@ -18,7 +18,6 @@ pub struct Behavior {
 pub enum Encoded {
     /// As the value that it is made of.
     AsValue,
-    /// As its text.
     AsText,
     /// As its text, except in JSON.
     AsTextExceptInJson,

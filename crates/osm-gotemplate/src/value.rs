@@ -15,7 +15,6 @@ use crate::methods::{Behavior, PLAIN, WITH_TEXT};
 /// Deepest value that is printed, encoded, compared or copied.
 pub const MAX_NESTING: usize = 100;
 
-/// A value.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// No value: a nil interface, or the key that a map does not have.

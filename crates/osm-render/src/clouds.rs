@@ -30,7 +30,6 @@ impl GuestAgent {
         }
     }
 
-    /// Its unit.
     pub(crate) fn unit(self, family: Family) -> &'static str {
         match (self, family) {
             (Self::Qemu, _) => "qemu-guest-agent.service",

@@ -38,7 +38,6 @@ impl Target {
     }
 }
 
-/// All targets.
 pub const TARGETS: [Target; 4] = [
     Target::new("profile", profile::run, profile::seeds),
     Target::new("template", template::run, template::seeds),

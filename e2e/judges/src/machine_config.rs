@@ -27,7 +27,6 @@ pub struct MachineConfig {
     pub users: Vec<MachineUser>,
 }
 
-/// A unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct MachineUnit {
@@ -48,11 +47,9 @@ pub struct MachineUnit {
     pub dropins: BTreeMap<String, String>,
 }
 
-/// A user.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct MachineUser {
-    /// Its name.
     pub name: String,
     /// Hash of its password; none or empty: it has none.
     #[serde(alias = "passwordHash")]

@@ -274,15 +274,12 @@ pub fn architecture() -> Result<&'static str> {
 pub struct Programs {
     /// The kubelet's version with `v`.
     pub kubernetes: String,
-    /// The kubelet.
     pub kubelet: PathBuf,
     /// containerd, its shim and `ctr`.
     pub containerd: Vec<PathBuf>,
-    /// runc.
     pub runc: PathBuf,
     /// Plugins of the container network interface.
     pub cni_plugins: Vec<PathBuf>,
-    /// crictl.
     pub crictl: PathBuf,
 }
 

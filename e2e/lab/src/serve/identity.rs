@@ -16,7 +16,6 @@ use tokio_rustls::TlsAcceptor;
 /// A certificate with its private key, PEM.
 #[derive(Clone)]
 pub struct Identity {
-    /// The certificate.
     pub certificate: String,
     /// Its key, PKCS #8.
     pub key: String,

@@ -150,7 +150,6 @@ impl Proxy {
     }
 }
 
-/// A name server.
 #[derive(Debug)]
 pub struct NameServer {
     _process: Service,

@@ -13,7 +13,6 @@ use serde::Deserialize;
 pub struct CredentialProbe {
     /// The bootstrap Secret in which it was published.
     pub bootstrap: String,
-    /// The token.
     pub token: String,
     /// The request.
     pub purpose: Purpose,

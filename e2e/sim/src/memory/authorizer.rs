@@ -17,11 +17,8 @@ pub enum User {
     Admin,
     /// May ask who it is: requests as it are made with tokens.
     Nobody,
-    /// A ServiceAccount.
     ServiceAccount {
-        /// Its namespace.
         namespace: String,
-        /// Its name.
         name: String,
     },
 }

@@ -113,7 +113,6 @@ static KINDS: [Kind; 24] = [
     custom(OSM, "OperatingSystemConfig", "operatingsystemconfigs"),
 ];
 
-/// All kinds.
 pub(super) fn all() -> impl Iterator<Item = &'static Kind> {
     KINDS.iter()
 }
@@ -132,7 +131,6 @@ pub(super) fn by_name(api_version: &str, name: &str) -> Option<&'static Kind> {
         .find(|kind| kind.kind == name && kind.api_version() == api_version)
 }
 
-/// The plurals of all.
 pub(super) fn plurals() -> impl Iterator<Item = &'static str> {
     KINDS.iter().map(|kind| kind.plural)
 }

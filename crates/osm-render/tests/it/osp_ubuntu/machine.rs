@@ -98,7 +98,6 @@ pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The machine.
 pub struct Machine {
     root: TempDir,
     kind: Kind,
@@ -185,7 +184,6 @@ impl Machine {
         fs::metadata(self.path(path)).unwrap().permissions().mode() & 0o777
     }
 
-    /// Starts a script.
     pub fn start(&self, script: &str) -> Run {
         let log = fs::File::options()
             .create(true)
@@ -362,7 +360,6 @@ impl Drop for Server {
     }
 }
 
-/// An answer.
 #[derive(Clone)]
 pub struct Answer {
     pub status: u16,
