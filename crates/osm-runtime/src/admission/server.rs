@@ -1,5 +1,5 @@
-//! The HTTPS server. It bounds the reviews that are read at the same time, their size and their time. Whoever reaches the port can still make
-//! the API server wait for longer than it does, so that objects pass unchecked.
+//! The HTTPS server. It bounds the reviews that are read at the same time, their size and their time. A client that reaches the
+//! port can still keep it busy for longer than the API server waits, so that objects pass unchecked.
 
 use std::io;
 use std::net::SocketAddr;

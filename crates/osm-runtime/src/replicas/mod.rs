@@ -34,7 +34,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, Change};
-use crate::readiness::{Gate, LEASE};
+use crate::readiness::{LEASE, ProblemGate};
 use crate::watch::Watch;
 use crate::{Cluster, CommonArgs, Environment, error};
 
@@ -191,7 +191,7 @@ impl Replicas {
             .into_cache(&leases)
             .on_change(changed)
             .spawn(cluster);
-        let gate = cluster.gates.gate(LEASE);
+        let gate = ProblemGate::new(cluster.gates.gate(LEASE), cluster.management.role().label());
         Member {
             cluster: cluster.clone(),
             api: Api::namespaced(cluster.management.client.clone(), namespace),
@@ -201,7 +201,6 @@ impl Replicas {
             fitness: Fitness::default(),
             held: None,
             clean_up_at: Instant::now() + CLEANUP_INTERVAL,
-            is_lost: false,
             gate,
         }
     }
@@ -270,9 +269,7 @@ pub struct Member {
     /// This replica's Lease as it was last written.
     held: Option<Fence>,
     clean_up_at: Instant,
-    /// Whether it is known that the Lease can't be renewed.
-    is_lost: bool,
-    gate: Gate,
+    gate: ProblemGate,
 }
 
 /// A replica that has joined the others.
@@ -410,22 +407,14 @@ impl Member {
                     }
                 };
                 self.replicas.0.renewed.notify_waiters();
-                self.is_lost = false;
-                self.gate.open();
+                self.gate.resolve();
                 sent + again
             }
             Err(why) => {
                 tracing::debug!(lease = self.replicas.0.own, why, "the Lease can't be renewed");
                 if !good_before {
-                    if !std::mem::replace(&mut self.is_lost, true) {
-                        tracing::warn!(
-                            lease = self.replicas.0.own,
-                            why,
-                            "the Lease can't be renewed, so this replica does no work"
-                        );
-                    }
                     self.gate
-                        .close(format!("{} can't be renewed: {why}", self.replicas.0.own));
+                        .report(format!("{} can't be renewed: {why}", self.replicas.0.own));
                 }
                 Instant::now() + RETRY_DELAY
             }

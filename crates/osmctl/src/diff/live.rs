@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use kube::ResourceExt;
 use osm_api::content::ContentView;
-use osm_api::pool::{self, Pool};
+use osm_api::pool::Pool;
 use osm_api::settings::SettingsError;
-use osm_api::{MachineDeployment, OperatingSystemProfile, PoolRef, Reason, Settings, names};
+use osm_api::{MachineDeployment, OperatingSystemProfile, PoolRef, Reason, Settings};
 use osm_render::Stage;
 
 use super::Sides;
@@ -113,7 +113,7 @@ fn compare(snapshot: &Snapshot, new: &Manifests, settings: &Settings, only: &[St
         if !is_wanted(&pool) {
             continue;
         }
-        let mut profile = |item: &Item<MachineDeployment>, pool: &Pool| profiles.of(&item.value, pool);
+        let mut profile = |item: &Item<MachineDeployment>, _: &Pool| profiles.of(&item.value);
         let rendered = pools::select_one(item, &maps, settings, &mut profile).and_then(|one| one.render());
         let old = stored(snapshot, &pool, &item.origin);
         match (old, rendered) {
@@ -198,13 +198,9 @@ struct Profiles<'a> {
 }
 
 impl Profiles<'_> {
-    fn of(&mut self, md: &MachineDeployment, pool: &Pool) -> Result<Rc<Chosen>> {
-        let name = pool::annotation(md, names::PROFILE).map(str::to_owned);
-        let name = name.unwrap_or_else(|| {
-            osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility())
-        });
-        let namespace = pool::annotation(md, names::PROFILE_NAMESPACE).map(str::to_owned);
-        let key = (namespace.unwrap_or_else(|| self.snapshot.namespace.clone()), name);
+    fn of(&mut self, md: &MachineDeployment) -> Result<Rc<Chosen>> {
+        let key = self.snapshot.profile_name(md);
+        let key = key.context("the MachineDeployment names no operating system")?;
         if let Some(known) = self.known.get(&key) {
             return Ok(Rc::clone(known));
         }
@@ -269,6 +265,8 @@ impl Profiles<'_> {
 
 #[cfg(test)]
 mod tests {
+    use osm_api::names;
+
     use super::*;
     use crate::credentials::CLOUD_CONFIG;
     use crate::difference;
@@ -293,7 +291,7 @@ mod tests {
             new: &[],
             known: BTreeMap::new(),
         };
-        let mut find = |item: &Item<MachineDeployment>, pool: &Pool| profiles.of(&item.value, pool);
+        let mut find = |item: &Item<MachineDeployment>, _: &Pool| profiles.of(&item.value);
         let mut rendered = pools::select_one(&item, &[], &settings, &mut find)
             .unwrap()
             .render()

@@ -34,7 +34,7 @@ pub enum ApplyError {
     #[error("{0}")]
     ClusterChanged(String),
     #[error(
-        "the API server does not accept a token that it has issued; see whether its keys for tokens of ServiceAccounts have changed"
+        "the API server rejects a token that it has just issued; check whether its service account signing keys have changed"
     )]
     TokenRefused,
     #[error("{0}")]

@@ -50,11 +50,10 @@ pub async fn provide(
             binding_secret(context, gathered, publish, shared.token_binding.as_deref()).await?,
         )),
     };
-    let uids = match &shared {
-        None => vec![Some(account.as_str())],
-        Some((node, binding)) => vec![Some(account.as_str()), Some(node), Some(binding)],
-    };
-    let bound_to = bound_to(uids).unwrap_or_default();
+    let uids = shared
+        .as_ref()
+        .map(|(node, binding)| [Some(node.as_str()), Some(binding.as_str())]);
+    let bound_to = bound_to(Some(&account), uids).unwrap_or_default();
     if let Some(tokens) = renewal::reusable(gathered, publish, &bound_to) {
         return Ok(Provided {
             tokens: tokens.clone(),

@@ -1,8 +1,10 @@
 //! What a pool's tokens are bound to. When one of these objects is gone or is another one, the tokens are invalid.
 
-/// Value of the annotation [`osm_api::names::BOUND_TO`] for objects with these uids; `None` where one is missing.
-pub fn bound_to<'a>(uids: impl IntoIterator<Item = Option<&'a str>>) -> Option<String> {
-    let uids: Option<Vec<&str>> = uids.into_iter().collect();
+/// Value of the annotation [`osm_api::names::BOUND_TO`] for objects with these uids; `None` where one is missing. `shared`: those of
+/// `osm-node-bootstrap` and of the token binding Secret, in the mode in which all pools share an account.
+pub fn bound_to(account: Option<&str>, shared: Option<[Option<&str>; 2]>) -> Option<String> {
+    let uids = std::iter::once(account).chain(shared.into_iter().flatten());
+    let uids: Option<Vec<&str>> = uids.collect();
     uids.map(|uids| uids.join("/"))
 }
 
@@ -20,10 +22,10 @@ mod tests {
     #[test]
     fn tokens_are_invalid_with_their_account() {
         assert_eq!(
-            bound_to([Some("a"), Some("n"), Some("b")]).as_deref(),
+            bound_to(Some("a"), Some([Some("n"), Some("b")])).as_deref(),
             Some("a/n/b")
         );
-        assert_eq!(bound_to([Some("a"), None]), None);
+        assert_eq!(bound_to(Some("a"), Some([Some("n"), None])), None);
         for (recorded, expected) in [
             ("a", false),
             ("a/n/b", false),

@@ -90,7 +90,7 @@ impl Input<'_> {
         if meta.annotation(names::ORPHANED_SINCE).is_some() {
             return Some("is marked as orphaned");
         }
-        (!self.ownership.are_on(meta)).then_some("has other labels or annotations")
+        (!self.ownership.are_on(meta)).then_some("lost a label or an annotation")
     }
 
     /// What is wrong with a Secret that is replaced in one write.
@@ -111,7 +111,7 @@ impl Input<'_> {
             .iter()
             .all(|name| secret.meta.annotation(name) == self.recorded(name));
         let altered = self.is_altered(secret);
-        altered.or_else(|| (!is_of_same_publish).then_some("is of another publish than the bootstrap Secret"))
+        altered.or_else(|| (!is_of_same_publish).then_some("was not written with the bootstrap Secret"))
     }
 }
 
@@ -175,8 +175,8 @@ fn provisioning_secret_is_altered(input: &Input<'_>) -> Option<Finding> {
     let uid = input.recorded(names::PROVISIONING_SECRET_UID);
     let problem = match input.provisioning() {
         None => Some("is missing"),
-        Some(secret) if Some(secret.meta.uid.as_str()) != uid => Some("is another one"),
-        Some(secret) if !secret.immutable => Some("can be altered"),
+        Some(secret) if Some(secret.meta.uid.as_str()) != uid => Some("was replaced"),
+        Some(secret) if !secret.immutable => Some("is not immutable"),
         Some(secret) => input.has_wrong_metadata(&secret.meta),
     };
     modified("the provisioning Secret", problem)
@@ -189,7 +189,7 @@ fn tokens_are_invalid(input: &Input<'_>) -> Option<Finding> {
     because(
         Cause::TokensInvalid,
         !is_bound,
-        "an object that tokens are bound to is missing or another one",
+        "an object that tokens are bound to is missing or was replaced",
     )
 }
 
@@ -202,10 +202,8 @@ pub fn current_binding(gathered: &Gathered) -> Option<String> {
     } = &gathered.existing;
     let account = account.as_ref().map(|account| account.uid.as_str());
     let binding = token_binding.as_ref().map(|secret| secret.meta.uid.as_str());
-    match gathered.joining {
-        Joining::Approved => bound_to([account]),
-        Joining::Static => bound_to([account, gathered.node_account.as_deref(), binding]),
-    }
+    let shared = (gathered.joining == Joining::Static).then_some([gathered.node_account.as_deref(), binding]);
+    bound_to(account, shared)
 }
 
 /// Without a readable time the annotation was altered, and renewal is due now.
@@ -341,13 +339,13 @@ mod tests {
                 "no labels",
                 |g| edit_bootstrap(g, |s| s.meta.labels.clear()),
                 Modified,
-                "bootstrap Secret has other labels",
+                "bootstrap Secret lost a label",
             ),
             (
                 "another config",
                 |g| edit_bootstrap(g, |s| annotate(s, names::CONFIG, "other")),
                 Modified,
-                "other labels or annotations",
+                "lost a label or an annotation",
             ),
             (
                 "marked",
@@ -365,19 +363,19 @@ mod tests {
                 "another document",
                 |g| edit_document(g, |s| s.meta.uid = "other".into()),
                 Modified,
-                "provisioning Secret is another one",
+                "provisioning Secret was replaced",
             ),
             (
                 "document unlocked",
                 |g| edit_document(g, |s| s.immutable = false),
                 Modified,
-                "provisioning Secret can be altered",
+                "provisioning Secret is not immutable",
             ),
             (
                 "document without labels",
                 |g| edit_document(g, |s| s.meta.labels.clear()),
                 Modified,
-                "provisioning Secret has other labels",
+                "provisioning Secret lost a label",
             ),
             (
                 "document marked",
@@ -491,7 +489,7 @@ mod tests {
                     edit_script(g, |s| annotate(s, names::EXPIRES, "2026-01-01T00:00:00Z"));
                 },
                 Modified,
-                "edge script is of another publish",
+                "edge script was not written with",
             ),
             (
                 "locked",
@@ -503,7 +501,7 @@ mod tests {
                 "no labels",
                 |g| edit_script(g, |s| s.meta.labels.clear()),
                 Modified,
-                "edge script has other labels",
+                "edge script lost a label",
             ),
         ];
         check(published_edge, cases);
@@ -530,7 +528,7 @@ mod tests {
                     edit_kubeconfig(g, |s| annotate(s, names::EXPIRES, "2026-01-01T00:00:00Z"));
                 },
                 Modified,
-                "kubeconfig Secret is of another publish",
+                "kubeconfig Secret was not written with",
             ),
             (
                 "locked",
@@ -542,7 +540,7 @@ mod tests {
                 "no labels",
                 |g| edit_kubeconfig(g, |s| s.meta.labels.clear()),
                 Modified,
-                "kubeconfig Secret has other labels",
+                "kubeconfig Secret lost a label",
             ),
             (
                 "not opened",

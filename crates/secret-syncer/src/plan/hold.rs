@@ -79,8 +79,8 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
         Ok(inputs) => inputs,
         Err(problem) => return Some(Hold::now(problem.reason(), problem.to_string())),
     };
-    let published_from = published_from(&rendered.digest, &inputs.references);
     let unfit = gathered.memory.unfit.as_ref()?;
+    let published_from = published_from(&rendered.digest, &inputs.references);
     let is_it = unfit.config == config.resource_version && unfit.published_from == published_from;
     // What the API server has refused is tried again, but a renewal goes first.
     let is_over = unfit
@@ -132,9 +132,9 @@ pub fn unreadable(config: &ConfigView) -> Option<Hold> {
 
 /// What the cluster says is published for the pool of a config; `None` where nothing trustworthy does.
 ///
-/// Annotations of a bootstrap Secret that was altered prove nothing, and the status alone is only a hint: what it names is used if it is the
-/// pool's. Without it, the status speaks; but the status may lag behind, so
-/// only if it is of the revision that machines are created with. A revision never goes back.
+/// Annotations of a bootstrap Secret that was altered prove nothing. Without them, the status is a hint: the Secret that it names is used
+/// if it is the pool's. The status may lag behind, so it counts only for the revision that machines are created with, since a revision
+/// never goes back.
 pub fn record(gathered: &Gathered, config: &ConfigView) -> Option<PublishedRecord> {
     let status = config.status.published.as_ref();
     let md = config.machine_deployment.as_ref()?;

@@ -416,14 +416,15 @@ fn new_content_waits_until_there_is_room_for_its_document() {
     let create = DocumentStep::Create { name: "new".into() };
     let secret = gathered.existing.provisioning[0].clone();
     let planned = publish(&gathered);
-    assert!(planned.has_too_many(&create) && !planned.has_too_many(&DocumentStep::Extend { secret }));
-    let text = "too many".to_owned();
+    let text = planned.has_no_room_for(&create).unwrap().to_owned();
+    assert!(text.contains("50 provisioning documents"), "{text}");
+    assert_eq!(planned.has_no_room_for(&DocumentStep::Extend { secret }), None);
     gathered.memory.unfit = unfit(&gathered, &planned, Reason::TooManyDocuments, text, false);
     assert!(needed_record(&gathered).is_some(), "it is held back");
     // One less, and new content has room again.
     gathered.existing.provisioning.pop();
     assert!(needed_record(&gathered).is_none());
-    assert!(!publish(&gathered).has_too_many(&create));
+    assert_eq!(publish(&gathered).has_no_room_for(&create), None);
 }
 
 /// Another config or other values may be fit, and a renewal has no content that could be held back.

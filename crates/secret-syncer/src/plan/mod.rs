@@ -152,10 +152,16 @@ fn new_content(
     let (Some(rendered), Ok(inputs)) = (&config.status.rendered, &gathered.inputs) else {
         return Ok(Decision::of(Step::None, None));
     };
-    if content::compare(gathered, &rendered.digest, inputs) == Comparison::Same {
+    let comparison = content::compare(gathered, &rendered.digest, inputs);
+    if comparison == Comparison::Same {
         memory.made_from = content::made_from(gathered, &rendered.digest, inputs);
     }
-    keep_or_publish(gathered, config, md, Target::New { rendered, inputs }, memory)
+    let new = Target::New {
+        rendered,
+        inputs,
+        comparison,
+    };
+    keep_or_publish(gathered, config, md, new, memory)
 }
 
 /// What is published is kept, renewed and restored while new content is held back.
@@ -196,7 +202,7 @@ fn keep_or_publish(
         gathered,
         is_edge: wanted.is_edge(config),
         needs_kubeconfig_secret: wanted.needs_kubeconfig_secret(config),
-        wanted: wanted.as_new(gathered),
+        wanted: wanted.as_new(),
         ownership: &ownership,
     });
     if findings.is_empty() {

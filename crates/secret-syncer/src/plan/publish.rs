@@ -13,10 +13,10 @@ use crate::model::source::Inputs;
 use crate::model::tokens::Tokens;
 use crate::model::view::{ConfigView, Meta};
 use crate::plan::cause::Cause;
-use crate::plan::content::{self, Comparison};
+use crate::plan::content::Comparison;
 use crate::plan::findings::{Finding, Wanted};
 use crate::plan::steps::{BindingStep, Content, DocumentStep, Publish, SharedAccount};
-use crate::plan::{hold, provisioning_secret};
+use crate::plan::{hold, messages, provisioning_secret};
 
 /// A config that is to be published.
 pub struct Subject<'a> {
@@ -33,6 +33,7 @@ pub enum Target<'a> {
     New {
         rendered: &'a Rendered,
         inputs: &'a Inputs,
+        comparison: Comparison,
     },
     /// What is published already, with other tokens.
     Published(&'a Arc<Published>),
@@ -68,11 +69,11 @@ impl Target<'_> {
     }
 
     /// New content, against what the bootstrap Secret records.
-    pub fn as_new(&self, gathered: &Gathered) -> Option<Wanted<'_>> {
+    pub fn as_new(&self) -> Option<Wanted<'_>> {
         match self {
-            Self::New { rendered, inputs } => Some(Wanted {
+            Self::New { comparison, .. } => Some(Wanted {
                 revision: self.revision(),
-                comparison: content::compare(gathered, &rendered.digest, inputs),
+                comparison: *comparison,
             }),
             Self::Published(_) => None,
         }
@@ -90,7 +91,7 @@ impl Target<'_> {
 
     fn published_from(&self) -> String {
         match self {
-            Self::New { rendered, inputs } => published_from(&rendered.digest, &inputs.references),
+            Self::New { rendered, inputs, .. } => published_from(&rendered.digest, &inputs.references),
             Self::Published(published) => published.record.published_from.clone(),
         }
     }
@@ -106,7 +107,7 @@ pub fn publish(subject: Subject<'_>, findings: Vec<Finding>) -> Publish {
     } = subject;
     let existing = &gathered.existing;
     let is_unknown = wanted
-        .as_new(gathered)
+        .as_new()
         .is_some_and(|wanted| wanted.comparison == Comparison::Unknown);
     let has = |cause| findings.iter().any(|finding| finding.cause == cause);
     Publish {
@@ -149,7 +150,10 @@ pub fn publish(subject: Subject<'_>, findings: Vec<Finding>) -> Publish {
             .into_iter()
             .map(|secret| secret.meta.name.clone())
             .collect(),
-        has_room: provisioning_secret::has_room(gathered),
+        too_many_documents: (!provisioning_secret::has_room(gathered)).then(|| {
+            let kept = provisioning_secret::documents(gathered);
+            messages::too_many_documents(kept, provisioning_secret::next_expiry(gathered))
+        }),
         out_of_sight: provisioning_secret::out_of_sight(gathered),
         findings,
     }
@@ -195,10 +199,12 @@ impl Publish {
         config.uid == self.uid && is_planned && !config.is_retired()
     }
 
-    /// Whether the pool has too many documents for this one. Repairs and renewals never wait, since nobody has chosen their content.
-    pub fn has_too_many(&self, step: &DocumentStep) -> bool {
-        let is_new = matches!(step, DocumentStep::Create { .. });
-        is_new && matches!(self.content, Content::Config { .. }) && !self.has_room
+    /// Why the pool has to wait with this document. Repairs and renewals never wait, since nobody has chosen their content.
+    pub fn has_no_room_for(&self, step: &DocumentStep) -> Option<&str> {
+        match (step, &self.content) {
+            (DocumentStep::Create { .. }, Content::Config { .. }) => self.too_many_documents.as_deref(),
+            _ => None,
+        }
     }
 
     /// Annotations of the bootstrap Secret, and of the Secrets that are written beside it, but for ownership.

@@ -124,8 +124,8 @@ pub struct Publish {
     pub life: Duration,
     /// Names of Secrets that stay because a living token may fetch them.
     pub kept: Vec<String>,
-    /// Whether the pool may get one more of them for new content.
-    pub has_room: bool,
+    /// Why the pool may not get one more of them for new content.
+    pub too_many_documents: Option<String>,
     /// Names of documents that the watch does not show though tokens may fetch them. Each that exists is labelled again, and
     /// everything is then gathered again.
     pub out_of_sight: Vec<String>,

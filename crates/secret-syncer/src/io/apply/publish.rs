@@ -29,10 +29,7 @@ use crate::model::published_content::PublishedDocument;
 use crate::model::view::{ConfigView, Meta, SecretView};
 use crate::plan::adoption::WellKnown;
 use crate::plan::identity::opened;
-use crate::plan::messages;
-use crate::plan::provisioning_secret::{
-    document_step, documents as documents_of, extended, keep_until, next_expiry,
-};
+use crate::plan::provisioning_secret::{document_step, extended, keep_until};
 use crate::plan::steps::{Content, Publish};
 
 /// `None`: exactly this is published already.
@@ -155,11 +152,8 @@ async fn write(
         bound_to: &provided.bound_to,
     };
     let step = document_step(gathered, &documents, &publish.published_from);
-    if publish.has_too_many(&step) {
-        let (kept, expiry) = (documents_of(gathered), next_expiry(gathered));
-        return Err(ApplyError::TooManyDocuments(messages::too_many_documents(
-            kept, expiry,
-        )));
+    if let Some(problem) = publish.has_no_room_for(&step) {
+        return Err(ApplyError::TooManyDocuments(problem.to_owned()));
     }
     // Its name is known before it exists. All texts are made before the first of them is written.
     let name = step.name().to_owned();
