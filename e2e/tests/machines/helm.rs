@@ -66,8 +66,8 @@ pub async fn release(run: &ScenarioRun<'_>) -> Result<()> {
     );
 
     // In the foreground, so that pods go before their Deployments.
-    let gone = ["--namespace", KUBE_SYSTEM, "--wait", "--cascade=foreground"];
-    helm.run([&["uninstall", RELEASE][..], &gone].concat()).await?;
+    let uninstall = ["uninstall", RELEASE, "--cascade=foreground"];
+    helm.run([&uninstall[..], &to].concat()).await?;
     let left = pods(run, "--output=name").await?;
     ensure!(left.is_empty(), "pods are left: {left}");
     Ok(())
