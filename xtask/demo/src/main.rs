@@ -89,14 +89,13 @@ fn main() -> ExitCode {
 impl Demo {
     /// Runs until Ctrl-C or SIGTERM, or with `--once` until everything is printed.
     async fn run(&self) -> Result<()> {
+        // Registered before anything starts, so that nothing is left of a demo that is interrupted at once.
+        let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         // When this returns, it drops the future of `play`, and with it all processes and files.
         tokio::select! {
             outcome = self.play(Progress::start()) => outcome,
-            interrupted = tokio::signal::ctrl_c() => {
-                interrupted?;
-                self.interrupted()
-            }
+            _ = interrupt.recv() => self.interrupted(),
             _ = terminate.recv() => self.interrupted(),
         }
     }

@@ -251,6 +251,20 @@ mod tests {
         assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
     }
 
+    #[test]
+    fn every_file_names_the_repository_of_the_workspace() {
+        let repository = env!("CARGO_PKG_REPOSITORY");
+        let host = repository.rsplit_once('/').unwrap().0;
+        let found = std::process::Command::new("git")
+            .args(["grep", "--only-matching", "--extended-regexp", &format!("{host}/[a-z0-9-]*")])
+            .current_dir(crate::root())
+            .output()
+            .unwrap();
+        let found = String::from_utf8(found.stdout).unwrap();
+        let other: Vec<&str> = found.lines().filter(|line| !line.ends_with(repository)).collect();
+        assert!(found.lines().count() > 20 && other.is_empty(), "{other:?}");
+    }
+
     /// It is read where it is packaged, away from the repository.
     #[test]
     fn what_the_chart_points_to_is_named_by_its_address_and_is_there() {

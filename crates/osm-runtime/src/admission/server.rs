@@ -30,7 +30,10 @@ use super::metrics::UNREADABLE;
 use super::{AdmissionArgs, AdmissionMetrics, Judge, Request, Verdict, review};
 use crate::Process;
 
-/// How long a handshake may take, and how long a review to arrive and to be answered.
+/// How long a TLS handshake may take. An API server needs milliseconds.
+const HANDSHAKE: Duration = Duration::from_secs(1);
+
+/// How long a review may take to arrive and to be answered.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// The largest review that is read. It holds an object before and after the change.
@@ -144,7 +147,7 @@ impl Listener for TlsListener {
         loop {
             tokio::select! {
                 (stream, from) = Listener::accept(&mut self.tcp) => {
-                    let handshake = timeout(DEADLINE, self.acceptor.accept(stream));
+                    let handshake = timeout(HANDSHAKE, self.acceptor.accept(stream));
                     // What goes wrong with a connection isn't logged: anyone could fill the log.
                     self.handshakes.spawn(async move { Some((handshake.await.ok()?.ok()?, from)) });
                 }
