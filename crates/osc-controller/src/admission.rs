@@ -1,15 +1,13 @@
 //! The admission webhook for MachineDeployments. It judges with what the caches hold, and sends no request.
 //!
-//! It refuses only what a reconcile would refuse, with the same text, and only if the client has just changed what is wrong. So an existing
-//! pool with a problem can be scaled, stamped with a revision and corrected step by step. Whatever depends on other objects that may
-//! follow, such as a profile that is not accepted yet, is a warning.
+//! It refuses only what a reconcile would refuse, with the same text, and only of a pool that had no problem before. So an existing pool with
+//! a problem can be scaled, stamped with a revision and corrected step by step; its problems are warnings. Whatever depends on other objects
+//! that may follow, such as a profile that is not accepted yet, is a warning, too.
 
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use osm_api::config::RequestedProfile;
 use osm_api::pool_settings::PoolSettings;
 use osm_api::{MachineDeployment, Settings};
 use osm_runtime::admission::{Judge, Request, Verdict};
@@ -18,50 +16,38 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep};
 
 use crate::context::Context;
-use crate::gather::sort_by_claim;
+use crate::gather::{self, ProfileLookup, sort_by_claim};
 use crate::hold::{self, Hold};
 use crate::plan::{conflict, no_room, too_long};
 use crate::pool_settings::SettingsProblem;
-use crate::view::{PoolView, ProfileView};
+use crate::view::{PoolView, is_default};
 
 /// A client may create a profile, or delete another pool, just before it creates the MachineDeployment. The watch shows that a little
 /// later, so nothing is refused because of another object before this time has passed.
 const WATCH_LAG: Duration = Duration::from_millis(300);
 const WATCH_POLL: Duration = Duration::from_millis(20);
 
-pub struct PoolJudge {
-    context: Context,
-    /// Names of the default profiles.
-    defaults: Arc<BTreeSet<String>>,
-}
-
-impl PoolJudge {
-    /// A webhook that looks up profiles and other pools in `context`.
-    pub fn new(context: &Context) -> Self {
-        let defaults = osm_render::defaults().into_iter().map(|(name, _)| name);
-        Self {
-            context: context.clone(),
-            defaults: Arc::new(defaults.collect()),
-        }
-    }
-}
+/// A webhook that looks up profiles and other pools in a context.
+pub struct PoolJudge(pub Context);
 
 impl Judge for PoolJudge {
     const DEADLINE: Duration = Duration::from_millis(800);
 
     fn judge(&self, request: Request) -> impl Future<Output = Verdict> + Send {
-        let (context, defaults) = (self.context.clone(), self.defaults.clone());
+        let context = self.0.clone();
         async move {
-            let Some(new) = Submitted::read(&request.object).filter(|new| serves(&context, &new.view)) else {
+            let Some(new) = read(&request.object).filter(|new| serves(&context, new)) else {
                 return Verdict::allowed();
             };
-            let old = request.old_object.as_deref().and_then(Submitted::read);
-            let new = Arc::new(new);
+            let old = request.old_object.as_deref().and_then(read);
+            let opinion = |pool: &PoolView| opinion(pool, &Known::of(&context, pool));
             let began = Instant::now();
             loop {
-                let finding = judge(&Facts::of(&context, &defaults, new.clone(), old.as_ref()));
-                if !finding.may_be_outdated || began.elapsed() >= WATCH_LAG {
-                    return finding.verdict;
+                let (now, before) = (opinion(&new), old.as_ref().map(opinion));
+                let may_pass = now.problem.as_ref().is_some_and(|problem| problem.may_pass);
+                let verdict = verdict(now, before);
+                if verdict.denial.is_none() || !may_pass || began.elapsed() >= WATCH_LAG {
+                    return verdict;
                 }
                 sleep(WATCH_POLL).await;
             }
@@ -69,314 +55,204 @@ impl Judge for PoolJudge {
     }
 }
 
+/// `None`: not even its metadata can be decoded.
+fn read(text: &RawValue) -> Option<PoolView> {
+    let decoded = object::decode::<MachineDeployment>(text.get()).ok()?;
+    Some(match decoded {
+        Ok(md) => PoolView::of(&md),
+        Err(unreadable) => PoolView::unreadable(&unreadable),
+    })
+}
+
 fn serves(context: &Context, pool: &PoolView) -> bool {
     context.cluster.installation.serves(&pool.pool_ref.namespace)
 }
 
-/// A MachineDeployment as a client sends it.
-struct Submitted {
-    view: PoolView,
-}
-
-impl Submitted {
-    /// `None`: not even its metadata can be decoded.
-    fn read(text: &RawValue) -> Option<Self> {
-        let decoded = object::decode::<MachineDeployment>(text.get()).ok()?;
-        Some(match decoded {
-            Ok(md) => Self {
-                view: PoolView::of(&md),
-            },
-            Err(unreadable) => Self {
-                view: PoolView::unreadable(&unreadable),
-            },
-        })
-    }
-
-    /// What decides which profile it needs, and whether the profile suits it. A pool with a mistake suits no profile, and its correction is not
-    /// held up by the next mistake.
-    fn has_same_profile(&self, old: &Self) -> bool {
-        let suited = |submitted: &Self| {
-            let pool = submitted.view.pool.as_ref().ok();
-            pool.map(|pool| {
-                (
-                    pool.operating_system,
-                    pool.provisioning_utility(),
-                    pool.cloud_provider,
-                )
-            })
-        };
-        self.view.wanted_profile == old.view.wanted_profile
-            && suited(old).is_none_or(|old| suited(self) == Some(old))
-    }
-}
-
-/// The profile that a pool asks for, as far as the caches know it.
-enum KnownProfile {
-    /// No profile is named, or the caches are not complete yet.
-    Unknown,
-    Missing,
-    /// It does not exist, but osp-controller installs a default profile of this name unless the settings disable it.
-    Coming,
-    /// Profiles are not read in its namespace.
-    Unread,
-    Found(Arc<ProfileView>),
-}
-
-/// All that a verdict follows from.
-struct Facts<'a> {
-    new: Arc<Submitted>,
-    /// As it is stored; `None`: it is being created.
-    old: Option<&'a Submitted>,
+/// What the caches know of the objects that a pool depends on.
+struct Known {
     /// The pool that has the name of its config, if that is another one.
     owner_of_name: Option<Arc<PoolView>>,
     /// The largest number of configs, if there are as many.
     full_at: Option<u32>,
-    /// The profile that it gets; those that it asks for, if none exists.
-    requested: Vec<RequestedProfile>,
-    profile: KnownProfile,
+    /// The profile that the pool gets. `None`: not all profiles are known yet.
+    profile: Option<ProfileLookup>,
+    /// Whether osp-controller installs the missing profile, unless the settings disable it.
+    is_coming: bool,
     /// Those of the installation, if they are known.
     settings: Option<Settings>,
     /// Whether ConfigMaps with settings are read in its namespace.
     reads_settings: bool,
 }
 
-impl<'a> Facts<'a> {
-    fn of(
-        context: &Context,
-        defaults: &BTreeSet<String>,
-        new: Arc<Submitted>,
-        old: Option<&'a Submitted>,
-    ) -> Self {
-        let installation = &context.cluster.installation;
-        let view = &new.view;
-        let requested = view.requested_profiles(installation);
-        let is_coming = |one: &RequestedProfile| {
-            one.namespace == context.cluster.namespace() && defaults.contains(&one.name)
-        };
-        let existing =
-            requested
-                .iter()
-                .find_map(|one| match known_profile(context, &one.namespace, &one.name) {
-                    KnownProfile::Missing if is_coming(one) => Some((KnownProfile::Coming, one.clone())),
-                    KnownProfile::Missing => None,
-                    known => Some((known, one.clone())),
-                });
-        let (profile, requested) = match existing {
-            Some((known, one)) => (known, vec![one]),
-            None if requested.is_empty() => (KnownProfile::Unknown, requested),
-            None => (KnownProfile::Missing, requested),
-        };
-        let owner_of_name = match old {
-            None => owner_of_name(context, view),
-            Some(_) => None,
-        };
-        let settings = context
-            .cluster
-            .settings
-            .borrow()
-            .as_ref()
-            .map(|current| current.settings.clone());
+impl Known {
+    fn of(context: &Context, pool: &PoolView) -> Self {
+        let requested = pool.requested_profiles(&context.cluster.installation);
+        let found = requested
+            .iter()
+            .map(|one| gather::shown(context, one))
+            .find(|found| !matches!(found, ProfileLookup::Missing(_)));
+        let profiles = &context.caches.profiles;
+        let are_listed = requested
+            .iter()
+            .filter_map(|one| profiles.get(&one.namespace))
+            .all(|profiles| profiles.is_listed());
+        let is_coming = requested
+            .iter()
+            .any(|one| one.namespace == context.cluster.namespace() && is_default(&one.name));
+        let settings = context.cluster.settings.borrow();
+        let namespace = &pool.pool_ref.namespace;
         Self {
-            owner_of_name,
-            full_at: context.full_at().filter(|_| old.is_none()),
-            requested,
-            profile,
-            settings: settings.filter(|_| view.settings.is_some()),
-            reads_settings: installation
-                .pool_settings_namespaces
-                .contains(&view.pool_ref.namespace),
-            new,
-            old,
+            owner_of_name: owner_of_name(context, pool),
+            full_at: context.full_at(),
+            profile: match requested.is_empty() {
+                true => Some(ProfileLookup::Unnamed),
+                false => found.or_else(|| are_listed.then(|| ProfileLookup::Missing(requested))),
+            },
+            is_coming,
+            settings: settings.as_ref().map(|current| current.settings.clone()),
+            reads_settings: context.caches.pool_settings.contains_key(namespace),
         }
     }
-
-    /// Whether the client has just changed what `same` compares.
-    fn has_changed(&self, same: impl Fn(&Submitted, &Submitted) -> bool) -> bool {
-        self.old.is_none_or(|old| !same(&self.new, old))
-    }
 }
 
-fn known_profile(context: &Context, namespace: &str, name: &str) -> KnownProfile {
-    let Some(profiles) = context.caches.profiles.get(namespace) else {
-        return KnownProfile::Unread;
-    };
-    match profiles.get(&format!("{namespace}/{name}")) {
-        Some(found) => KnownProfile::Found(found),
-        None if profiles.is_listed() => KnownProfile::Missing,
-        None => KnownProfile::Unknown,
-    }
-}
-
-/// The pool that the config of a new pool belongs to, if that is another one.
-fn owner_of_name(context: &Context, new: &PoolView) -> Option<Arc<PoolView>> {
-    let name = new.pool_ref.config_name();
-    let is_other = |pool: &Arc<PoolView>| {
-        (&pool.pool_ref.namespace, &pool.pool_ref.name) != (&new.pool_ref.namespace, &new.pool_ref.name)
+/// The pool that the config of a pool belongs to, if that is another one.
+fn owner_of_name(context: &Context, pool: &PoolView) -> Option<Arc<PoolView>> {
+    let name = pool.pool_ref.config_name();
+    let is_other = |other: &Arc<PoolView>| {
+        (&other.pool_ref.namespace, &other.pool_ref.name) != (&pool.pool_ref.namespace, &pool.pool_ref.name)
     };
     let mut claimants = context.caches.pools.group(&name);
     claimants.retain(is_other);
-    claimants.push(Arc::new(new.clone()));
+    claimants.push(Arc::new(pool.clone()));
     let config = context.caches.configs.get(&context.config_key(&name));
     sort_by_claim(&mut claimants, config.as_deref(), |pool| serves(context, pool));
     claimants.into_iter().next().filter(is_other)
 }
 
-struct Finding {
-    verdict: Verdict,
+/// What a reconcile would say about a pool.
+struct Opinion {
+    /// Why the pool can't work.
+    problem: Option<Problem>,
+    /// What is legal, but may not be what was meant, or waits for something else.
+    warnings: Vec<String>,
+}
+
+impl Opinion {
+    fn messages(self) -> Vec<String> {
+        let problem = self.problem.map(|problem| problem.message);
+        problem.into_iter().chain(self.warnings).collect()
+    }
+}
+
+struct Problem {
+    message: String,
     /// It follows from another object, which may have changed already.
-    may_be_outdated: bool,
+    may_pass: bool,
 }
 
-impl Finding {
-    fn denied(message: impl ToString) -> Self {
-        Self {
-            verdict: Verdict::denied(message.to_string()),
-            may_be_outdated: false,
-        }
-    }
-
-    fn of_other_objects(message: impl ToString) -> Self {
-        Self {
-            may_be_outdated: true,
-            ..Self::denied(message)
-        }
+fn problem(message: impl ToString, may_pass: bool) -> Problem {
+    Problem {
+        message: message.to_string(),
+        may_pass,
     }
 }
 
-/// Judges. The order of the checks is that of a plan, so that the same one of several problems is reported.
-fn judge(facts: &Facts<'_>) -> Finding {
-    let checks = [name_problem, pool_problem, settings_problem, profile_problem];
-    checks
-        .iter()
-        .find_map(|check| check(facts))
-        .unwrap_or_else(|| Finding {
-            verdict: Verdict {
-                warnings: warnings(facts),
-                ..Verdict::default()
-            },
-            may_be_outdated: false,
-        })
+/// The order of the checks is that of a plan, so that the same one of several problems is reported.
+fn opinion(pool: &PoolView, known: &Known) -> Opinion {
+    let full = known.full_at.map(|most| no_room(pool, most).message);
+    let mut warnings: Vec<String> = full.into_iter().collect();
+    let found = name_problem(pool, known)
+        .or_else(|| pool.pool.as_ref().err().map(|error| problem(error, false)))
+        .or_else(|| settings_problem(pool, known).map(|mistake| problem(mistake, false)))
+        .or_else(|| profile_problem(pool, known, &mut warnings));
+    Opinion {
+        problem: found,
+        warnings,
+    }
 }
 
-fn name_problem(facts: &Facts<'_>) -> Option<Finding> {
-    // A name never changes.
-    if facts.old.is_some() {
-        return None;
+/// Only what is new is refused, or told.
+fn verdict(now: Opinion, before: Option<Opinion>) -> Verdict {
+    let had_problem = before.as_ref().is_some_and(|before| before.problem.is_some());
+    if let Some(problem) = &now.problem
+        && !had_problem
+    {
+        return Verdict::denied(&problem.message);
     }
-    let view = &facts.new.view;
-    if let Some(rejection) = too_long(view) {
-        return Some(Finding::denied(rejection.message));
+    let known = before.map(Opinion::messages).unwrap_or_default();
+    let mut warnings = now.messages();
+    warnings.retain(|warning| !known.contains(warning));
+    Verdict {
+        warnings,
+        ..Verdict::default()
     }
-    let owner = facts.owner_of_name.as_deref()?;
-    Some(Finding::of_other_objects(conflict(view, owner).message))
 }
 
-fn pool_problem(facts: &Facts<'_>) -> Option<Finding> {
-    let error = facts.new.view.pool.as_ref().err()?;
-    // A mistake that is there already may be corrected later, and several ones after each other.
-    facts
-        .has_changed(|_, old| old.view.pool.is_err())
-        .then(|| Finding::denied(error))
+fn name_problem(pool: &PoolView, known: &Known) -> Option<Problem> {
+    if let Some(rejection) = too_long(pool) {
+        return Some(problem(rejection.message, false));
+    }
+    let owner = known.owner_of_name.as_deref()?;
+    Some(problem(conflict(pool, owner).message, true))
 }
 
-fn settings_problem(facts: &Facts<'_>) -> Option<Finding> {
-    let text = facts.new.view.settings.as_ref()?;
-    if !facts.has_changed(|new, old| new.view.settings == old.view.settings) {
-        return None;
-    }
-    let problem = match PoolSettings::parse(text) {
-        Err(error) => SettingsProblem::from(error),
+fn settings_problem(pool: &PoolView, known: &Known) -> Option<SettingsProblem> {
+    match PoolSettings::parse(pool.settings.as_ref()?) {
+        Err(error) => Some(error.into()),
         // The ConfigMap may follow, and decides about the rest.
         Ok(settings) if settings.config_map.is_some() => {
-            if facts.reads_settings {
+            let namespace = &pool.pool_ref.namespace;
+            (!known.reads_settings).then(|| SettingsProblem::NamespaceNotRead(namespace.clone()))
+        }
+        Ok(settings) => Some(settings.merge(known.settings.as_ref()?, None).err()?.into()),
+    }
+}
+
+fn profile_problem(pool: &PoolView, known: &Known, warnings: &mut Vec<String>) -> Option<Problem> {
+    let pool = pool.pool.as_ref().ok()?;
+    warnings.extend(pool.warnings.iter().cloned());
+    match known.profile.as_ref()? {
+        ProfileLookup::Unnamed | ProfileLookup::Forbidden(_) => None,
+        ProfileLookup::Unread(namespace) => {
+            Some(problem(Hold::ProfileNamespaceNotRead(namespace.clone()), false))
+        }
+        ProfileLookup::Missing(requested) => {
+            let missing = Hold::ProfileMissing(hold::listed(requested));
+            if known.is_coming {
+                warnings.push(missing.to_string());
                 return None;
             }
-            SettingsProblem::NamespaceNotRead(facts.new.view.pool_ref.namespace.clone())
+            Some(problem(missing, true))
         }
-        Ok(settings) => settings.merge(facts.settings.as_ref()?, None).err()?.into(),
-    };
-    Some(Finding::denied(problem))
-}
-
-fn profile_problem(facts: &Facts<'_>) -> Option<Finding> {
-    let pool = facts.new.view.pool.as_ref().ok()?;
-    if !facts.has_changed(Submitted::has_same_profile) {
-        return None;
-    }
-    let profile = hold::listed(&facts.requested);
-    match &facts.profile {
-        KnownProfile::Unknown | KnownProfile::Coming => None,
-        KnownProfile::Unread => {
-            let namespace = facts.requested.first()?.namespace.clone();
-            Some(Finding::denied(Hold::ProfileNamespaceNotRead(namespace)))
-        }
-        KnownProfile::Missing => Some(Finding::of_other_objects(Hold::ProfileMissing(profile))),
-        KnownProfile::Found(found) => {
-            let accepted = found.accepted.as_ref()?;
-            let source = osm_render::suits(&accepted.spec.0, pool).err()?;
-            Some(Finding::of_other_objects(Hold::Render { profile, source }))
-        }
-    }
-}
-
-/// What is legal, but may not be what was meant, or waits for something else.
-fn warnings(facts: &Facts<'_>) -> Vec<String> {
-    let view = &facts.new.view;
-    let mut warnings = Vec::new();
-    if let Some(most) = facts.full_at {
-        warnings.push(no_room(view, most).message);
-    }
-    let pool = match &view.pool {
-        Ok(pool) => pool,
-        Err(error) => {
-            if facts.has_changed(|new, old| new.view.pool.as_ref().err() == old.view.pool.as_ref().err()) {
-                warnings.push(error.to_string());
+        ProfileLookup::Found(found) => {
+            let Some(accepted) = &found.view.accepted else {
+                warnings.push(found.not_accepted().to_string());
+                return None;
+            };
+            match osm_render::suits(&accepted.spec.0, pool) {
+                Ok(of_profile) => {
+                    warnings.extend(of_profile);
+                    None
+                }
+                Err(source) => {
+                    let profile = found.key();
+                    Some(problem(Hold::Render { profile, source }, true))
+                }
             }
-            return warnings;
-        }
-    };
-    let misplaced_before = facts.old.and_then(|old| old.view.pool.as_ref().ok());
-    let is_new = |warning: &&String| misplaced_before.is_none_or(|old| !old.warnings.contains(warning));
-    warnings.extend(pool.warnings.iter().filter(is_new).cloned());
-    let is_same = |new: &Submitted, old: &Submitted| {
-        new.has_same_profile(old) && new.view.template_digest == old.view.template_digest
-    };
-    if !facts.has_changed(is_same) {
-        return warnings;
-    }
-    if matches!(facts.profile, KnownProfile::Coming) {
-        warnings.push(Hold::ProfileMissing(hold::listed(&facts.requested)).to_string());
-    }
-    if let KnownProfile::Found(found) = &facts.profile {
-        warnings.extend(warnings_of_profile(facts, found));
-        if let Some(accepted) = &found.accepted {
-            warnings.extend(osm_render::suits(&accepted.spec.0, pool).unwrap_or_default());
         }
     }
-    warnings
-}
-
-fn warnings_of_profile(facts: &Facts<'_>, found: &ProfileView) -> Option<String> {
-    if found.accepted.is_some() {
-        return None;
-    }
-    let why = found.refusal.as_deref();
-    let hold = Hold::ProfileNotAccepted {
-        profile: hold::listed(&facts.requested),
-        why: why
-            .unwrap_or("waiting for osp-controller to validate it")
-            .to_owned(),
-    };
-    Some(hold.to_string())
 }
 
 #[cfg(test)]
 mod tests {
+    use osm_api::config::RequestedProfile;
     use osm_api::names;
-    use osm_api::profile::OperatingSystemProfileSpec;
+    use osm_api::profile::{AcceptedProfile, OperatingSystemProfileSpec};
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::gather::FoundProfile;
+    use crate::view::ProfileView;
 
     fn object() -> Value {
         json!({
@@ -393,45 +269,61 @@ mod tests {
         })
     }
 
-    fn submitted(object: &Value) -> Submitted {
-        let text = RawValue::from_string(object.to_string()).unwrap();
-        Submitted::read(&text).unwrap()
+    fn submitted(object: &Value) -> PoolView {
+        read(&RawValue::from_string(object.to_string()).unwrap()).unwrap()
     }
 
-    fn found(clouds: &[&str]) -> KnownProfile {
+    fn requested() -> RequestedProfile {
+        RequestedProfile {
+            namespace: "kube-system".to_owned(),
+            name: "osp-ubuntu".to_owned(),
+        }
+    }
+
+    fn with(accepted: Option<AcceptedProfile>, refusal: Option<&str>) -> ProfileLookup {
+        ProfileLookup::Found(FoundProfile {
+            requested: requested(),
+            view: Arc::new(ProfileView {
+                generation: 1,
+                judged: 1,
+                accepted,
+                refusal: refusal.map(str::to_owned),
+                since: Instant::now(),
+            }),
+            edited_for: Duration::ZERO,
+        })
+    }
+
+    fn found(clouds: &[&str]) -> ProfileLookup {
         let clouds: Vec<Value> = clouds.iter().map(|cloud| json!({"name": cloud})).collect();
         let spec: OperatingSystemProfileSpec = serde_json::from_value(json!({
             "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0", "templateEngine": "Handlebars",
             "supportedCloudProviders": clouds, "bootstrapConfig": {}, "provisioningConfig": {},
         }))
         .unwrap();
-        KnownProfile::Found(Arc::new(ProfileView {
-            generation: 1,
-            judged: 1,
-            accepted: Some(osm_render::resolve(&spec).unwrap()),
-            refusal: None,
-        }))
+        with(Some(osm_render::resolve(&spec).unwrap()), None)
     }
 
-    fn facts<'a>(new: &Value, old: Option<&'a Submitted>, profile: KnownProfile) -> Facts<'a> {
-        Facts {
-            new: Arc::new(submitted(new)),
-            old,
+    fn missing() -> ProfileLookup {
+        ProfileLookup::Missing(vec![requested()])
+    }
+
+    fn known(profile: ProfileLookup) -> Known {
+        Known {
             owner_of_name: None,
             full_at: None,
-            requested: vec![RequestedProfile {
-                namespace: "kube-system".to_owned(),
-                name: "osp-ubuntu".to_owned(),
-            }],
-            profile,
+            profile: Some(profile),
+            is_coming: false,
             settings: Some(Settings::default()),
             reads_settings: false,
         }
     }
 
-    fn verdict(new: &Value, old: Option<&Value>, profile: KnownProfile) -> Verdict {
-        let old = old.map(submitted);
-        judge(&facts(new, old.as_ref(), profile)).verdict
+    /// The verdict where both have this profile.
+    fn judged(new: &Value, old: Option<&Value>, profile: ProfileLookup) -> Verdict {
+        let known = known(profile);
+        let opinion = |object: &Value| opinion(&submitted(object), &known);
+        verdict(opinion(new), old.map(opinion))
     }
 
     fn set(pointer: &str, value: Value) -> Value {
@@ -442,6 +334,21 @@ mod tests {
         object
     }
 
+    fn provider(field: &str, value: &str) -> Value {
+        set(
+            &format!("/spec/template/spec/providerSpec/value/{field}"),
+            json!(value),
+        )
+    }
+
+    fn kubelet(version: Value) -> Value {
+        set("/spec/template/spec/versions/kubelet", version)
+    }
+
+    fn max_pods(value: &str) -> Value {
+        annotated(&format!("{}MaxPods", names::KUBELET_CONFIG_PREFIX), value)
+    }
+
     fn annotated(key: &str, value: &str) -> Value {
         let mut object = object();
         object["metadata"]["annotations"][key] = json!(value);
@@ -450,104 +357,65 @@ mod tests {
 
     #[test]
     fn what_a_reconcile_would_refuse_is_refused_with_its_text() {
-        let provider = "/spec/template/spec/providerSpec/value";
         let good = || found(&["aws"]);
-        let long = "p".repeat(260);
-        for (new, profile, text) in [
-            (
-                set(&format!("{provider}/operatingSystem"), json!("beos")),
-                good(),
-                "operatingSystem is unknown",
-            ),
-            (
-                set(&format!("{provider}/cloudProvider"), json!("mars")),
-                good(),
-                "cloudProvider is unknown",
-            ),
-            (
-                set("/spec/template/spec/versions/kubelet", json!("new")),
-                good(),
-                "is not a version",
-            ),
-            (
-                set("/spec/template/spec/versions/kubelet", json!(1.34)),
-                good(),
-                "versions.kubelet",
-            ),
-            (set("/metadata/name", json!(long)), good(), "name too long"),
-            (object(), found(&["gce"]), "but not the pool's cloud provider aws"),
-            (
-                object(),
-                KnownProfile::Missing,
-                "OperatingSystemProfile kube-system/osp-ubuntu does not exist",
-            ),
-            (
-                object(),
-                KnownProfile::Unread,
-                "profiles are not read in namespace kube-system",
-            ),
-            (
-                annotated(names::SETTINGS, "nothing: 1"),
-                good(),
-                "nothing: unknown field",
-            ),
-            (
-                annotated(names::SETTINGS, "fromConfigMap: a"),
-                good(),
-                "does not read ConfigMaps in namespace",
-            ),
-            (
-                annotated(&format!("{}MaxPods", names::KUBELET_CONFIG_PREFIX), "many"),
-                good(),
-                "MaxPods",
-            ),
-        ] {
-            let denial = verdict(&new, None, profile).denial.unwrap();
+        let unread = ProfileLookup::Unread("kube-system".to_owned());
+        let settings = |text| annotated(names::SETTINGS, text);
+        let refused = |new: &Value, profile: ProfileLookup, text: &str| {
+            let denial = judged(new, None, profile).denial.unwrap();
             assert!(denial.contains(text), "{denial}");
             assert!(!denial.contains("hunter2"), "{denial}");
+        };
+        for (field, value, text) in [
+            ("operatingSystem", "beos", "operatingSystem is unknown"),
+            ("cloudProvider", "mars", "cloudProvider is unknown"),
+        ] {
+            refused(&provider(field, value), good(), text);
         }
-        assert_eq!(verdict(&object(), None, found(&["aws"])), Verdict::allowed());
+        for (new, text) in [
+            (kubelet(json!("new")), "is not a version"),
+            (kubelet(json!(1.34)), "versions.kubelet"),
+            (settings("nothing: 1"), "nothing: unknown field"),
+            (settings("fromConfigMap: a"), "does not read ConfigMaps in"),
+            (max_pods("many"), "MaxPods"),
+            (set("/metadata/name", json!("p".repeat(260))), "too long"),
+        ] {
+            refused(&new, good(), text);
+        }
+        for (profile, text) in [
+            (found(&["gce"]), "but not the pool's cloud provider aws"),
+            (missing(), "kube-system/osp-ubuntu does not exist"),
+            (unread, "profiles are not read in namespace kube-system"),
+        ] {
+            refused(&object(), profile, text);
+        }
+        assert_eq!(judged(&object(), None, good()), Verdict::allowed());
     }
 
     #[test]
     fn a_name_that_runs_together_with_another_is_refused_on_creation_only() {
-        let mut other = submitted(&set("/metadata/name", json!("other"))).view;
+        let mut other = submitted(&set("/metadata/name", json!("other")));
         other.pool_ref.uid = "v".to_owned();
-        let new = object();
-        let mut of_creation = facts(&new, None, found(&["aws"]));
-        of_creation.owner_of_name = Some(Arc::new(other));
-        let finding = judge(&of_creation);
-        assert!(finding.may_be_outdated);
-        let denial = finding.verdict.denial.unwrap();
+        let mut known = known(found(&["aws"]));
+        known.owner_of_name = Some(Arc::new(other));
+        let opinion = || opinion(&submitted(&object()), &known);
+        assert!(opinion().problem.unwrap().may_pass);
+        let denial = verdict(opinion(), None).denial.unwrap();
         assert!(
             denial.contains("belongs to the older MachineDeployment kube-system/other"),
             "{denial}"
         );
-        let old = submitted(&new);
-        let mut of_update = facts(&new, Some(&old), found(&["aws"]));
-        of_update.owner_of_name = of_creation.owner_of_name;
-        assert_eq!(judge(&of_update).verdict, Verdict::allowed());
+        assert_eq!(verdict(opinion(), Some(opinion())), Verdict::allowed());
     }
 
     #[test]
     fn a_pool_with_a_problem_can_be_scaled_stamped_and_corrected() {
-        let provider = "/spec/template/spec/providerSpec/value";
         let broken = [
-            (
-                set(&format!("{provider}/operatingSystem"), json!("beos")),
-                found(&["aws"]),
-            ),
-            (
-                set("/spec/template/spec/versions/kubelet", json!("new")),
-                found(&["aws"]),
-            ),
+            (provider("operatingSystem", "beos"), found(&["aws"])),
+            (kubelet(json!("new")), found(&["aws"])),
             (annotated(names::SETTINGS, "nothing: 1"), found(&["aws"])),
-            (
-                annotated(&format!("{}MaxPods", names::KUBELET_CONFIG_PREFIX), "many"),
-                found(&["aws"]),
-            ),
+            (max_pods("many"), found(&["aws"])),
             (object(), found(&["gce"])),
-            (object(), KnownProfile::Missing),
+            (object(), missing()),
         ];
         for (old, profile) in broken {
             let mut new = old.clone();
@@ -555,99 +423,75 @@ mod tests {
             new["metadata"]["annotations"][names::REVISION] = json!("7");
             new["metadata"]["labels"] = json!({"team": "a"});
             new["spec"]["template"]["metadata"]["labels"] = json!({"a": "b"});
-            new.pointer_mut(provider).unwrap()["cloudProviderSpec"] = json!({"secret": "other"});
-            assert_eq!(verdict(&new, Some(&old), profile).denial, None, "{new}");
+            new["spec"]["template"]["spec"]["providerSpec"]["value"]["cloudProviderSpec"] =
+                json!({"secret": "other"});
+            assert_eq!(judged(&new, Some(&old), profile), Verdict::allowed(), "{new}");
         }
     }
 
     #[test]
     fn a_pool_with_mistakes_is_corrected_step_by_step() {
-        let old = set("/spec/template/spec/versions/kubelet", json!("new"));
-        let other = set(
-            "/spec/template/spec/providerSpec/value/operatingSystem",
-            json!("beos"),
-        );
-        let warned = verdict(&other, Some(&old), found(&["aws"]));
+        let old = kubelet(json!("new"));
+        let other = provider("operatingSystem", "beos");
+        let warned = judged(&other, Some(&old), found(&["aws"]));
         assert_eq!(warned.denial, None);
         assert!(warned.warnings[0].contains("operatingSystem"), "{warned:?}");
         // Something else of its template changes.
         let mut new = old.clone();
         new["spec"]["template"]["spec"]["providerSpec"]["value"]["sshPublicKeys"] =
             json!(["ssh-ed25519 AAAA"]);
-        assert_eq!(verdict(&new, Some(&old), found(&["aws"])), Verdict::allowed());
+        assert_eq!(judged(&new, Some(&old), found(&["aws"])), Verdict::allowed());
         // The last mistake is corrected, and the profile is missing as before.
-        let corrected = verdict(&object(), Some(&old), KnownProfile::Missing);
+        let corrected = judged(&object(), Some(&old), missing());
         assert_eq!(corrected.denial, None);
         // It was good, and no longer is.
-        assert!(verdict(&old, Some(&object()), found(&["aws"])).denial.is_some());
-        let other = annotated(names::PROFILE, "other");
-        assert!(
-            verdict(&other, Some(&object()), KnownProfile::Missing)
-                .denial
-                .is_some()
-        );
+        assert!(judged(&old, Some(&object()), found(&["aws"])).denial.is_some());
+        let of = |profile| opinion(&submitted(&object()), &known(profile));
+        assert!(verdict(of(missing()), Some(of(found(&["aws"])))).denial.is_some());
     }
 
     #[test]
     fn what_is_legal_but_suspicious_is_a_warning_once() {
-        let mut new = object();
-        new["metadata"]["labels"] = json!({(names::PROFILE): "a"});
-        let warned = verdict(&new, None, found(&["aws"]));
-        assert_eq!(warned.denial, None);
-        assert!(warned.warnings[0].contains("has no effect"), "{warned:?}");
-        let mut scaled = new.clone();
-        scaled["spec"]["replicas"] = json!(2);
-        assert_eq!(verdict(&scaled, Some(&new), found(&["aws"])), Verdict::allowed());
-
-        let old_kubelet = set("/spec/template/spec/versions/kubelet", json!("1.20.0"));
-        let warned = verdict(&old_kubelet, None, found(&["aws"]));
-        assert!(
-            warned.warnings[0].contains("kubelet 1.20.0 is not one of"),
-            "{warned:?}"
-        );
-
-        let mut full = facts(&object(), None, found(&["aws"]));
-        full.full_at = Some(5);
-        let warned = judge(&full).verdict;
-        assert!(
-            warned.denial.is_none() && warned.warnings[0].contains("(5)"),
-            "{warned:?}"
-        );
-
-        let warned = verdict(&object(), None, KnownProfile::Coming);
-        assert!(
-            warned.denial.is_none() && warned.warnings[0].contains("does not exist"),
-            "{warned:?}"
-        );
-
-        let refused = KnownProfile::Found(Arc::new(ProfileView {
-            generation: 1,
-            judged: 1,
-            accepted: None,
-            refusal: Some("line 2".to_owned()),
-        }));
-        let warned = verdict(&object(), None, refused);
-        assert!(
-            warned.warnings[0].ends_with("is not accepted: line 2"),
-            "{warned:?}"
-        );
+        let warned = |new: &Value, known: &Known, text: &str| {
+            let opinion = || opinion(&submitted(new), known);
+            let told = verdict(opinion(), None);
+            assert!(
+                told.denial.is_none() && told.warnings[0].contains(text),
+                "{told:?}"
+            );
+            assert_eq!(verdict(opinion(), Some(opinion())), Verdict::allowed(), "{text}");
+        };
+        let good = || known(found(&["aws"]));
+        let mut labelled = object();
+        labelled["metadata"]["labels"] = json!({(names::PROFILE): "a"});
+        warned(&labelled, &good(), "has no effect");
+        warned(&kubelet(json!("1.20.0")), &good(), "kubelet 1.20.0 is not one of");
+        let full = Known {
+            full_at: Some(5),
+            ..good()
+        };
+        warned(&object(), &full, "(5)");
+        let coming = Known {
+            is_coming: true,
+            ..known(missing())
+        };
+        warned(&object(), &coming, "does not exist");
+        let refused = known(with(None, Some("line 2")));
+        warned(&object(), &refused, "is not accepted: line 2");
     }
 
     #[test]
     fn an_object_that_cannot_be_decoded_is_refused_as_its_condition_reports() {
         let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
         let text = object().to_string().replace("\"hunter2\"", &deep);
-        let new = Submitted::read(&RawValue::from_string(text.clone()).unwrap()).unwrap();
-        let old = Submitted::read(&RawValue::from_string(text).unwrap()).unwrap();
-        let mut of_creation = facts(&object(), None, KnownProfile::Unknown);
-        of_creation.new = Arc::new(new);
-        let denial = judge(&of_creation).verdict.denial.unwrap();
+        let pool = read(&RawValue::from_string(text).unwrap()).unwrap();
+        let opinion = || opinion(&pool, &known(found(&["aws"])));
+        let denial = verdict(opinion(), None).denial.unwrap();
         assert!(
             denial.starts_with("the MachineDeployment can't be read: ")
                 && denial.contains("nested too deeply"),
             "{denial}"
         );
-        of_creation.old = Some(&old);
-        assert_eq!(judge(&of_creation).verdict.denial, None);
+        assert_eq!(verdict(opinion(), Some(opinion())), Verdict::allowed());
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use osm_api::cluster_endpoint::Discovered;
+use osm_api::rbac::Installation;
 use osm_runtime::cache::Cache;
-use parking_lot::Mutex;
 
-use crate::view::{ConfigView, PoolView, ProfileView, SettingsDocument};
+use crate::view::{ConfigView, PoolView, ProfileView};
 
 pub struct Caches {
     /// MachineDeployments of the whole cluster, grouped by the name of the config that they claim.
@@ -15,24 +15,26 @@ pub struct Caches {
     pub profiles: BTreeMap<String, Arc<Cache<ProfileView>>>,
     /// OperatingSystemConfigs of the installation's namespace.
     pub configs: Arc<Cache<ConfigView>>,
-    /// Settings documents of the ConfigMaps that pools name, by namespace. A namespace is watched from the first time that a pool in it names one.
-    pub pool_settings: Mutex<BTreeMap<String, Arc<Cache<SettingsDocument>>>>,
+    /// Settings documents of ConfigMaps, by namespace.
+    pub pool_settings: BTreeMap<String, Arc<Cache<String>>>,
     pub cluster_info: Arc<Cache<Discovered>>,
     pub endpoint_slices: Arc<Cache<Discovered>>,
 }
 
 impl Caches {
-    /// Empty caches for profiles of these namespaces.
-    pub fn new(namespaces: &[&str]) -> Self {
-        let profiles = namespaces
-            .iter()
-            .map(|namespace| ((*namespace).to_owned(), Arc::default()));
+    pub fn new(installation: &Installation) -> Self {
+        let profiles = installation.namespaces_to_render_from().into_iter();
+        let pool_settings = installation.pool_settings_namespaces.iter();
         let pools = Cache::grouped(|pool: &PoolView| Some(pool.pool_ref.config_name()));
         Self {
             pools: Arc::new(pools),
-            profiles: profiles.collect(),
+            profiles: profiles
+                .map(|namespace| (namespace.to_owned(), Arc::default()))
+                .collect(),
             configs: Arc::default(),
-            pool_settings: Mutex::default(),
+            pool_settings: pool_settings
+                .map(|namespace| (namespace.clone(), Arc::default()))
+                .collect(),
             cluster_info: Arc::default(),
             endpoint_slices: Arc::default(),
         }
@@ -45,17 +47,13 @@ impl Caches {
 
     /// Where the cluster says that its API server is, `kube-public/cluster-info` first. The order is always the same.
     pub fn discovered(&self) -> Vec<Discovered> {
-        let sources = [&self.cluster_info, &self.endpoint_slices].into_iter();
-        sources
-            .flat_map(|cache| {
-                let mut found: Vec<Discovered> = cache
-                    .select(|_| true)
-                    .iter()
-                    .map(|found| (**found).clone())
-                    .collect();
-                found.sort();
-                found
-            })
-            .collect()
+        let mut all = Vec::new();
+        for cache in [&self.cluster_info, &self.endpoint_slices] {
+            let found = cache.select(|_| true);
+            let mut found: Vec<Discovered> = found.iter().map(|found| (**found).clone()).collect();
+            found.sort();
+            all.append(&mut found);
+        }
+        all
     }
 }

@@ -1,13 +1,10 @@
 //! What all reconciles share: the cluster, the queue, caches, memory and metrics.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use osm_api::cluster_endpoint::{self, Choice};
-use osm_api::condition::{self, Verdict};
+use osm_api::condition;
 use osm_api::config::{OperatingSystemConfig, RequestedProfile};
-use osm_api::profile::AcceptedProfile;
 use osm_api::{Reason, Settings};
 use osm_runtime::Api;
 use osm_runtime::cache::{Change, Version};
@@ -20,10 +17,9 @@ use osm_runtime::threads::Threads;
 use osm_runtime::{Cluster, Process, RequestError, read, watch};
 
 use crate::caches::Caches;
-use crate::compiled::Compiled;
 use crate::memory::Memory;
-use crate::metrics::RenderMetrics;
-use crate::planning::{Busy, Planning};
+use crate::metrics::Sizes;
+use crate::planning::Planning;
 use crate::view::{ConfigView, PoolView};
 
 #[derive(Clone)]
@@ -44,66 +40,46 @@ pub struct Inner {
     pub caches: Caches,
     pub memory: Memory,
     pub conditions: Arc<ConditionGauge>,
-    pub metrics: RenderMetrics,
+    pub sizes: Sizes,
     pub planning: Planning,
     pub foreign_cluster: ForeignCluster,
-    /// The number of configs that workers are creating.
-    creations: AtomicUsize,
-}
-
-/// A config is being created until this is dropped.
-pub struct Creation<'a>(&'a AtomicUsize);
-
-impl Drop for Creation<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Context {
     /// # Errors
     /// Metrics that can't be registered.
     pub fn new(process: &Process, cluster: &Cluster) -> anyhow::Result<Self> {
-        let metrics = RenderMetrics::new(&process.metrics)?;
         Ok(Self(Arc::new(Inner {
             cluster: cluster.clone(),
             queue: Arc::new(Queue::new(&process.environment)),
-            caches: Caches::new(&cluster.installation.namespaces_to_render_from()),
+            caches: Caches::new(&cluster.installation),
             memory: Memory::default(),
             conditions: ConditionGauge::new(&process.metrics),
             planning: Planning::new(
                 Threads::new(cluster.supervisor()),
                 process.args.reconcile_timeout(),
-                metrics.waits.clone(),
             ),
-            metrics,
+            sizes: Sizes::new(&process.metrics)?,
             foreign_cluster: ForeignCluster::new(cluster),
-            creations: AtomicUsize::default(),
         })))
     }
-}
 
-impl Context {
     /// Whether user data of any pool is published.
     pub fn has_published(&self) -> bool {
-        let configs = &self.caches.configs;
-        !configs
-            .select(|config| config.status.published.is_some())
-            .is_empty()
+        self.caches
+            .configs
+            .any(|config| config.status.published.is_some())
     }
 }
 
 impl Shared<String> for Context {
     fn known(&self) -> Vec<String> {
-        let claimed = self.caches.pools.groups();
+        let mut names = self.caches.pools.groups();
         let configs = self.caches.configs.select(|_| true);
-        let existing = configs.iter().filter_map(|config| config.metadata.name.clone());
-        claimed
-            .into_iter()
-            .chain(existing)
-            .collect::<BTreeSet<String>>()
-            .into_iter()
-            .collect()
+        names.extend(configs.iter().filter_map(|config| config.metadata.name.clone()));
+        names.sort();
+        names.dedup();
+        names
     }
 
     fn released(&self, name: &String) {
@@ -111,7 +87,6 @@ impl Shared<String> for Context {
         self.foreign_cluster.note(name, None);
         for pool in self.caches.pools.group(name) {
             self.no_longer_rejected(&pool.pool_ref.uid);
-            self.metrics.publishing.forget(&pool.pool_ref.uid);
         }
     }
 }
@@ -134,7 +109,6 @@ impl Inner {
 
     /// Records what the API server returned for a read of this controller.
     pub fn saw(&self, version: Version, view: ConfigView) -> ConfigView {
-        self.metrics.publishing.see_config(&view);
         let key = watch::key(&view.metadata);
         let change = self.caches.configs.wrote(&key, version, view.clone());
         // The answer can hold what others wrote in the meantime, and the watch does not report it again.
@@ -172,26 +146,13 @@ impl Inner {
         self.wake_for_room();
     }
 
-    /// The largest number of configs, if there are as many. Replicas that create configs at the same moment can exceed it by what they
-    /// create until their watches show it to each other.
+    /// The largest number of configs, if there are as many. Reconciles at the same moment can exceed it by what they create.
     pub fn full_at(&self) -> Option<u32> {
-        self.full_with(0)
-    }
-
-    /// The largest number of configs, if there are as many with `further` ones.
-    fn full_with(&self, further: usize) -> Option<u32> {
         let settings = self.cluster.settings.borrow();
         let limits = settings.as_ref().map(|current| current.settings.limits.clone());
         let most = limits.unwrap_or_default().machine_deployments;
-        let configs = self.caches.configs.len() + further;
-        (u32::try_from(configs).unwrap_or(u32::MAX) >= most).then_some(most)
-    }
-
-    /// Begins to create a config; `None` means that those which other workers are creating leave no room for it.
-    pub fn begin_creation(&self) -> Option<Creation<'_>> {
-        let others = self.creations.fetch_add(1, Ordering::Relaxed);
-        let creation = Creation(&self.creations);
-        self.full_with(others).is_none().then_some(creation)
+        let configs = u32::try_from(self.caches.configs.len()).unwrap_or(u32::MAX);
+        (configs >= most).then_some(most)
     }
 
     /// A config is gone. Requeues the pools that have none because there were too many.
@@ -238,12 +199,6 @@ impl Inner {
         cluster_endpoint::choose(settings, &self.caches.discovered(), &in_use, own_ca.as_deref())
     }
 
-    /// # Errors
-    /// Too many other profiles are compiled and rendered.
-    pub async fn compiled(&self, config: &str, accepted: &AcceptedProfile) -> Result<Compiled, Busy> {
-        self.memory.compiled.get(&self.planning, config, accepted).await
-    }
-
     /// A MachineDeployment that had no config of its own has one now, or is gone.
     pub fn no_longer_rejected(&self, uid: &str) {
         if self.memory.accept(uid) {
@@ -253,19 +208,8 @@ impl Inner {
 
     /// A config and its pool are gone, or another replica owns them.
     pub fn forget(&self, name: &str) {
-        self.count(name, None);
-        self.metrics.sizes.note(name, None);
-        self.memory.set_waiting(name, None);
+        self.conditions.forget(name, condition::RENDERED);
+        self.sizes.note(name, None);
         self.planning.forget(name);
-    }
-
-    /// Counts a config under its condition; `None` stops counting it.
-    pub fn count(&self, name: &str, verdict: Option<&Verdict>) {
-        match verdict {
-            Some(verdict) => self
-                .conditions
-                .count(name, verdict.type_, verdict.status, verdict.reason),
-            None => self.conditions.forget(name, condition::RENDERED),
-        }
     }
 }

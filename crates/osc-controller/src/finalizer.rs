@@ -2,15 +2,17 @@
 //!
 //! It is removed where the installation asks for that (`--remove-go-finalizers`). Otherwise an Event explains what to do.
 
-use std::time::Duration;
+use std::sync::Arc;
 
-use jiff::SignedDuration;
-use osm_api::{PoolRef, names};
+use kube::api::{Patch, PatchParams};
+use osm_api::{MachineDeployment, PoolRef, Reason, names};
+use osm_runtime::request::failed;
+use osm_runtime::{Api, RequestError, error};
+use serde_json::json;
 
+use crate::context::Context;
 use crate::gather::{Gathered, PoolPresence};
-
-/// A running Go implementation removes its finalizer sooner than this, so an earlier Event would be noise.
-pub const REPORT_DELAY: SignedDuration = SignedDuration::from_secs(10);
+use crate::view::PoolView;
 
 /// The finalizer on a MachineDeployment that is being deleted.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,42 +36,78 @@ impl Finalizer {
     }
 }
 
-/// What to do about finalizers.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Finalizers {
-    pub remove: Vec<Finalizer>,
-    pub report: Vec<Finalizer>,
-    /// When the next one has to be reported.
-    pub requeue_after: Option<Duration>,
+/// The finalizers of the claimants that nobody else removes.
+pub fn left_behind(gathered: &Gathered) -> Vec<Finalizer> {
+    // Never write to what is perhaps the wrong cluster.
+    let is_elsewhere = gathered.other_cluster.is_some() || gathered.presence == PoolPresence::OtherCluster;
+    if is_elsewhere || !gathered.finalizers_are_left {
+        return Vec::new();
+    }
+    let of_claimant = |claimant: &Arc<PoolView>| {
+        Some(Finalizer {
+            pool: claimant.pool_ref.clone(),
+            index: claimant.go_finalizer_of_deleted?,
+        })
+    };
+    gathered.claimants.iter().filter_map(of_claimant).collect()
 }
 
-/// Decides what to do about the finalizers of the claimants.
-pub fn left_behind(gathered: &Gathered) -> Finalizers {
-    let mut found = Finalizers::default();
-    // Never write to what is perhaps the wrong cluster.
-    if gathered.other_cluster.is_some() || gathered.presence == PoolPresence::OtherCluster {
-        return found;
-    }
-    for claimant in &gathered.claimants {
-        let Some(deleted) = claimant.deleted_with_go_finalizer else {
-            continue;
-        };
-        let finalizer = Finalizer {
-            pool: claimant.pool_ref.clone(),
-            index: deleted.index,
-        };
-        if gathered.removes_finalizers {
-            found.remove.push(finalizer);
-            continue;
-        }
-        // The clock may have been set back since.
-        let left = (REPORT_DELAY - gathered.now.duration_since(deleted.since)).min(REPORT_DELAY);
-        match Duration::try_from(left).ok().filter(|left| !left.is_zero()) {
-            Some(wait) => {
-                found.requeue_after = [found.requeue_after, Some(wait)].into_iter().flatten().min();
-            }
-            None => found.report.push(finalizer),
+/// Removes each of these where the installation asks for that, else emits one Event about it.
+///
+/// It is the last step of a reconcile: the webhooks of MachineDeployments can delay or refuse the request, and must not delay the status.
+///
+/// # Errors
+/// The first request that failed; the finalizers after it stay.
+pub async fn release(context: &Context, finalizers: &[Finalizer]) -> Result<(), RequestError> {
+    for finalizer in finalizers {
+        if context.cluster.installation.go_finalizers {
+            remove(context, finalizer).await?;
+        } else if context.memory.report_finalizer(&finalizer.pool.uid) {
+            let PoolRef { namespace, name, .. } = &finalizer.pool;
+            let advice = finalizer.advice();
+            tracing::warn!(namespace, machine_deployment = name, "{advice}");
+            let (about, reason) = ((&finalizer.pool).into(), Reason::FinalizerLeftBehind);
+            context
+                .cluster
+                .worker
+                .events
+                .warning(&about, reason, &advice)
+                .await;
         }
     }
-    found
+    Ok(())
+}
+
+async fn remove(context: &Context, finalizer: &Finalizer) -> Result<(), RequestError> {
+    const WHAT: &str = "removing a finalizer of the Go implementation";
+    let PoolRef {
+        namespace, name, uid, ..
+    } = &finalizer.pool;
+    let api: Api<MachineDeployment> = Api::namespaced(context.cluster.worker.client.clone(), namespace);
+    // A JSON patch of this one item leaves everything else in the object as it is, also fields that are unknown here.
+    let place = format!("/metadata/finalizers/{}", finalizer.index);
+    let patch = serde_json::from_value(json!([
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        {"op": "test", "path": place, "value": names::GO_FINALIZER},
+        {"op": "remove", "path": place},
+    ]));
+    let patch = patch.map_err(|error| failed(WHAT)(kube::Error::SerdeError(error)))?;
+    match api
+        .patch(name, &PatchParams::default(), &Patch::<()>::Json(patch))
+        .await
+    {
+        Ok(_) => {
+            tracing::info!(
+                namespace,
+                machine_deployment = name,
+                finalizer = names::GO_FINALIZER,
+                "removed from a MachineDeployment that is being deleted"
+            );
+            Ok(())
+        }
+        Err(error) if error::is_code(&error, 404) => Ok(()),
+        // A `test` failed: the finalizers are no longer those that were seen.
+        Err(error) if error::is_code(&error, 422) => Err(RequestError::Conflict { what: WHAT }),
+        Err(error) => Err(failed(WHAT)(error)),
+    }
 }

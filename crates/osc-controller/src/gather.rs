@@ -1,14 +1,12 @@
 //! Reads everything that one reconcile needs.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::core::PartialObjectMeta;
 use osm_api::cluster_endpoint::Choice;
 use osm_api::config::RequestedProfile;
-use osm_api::profile::{AcceptedProfile, OperatingSystemProfile};
+use osm_api::profile::OperatingSystemProfile;
 use osm_api::{MachineDeployment, PoolRef, Reason};
 use osm_runtime::Api;
 use osm_runtime::cache::{Cache, Version};
@@ -17,10 +15,8 @@ use osm_runtime::request::failed;
 use osm_runtime::{RequestError, read};
 use tokio::time::Instant;
 
-use crate::compiled::Compiled;
 use crate::context::Context;
-use crate::memory::Waiting;
-use crate::planning::Busy;
+use crate::hold::{self, Hold};
 use crate::pool_settings::{self, SettingsLookup};
 use crate::view::{ConfigView, PoolView, ProfileView};
 
@@ -51,15 +47,9 @@ pub struct Gathered {
     pub profile: ProfileLookup,
     /// The settings for the owner's pool.
     pub settings: SettingsLookup,
-    /// Why the newest edit of the installation's settings is not in force.
-    pub settings_refused: Option<String>,
     pub endpoint: Option<Choice>,
-    /// What the last reconcile noted about a revision that waits.
-    pub waiting: Option<Waiting>,
-    /// Whether finalizers of the Go implementation are to be removed.
-    pub removes_finalizers: bool,
-    /// Set as soon as nobody waits for the plan any more, which ends rendering.
-    pub abandoned: Arc<AtomicBool>,
+    /// Whether nobody else removes the finalizers of the Go implementation.
+    pub finalizers_are_left: bool,
 }
 
 /// Whether the pool of a config still exists.
@@ -83,37 +73,51 @@ pub enum ProfileLookup {
     /// None of these exists.
     Missing(Vec<RequestedProfile>),
     /// This installation does not read profiles in the namespace.
-    Unread {
-        namespace: String,
-    },
+    Unread(String),
     /// It may not read them.
-    Forbidden {
-        namespace: String,
-    },
-    /// There was no thread to compile or render it in.
-    Busy,
-    Found(Box<FoundProfile>),
+    Forbidden(String),
+    Found(FoundProfile),
 }
 
 #[derive(Clone)]
 pub struct FoundProfile {
-    pub namespace: String,
-    pub name: String,
-    pub generation: i64,
-    /// Generation that osp-controller has validated.
-    pub judged: i64,
-    /// Why the newest generation is not accepted.
-    pub refusal: Option<String>,
-    /// The last good one, with its templates compiled.
-    pub accepted: Option<(AcceptedProfile, Compiled)>,
+    pub requested: RequestedProfile,
+    pub view: Arc<ProfileView>,
+    /// How long it has been known as it is.
+    pub edited_for: Duration,
 }
 
 impl FoundProfile {
-    fn reference(&self) -> RequestedProfile {
-        RequestedProfile {
-            namespace: self.namespace.clone(),
-            name: self.name.clone(),
+    /// `namespace/name`.
+    pub fn key(&self) -> String {
+        hold::listed(std::slice::from_ref(&self.requested))
+    }
+
+    /// Why a pool is not rendered while nothing is accepted.
+    pub fn not_accepted(&self) -> Hold {
+        let refusal = self.view.refusal.as_deref();
+        Hold::ProfileNotAccepted {
+            profile: self.key(),
+            why: refusal
+                .unwrap_or("waiting for osp-controller to validate it")
+                .to_owned(),
         }
+    }
+}
+
+/// The profile as its watch has shown it.
+pub fn shown(context: &Context, requested: &RequestedProfile) -> ProfileLookup {
+    let RequestedProfile { namespace, name } = requested;
+    let Some(profiles) = context.caches.profiles.get(namespace) else {
+        return ProfileLookup::Unread(namespace.clone());
+    };
+    match profiles.get(&format!("{namespace}/{name}")) {
+        None => ProfileLookup::Missing(vec![requested.clone()]),
+        Some(view) => ProfileLookup::Found(FoundProfile {
+            requested: requested.clone(),
+            edited_for: view.since.elapsed(),
+            view,
+        }),
     }
 }
 
@@ -145,7 +149,6 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
     };
     let installation = cluster.settings.borrow().clone();
     let full_at = context.full_at().filter(|_| config.is_none());
-    let settings_refused = installation.as_ref().and_then(|current| current.refused.clone());
     // Nothing is rendered for a pool that is not served, so nothing is read for it.
     let rendered = claimants.first().filter(|owner| serves(owner));
     let settings = match (installation, rendered) {
@@ -158,7 +161,7 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
         _ => ProfileLookup::Unnamed,
     };
     let requested_profile = match (&profile, claimants.first()) {
-        (ProfileLookup::Found(found), _) => Some(found.reference()),
+        (ProfileLookup::Found(found), _) => Some(found.requested.clone()),
         (_, Some(owner)) => owner.requested_profiles(&cluster.installation).into_iter().next(),
         (_, None) => config.as_ref().and_then(|config| config.status.profile.clone()),
     };
@@ -180,11 +183,9 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
         requested_profile,
         profile,
         settings,
-        settings_refused,
         endpoint,
-        waiting: context.memory.waiting(name),
-        removes_finalizers: cluster.installation.go_finalizers,
-        abandoned: Arc::default(),
+        finalizers_are_left: cluster.installation.go_finalizers
+            || cluster.go_implementation.problem().is_none(),
     })
 }
 
@@ -237,19 +238,16 @@ async fn catch_up(
 
 /// The MachineDeployment as it is now. `None`: it is gone.
 async fn live(context: &Context, pool: &PoolRef) -> Result<Option<(Version, PoolView)>, RequestError> {
-    let pools = api(context, pool);
+    let pools: Api<MachineDeployment> =
+        Api::namespaced(context.cluster.worker.client.clone(), &pool.namespace);
     let found = read::get(
         &pools,
         &pool.name,
-        |md: MachineDeployment| (Version::of(&md.metadata), PoolView::of(&md)),
+        |md| (Version::of(&md.metadata), PoolView::of(&md)),
         |md| (Version::of(&md.metadata), PoolView::unreadable(md)),
     );
     let found = found.await.map_err(failed("reading the MachineDeployment"))?;
     Ok(found.filter(|(_, live)| live.pool_ref.uid == pool.uid))
-}
-
-fn api(context: &Context, pool: &PoolRef) -> Api<MachineDeployment> {
-    Api::namespaced(context.cluster.worker.client.clone(), &pool.namespace)
 }
 
 async fn presence(
@@ -299,7 +297,7 @@ async fn profile(
 ) -> Result<ProfileLookup, RequestError> {
     let requested = owner.requested_profiles(&context.cluster.installation);
     for one in &requested {
-        match lookup(context, owner, config, since, one.clone()).await? {
+        match lookup(context, owner, config, since, one).await? {
             ProfileLookup::Missing(_) => {}
             other => return Ok(other),
         }
@@ -315,74 +313,50 @@ async fn lookup(
     owner: &PoolView,
     config: Option<&ConfigView>,
     since: Instant,
-    RequestedProfile { namespace, name }: RequestedProfile,
+    requested: &RequestedProfile,
 ) -> Result<ProfileLookup, RequestError> {
-    let Some(profiles) = context.caches.profiles.get(&namespace) else {
-        return Ok(ProfileLookup::Unread { namespace });
-    };
-    // Machines boot with what a new revision is rendered from for a long time. If its profile was edited just before, the
-    // watch of profiles can lag behind that of MachineDeployments. A recent read that began after the watch had shown the
-    // revision is new enough, so pools that get a new revision together share it.
-    let is_listed = profiles.is_listed();
-    let seen = context
-        .memory
-        .revision_seen(&owner.pool_ref.uid, owner.revision.as_ref());
-    let recent = since.checked_sub(RECENT);
-    let since = seen
-        .max(recent)
-        .filter(|_| seen.is_some() && is_listed)
-        .unwrap_or(since);
-    if owner.has_new_revision(config) || !is_listed {
-        match refresh(context, profiles, (&namespace, &name), since).await {
-            Err(error) if !is_listed && error.reason() == Reason::Forbidden => {
-                return Ok(ProfileLookup::Forbidden { namespace });
+    let RequestedProfile { namespace, .. } = requested;
+    if let Some(profiles) = context.caches.profiles.get(namespace) {
+        // Machines boot with what a new revision is rendered from for a long time. If its profile was edited just before, the watch of
+        // profiles can lag behind that of MachineDeployments.
+        let is_listed = profiles.is_listed();
+        if owner.has_new_revision(config) || !is_listed {
+            match refresh(context, profiles, requested, since).await {
+                Err(error) if !is_listed && error.reason() == Reason::Forbidden => {
+                    return Ok(ProfileLookup::Forbidden(namespace.clone()));
+                }
+                refreshed => refreshed?,
             }
-            refreshed => refreshed?,
         }
     }
-    let Some(view) = profiles.get(&format!("{namespace}/{name}")) else {
-        return Ok(ProfileLookup::Missing(vec![RequestedProfile { namespace, name }]));
-    };
-    let accepted = match &view.accepted {
-        Some(accepted) => match context.compiled(&owner.pool_ref.config_name(), accepted).await {
-            Ok(compiled) => Some((accepted.clone(), compiled)),
-            Err(Busy) => return Ok(ProfileLookup::Busy),
-        },
-        None => None,
-    };
-    Ok(ProfileLookup::Found(Box::new(FoundProfile {
-        namespace,
-        name,
-        generation: view.generation,
-        judged: view.judged,
-        refusal: view.refusal.clone(),
-        accepted,
-    })))
+    Ok(shown(context, requested))
 }
 
-/// A read of a profile that began this long ago can serve further pools.
-const RECENT: Duration = Duration::from_secs(5);
-
-/// Reads the profile from the API server, unless another reconcile has begun to read it after `since`.
+/// Reads the profile from the API server, unless another reconcile has begun to read it after `since`: pools that get a new revision together
+/// share a read.
 async fn refresh(
     context: &Context,
     profiles: &Cache<ProfileView>,
-    (namespace, name): (&str, &str),
+    RequestedProfile { namespace, name }: &RequestedProfile,
     since: Instant,
 ) -> Result<(), RequestError> {
-    let last_read = context.memory.last_read(&format!("{namespace}/{name}"));
+    let key = format!("{namespace}/{name}");
+    let last_read = context.memory.last_read(&key);
     let mut last_read = last_read.lock().await;
     if last_read.is_some_and(|began| began >= since) {
         return Ok(());
     }
     let began = Instant::now();
-    let key = format!("{namespace}/{name}");
-    // A profile is large, and nearly always as the watch has shown it. Its metadata show whether it is. The watch reports deletions.
-    let is_shown = |live: &PartialObjectMeta<_>| profiles.has(&key, &Version::of(&live.metadata));
-    let live = profiles_of(context, namespace).get_metadata_opt(name).await;
-    let live = live.map_err(failed("reading the profile"))?;
-    if live.is_some_and(|live| !is_shown(&live))
-        && let Some((version, view)) = live_profile(context, (namespace, name)).await?
+    let api: Api<OperatingSystemProfile> =
+        Api::namespaced(context.cluster.management.client.clone(), namespace);
+    let live = read::get(
+        &api,
+        name,
+        |profile| (Version::of(&profile.metadata), ProfileView::of(profile)),
+        |profile| (Version::of(&profile.metadata), ProfileView::unreadable(profile)),
+    );
+    // The watch reports deletions.
+    if let Some((version, view)) = live.await.map_err(failed("reading the profile"))?
         && profiles.wrote(&key, version, view).is_some()
     {
         context.wake_users_of(&key);
@@ -391,29 +365,8 @@ async fn refresh(
     Ok(())
 }
 
-fn profiles_of(context: &Context, namespace: &str) -> Api<OperatingSystemProfile> {
-    Api::namespaced(context.cluster.management.client.clone(), namespace)
-}
-
-/// The profile as it is now.
-async fn live_profile(
-    context: &Context,
-    (namespace, name): (&str, &str),
-) -> Result<Option<(Version, ProfileView)>, RequestError> {
-    let api = profiles_of(context, namespace);
-    let found = read::get(
-        &api,
-        name,
-        |profile| (Version::of(&profile.metadata), ProfileView::of(profile)),
-        |profile| (Version::of(&profile.metadata), ProfileView::unreadable(profile)),
-    );
-    found.await.map_err(failed("reading the profile"))
-}
-
 #[cfg(test)]
 mod tests {
-    use kube::core::ObjectMeta;
-    use osm_api::content::RenderedFor;
     use serde_json::json;
 
     use super::*;
@@ -425,17 +378,8 @@ mod tests {
 
     /// The config of a pool that is published.
     fn held_by(uid: &str) -> ConfigView {
-        let rendered_for = RenderedFor {
-            pool: PoolRef {
-                uid: uid.to_owned(),
-                ..pool("any", "", "2026-01-01T00:00:00Z").pool_ref.clone()
-            },
-            revision: None,
-            template_digest: String::new(),
-        };
         ConfigView {
-            metadata: ObjectMeta::default(),
-            rendered_for: Some(rendered_for),
+            rendered_for: Some(pool("any", uid, "2026-01-01T00:00:00Z").rendered_for()),
             ..ConfigView::default()
         }
     }

@@ -1,5 +1,7 @@
 //! Why a pool is not rendered, as its condition `Rendered` reports it.
 
+use std::time::Duration;
+
 use osm_api::config::RequestedProfile;
 use osm_api::pool::PoolError;
 use osm_api::{Reason, names};
@@ -51,10 +53,10 @@ pub enum Hold {
     #[error("OperatingSystemProfile {profile}: {source}")]
     Render { profile: String, source: RenderError },
     #[error(
-        "osp-controller has not validated the newest edit of OperatingSystemProfile {0} yet; the new revision waits up to 10 seconds for \
-         it, and is then rendered without it"
+        "osp-controller has not validated the newest edit of OperatingSystemProfile {profile} yet; the new revision waits up to 10 seconds \
+         for it, and is then rendered without it"
     )]
-    WaitingForProfile(String),
+    WaitingForProfile { profile: String, left: Duration },
     #[error(
         "the MachineDeployment's template has changed; it is rendered when machine-controller stamps the new revision"
     )]
@@ -87,7 +89,7 @@ impl Hold {
             Self::ProfileNotAccepted { .. } => Reason::ProfileNotAccepted,
             Self::Profile { source, .. } => source.reason(),
             Self::Render { source, .. } => source.reason(),
-            Self::WaitingForProfile(_) => Reason::WaitingForProfile,
+            Self::WaitingForProfile { .. } => Reason::WaitingForProfile,
             Self::WaitingForRevision => Reason::WaitingForRevision,
             Self::WaitingForThread => Reason::WaitingForThread,
         }

@@ -4,8 +4,8 @@
 //! right on any Secret. It writes a MachineDeployment only to remove a [`finalizer`] of the Go implementation, where the
 //! installation asks for that.
 //!
-//! A reconcile is `gather → plan → apply → report`. [`plan`] makes all decisions, `apply` writes objects, and `report`
-//! alone writes status, Events and metrics. Finalizers are removed after that.
+//! A reconcile is `gather → plan → apply → report`. [`plan`](mod@plan) makes all decisions in a thread of [`planning`], [`apply`] writes
+//! objects, and [`report`] alone writes status, Events and metrics. A [`finalizer`] is removed or reported after that.
 
 #![deny(clippy::disallowed_types)]
 
@@ -22,21 +22,18 @@ pub mod metrics;
 pub mod plan;
 pub mod planning;
 pub mod pool_settings;
-pub mod publishing;
 pub mod report;
 pub mod view;
 pub mod watches;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use osm_runtime::runner;
 use osm_runtime::{AdmissionArgs, Cluster, Process, RequestError, go_implementation};
 
 use crate::admission::PoolJudge;
 use crate::context::Context;
-use crate::gather::ProfileLookup;
-use crate::planning::Busy;
 
 /// Name of the field manager of this controller.
 pub const FIELD_MANAGER: &str = "osc-controller";
@@ -48,7 +45,7 @@ pub const FIELD_MANAGER: &str = "osc-controller";
 pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionArgs) -> anyhow::Result<()> {
     let context = Context::new(&process, &cluster)?;
     watches::start(&context);
-    let judge = || PoolJudge::new(&context);
+    let judge = || PoolJudge(context.clone());
     let webhook = osm_runtime::admission::spawn(&admission, judge, "the MachineDeployment", &process)?;
     let (queue, shared) = (context.queue.clone(), context.clone());
     let configs = context.clone();
@@ -64,44 +61,10 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
 
 /// Reconciles the OperatingSystemConfig of this name; returns when to reconcile it again.
 async fn reconcile(context: Context, name: String) -> Result<Option<Duration>, RequestError> {
-    let mut gathered = gather::gather(&context, &name).await?;
-    let abandoned = gathered.abandoned.clone();
-    let render_seconds = context.metrics.render_seconds.clone();
-    let slot = match gathered.profile {
-        ProfileLookup::Busy => Err(Busy),
-        _ => context.planning.slot(&name).await,
-    };
-    if slot.is_err() {
-        if !context.planning.waits_long(&name) {
-            return Ok(Some(plan::BUSY_REQUEUE));
-        }
-        gathered.profile = ProfileLookup::Busy;
-    }
-    let make = move || {
-        let began = Instant::now();
-        let plan = plan::plan(&gathered);
-        if plan.rendered().is_some() {
-            render_seconds.observe(began.elapsed().as_secs_f64());
-        }
-        (gathered, plan)
-    };
-    let what = format!("rendering of {name}");
-    let (gathered, plan) = match slot {
-        Ok(slot) => context.planning.run(slot, &what, &abandoned, make).await,
-        // Nothing is rendered.
-        Err(Busy) => make(),
-    };
-    if let Some(problem) = context.cluster.go_implementation.problem()
-        && plan.starts_something(gathered.config.as_deref())
-    {
-        return Err(RequestError::GoImplementationRunning { problem });
-    }
-    if let Some(problem) = context.cluster.outdated_definitions.problem() {
-        // The API server would drop fields, and what is left would be confirmed and published.
-        return Err(RequestError::DefinitionsOutdated { problem });
-    }
-    let applied = apply::apply(&context, &gathered, plan).await?;
-    report::report(&context, &gathered, &applied).await?;
-    apply::release_finalizers(&context, &applied.remove_finalizers).await?;
-    Ok(applied.requeue_after)
+    let gathered = Arc::new(gather::gather(&context, &name).await?);
+    let plan = context.planning.plan(&gathered).await;
+    let config = apply::apply(&context, &gathered, &plan).await?;
+    report::report(&context, &gathered, &plan, config.as_ref()).await?;
+    finalizer::release(&context, &plan.finalizers).await?;
+    Ok(plan.requeue_after)
 }

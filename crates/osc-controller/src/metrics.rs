@@ -5,14 +5,10 @@ use std::collections::HashMap;
 use osm_api::config::UserDataBytes;
 use osm_api::profile::CloudProvider;
 use osm_runtime::Metrics;
-use osm_runtime::metrics::catalog::Catalog;
 use osm_runtime::metrics::label::Label;
 use parking_lot::Mutex;
-use prometheus::{Histogram, IntGaugeVec};
+use prometheus::IntGaugeVec;
 use strum::IntoEnumIterator;
-
-use crate::planning::Waits;
-use crate::publishing::Publishing;
 
 const CLOUD: Label = Label::of_set("cloud", "a [cloud provider](compatibility.md)", |value| {
     CloudProvider::iter().any(|cloud| cloud.as_str() == value)
@@ -24,56 +20,32 @@ const PROVISIONING: &str = "provisioning";
 
 const STAGE: Label = Label::of("stage", &[BOOTSTRAP, PROVISIONING]);
 
-/// Upper bounds of the time of a rendering, in seconds.
-const RENDER_SECONDS: [f64; 12] = [
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
-];
-
-pub struct RenderMetrics {
-    pub sizes: Sizes,
-    pub publishing: Publishing,
-    /// Pools that wait to be rendered.
-    pub waits: Waits,
-    /// Time of each rendering, with the decisions about the pool.
-    pub render_seconds: Histogram,
-}
-
-impl RenderMetrics {
-    /// # Errors
-    /// Where a name is taken.
-    pub fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
-        let catalog = &metrics.catalog;
-        Ok(Self {
-            sizes: Sizes::new(catalog)?,
-            publishing: Publishing::new(catalog)?,
-            waits: Waits::new(catalog)?,
-            render_seconds: catalog.histogram(
-                "render_duration_seconds",
-                "Time to render the documents of a pool.",
-                &RENDER_SECONDS,
-            )?,
-        })
-    }
-}
-
 /// The largest documents of each cloud, as last rendered.
 pub struct Sizes {
     largest: IntGaugeVec,
-    limit: IntGaugeVec,
     seen: Mutex<HashMap<String, (CloudProvider, UserDataBytes)>>,
 }
 
 impl Sizes {
-    fn new(catalog: &Catalog) -> Result<Self, prometheus::Error> {
+    /// # Errors
+    /// Where a name is taken.
+    pub fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
+        let catalog = &metrics.catalog;
+        let limit = catalog.gauges(
+            "user_data_limit_bytes",
+            "Most user data that a cloud takes, as the cloud counts it.",
+            &[CLOUD, STAGE],
+        )?;
+        for cloud in CloudProvider::iter() {
+            if let Some(bytes) = osm_render::limit_bytes(cloud) {
+                let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+                limit.with_label_values(&[cloud.as_str(), BOOTSTRAP]).set(bytes);
+            }
+        }
         Ok(Self {
             largest: catalog.gauges(
                 "user_data_bytes",
                 "Largest user data of any pool, late-bound values at their largest; bootstrap as the cloud counts it.",
-                &[CLOUD, STAGE],
-            )?,
-            limit: catalog.gauges(
-                "user_data_limit_bytes",
-                "Most user data that a cloud with pools takes, as the cloud counts it.",
                 &[CLOUD, STAGE],
             )?,
             seen: Mutex::default(),
@@ -104,19 +76,6 @@ impl Sizes {
                     .with_label_values(&[cloud.as_str(), stage])
                     .set(bytes.unwrap_or(0));
             }
-            self.note_limit(cloud, of_cloud().next().is_some());
-        }
-    }
-
-    fn note_limit(&self, cloud: CloudProvider, has_pools: bool) {
-        let labels = [cloud.as_str(), BOOTSTRAP];
-        match osm_render::limit_bytes(cloud).filter(|_| has_pools) {
-            Some(bytes) => {
-                let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-                self.limit.with_label_values(&labels).set(bytes);
-            }
-            // It fails where there is none.
-            None => drop(self.limit.remove_label_values(&labels)),
         }
     }
 }
@@ -128,32 +87,27 @@ mod tests {
     #[test]
     fn the_largest_of_each_cloud_is_reported_with_the_limit_of_the_cloud() {
         let metrics = Metrics::new().unwrap();
-        let sizes = Sizes::new(&metrics.catalog).unwrap();
+        let sizes = Sizes::new(&metrics).unwrap();
         let bytes = |bootstrap| UserDataBytes {
             bootstrap,
             provisioning: 10 * bootstrap,
         };
-        let reports = |line: &str| String::from_utf8(metrics.encode()).unwrap().contains(line);
+        let reports = |metric: &str, cloud: &str, stage: &str, bytes: u32| {
+            let line = format!("osm_{metric}{{cloud=\"{cloud}\",stage=\"{stage}\"}} {bytes}\n");
+            let text = String::from_utf8(metrics.encode()).unwrap();
+            assert!(text.contains(&line), "{line} is not in {text}");
+            text
+        };
         sizes.note("a", Some((CloudProvider::Aws, bytes(7))));
         sizes.note("b", Some((CloudProvider::Aws, bytes(9))));
-        assert!(reports(r#"osm_user_data_bytes{cloud="aws",stage="bootstrap"} 9"#));
-        assert!(reports(
-            r#"osm_user_data_bytes{cloud="aws",stage="provisioning"} 90"#
-        ));
-        assert!(reports(
-            r#"osm_user_data_limit_bytes{cloud="aws",stage="bootstrap"} 16384"#
-        ));
+        reports("user_data_bytes", "aws", BOOTSTRAP, 9);
+        reports("user_data_bytes", "aws", PROVISIONING, 90);
         sizes.note("b", Some((CloudProvider::Kubevirt, bytes(9))));
-        assert!(reports(r#"osm_user_data_bytes{cloud="aws",stage="bootstrap"} 7"#));
-        assert!(reports(
-            r#"osm_user_data_bytes{cloud="kubevirt",stage="bootstrap"} 9"#
-        ));
-        assert!(
-            !reports(r#"osm_user_data_limit_bytes{cloud="kubevirt""#),
-            "it has none"
-        );
+        reports("user_data_bytes", "aws", BOOTSTRAP, 7);
+        reports("user_data_bytes", "kubevirt", BOOTSTRAP, 9);
         sizes.note("a", None);
-        assert!(reports(r#"osm_user_data_bytes{cloud="aws",stage="bootstrap"} 0"#));
-        assert!(!reports("osm_user_data_limit_bytes{"), "no pool is left");
+        reports("user_data_bytes", "aws", BOOTSTRAP, 0);
+        let text = reports("user_data_limit_bytes", "aws", BOOTSTRAP, 16384);
+        assert!(!text.contains("limit_bytes{cloud=\"kubevirt\""), "it has none");
     }
 }

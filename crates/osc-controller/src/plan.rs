@@ -2,28 +2,29 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::Preconditions;
 use osm_api::cluster_endpoint::Choice;
 use osm_api::condition::{RENDERED, Verdict};
 use osm_api::config::{PoolReference, ProfileRef, Rendered, RequestedProfile, Retired};
-use osm_api::content::{RenderedFor, Unpacked};
+use osm_api::content::Unpacked;
 use osm_api::profile::AcceptedProfile;
 use osm_api::{PoolRef, Reason, names, pool};
 use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 use osm_runtime::settings::Current;
 
+use crate::compiled::CompiledProfiles;
 use crate::finalizer::{self, Finalizer};
 use crate::gather::{FoundProfile, Gathered, PoolPresence, ProfileLookup};
 use crate::hold::{self, Hold};
-use crate::memory::Waiting;
 use crate::pool_settings::SettingsLookup;
 use crate::view::{ConfigView, PoolView};
 
-/// The longest that a new revision waits until a profile that was just edited is validated.
-const MAX_PROFILE_WAIT: SignedDuration = SignedDuration::from_secs(10);
+/// A new revision waits for the validation of a profile until its edit is so old.
+const MAX_PROFILE_WAIT: Duration = Duration::from_secs(10);
 
 /// Requeue interval while the cluster is another one: no watch reports when that ends.
 const OTHER_CLUSTER_REQUEUE: Duration = Duration::from_secs(30);
@@ -32,7 +33,7 @@ const OTHER_CLUSTER_REQUEUE: Duration = Duration::from_secs(30);
 const NOT_WATCHED_REQUEUE: Duration = Duration::from_secs(5);
 
 /// Requeue interval while there is no thread to render a pool in: no watch reports when there is one.
-pub(crate) const BUSY_REQUEUE: Duration = Duration::from_secs(1);
+const BUSY_REQUEUE: Duration = Duration::from_secs(1);
 
 const CORRECT_KUBECONFIG: &str = "Correct the kubeconfig of that cluster and restart osc-controller and secret-syncer; or \
                                   delete those objects if the other cluster no longer exists.";
@@ -47,12 +48,8 @@ pub struct Plan {
     pub rejected: Vec<Rejection>,
     /// The pool whose object gets Events about failure and recovery.
     pub subject: Option<PoolRef>,
-    /// Finalizers of the Go implementation to remove.
-    pub remove_finalizers: Vec<Finalizer>,
-    /// Finalizers of the Go implementation to report.
-    pub report_finalizers: Vec<Finalizer>,
-    /// What to remember about a revision that waits.
-    pub waiting: Option<Waiting>,
+    /// Finalizers of the Go implementation to remove or to report.
+    pub finalizers: Vec<Finalizer>,
     /// Reconcile again after this time, even if nothing changes.
     pub requeue_after: Option<Duration>,
 }
@@ -61,15 +58,27 @@ impl Plan {
     /// Whether it creates or converts the config, or writes another content into it.
     pub fn starts_something(&self, config: Option<&ConfigView>) -> bool {
         let stored = config.and_then(|config| config.status.rendered.as_ref());
+        let rendered = self.status.as_ref().and_then(|status| status.rendered.now());
         let is_new = |rendered: &Rendered| stored.is_none_or(|stored| stored.digest != rendered.digest);
-        let keeps_object = matches!(self.object, ObjectPlan::Keep | ObjectPlan::Delete { .. });
-        !keeps_object || self.rendered().is_some_and(is_new)
+        let keeps_object = matches!(self.object, ObjectPlan::Keep | ObjectPlan::Delete(_));
+        !keeps_object || rendered.is_some_and(is_new)
     }
+}
 
-    /// What was rendered for it, if anything was.
-    pub fn rendered(&self) -> Option<&Rendered> {
-        self.status.as_ref()?.rendered.now()
-    }
+/// Whether a plan may render.
+pub enum Turn<'a> {
+    Now(Renderer<'a>),
+    /// The plans of other pools take too long.
+    Later,
+    /// As [`Self::Later`], for so long that the condition says so.
+    Overdue,
+}
+
+/// What templates are compiled and rendered with.
+pub struct Renderer<'a> {
+    pub profiles: &'a CompiledProfiles,
+    /// Set as soon as nobody waits for the plan any more, which ends rendering.
+    pub abandoned: &'a AtomicBool,
 }
 
 /// What to do with an OperatingSystemConfig.
@@ -83,10 +92,7 @@ pub enum ObjectPlan {
     /// As [`Self::Replace`], but the spec keeps what else it holds: machines boot with it until the content of this version is published.
     Claim(ObjectMeta, PoolReference),
     /// Only if it is still the object that was seen.
-    Delete {
-        uid: String,
-        resource_version: String,
-    },
+    Delete(Preconditions),
 }
 
 /// The fields of the status that osc-controller owns.
@@ -96,15 +102,14 @@ pub struct StatusPlan {
     /// The profile that the pool asks for.
     pub profile: Option<RequestedProfile>,
     pub rendered: RenderedStatus,
-    pub retired: Option<Retired>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum RenderedStatus {
     /// The last good result stays.
     Last,
-    /// There is nothing to publish any more.
-    Nothing,
+    /// The pool is gone, and there is nothing to publish any more.
+    Retired(Retired),
     /// What was rendered now, with its documents. `anyway`: it is written even if the object seems to have it already.
     New { rendered: Box<Unpacked>, anyway: bool },
 }
@@ -113,7 +118,7 @@ impl RenderedStatus {
     pub fn now(&self) -> Option<&Rendered> {
         match self {
             Self::New { rendered, .. } => Some(rendered.rendered()),
-            Self::Last | Self::Nothing => None,
+            Self::Last | Self::Retired(_) => None,
         }
     }
 }
@@ -127,20 +132,14 @@ pub struct Rejection {
     pub message: String,
 }
 
-pub fn plan(gathered: &Gathered) -> Plan {
-    let mut plan = for_config(gathered);
-    let finalizers = finalizer::left_behind(gathered);
-    plan.remove_finalizers = finalizers.remove;
-    plan.report_finalizers = finalizers.report;
-    plan.requeue_after = [plan.requeue_after, finalizers.requeue_after]
-        .into_iter()
-        .flatten()
-        .min();
-    plan.waiting = waiting(gathered);
-    plan
+pub fn plan(gathered: &Gathered, turn: &Turn<'_>) -> Plan {
+    Plan {
+        finalizers: finalizer::left_behind(gathered),
+        ..for_config(gathered, turn)
+    }
 }
 
-fn for_config(gathered: &Gathered) -> Plan {
+fn for_config(gathered: &Gathered, turn: &Turn<'_>) -> Plan {
     if let Some(other) = &gathered.other_cluster {
         let message = format!(
             "cluster mismatch: the existing OperatingSystemConfigs belong to the cluster whose kube-system namespace has uid {other}, but \
@@ -179,17 +178,16 @@ fn for_config(gathered: &Gathered) -> Plan {
         },
         None => Plan {
             subject: Some(owner.pool_ref.clone()),
-            ..for_owner(gathered, owner)
+            ..for_owner(gathered, owner, turn)
         },
     };
     if gathered.older_claimant_possible && matches!(plan.object, ObjectPlan::Create(..)) {
         // The config would give the name to a younger pool for good.
-        plan = Plan {
-            requeue_after: Some(NOT_WATCHED_REQUEUE),
-            ..Plan::default()
-        };
+        plan = again_after(NOT_WATCHED_REQUEUE);
     }
-    if let (Some(refused), Some(status)) = (&gathered.settings_refused, &mut plan.status) {
+    if let SettingsLookup::Found(settings) = &gathered.settings
+        && let (Some(refused), Some(status)) = (&settings.refused, &mut plan.status)
+    {
         let note = format!(
             "; the newest edit of the settings is invalid, so the last valid settings are used: {refused}"
         );
@@ -248,13 +246,11 @@ fn reject(claimant: &PoolView, reason: Reason, message: String) -> Rejection {
 fn departed(gathered: &Gathered, config: &ConfigView) -> Plan {
     let meta = &config.metadata;
     if config.is_torn_down() {
-        let (uid, resource_version) = (meta.uid.clone(), meta.resource_version.clone());
-        let (uid, resource_version) = (uid.unwrap_or_default(), resource_version.unwrap_or_default());
         return Plan {
-            object: ObjectPlan::Delete {
-                uid,
-                resource_version,
-            },
+            object: ObjectPlan::Delete(Preconditions {
+                uid: meta.uid.clone(),
+                resource_version: meta.resource_version.clone(),
+            }),
             ..Plan::default()
         };
     }
@@ -262,11 +258,11 @@ fn departed(gathered: &Gathered, config: &ConfigView) -> Plan {
         // secret-syncer has not deleted everything yet.
         return Plan::default();
     }
-    let (reason, message, retired) = match gathered.presence {
+    let (reason, message, rendered) = match gathered.presence {
         PoolPresence::Gone => (
             Reason::Retired,
             "the MachineDeployment is gone; everything that was created for it is being deleted".to_owned(),
-            Some(Retired {
+            RenderedStatus::Retired(Retired {
                 uid: config.pool_uid().unwrap_or_default().to_owned(),
                 generation: meta.generation.unwrap_or(0),
             }),
@@ -279,42 +275,51 @@ fn departed(gathered: &Gathered, config: &ConfigView) -> Plan {
                 config.made_in().unwrap_or_default(),
                 gathered.cluster_uid
             ),
-            None,
+            RenderedStatus::Last,
         ),
-        PoolPresence::NotWatchedYet | PoolPresence::Present => {
-            return Plan {
-                requeue_after: Some(NOT_WATCHED_REQUEUE),
-                ..Plan::default()
-            };
-        }
+        PoolPresence::NotWatchedYet | PoolPresence::Present => return again_after(NOT_WATCHED_REQUEUE),
     };
-    let verdict = Verdict {
-        type_: RENDERED,
-        status: false,
-        reason,
-        message,
-    };
-    let requeue_after = retired.is_none().then_some(OTHER_CLUSTER_REQUEUE);
-    let rendered = match retired {
-        Some(_) => RenderedStatus::Nothing,
-        None => RenderedStatus::Last,
-    };
+    let is_retired = matches!(rendered, RenderedStatus::Retired(_));
     Plan {
-        status: Some(StatusPlan {
-            verdict,
-            profile: gathered.requested_profile.clone(),
-            rendered,
-            retired,
-        }),
-        requeue_after,
+        status: Some(status(gathered, false, reason, message, rendered)),
+        requeue_after: (!is_retired).then_some(OTHER_CLUSTER_REQUEUE),
         ..Plan::default()
     }
 }
 
-fn for_owner(gathered: &Gathered, owner: &PoolView) -> Plan {
+fn again_after(wait: Duration) -> Plan {
+    Plan {
+        requeue_after: Some(wait),
+        ..Plan::default()
+    }
+}
+
+fn status(
+    gathered: &Gathered,
+    is_rendered: bool,
+    reason: Reason,
+    message: String,
+    rendered: RenderedStatus,
+) -> StatusPlan {
+    StatusPlan {
+        verdict: Verdict {
+            type_: RENDERED,
+            status: is_rendered,
+            reason,
+            message,
+        },
+        profile: gathered.requested_profile.clone(),
+        rendered,
+    }
+}
+
+fn for_owner(gathered: &Gathered, owner: &PoolView, turn: &Turn<'_>) -> Plan {
+    if matches!(turn, Turn::Later) {
+        return again_after(BUSY_REQUEUE);
+    }
     let config = gathered.config.as_deref();
-    match render(gathered, owner, config) {
-        Ok(content) => written(gathered, owner, config, *content),
+    match render(gathered, owner, config, turn) {
+        Ok(content) => written(gathered, owner, config, content),
         Err(hold) => held(gathered, owner, config, &hold),
     }
 }
@@ -322,9 +327,9 @@ fn for_owner(gathered: &Gathered, owner: &PoolView) -> Plan {
 fn held(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, hold: &Hold) -> Plan {
     let has_content = config.is_some_and(|config| config.status.rendered.is_some());
     // What waits is good: the last content was rendered, and is published.
-    let status = match hold {
+    let is_rendered = match hold {
         Hold::WaitingForRevision => true,
-        Hold::WaitingForProfile(_) | Hold::WaitingForThread => has_content,
+        Hold::WaitingForProfile { .. } | Hold::WaitingForThread => has_content,
         _ => false,
     };
     let mut message = hold.to_string();
@@ -336,25 +341,20 @@ fn held(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, hold
         // So that `kubectl get osc` lists every pool, also one that cannot be rendered.
         None => ObjectPlan::Create(metadata(gathered, owner, None), (&owner.pool_ref).into()),
     };
-    let verdict = Verdict {
-        type_: RENDERED,
-        status,
-        reason: hold.reason(),
-        message,
-    };
     let requeue_after = match hold {
-        Hold::WaitingForProfile(_) => profile_wait_left(gathered),
+        Hold::WaitingForProfile { left, .. } => Some(*left),
         Hold::WaitingForThread => Some(BUSY_REQUEUE),
         _ => None,
     };
     Plan {
         object,
-        status: Some(StatusPlan {
-            verdict,
-            profile: gathered.requested_profile.clone(),
-            rendered: RenderedStatus::Last,
-            retired: None,
-        }),
+        status: Some(status(
+            gathered,
+            is_rendered,
+            hold.reason(),
+            message,
+            RenderedStatus::Last,
+        )),
         requeue_after,
         ..Plan::default()
     }
@@ -378,7 +378,12 @@ struct Content {
 }
 
 /// Renders the pool, or says why not. The order of the checks decides which of several problems is reported.
-fn render(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>) -> Result<Box<Content>, Hold> {
+fn render(
+    gathered: &Gathered,
+    owner: &PoolView,
+    config: Option<&ConfigView>,
+    turn: &Turn<'_>,
+) -> Result<Content, Hold> {
     if !gathered.owner_is_served {
         return Err(Hold::NamespaceNotServed(owner.pool_ref.namespace.clone()));
     }
@@ -392,45 +397,32 @@ fn render(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>) ->
     let found = match &gathered.profile {
         ProfileLookup::Found(found) => found,
         ProfileLookup::Unnamed => return Err(Hold::ProfileUnnamed),
-        ProfileLookup::Busy => return Err(Hold::WaitingForThread),
-        ProfileLookup::Unread { namespace } => {
-            return Err(Hold::ProfileNamespaceNotRead(namespace.clone()));
-        }
-        ProfileLookup::Forbidden { namespace } => {
+        ProfileLookup::Unread(namespace) => return Err(Hold::ProfileNamespaceNotRead(namespace.clone())),
+        ProfileLookup::Forbidden(namespace) => {
             return Err(Hold::ProfileNamespaceForbidden(namespace.clone()));
         }
         ProfileLookup::Missing(requested) => return Err(Hold::ProfileMissing(hold::listed(requested))),
     };
-    let profile = format!("{}/{}", found.namespace, found.name);
-    let late = found.judged < found.generation && owner.has_new_revision(config);
-    if late && profile_wait_left(gathered).is_some() {
-        return Err(Hold::WaitingForProfile(profile));
+    let (view, profile) = (&found.view, found.key());
+    let late = view.judged < view.generation && owner.has_new_revision(config);
+    let left = MAX_PROFILE_WAIT.saturating_sub(found.edited_for);
+    if late && !left.is_zero() {
+        return Err(Hold::WaitingForProfile { profile, left });
     }
-    let (accepted, compiled) = match &found.accepted {
-        Some((accepted, Ok(compiled))) => (accepted, compiled),
-        Some((_, Err(source))) => {
-            return Err(Hold::Profile {
-                profile,
-                source: source.clone(),
-            });
-        }
-        None => {
-            let why = found
-                .refusal
-                .as_deref()
-                .unwrap_or("waiting for osp-controller to validate it")
-                .to_owned();
-            return Err(Hold::ProfileNotAccepted { profile, why });
-        }
-    };
+    let accepted = view.accepted.as_ref().ok_or_else(|| found.not_accepted())?;
     if waits_for_revision(owner, config) {
         return Err(Hold::WaitingForRevision);
     }
-    let rendered = compiled.render_unless(&gathered.abandoned, pool, &settings.settings, &choice.endpoint);
+    let Turn::Now(renderer) = turn else {
+        return Err(Hold::WaitingForThread);
+    };
+    let compiled = match renderer.profiles.get(accepted) {
+        Ok(compiled) => compiled,
+        Err(source) => return Err(Hold::Profile { profile, source }),
+    };
+    let rendered = compiled.render_unless(renderer.abandoned, pool, &settings.settings, &choice.endpoint);
     let rendered = rendered.map_err(|source| Hold::Render { profile, source })?;
-    Ok(Box::new(content(
-        owner, rendered, settings, choice, found, accepted, late,
-    )))
+    Ok(content(owner, rendered, settings, choice, found, accepted, late))
 }
 
 fn content(
@@ -442,10 +434,11 @@ fn content(
     accepted: &AcceptedProfile,
     late: bool,
 ) -> Content {
-    let mut message = format!("rendered from profile {} {}", found.name, accepted.version);
+    let RequestedProfile { namespace, name } = found.requested.clone();
+    let mut message = format!("rendered from profile {name} {}", accepted.version);
     if late {
         message.push_str("; the newest edit of the profile was not validated in time, so the last accepted version is used");
-    } else if let Some(refusal) = &found.refusal {
+    } else if let Some(refusal) = &found.view.refusal {
         message.push_str(&format!(
             "; the newest edit of the profile is not accepted, so the last accepted version is used: {refusal}"
         ));
@@ -461,51 +454,22 @@ fn content(
         message.push_str(&format!("; {warning}"));
     }
     let profile = ProfileRef {
-        namespace: found.namespace.clone(),
-        name: found.name.clone(),
+        namespace,
+        name,
         version: accepted.version.clone(),
         digest: accepted.digest.clone(),
         template_engine: accepted.template_engine,
     };
-    let rendered_for = RenderedFor {
-        pool: owner.pool_ref.clone(),
-        revision: owner.revision.clone(),
-        template_digest: owner.template_digest.clone(),
-    };
-    let described = rendered.described(&rendered_for, profile, settings.digest.clone(), &choice.endpoint);
+    let described = rendered.described(
+        &owner.rendered_for(),
+        profile,
+        settings.digest.clone(),
+        &choice.endpoint,
+    );
     Content {
         rendered: osm_render::content(&rendered.spec, described),
         message,
     }
-}
-
-/// Since when the owner's revision waits for its profile, given what was remembered.
-fn waiting(gathered: &Gathered) -> Option<Waiting> {
-    let owner = gathered.claimants.first()?;
-    let ProfileLookup::Found(found) = &gathered.profile else {
-        return None;
-    };
-    if found.judged >= found.generation {
-        return None;
-    }
-    let revision = owner.revision.clone().unwrap_or_default();
-    let known = gathered
-        .waiting
-        .clone()
-        .filter(|known| known.revision == revision);
-    Some(known.unwrap_or(Waiting {
-        revision,
-        since: gathered.now,
-    }))
-}
-
-/// How long the owner's revision may still wait for its profile; `None` ends the wait.
-fn profile_wait_left(gathered: &Gathered) -> Option<Duration> {
-    let left = MAX_PROFILE_WAIT - gathered.now.duration_since(waiting(gathered)?.since);
-    // The clock may have been set back since.
-    Duration::try_from(left.min(MAX_PROFILE_WAIT))
-        .ok()
-        .filter(|left| !left.is_zero())
 }
 
 /// Whether the template was edited, but machine-controller has not stamped a revision for it yet. It still replaces
@@ -532,20 +496,9 @@ fn written(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, c
         rendered: Box::new(rendered),
         anyway,
     };
-    let verdict = Verdict {
-        type_: RENDERED,
-        status: true,
-        reason: Reason::Rendered,
-        message,
-    };
     Plan {
         object,
-        status: Some(StatusPlan {
-            verdict,
-            profile: gathered.requested_profile.clone(),
-            rendered,
-            retired: None,
-        }),
+        status: Some(status(gathered, true, Reason::Rendered, message, rendered)),
         ..Plan::default()
     }
 }

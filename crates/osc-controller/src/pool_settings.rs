@@ -4,19 +4,16 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::ResourceExt;
 use osm_api::Reason;
 use osm_api::names::{SETTINGS, SETTINGS_KEY};
 use osm_api::pool_settings::{PoolSettings, PoolSettingsError};
-use osm_runtime::Api;
-use osm_runtime::cache::{Cache, Version};
+use osm_runtime::cache::Cache;
 use osm_runtime::request::failed;
 use osm_runtime::settings::Current;
-use osm_runtime::watch::Watch;
-use osm_runtime::{RequestError, read};
+use osm_runtime::{Api, RequestError, read};
 
 use crate::context::Context;
-use crate::view::{PoolView, SettingsDocument};
+use crate::view::PoolView;
 
 /// The settings of a pool.
 #[derive(Clone)]
@@ -38,28 +35,24 @@ pub enum SettingsProblem {
         annotation = SETTINGS
     )]
     NamespaceNotRead(String),
-    #[error("annotation {annotation}: ConfigMap {0} is missing; create it, or name another one", annotation = SETTINGS)]
-    MapMissing(String),
     #[error(
-        "annotation {annotation}: ConfigMap {0} has no key {key}; put the settings document there",
+        "annotation {annotation}: ConfigMap {0} with a key {key} is missing; create it, or name another one",
         annotation = SETTINGS,
         key = SETTINGS_KEY
     )]
-    KeyMissing(String),
+    MapMissing(String),
 }
 
 impl SettingsProblem {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Invalid(_) => Reason::PoolSettingsInvalid,
-            Self::NamespaceNotRead(_) | Self::MapMissing(_) | Self::KeyMissing(_) => {
-                Reason::PoolSettingsMissing
-            }
+            Self::NamespaceNotRead(_) | Self::MapMissing(_) => Reason::PoolSettingsMissing,
         }
     }
 }
 
-/// Looks up the settings for a pool. It sends a request only for a ConfigMap that its watch has not shown yet.
+/// Looks up the settings for a pool. It sends a request only for a ConfigMap that its watch has not shown.
 ///
 /// # Errors
 /// That request, if it failed.
@@ -71,125 +64,55 @@ pub async fn lookup(
     let Some(text) = &owner.settings else {
         return Ok(SettingsLookup::Found(installation));
     };
+    let refused = |problem| Ok(SettingsLookup::Refused(problem));
     let settings = match PoolSettings::parse(text) {
         Ok(settings) => settings,
-        Err(error) => return Ok(SettingsLookup::Refused(error.into())),
+        Err(error) => return refused(error.into()),
     };
     let mut document = None;
     if let Some(name) = &settings.config_map {
         let namespace = &owner.pool_ref.namespace;
-        if !context
-            .cluster
-            .installation
-            .pool_settings_namespaces
-            .contains(namespace)
-        {
-            return Ok(SettingsLookup::Refused(SettingsProblem::NamespaceNotRead(
-                namespace.clone(),
-            )));
-        }
-        let map = format!("{namespace}/{name}");
-        document = match config_map(context, namespace, name).await? {
-            Some(SettingsDocument::Text(document)) => Some(document),
-            Some(SettingsDocument::Missing) => {
-                return Ok(SettingsLookup::Refused(SettingsProblem::KeyMissing(map)));
-            }
-            None => return Ok(SettingsLookup::Refused(SettingsProblem::MapMissing(map))),
+        let Some(shown) = context.caches.pool_settings.get(namespace) else {
+            return refused(SettingsProblem::NamespaceNotRead(namespace.clone()));
         };
+        document = of_map(context, shown, namespace, name).await?;
+        if document.is_none() {
+            return refused(SettingsProblem::MapMissing(format!("{namespace}/{name}")));
+        }
     }
-    Ok(
-        match settings.merge(&installation.settings, document.as_deref()) {
-            Ok(settings) => {
-                // Settings always have a JSON form.
-                let digest = settings.digest().unwrap_or_default();
-                SettingsLookup::Found(Arc::new(Current {
-                    settings,
-                    digest,
-                    refused: None,
-                }))
-            }
-            Err(error) => SettingsLookup::Refused(error.into()),
-        },
-    )
+    let settings = match settings.merge(&installation.settings, document.as_deref().map(String::as_str)) {
+        Ok(settings) => settings,
+        Err(error) => return refused(error.into()),
+    };
+    Ok(SettingsLookup::Found(Arc::new(Current {
+        // Settings always have a JSON form.
+        digest: settings.digest().unwrap_or_default(),
+        settings,
+        refused: installation.refused.clone(),
+    })))
 }
 
-/// The document of a ConfigMap; `None`: there is no ConfigMap.
-async fn config_map(
+/// The document of a ConfigMap; `None`: there is none.
+async fn of_map(
     context: &Context,
+    shown: &Cache<String>,
     namespace: &str,
     name: &str,
-) -> Result<Option<SettingsDocument>, RequestError> {
-    // Before the read, so that the watch shows every change after it.
-    let shown = watched(context, namespace);
+) -> Result<Option<Arc<String>>, RequestError> {
     let key = format!("{namespace}/{name}");
     if let Some(document) = shown.get(&key) {
-        return Ok(Some((*document).clone()));
+        return Ok(Some(document));
     }
+    // It may be new, or the watch may have just started.
     let maps: Api<ConfigMap> = Api::namespaced(context.cluster.worker.client.clone(), namespace);
-    let found = read::get(
-        &maps,
-        name,
-        |map| (Version::of(&map.metadata), document(map)),
-        |unreadable| (Version::of(&unreadable.metadata), SettingsDocument::Missing),
-    );
+    let found = read::get(&maps, name, document, |_| None);
     let found = found
         .await
         .map_err(failed("reading the ConfigMap of a pool's settings"))?;
-    Ok(found.map(|(version, document)| {
-        // This reconcile uses what it has read.
-        let _ = shown.wrote(&key, version, document.clone());
-        document
-    }))
+    Ok(found.flatten().map(Arc::new))
 }
 
-/// What the watch of a namespace's ConfigMaps shows. It keeps only those that a pool names. The namespaces are those of
-/// `--pool-settings-namespaces`.
-fn watched(context: &Context, namespace: &str) -> Arc<Cache<SettingsDocument>> {
-    // Held until the watch is there, so that two workers do not start two.
-    let mut all = context.caches.pool_settings.lock();
-    if let Some(shown) = all.get(namespace) {
-        return shown.clone();
-    }
-    let shown: Arc<Cache<SettingsDocument>> = Arc::default();
-    all.insert(namespace.to_owned(), Arc::clone(&shown));
-    let (namer, waker) = (context.clone(), context.clone());
-    Watch::each_namespace(&context.cluster.worker, namespace, "pool-settings")
-        .project(move |map: ConfigMap| {
-            let (namespace, name) = (map.namespace().unwrap_or_default(), map.name_any());
-            let is_named = namer
-                .caches
-                .pools
-                .any(|pool| pool.names_settings(&namespace, &name));
-            is_named.then(|| document(map))
-        })
-        .into_cache(&shown)
-        .on_change(move |change| {
-            if let Some((namespace, name)) = change.key.split_once('/') {
-                waker.wake(|pool| pool.names_settings(namespace, name));
-            }
-        })
-        .unawaited()
-        .spawn(&context.cluster);
-    shown
-}
-
-/// A pool has changed, or is gone. Forgets the ConfigMap that it named if no other pool names it.
-pub fn forget(context: &Context, before: &PoolView) {
-    let namespace = &before.pool_ref.namespace;
-    let Some(name) = &before.settings_map else { return };
-    if !context
-        .caches
-        .pools
-        .any(|pool| pool.names_settings(namespace, name))
-    {
-        let all = context.caches.pool_settings.lock();
-        if let Some(shown) = all.get(namespace) {
-            shown.forget(&format!("{namespace}/{name}"));
-        }
-    }
-}
-
-fn document(map: ConfigMap) -> SettingsDocument {
-    let text = map.data.and_then(|mut data| data.remove(SETTINGS_KEY));
-    text.map_or(SettingsDocument::Missing, SettingsDocument::Text)
+/// The settings document of a ConfigMap, if it has one.
+pub fn document(map: ConfigMap) -> Option<String> {
+    map.data?.remove(SETTINGS_KEY)
 }

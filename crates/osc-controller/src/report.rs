@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use osm_api::condition::{self, Verdict};
-use osm_api::config::{Rendered, RequestedProfile, Retired, UserDataBytes};
+use osm_api::condition::{self, RENDERED};
+use osm_api::config::{RequestedProfile, Retired, UserDataBytes};
 use osm_api::profile::CloudProvider;
 use osm_api::{PoolRef, Reason};
 use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
@@ -13,46 +13,44 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::FIELD_MANAGER;
-use crate::apply::Applied;
 use crate::context::Context;
-use crate::finalizer::Finalizer;
 use crate::gather::Gathered;
-use crate::plan::{Rejection, RenderedStatus, StatusPlan};
+use crate::plan::{ObjectPlan, Plan, Rejection, RenderedStatus, StatusPlan};
 use crate::view::ConfigView;
 
-/// Reports what a reconcile did, the status first.
+/// Reports what a reconcile did, the status first. `config` is the OperatingSystemConfig as it is now.
 ///
 /// # Errors
 /// The write of the status; then nothing else is reported.
-pub async fn report(context: &Context, gathered: &Gathered, applied: &Applied) -> Result<(), RequestError> {
-    let now = applied.status.as_ref().and_then(|status| status.rendered.now());
-    if let (Some(owner), Some(rendered)) = (gathered.claimants.first(), now) {
-        // It can be published as soon as the status has it.
-        context.metrics.publishing.rendered(&owner.pool_ref.uid, rendered);
-    }
-    if let (Some(status), Some(config)) = (&applied.status, &applied.config) {
+pub async fn report(
+    context: &Context,
+    gathered: &Gathered,
+    plan: &Plan,
+    config: Option<&ConfigView>,
+) -> Result<(), RequestError> {
+    if let (Some(status), Some(config)) = (&plan.status, config) {
         write_status(context, gathered, status, config).await?;
     }
-    report_rejections(context, gathered, &applied.rejected).await;
-    report_finalizers(context, &applied.report_finalizers).await;
-    let verdict = applied.status.as_ref().map(|status| &status.verdict);
-    note_other_cluster(context, gathered, &applied.rejected, verdict);
-    if applied.deleted {
+    report_rejections(context, gathered, &plan.rejected).await;
+    note_other_cluster(context, gathered, plan);
+    if matches!(plan.object, ObjectPlan::Delete(_)) {
         tracing::info!(
             config = gathered.name,
             "the pool is retired, and everything created for it is deleted"
         );
     }
-    if gathered.claimants.is_empty() && (gathered.config.is_none() || applied.deleted) {
+    if gathered.claimants.is_empty() && config.is_none() {
         context.forget(&gathered.name);
     }
-    if let Some(status) = &applied.status {
-        context.count(&gathered.name, Some(&status.verdict));
+    if let Some(status) = &plan.status {
+        let verdict = &status.verdict;
         context
-            .metrics
+            .conditions
+            .count(&gathered.name, RENDERED, verdict.status, verdict.reason);
+        context
             .sizes
             .note(&gathered.name, sizes(gathered, &status.rendered));
-        report_change(context, gathered, status, applied.subject.as_ref()).await;
+        report_change(context, gathered, status, plan.subject.as_ref()).await;
     }
     Ok(())
 }
@@ -66,15 +64,7 @@ struct OwnStatus<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     retired: Option<&'a Retired>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rendered: Option<Documents>,
-}
-
-/// What was rendered, as it is stored.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum Documents {
-    New(Box<Rendered>),
-    Stored(Value),
+    rendered: Option<Value>,
 }
 
 /// Sends the status, unless the object has it already.
@@ -85,30 +75,30 @@ async fn write_status(
     config: &ConfigView,
 ) -> Result<(), RequestError> {
     let generation = config.metadata.generation;
-    let (rendered, anyway) = match &plan.rendered {
-        RenderedStatus::Nothing => (None, false),
-        RenderedStatus::Last => (config.status.rendered.clone(), false),
-        RenderedStatus::New { rendered, anyway } => (Some(rendered.rendered().clone()), *anyway),
+    let (rendered, retired, anyway) = match &plan.rendered {
+        RenderedStatus::Retired(retired) => (None, Some(retired), false),
+        RenderedStatus::Last => (config.status.rendered.clone(), None, false),
+        RenderedStatus::New { rendered, anyway } => (Some(rendered.rendered().clone()), None, *anyway),
     };
     let condition = plan
         .verdict
         .condition(&config.status.conditions, generation, gathered.now);
-    let is_current = condition::find(&config.status.conditions, condition::RENDERED) == Some(&condition)
+    let is_current = condition::find(&config.status.conditions, RENDERED) == Some(&condition)
         && config.status.profile == plan.profile
         && config.status.rendered == rendered
-        && config.status.retired == plan.retired;
+        && config.status.retired.as_ref() == retired;
     if is_current && !anyway {
         return Ok(());
     }
     let rendered = match &plan.rendered {
-        RenderedStatus::Nothing => None,
-        RenderedStatus::Last => last(context, config).await?.map(Documents::Stored),
-        RenderedStatus::New { rendered, .. } => Some(Documents::New(Box::new(rendered.pack()))),
+        RenderedStatus::Retired(_) => None,
+        RenderedStatus::Last => last(context, config).await?,
+        RenderedStatus::New { rendered, .. } => Some(json!(rendered.pack())),
     };
     let status = OwnStatus {
         conditions: [&condition],
         profile: plan.profile.as_ref(),
-        retired: plan.retired.as_ref(),
+        retired,
         rendered,
     };
     let version = config.metadata.resource_version.as_deref().unwrap_or_default();
@@ -170,7 +160,7 @@ async fn report_change(
     subject: Option<&PoolRef>,
 ) {
     let (config, verdict) = (gathered.config.as_ref(), &status.verdict);
-    let before = config.and_then(|config| condition::find(&config.status.conditions, condition::RENDERED));
+    let before = config.and_then(|config| condition::find(&config.status.conditions, RENDERED));
     let is_reported = before.is_some_and(|before| verdict.is_reported_by(before));
     let last = config.and_then(|config| config.status.rendered.as_ref());
     let digest = status.rendered.now().map(|rendered| rendered.digest.as_str());
@@ -220,15 +210,10 @@ fn sizes(gathered: &Gathered, status: &RenderedStatus) -> Option<(CloudProvider,
 }
 
 /// The service is not ready while an object belongs to another cluster.
-fn note_other_cluster(
-    context: &Context,
-    gathered: &Gathered,
-    rejected: &[Rejection],
-    verdict: Option<&Verdict>,
-) {
-    let rejections = rejected
-        .iter()
-        .map(|rejection| (rejection.reason, &rejection.message));
+fn note_other_cluster(context: &Context, gathered: &Gathered, plan: &Plan) {
+    let rejections = plan.rejected.iter();
+    let rejections = rejections.map(|rejection| (rejection.reason, &rejection.message));
+    let verdict = plan.status.as_ref().map(|status| &status.verdict);
     let mut found = rejections.chain(verdict.map(|verdict| (verdict.reason, &verdict.message)));
     let problem = found.find(|(reason, _)| *reason == CLUSTER_CHANGED);
     context
@@ -244,9 +229,7 @@ async fn report_rejections(context: &Context, gathered: &Gathered, rejected: &[R
     } in rejected
     {
         if context.memory.reject(&pool.uid, *reason) {
-            context
-                .conditions
-                .count(&pool.uid, condition::RENDERED, false, *reason);
+            context.conditions.count(&pool.uid, RENDERED, false, *reason);
             tracing::warn!(config = gathered.name, reason = %reason, "{message}");
             context
                 .cluster
@@ -264,27 +247,6 @@ async fn report_rejections(context: &Context, gathered: &Gathered, rejected: &[R
     for PoolRef { uid, .. } in gathered.claimants.iter().map(|claimant| &claimant.pool_ref) {
         if !rejected.iter().any(|rejection| rejection.pool.uid == *uid) {
             context.no_longer_rejected(uid);
-        }
-    }
-}
-
-/// Emits one Event for each MachineDeployment.
-async fn report_finalizers(context: &Context, finalizers: &[Finalizer]) {
-    for finalizer in finalizers {
-        let pool = &finalizer.pool;
-        if context.memory.report_finalizer(&pool.uid) {
-            let advice = finalizer.advice();
-            tracing::warn!(
-                namespace = pool.namespace,
-                machine_deployment = pool.name,
-                "{advice}"
-            );
-            context
-                .cluster
-                .worker
-                .events
-                .warning(&pool.into(), Reason::FinalizerLeftBehind, &advice)
-                .await;
         }
     }
 }

@@ -17,6 +17,7 @@ use osm_api::rbac::Installation;
 use osm_api::{MachineDeployment, Pool, PoolRef, Reason, condition, names, pool};
 use osm_runtime::object::Unreadable;
 use serde::de::IgnoredAny;
+use tokio::time::Instant;
 
 /// An OperatingSystemConfig without its documents.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,11 +38,6 @@ impl ConfigView {
     pub fn of(mut config: OperatingSystemConfig) -> Self {
         if let Some(status) = &mut config.status {
             status.rendered = status.rendered.take().map(Rendered::without_documents);
-            // Lists that were read from JSON have room for twice as many items.
-            status.conditions.shrink_to_fit();
-            if let Some(rendered) = &mut status.rendered {
-                rendered.late_bound.shrink_to_fit();
-            }
         }
         let content = ContentView::of(&config);
         let (rendered_for, has_bare_spec) = (content.rendered_for(), content.has_bare_spec());
@@ -123,12 +119,10 @@ impl ConfigView {
 
     /// Whether the Go implementation created it and this controller has not rendered it yet.
     pub fn is_of_the_go_implementation(&self) -> bool {
-        let annotated = |annotations: &BTreeMap<String, String>| {
-            names::GO_CONFIG_ANNOTATIONS
-                .iter()
-                .any(|name| annotations.contains_key(*name))
-        };
-        self.rendered_for.is_none() && self.metadata.annotations.as_ref().is_some_and(annotated)
+        let mut names = names::GO_CONFIG_ANNOTATIONS.iter();
+        let annotations = self.metadata.annotations.as_ref();
+        self.rendered_for.is_none()
+            && annotations.is_some_and(|annotations| names.any(|name| annotations.contains_key(*name)))
     }
 
     /// Whether exactly this is published.
@@ -168,6 +162,8 @@ pub struct ProfileView {
     pub accepted: Option<AcceptedProfile>,
     /// Why the newest generation is not accepted.
     pub refusal: Option<String>,
+    /// Since when it is known as it is.
+    pub since: Instant,
 }
 
 impl ProfileView {
@@ -194,6 +190,7 @@ impl ProfileView {
             judged: status.observed_generation.unwrap_or(0),
             accepted: status.accepted,
             refusal,
+            since: Instant::now(),
         }
     }
 }
@@ -215,20 +212,11 @@ pub struct PoolView {
     pub wanted_profile: (Option<String>, Option<String>),
     /// Text of the annotation with the pool's settings.
     pub settings: Option<String>,
-    /// Name of the ConfigMap that those settings name, in the namespace of the pool.
-    pub settings_map: Option<String>,
     /// The cloud is known even where the rest of the pool cannot be read.
     pub cloud_provider: Option<CloudProvider>,
     pub pool: Result<Pool, PoolError>,
-    pub deleted_with_go_finalizer: Option<DeletedWithGoFinalizer>,
-}
-
-/// A MachineDeployment that is being deleted, and has the finalizer of the Go implementation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeletedWithGoFinalizer {
-    pub since: Timestamp,
-    /// Position in `metadata.finalizers`.
-    pub index: usize,
+    /// Position of the Go implementation's finalizer in `metadata.finalizers` of a MachineDeployment that is being deleted.
+    pub go_finalizer_of_deleted: Option<usize>,
 }
 
 impl PoolView {
@@ -245,11 +233,6 @@ impl PoolView {
             .finalizers()
             .iter()
             .position(|finalizer| finalizer == names::GO_FINALIZER);
-        let deleted = md.metadata.deletion_timestamp.as_ref().map(|time| time.0);
-        let settings = pool::annotation(md, names::SETTINGS).map(str::to_owned);
-        let named = settings
-            .as_deref()
-            .and_then(|text| PoolSettings::parse(text).ok());
         Self {
             pool_ref: PoolRef::from(md),
             // The API server records it with a resolution of one second.
@@ -261,15 +244,10 @@ impl PoolView {
             revision: short(names::REVISION),
             template_digest: pool::template_digest(md),
             wanted_profile: (short(names::PROFILE_NAMESPACE), profile),
-            settings,
-            settings_map: named
-                .and_then(|settings| settings.config_map)
-                .filter(|name| name.len() <= names::MAX_NAME),
+            settings: pool::annotation(md, names::SETTINGS).map(str::to_owned),
             cloud_provider: pool::cloud_provider(md),
             pool: Pool::read(md),
-            deleted_with_go_finalizer: deleted
-                .zip(finalizer)
-                .map(|(since, index)| DeletedWithGoFinalizer { since, index }),
+            go_finalizer_of_deleted: finalizer.filter(|_| md.metadata.deletion_timestamp.is_some()),
         }
     }
 
@@ -291,13 +269,11 @@ impl PoolView {
             return Vec::new();
         };
         let mut namespaces = vec![namespace.as_ref().unwrap_or(&installation.namespace)];
-        // A default profile that is missing is about to be installed.
-        let is_default =
-            osm_render::default_manifests().any(|(file, _)| file.strip_suffix(".yaml") == Some(name));
         let fallback = installation.fallback_profile_namespace.as_ref();
-        namespaces.extend(
-            fallback.filter(|other| namespace.is_none() && !is_default && **other != installation.namespace),
-        );
+        namespaces.extend(fallback.filter(|other| {
+            // A default profile that is missing is about to be installed.
+            namespace.is_none() && !is_default(name) && **other != installation.namespace
+        }));
         let requested = |namespace: &String| RequestedProfile {
             namespace: namespace.clone(),
             name: name.clone(),
@@ -307,7 +283,9 @@ impl PoolView {
 
     /// Whether its settings name this ConfigMap.
     pub fn names_settings(&self, namespace: &str, name: &str) -> bool {
-        self.pool_ref.namespace == namespace && self.settings_map.as_deref() == Some(name)
+        let parsed = |text: &String| PoolSettings::parse(text).ok();
+        let named = || self.settings.as_ref().and_then(parsed)?.config_map;
+        self.pool_ref.namespace == namespace && named().is_some_and(|named| named == name)
     }
 
     /// Whether machine-controller has stamped a revision that the content of `config` was not rendered for.
@@ -327,12 +305,9 @@ impl PoolView {
     }
 }
 
-/// A settings document in a ConfigMap.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SettingsDocument {
-    /// The ConfigMap does not have the key.
-    Missing,
-    Text(String),
+/// Whether a default profile has this name.
+pub fn is_default(name: &str) -> bool {
+    osm_render::default_manifests().any(|(file, _)| file.strip_suffix(".yaml") == Some(name))
 }
 
 #[cfg(test)]
@@ -341,28 +316,21 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
     use serde_json::{Value, json};
 
-    fn requested(pool: &PoolView) -> Option<RequestedProfile> {
-        let installation = Installation {
-            namespace: "here".to_owned(),
-            ..Installation::default()
-        };
-        pool.requested_profiles(&installation).pop()
+    fn view(md: Value) -> PoolView {
+        PoolView::of(&serde_json::from_value(md).unwrap())
     }
 
     #[test]
     fn a_pool_that_names_no_namespace_also_asks_for_a_profile_of_the_fallback_namespace() {
         let namespaces = |own: &str, annotations: Value| {
-            let md = json!({"metadata": {"annotations": annotations}, "spec": {}});
-            let pool = PoolView::of(&serde_json::from_value(md).unwrap());
+            let pool = view(json!({"metadata": {"annotations": annotations}, "spec": {}}));
             let installation = Installation {
                 namespace: own.to_owned(),
                 fallback_profile_namespace: Some("shared".to_owned()),
                 ..Installation::default()
             };
-            let requested = pool.requested_profiles(&installation);
-            assert!(requested.iter().all(|profile| profile.name == "mine"));
-            let namespaces = requested.into_iter().map(|profile| profile.namespace);
-            namespaces.collect::<Vec<_>>()
+            let requested = pool.requested_profiles(&installation).into_iter();
+            requested.map(|profile| profile.namespace).collect::<Vec<_>>()
         };
         let unnamed = json!({names::PROFILE: "mine"});
         assert_eq!(namespaces("here", unnamed.clone()), ["here", "shared"]);
@@ -372,14 +340,10 @@ mod tests {
             assert_eq!(namespaces("here", annotations), [named]);
         }
         assert!(namespaces("here", Value::Null).is_empty());
-        let md = json!({"metadata": {"annotations": {names::PROFILE: "osp-ubuntu"}}, "spec": {}});
-        let default = PoolView::of(&serde_json::from_value(md).unwrap());
-        let installation = Installation {
-            namespace: "here".to_owned(),
-            fallback_profile_namespace: Some("shared".to_owned()),
-            ..Installation::default()
-        };
-        assert_eq!(default.requested_profiles(&installation).len(), 1);
+        assert_eq!(
+            namespaces("here", json!({names::PROFILE: "osp-ubuntu"})),
+            ["here"]
+        );
     }
 
     #[test]
@@ -415,18 +379,11 @@ mod tests {
             ("spec", |view| view.has_bare_spec = false),
             ("generation", |view| view.metadata.generation = Some(2)),
             ("condition", |view| {
-                view.status
-                    .conditions
-                    .extend(
-                        view.status
-                            .conditions
-                            .first()
-                            .cloned()
-                            .map(|condition| Condition {
-                                type_: condition::RENDERED.into(),
-                                ..condition
-                            }),
-                    )
+                let rendered = Condition {
+                    type_: condition::RENDERED.into(),
+                    ..view.status.conditions[0].clone()
+                };
+                view.status.conditions.push(rendered);
             }),
             ("content", |view| {
                 view.status.rendered.as_mut().unwrap().revision = Some("2".into())
@@ -451,9 +408,10 @@ mod tests {
                     "versions": {"kubelet": "1.34.2"}, "providerSpec": {"value": provider},
                 }}},
             });
-            requested(&PoolView::of(&serde_json::from_value(md).unwrap()))
+            let requested = view(md).requested_profiles(&Installation::default()).pop();
+            requested.map(|profile| (profile.namespace, profile.name))
         };
-        let name = |system, spec| wanted(Value::Null, system, spec).unwrap().name;
+        let name = |system, spec| wanted(Value::Null, system, spec).unwrap().1;
         let utility = |utility: &str| json!({"provisioningUtility": utility});
         assert_eq!(name("ubuntu", Value::Null), "osp-ubuntu");
         assert_eq!(name("ubuntu", utility("cloud-init")), "osp-ubuntu");
@@ -462,19 +420,18 @@ mod tests {
         }
         assert_eq!(name("flatcar", utility("cloud-init")), "osp-flatcar-cloud-init");
         let annotations = json!({names::PROFILE: "mine", names::PROFILE_NAMESPACE: "there"});
-        let mine = RequestedProfile {
-            namespace: "there".to_owned(),
-            name: "mine".to_owned(),
-        };
-        let named = wanted(annotations.clone(), "flatcar", utility("cloud-init"));
-        assert_eq!(named.as_ref(), Some(&mine));
+        let mine = Some(("there".to_owned(), "mine".to_owned()));
+        assert_eq!(
+            wanted(annotations.clone(), "flatcar", utility("cloud-init")),
+            mine
+        );
         // The name is known even if something else is wrong.
         assert_eq!(
             name("flatcar", json!({"disableAutoUpdate": "yes"})),
             "osp-flatcar"
         );
         assert_eq!(wanted(Value::Null, "windows", utility("cloud-init")), None);
-        assert_eq!(wanted(annotations, "windows", Value::Null), Some(mine));
+        assert_eq!(wanted(annotations, "windows", Value::Null), mine);
     }
 
     #[test]
@@ -482,8 +439,7 @@ mod tests {
         let md = |provider: Value| {
             let template =
                 json!({"spec": {"versions": {"kubelet": "1.34.2"}, "providerSpec": {"value": provider}}});
-            let md = json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"template": template}});
-            PoolView::of(&serde_json::from_value(md).unwrap())
+            view(json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"template": template}}))
         };
         let mut provider = json!({"cloudProvider": "aws", "operatingSystem": "ubuntu", "operatingSystemSpec": {},
             "cloudProviderSpec": {"accessKeyId": "hunter2", "deep": [{"secret": "hunter2"}]}});
@@ -509,7 +465,7 @@ mod tests {
             let annotations = json!({name: "x".repeat(100_000)});
             let md = json!({"metadata": {"name": "p", "namespace": "n", "annotations": annotations},
                 "spec": {"template": {"spec": {"providerSpec": {"value": {"operatingSystem": "rhel"}}}}}});
-            let view = PoolView::of(&serde_json::from_value(md).unwrap());
+            let view = view(md);
             assert!(format!("{view:?}").len() < 3_000, "{name}");
             let message = view.pool.unwrap_err().to_string();
             assert!(
@@ -517,16 +473,5 @@ mod tests {
                 "{message}"
             );
         }
-    }
-
-    #[test]
-    fn the_cloud_is_known_where_the_pool_cannot_be_read() {
-        let md = json!({
-            "metadata": {"name": "p", "namespace": "n"},
-            "spec": {"template": {"spec": {"providerSpec": {"value": {"cloudProvider": "edge"}}}}},
-        });
-        let view = PoolView::of(&serde_json::from_value(md).unwrap());
-        assert_eq!(view.cloud_provider, Some(CloudProvider::Edge));
-        assert_eq!(view.pool.unwrap_err().reason(), Reason::InvalidProviderSpec);
     }
 }

@@ -27,6 +27,7 @@ pub fn start(context: &Context) {
     machine_deployments(context);
     configs(context);
     profiles(context);
+    pool_settings(context);
     endpoints(context);
     let waker = context.clone();
     settings_watch::on_change(&context.cluster, move || waker.wake(|_| true));
@@ -47,21 +48,6 @@ fn machine_deployments(context: &Context) {
             {
                 waker.no_longer_rejected(&gone);
                 waker.memory.forget_finalizer(&gone);
-                waker.memory.forget_revision(&gone);
-                waker.metrics.publishing.forget(&gone);
-            }
-            if let Some(pool) = &change.new {
-                let is_listed = waker.caches.pools.is_listed();
-                waker
-                    .metrics
-                    .publishing
-                    .see(change.old.as_deref(), pool, is_listed);
-                waker
-                    .memory
-                    .see_revision(&pool.pool_ref.uid, pool.revision.as_ref());
-            }
-            if let Some(before) = &change.old {
-                pool_settings::forget(&waker, before);
             }
             for pool in [change.old, change.new].into_iter().flatten() {
                 waker.queue.add(pool.pool_ref.config_name());
@@ -86,9 +72,6 @@ fn configs(context: &Context) {
             (Some(old), Some(new)) => new.is_only_published_since(old),
             _ => false,
         };
-        if let Some(config) = &change.new {
-            waker.metrics.publishing.see_config(config);
-        }
         if let Some((_, name)) = change.key.split_once('/')
             && !is_only_published
         {
@@ -113,6 +96,23 @@ fn profiles(context: &Context) {
             .on_change(move |change| waker.wake_users_of(&change.key))
             // A namespace that can't be read holds up only the pools that use its profiles.
             .unawaited_if(namespace != context.cluster.namespace())
+            .spawn(&context.cluster);
+    }
+}
+
+fn pool_settings(context: &Context) {
+    for (namespace, cache) in &context.caches.pool_settings {
+        let waker = context.clone();
+        Watch::each_namespace(&context.cluster.worker, namespace, "pool-settings")
+            .project(pool_settings::document)
+            .into_cache(cache)
+            .on_change(move |change| {
+                if let Some((namespace, name)) = change.key.split_once('/') {
+                    waker.wake(|pool| pool.names_settings(namespace, name));
+                }
+            })
+            // A namespace that can't be read holds up only the pools that use its ConfigMaps.
+            .unawaited()
             .spawn(&context.cluster);
     }
 }

@@ -3,9 +3,7 @@
 //! It validates one profile at a time, apart from those that are reconciled, so that no number of submitted profiles delays a reconcile. A
 //! validation that takes too long continues, and its result serves the next attempt.
 
-use std::collections::VecDeque;
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use osm_api::profile::AcceptedProfile;
@@ -15,37 +13,25 @@ use osm_render::{Base, ProfileKey};
 use osm_runtime::admission::{Judge, Request, Verdict};
 use osm_runtime::object;
 use osm_runtime::threads::Threads;
-use parking_lot::Mutex;
 use serde_json::value::RawValue;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use crate::bases::Bases;
 use crate::context::Context;
 use crate::gather::find_bases;
 use crate::plan;
 use crate::stored_profile::StoredProfile;
-use crate::validate::{self, DryRun, Pending};
+use crate::validate::Validator;
 
 /// A client may create a profile just before the one that extends it, and the watch shows it a little later.
 const WATCH_LAG: Duration = Duration::from_millis(150);
 const WATCH_POLL: Duration = Duration::from_millis(15);
 
-/// How long a profile may wait until others are validated. The rest of the deadline is for its own validation: one that is not finished in time
-/// would take the place of another, and help nobody.
-const SLOT_WITHIN: Duration = Duration::from_millis(250);
-
-const BUSY: &str = "the profile was admitted unchecked, because osp-controller validates too many profiles at the same time; its condition \
-                    Accepted reports the result";
-
 const BROKE_OFF: &str = "the profile was admitted unchecked, because its validation failed; its condition Accepted reports the result";
-
-/// Contents whose result is kept.
-const MAX_RESULTS: usize = 128;
 
 pub struct ProfileJudge {
     context: Context,
-    results: Results,
+    validator: Validator,
 }
 
 impl ProfileJudge {
@@ -53,10 +39,7 @@ impl ProfileJudge {
     pub fn new(context: &Context) -> Self {
         Self {
             context: context.clone(),
-            results: Results::new(
-                Threads::new(context.cluster.supervisor()),
-                osm_render::validate::dry_run_unless,
-            ),
+            validator: Validator::new(Threads::new(context.cluster.supervisor()), 1),
         }
     }
 }
@@ -65,7 +48,7 @@ impl Judge for ProfileJudge {
     const DEADLINE: Duration = Duration::from_millis(500);
 
     fn judge(&self, request: Request) -> impl Future<Output = Verdict> + Send {
-        let (context, results) = (self.context.clone(), &self.results);
+        let (context, validator) = (self.context.clone(), &self.validator);
         async move {
             let Some(new) = read(&request.object).filter(|_| is_served(&context, &request.namespace)) else {
                 return Verdict::allowed();
@@ -83,10 +66,7 @@ impl Judge for ProfileJudge {
             let outcome = match new.refusal() {
                 Some(refusal) => Err(refusal),
                 None => match bases(&context, &request, &new.spec).await {
-                    Ok(Found::Bases(bases)) => match results.validate(&new.spec, &bases).await {
-                        Some(outcome) => outcome,
-                        None => return Verdict::unchecked(BUSY),
-                    },
+                    Ok(Found::Bases(bases)) => validator.validate(&new.spec, &bases).await,
                     Ok(Found::Unchecked(warning)) => return Verdict::unchecked(warning),
                     Err(refusal) => Err(refusal),
                 },
@@ -205,72 +185,8 @@ fn verdict(
     }
 }
 
-/// Validates contents, one at a time, and keeps the latest results.
-struct Results {
-    threads: Threads,
-    dry_run: DryRun,
-    slot: Arc<Semaphore>,
-    /// By digest of the resolved content, the latest last.
-    known: Mutex<VecDeque<(String, Pending)>>,
-}
-
-impl Results {
-    fn new(threads: Threads, dry_run: DryRun) -> Self {
-        Self {
-            threads,
-            dry_run,
-            slot: Arc::new(Semaphore::new(1)),
-            known: Mutex::default(),
-        }
-    }
-
-    /// `None`: the validations of others took too long.
-    async fn validate(&self, spec: &OperatingSystemProfileSpec, bases: &[Base]) -> Option<Outcome> {
-        let accepted = match osm_render::resolve_on(spec, bases) {
-            Ok(accepted) => accepted,
-            Err(error) => return Some(Err(error.into())),
-        };
-        let pending = match self.known(&accepted.digest) {
-            Some(pending) => pending,
-            None => {
-                // The semaphore is never closed.
-                let slot = timeout(SLOT_WITHIN, self.slot.clone().acquire_owned())
-                    .await
-                    .ok()?
-                    .ok();
-                // Another request may have had the same content, and the slot.
-                match self.known(&accepted.digest) {
-                    Some(pending) => pending,
-                    None => {
-                        let pending = validate::start(&self.threads, self.dry_run, accepted.clone(), slot);
-                        self.keep(&accepted, pending)
-                    }
-                }
-            }
-        };
-        Some(pending.await.map(|()| accepted))
-    }
-
-    fn known(&self, digest: &str) -> Option<Pending> {
-        let known = self.known.lock();
-        let found = known.iter().find(|(known, _)| known == digest);
-        found.map(|(_, pending)| pending.clone())
-    }
-
-    fn keep(&self, accepted: &AcceptedProfile, pending: Pending) -> Pending {
-        let mut known = self.known.lock();
-        if known.len() >= MAX_RESULTS {
-            known.pop_front();
-        }
-        known.push_back((accepted.digest.clone(), pending.clone()));
-        pending
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use serde_json::json;
 
     use super::*;
@@ -300,16 +216,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_denial_has_the_text_of_the_condition_and_lint_warns() {
-        let results = Results::new(Threads::of_no_service(), osm_render::validate::dry_run_unless);
+        let validator = Validator::new(Threads::of_no_service(), 1);
         let good = profile("v1.0.0");
-        let outcome = results.validate(&good, &[]).await.unwrap();
+        let outcome = validator.validate(&good, &[]).await;
         assert_eq!(verdict(&good, &outcome, None), Verdict::allowed());
         let accepted = outcome.unwrap();
 
         let mut broken = good.clone();
         let text = &mut broken.provisioning_config.files[0].content;
         text.inline.as_mut().unwrap().data = "one\ntwo {{nothing.here}}".to_owned();
-        let outcome = results.validate(&broken, &[]).await.unwrap();
+        let outcome = validator.validate(&broken, &[]).await;
         let new = verdict(&broken, &outcome, None).denial.unwrap();
         assert!(new.contains("/etc/motd") && new.contains("line 2"), "{new}");
         let edited = verdict(&broken, &outcome, Some(&accepted)).denial.unwrap();
@@ -317,57 +233,11 @@ mod tests {
 
         let mut suspicious = good;
         suspicious.provisioning_config.files[0].permissions = 420;
-        let outcome = results.validate(&suspicious, &[]).await.unwrap();
+        let outcome = validator.validate(&suspicious, &[]).await;
         let warned = verdict(&suspicious, &outcome, None);
         assert!(
             warned.denial.is_none() && warned.warnings[0].contains("0644"),
             "{warned:?}"
         );
-    }
-
-    #[tokio::test]
-    async fn a_content_is_validated_once_and_few_results_are_kept() {
-        static DRY_RUNS: AtomicUsize = AtomicUsize::new(0);
-        let results = Results::new(Threads::of_no_service(), |_, _| {
-            DRY_RUNS.fetch_add(1, Ordering::SeqCst);
-            Ok(())
-        });
-        for version in 0..=MAX_RESULTS {
-            for _ in 0..2 {
-                let spec = profile(&format!("v1.0.{version}"));
-                results.validate(&spec, &[]).await.unwrap().unwrap();
-            }
-        }
-        assert_eq!(DRY_RUNS.load(Ordering::SeqCst), MAX_RESULTS + 1);
-        assert_eq!(results.known.lock().len(), MAX_RESULTS);
-        results.validate(&profile("v1.0.0"), &[]).await.unwrap().unwrap();
-        assert_eq!(DRY_RUNS.load(Ordering::SeqCst), MAX_RESULTS + 2);
-    }
-
-    #[tokio::test]
-    async fn what_takes_too_long_continues_and_serves_the_next_attempt() {
-        use std::sync::{Condvar, Mutex};
-
-        static STARTED: AtomicUsize = AtomicUsize::new(0);
-        static FINISH: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
-        let results = Results::new(Threads::of_no_service(), |_, _| {
-            STARTED.fetch_add(1, Ordering::SeqCst);
-            drop(FINISH.1.wait_while(FINISH.0.lock().unwrap(), |finish| !*finish));
-            Ok(())
-        });
-        let spec = profile("v1.0.0");
-        let soon = Duration::from_millis(20);
-        assert!(
-            tokio::time::timeout(soon, results.validate(&spec, &[]))
-                .await
-                .is_err()
-        );
-        // Another content waits for the slot, and gives up while there is time left for an answer.
-        assert!(results.validate(&profile("v2.0.0"), &[]).await.is_none());
-        assert_eq!(STARTED.load(Ordering::SeqCst), 1);
-        *FINISH.0.lock().unwrap() = true;
-        FINISH.1.notify_all();
-        results.validate(&spec, &[]).await.unwrap().unwrap();
-        assert_eq!(STARTED.load(Ordering::SeqCst), 1);
     }
 }

@@ -4,6 +4,7 @@ use kube::api::PostParams;
 use osm_api::OperatingSystemProfile;
 use osm_runtime::request::failed;
 use osm_runtime::{RequestError, error, read};
+use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::custom_profile::{Problem, Step};
@@ -11,6 +12,10 @@ use crate::default_profile::{Install, Restore};
 use crate::gather::Gathered;
 use crate::plan::Plan;
 use crate::stored_profile::StoredProfile;
+
+/// How errors name what is written.
+const DEFAULT: &str = "the default profile";
+const COPY: &str = "the copy of the custom profile";
 
 /// What was done for the copy of a custom profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,69 +26,43 @@ pub enum Copied {
     Updated,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Applied {
-    /// `None` if there is no custom profile.
-    pub copy: Option<Result<Copied, Problem>>,
-}
-
-/// Installs the default profile, or writes the copy, if the plan contains that.
+/// Installs the default profile, or writes the copy, if the plan contains that; returns what was done for the copy, if there is a custom
+/// profile.
 ///
 /// # Errors
-/// Failed requests; [`RequestError::Conflict`] if the stored profile is not the one that was gathered.
-pub async fn apply(context: &Context, gathered: &Gathered, plan: &Plan) -> Result<Applied, RequestError> {
+/// Failed requests; [`RequestError::Conflict`] if the stored profile is not the one that was gathered; what forbids to write anything.
+pub async fn apply(
+    context: &Context,
+    gathered: &Gathered,
+    plan: &Plan,
+) -> Result<Option<Result<Copied, Problem>>, RequestError> {
+    if let Some(problem) = context.cluster.outdated_definitions.problem() {
+        // The API server would drop fields, and pools would be rendered from what is left.
+        return Err(RequestError::DefinitionsOutdated { problem });
+    }
     match &plan.install {
         None => {}
         Some(Install::Create(profile)) => {
-            let created = create(context, gathered, profile, &DEFAULT).await?;
-            wrote(context, gathered, created);
+            write(context, gathered, profile, DEFAULT).await?;
         }
         Some(Install::Restore(plan)) => {
-            let restored = restore(context, gathered, plan).await?;
-            wrote(context, gathered, restored);
+            restore(context, gathered, plan).await?;
+            context.restored.lock().insert(gathered.key(), Instant::now());
         }
     }
-    let copy = match plan.copy.clone() {
+    Ok(match plan.copy.clone() {
         Some(Ok(step)) => Some(copy(context, gathered, &step).await?),
         Some(Err(problem)) => Some(Err(problem)),
         None => None,
-    };
-    Ok(Applied { copy })
+    })
 }
 
-/// The next reconcile validates the profile.
-fn wrote(context: &Context, gathered: &Gathered, profile: OperatingSystemProfile) {
-    context.wrote(profile);
-    context.queue.add(gathered.key());
-}
-
-/// How errors name what is written.
-struct Named {
-    what: &'static str,
-    reading: &'static str,
-    creating: &'static str,
-    replacing: &'static str,
-}
-
-const DEFAULT: Named = Named {
-    what: "the default profile",
-    reading: "reading the default profile",
-    creating: "creating the default profile",
-    replacing: "restoring the default profile",
-};
-
-const COPY: Named = Named {
-    what: "the copy of the custom profile",
-    reading: "reading the copy of the custom profile",
-    creating: "creating the copy of the custom profile",
-    replacing: "updating the copy of the custom profile",
-};
-
-async fn create(
+/// Writes a profile, unless the API server would drop fields: the watch would show each write as a difference, and cause the next one.
+async fn write(
     context: &Context,
     gathered: &Gathered,
     profile: &OperatingSystemProfile,
-    named: &Named,
+    what: &'static str,
 ) -> Result<OperatingSystemProfile, RequestError> {
     let api = context.profile_api(&gathered.namespace);
     let send = async |dry_run: bool| {
@@ -91,19 +70,25 @@ async fn create(
             dry_run,
             ..PostParams::default()
         };
-        api.create(&params, profile).await
-    };
-    let created = match send(true).await {
-        Ok(tried) if tried.spec != profile.spec => {
-            return Err(RequestError::FieldsDropped { what: named.what });
+        match &profile.metadata.resource_version {
+            Some(_) => api.replace(&gathered.name, &params, profile).await,
+            None => api.create(&params, profile).await,
         }
+    };
+    let written = match send(true).await {
+        Ok(tried) if tried.spec != profile.spec => return Err(RequestError::FieldsDropped { what }),
         Ok(_) => send(false).await,
         // A webhook without `sideEffects: None` keeps the API server from dry runs, not from requests.
         Err(error) if error::is_code(&error, 400) => send(false).await,
         Err(error) => Err(error),
     };
-    match created {
-        Ok(created) => Ok(created),
+    match written {
+        Ok(written) => {
+            context.wrote(written.clone());
+            // The next reconcile validates the profile.
+            context.queue.add(gathered.key());
+            Ok(written)
+        }
         Err(error) if error::already_exists(&error) => {
             // The watch is behind. With the object from the API server, the next plan is made for what exists.
             let found = read::get(
@@ -112,52 +97,24 @@ async fn create(
                 StoredProfile::from,
                 StoredProfile::unreadable,
             );
-            if let Some(found) = found.await.map_err(failed(named.reading))? {
+            if let Some(found) = found.await.map_err(failed(what))? {
                 context.saw(found);
             }
-            Err(RequestError::Conflict { what: named.what })
+            Err(RequestError::Conflict { what })
         }
-        Err(error) => Err(failed(named.creating)(error)),
+        Err(error) => Err(failed(what)(error)),
     }
 }
 
-async fn restore(
-    context: &Context,
-    gathered: &Gathered,
-    plan: &Restore,
-) -> Result<OperatingSystemProfile, RequestError> {
+async fn restore(context: &Context, gathered: &Gathered, plan: &Restore) -> Result<(), RequestError> {
     let mut profile = plan.profile.clone();
-    let Some(version) = &plan.interim_version else {
-        return replace(context, gathered, &profile, &DEFAULT).await;
-    };
-    let mut first = profile.clone();
-    first.spec.version.clone_from(version);
-    let first = replace(context, gathered, &first, &DEFAULT).await?;
-    profile.metadata.resource_version = first.metadata.resource_version;
-    replace(context, gathered, &profile, &DEFAULT).await
-}
-
-/// Replaces the stored profile, unless the API server would drop fields: the watch would show each write as a difference, and cause the
-/// next one.
-async fn replace(
-    context: &Context,
-    gathered: &Gathered,
-    profile: &OperatingSystemProfile,
-    named: &Named,
-) -> Result<OperatingSystemProfile, RequestError> {
-    let api = context.profile_api(&gathered.namespace);
-    let send = async |dry_run: bool| {
-        let params = PostParams {
-            dry_run,
-            ..PostParams::default()
-        };
-        let replaced = api.replace(&gathered.name, &params, profile).await;
-        replaced.map_err(failed(named.replacing))
-    };
-    if send(true).await?.spec != profile.spec {
-        return Err(RequestError::FieldsDropped { what: named.what });
+    if let Some(version) = &plan.interim_version {
+        let mut first = profile.clone();
+        first.spec.version.clone_from(version);
+        let first = write(context, gathered, &first, DEFAULT).await?;
+        profile.metadata.resource_version = first.metadata.resource_version;
     }
-    send(false).await
+    write(context, gathered, &profile, DEFAULT).await.map(drop)
 }
 
 /// Writes the copy. The API server's schema is the last check of a custom profile: what it refuses, the author must correct.
@@ -168,14 +125,11 @@ async fn copy(
 ) -> Result<Result<Copied, Problem>, RequestError> {
     let (written, copied) = match step {
         Step::Keep => return Ok(Ok(Copied::Kept)),
-        Step::Create(profile) => (create(context, gathered, profile, &COPY).await, Copied::Created),
-        Step::Update(profile) => (replace(context, gathered, profile, &COPY).await, Copied::Updated),
+        Step::Create(profile) => (write(context, gathered, profile, COPY).await, Copied::Created),
+        Step::Update(profile) => (write(context, gathered, profile, COPY).await, Copied::Updated),
     };
     match written {
-        Ok(profile) => {
-            wrote(context, gathered, profile);
-            Ok(Ok(copied))
-        }
+        Ok(_) => Ok(Ok(copied)),
         Err(error) => refused_fields(&error)
             .map(|mistakes| Err(Problem::Invalid { mistakes }))
             .ok_or(error),

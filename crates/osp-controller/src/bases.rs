@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 use osm_api::condition::{self, ACCEPTED};
-use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, Reason};
+use osm_api::{OperatingSystemProfileSpec, Reason};
 use osm_render::validate::Refusal;
 use osm_render::{Base, ProfileError, ProfileKey};
 
@@ -69,52 +69,33 @@ pub(crate) fn find(
     };
     // The lowest first: the others are refused because of it.
     for base in stored.iter().rev() {
-        match verdict(base) {
-            Verdict::Accepted => {}
-            Verdict::Awaited => return Ok(Bases::Awaited(base.name_any())),
-            Verdict::Refused(reason) => {
-                return Err(Refusal {
-                    reason: Reason::ParentNotAccepted,
-                    message: format!(
-                        "the profile {}, which this one extends, is refused ({reason}); correct it as its condition Accepted \
-                         describes",
-                        base.name_any()
-                    ),
-                    position: None,
-                });
-            }
+        let status = base.status.as_ref();
+        let accepted = status.and_then(|status| condition::find(&status.conditions, ACCEPTED));
+        let newest = accepted.filter(|found| found.observed_generation == base.metadata.generation);
+        let Some(verdict) = newest else {
+            return Ok(Bases::Awaited(base.name_any()));
+        };
+        if verdict.status != "True" {
+            return Err(Refusal {
+                reason: Reason::ParentNotAccepted,
+                message: format!(
+                    "the profile {}, which this one extends, is refused ({}); correct it as its condition Accepted describes",
+                    base.name_any(),
+                    verdict.reason
+                ),
+                position: None,
+            });
         }
     }
     Ok(Bases::Ready(bases))
-}
-
-enum Verdict {
-    Accepted,
-    Refused(String),
-    /// The newest spec is not validated yet.
-    Awaited,
-}
-
-fn verdict(profile: &OperatingSystemProfile) -> Verdict {
-    let status = profile.status.as_ref();
-    let accepted = status.and_then(|status| condition::find(&status.conditions, ACCEPTED));
-    match accepted {
-        Some(found) if found.observed_generation == profile.metadata.generation => {
-            match found.status.as_str() {
-                "True" => Verdict::Accepted,
-                _ => Verdict::Refused(found.reason.clone()),
-            }
-        }
-        _ => Verdict::Awaited,
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-    use osm_api::condition as conditions;
+    use osm_api::OperatingSystemProfile;
+    use serde_json::json;
 
     use super::*;
     use crate::plan::tests::profile;
@@ -132,32 +113,25 @@ mod tests {
 
     fn stored(path: &str, extends: Option<&str>, state: Stored) -> (String, Arc<StoredProfile>) {
         let (namespace, name) = path.split_once('/').unwrap();
-        let mut stored = OperatingSystemProfile::new(name, profile("v1.0.0"));
-        stored.spec.extends = extends.map(str::to_owned);
-        stored.metadata.namespace = Some(namespace.to_owned());
-        stored.metadata.generation = Some(2);
-        if matches!(state, Deleting) {
-            stored.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
-        }
-        let verdict = conditions::Verdict {
-            type_: ACCEPTED,
-            status: !matches!(state, Refused),
-            reason: if matches!(state, Refused) {
-                Reason::TemplateInvalid
-            } else {
-                Reason::Accepted
-            },
-            message: String::new(),
+        let mut spec = profile("v1.0.0");
+        spec.extends = extends.map(str::to_owned);
+        let verdict = |status: &str, reason: &str, generation: i64| {
+            json!([{"type": ACCEPTED, "status": status, "reason": reason, "message": "", "observedGeneration": generation,
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}])
         };
-        let observed = if matches!(state, Edited) { 1 } else { 2 };
-        let condition = verdict.condition(&[], Some(observed), jiff::Timestamp::UNIX_EPOCH);
-        if !matches!(state, New) {
-            stored.status = Some(osm_api::OperatingSystemProfileStatus {
-                observed_generation: Some(observed),
-                conditions: vec![condition],
-                accepted: None,
-            });
-        }
+        let (conditions, deleted) = match state {
+            New => (json!([]), None),
+            Accepted => (verdict("True", "Accepted", 2), None),
+            Edited => (verdict("True", "Accepted", 1), None),
+            Refused => (verdict("False", "TemplateInvalid", 2), None),
+            Deleting => (verdict("True", "Accepted", 2), Some("2026-01-01T00:00:00Z")),
+        };
+        let object = json!({
+            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemProfile",
+            "metadata": {"name": name, "namespace": namespace, "generation": 2, "deletionTimestamp": deleted},
+            "spec": spec, "status": {"conditions": conditions},
+        });
+        let stored: OperatingSystemProfile = serde_json::from_value(object).unwrap();
         (path.to_owned(), Arc::new(stored.into()))
     }
 
@@ -210,11 +184,9 @@ mod tests {
     #[test]
     fn the_verdicts_of_all_bases_count_and_the_lowest_refused_one_is_named() {
         let awaited = |all: &[_]| found(all).unwrap();
-        assert_eq!(awaited(&[("own/b", None, New)]), Bases::Awaited("b".to_owned()));
-        assert_eq!(
-            awaited(&[("own/b", None, Edited)]),
-            Bases::Awaited("b".to_owned())
-        );
+        for state in [New, Edited] {
+            assert_eq!(awaited(&[("own/b", None, state)]), Bases::Awaited("b".to_owned()));
+        }
         assert_eq!(
             awaited(&[("own/b", Some("c"), Refused), ("own/c", None, New)]),
             Bases::Awaited("c".to_owned())

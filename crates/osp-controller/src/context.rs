@@ -15,6 +15,7 @@ use osm_runtime::threads::Threads;
 use osm_runtime::watch::{self, Watch};
 use osm_runtime::{Cluster, Process, settings_watch};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::custom_profile::{CustomProfile, Problem};
 use crate::default_profile;
@@ -26,6 +27,9 @@ pub const COPIED: &str = "Copied";
 
 /// Profiles of one namespace. A profile is an object of its author, and not of a pool.
 const MAX_PROFILES: usize = 10_000;
+
+/// How many profiles are validated at a time, besides one of the webhook.
+const VALIDATIONS: usize = 2;
 
 /// What all reconciles share. Clones are cheap.
 #[derive(Clone)]
@@ -53,6 +57,8 @@ pub struct Inner {
     pub custom_profiles: BTreeMap<String, Arc<Cache<CustomProfile>>>,
     /// The problem of each custom profile that was last reported, by key: a custom profile has no status that could hold it.
     pub problems: Mutex<HashMap<String, Problem>>,
+    /// When each default profile was last restored, by key.
+    pub restored: Mutex<HashMap<String, Instant>>,
     pub conditions: Arc<ConditionGauge>,
     pub validator: Validator,
 }
@@ -79,8 +85,9 @@ impl Context {
             profiles,
             custom_profiles,
             problems: Mutex::default(),
+            restored: Mutex::default(),
             conditions: ConditionGauge::new(&process.metrics),
-            validator: Validator::new(Threads::new(cluster.supervisor())),
+            validator: Validator::new(Threads::new(cluster.supervisor()), VALIDATIONS),
         }));
         context.watch();
         context
@@ -156,7 +163,6 @@ impl Shared<String> for Context {
 
     fn released(&self, key: &String) {
         self.conditions.forget(key, ACCEPTED);
-        self.validator.forget(key);
         self.forget_copy(key);
     }
 }

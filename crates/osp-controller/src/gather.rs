@@ -2,11 +2,13 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use osm_api::OperatingSystemProfileSpec;
 use osm_render::ProfileKey;
 use osm_render::validate::{Outcome, Refusal};
+use tokio::time::Instant;
 
 use crate::bases::{self, Bases, Sources};
 use crate::context::Context;
@@ -25,6 +27,8 @@ pub struct Gathered {
     /// The default profile of this name. `None` if there is none, if the settings disable it, if the settings, which could
     /// disable it, are not known yet, or while the Go implementation, which has its own of that name, runs.
     pub default: Option<OperatingSystemProfileSpec>,
+    /// How long ago it was last restored.
+    pub restored: Option<Duration>,
     /// The CustomOperatingSystemProfile of this name, if custom profiles are copied.
     pub custom: Option<Arc<CustomProfile>>,
     /// Whether a default profile has this name, enabled or not.
@@ -75,6 +79,7 @@ pub async fn gather(context: &Context, key: &str) -> Gathered {
         name: name.to_owned(),
         stored,
         default,
+        restored: context.restored.lock().get(key).map(Instant::elapsed),
         custom: context.custom_profile(key),
         is_default,
         validation: None,
@@ -89,13 +94,11 @@ pub async fn gather(context: &Context, key: &str) -> Gathered {
         };
         match find_bases(context, &of, &kept.spec) {
             Ok(Bases::Ready(bases)) => {
-                gathered.validation = Some(context.validator.validate(key, &kept.spec, &bases).await);
+                gathered.validation = Some(context.validator.validate(&kept.spec, &bases).await);
             }
             Ok(Bases::Awaited(base)) => gathered.awaited = Some(base),
             Err(refusal) => gathered.validation = Some(Err(refusal)),
         }
-    } else if gathered.stored.is_none() {
-        context.validator.forget(key);
     }
     // Validation may have taken seconds.
     gathered.now = context.process.environment.now();

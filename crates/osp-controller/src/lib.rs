@@ -56,11 +56,7 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
 async fn reconcile(context: Context, key: String) -> Result<Option<Duration>, RequestError> {
     let gathered = gather::gather(&context, &key).await;
     let plan = plan::plan(&gathered);
-    if let Some(problem) = context.cluster.outdated_definitions.problem() {
-        // The API server would drop fields, and pools would be rendered from what is left.
-        return Err(RequestError::DefinitionsOutdated { problem });
-    }
-    let applied = apply::apply(&context, &gathered, &plan).await?;
-    report::report(&context, &gathered, &plan, &applied).await?;
-    Ok(None)
+    let copied = apply::apply(&context, &gathered, &plan).await?;
+    report::report(&context, &gathered, &plan, copied.as_ref()).await?;
+    Ok(plan.requeue_after)
 }

@@ -1,5 +1,7 @@
 //! All decisions of osp-controller. They follow from what was gathered: no client, no clock.
 
+use std::time::Duration;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 use osm_api::condition::{self, ACCEPTED, READY, Verdict};
@@ -10,6 +12,10 @@ use osm_render::validate::Outcome;
 use crate::custom_profile::{Problem, Step};
 use crate::default_profile::{self, Install};
 use crate::gather::Gathered;
+
+/// A default profile is restored at most once in this time. Whoever keeps changing it would else cause a write and an Event each time;
+/// meanwhile, pools use what was accepted.
+const RESTORE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What to do, complete: `apply` and `report` make no choices.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,6 +30,8 @@ pub struct Plan {
     pub status: Option<StatusUpdate>,
     /// Name of the profile that must be validated before this one. The verdict before stays.
     pub awaited: Option<String>,
+    /// Reconcile again after this time, even if nothing changes.
+    pub requeue_after: Option<Duration>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -57,9 +65,18 @@ fn for_profile(gathered: &Gathered) -> Plan {
         stored.map(|stored| &**stored),
         gathered.default.as_ref(),
     ) {
-        return Plan {
-            install: Some(install),
-            ..Plan::default()
+        let wait = gathered
+            .restored
+            .and_then(|ago| RESTORE_INTERVAL.checked_sub(ago));
+        return match install {
+            Install::Restore(_) if wait.is_some() => Plan {
+                requeue_after: wait,
+                ..Plan::default()
+            },
+            install => Plan {
+                install: Some(install),
+                ..Plan::default()
+            },
         };
     }
     match gathered.kept().zip(gathered.validation.as_ref()) {

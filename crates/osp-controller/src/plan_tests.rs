@@ -36,7 +36,6 @@ fn stored(version: &str) -> Gathered {
     let mut stored = OperatingSystemProfile::new("osp-ubuntu", profile(version));
     stored.metadata.uid = Some("u".into());
     stored.metadata.resource_version = Some("7".into());
-    stored.metadata.resource_version = Some("7".into());
     stored.metadata.generation = Some(3);
     Gathered {
         now: Timestamp::from_second(100).unwrap(),
@@ -44,10 +43,27 @@ fn stored(version: &str) -> Gathered {
         name: "osp-ubuntu".into(),
         stored: Some(Arc::new(stored.into())),
         default: None,
+        restored: None,
         custom: None,
         is_default: false,
         validation: None,
         awaited: None,
+    }
+}
+
+/// The same with a good outcome.
+fn good() -> Gathered {
+    Gathered {
+        validation: Some(Ok(accepted("v1.0.0"))),
+        ..stored("v1.0.0")
+    }
+}
+
+/// A stored profile of this version where the default is another one.
+fn to_restore(version: &str) -> Gathered {
+    Gathered {
+        default: Some(profile("v1.0.0")),
+        ..stored(version)
     }
 }
 
@@ -63,6 +79,11 @@ fn carried_out(mut gathered: Gathered) -> Gathered {
     change(&mut gathered, |stored| stored.status = Some(status));
     gathered.now = Timestamp::from_second(gathered.now.as_second() + 1).unwrap();
     gathered
+}
+
+/// An accepted profile whose status is up to date.
+fn settled() -> Gathered {
+    carried_out(good())
 }
 
 fn update(gathered: &Gathered) -> StatusUpdate {
@@ -105,8 +126,7 @@ fn without_a_profile_and_a_default_there_is_nothing_to_do() {
 fn a_missing_default_is_created_with_its_label() {
     let gathered = Gathered {
         stored: None,
-        default: Some(profile("v1.0.0")),
-        ..stored("v1.0.0")
+        ..to_restore("v1.0.0")
     };
     let Some(Install::Create(created)) = plan(&gathered).install else {
         panic!()
@@ -124,37 +144,29 @@ fn a_missing_default_is_created_with_its_label() {
 #[test]
 fn another_version_is_restored_older_or_newer() {
     for version in ["v0.9.0", "v2.0.0"] {
-        let mut gathered = Gathered {
-            default: Some(profile("v1.0.0")),
-            ..stored(version)
-        };
+        let mut gathered = to_restore(version);
         change(&mut gathered, |stored| {
             stored.labels_mut().insert("mine".into(), "kept".into());
             stored.annotations_mut().insert("mine".into(), "kept".into());
         });
         let Restore {
-            profile:
-                OperatingSystemProfile {
-                    metadata,
-                    spec,
-                    status,
-                },
+            profile,
             interim_version,
             notice,
         } = restore(&gathered);
-        assert_eq!((spec, status, interim_version), (profile("v1.0.0"), None, None));
+        let (metadata, expected) = (profile.metadata, self::profile("v1.0.0"));
+        assert_eq!(
+            (profile.spec, profile.status, interim_version),
+            (expected, None, None)
+        );
         assert_eq!(
             metadata.resource_version.as_deref(),
             Some("7"),
             "a write in between must win"
         );
-        let labels = metadata.labels.unwrap();
-        assert_eq!(
-            labels.len(),
-            2,
-            "labels of others are kept, ours is added: {labels:?}"
-        );
-        assert_eq!(metadata.annotations.unwrap().len(), 1);
+        let (labels, annotations) = (metadata.labels.unwrap(), metadata.annotations.unwrap());
+        // Those of others are kept, and ours is added.
+        assert_eq!((labels.len(), annotations.len()), (2, 1), "{labels:?}");
         let notice = notice.unwrap();
         assert!(
             notice.contains(version) && notice.contains("another name"),
@@ -165,10 +177,7 @@ fn another_version_is_restored_older_or_newer() {
 
 #[test]
 fn other_content_under_our_version_is_put_back_interim_version_another_version() {
-    let mut gathered = Gathered {
-        default: Some(profile("v1.0.0")),
-        ..stored("v1.0.0")
-    };
+    let mut gathered = to_restore("v1.0.0");
     labelled(&mut gathered);
     change(&mut gathered, |stored| stored.spec.os_version = "22.04".into());
     let restore = restore(&gathered);
@@ -178,10 +187,7 @@ fn other_content_under_our_version_is_put_back_interim_version_another_version()
 
 #[test]
 fn a_lost_label_is_restored() {
-    let mut gathered = Gathered {
-        default: Some(profile("v1.0.0")),
-        ..stored("v1.0.0")
-    };
+    let mut gathered = to_restore("v1.0.0");
     let Restore {
         profile: labelled,
         interim_version,
@@ -199,10 +205,7 @@ fn a_lost_label_is_restored() {
 
 #[test]
 fn the_default_of_another_release_is_replaced_without_an_event() {
-    let mut gathered = Gathered {
-        default: Some(profile("v1.0.0")),
-        ..stored("v0.9.0")
-    };
+    let mut gathered = to_restore("v0.9.0");
     labelled(&mut gathered);
     change(&mut gathered, |stored| {
         stored.spec.version = osm_render::blessed_version(&stored.spec)
@@ -216,11 +219,22 @@ fn the_default_of_another_release_is_replaced_without_an_event() {
 }
 
 #[test]
+fn a_default_that_somebody_keeps_changing_is_restored_once_a_minute() {
+    let mut gathered = to_restore("v0.9.0");
+    gathered.restored = Some(Duration::from_secs(50));
+    let waiting = plan(&gathered);
+    assert_eq!(waiting.requeue_after, Some(Duration::from_secs(10)));
+    assert_eq!((waiting.install, waiting.status), (None, None));
+    gathered.restored = Some(Duration::from_secs(61));
+    restore(&gathered);
+    // What is deleted is created at once.
+    (gathered.restored, gathered.stored) = (Some(Duration::ZERO), None);
+    assert!(matches!(plan(&gathered).install, Some(Install::Create(_))));
+}
+
+#[test]
 fn a_default_that_is_being_deleted_is_left_alone() {
-    let mut gathered = Gathered {
-        default: Some(profile("v1.0.0")),
-        ..stored("v0.9.0")
-    };
+    let mut gathered = to_restore("v0.9.0");
     change(&mut gathered, |stored| {
         stored.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH))
     });
@@ -230,10 +244,7 @@ fn a_default_that_is_being_deleted_is_left_alone() {
 
 #[test]
 fn a_default_in_place_is_validated_as_any_other_and_so_is_a_disabled_one() {
-    let mut gathered = Gathered {
-        validation: Some(Ok(accepted("v1.0.0"))),
-        ..stored("v1.0.0")
-    };
+    let mut gathered = good();
     labelled(&mut gathered);
     for default in [None, Some(profile("v1.0.0"))] {
         let gathered = Gathered {
@@ -250,64 +261,50 @@ fn a_default_in_place_is_validated_as_any_other_and_so_is_a_disabled_one() {
     );
 }
 
+/// Type, status, reason and message of each condition.
+fn shown(status: &OperatingSystemProfileStatus) -> Vec<[&str; 4]> {
+    let shown = |found: &'_ Condition| found.observed_generation == status.observed_generation;
+    assert!(status.conditions.iter().all(shown), "{status:?}");
+    let conditions = status.conditions.iter();
+    conditions
+        .map(|found| [&*found.type_, &*found.status, &*found.reason, &*found.message])
+        .collect()
+}
+
 #[test]
 fn a_good_profile_is_accepted_silently_and_then_nothing_changes() {
-    let gathered = Gathered {
-        validation: Some(Ok(accepted("v1.0.0"))),
-        ..stored("v1.0.0")
-    };
     let StatusUpdate {
         resource_version,
         status,
         transition,
-    } = update(&gathered);
+    } = update(&good());
     assert_eq!((resource_version.as_str(), transition), ("7", None));
     assert_eq!(
         (status.observed_generation, &status.accepted),
         (Some(3), &Some(accepted("v1.0.0")))
     );
-    let [condition, ready] = &status.conditions[..] else {
-        panic!("{status:?}")
-    };
     assert_eq!(
-        (condition.status.as_str(), condition.reason.as_str()),
-        ("True", "Accepted")
+        shown(&status),
+        [
+            [ACCEPTED, "True", "Accepted", "version v1.0.0 renders for aws"],
+            [READY, "True", "Accepted", "version v1.0.0 is accepted"],
+        ]
     );
-    assert_eq!(condition.message, "version v1.0.0 renders for aws");
-    assert_eq!(condition.observed_generation, Some(3));
-    assert_eq!((ready.type_.as_str(), ready.status.as_str()), (READY, "True"));
-    assert_eq!(
-        (
-            ready.reason.as_str(),
-            ready.message.as_str(),
-            ready.observed_generation
-        ),
-        ("Accepted", "version v1.0.0 is accepted", Some(3))
-    );
-
-    let settled = plan(&carried_out(gathered));
+    let settled = plan(&settled());
     assert_eq!((settled.install, settled.status), (None, None));
     assert!(settled.verdict.unwrap().status, "still counted");
 }
 
 #[test]
 fn a_new_generation_with_the_same_verdict_only_moves_the_generation() {
-    let mut gathered = carried_out(Gathered {
-        validation: Some(Ok(accepted("v1.0.0"))),
-        ..stored("v1.0.0")
-    });
+    let mut gathered = settled();
     let before = gathered.stored.clone().unwrap().status.clone().unwrap();
     change(&mut gathered, |stored| stored.metadata.generation = Some(4));
     let StatusUpdate {
         status, transition, ..
     } = update(&gathered);
-    assert_eq!(
-        (
-            status.observed_generation,
-            status.conditions[0].observed_generation
-        ),
-        (Some(4), Some(4))
-    );
+    assert_eq!(status.observed_generation, Some(4));
+    assert_eq!(shown(&status), shown(&before));
     assert_eq!(
         status.conditions[0].last_transition_time,
         before.conditions[0].last_transition_time
@@ -317,42 +314,33 @@ fn a_new_generation_with_the_same_verdict_only_moves_the_generation() {
 
 #[test]
 fn a_bad_edit_keeps_what_was_accepted_and_recovery_emits_an_event() {
-    let mut gathered = carried_out(Gathered {
-        validation: Some(Ok(accepted("v1.0.0"))),
-        ..stored("v1.0.0")
-    });
+    let mut gathered = settled();
     change(&mut gathered, |stored| stored.metadata.generation = Some(4));
     gathered.validation = Some(refusal(Reason::TemplateFailed));
     let StatusUpdate {
         status, transition, ..
     } = update(&gathered);
     assert_eq!(status.accepted, Some(accepted("v1.0.0")));
-    assert_eq!(status.observed_generation, Some(4));
-    let condition = &status.conditions[0];
     assert_eq!(
-        (condition.status.as_str(), condition.reason.as_str()),
-        ("False", "TemplateFailed")
+        shown(&status),
+        [
+            [
+                ACCEPTED,
+                "False",
+                "TemplateFailed",
+                "files[0], line 2, column 5: no such field; until then version v1.0.0 stays in use",
+            ],
+            [
+                READY,
+                "True",
+                "Accepted",
+                "version v1.0.0 stays in use; the newest edit is refused, see the condition Accepted",
+            ],
+        ]
     );
-    assert_eq!(
-        condition.message,
-        "files[0], line 2, column 5: no such field; until then version v1.0.0 stays in use"
-    );
-    assert_eq!(condition.last_transition_time.0, gathered.now);
+    let times = [0, 1].map(|index| status.conditions[index].last_transition_time.0);
+    assert!(times[0] == gathered.now && times[1] < gathered.now);
     assert_eq!(transition, Some(Transition::Refused));
-    let ready = &status.conditions[1];
-    assert_eq!(
-        (
-            ready.status.as_str(),
-            ready.reason.as_str(),
-            ready.observed_generation
-        ),
-        ("True", "Accepted", Some(4))
-    );
-    assert_eq!(
-        ready.message,
-        "version v1.0.0 stays in use; the newest edit is refused, see the condition Accepted"
-    );
-    assert!(ready.last_transition_time.0 < gathered.now);
 
     let mut gathered = carried_out(gathered);
     assert_eq!(
@@ -361,16 +349,12 @@ fn a_bad_edit_keeps_what_was_accepted_and_recovery_emits_an_event() {
         "a refusal is a verdict, not something to retry"
     );
     change(&mut gathered, |stored| stored.metadata.generation = Some(5));
-    assert_eq!(
-        update(&gathered).transition,
-        None,
-        "the same refusal is not told twice"
-    );
+    assert_eq!(update(&gathered).transition, None, "it is told already");
     gathered.validation = Some(refusal(Reason::TemplateInvalid));
     assert_eq!(
         update(&gathered).transition,
         Some(Transition::Refused),
-        "another one is"
+        "another one"
     );
 
     gathered.validation = Some(Ok(accepted("v1.1.0")));
@@ -424,52 +408,24 @@ fn another_library_is_followed_unless_the_profile_fails_with_it() {
 
 #[test]
 fn a_first_refusal_leaves_nothing_accepted() {
-    for reason in [
-        Reason::TemplateFailed,
-        Reason::ExtendsInvalid,
-        Reason::ParentNotFound,
-        Reason::ContentTooLarge,
-    ] {
-        let gathered = Gathered {
-            validation: Some(refusal(reason)),
-            ..stored("v1.0.0")
-        };
-        let StatusUpdate {
-            status, transition, ..
-        } = update(&gathered);
-        assert_eq!((&status.accepted, transition), (&None, Some(Transition::Refused)));
-        assert_eq!(status.conditions[0].reason, reason.as_str());
-        assert!(!status.conditions[0].message.contains("stays in use"));
-        assert_eq!(status.observed_generation, Some(3));
-        let [accepted, ready] = &status.conditions[..] else {
-            panic!("{status:?}")
-        };
-        assert_eq!((ready.type_.as_str(), ready.status.as_str()), (READY, "False"));
-        assert_eq!(
-            (&ready.reason, &ready.message),
-            (&accepted.reason, &accepted.message)
-        );
-    }
-}
-
-#[test]
-fn the_status_of_an_earlier_version_gets_what_it_lacks_once_and_other_conditions_do_not_matter() {
-    let mut gathered = carried_out(Gathered {
-        validation: Some(Ok(accepted("v1.0.0"))),
+    let gathered = Gathered {
+        validation: Some(refusal(Reason::ParentNotFound)),
         ..stored("v1.0.0")
-    });
-    let edit = |gathered: &mut Gathered, edit: &dyn Fn(&mut Vec<Condition>)| {
-        change(gathered, |stored| {
-            edit(&mut stored.status.as_mut().unwrap().conditions)
-        });
     };
-    edit(&mut gathered, &|conditions| conditions.truncate(1));
     let StatusUpdate {
         status, transition, ..
     } = update(&gathered);
-    assert_eq!((status.conditions.len(), transition), (2, None));
-    let mut gathered = carried_out(gathered);
-    edit(&mut gathered, &|conditions| {
+    assert_eq!((&status.accepted, transition), (&None, Some(Transition::Refused)));
+    let why = "files[0], line 2, column 5: no such field";
+    let of = |type_| [type_, "False", "ParentNotFound", why];
+    assert_eq!(shown(&status), [of(ACCEPTED), of(READY)]);
+}
+
+#[test]
+fn conditions_of_others_do_not_matter() {
+    let mut gathered = settled();
+    change(&mut gathered, |stored| {
+        let conditions = &mut stored.status.as_mut().unwrap().conditions;
         let other = Condition {
             type_: "Audited".into(),
             ..conditions[0].clone()
@@ -481,62 +437,14 @@ fn the_status_of_an_earlier_version_gets_what_it_lacks_once_and_other_conditions
 
 #[test]
 fn the_verdict_stays_while_another_profile_is_awaited() {
-    let mut gathered = carried_out(Gathered {
-        validation: Some(Ok(accepted("v1.0.0"))),
-        ..stored("v1.0.0")
-    });
+    let mut gathered = settled();
     gathered.validation = None;
     gathered.awaited = Some("base".to_owned());
-    let Plan {
-        install,
-        verdict,
-        status,
-        awaited,
-        copy,
-    } = plan(&gathered);
-    assert_eq!((install, verdict, status, copy), (None, None, None, None));
-    assert_eq!(awaited.as_deref(), Some("base"));
-}
-
-#[test]
-fn a_base_that_is_gone_leaves_the_last_good_version() {
-    let mut spec = profile("v1.0.0");
-    spec.extends = Some("base".to_owned());
-    spec.provisioning_config.files.clear();
-    let key = osm_render::ProfileKey {
-        namespace: "kube-system".to_owned(),
-        name: "base".to_owned(),
+    let waits = Plan {
+        awaited: Some("base".to_owned()),
+        ..Plan::default()
     };
-    let base = osm_render::Base {
-        key,
-        spec: profile("v2.0.0"),
-    };
-    let resolved = osm_render::resolve_on(&spec, &[base]).unwrap();
-    let mut gathered = Gathered {
-        validation: Some(Ok(resolved.clone())),
-        ..stored("v1.0.0")
-    };
-    change(&mut gathered, |stored| stored.spec = spec.clone());
-    assert_eq!(
-        update(&gathered).status.conditions[0].message,
-        "version v1.0.0 on base v2.0.0 renders for aws"
-    );
-    let mut gathered = carried_out(gathered);
-    gathered.validation = Some(Err(osm_render::resolve(&spec).unwrap_err().into()));
-    let StatusUpdate {
-        status, transition, ..
-    } = update(&gathered);
-    assert_eq!(
-        (status.accepted, transition),
-        (Some(resolved), Some(Transition::Refused))
-    );
-    assert_eq!(status.conditions[0].reason, "ParentNotFound");
-    let message = &status.conditions[0].message;
-    assert!(
-        message.contains("\"base\"")
-            && message.ends_with("until then version v1.0.0 on base v2.0.0 stays in use"),
-        "{message}"
-    );
+    assert_eq!(plan(&gathered), waits);
 }
 
 #[test]
@@ -555,21 +463,10 @@ fn a_message_that_is_cut_does_not_look_new_each_time() {
 
 #[test]
 fn a_status_that_was_tampered_with_is_restored() {
-    let mut gathered = carried_out(Gathered {
-        validation: Some(Ok(accepted("v1.0.0"))),
-        ..stored("v1.0.0")
-    });
+    let mut gathered = settled();
     change(&mut gathered, |stored| {
-        stored
-            .status
-            .as_mut()
-            .unwrap()
-            .accepted
-            .as_mut()
-            .unwrap()
-            .spec
-            .0
-            .os_version = "other".into();
+        let status = stored.status.as_mut().unwrap();
+        status.accepted = Some(accepted("v9.0.0"));
     });
     assert_eq!(update(&gathered).status.accepted, Some(accepted("v1.0.0")));
     change(&mut gathered, |stored| stored.status = None);

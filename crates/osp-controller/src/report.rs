@@ -8,7 +8,7 @@ use osm_runtime::request::failed;
 use osm_runtime::{RequestError, status};
 
 use crate::FIELD_MANAGER;
-use crate::apply::{Applied, Copied};
+use crate::apply::Copied;
 use crate::context::{COPIED, Context};
 use crate::custom_profile::{CustomProfile, Problem, is_copy};
 use crate::default_profile::{Install, Restore};
@@ -23,7 +23,7 @@ pub async fn report(
     context: &Context,
     gathered: &Gathered,
     plan: &Plan,
-    applied: &Applied,
+    copied: Option<&Result<Copied, Problem>>,
 ) -> Result<(), RequestError> {
     if let Some(update) = &plan.status {
         write_status(context, gathered, update).await?;
@@ -42,7 +42,7 @@ pub async fn report(
         }
         (None, None) => context.conditions.forget(&key, ACCEPTED),
     }
-    match (&gathered.custom, &applied.copy) {
+    match (&gathered.custom, copied) {
         (Some(custom), Some(Ok(copied))) => report_copied(context, &key, custom, *copied).await,
         (Some(custom), Some(Err(problem))) => report_problem(context, &key, custom, problem).await,
         _ => context.forget_copy(&key),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use csr_approver::metrics::JoiningMetrics;
-use osc_controller::metrics::RenderMetrics;
+use osc_controller::metrics::Sizes;
 use osm_api::rbac::Service;
 use osm_runtime::admission::AdmissionMetrics;
 use osm_runtime::metrics::catalog::Description;
@@ -23,7 +23,7 @@ fn of(service: Service) -> Result<osm_runtime::Metrics> {
     let metrics = osm_runtime::Metrics::of(service)?;
     match service {
         Service::OspController => drop(AdmissionMetrics::new(&metrics)?),
-        Service::OscController => drop((AdmissionMetrics::new(&metrics)?, RenderMetrics::new(&metrics)?)),
+        Service::OscController => drop((AdmissionMetrics::new(&metrics)?, Sizes::new(&metrics)?)),
         Service::SecretSyncer => drop(PublishMetrics::new(&metrics)?),
         Service::CsrApprover => drop(JoiningMetrics::new(&metrics)?),
     }

@@ -11,7 +11,7 @@ use osm_api::OperatingSystemProfile;
 use osm_api::condition::{self, ACCEPTED};
 use osm_api::rbac::{Grant, Installation, Service as Identity};
 use osm_testkit::process::ScratchDir;
-use osm_testkit::{ControlPlane, Service, check, wait_for};
+use osm_testkit::{ControlPlane, Service, wait_for};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -34,15 +34,6 @@ pub struct Site {
 impl Site {
     /// Everything but the running service, with the rights of the table.
     pub async fn prepare(control_plane: &ControlPlane, namespace: &str) -> Result<Self> {
-        Self::prepare_with(control_plane, namespace, |_| true).await
-    }
-
-    /// As [`Site::prepare`], with those rights only that are on a resource that `granted` takes.
-    pub async fn prepare_with(
-        control_plane: &ControlPlane,
-        namespace: &str,
-        granted: impl Fn(&str) -> bool,
-    ) -> Result<Self> {
         let client = control_plane.admin()?;
         let installation = Installation {
             namespace: namespace.to_owned(),
@@ -55,7 +46,7 @@ impl Site {
                 "metadata": {"name": "osp-controller", "namespace": namespace}}),
         ];
         for grant in Identity::OspController.grants(&installation) {
-            objects.extend(role(namespace, grant, &granted)?);
+            objects.extend(role(namespace, grant)?);
         }
         for object in objects {
             control_plane.apply_yaml(&object.to_string()).await?;
@@ -103,11 +94,6 @@ impl Site {
             &self.log_file(),
         )?);
         Ok(())
-    }
-
-    /// Kills the service as a power cut would.
-    pub fn kill9(&mut self) -> Result<()> {
-        self.service.as_mut().context("it does not run")?.kill9()
     }
 
     /// Asks the service to end, and waits until it has.
@@ -255,22 +241,13 @@ impl Site {
             .filter(about)
             .collect())
     }
-
-    /// Waits until a profile is there and `holds`.
-    pub async fn becomes(&self, name: &str, holds: impl Fn(&OperatingSystemProfile) -> bool) -> Result<()> {
-        self.wait(&format!("{name} to become so"), async || {
-            check(holds(&self.profiles.get(name).await?))
-        })
-        .await
-    }
 }
 
-fn role(namespace: &str, grant: Grant, granted: impl Fn(&str) -> bool) -> Result<[Value; 2]> {
+fn role(namespace: &str, grant: Grant) -> Result<[Value; 2]> {
     let place = grant
         .namespace
         .context("osp-controller has no rights in the whole cluster")?;
-    let mut rules: Vec<_> = grant.rights.into_iter().map(|right| right.rule).collect();
-    rules.retain(|rule| rule.resources.iter().flatten().any(|resource| granted(resource)));
+    let rules: Vec<_> = grant.rights.into_iter().map(|right| right.rule).collect();
     let api = "rbac.authorization.k8s.io";
     // Several sites have a Role in kube-system.
     let name = format!("osp-controller-{namespace}");
