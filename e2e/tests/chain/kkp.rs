@@ -143,7 +143,7 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
         fallback_profile_namespace: Some(TEAM.to_owned()),
         ..world::installation()
     };
-    let mut world = World::start_in_two_as_without_services(Options::default(), installation).await?;
+    let mut world = World::start_in_two_without_services(Options::default(), installation).await?;
     let _kkp = Kkp::start(&world).await?;
     let go = GoImplementation::start(&world, KUBE_SYSTEM, names::GO_LEASE).await?;
     world
