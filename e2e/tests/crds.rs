@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
-use kube::{Api, Client, CustomResourceExt};
+use kube::{Api, Client, CustomResourceExt, ResourceExt};
 use osm_api::{OperatingSystemConfig, OperatingSystemProfile};
 use osm_testkit::{ControlPlane, Options, installation};
 use serde_json::{Value, json};
@@ -66,11 +67,26 @@ async fn objects_of_the_go_implementation_live_on_under_our_definitions() -> Res
     let read = |name: &str| {
         std::fs::read_to_string(fixtures.join(name)).context(fixtures.join(name).display().to_string())
     };
-    control_plane.apply_yaml(&read("go-shaped.yaml")?).await?;
+    let client = control_plane.admin()?;
+    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+    let installer = PostParams {
+        field_manager: Some("installer".to_owned()),
+        ..PostParams::default()
+    };
+    for theirs in serde_saphyr::from_multiple(&read("go-shaped.yaml")?)? {
+        definitions.create(&installer, &theirs).await?;
+    }
     let stored = control_plane.apply_yaml(&read("go-objects.yaml")?).await?;
     control_plane.install_crds(&installation::crds()).await?;
-    let client = control_plane.admin()?;
     let (profiles, configs) = (profiles(&client), configs(&client));
+
+    // Server-side apply merges: what the schemas of another manager said, and ours say nothing about, could stay.
+    for ours in [OperatingSystemProfile::crd(), OperatingSystemConfig::crd()] {
+        let served = definitions.get(&ours.name_any()).await?.spec.versions;
+        let schemas = [&served, &ours.spec.versions]
+            .map(|versions| -> Vec<_> { versions.iter().map(|version| &version.schema).collect() });
+        assert_eq!(schemas[0], schemas[1], "{}", ours.name_any());
+    }
 
     // Nothing is lost, and our types read it.
     let [old_profile, old_config] = stored.as_slice() else {

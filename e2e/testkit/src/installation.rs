@@ -215,8 +215,6 @@ pub struct Installed {
     logs: Logs,
     /// What services that are started from now on log.
     pub log_filter: String,
-    /// Added to the environment of services that are started from now on.
-    pub environment: BTreeMap<String, String>,
     /// Added to the arguments of services that are started from now on, by name of the service.
     pub arguments: BTreeMap<&'static str, Vec<String>>,
 }
@@ -307,7 +305,6 @@ impl Installed {
             running: BTreeMap::new(),
             logs: Logs::Own(ScratchDir::new("osm-logs")?),
             log_filter: "info,osm_runtime::watch=debug".to_owned(),
-            environment: BTreeMap::from([("RUST_BACKTRACE".to_owned(), "1".to_owned())]),
             arguments: BTreeMap::new(),
         })
     }
@@ -354,11 +351,6 @@ impl Installed {
         Ok(std::fs::rename(&new, path)?)
     }
 
-    /// Services that are started from now on have machines join in this way.
-    pub fn set_joining(&mut self, mode: Joining) {
-        self.installation.joining = mode;
-    }
-
     /// Services that are started from now on log to this folder, and their logs outlive them. It must be there.
     pub fn log_to(&mut self, folder: &Path) {
         self.logs = Logs::Given(folder.to_owned());
@@ -398,7 +390,6 @@ impl Installed {
         if let Some(worker) = &worker {
             args.extend(["--worker-cluster-kubeconfig", worker]);
         }
-        let environment = self.environment.clone();
         let replica = pod.number.to_string();
         args.extend([
             "--listen",
@@ -439,7 +430,8 @@ impl Installed {
             }
         }
         args.extend(self.arguments.get(name).into_iter().flatten().map(String::as_str));
-        let mut process = process::Service::spawn(&self.binaries.join(name), args, &environment, &log)?;
+        let mut process =
+            process::Service::spawn(&self.binaries.join(name), args, [("RUST_BACKTRACE", "1")], &log)?;
         let port = wait_for(&format!("{name} to serve"), STARTED_WITHIN, async || {
             let text = std::fs::read_to_string(&log)?;
             if let Some(status) = process.exited()? {

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::PostParams;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
@@ -9,8 +10,9 @@ use osm_api::rbac::Service;
 use secret_syncer::io::apply::objects;
 use serde_json::json;
 
+use crate::rights::is_dead;
 use crate::shared::in_shared_world;
-use crate::world::World;
+use crate::world::{NAMESPACE, World};
 
 /// Brings the time of the renewal near, as if hours had passed. The Secret gets the digest of its content, so that it is not taken for
 /// altered.
@@ -50,7 +52,8 @@ fn tokens_are_renewed_without_sources_settings_and_osc_controller_over_a_restart
             world.installed.kill9(service)?;
         }
         world.delete(&world.secrets(), "plain").await?;
-        world.take_settings().await?;
+        let map = &world.installed.installation().settings;
+        world.delete(&world.api::<ConfigMap>(NAMESPACE), map).await?;
         let soon = bring_renewal_near(world, "p").await?;
         world.installed.start(Service::SecretSyncer).await?;
         let message = world.says("p", "Published", false, "SettingsMissing").await?;
@@ -62,7 +65,7 @@ fn tokens_are_renewed_without_sources_settings_and_osc_controller_over_a_restart
             .machine_with("p", 1, |machine| machine.api_token != first.api_token)
             .await?;
         assert!(Timestamp::now() >= soon, "renewed before its time");
-        assert!(world.is_alive(&renewed.kubelet_token).await?);
+        assert!(!is_dead(world.plane.client(&renewed.kubelet_token)?).await?);
         // It is the same document, with a value that no longer has a source.
         assert_eq!(renewed.provisioning_secret, first.provisioning_secret);
         assert!(world.fetch(&renewed).await?.contains("of-the-registry"));

@@ -185,7 +185,7 @@ async fn services_use_every_right_that_they_have_and_no_other() -> Result<()> {
         audit: true,
         ..Options::default()
     };
-    let mut world = World::start_in_two_as_without_services(audited, world::installation()).await?;
+    let mut world = World::start_in_two_without_services(audited, world::installation()).await?;
     world.installed.start_all().await?;
     // The API server learns of rights by watches of its own. What it refuses before does not count.
     world.installed.ready(DEADLINE).await?;

@@ -6,6 +6,7 @@ use osm_api::rbac::Service;
 use osm_testkit::{Options, check, wait_for};
 use serde_json::json;
 
+use crate::rights::{both_die, is_dead};
 use crate::world::{DEADLINE, World};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -47,7 +48,7 @@ async fn yesterdays_etcd_is_caught_up_with() -> Result<()> {
         let machine = world
             .machine_with(pool, 1, |machine| machine.text.contains("first"))
             .await?;
-        assert!(world.is_alive(&machine.kubelet_token).await?);
+        assert!(!is_dead(world.plane.client(&machine.kubelet_token)?).await?);
         world.says(pool, "Published", true, "Published").await?;
     }
     // Whoever still remembers that pool may have made its config once more; it goes again.
@@ -56,10 +57,7 @@ async fn yesterdays_etcd_is_caught_up_with() -> Result<()> {
         check(world.configs().get_opt(&of_lost).await?.is_none())
     })
     .await?;
-    wait_for("the lost pool's tokens to die", DEADLINE, async || {
-        check(!world.is_alive(&lost.api_token).await? && !world.is_alive(&lost.kubelet_token).await?)
-    })
-    .await?;
+    both_die(&world, &lost).await?;
 
     // And the day is done again, by services that have seen it before: nobody restarts them.
     world.accepted_profile("osp-tiny", "v2.0.0", "second\n").await?;

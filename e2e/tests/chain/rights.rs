@@ -102,13 +102,13 @@ pub async fn getter_token(world: &World) -> Result<String> {
 }
 
 /// Whether the API server takes a token for nobody's.
-async fn is_dead(client: Client) -> Result<bool> {
+pub async fn is_dead(client: Client) -> Result<bool> {
     let secrets: Api<Secret> = Api::namespaced(client, CLOUD_INIT_SETTINGS);
     let answer = secrets.get("any").await;
     Ok(matches!(answer, Err(kube::Error::Api(status)) if status.code == 401))
 }
 
-async fn both_die(world: &World, machine: &UserData) -> Result<()> {
+pub async fn both_die(world: &World, machine: &UserData) -> Result<()> {
     wait_for("both tokens to die", DEADLINE, async || {
         let api = is_dead(world.plane.client(&machine.api_token)?).await?;
         check(api && is_dead(world.plane.client(&machine.kubelet_token)?).await?)

@@ -91,7 +91,8 @@ async fn kubeconfig(plane: &ControlPlane, service: Service) -> Result<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_cluster_in_the_place_of_one_of_the_two() -> Result<()> {
-    let mut world = World::start_in_two(Options::default()).await?;
+    let mut world = World::start_in_two_without_services(Options::default(), world::installation()).await?;
+    world.installed.start_all().await?;
     let other = ControlPlane::start(Options::default()).await?;
     installation::prepare(&other, &world::installation(), &ClusterKind::ALL).await?;
     world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use k8s_openapi::api::authentication::v1::TokenReview;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use osm_api::config::OperatingSystemConfig;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
@@ -133,10 +132,7 @@ impl World {
     /// What machine-controller does once it has made the MachineSet of a revision.
     pub async fn stamp(&self, name: &str, revision: u64) -> Result<()> {
         let patch = json!({"metadata": {"annotations": {names::REVISION: revision.to_string()}}});
-        self.pools()
-            .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
-            .await?;
-        Ok(())
+        self.patch_pool(name, patch).await
     }
 
     pub async fn patch_pool(&self, name: &str, patch: Value) -> Result<()> {
@@ -201,18 +197,6 @@ impl World {
     /// Fetches the provisioning document as the node would, with the node's own token, and checks its digest.
     pub async fn fetch(&self, user_data: &UserData) -> Result<String> {
         provisioning::fetch(&self.plane, user_data).await
-    }
-
-    /// Whether the API server still believes a token.
-    pub async fn is_alive(&self, token: &str) -> Result<bool> {
-        let review: TokenReview = serde_json::from_value(json!({"spec": {"token": token}}))?;
-        let answer = Api::<TokenReview>::all(self.client.clone())
-            .create(&PostParams::default(), &review)
-            .await?;
-        Ok(answer
-            .status
-            .and_then(|status| status.authenticated)
-            .unwrap_or(false))
     }
 
     /// Waits for a condition of a pool's config; gives its message.
@@ -334,15 +318,7 @@ impl World {
     }
 
     /// Profiles, configs and settings in one cluster, MachineDeployments and Secrets in another.
-    pub async fn start_in_two_without_services(options: Options) -> Result<Self> {
-        Self::start_in_two_as_without_services(options, installation()).await
-    }
-
-    /// The same with what this installation asks for.
-    pub async fn start_in_two_as_without_services(
-        options: Options,
-        installation: Installation,
-    ) -> Result<Self> {
+    pub async fn start_in_two_without_services(options: Options, installation: Installation) -> Result<Self> {
         let binaries = installation::binaries()?;
         let (management, plane) =
             tokio::try_join!(ControlPlane::start(options.clone()), ControlPlane::start(options))?;
@@ -357,23 +333,9 @@ impl World {
         })
     }
 
-    pub async fn start_in_two(options: Options) -> Result<Self> {
-        let mut world = Self::start_in_two_without_services(options).await?;
-        world.installed.start_all().await?;
-        Ok(world)
-    }
-
     pub async fn set_settings(&self, document: &str) -> Result<()> {
         self.apply(&installation::settings(self.installed.installation(), document))
             .await
-    }
-
-    /// Deletes the settings; gives what brings them back.
-    pub async fn take_settings(&self) -> Result<Value> {
-        let maps = self.api::<k8s_openapi::api::core::v1::ConfigMap>(NAMESPACE);
-        self.delete(&maps, &self.installed.installation().settings)
-            .await?;
-        Ok(installation::settings(self.installed.installation(), ""))
     }
 
     /// Deletes a namespace, which stays `Terminating` until [`Self::delete_namespace`] is called, because of an object in it.

@@ -11,6 +11,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
+use crate::page::read;
+
 /// A case of `alerts.yaml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -167,8 +169,7 @@ const ADDED_LABELS: [&str; 6] = ["namespace", "component", "pod", "job", "instan
 /// The page with all metrics and their labels is generated from the code of the services.
 #[tokio::test]
 async fn alerts_and_panels_ask_for_metrics_and_labels_that_exist() -> Result<()> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
-    let page = std::fs::read_to_string(page)?;
+    let page = read("metrics.md")?;
     let rows = page.lines().filter(|line| line.starts_with("| `osm_"));
     let labels: BTreeMap<&str, &str> = rows
         .filter_map(|row| {

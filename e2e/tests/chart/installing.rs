@@ -11,11 +11,10 @@ use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client, CustomResourceExt, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use osm_api::config::OperatingSystemConfig;
 use osm_api::definitions;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
-use osm_api::profile::OperatingSystemProfile;
 use osm_api::rbac::{ClusterKind, Installation};
 use osm_api::{Joining, MachineDeployment};
 use osm_testkit::fixtures;
@@ -37,51 +36,40 @@ fn installation_in(namespace: &str) -> Installation {
 }
 
 /// What every cluster of machine-controller has.
-async fn furnish(control_plane: &ControlPlane) -> Result<()> {
+pub async fn furnish(control_plane: &ControlPlane) -> Result<()> {
     control_plane.install_machine_deployment_crd().await?;
     let info = installation::cluster_info(control_plane.ca_pem(), &control_plane.url());
     installation::apply(control_plane, &[info]).await
 }
 
-async fn namespace(control_plane: &ControlPlane, name: &str) -> Result<()> {
+pub async fn namespace(control_plane: &ControlPlane, name: &str) -> Result<()> {
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     installation::apply(control_plane, &[object]).await
 }
 
-/// A cluster, and Helm in it.
-struct Site {
-    helm: Helm,
-}
-
-impl Site {
-    async fn new(control_plane: &ControlPlane) -> Result<Self> {
-        let helm = Helm::new(control_plane).await?;
-        Ok(Self { helm })
-    }
-
-    /// Runs helm with the chart: `install`, release and namespace, and what else there is to say.
-    async fn chart(&self, verb: &str, release: &str, namespace: &str, more: &[&str]) -> Result<String> {
-        let chart = chart().display().to_string();
-        let registry = format!("--set=image.registry={REGISTRY}");
-        let mut arguments = vec![verb, release, &chart, "--namespace", namespace, &registry];
-        arguments.extend(more);
-        self.run(arguments).await
-    }
-
-    async fn run(&self, arguments: impl IntoIterator<Item = &str>) -> Result<String> {
-        self.helm.run(arguments).await
-    }
+/// Runs helm with the chart: `install`, release and namespace, and what else there is to say.
+pub async fn with_chart(
+    helm: &Helm,
+    verb: &str,
+    release: &str,
+    namespace: &str,
+    more: &[&str],
+) -> Result<String> {
+    let chart = chart().display().to_string();
+    let registry = format!("--set=image.registry={REGISTRY}");
+    let arguments = [verb, release, &chart, "--namespace", namespace, &registry];
+    helm.run([&arguments, more].concat()).await
 }
 
 /// A pool that uses one of the default profiles, at a revision, in the worker cluster.
-async fn pool(worker: &ControlPlane, name: &str) -> Result<()> {
+pub async fn pool(worker: &ControlPlane, name: &str) -> Result<()> {
     let mut pool = fixtures::machine_deployment(name, "osp-ubuntu");
     pool["metadata"]["annotations"][names::REVISION] = json!("1");
     installation::apply(worker, &[pool]).await
 }
 
 /// Waits until machine-controller could make a machine; gives the bootstrap Secret.
-async fn published(worker: &ControlPlane, installed: &Installed, pool: &str) -> Result<Secret> {
+pub async fn published(worker: &ControlPlane, installed: &Installed, pool: &str) -> Result<Secret> {
     let secrets: Api<Secret> = Api::namespaced(worker.admin()?, CLOUD_INIT_SETTINGS);
     let name = names::bootstrap_secret_name(pool, "kube-system");
     let what = format!("{pool} to be published");
@@ -149,12 +137,11 @@ async fn made_by(client: &Client, release: &str) -> Result<Vec<String>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<()> {
     let control_plane = ControlPlane::start(Options::default()).await?;
-    let (client, tool) = (control_plane.admin()?, Site::new(&control_plane).await?);
+    let (client, helm) = (control_plane.admin()?, Helm::new(&control_plane).await?);
     furnish(&control_plane).await?;
 
-    tool.chart("install", "osm", "osm", &["--create-namespace"])
-        .await?;
-    let notes = tool.chart("upgrade", "osm", "osm", &[]).await?;
+    with_chart(&helm, "install", "osm", "osm", &["--create-namespace"]).await?;
+    let notes = with_chart(&helm, "upgrade", "osm", "osm", &[]).await?;
     for word in [
         "kubectl -n osm get osp",
         "The settings are the defaults",
@@ -174,14 +161,14 @@ async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<
     // Settings reach configs without a restart, and go the same way back.
     let image = "registry.example.com/pause:9";
     let set = format!("--set=settings.pauseImage={image}");
-    tool.chart("upgrade", "osm", "osm", &[&set]).await?;
+    with_chart(&helm, "upgrade", "osm", "osm", &[&set]).await?;
     config_says(&client, ("osm", "one"), image, true).await?;
-    tool.run(["rollback", "osm", "2", "--namespace", "osm"]).await?;
+    helm.run(["rollback", "osm", "2", "--namespace", "osm"]).await?;
     config_says(&client, ("osm", "one"), image, false).await?;
 
     drop(installed);
     let before: Vec<String> = secrets(&client).await?;
-    let said = tool.run(["uninstall", "osm", "--namespace", "osm"]).await?;
+    let said = helm.run(["uninstall", "osm", "--namespace", "osm"]).await?;
     ensure!(said.contains("cloud-init-settings"), "{said}");
     let left = made_by(&client, "osm").await?;
     assert_eq!(
@@ -200,7 +187,7 @@ async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<
         .await?;
 
     // The same release takes up what it has left.
-    tool.chart("install", "osm", "osm", &[]).await?;
+    with_chart(&helm, "install", "osm", "osm", &[]).await?;
     let mut installed = Installed::by_chart(&clusters, installation_in("osm"), "osm", &binaries).await?;
     installed.start_all().await?;
     installed.ready(DEADLINE).await?;
@@ -223,7 +210,7 @@ async fn secrets(client: &Client) -> Result<Vec<String>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_not_installed_beside_the_go_implementation() -> Result<()> {
     let control_plane = ControlPlane::start(Options::default()).await?;
-    let tool = Site::new(&control_plane).await?;
+    let helm = Helm::new(&control_plane).await?;
     namespace(&control_plane, "osm").await?;
     let labels = json!({"app": "operating-system-manager"});
     let containers =
@@ -235,7 +222,7 @@ async fn it_is_not_installed_beside_the_go_implementation() -> Result<()> {
                 "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}}}})
     };
     installation::apply(&control_plane, &[go(1)]).await?;
-    let install = async || tool.chart("install", "osm", "osm", &["--dry-run=server"]).await;
+    let install = async || with_chart(&helm, "install", "osm", "osm", &["--dry-run=server"]).await;
     let refusal = format!("{:#}", install().await.err().context("it is installed")?);
     ensure!(
         refusal.contains("Deployment kube-system/operating-system-manager")
@@ -251,16 +238,17 @@ async fn it_is_not_installed_beside_the_go_implementation() -> Result<()> {
     let other = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "other", "namespace": "osm", "labels": labels},
         "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}}}});
     installation::apply(&control_plane, &[other]).await?;
-    tool.chart("install", "one", "osm", &[]).await?;
+    with_chart(&helm, "install", "one", "osm", &[]).await?;
     let second = ["--set=crds.enabled=false,settingsConfigMap.name=settings-of-two"];
-    let refusal = tool.chart("install", "two", "osm", &second).await.err();
+    let refusal = with_chart(&helm, "install", "two", "osm", &second).await.err();
     let refusal = format!("{:#}", refusal.context("both are installed")?);
     ensure!(
         refusal
             .contains("namespace osm has release one, which serves the same MachineDeployments and profiles"),
         "{refusal}"
     );
-    tool.chart(
+    with_chart(
+        &helm,
         "install",
         "two",
         "another",
@@ -270,36 +258,15 @@ async fn it_is_not_installed_beside_the_go_implementation() -> Result<()> {
     .map(drop)
 }
 
-/// Whether both definitions have a status, which only ours have.
-async fn has_status(definitions: &Api<CustomResourceDefinition>) -> Result<bool> {
-    for name in [
-        OperatingSystemProfile::crd_name(),
-        OperatingSystemConfig::crd_name(),
-    ] {
-        let found = definitions.get(name).await?;
-        let version = found.spec.versions.first().context("a version")?;
-        if version
-            .subresources
-            .as_ref()
-            .and_then(|subresources| subresources.status.as_ref())
-            .is_none()
-        {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
 /// Marks both definitions as those of a release, as the script of `osmctl migrate` does.
 async fn adopt(definitions: &Api<CustomResourceDefinition>, release: &str) -> Result<()> {
     let marks = json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"},
         "annotations": {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "osm"}}});
-    for name in [
-        OperatingSystemProfile::crd_name(),
-        OperatingSystemConfig::crd_name(),
-    ] {
+    for ours in definitions::all() {
         let marks = Patch::Merge(&marks);
-        definitions.patch(name, &PatchParams::default(), &marks).await?;
+        definitions
+            .patch(&ours.name_any(), &PatchParams::default(), &marks)
+            .await?;
     }
     Ok(())
 }
@@ -315,14 +282,13 @@ async fn one_release_has_the_definitions_with_either_version_of_helm() -> Result
         };
         // Helm 4 applies on the server, where another client has the fields.
         let force: &[&str] = if is_helm_4 { &["--force-conflicts"] } else { &[] };
-        let tool = Site { helm };
         let definitions = Api::<CustomResourceDefinition>::all(control_plane.admin()?);
         let theirs = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/go-shaped.yaml");
         control_plane
             .apply_yaml(&std::fs::read_to_string(theirs)?)
             .await?;
         let only = [&["--create-namespace", "--set=topology=crds"], force].concat();
-        let Err(error) = tool.chart("install", "crds", "osm", &only).await else {
+        let Err(error) = with_chart(&helm, "install", "crds", "osm", &only).await else {
             anyhow::bail!("definitions of others are overwritten")
         };
         ensure!(
@@ -330,37 +296,41 @@ async fn one_release_has_the_definitions_with_either_version_of_helm() -> Result
             "{error:#}"
         );
         adopt(&definitions, "crds").await?;
-        tool.chart("upgrade", "crds", "osm", &[&["--install"], &only[..]].concat())
-            .await?;
+        with_chart(
+            &helm,
+            "upgrade",
+            "crds",
+            "osm",
+            &[&["--install"], &only[..]].concat(),
+        )
+        .await?;
         are_ours(&definitions).await?;
 
-        let Err(error) = tool.chart("install", "one", "osm", &[]).await else {
+        let Err(error) = with_chart(&helm, "install", "one", "osm", &[]).await else {
             anyhow::bail!("two releases have the same definitions")
         };
         ensure!(
             format!("{error:#}").contains("invalid ownership metadata"),
             "{error:#}"
         );
-        tool.chart("install", "one", "osm", &["--set=crds.enabled=false"])
-            .await?;
-        tool.chart(
+        with_chart(&helm, "install", "one", "osm", &["--set=crds.enabled=false"]).await?;
+        with_chart(
+            &helm,
             "upgrade",
             "one",
             "osm",
             &["--set=crds.enabled=false,oscController.replicas=2"],
         )
         .await?;
-        tool.run(["rollback", "one", "--namespace", "osm"]).await?;
-        tool.run(["uninstall", "one", "--namespace", "osm"]).await?;
-        tool.chart("upgrade", "crds", "osm", &["--set=topology=crds"])
-            .await?;
-        tool.run(["rollback", "crds", "--namespace", "osm"]).await?;
+        helm.run(["rollback", "one", "--namespace", "osm"]).await?;
+        helm.run(["uninstall", "one", "--namespace", "osm"]).await?;
+        with_chart(&helm, "upgrade", "crds", "osm", &["--set=topology=crds"]).await?;
+        helm.run(["rollback", "crds", "--namespace", "osm"]).await?;
         are_ours(&definitions).await?;
         // They stay, and the same release takes them up again.
-        tool.run(["uninstall", "crds", "--namespace", "osm"]).await?;
+        helm.run(["uninstall", "crds", "--namespace", "osm"]).await?;
         are_ours(&definitions).await?;
-        tool.chart("install", "crds", "osm", &["--set=topology=crds"])
-            .await?;
+        with_chart(&helm, "install", "crds", "osm", &["--set=topology=crds"]).await?;
         // Helm refuses a release above this size, as JSON in base64.
         let releases = Api::<Secret>::namespaced(control_plane.admin()?, "osm");
         for release in releases.list(&ListParams::default()).await? {
@@ -380,13 +350,14 @@ async fn one_release_has_the_definitions_with_either_version_of_helm() -> Result
 async fn are_ours(definitions: &Api<CustomResourceDefinition>) -> Result<()> {
     for ours in definitions::all() {
         let found = definitions.get(&ours.name_any()).await?;
-        let schemas = |definition: &CustomResourceDefinition| -> Vec<_> {
+        let needs = |definition: &CustomResourceDefinition| -> Vec<_> {
             let versions = definition.spec.versions.iter();
-            versions.map(|version| version.schema.clone()).collect()
+            versions
+                .map(|version| (version.schema.clone(), version.subresources.clone()))
+                .collect()
         };
-        ensure!(schemas(&found) == schemas(&ours), "{}", ours.name_any());
+        ensure!(needs(&found) == needs(&ours), "{}", ours.name_any());
     }
-    ensure!(has_status(definitions).await?, "no status");
     Ok(())
 }
 
@@ -394,7 +365,7 @@ async fn are_ours(definitions: &Api<CustomResourceDefinition>) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_policy_refuses_new_machine_deployments_elsewhere_and_nothing_else() -> Result<()> {
     let control_plane = ControlPlane::start(Options::default()).await?;
-    let (client, tool) = (control_plane.admin()?, Site::new(&control_plane).await?);
+    let (client, helm) = (control_plane.admin()?, Helm::new(&control_plane).await?);
     furnish(&control_plane).await?;
     for name in ["machines", "b-machines", "b-kube-system"] {
         namespace(&control_plane, name).await?;
@@ -420,8 +391,7 @@ async fn the_policy_refuses_new_machine_deployments_elsewhere_and_nothing_else()
     let worker = ["--create-namespace", "--set=topology=worker"];
     let policy =
         "--set=admissionPolicy.enabled=true,machineDeploymentNamespaces={kube-system,machines,b-machines}";
-    tool.chart("install", "osm", "osm", &[&worker[..], &[policy]].concat())
-        .await?;
+    with_chart(&helm, "install", "osm", "osm", &[&worker[..], &[policy]].concat()).await?;
     let refused = wait_for("the policy to be in force", DEADLINE, async || {
         match elsewhere.create(&dry_run, &md("new")?).await {
             Ok(_) => Ok(None),
@@ -467,8 +437,7 @@ async fn the_policy_refuses_new_machine_deployments_elsewhere_and_nothing_else()
     .await?;
 
     // The policy goes with the value that asks for it.
-    tool.chart("upgrade", "osm", "osm", &["--set=topology=worker"])
-        .await?;
+    with_chart(&helm, "upgrade", "osm", "osm", &["--set=topology=worker"]).await?;
     wait_for("the policy to go", DEADLINE, async || {
         check(elsewhere.create(&dry_run, &md("new")?).await.is_ok())
     })

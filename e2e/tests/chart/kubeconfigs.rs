@@ -9,15 +9,14 @@ use k8s_openapi::api::batch::v1::CronJob;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use osm_api::Joining;
-use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::{ClusterKind, Installation, Service};
-use osm_testkit::fixtures;
-use osm_testkit::helm::{Helm, chart};
+use osm_testkit::helm::Helm;
 use osm_testkit::installation::{self, Installed};
-use osm_testkit::machine_controller;
 use osm_testkit::process::ScratchDir;
 use osm_testkit::{ControlPlane, Options, check, wait_for};
-use serde_json::{Value, json};
+use serde_json::Value;
+
+use crate::installing::{furnish, namespace, pool, published, with_chart};
 
 const DEADLINE: Duration = Duration::from_secs(90);
 
@@ -31,7 +30,7 @@ const OF_WORKER: [Service; 3] = [
     Service::CsrApprover,
 ];
 
-const MANAGEMENT: &str = "topology=management,crds.enabled=false,image.registry=registry.example.com/osm,workerCluster.renewal.enabled=true,\
+const MANAGEMENT: &str = "topology=management,crds.enabled=false,workerCluster.renewal.enabled=true,\
     workerCluster.kubeconfigs.oscController.secret=worker-osc-controller,\
     workerCluster.kubeconfigs.secretSyncer.secret=worker-secret-syncer,\
     workerCluster.kubeconfigs.csrApprover.secret=worker-csr-approver";
@@ -42,11 +41,8 @@ async fn services_work_with_the_kubeconfigs_of_osmctl_and_a_cron_job_renews_them
         ControlPlane::start(Options::default()),
         ControlPlane::start(Options::default())
     )?;
-    worker.install_machine_deployment_crd().await?;
-    let info = installation::cluster_info(worker.ca_pem(), &worker.url());
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
-    installation::apply(&worker, &[info]).await?;
-    installation::apply(&management, &[namespace]).await?;
+    furnish(&worker).await?;
+    namespace(&management, NAMESPACE).await?;
     install(&worker, "topology=worker,workerCluster.renewal.enabled=true").await?;
 
     // An administrator of both clusters creates them.
@@ -90,6 +86,7 @@ async fn services_work_with_the_kubeconfigs_of_osmctl_and_a_cron_job_renews_them
     mount(&installed).await?;
     installed.start_all().await?;
     installed.ready(DEADLINE).await?;
+    pool(&worker, "one").await?;
     published(&worker, &installed, "one").await?;
 
     // The pod of the CronJob renews them, itself included.
@@ -112,15 +109,16 @@ async fn services_work_with_the_kubeconfigs_of_osmctl_and_a_cron_job_renews_them
         .await?;
         installed.start(service).await?;
     }
+    pool(&worker, "two").await?;
     published(&worker, &installed, "two").await?;
     Ok(())
 }
 
 /// Installs release `osm`. Nothing runs its pods.
 async fn install(control_plane: &ControlPlane, values: &str) -> Result<()> {
-    let (helm, chart) = (Helm::new(control_plane).await?, chart().display().to_string());
-    let to = ["--namespace", NAMESPACE, "--create-namespace", "--set", values];
-    helm.run([&["install", "osm", &chart][..], &to].concat())
+    let helm = Helm::new(control_plane).await?;
+    let more = ["--create-namespace", "--set", values];
+    with_chart(&helm, "install", "osm", NAMESPACE, &more)
         .await
         .map(drop)
 }
@@ -138,25 +136,20 @@ async fn osmctl(kubeconfig: &Path, arguments: &[&str]) -> Result<String> {
     Ok(out)
 }
 
-/// What a pod of the CronJob has: a folder with the kubeconfig of the worker cluster, and the kubeconfig of its ServiceAccount.
-async fn pod(management: &ControlPlane, secrets: &Api<Secret>) -> Result<(ScratchDir, std::path::PathBuf)> {
-    let folder = ScratchDir::new("osm-renewal-")?;
-    std::fs::write(
-        folder.path().join("worker"),
-        kubeconfig(secrets, "worker-renewal").await?,
-    )?;
-    Ok((folder, management.identity(NAMESPACE, "osm-renewal").await?))
-}
-
-/// Runs the command of the CronJob as its pod.
+/// Runs the command of the CronJob as its pod: with the kubeconfig of the worker cluster as a file, and as its ServiceAccount.
 async fn renew(management: &ControlPlane, secrets: &Api<Secret>) -> Result<()> {
     let jobs = Api::<CronJob>::namespaced(management.admin()?, NAMESPACE);
     let job = serde_json::to_value(jobs.get("osm-renewal").await?)?;
     let pod_spec = &job["spec"]["jobTemplate"]["spec"]["template"]["spec"];
     assert_eq!(pod_spec["serviceAccountName"], "osm-renewal");
     assert_eq!(pod_spec["volumes"][0]["secret"]["secretName"], "worker-renewal");
-    let (folder, identity) = pod(management, secrets).await?;
-    let mounted = folder.path().join("worker").display().to_string();
+    let folder = ScratchDir::new("osm-renewal-")?;
+    let mounted = folder.path().join("worker");
+    std::fs::write(&mounted, kubeconfig(secrets, "worker-renewal").await?)?;
+    let (mounted, identity) = (
+        mounted.display().to_string(),
+        management.identity(NAMESPACE, "osm-renewal").await?,
+    );
     let arguments = pod_spec["containers"][0]["args"].as_array().context("args")?;
     let arguments = arguments.iter().filter_map(Value::as_str);
     let arguments: Vec<String> = arguments
@@ -166,21 +159,6 @@ async fn renew(management: &ControlPlane, secrets: &Api<Secret>) -> Result<()> {
     let printed = osmctl(&identity, &arguments).await?;
     assert_eq!(printed.matches("which expires at").count(), 4, "{printed}");
     Ok(())
-}
-
-/// Creates a pool, and waits until machine-controller could make a machine.
-async fn published(worker: &ControlPlane, installed: &Installed, pool: &str) -> Result<()> {
-    let mut object = fixtures::machine_deployment(pool, "osp-ubuntu");
-    object["metadata"]["annotations"][names::REVISION] = json!("1");
-    installation::apply(worker, &[object]).await?;
-    let secrets: Api<Secret> = Api::namespaced(worker.admin()?, CLOUD_INIT_SETTINGS);
-    let name = names::bootstrap_secret_name(pool, "kube-system");
-    let what = format!("{pool} to be published");
-    let found = wait_for(&what, DEADLINE, async || {
-        machine_controller::user_data(&secrets.get(&name).await?, "1", "machine")?;
-        Ok(Some(()))
-    });
-    found.await.map_err(|error| error.context(installed.logs()))
 }
 
 async fn kubeconfig(secrets: &Api<Secret>, name: &str) -> Result<String> {

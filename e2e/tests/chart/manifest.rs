@@ -1,7 +1,5 @@
 //! The static manifest and the kustomize base in `deploy`.
 
-use std::path::Path;
-
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -9,7 +7,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use osm_testkit::{ControlPlane, Options, manifest};
 
-use crate::page::{Person, blocks};
+use crate::page::{Person, read, section_blocks};
 
 #[tokio::test]
 async fn the_manifest_is_what_the_chart_renders() -> Result<()> {
@@ -31,14 +29,8 @@ async fn the_manifest_is_what_the_chart_renders() -> Result<()> {
 /// Twice, as an upgrade does; then with the kustomization of the page, whose settings win.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_manifest_and_the_base_are_installed_as_the_page_says() -> Result<()> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/install.md");
-    let page = std::fs::read_to_string(page)?;
-    let (_, section) = page.split_once("\n## Without Helm\n").context("the section")?;
-    let section = section.split("\n## ").next().unwrap_or_default();
-    let kustomization = blocks(section, "yaml")
-        .first()
-        .context("a kustomization")?
-        .clone();
+    let yaml = section_blocks(&read("install.md")?, "Without Helm", "yaml")?;
+    let kustomization = yaml.first().context("a kustomization")?;
     let base = "- deploy ";
     ensure!(kustomization.contains(base), "{kustomization}");
 

@@ -1,7 +1,5 @@
 //! Runs the commands of docs/replace-machines.md.
 
-use std::path::Path;
-
 use anyhow::{Result, ensure};
 use kube::Api;
 use kube::api::DynamicObject;
@@ -10,12 +8,7 @@ use osm_testkit::machine_controller::machine_deployment;
 use osm_testkit::{ControlPlane, Options, fixtures, installation};
 use serde_json::json;
 
-use crate::page::{Person, blocks};
-
-fn page() -> Result<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/replace-machines.md");
-    Ok(std::fs::read_to_string(path)?)
-}
+use crate::page::{Person, blocks, read};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_command_of_the_page_makes_machines_take_up_a_change() -> Result<()> {
@@ -28,7 +21,9 @@ async fn every_command_of_the_page_makes_machines_take_up_a_change() -> Result<(
     installation::apply(&plane, &[pool, machine]).await?;
 
     let person = Person::new(vec![("cluster", &plane)]).await?;
-    let printed = person.run(&blocks(&page()?, "sh").join("\n")).await?;
+    let printed = person
+        .run(&blocks(&read("replace-machines.md")?, "sh").join("\n"))
+        .await?;
     ensure!(printed.contains("17"), "no revision: {printed}");
     ensure!(
         printed.contains("\"workers-7d9f6c5b8-x2x4k\" deleted"),

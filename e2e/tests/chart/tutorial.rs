@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -15,7 +14,7 @@ use osm_testkit::installation::{self, Installed};
 use osm_testkit::machine_controller::{machine_deployment, stamp_revision};
 use osm_testkit::{ControlPlane, Options};
 
-use crate::page::Person;
+use crate::page::{Person, read};
 
 /// What a reader has after starting the demo.
 const INSTALL: &str = "helm install osm ./charts/operating-system-manager --namespace kube-system \
@@ -43,8 +42,7 @@ fn words(shown: &str) -> impl Iterator<Item = &str> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_block_of_the_tutorial_does_what_it_says() -> Result<()> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tutorial.md");
-    let page = std::fs::read_to_string(page)?;
+    let page = read("tutorial.md")?;
     let binaries = tokio::task::spawn_blocking(installation::binaries).await??;
     let plane = ControlPlane::start(Options::default()).await?;
     plane.install_machine_deployment_crd().await?;

@@ -620,24 +620,6 @@ async fn in_memory() -> Result<Outcomes> {
     Ok(outcomes)
 }
 
-#[tokio::test(start_paused = true)]
-async fn it_does_all_that_is_asked_of_it() -> Result<()> {
-    let Outcomes { outcomes, .. } = Box::pin(in_memory()).await?;
-    for (what, outcome) in [
-        ("replace what has changed", "409 Conflict secrets/a"),
-        (
-            "status of the one before",
-            "409 Conflict operatingsystemconfigs/c",
-        ),
-    ] {
-        assert!(
-            outcomes.contains(&(what, outcome.to_owned())),
-            "{what}: {outcomes:#?}"
-        );
-    }
-    Ok(())
-}
-
 /// The outcomes that differ on a real server, with what it says of failures.
 async fn differences() -> Result<Option<String>> {
     let plane = ControlPlane::start(Options::default()).await?;

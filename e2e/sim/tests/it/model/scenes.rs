@@ -5,7 +5,6 @@ use std::time::Duration;
 use osm_api::condition::{PUBLISHED, RENDERED, find};
 use osm_api::config::OperatingSystemConfigStatus;
 use osm_api::{Joining, OperatingSystemConfig, names};
-use osm_sim::memory::State;
 use osm_testkit::fixtures;
 use serde_json::{Value, json};
 
@@ -248,27 +247,6 @@ fn what_was_rendered_stays_while_nothing_can_be_rendered() {
         world.pass(Duration::from_secs(60)).await;
         assert_eq!(condition(&world, RENDERED), "False ProfileNotFound");
         assert_eq!(status(&world).rendered, before);
-    });
-}
-
-/// The one of kubelets is not of the pool's own ServiceAccount: it ends with the Secret that it is bound to.
-#[test]
-fn tokens_end_with_their_pool() {
-    alone(async {
-        let world = calm();
-        world.create_pool(0);
-        hours(&world, 1).await;
-        let documents = world.observer.lock().unwrap().documents("kube-system", &pool(0));
-        let (bootstrap, _) = documents.unwrap();
-        let tokens = [bootstrap.api_token, bootstrap.kubelet_token];
-        let good = || {
-            let owners = |state: &mut State| tokens.each_ref().map(|token| state.owner(token).is_some());
-            world.server.with(owners)
-        };
-        assert_eq!(good(), [true; 2]);
-        world.delete_pool(0);
-        world.pass(Duration::from_secs(60)).await;
-        assert_eq!(good(), [false; 2]);
     });
 }
 
