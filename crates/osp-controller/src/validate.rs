@@ -11,7 +11,6 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use osm_api::OperatingSystemProfileSpec;
-use osm_api::gzip;
 use osm_api::profile::AcceptedProfile;
 use osm_render::Base;
 use osm_render::validate::{Outcome, Refusal};
@@ -159,10 +158,7 @@ pub(crate) fn start(
         let seen = cancelled.clone();
         let work = move || {
             let _slot = slot;
-            let result = dry_run(&seen, &accepted);
-            // Only samples are compressed here.
-            gzip::release();
-            result
+            dry_run(&seen, &accepted)
         };
         tokio::time::timeout(MAX_TIME, threads.run(what, &cancelled, work)).await
     });
