@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use kube::config::Kubeconfig;
+use pem::{EncodeConfig, LineEnding, Pem};
 
 use crate::Settings;
 
@@ -153,23 +154,11 @@ fn trimmed(address: &str) -> String {
 
 /// Encodes DER certificates as a PEM bundle.
 pub fn pem(certificates: &[Vec<u8>]) -> Option<String> {
-    if certificates.is_empty() {
-        return None;
-    }
-    let mut text = String::new();
-    for der in certificates {
-        text.push_str("-----BEGIN CERTIFICATE-----\n");
-        let encoded = STANDARD.encode(der);
-        let mut rest = encoded.as_str();
-        while !rest.is_empty() {
-            let (line, more) = rest.split_at(rest.len().min(64));
-            text.push_str(line);
-            text.push('\n');
-            rest = more;
-        }
-        text.push_str("-----END CERTIFICATE-----\n");
-    }
-    Some(text)
+    let config = EncodeConfig::new().set_line_ending(LineEnding::LF);
+    let blocks = certificates
+        .iter()
+        .map(|der| pem::encode_config(&Pem::new("CERTIFICATE", der.as_slice()), config));
+    Some(blocks.collect()).filter(|text: &String| !text.is_empty())
 }
 
 #[cfg(test)]
@@ -234,140 +223,52 @@ mod tests {
 
     #[test]
     fn an_address_in_use_stays_while_any_source_names_it() {
-        let (a, b, c) = (
-            "https://10.0.0.1:6443",
-            "https://10.0.0.2:6443",
-            "https://10.0.0.3:6443",
-        );
-        let lb = "https://lb:6443";
-        let (of_slice, of_info) = (
-            |addresses: &[&str]| vec![slice(addresses)],
-            vec![cluster_info(lb)],
-        );
-        let of_both = |addresses: &[&str]| vec![cluster_info(lb), slice(addresses)];
-        for (what, set, sources, in_use, expected, several) in [
-            (
-                "the first of a slice",
-                None,
-                of_slice(&["10.0.0.1", "10.0.0.2"]),
-                vec![],
-                Some(a),
-                true,
-            ),
-            (
-                "the only one of a slice",
-                None,
-                of_slice(&["10.0.0.1"]),
-                vec![],
-                Some(a),
-                false,
-            ),
-            (
-                "another order",
-                None,
-                of_slice(&["10.0.0.2", "10.0.0.1"]),
-                vec![a],
-                Some(a),
-                true,
-            ),
-            (
-                "the first is gone",
-                None,
-                of_slice(&["10.0.0.2", "10.0.0.3"]),
-                vec![a],
-                Some(b),
-                true,
-            ),
-            (
-                "the first is back",
-                None,
-                of_slice(&["10.0.0.1", "10.0.0.2"]),
-                vec![b],
-                Some(b),
-                true,
-            ),
-            (
-                "what other pools use second",
-                None,
-                of_slice(&["10.0.0.3", "10.0.0.2"]),
-                vec![a, b],
-                Some(b),
-                true,
-            ),
-            (
-                "cluster-info is gone",
-                None,
-                of_slice(&["10.0.0.1"]),
-                vec![lb],
-                Some(a),
-                false,
-            ),
-            (
-                "cluster-info is there",
-                None,
-                of_both(&["10.0.0.1", "10.0.0.2"]),
-                vec![],
-                Some(lb),
-                false,
-            ),
-            (
-                "cluster-info comes later",
-                None,
-                of_both(&["10.0.0.1", "10.0.0.2"]),
-                vec![b],
-                Some(b),
-                true,
-            ),
-            (
-                "cluster-info follows a loss",
-                None,
-                of_both(&["10.0.0.1"]),
-                vec![c],
-                Some(lb),
-                false,
-            ),
-            (
-                "cluster-info confirms",
-                None,
-                vec![cluster_info(a), slice(&["10.0.0.1", "10.0.0.2"])],
-                vec![a],
-                Some(a),
-                false,
-            ),
-            (
-                "no source names any",
-                None,
-                of_slice(&[]),
-                vec![a, b],
-                Some(a),
-                false,
-            ),
-            ("nothing is known", None, of_slice(&[]), vec![], None, false),
-            (
-                "the settings",
-                Some("https://set:1/"),
-                of_both(&["10.0.0.1", "10.0.0.2"]),
-                vec![a],
-                Some("https://set:1"),
-                false,
-            ),
-            (
-                "the settings, in use before",
-                None,
-                of_info,
-                vec!["https://set:1"],
-                Some(lb),
-                false,
-            ),
+        let address = |name: &str| format!("https://{name}:6443");
+        // Names of addresses: in cluster-info, in the EndpointSlice, in use, and chosen; and whether the settings should choose.
+        for (info, of_slice, in_use, expected, several) in [
+            ("", "a b", "", "a", true),
+            ("", "a", "", "a", false),
+            ("", "b a", "a", "a", true),
+            ("", "b c", "a", "b", true),
+            ("", "a b", "b", "b", true),
+            // Other pools use the second one.
+            ("", "c b", "a b", "b", true),
+            // cluster-info goes, comes, and confirms.
+            ("", "a", "lb", "a", false),
+            ("lb", "a b", "", "lb", false),
+            ("lb", "a b", "b", "b", true),
+            ("lb", "a", "c", "lb", false),
+            ("a", "a b", "a", "a", false),
+            // Nothing names an address.
+            ("", "", "a b", "a", false),
+            ("", "", "", "", false),
         ] {
-            let mut settings = Settings::default();
-            settings.cluster.api_server = set.map(str::to_owned);
-            let choice = choose(&settings, &sources, &in_use, Some("OWN"));
-            let found = choice
-                .as_ref()
-                .map(|choice| (choice.endpoint.api_server.as_str(), choice.is_one_of_several));
-            assert_eq!(found, expected.map(|expected| (expected, several)), "{what}");
+            let addresses: Vec<&str> = of_slice.split_whitespace().collect();
+            let info = Some(info).filter(|info| !info.is_empty());
+            let info = info.map(|info| cluster_info(&address(info)));
+            let sources: Vec<Discovered> = info.into_iter().chain([slice(&addresses)]).collect();
+            let in_use: Vec<String> = in_use.split_whitespace().map(address).collect();
+            let in_use: Vec<&str> = in_use.iter().map(String::as_str).collect();
+            let choice = choose(&Settings::default(), &sources, &in_use, Some("OWN"));
+            let found = choice.map(|choice| (choice.endpoint.api_server, choice.is_one_of_several));
+            let expected = Some(expected).filter(|expected| !expected.is_empty());
+            let expected = expected.map(|expected| (address(expected), several));
+            assert_eq!(found, expected, "{of_slice} {in_use:?}");
         }
+    }
+
+    #[test]
+    fn the_settings_win_over_every_source_and_what_they_named_does_not_stay() {
+        let mut settings = Settings::default();
+        let sources = [cluster_info("https://lb:6443"), slice(&["a", "b"])];
+        let chosen =
+            |settings: &Settings, in_use| choose(settings, &sources, &[in_use], Some("OWN")).unwrap();
+        let choice = chosen(&settings, "https://set:1");
+        assert_eq!(choice.endpoint.api_server, "https://lb:6443");
+        settings.cluster.api_server = Some("https://set:1/".into());
+        let choice = chosen(&settings, "https://lb:6443");
+        assert_eq!(choice.endpoint.api_server, "https://set:1");
+        assert!(!choice.is_one_of_several);
     }
 
     #[test]

@@ -51,9 +51,7 @@ impl Verdict {
             observed_generation: generation,
         }
     }
-}
 
-impl Verdict {
     /// The same verdict as another condition.
     #[must_use]
     pub fn of_type(&self, type_: &'static str) -> Self {
@@ -98,19 +96,9 @@ pub fn clip(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
-    let mut end = limit.saturating_sub('…'.len_utf8());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    let mut clipped: String = text
-        .chars()
-        .scan(0, |at, c| {
-            *at += c.len_utf8();
-            (*at <= end).then_some(c)
-        })
-        .collect();
-    clipped.push('…');
-    clipped
+    let end = text.floor_char_boundary(limit.saturating_sub('…'.len_utf8()));
+    let (start, _) = text.split_at_checked(end).unwrap_or_default();
+    format!("{start}…")
 }
 
 #[cfg(test)]

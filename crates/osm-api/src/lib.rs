@@ -10,7 +10,6 @@
 //! - [`kubelet_value`]: quantities, durations and thresholds as the kubelet reads them.
 //! - [`system_names`]: names of packages, kernel modules and kernel parameters.
 //! - [`names`], [`condition`], [`reason`], [`rbac`]: object names, conditions with their owners, their reasons, and each service's rights.
-//! - [`runbook`]: the page that covers a reason.
 //!
 //! This crate must not talk to anything: it knows shapes and rules, not clients.
 
@@ -39,7 +38,6 @@ mod profile_config;
 pub mod provider_spec;
 pub mod rbac;
 pub mod reason;
-pub mod runbook;
 pub mod settings;
 pub mod strict;
 pub mod system_names;
@@ -54,5 +52,4 @@ pub use pool::Pool;
 pub use pool_ref::PoolRef;
 pub use profile::{OperatingSystemProfile, OperatingSystemProfileSpec, OperatingSystemProfileStatus};
 pub use reason::Reason;
-pub use runbook::Runbook;
 pub use settings::Settings;

@@ -17,6 +17,8 @@ use osm_api::{MachineDeployment, OperatingSystemConfig, OperatingSystemProfile, 
 use crate::output;
 use crate::snapshot::{ClusterPool, Part, Snapshot, event_time};
 
+const REASONS: &str = include_str!("../../../docs/reasons.md");
+
 const CHECK_OSP: &str = "Check whether osp-controller runs.";
 const CHECK_OSC: &str = "Check whether osc-controller runs.";
 const CHECK_SYNCER: &str = "Check whether secret-syncer runs.";
@@ -124,11 +126,18 @@ type Outcome = Result<String, Problem>;
 
 /// The next step for a reason, in plain text.
 fn next_step(reason: &str) -> String {
-    let found = Reason::all().find(|known| known.as_str() == reason);
-    match found.map(|reason| reason.row().remedy) {
-        None | Some("") => "Wait a minute, and look again.".to_owned(),
+    match remedy(reason) {
+        None => "Wait a minute, and look again.".to_owned(),
         Some(remedy) => without_links(remedy),
     }
+}
+
+/// What to do about a reason, in Markdown: the last column of docs/reasons.md.
+pub fn remedy(reason: &str) -> Option<&'static str> {
+    let start = format!("| [`{reason}`](");
+    let row = REASONS.lines().find(|line| line.starts_with(&start))?;
+    let remedy = row.strip_suffix(" |")?.rsplit(" | ").next();
+    remedy.filter(|remedy| *remedy != "–")
 }
 
 /// Markdown with the texts of its links alone.

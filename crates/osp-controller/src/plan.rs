@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use osm_api::condition::{self, ACCEPTED, READY, Verdict};
 use osm_api::profile::{AcceptedProfile, OperatingSystemProfileStatus};
 use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, Reason};
-use osm_render::validate::Outcome;
+use osm_render::validate::{Outcome, Refusal};
 
 use crate::custom_profile::{Problem, Step};
 use crate::default_profile::{self, Install};
@@ -16,6 +16,9 @@ use crate::gather::Gathered;
 /// A default profile is restored at most once in this time. Whoever keeps changing it would else cause a write and an Event each time;
 /// meanwhile, pools use what was accepted.
 const RESTORE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// When to validate a profile again whose validation panicked or took too long.
+const VALIDATE_AGAIN: Duration = Duration::from_secs(300);
 
 /// What to do, complete: `apply` and `report` make no choices.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -116,6 +119,10 @@ fn for_kept(gathered: &Gathered, kept: &OperatingSystemProfile, outcome: &Outcom
     Plan {
         verdict: Some(verdict),
         status: (!is_up_to_date).then_some(update),
+        requeue_after: outcome
+            .as_ref()
+            .is_err_and(Refusal::is_unfinished)
+            .then_some(VALIDATE_AGAIN),
         ..Plan::default()
     }
 }

@@ -11,7 +11,6 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use osm_api::OperatingSystemProfileSpec;
-use osm_api::gzip;
 use osm_api::profile::AcceptedProfile;
 use osm_render::Base;
 use osm_render::validate::{Outcome, Refusal};
@@ -68,8 +67,14 @@ impl Validator {
                 known.unwrap_or_else(|| self.start(&accepted, slot))
             }
         };
-        result.await?;
-        Ok(accepted)
+        let result = result.await;
+        if result.as_ref().is_err_and(Refusal::is_unfinished) {
+            // The machine may have been too busy, so the next reconcile validates it again.
+            self.results
+                .lock()
+                .retain(|(known, _)| *known != accepted.digest);
+        }
+        result.map(|()| accepted)
     }
 
     fn result(&self, digest: &str) -> Option<Pending> {
@@ -88,10 +93,7 @@ impl Validator {
             let seen = cancelled.clone();
             let work = move || {
                 let _slot = slot;
-                let result = dry_run(&seen, &accepted);
-                // Only samples are compressed here.
-                gzip::release();
-                result
+                dry_run(&seen, &accepted)
             };
             tokio::time::timeout(MAX_TIME, threads.run(what, &cancelled, work)).await
         });
@@ -191,6 +193,7 @@ mod tests {
         for version in ["v0.0.1", "v0.0.2"] {
             let refusal = validator.validate(&profile(version), &[]).await.unwrap_err();
             assert_eq!(refusal.reason, Reason::ValidationPanicked);
+            assert!(validator.results.lock().is_empty(), "it is not validated again");
         }
         validator.validate(&profile("v1.0.0"), &[]).await.unwrap();
     }

@@ -12,7 +12,6 @@ mod lint;
 mod manifest;
 mod metrics;
 mod prose;
-mod reasons;
 mod revision;
 
 use std::path::PathBuf;
@@ -46,8 +45,6 @@ enum Command {
     Lint(lint::Lint),
     /// Generate the CustomResourceDefinitions in crds/ from the types in crates/osm-api
     Crds(Generate),
-    /// Write docs/reasons.md, every reason, and check that each alert has a runbook
-    Reasons(Generate),
     /// Write docs/metrics.md: every metric of every service, with its labels and their values
     Metrics(Generate),
     /// Generate osm-render's lists of kubelet configuration fields and feature gates, for each minor version of Kubernetes
@@ -66,7 +63,6 @@ async fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Lint(lint) => lint.run().await,
         Command::Crds(generate) => generate.run("crds", crds::files()),
-        Command::Reasons(generate) => generate.run("reasons", reasons::files()),
         Command::Metrics(generate) => generate.run("metrics", metrics::files()),
         Command::KubeletFields(generate) => generate.run(
             "kubelet-fields",

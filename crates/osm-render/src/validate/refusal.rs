@@ -23,10 +23,16 @@ impl Refusal {
     pub fn panicked() -> Self {
         Self {
             reason: Reason::ValidationPanicked,
-            message: "validation of the profile panicked or exceeded its time limit; please report this bug with the profile"
+            message: "validation of the profile panicked or exceeded its time limit; it is repeated every few minutes. If this stays, \
+                      report the bug with the profile"
                 .to_owned(),
             position: None,
         }
+    }
+
+    /// Says nothing of the profile: a busy machine may have been the cause.
+    pub fn is_unfinished(&self) -> bool {
+        self.reason == Reason::ValidationPanicked
     }
 }
 

@@ -13,6 +13,7 @@ use osm_render::{Conflict, Profile, Rendered, Stage, TemplatePosition};
 
 use super::{hints, scripts, spec, yaml_traps};
 use crate::bases::Bases;
+use crate::chain;
 use crate::input::Item;
 use crate::problem::Problem;
 use crate::tree::stage_name;
@@ -85,12 +86,10 @@ fn problem_of(item: &Item<OperatingSystemProfile>, refusal: &Refusal) -> Problem
     if let Some(hint) = hints::of(message) {
         return problem.hint(hint);
     }
-    let remedy = refusal.reason.row().remedy;
     // That the profile must be corrected adds nothing to the message.
-    if remedy.is_empty() || remedy.starts_with("Correct the profile") {
-        problem
-    } else {
-        problem.hint(remedy)
+    match chain::remedy(refusal.reason.as_str()).filter(|remedy| !remedy.starts_with("Correct the profile")) {
+        Some(remedy) => problem.hint(remedy),
+        None => problem,
     }
 }
 
