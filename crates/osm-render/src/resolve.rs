@@ -7,10 +7,9 @@ use osm_api::profile::{
 };
 use serde_json::Value;
 
-use crate::engine::Engine;
 use crate::error::ProfileError;
 use crate::extends::{self, Base, ProfileKey};
-use crate::{Stage, additions, checks, engines, late_bound, library};
+use crate::{additions, checks, late_bound, library};
 
 /// [`resolve_on`] for a profile that extends none that is stored.
 ///
@@ -31,9 +30,8 @@ pub fn resolve_on(
 ) -> Result<AcceptedProfile, ProfileError> {
     let composed = extends::compose(spec, bases)?;
     check(&composed).map_err(|error| as_written(spec, bases, error))?;
-    let engine = engines::engine(composed.template_engine);
-    let lowered = additions::lower(composed);
-    let (resolved, included) = apply_library(engine, &lowered)?;
+    let mut resolved = additions::lower(composed);
+    let included = library::add_parts(&mut resolved)?;
     let extended = bases.iter().any(Base::is_of_library);
     let json = digest::canonical_json(&resolved).map_err(|_| unwritable())?;
     check_size(&json)?;
@@ -96,7 +94,7 @@ fn recorded(bases: &[Base]) -> Result<Vec<BaseProfile>, ProfileError> {
 /// Checks size and text of a whole spec.
 fn check_text(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileError> {
     let tree = serde_json::to_value(spec).map_err(|_| unwritable())?;
-    check_depth(&tree)?;
+    check_shape(&tree)?;
     check_size(&tree.to_string())?;
     match late_bound::find_reserved(&tree) {
         Some(path) => Err(ProfileError::ReservedText { path }),
@@ -108,27 +106,33 @@ fn check_text(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileError> {
 /// few more than the spec.
 const MAX_DEPTH: usize = 100;
 
-fn check_depth(spec: &Value) -> Result<(), ProfileError> {
-    match spec
-        .as_object()
-        .into_iter()
-        .flatten()
-        .find(|(_, field)| depth(field) >= MAX_DEPTH)
-    {
-        None => Ok(()),
-        Some((field, _)) => Err(ProfileError::Invalid {
-            path: field.clone(),
-            problem: format!("nested too deeply; remove levels until spec has at most {MAX_DEPTH}"),
-        }),
+/// Longest key in bytes. The place of a text has all keys above it, and many texts can have the same.
+const MAX_KEY: usize = 256;
+
+fn check_shape(spec: &Value) -> Result<(), ProfileError> {
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        let (depth, longest_key) = shape(value);
+        let too_deep = format!("nested too deeply; remove levels until spec has at most {MAX_DEPTH}");
+        checks::ensure(depth < MAX_DEPTH, field, too_deep)?;
+        let too_long = format!("has a key of {longest_key} bytes; shorten it to at most {MAX_KEY}");
+        checks::ensure(longest_key <= MAX_KEY, field, too_long)?;
     }
+    Ok(())
 }
 
-/// Levels of lists and objects.
-fn depth(value: &Value) -> usize {
+/// Levels of lists and objects, and the length of the longest key.
+fn shape(value: &Value) -> (usize, usize) {
+    let inside = |(depth, longest): (usize, usize), value| {
+        let (below, key) = shape(value);
+        (depth.max(1 + below), longest.max(key))
+    };
     match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
-        _ => 0,
+        Value::Array(items) => items.iter().fold((1, 0), inside),
+        Value::Object(fields) => {
+            let longest = fields.keys().map(String::len).max().unwrap_or(0);
+            fields.values().fold((1, longest), inside)
+        }
+        _ => (0, 0),
     }
 }
 
@@ -137,20 +141,6 @@ fn unwritable() -> ProfileError {
         path: String::new(),
         problem: "can't be written as JSON".to_owned(),
     }
-}
-
-/// `spec` with the parts of the library that it includes, and whether it includes any.
-fn apply_library(
-    engine: &dyn Engine,
-    spec: &OperatingSystemProfileSpec,
-) -> Result<(OperatingSystemProfileSpec, bool), ProfileError> {
-    let mut resolved = spec.clone();
-    let bootstrap = library::add(engine, Stage::Bootstrap, &spec.bootstrap_config)?;
-    let provisioning = library::add(engine, Stage::Provisioning, &spec.provisioning_config)?;
-    let used = bootstrap.is_some() || provisioning.is_some();
-    resolved.bootstrap_config = bootstrap.unwrap_or(resolved.bootstrap_config);
-    resolved.provisioning_config = provisioning.unwrap_or(resolved.provisioning_config);
-    Ok((resolved, used))
 }
 
 fn check_size(json: &str) -> Result<(), ProfileError> {
