@@ -8,12 +8,9 @@ use osm_api::Joining;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::names::CLOUD_INIT_SETTINGS;
 use osm_runtime::Api;
-use osm_runtime::request::failed;
-use osm_runtime::{Cluster, Connection, Process};
+use osm_runtime::{Cluster, Process};
 
-use crate::io::error::ApplyError;
 use crate::io::token_probe::TokenProbe;
-use crate::plan::messages;
 
 pub struct Clients {
     pub process: Arc<Process>,
@@ -59,21 +56,5 @@ impl Clients {
         K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         Api::namespaced(self.cluster.worker.client.clone(), CLOUD_INIT_SETTINGS)
-    }
-}
-
-/// Whether the cluster still is the one that the watches showed, as it returned itself [a moment ago](Connection::recent_uid).
-///
-/// # Errors
-/// [`ApplyError::ClusterChanged`]; requests that failed.
-pub async fn confirm(connection: &Connection, uid: &str) -> Result<(), ApplyError> {
-    let live = connection
-        .recent_uid()
-        .await
-        .map_err(failed("reading namespace kube-system"))?;
-    if live == uid {
-        Ok(())
-    } else {
-        Err(ApplyError::ClusterChanged(messages::cluster_changed(uid, &live)))
     }
 }

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
 use osm_runtime::request::failed;
-use osm_runtime::{RequestError, status};
+use osm_runtime::{Connection, RequestError, status};
 
 use crate::io::caches;
 use crate::io::clients::Clients;
@@ -35,8 +35,15 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
         .map(|md| names::pool_id(&md.namespace, &md.name, &md.uid))
         .unwrap_or_default();
     let (existing, orphans) = caches.existing(name, &pool, &WellKnownNames::of(name, md));
+    // A kubeconfig may lead to another cluster by now, whose answers would be a reason to delete or to publish.
+    let is_retired = config.as_ref().is_some_and(|config| config.is_retired());
+    let is_drastic = is_retired || existing.bootstrap.is_none() || !orphans.is_empty();
+    let uid = async |connection: &Connection| match is_drastic {
+        true => connection.recent_uid().await,
+        false => connection.uid().await,
+    };
     let (management, worker) =
-        tokio::try_join!(clients.cluster.management.uid(), clients.cluster.worker.uid())
+        tokio::try_join!(uid(&clients.cluster.management), uid(&clients.cluster.worker))
             .map_err(failed("reading namespace kube-system"))?;
     let memory = context.memory.of(name);
     let inherited = match &config {

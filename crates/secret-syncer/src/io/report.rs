@@ -35,18 +35,10 @@ pub async fn report(
     outcome: Result<Applied, Error>,
 ) -> Result<Option<Duration>, Error> {
     let reporting = &context.reporting;
-    match &outcome {
-        Ok(applied) => reporting
-            .foreign_cluster
-            .note(name, applied.foreign_cluster.as_deref()),
-        Err(error) => {
-            // Other failures show nothing new about whose cluster it is.
-            if let Some(problem) = error.cluster_changed() {
-                reporting.foreign_cluster.note(name, Some(problem));
-            }
-        }
-    }
+    // Failures show nothing new about whose cluster it is.
     if let Ok(applied) = &outcome {
+        let problem = applied.foreign_cluster.as_deref();
+        reporting.foreign_cluster.note(name, problem);
         log(name, applied);
     }
     let Some(config) = context.caches.configs.get(&context.clients.config_key(name)) else {

@@ -56,14 +56,6 @@ impl ExistingObjects {
             .chain(&self.bootstrap)
     }
 
-    /// Whether it was published through another management cluster than this one.
-    pub fn is_of_another(&self, management: &str) -> bool {
-        let mut uids = self
-            .metas()
-            .map(|meta| meta.annotation(names::MANAGEMENT_CLUSTER_UID));
-        uids.any(|uid| uid.is_some_and(|uid| uid != management))
-    }
-
     pub fn metas(&self) -> impl Iterator<Item = &Meta> {
         let account = self.account.as_deref().into_iter();
         let role = self.role.as_deref().map(|role| &role.meta);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use osm_api::settings::Credentials;
-use osm_api::{Joining, PoolRef};
+use osm_api::{Joining, PoolRef, names};
 
 use crate::model::existing::ExistingObjects;
 use crate::model::memory::PoolMemory;
@@ -94,13 +94,33 @@ pub struct Inherited {
     pub revision: Option<String>,
 }
 
-/// uids of the `kube-system` namespaces, as this process first saw them.
+/// uids of the `kube-system` namespaces. They were read a moment ago where objects may be deleted, or published for the first time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clusters {
     /// Of the cluster of OperatingSystemConfigs.
     pub management: String,
     /// Of the cluster that Secrets are published in.
     pub worker: String,
+}
+
+impl Clusters {
+    /// The uid of the worker cluster that the config was made for, where another one answers now.
+    pub fn other_worker<'a>(&self, config: &'a ConfigView) -> Option<&'a str> {
+        other(config.made_in.as_deref(), &self.worker)
+    }
+
+    /// Whether objects were published through another management cluster than the one that answers now.
+    pub fn is_other_management(&self, objects: &ExistingObjects) -> bool {
+        let mut recorded = objects
+            .metas()
+            .map(|meta| meta.annotation(names::MANAGEMENT_CLUSTER_UID));
+        recorded.any(|uid| other(uid, &self.management).is_some())
+    }
+}
+
+/// What an object records, if that is not the uid of the cluster that answers now.
+fn other<'a>(recorded: Option<&'a str>, live: &str) -> Option<&'a str> {
+    recorded.filter(|recorded| *recorded != live)
 }
 
 /// What limits how many orphaned pools are deleted.

@@ -175,10 +175,7 @@ pub fn record(gathered: &Gathered, config: &ConfigView) -> Option<PublishedRecor
 /// What has to be read of what is published, because new content is held back.
 pub fn needed_record(gathered: &Gathered) -> Option<PublishedRecord> {
     let config = gathered.config.as_deref()?;
-    let is_of_another = config
-        .made_in
-        .as_ref()
-        .is_some_and(|made_in| *made_in != gathered.clusters.worker);
+    let is_of_another = gathered.clusters.other_worker(config).is_some();
     if config.machine_deployment.is_none() || config.is_retired() || is_of_another {
         return None;
     }

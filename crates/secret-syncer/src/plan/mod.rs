@@ -128,9 +128,9 @@ fn for_config(
             None => Ok(not_adopted(gathered, config)),
         };
     };
-    let worker = &gathered.clusters.worker;
-    if let Some(was) = config.made_in.as_ref().filter(|made_in| *made_in != worker) {
-        let verdict = messages::not_published(CLUSTER_CHANGED, messages::cluster_changed(was, worker));
+    if let Some(was) = gathered.clusters.other_worker(config) {
+        let message = messages::cluster_changed(was, &gathered.clusters.worker);
+        let verdict = messages::not_published(CLUSTER_CHANGED, message);
         return Ok(Decision::of(Step::SetStatus(verdict), Some(MAX_REQUEUE_INTERVAL)));
     }
     if config.is_retired() {

@@ -22,8 +22,7 @@ pub fn orphans(gathered: &Gathered) -> (Vec<OrphanStep>, Option<Duration>) {
     let (mut steps, mut again) = (Vec::new(), None);
     let budget = gathered.orphan_budget.as_ref();
     let mut left = budget.map_or(0, |budget| orphan_budget::left(budget, gathered.now));
-    let ours =
-        |(_, objects): &&(String, ExistingObjects)| !objects.is_of_another(&gathered.clusters.management);
+    let ours = |(_, objects): &&(String, ExistingObjects)| !gathered.clusters.is_other_management(objects);
     for (_, objects) in gathered.orphans.iter().filter(ours) {
         let secrets: Vec<_> = objects.secrets().cloned().collect();
         let since = secrets
@@ -89,7 +88,7 @@ pub fn is_alive(owner: &Owner, uid: &str) -> bool {
 /// The first orphan that was published through another management cluster.
 pub fn of_another_cluster(gathered: &Gathered) -> Option<&str> {
     let of_another =
-        |(_, objects): &&(String, ExistingObjects)| objects.is_of_another(&gathered.clusters.management);
+        |(_, objects): &&(String, ExistingObjects)| gathered.clusters.is_other_management(objects);
     gathered
         .orphans
         .iter()

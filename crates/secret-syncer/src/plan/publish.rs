@@ -109,7 +109,6 @@ pub fn publish(subject: Subject<'_>, findings: Vec<Finding>) -> Publish {
     let is_unknown = wanted
         .as_new()
         .is_some_and(|wanted| wanted.comparison == Comparison::Unknown);
-    let has = |cause| findings.iter().any(|finding| finding.cause == cause);
     Publish {
         uid: config.uid.clone(),
         content: wanted.content(config),
@@ -120,7 +119,6 @@ pub fn publish(subject: Subject<'_>, findings: Vec<Finding>) -> Publish {
         compare: (is_unknown && findings.len() == 1)
             .then(|| hold::record(gathered, config))
             .flatten(),
-        confirm_worker: has(Cause::Missing),
         bootstrap_name: names::bootstrap_secret_name(&md.name, &md.namespace),
         edge_script_name: wanted
             .is_edge(config)

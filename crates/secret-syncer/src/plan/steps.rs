@@ -105,8 +105,6 @@ pub struct Publish {
     pub published_from: String,
     /// Publish nothing where the provisioning Secret that is recorded here holds exactly what would be published.
     pub compare: Option<PublishedRecord>,
-    /// Before any write, the worker cluster has to confirm that it still is the one that the watches showed.
-    pub confirm_worker: bool,
     pub bootstrap_name: String,
     /// Name of the Secret with the script of an edge pool.
     pub edge_script_name: Option<String>,

@@ -11,7 +11,7 @@ use crate::plan::steps::{Step, Teardown, Unseen};
 /// Everything of the config's name, but for what another management cluster published.
 pub fn of(gathered: &Gathered, config: &ConfigView) -> Step {
     let orphans = gathered.orphans.iter().map(|(_, objects)| objects);
-    let ours = orphans.filter(|objects| !objects.is_of_another(&gathered.clusters.management));
+    let ours = orphans.filter(|objects| !gathered.clusters.is_other_management(objects));
     let objects: Vec<_> = [&gathered.existing]
         .into_iter()
         .chain(ours)

@@ -19,7 +19,6 @@ use osm_runtime::request::failed;
 use osm_runtime::{RequestError, read};
 
 use crate::io::apply::orphans::OrphanOutcome;
-use crate::io::clients;
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
@@ -174,7 +173,6 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
             context.queue.add_with(key, Priority::Low);
         }
         Step::Teardown(all) => {
-            clients::confirm(&context.clients.cluster.worker, &gathered.clusters.worker).await?;
             teardown::confirm(context, gathered).await?;
             teardown::pool(context, &gathered.pool, &all.objects, all.unseen).await?;
             applied.status = Some(Status::TornDown);

@@ -10,7 +10,6 @@ use osm_runtime::status;
 use serde_json::json;
 
 use crate::io::apply::{objects, teardown};
-use crate::io::clients;
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
@@ -66,8 +65,6 @@ async fn collect(
     collect: &Collect,
 ) -> Result<OrphanOutcome, ApplyError> {
     const CONFIG: &str = "the OperatingSystemConfig";
-    clients::confirm(&context.clients.cluster.worker, &gathered.clusters.worker).await?;
-    clients::confirm(&context.clients.cluster.management, &gathered.clusters.management).await?;
     let config = status::live(&context.clients.configs(), &gathered.name).await;
     let config = config.map_err(failed("reading the OperatingSystemConfig"))?;
     if collect.config_is_absent && config.is_some() {

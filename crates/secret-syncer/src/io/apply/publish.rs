@@ -18,7 +18,6 @@ use osm_runtime::request::failed;
 
 use crate::io::apply::provisioning_secret::Promise;
 use crate::io::apply::{CONFIG, LiveConfig, identity, live_config, objects, provisioning_secret, well_known};
-use crate::io::clients;
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::io::token::{self, Provided};
@@ -41,15 +40,7 @@ pub async fn publish(
     gathered: &Gathered,
     publish: &Publish,
 ) -> Result<Option<Published>, ApplyError> {
-    let worker = async {
-        match publish.confirm_worker {
-            true => clients::confirm(&context.clients.cluster.worker, &gathered.clusters.worker).await,
-            false => Ok(()),
-        }
-    };
-    let (confirmed, config) = tokio::join!(worker, live_config(context, &gathered.name));
-    confirmed?;
-    let LiveConfig { view, object } = config?;
+    let LiveConfig { view, object } = live_config(context, &gathered.name).await?;
     confirm(publish, &view)?;
     let documents = match &publish.content {
         Content::Config { values, .. } => {
