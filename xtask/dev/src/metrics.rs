@@ -145,7 +145,7 @@ mod tests {
     use osm_api::config::UserDataBytes;
     use osm_api::profile::CloudProvider;
     use osm_runtime::metrics::{ConditionGauge, Outcome};
-    use secret_syncer::plan::cause::Cause;
+    use secret_syncer::plan::findings::Cause;
 
     use super::*;
     use crate::generated;

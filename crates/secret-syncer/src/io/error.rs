@@ -7,8 +7,7 @@ use osm_runtime::RequestError;
 use osm_runtime::error::{Failure, LONGEST_DELAY, LONGEST_DELAY_OF_PERMANENT};
 
 use crate::model::documents::DocumentError;
-use crate::plan::error::PlanError;
-use crate::plan::messages;
+use crate::plan::{PlanError, messages};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -5,7 +5,7 @@ use osm_runtime::metrics::label::Label;
 use prometheus::{IntCounterVec, IntGauge};
 use strum::VariantNames;
 
-use crate::plan::cause::Cause;
+use crate::plan::findings::Cause;
 
 const CAUSE: Label = Label::of("cause", Cause::VARIANTS);
 

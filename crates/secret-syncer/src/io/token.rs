@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
+use osm_api::Joining;
 use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
 use osm_runtime::Api;
 use osm_runtime::request::failed;
@@ -42,12 +43,12 @@ pub async fn provide(
     gathered: &Gathered,
     publish: &Publish,
 ) -> Result<Provided, ApplyError> {
-    let account = identity::account(context, publish).await?;
-    let shared = match &publish.shared_account {
-        None => None,
-        Some(shared) => Some((
-            identity::node_account(context, shared.account.as_deref()).await?,
-            binding_secret(context, gathered, publish, shared.token_binding.as_deref()).await?,
+    let account = identity::account(context, gathered, &publish.ownership).await?;
+    let shared = match gathered.joining {
+        Joining::Approved => None,
+        Joining::Static => Some((
+            identity::node_account(context, gathered).await?,
+            binding_secret(context, gathered, publish).await?,
         )),
     };
     let uids = shared
@@ -90,7 +91,8 @@ async fn issue(
     binding: Option<&str>,
 ) -> Result<Tokens, ApplyError> {
     // It ends with the pool's ServiceAccount.
-    let api = request(context, &publish.identity, None, publish.life);
+    let account = names::pool_account(&gathered.pool);
+    let api = request(context, &account, None, publish.life);
     let (api, kubelet) = match binding {
         None => {
             let api = api.await?;
@@ -122,10 +124,9 @@ async fn binding_secret(
     context: &Context,
     gathered: &Gathered,
     publish: &Publish,
-    existing: Option<&str>,
 ) -> Result<String, ApplyError> {
-    if let Some(uid) = existing {
-        return Ok(uid.to_owned());
+    if let Some(secret) = &gathered.existing.token_binding {
+        return Ok(secret.meta.uid.clone());
     }
     let name = names::token_binding_secret_name(&gathered.pool);
     let metadata = objects::metadata(

@@ -11,23 +11,25 @@ use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;
 use crate::model::ownership::OwnershipLabels;
 use crate::model::view::{Meta, SecretView};
-use crate::plan::cause::Cause;
-use crate::plan::content::Comparison;
+use crate::plan::content::{Comparison, Wanted};
 
 /// What checks look at.
 pub struct Input<'a> {
     pub gathered: &'a Gathered,
-    pub is_edge: bool,
-    pub needs_kubeconfig_secret: bool,
-    /// New content; `None`: what is published already.
-    pub wanted: Option<Wanted<'a>>,
+    pub wanted: &'a Wanted,
     pub ownership: &'a OwnershipLabels,
 }
 
-/// New content, against what the bootstrap Secret records.
-pub struct Wanted<'a> {
-    pub revision: &'a str,
-    pub comparison: Comparison,
+/// Value of the label `cause` of the metric `publishes_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantNames)]
+pub enum Cause {
+    Missing,
+    NewContent,
+    NewRevision,
+    Modified,
+    TokensInvalid,
+    RenewalDue,
+    RoleModified,
 }
 
 /// A reason to publish.
@@ -140,14 +142,13 @@ fn bootstrap_secret_is_missing(input: &Input<'_>) -> Option<Finding> {
 
 fn revision_is_new(input: &Input<'_>) -> Option<Finding> {
     input.bootstrap()?;
-    let wanted = input.wanted.as_ref()?.revision;
-    let is_new = input.recorded(names::MACHINE_DEPLOYMENT_REVISION) != Some(wanted);
+    let is_new = input.recorded(names::MACHINE_DEPLOYMENT_REVISION) != Some(&input.wanted.revision);
     because(Cause::NewRevision, is_new, "the revision is new")
 }
 
 fn content_is_new(input: &Input<'_>) -> Option<Finding> {
     input.bootstrap()?;
-    match input.wanted.as_ref()?.comparison {
+    match input.wanted.comparison {
         Comparison::Same => None,
         Comparison::Different => because(Cause::NewContent, true, "the content is new"),
         Comparison::Unknown => because(Cause::NewContent, true, "the content may be new"),
@@ -159,13 +160,15 @@ fn bootstrap_secret_is_altered(input: &Input<'_>) -> Option<Finding> {
 }
 
 fn edge_script_is_altered(input: &Input<'_>) -> Option<Finding> {
-    input.bootstrap().filter(|_| input.is_edge)?;
+    input.bootstrap().filter(|_| input.wanted.is_edge)?;
     let script = input.existing().edge_script.as_deref();
     modified("the Secret with the edge script", input.differs(script))
 }
 
 fn kubeconfig_secret_is_altered(input: &Input<'_>) -> Option<Finding> {
-    input.bootstrap().filter(|_| input.needs_kubeconfig_secret)?;
+    input
+        .bootstrap()
+        .filter(|_| input.wanted.needs_kubeconfig_secret)?;
     let kubeconfig = input.existing().kubeconfig.as_deref();
     modified("the kubeconfig Secret", input.differs(kubeconfig))
 }
@@ -216,7 +219,10 @@ fn renewal_is_due(input: &Input<'_>) -> Option<Finding> {
 fn role_is_altered(input: &Input<'_>) -> Option<Finding> {
     let provisioning = input.bootstrap()?.meta.annotation(names::PROVISIONING_SECRET);
     let kubeconfig = names::kubeconfig_secret_name(&input.gathered.pool);
-    let kubeconfig = input.needs_kubeconfig_secret.then_some(kubeconfig.as_str());
+    let kubeconfig = input
+        .wanted
+        .needs_kubeconfig_secret
+        .then_some(kubeconfig.as_str());
     let role = input.existing().role.as_ref();
     let opened = role.and_then(|role| role.secrets.as_ref());
     let opens = |name: &str| opened.is_some_and(|opened| opened.iter().any(|opened| opened == name));
@@ -241,9 +247,9 @@ fn role_binding_is_altered(input: &Input<'_>) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use super::Cause::*;
     use super::*;
     use crate::model::view::{BindingView, RoleView};
-    use crate::plan::cause::Cause::*;
     use crate::plan::fixtures::*;
     use crate::plan::plan;
     use crate::plan::steps::Step;

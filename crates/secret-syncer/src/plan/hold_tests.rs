@@ -20,13 +20,14 @@ use crate::model::published_content::PublishedDocument;
 use crate::model::published_from::published_from;
 use crate::model::source::{Inputs, SourceError, SourceProblem};
 use crate::model::view::SecretView;
-use crate::plan::cause::Cause;
-use crate::plan::error::PlanError;
+use crate::plan::PlanError;
+use crate::plan::content;
+use crate::plan::findings::Cause;
 use crate::plan::fixtures::*;
 use crate::plan::hold::{needed_record, record, unfit};
 use crate::plan::plan;
 use crate::plan::provisioning_secret::document_step;
-use crate::plan::steps::{self, DocumentStep, Plan, Publish, Step};
+use crate::plan::steps::{DocumentStep, Plan, Publish, Step};
 
 fn late(id: &str, kind: LateBoundKind, source: Option<LateBoundSource>) -> LateBound {
     LateBound {
@@ -278,7 +279,7 @@ fn decide(mut gathered: Gathered) -> Plan {
 
 fn published_again(plan: &Plan) -> &Publish {
     match &plan.step {
-        Step::Publish(publish) if matches!(publish.content, steps::Content::Published(_)) => publish,
+        Step::Publish(publish) if matches!(publish.wanted.content, content::Content::Published(_)) => publish,
         other => panic!("{other:?}"),
     }
 }
@@ -318,7 +319,7 @@ fn while_a_source_is_missing_tokens_are_renewed_and_what_is_damaged_is_restored(
         let publish = published_again(&plan);
         assert_eq!(publish.causes(), [cause], "{what}");
         assert_eq!(
-            (publish.revision.as_str(), publish.digest.as_str()),
+            (publish.wanted.revision.as_str(), publish.wanted.digest.as_str()),
             ("1", "d"),
             "{what}"
         );
@@ -328,7 +329,7 @@ fn while_a_source_is_missing_tokens_are_renewed_and_what_is_damaged_is_restored(
             "bootstrap" => String::new(),
             _ => published_from("d", &[].into()),
         };
-        assert_eq!(publish.published_from, from, "{what}");
+        assert_eq!(publish.wanted.published_from, from, "{what}");
     }
 }
 
@@ -397,7 +398,7 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
             "{reason}: {:?}",
             publish.findings
         );
-        assert_eq!(publish.revision, "1", "{reason}");
+        assert_eq!(publish.wanted.revision, "1", "{reason}");
         assert_eq!(plan.degraded.as_ref().unwrap().reason, reason);
     }
 }

@@ -5,30 +5,12 @@ use std::collections::BTreeSet;
 use osm_api::names;
 
 use crate::model::found::Identity;
-use crate::model::view::RoleView;
-use crate::plan::steps::RoleStep;
 
 /// Names of the Secrets that the Role has to open once these are there as well.
 pub fn opened(kept: &[String], new: &[&str]) -> Vec<String> {
     let new = new.iter().map(|name| (*name).to_owned());
     let secrets: BTreeSet<String> = kept.iter().cloned().chain(new).collect();
     secrets.into_iter().collect()
-}
-
-/// How the Role comes to open exactly these Secrets.
-pub fn role_step(existing: Option<&RoleView>, secrets: &[String]) -> RoleStep {
-    match existing {
-        None => RoleStep::Create,
-        Some(role) if role.secrets.as_deref() == Some(secrets) => RoleStep::Keep,
-        Some(role) => RoleStep::Replace {
-            resource_version: role.meta.resource_version.clone(),
-        },
-    }
-}
-
-/// Whether a Role that was written opens exactly these Secrets; `None`: it did already.
-pub fn opens(written: Option<&RoleView>, secrets: &[String]) -> bool {
-    written.is_none_or(|role| role.secrets.as_deref() == Some(secrets))
 }
 
 /// A ServiceAccount, Role or RoleBinding. Tokens hang on its uid, so one that only lost its label or annotation is adopted.
@@ -68,7 +50,6 @@ pub fn of_identity(installation: &str, wanted: &Identity, found: &Identity) -> I
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::view::Meta;
 
     #[test]
     fn the_role_opens_what_is_kept_and_the_new_document() {
@@ -77,33 +58,6 @@ mod tests {
         assert_eq!(opened(&kept, &["b"]), ["b", "c"]);
         assert_eq!(opened(&[], &["a"]), ["a"]);
         assert_eq!(opened(&kept, &["d", "a"]), ["a", "b", "c", "d"]);
-    }
-
-    #[test]
-    fn a_role_that_opens_the_right_secrets_is_not_written() {
-        let role = |secrets: Option<&[&str]>| RoleView {
-            meta: Meta {
-                resource_version: "7".into(),
-                ..Meta::default()
-            },
-            secrets: secrets.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
-        };
-        let replace = RoleStep::Replace {
-            resource_version: "7".into(),
-        };
-        for (what, existing, expected) in [
-            ("none", None, RoleStep::Create),
-            ("the same", Some(role(Some(&["a", "b"]))), RoleStep::Keep),
-            ("more", Some(role(Some(&["a", "b", "c"]))), replace.clone()),
-            ("fewer", Some(role(Some(&["a"]))), replace.clone()),
-            ("rules of another form", Some(role(None)), replace),
-        ] {
-            assert_eq!(
-                role_step(existing.as_ref(), &["a".to_owned(), "b".to_owned()]),
-                expected,
-                "{what}"
-            );
-        }
     }
 
     #[test]

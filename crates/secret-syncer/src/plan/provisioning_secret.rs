@@ -11,8 +11,10 @@ use crate::model::documents::Documents;
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;
 use crate::model::ownership::OwnershipLabels;
-use crate::model::view::{ROLE_KUBECONFIG, ROLE_PROVISIONING, SecretView};
-use crate::plan::steps::{DocumentStep, Keep, NarrowRole};
+use crate::model::view::{ROLE_KUBECONFIG, ROLE_PROVISIONING, RoleView, SecretView};
+use crate::plan::content::Wanted;
+use crate::plan::publish;
+use crate::plan::steps::{DocumentStep, Keep};
 
 /// A document is kept this much longer than the last token that may fetch it.
 const KEPT_AFTER_EXPIRY: SignedDuration = SignedDuration::from_hours(1);
@@ -83,6 +85,12 @@ pub fn kept(gathered: &Gathered) -> Vec<&Arc<SecretView>> {
     let mut kept: Vec<_> = of_tokens(existing).filter(is_kept).collect();
     kept.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
     kept
+}
+
+/// Their names.
+pub fn kept_names(gathered: &Gathered) -> Vec<String> {
+    let kept = kept(gathered).into_iter();
+    kept.map(|secret| secret.meta.name.clone()).collect()
 }
 
 /// How many provisioning Secrets of the pool are kept.
@@ -175,33 +183,22 @@ pub fn role_of(name: &str) -> &'static str {
     }
 }
 
-/// What to delete, and what the Role is to open afterwards; and when the next document is outdated.
-pub fn tidy(gathered: &Gathered, ownership: &OwnershipLabels, is_edge: bool) -> (Keep, Option<Timestamp>) {
-    let kept = kept(gathered);
-    let names: Vec<String> = kept.iter().map(|secret| secret.meta.name.clone()).collect();
-    let outdated = of_tokens(&gathered.existing)
+/// What to delete, and what the Role is to open afterwards.
+pub fn keep(gathered: &Gathered, ownership: OwnershipLabels, wanted: &Wanted) -> Keep {
+    let names = kept_names(gathered);
+    let existing = &gathered.existing;
+    let former_script = existing.edge_script.iter().filter(|_| !wanted.is_edge);
+    let outdated = of_tokens(existing)
         .filter(|secret| !names.contains(&secret.meta.name))
-        .chain(gathered.existing.edge_script.iter().filter(|_| !is_edge))
-        .cloned()
-        .collect();
-    let role = gathered
-        .existing
-        .role
-        .as_ref()
-        .filter(|role| role.secrets.as_ref() != Some(&names));
-    let narrow = role.map(|_| NarrowRole {
-        secrets: names,
-        ownership: ownership.clone(),
+        .chain(former_script);
+    let is_other = |role: &Arc<RoleView>| role.secrets.as_ref() != Some(&names);
+    Keep {
+        outdated: outdated.cloned().collect(),
         out_of_sight: out_of_sight(gathered),
-    });
-    (
-        Keep {
-            outdated,
-            narrow,
-            published: None,
-        },
-        next_expiry(gathered),
-    )
+        ownership,
+        published: publish::published(gathered, &wanted.digest),
+        opened: existing.role.as_ref().is_some_and(is_other).then_some(names),
+    }
 }
 
 fn named(existing: &ExistingObjects) -> Option<&str> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::plan::cause::Cause;
+use crate::plan::findings::Cause;
 
 /// The Roles of all pools have the same form, so an answer about one of them is good for this long.
 const READ_RIGHT_TTL: Duration = Duration::from_secs(300);

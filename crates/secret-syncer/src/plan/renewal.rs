@@ -7,7 +7,7 @@ use osm_api::names;
 
 use crate::model::gathered::Gathered;
 use crate::model::tokens::Tokens;
-use crate::plan::cause::Cause;
+use crate::plan::findings::Cause;
 use crate::plan::steps::Publish;
 
 /// Tokens are never renewed sooner than this after they were issued, however short their life.

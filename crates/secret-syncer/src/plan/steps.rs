@@ -1,18 +1,17 @@
 //! What is to be done. A plan leaves no choice to the layer that carries it out.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use osm_api::condition::Verdict;
 use osm_api::config::Published;
-use osm_render::LateValues;
 
 use crate::model::existing::ExistingObjects;
-use crate::model::gathered::{self, PublishedRecord};
+use crate::model::gathered::PublishedRecord;
 use crate::model::ownership::OwnershipLabels;
 use crate::model::view::SecretView;
+use crate::plan::content::Wanted;
 use crate::plan::findings::Finding;
 
 pub struct Plan {
@@ -26,6 +25,19 @@ pub struct Plan {
     pub degraded: Option<Verdict>,
     /// Requeue after this time, though nothing changes.
     pub again: Option<Duration>,
+}
+
+impl Plan {
+    /// For the pool of the config alone.
+    pub fn of(step: Step, again: Option<Duration>) -> Self {
+        Self {
+            step,
+            orphans: Vec::new(),
+            foreign_cluster: None,
+            degraded: None,
+            again,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -78,18 +90,13 @@ impl Unseen {
 pub struct Keep {
     /// Provisioning Secrets that no living token may fetch, and the script of a pool that is no longer an edge pool: deleted.
     pub outdated: Vec<Arc<SecretView>>,
-    pub narrow: Option<NarrowRole>,
-    /// `None`: the bootstrap Secret does not hold what the status needs.
-    pub published: Option<Published>,
-}
-
-/// The Role is to open exactly these Secrets, once the outdated ones are deleted.
-#[derive(Debug)]
-pub struct NarrowRole {
-    pub secrets: Vec<String>,
-    pub ownership: OwnershipLabels,
+    /// The Role is to open exactly these Secrets afterwards; `None`: it does already, or there is none.
+    pub opened: Option<Vec<String>>,
     /// As [`Publish::out_of_sight`].
     pub out_of_sight: Vec<String>,
+    pub ownership: OwnershipLabels,
+    /// `None`: the bootstrap Secret does not hold what the status needs.
+    pub published: Option<Published>,
 }
 
 #[derive(Clone, Debug)]
@@ -97,12 +104,7 @@ pub struct Publish {
     pub findings: Vec<Finding>,
     /// uid of the config.
     pub uid: String,
-    pub content: Content,
-    pub revision: String,
-    /// Digest of the content.
-    pub digest: String,
-    /// As the annotation of this name.
-    pub published_from: String,
+    pub wanted: Wanted,
     /// Publish nothing where the provisioning Secret that is recorded here holds exactly what would be published.
     pub compare: Option<PublishedRecord>,
     pub bootstrap_name: String,
@@ -110,14 +112,7 @@ pub struct Publish {
     pub edge_script_name: Option<String>,
     /// Name of the kubeconfig Secret, if machines of the pool fetch one.
     pub kubeconfig_name: Option<String>,
-    /// Name of the pool's ServiceAccount, Role and RoleBinding.
-    pub identity: String,
     pub ownership: OwnershipLabels,
-    /// uid of the pool's ServiceAccount; `None`: create it.
-    pub account: Option<String>,
-    pub binding: BindingStep,
-    /// In the mode in which kubelets join with a token of an account that all pools share.
-    pub shared_account: Option<SharedAccount>,
     /// Life to ask for.
     pub life: Duration,
     /// Names of Secrets that stay because a living token may fetch them.
@@ -127,52 +122,6 @@ pub struct Publish {
     /// Names of documents that the watch does not show though tokens may fetch them. Each that exists is labelled again, and
     /// everything is then gathered again.
     pub out_of_sight: Vec<String>,
-}
-
-/// What is published.
-#[derive(Clone)]
-pub enum Content {
-    /// Of the config, if it still has this [identity](crate::model::view::ConfigView::identity), with these values of sources.
-    Config { identity: String, values: LateValues },
-    /// What is published already.
-    Published(Arc<gathered::Published>),
-}
-
-/// Without the values.
-impl fmt::Debug for Content {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config { identity, .. } => write!(f, "Config({identity})"),
-            Self::Published(published) => published.document.fmt(f),
-        }
-    }
-}
-
-/// The uids of `osm-node-bootstrap`, and of the Secret that the pool's token of it is bound to; `None`: create it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedAccount {
-    pub account: Option<String>,
-    pub token_binding: Option<String>,
-}
-
-/// What a RoleBinding refers to can't be changed, so a wrong one is deleted first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BindingStep {
-    Keep,
-    Create,
-    Recreate { uid: String },
-}
-
-/// How the pool's Role comes to open exactly the Secrets that it should.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RoleStep {
-    /// It does already: a write that would change nothing is not sent.
-    Keep,
-    Create,
-    /// In one write, fenced by this resourceVersion.
-    Replace {
-        resource_version: String,
-    },
 }
 
 /// How the provisioning Secret comes to exist.

@@ -13,11 +13,12 @@ use crate::model::gathered::{Gathered, Inherited};
 use crate::model::memory::{MadeFrom, PoolMemory, Repairs};
 use crate::model::source::{Inputs, SourceError, SourceProblem};
 use crate::model::view::{ConfigView, Meta, RoleView};
-use crate::plan::cause::Cause;
-use crate::plan::error::PlanError;
+use crate::plan::MAX_REQUEUE_INTERVAL;
+use crate::plan::PlanError;
+use crate::plan::content::Content;
+use crate::plan::findings::Cause;
 use crate::plan::fixtures::*;
-use crate::plan::steps::{Content, Keep, OrphanStep, Plan, Publish, SharedAccount, Step, Unseen};
-use crate::plan::timing::MAX_REQUEUE_INTERVAL;
+use crate::plan::steps::{Keep, OrphanStep, Plan, Publish, Step, Unseen};
 use crate::plan::{messages, provisioning_secret};
 
 fn plan(gathered: &Gathered) -> Result<Plan, PlanError> {
@@ -51,15 +52,9 @@ fn a_fresh_pool_is_published() {
         panic!()
     };
     assert_eq!(publish.causes(), [Cause::Missing]);
-    assert!(matches!(publish.content, Content::Config { .. }));
-    assert_eq!(publish.revision, "1");
+    assert!(matches!(publish.wanted.content, Content::Config { .. }));
+    assert_eq!(publish.wanted.revision, "1");
     assert_eq!(publish.bootstrap_name, "pool-kube-system-bootstrap-config");
-    assert_eq!(publish.identity, format!("osm-node-{POOL}"));
-    let shared = SharedAccount {
-        account: Some("node-account".into()),
-        token_binding: None,
-    };
-    assert_eq!(publish.shared_account, Some(shared));
 }
 
 #[test]
@@ -68,7 +63,7 @@ fn what_stands_is_kept_until_its_renewal() {
     let Step::Keep(keep) = plan.step else {
         panic!("{:?}", plan.step)
     };
-    assert!(keep.outdated.is_empty() && keep.narrow.is_none());
+    assert!(keep.outdated.is_empty() && keep.opened.is_none());
     assert_eq!(
         plan.again,
         Some(MAX_REQUEUE_INTERVAL),
@@ -154,7 +149,7 @@ fn old_documents_go_when_no_token_may_fetch_them_and_the_role_narrows() {
         ["expired"]
     );
     assert_eq!(
-        keep.narrow.unwrap().secrets,
+        keep.opened.unwrap(),
         ["document", "fetchable"],
         "the named one stays whatever its date says"
     );
@@ -449,10 +444,7 @@ fn the_mode_says_whose_token_kubelets_join_with() {
         };
         match plan(&gathered).unwrap().step {
             Step::Keep(_) => assert!(causes.is_empty(), "{joining} {bound_to}"),
-            Step::Publish(publish) => {
-                assert_eq!(publish.causes(), causes, "{joining} {bound_to}");
-                assert_eq!(publish.shared_account.is_some(), joining == Joining::Static);
-            }
+            Step::Publish(publish) => assert_eq!(publish.causes(), causes, "{joining} {bound_to}"),
             other => panic!("{joining} {bound_to}: {other:?}"),
         }
     }
@@ -580,7 +572,7 @@ fn a_kubeconfig_secret_that_is_no_longer_needed_goes_when_no_token_may_fetch_it(
     let mut gathered = no_longer_late();
     gathered.now = hours(7);
     let keep = kept(&gathered);
-    assert!(keep.outdated.is_empty() && keep.narrow.is_none(), "{keep:?}");
+    assert!(keep.outdated.is_empty() && keep.opened.is_none(), "{keep:?}");
     let soon = (gathered.now + SignedDuration::from_secs(30)).to_string();
     edit_kubeconfig(&mut gathered, |secret| {
         secret.meta.annotations.insert(names::KEEP_UNTIL.into(), soon);
@@ -589,7 +581,7 @@ fn a_kubeconfig_secret_that_is_no_longer_needed_goes_when_no_token_may_fetch_it(
     gathered.now += SignedDuration::from_secs(30);
     let keep = kept(&gathered);
     assert_eq!(outdated(&keep), [name.as_str()]);
-    assert_eq!(keep.narrow.unwrap().secrets, ["document"]);
+    assert_eq!(keep.opened.unwrap(), ["document"]);
 
     // While it is needed its date does not count.
     edit_config(&mut gathered, |config| config.needs_kubeconfig_secret = true);

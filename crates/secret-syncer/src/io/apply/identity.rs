@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, PostParams};
-use osm_api::names::NODE_BOOTSTRAP_ACCOUNT;
+use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
 use osm_runtime::Api;
 use osm_runtime::RequestError;
 use osm_runtime::error::{already_exists, is_code};
@@ -19,18 +19,19 @@ use crate::io::caches;
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::found::Identity;
+use crate::model::gathered::Gathered;
 use crate::model::key::Key;
+use crate::model::ownership::OwnershipLabels;
 use crate::model::view::{ROLE_IDENTITY, RoleView};
-use crate::plan::identity::{IdentityAdoption, of_identity, opens, role_step};
-use crate::plan::steps::{BindingStep, Publish, RoleStep};
+use crate::plan::identity::{IdentityAdoption, of_identity};
 
 /// The account whose tokens kubelets of all pools join with. Returns its uid.
 ///
 /// # Errors
 /// Requests that failed. This holds for the other functions here as well.
-pub async fn node_account(context: &Context, existing: Option<&str>) -> Result<String, ApplyError> {
-    if let Some(uid) = existing {
-        return Ok(uid.to_owned());
+pub async fn node_account(context: &Context, gathered: &Gathered) -> Result<String, ApplyError> {
+    if let Some(uid) = &gathered.node_account {
+        return Ok(uid.clone());
     }
     let metadata = ObjectMeta {
         name: Some(NODE_BOOTSTRAP_ACCOUNT.to_owned()),
@@ -50,11 +51,15 @@ pub async fn node_account(context: &Context, existing: Option<&str>) -> Result<S
 }
 
 /// Returns its uid.
-pub async fn account(context: &Context, publish: &Publish) -> Result<String, ApplyError> {
-    if let Some(uid) = &publish.account {
-        return Ok(uid.clone());
+pub async fn account(
+    context: &Context,
+    gathered: &Gathered,
+    ownership: &OwnershipLabels,
+) -> Result<String, ApplyError> {
+    if let Some(account) = &gathered.existing.account {
+        return Ok(account.uid.clone());
     }
-    let account = objects::account(metadata(context, publish));
+    let account = objects::account(metadata(context, gathered, ownership));
     let created = create(
         context,
         &context.clients.in_namespace(),
@@ -72,62 +77,67 @@ pub async fn account(context: &Context, publish: &Publish) -> Result<String, App
 /// both as they were sent.
 pub async fn open(
     context: &Context,
-    existing: Option<&RoleView>,
-    publish: &Publish,
+    gathered: &Gathered,
+    ownership: &OwnershipLabels,
     secrets: &[String],
 ) -> Result<bool, ApplyError> {
-    let step = role_step(existing, secrets);
-    let role = put_role(context, step, metadata(context, publish), secrets).await?;
-    let is_bound = binding(context, publish).await?;
-    Ok(is_bound && opens(role.as_ref(), secrets))
+    let is_open = role(context, gathered, ownership, secrets).await?;
+    Ok(binding(context, gathered, ownership).await? && is_open)
 }
 
-pub async fn put_role(
+/// Returns whether it opens exactly these Secrets. A write that would change nothing is not sent.
+pub async fn role(
     context: &Context,
-    step: RoleStep,
-    mut metadata: ObjectMeta,
+    gathered: &Gathered,
+    ownership: &OwnershipLabels,
     secrets: &[String],
-) -> Result<Option<RoleView>, ApplyError> {
+) -> Result<bool, ApplyError> {
     const WHAT: &str = "a pool's Role";
+    let opens = |role: &RoleView| role.secrets.as_deref() == Some(secrets);
     let api: Api<Role> = context.clients.in_namespace();
-    let written = match step {
-        RoleStep::Keep => return Ok(None),
-        RoleStep::Create => create(context, &api, &objects::role(metadata, secrets), WHAT).await?,
-        RoleStep::Replace { resource_version } => {
-            let name = metadata.name.clone().unwrap_or_default();
-            metadata.resource_version = Some(resource_version);
-            let role = objects::role(metadata, secrets);
-            api.replace(&name, &PostParams::default(), &role)
-                .await
-                .map_err(failed(WHAT))?
+    let mut role = objects::role(metadata(context, gathered, ownership), secrets);
+    let written = match gathered.existing.role.as_deref() {
+        None => create(context, &api, &role, WHAT).await?,
+        Some(existing) if opens(existing) => return Ok(true),
+        Some(existing) => {
+            role.metadata.resource_version = Some(existing.meta.resource_version.clone());
+            let replaced = api
+                .replace(&existing.meta.name, &PostParams::default(), &role)
+                .await;
+            replaced.map_err(failed(WHAT))?
         }
     };
-    Ok(Some(context.caches.wrote_role(&written)))
+    Ok(opens(&context.caches.wrote_role(&written)))
 }
 
-/// Returns whether it binds the Role to the ServiceAccount.
-async fn binding(context: &Context, publish: &Publish) -> Result<bool, ApplyError> {
+/// Returns whether it binds the Role to the ServiceAccount. What a RoleBinding refers to can't be changed, so a wrong one is deleted first.
+async fn binding(
+    context: &Context,
+    gathered: &Gathered,
+    ownership: &OwnershipLabels,
+) -> Result<bool, ApplyError> {
     const WHAT: &str = "a pool's RoleBinding";
     let api: Api<RoleBinding> = context.clients.in_namespace();
-    let name = &publish.identity;
-    match &publish.binding {
-        BindingStep::Keep => return Ok(true),
-        BindingStep::Create => {}
-        BindingStep::Recreate { uid } => {
-            teardown::delete(&api, name, uid, None, WHAT).await?;
-            context.caches.bindings.deleted(&caches::key(name), uid);
+    let metadata = metadata(context, gathered, ownership);
+    let name = names::pool_account(&gathered.pool);
+    match gathered.existing.binding.as_deref() {
+        Some(binding) if binding.good => return Ok(true),
+        Some(wrong) => {
+            let uid = &wrong.meta.uid;
+            teardown::delete(&api, &name, uid, None, WHAT).await?;
+            context.caches.bindings.deleted(&caches::key(&name), uid);
         }
+        None => {}
     }
-    let binding = objects::binding(metadata(context, publish), name);
-    let created = create(context, &api, &binding, WHAT).await?;
+    let created = create(context, &api, &objects::binding(metadata, &name), WHAT).await?;
     Ok(context.caches.wrote_binding(&created).good)
 }
 
-fn metadata(context: &Context, publish: &Publish) -> ObjectMeta {
+fn metadata(context: &Context, gathered: &Gathered, ownership: &OwnershipLabels) -> ObjectMeta {
     objects::metadata(
-        &publish.ownership,
+        ownership,
         &context.clients.installation,
-        &publish.identity,
+        &names::pool_account(&gathered.pool),
         ROLE_IDENTITY,
     )
 }

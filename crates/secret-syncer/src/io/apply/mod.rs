@@ -6,7 +6,6 @@ pub mod orphans;
 pub mod provisioning_secret;
 pub mod publish;
 pub mod teardown;
-pub mod tidy;
 pub mod well_known;
 
 use std::time::Duration;
@@ -24,7 +23,7 @@ use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
 use crate::model::key::Key;
 use crate::model::view::ConfigView;
-use crate::plan::cause::Cause;
+use crate::plan::findings::Cause;
 use crate::plan::hold;
 use crate::plan::steps::{Plan, Step};
 
@@ -141,7 +140,7 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
         Step::None => {}
         Step::SetStatus(verdict) => applied.status = Some(Status::NotPublished(verdict)),
         Step::Keep(keep) => {
-            tidy::tidy(context, gathered, &keep).await?;
+            provisioning_secret::keep(context, gathered, &keep).await?;
             applied.status = keep.published.map(Status::Published);
         }
         Step::Publish(publish) => {

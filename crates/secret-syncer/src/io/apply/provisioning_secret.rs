@@ -1,4 +1,5 @@
-//! Writes the provisioning Secret: it exists, and is kept longer than the tokens live that are about to be published.
+//! Writes the provisioning Secret: it exists, and is kept longer than the tokens live that are about to be published. Deletes those that
+//! no living token may fetch.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +11,16 @@ use osm_runtime::error::already_exists;
 use osm_runtime::request::failed;
 use serde_json::json;
 
-use crate::io::apply::{objects, teardown};
+use crate::io::apply::{identity, objects, teardown};
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::documents::Documents;
+use crate::model::gathered::Gathered;
 use crate::model::ownership::OwnershipLabels;
 use crate::model::view::{ROLE_PROVISIONING, SecretView};
 use crate::plan::adoption;
 use crate::plan::provisioning_secret;
-use crate::plan::steps::{DocumentStep, Publish};
+use crate::plan::steps::{DocumentStep, Keep, Publish};
 
 const WHAT: &str = "the provisioning Secret";
 
@@ -148,4 +150,25 @@ pub async fn label_again(
     } else {
         Ok(())
     }
+}
+
+/// Deletes Secrets that the pool no longer uses, and then narrows the Role.
+///
+/// # Errors
+/// Requests that failed.
+pub async fn keep(context: &Context, gathered: &Gathered, keep: &Keep) -> Result<(), ApplyError> {
+    for secret in &keep.outdated {
+        teardown::secret(context, secret).await?;
+        // True of what no living token may fetch, and of the script of a former edge pool.
+        tracing::info!(
+            config = gathered.name,
+            secret = secret.meta.name,
+            "outdated Secret deleted, because its pool no longer uses it"
+        );
+    }
+    if let Some(opened) = &keep.opened {
+        label_again(context, &keep.ownership, &keep.out_of_sight).await?;
+        identity::role(context, gathered, &keep.ownership, opened).await?;
+    }
+    Ok(())
 }

@@ -27,9 +27,10 @@ use crate::model::memory::MadeFrom;
 use crate::model::published_content::PublishedDocument;
 use crate::model::view::{ConfigView, Meta, SecretView};
 use crate::plan::adoption::WellKnown;
+use crate::plan::content::Content;
 use crate::plan::identity::opened;
 use crate::plan::provisioning_secret::{document_step, extended, keep_until};
-use crate::plan::steps::{Content, Publish};
+use crate::plan::steps::Publish;
 
 /// `None`: exactly this is published already.
 ///
@@ -42,7 +43,8 @@ pub async fn publish(
 ) -> Result<Option<Published>, ApplyError> {
     let LiveConfig { view, object } = live_config(context, &gathered.name).await?;
     confirm(publish, &view)?;
-    let documents = match &publish.content {
+    let wanted = &publish.wanted;
+    let documents = match &wanted.content {
         Content::Config { values, .. } => {
             let Some(config) = object else {
                 return Err(RequestError::Conflict { what: CONFIG }.into());
@@ -56,10 +58,10 @@ pub async fn publish(
         return Ok(None);
     }
     let published = write(context, gathered, publish, &documents).await?;
-    let made_from = match &publish.content {
+    let made_from = match &wanted.content {
         Content::Config { values, .. } => Some(MadeFrom {
-            published_from: publish.published_from.clone(),
-            digest: publish.digest.clone(),
+            published_from: wanted.published_from.clone(),
+            digest: wanted.digest.clone(),
             values: values.clone(),
         }),
         // What was known of it still holds, unless it comes from the status alone.
@@ -67,7 +69,7 @@ pub async fn publish(
             .memory
             .made_from
             .clone()
-            .filter(|_| !publish.published_from.is_empty()),
+            .filter(|_| !wanted.published_from.is_empty()),
     };
     context
         .memory
@@ -98,10 +100,10 @@ async fn is_published(
     let made_from = published.map(|published| MadeFrom {
         published_from: record.published_from.clone(),
         digest: match is_same {
-            true => publish.digest.clone(),
+            true => publish.wanted.digest.clone(),
             false => String::new(),
         },
-        values: match &publish.content {
+        values: match &publish.wanted.content {
             Content::Config { values, .. } if is_same => values.clone(),
             _ => published.content.values().clone(),
         },
@@ -142,7 +144,7 @@ async fn write(
         keep_until: keep_until(tokens.expires),
         bound_to: &provided.bound_to,
     };
-    let step = document_step(gathered, &documents, &publish.published_from);
+    let step = document_step(gathered, &documents, &publish.wanted.published_from);
     if let Some(problem) = publish.has_no_room_for(&step) {
         return Err(ApplyError::TooManyDocuments(problem.to_owned()));
     }
@@ -164,7 +166,7 @@ async fn write(
     let opened = opened(&publish.kept, &new);
     let (document, is_open) = tokio::join!(
         provisioning_secret::provide(context, publish, step, &documents, &promise),
-        identity::open(context, gathered.existing.role.as_deref(), publish, &opened),
+        identity::open(context, gathered, &publish.ownership, &opened),
     );
     let (document, is_open) = (document?.meta, is_open?);
     token::check(context, gathered, publish, &provided, &name, is_open).await?;
