@@ -136,7 +136,7 @@ async fn binding_secret(
         ROLE_TOKEN_BINDING,
     );
     let secret = objects::secret(metadata, None, false);
-    let secret = well_known::provide(context, gathered, WellKnown::TokenBinding, &secret).await?;
+    let secret = well_known::put(context, gathered, WellKnown::TokenBinding, None, secret).await?;
     Ok(secret.meta.uid)
 }
 

@@ -4,7 +4,6 @@ pub mod bound_to;
 pub mod content_digest;
 pub mod documents;
 pub mod existing;
-pub mod found;
 pub mod gathered;
 pub mod key;
 pub mod legacy_token;

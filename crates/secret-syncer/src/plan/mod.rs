@@ -8,7 +8,6 @@ pub mod announcement;
 pub mod content;
 pub mod findings;
 pub mod hold;
-pub mod identity;
 pub mod join_right;
 pub mod legacy_tokens;
 pub mod messages;

@@ -26,6 +26,13 @@ pub const MAX_DOCUMENTS: usize = 50;
 /// has up to three at any time.
 pub const MAX_DOCUMENTS_WHERE_CROWDED: usize = 4;
 
+/// Names of the Secrets that the Role has to open once these are there as well.
+pub fn opened(kept: &[String], new: &[&str]) -> Vec<String> {
+    let new = new.iter().map(|name| (*name).to_owned());
+    let secrets: BTreeSet<String> = kept.iter().cloned().chain(new).collect();
+    secrets.into_iter().collect()
+}
+
 /// Until when a document has to be kept whose tokens expire then.
 pub fn keep_until(expires: Timestamp) -> Timestamp {
     expires
@@ -42,12 +49,11 @@ pub fn extended(document: &SecretView, keep_until: Timestamp) -> Timestamp {
 }
 
 /// How the provisioning Secret of these documents comes to exist. It is named after what they are published from; with tokens in it, after
-/// its own content. Where an immutable Secret of that name has other content, the next name is taken: machines may still fetch it.
+/// its own content. Where a Secret of that name has other content, or can be altered, the next name is taken: machines may still fetch it.
 pub fn document_step(gathered: &Gathered, documents: &Documents, published_from: &str) -> DocumentStep {
     let (existing, entries) = (&gathered.existing.provisioning, documents.entries.digest());
     if let Some(secret) = existing.iter().find(|secret| holds(secret, &entries)) {
-        let secret = secret.clone();
-        return DocumentStep::Extend { secret };
+        return DocumentStep::Extend(secret.clone());
     }
     let made_from = match documents.have_tokens_later() {
         true => entries.as_str(),
@@ -57,11 +63,10 @@ pub fn document_step(gathered: &Gathered, documents: &Documents, published_from:
     loop {
         let hash = digest::sha256_hex(format!("{made_from}/{attempt}").as_bytes());
         let name = names::provisioning_secret_name(&gathered.pool, &hash);
-        match existing.iter().find(|secret| secret.meta.name == name).cloned() {
-            None => return DocumentStep::Create { name },
-            Some(secret) if !secret.immutable => return DocumentStep::Recreate { secret },
-            Some(_) => attempt += 1,
+        if existing.iter().all(|secret| secret.meta.name != name) {
+            return DocumentStep::Create(name);
         }
+        attempt += 1;
     }
 }
 
@@ -248,6 +253,15 @@ mod tests {
             gathered.existing.provisioning.extend(more);
             assert_eq!(has_room(&gathered), expected, "{documents}");
         }
+    }
+
+    #[test]
+    fn the_role_opens_what_is_kept_and_the_new_document() {
+        let kept = ["b".to_owned(), "c".to_owned()];
+        assert_eq!(opened(&kept, &["a"]), ["a", "b", "c"]);
+        assert_eq!(opened(&kept, &["b"]), ["b", "c"]);
+        assert_eq!(opened(&[], &["a"]), ["a"]);
+        assert_eq!(opened(&kept, &["d", "a"]), ["a", "b", "c", "d"]);
     }
 
     #[test]

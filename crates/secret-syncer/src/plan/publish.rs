@@ -89,7 +89,7 @@ impl Publish {
     /// Why the pool has to wait with this document. Repairs and renewals never wait, since nobody has chosen their content.
     pub fn has_no_room_for(&self, step: &DocumentStep) -> Option<&str> {
         match (step, &self.wanted.content) {
-            (DocumentStep::Create { .. }, Content::Config { .. }) => self.too_many_documents.as_deref(),
+            (DocumentStep::Create(_), Content::Config { .. }) => self.too_many_documents.as_deref(),
             _ => None,
         }
     }

@@ -128,24 +128,17 @@ pub struct Publish {
 #[derive(Debug, PartialEq)]
 pub enum DocumentStep {
     /// It exists: keep it for longer.
-    Extend {
-        secret: Arc<SecretView>,
-    },
-    /// What has its name can be altered.
-    Recreate {
-        secret: Arc<SecretView>,
-    },
-    Create {
-        name: String,
-    },
+    Extend(Arc<SecretView>),
+    /// With this name.
+    Create(String),
 }
 
 impl DocumentStep {
     /// Name of the Secret.
     pub fn name(&self) -> &str {
         match self {
-            Self::Extend { secret } | Self::Recreate { secret } => &secret.meta.name,
-            Self::Create { name } => name,
+            Self::Extend(secret) => &secret.meta.name,
+            Self::Create(name) => name,
         }
     }
 }

@@ -18,12 +18,11 @@ use crate::io::apply::{objects, teardown};
 use crate::io::caches;
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::model::found::Identity;
 use crate::model::gathered::Gathered;
 use crate::model::key::Key;
 use crate::model::ownership::OwnershipLabels;
 use crate::model::view::{ROLE_IDENTITY, RoleView};
-use crate::plan::identity::{IdentityAdoption, of_identity};
+use crate::plan::adoption::{Adoption, of_identity};
 
 /// The account whose tokens kubelets of all pools join with. Returns its uid.
 ///
@@ -153,32 +152,22 @@ where
     };
     let name = object.meta().name.clone().unwrap_or_default();
     let found = api.get_metadata(&name).await.map_err(failed(what))?.metadata;
-    match of_identity(
-        &context.clients.installation,
-        &Identity::of(object.meta()),
-        &Identity::of(&found),
-    ) {
-        IdentityAdoption::GatherAgain => Err(RequestError::Conflict { what }.into()),
-        IdentityAdoption::Foreign => Err(failed(what)(refused).into()),
-        IdentityAdoption::Patch {
-            resource_version,
-            uid,
-        } => {
-            let mut fenced = object.clone();
-            fenced.meta_mut().resource_version = resource_version;
-            match api
-                .patch(&name, &PatchParams::default(), &Patch::Merge(&fenced))
-                .await
-            {
-                Err(error) if is_code(&error, 422) => {
-                    teardown::delete(api, &name, &uid, None, what).await?;
-                    Ok(api
-                        .create(&PostParams::default(), object)
-                        .await
-                        .map_err(failed(what))?)
-                }
-                patched => Ok(patched.map_err(failed(what))?),
-            }
-        }
+    match of_identity(&context.clients.installation, object.meta(), &found) {
+        Adoption::GatherAgain => return Err(RequestError::Conflict { what }.into()),
+        Adoption::Foreign => return Err(failed(what)(refused).into()),
+        Adoption::Replace | Adoption::Recreate => {}
     }
+    let mut fenced = object.clone();
+    fenced.meta_mut().resource_version = found.resource_version;
+    let patch = Patch::Merge(&fenced);
+    let patched = match api.patch(&name, &PatchParams::default(), &patch).await {
+        // What a RoleBinding refers to can't be changed.
+        Err(error) if is_code(&error, 422) => {
+            let uid = found.uid.unwrap_or_default();
+            teardown::delete(api, &name, &uid, None, what).await?;
+            api.create(&PostParams::default(), object).await
+        }
+        patched => patched,
+    };
+    Ok(patched.map_err(failed(what))?)
 }

@@ -18,7 +18,6 @@ use crate::model::documents::Documents;
 use crate::model::gathered::Gathered;
 use crate::model::ownership::OwnershipLabels;
 use crate::model::view::{ROLE_PROVISIONING, SecretView};
-use crate::plan::adoption;
 use crate::plan::provisioning_secret;
 use crate::plan::steps::{DocumentStep, Keep, Publish};
 
@@ -34,12 +33,8 @@ pub async fn provide(
     promise: &Promise<'_>,
 ) -> Result<SecretView, ApplyError> {
     match step {
-        DocumentStep::Extend { secret } => extend(context, publish, &secret, promise).await,
-        DocumentStep::Recreate { secret } => {
-            teardown::secret(context, &secret).await?;
-            create(context, publish, &secret.meta.name, documents, promise).await
-        }
-        DocumentStep::Create { name } => create(context, publish, &name, documents, promise).await,
+        DocumentStep::Extend(secret) => extend(context, publish, &secret, promise).await,
+        DocumentStep::Create(name) => create(context, publish, &name, documents, promise).await,
     }
 }
 
@@ -72,7 +67,8 @@ async fn create(
         Ok(created) => Ok(context.caches.wrote_secret(&created)),
         Err(error) if already_exists(&error) => {
             let found = SecretView::of(&api.get(name).await.map_err(failed(WHAT))?);
-            if adoption::is_our_document(&found, &documents.entries.digest()) {
+            // What has its name and its content is ours, whatever became of its labels.
+            if provisioning_secret::holds(&found, &documents.entries.digest()) {
                 extend(context, publish, &found, promise).await
             } else {
                 Err(ApplyError::ForeignSecret {

@@ -28,8 +28,7 @@ use crate::model::published_content::PublishedDocument;
 use crate::model::view::{ConfigView, Meta, SecretView};
 use crate::plan::adoption::WellKnown;
 use crate::plan::content::Content;
-use crate::plan::identity::opened;
-use crate::plan::provisioning_secret::{document_step, extended, keep_until};
+use crate::plan::provisioning_secret::{document_step, extended, keep_until, opened};
 use crate::plan::steps::Publish;
 
 /// `None`: exactly this is published already.
@@ -221,7 +220,8 @@ impl Replacing<'_> {
         existing: Option<&SecretView>,
     ) -> Result<(), ApplyError> {
         let secret = self.secret(known, name, entry, existing);
-        well_known::put(self.context, self.gathered, known, existing, secret).await
+        well_known::put(self.context, self.gathered, known, existing, secret).await?;
+        Ok(())
     }
 
     fn secret(

@@ -146,27 +146,10 @@ where
 
 /// Deletes a Secret of ours exactly as it was seen; a conflict where it has changed.
 pub async fn secret(context: &Context, secret: &SecretView) -> Result<(), ApplyError> {
-    let meta = &secret.meta;
-    secret_of(
-        context,
-        &meta.name,
-        &meta.uid,
-        Some(&meta.resource_version),
-        "a Secret of the pool",
-    )
-    .await
-}
-
-/// As [`delete`].
-pub async fn secret_of(
-    context: &Context,
-    name: &str,
-    uid: &str,
-    resource_version: Option<&str>,
-    what: &'static str,
-) -> Result<(), ApplyError> {
-    delete(&context.clients.secrets(), name, uid, resource_version, what).await?;
-    context.caches.secrets.deleted(&key(name), uid);
+    let (meta, api) = (&secret.meta, context.clients.secrets());
+    let version = Some(meta.resource_version.as_str());
+    delete(&api, &meta.name, &meta.uid, version, "a Secret of the pool").await?;
+    context.caches.secrets.deleted(&key(&meta.name), &meta.uid);
     Ok(())
 }
 
