@@ -234,16 +234,9 @@ impl Caches {
         view
     }
 
-    /// Returns the uid.
-    pub fn wrote_account(&self, account: &ServiceAccount) -> String {
-        let meta = view::account(account);
-        let uid = meta.uid.clone();
-        let _ = self.accounts.wrote(
-            &watch::key(&account.metadata),
-            Version::of(&account.metadata),
-            meta,
-        );
-        uid
+    pub fn wrote_account(&self, account: &ServiceAccount) {
+        let (key, version) = (watch::key(&account.metadata), Version::of(&account.metadata));
+        let _ = self.accounts.wrote(&key, version, view::account(account));
     }
 
     pub fn wrote_role(&self, role: &Role) -> RoleView {

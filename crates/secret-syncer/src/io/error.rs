@@ -33,6 +33,10 @@ pub enum ApplyError {
         "the API server rejects a token that it has just issued; check whether its service account signing keys have changed"
     )]
     TokenRefused,
+    #[error(
+        "the API server issued a token that does not say which ServiceAccount it is of; check its flags and the signer of service account tokens"
+    )]
+    TokenUnreadable,
     #[error("{0}")]
     TooManyDocuments(String),
     #[error("{}", messages::foreign_secret(name))]
@@ -62,7 +66,9 @@ impl ApplyError {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Request(error) => error.reason(),
-            Self::RightMissing { .. } | Self::TokenRefused => Reason::NodePermissionMissing,
+            Self::RightMissing { .. } | Self::TokenRefused | Self::TokenUnreadable => {
+                Reason::NodePermissionMissing
+            }
             Self::TooManyDocuments(_) => Reason::TooManyDocuments,
             Self::ForeignSecret { .. } => Reason::ForeignSecret,
             Self::Document(error) => error.reason(),

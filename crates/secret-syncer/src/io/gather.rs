@@ -59,7 +59,7 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
         are_secrets_crowded: caches.are_crowded(),
         orphan_budget: (!orphans.is_empty()).then(|| caches.orphan_budget(&clients.installation)),
         joining: clients.joining(),
-        joining_is_open: context.memory.joining_is_open().unwrap_or(false),
+        joining_is_open: context.join_right.is_open().unwrap_or(false),
         node_account: caches
             .accounts
             .get(&caches::key(NODE_BOOTSTRAP_ACCOUNT))

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
 use osm_api::condition::{self, PUBLISHED, Verdict};
 use osm_api::config::{OperatingSystemConfigStatus, Published};
@@ -16,9 +15,9 @@ use crate::io::apply::orphans::OrphanOutcome;
 use crate::io::apply::{Applied, Status};
 use crate::io::caches;
 use crate::io::context::Context;
-use crate::io::error::{ApplyError, Error};
+use crate::io::error::Error;
 use crate::model::existing::WellKnownNames;
-use crate::model::view::{ConfigView, Meta};
+use crate::model::view::ConfigView;
 use crate::plan::announcement::{Announcement, event, is_change, is_reported};
 use crate::plan::{legacy_tokens, messages, ready};
 
@@ -235,46 +234,6 @@ async fn set_status(context: &Context, config: &ConfigView, report: Report) -> R
         None => {}
     }
     Ok(())
-}
-
-/// Reports whether the API server has answered the question that [`report_join_right`] is about.
-pub fn report_join_question(context: &Context, answer: &Result<Option<bool>, ApplyError>) {
-    let is_unknown = !matches!(answer, Ok(Some(_)));
-    context
-        .reporting
-        .metrics
-        .joining_open_unknown
-        .set(is_unknown.into());
-    // The runner logs errors.
-    if matches!(answer, Ok(None)) {
-        tracing::warn!("{}", messages::joining_is_unknown());
-    }
-}
-
-/// Reports that there is no token of a pool, so that nothing has to be known.
-pub fn report_no_join_right(context: &Context) {
-    context.reporting.metrics.joining_open.set(0);
-    context.reporting.metrics.joining_open_unknown.set(0);
-}
-
-/// Reports that it became known, or changed, whether whatever the pools' tokens ask for is approved. `account` is one of theirs.
-pub async fn report_join_right(context: &Context, account: &Meta, is_open: bool) {
-    context.reporting.metrics.joining_open.set(is_open.into());
-    if !is_open {
-        return tracing::info!("{}", messages::joining_is_closed());
-    }
-    let (reason, message) = messages::joining_is_open();
-    tracing::warn!("{message}");
-    let about = ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("ServiceAccount".to_owned()),
-        namespace: Some(names::CLOUD_INIT_SETTINGS.to_owned()),
-        name: Some(account.name.clone()),
-        uid: Some(account.uid.clone()),
-        ..ObjectReference::default()
-    };
-    let events = &context.clients.cluster.worker.events;
-    events.warning(&about, reason, &message).await;
 }
 
 /// Counts the non-expiring tokens of other programs, and emits an Event for each that [`legacy_tokens::due`] names.

@@ -13,14 +13,12 @@ use osm_runtime::request::failed;
 use crate::io::apply::{identity, objects, well_known};
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::model::bound_to::bound_to;
 use crate::model::gathered::Gathered;
-use crate::model::memory::KeptTokens;
 use crate::model::tokens::{Issued, Tokens, granted};
 use crate::model::view::ROLE_TOKEN_BINDING;
 use crate::plan::adoption::WellKnown;
 use crate::plan::steps::Publish;
-use crate::plan::{read_right, renewal};
+use crate::plan::{questions, renewal};
 
 /// The API server refuses to issue tokens for less.
 const SHORTEST_LIFE: Duration = Duration::from_secs(600);
@@ -28,8 +26,6 @@ const SHORTEST_LIFE: Duration = Duration::from_secs(600);
 /// Tokens that are about to be published.
 pub struct Provided {
     pub tokens: Tokens,
-    /// Value of the annotation [`names::BOUND_TO`].
-    pub bound_to: String,
     /// Whether they were issued just now.
     pub are_new: bool,
 }
@@ -43,42 +39,25 @@ pub async fn provide(
     gathered: &Gathered,
     publish: &Publish,
 ) -> Result<Provided, ApplyError> {
-    let account = identity::account(context, gathered, &publish.ownership).await?;
-    let shared = match gathered.joining {
+    identity::account(context, gathered, &publish.ownership).await?;
+    let binding = match gathered.joining {
         Joining::Approved => None,
-        Joining::Static => Some((
-            identity::node_account(context, gathered).await?,
-            binding_secret(context, gathered, publish).await?,
-        )),
+        Joining::Static => {
+            identity::node_account(context, gathered).await?;
+            Some(binding_secret(context, gathered, publish).await?)
+        }
     };
-    let uids = shared
-        .as_ref()
-        .map(|(node, binding)| [Some(node.as_str()), Some(binding.as_str())]);
-    let bound_to = bound_to(Some(&account), uids).unwrap_or_default();
-    if let Some(tokens) = renewal::reusable(gathered, publish, &bound_to) {
+    if let Some(tokens) = renewal::reusable(gathered, publish) {
         return Ok(Provided {
             tokens: tokens.clone(),
-            bound_to,
             are_new: false,
         });
     }
-    let tokens = issue(
-        context,
-        gathered,
-        publish,
-        shared.as_ref().map(|(_, binding)| binding.as_str()),
-    )
-    .await?;
-    let kept = KeptTokens {
-        bound_to: bound_to.clone(),
-        tokens: tokens.clone(),
-    };
-    context
-        .memory
-        .edit(&gathered.name, |memory| memory.tokens = Some(kept));
+    let tokens = issue(context, gathered, publish, binding).await?;
+    let kept = Some(tokens.clone());
+    context.memory.edit(&gathered.name, |memory| memory.tokens = kept);
     Ok(Provided {
         tokens,
-        bound_to,
         are_new: true,
     })
 }
@@ -88,34 +67,39 @@ async fn issue(
     context: &Context,
     gathered: &Gathered,
     publish: &Publish,
-    binding: Option<&str>,
+    binding: Option<String>,
 ) -> Result<Tokens, ApplyError> {
     // It ends with the pool's ServiceAccount.
     let account = names::pool_account(&gathered.pool);
     let api = request(context, &account, None, publish.life);
     let (api, kubelet) = match binding {
-        None => {
-            let api = api.await?;
-            (api.clone(), api)
-        }
+        None => (api.await?, None),
         Some(uid) => {
-            let name = names::token_binding_secret_name(&gathered.pool);
             let bound = BoundObjectReference {
                 api_version: Some("v1".to_owned()),
                 kind: Some("Secret".to_owned()),
-                name: Some(name),
-                uid: Some(uid.to_owned()),
+                name: Some(names::token_binding_secret_name(&gathered.pool)),
+                uid: Some(uid),
             };
             let kubelet = request(context, NODE_BOOTSTRAP_ACCOUNT, Some(bound), publish.life);
-            tokio::try_join!(api, kubelet)?
+            let (api, kubelet) = tokio::try_join!(api, kubelet)?;
+            (api, Some(kubelet))
         }
     };
+    let bound_to = api
+        .bound_to
+        .iter()
+        .chain(kubelet.iter().flat_map(|kubelet| &kubelet.bound_to));
+    let bound_to: Vec<&str> = bound_to.map(String::as_str).collect();
+    let bound_to = bound_to.join("/");
+    let kubelet = kubelet.unwrap_or_else(|| api.clone());
     let (issued, life) = (api.issued.min(kubelet.issued), api.life.min(kubelet.life));
     Ok(Tokens {
         expires: api.expires.min(kubelet.expires),
         renew_at: renewal::renew_at(issued, life, &gathered.pool),
         api: api.token,
         kubelet: kubelet.token,
+        bound_to,
     })
 }
 
@@ -140,38 +124,43 @@ async fn binding_secret(
     Ok(secret.meta.uid)
 }
 
-/// Checks that the tokens open what a node needs: this Secret, and the cluster. The API server is asked only where
-/// [`read_right`] and [`join_right`](crate::plan::join_right) say so.
-///
-/// `is_as_written`: the API server has stored the pool's Role and RoleBinding as they were sent.
+/// Checks that the tokens may join, unless that [is known](questions::is_known). `is_asked_anyway`: the API server has to accept these very
+/// tokens.
 ///
 /// # Errors
 /// Requests that failed; [`ApplyError::RightMissing`]; [`ApplyError::TokenRefused`].
-pub async fn check(
+pub async fn check_joining(
+    context: &Context,
+    gathered: &Gathered,
+    tokens: &Tokens,
+    is_asked_anyway: bool,
+) -> Result<(), ApplyError> {
+    let probe = &context.clients.token_probe;
+    if questions::is_known(probe.found_joinable()) && !is_asked_anyway {
+        return Ok(());
+    }
+    let checked = probe.may_join(&tokens.kubelet, gathered.joining).await;
+    forget_refused(context, gathered, checked)
+}
+
+/// Checks that the pool's token opens this Secret, unless that [is known](questions::is_readable).
+///
+/// # Errors
+/// As [`check_joining`].
+pub async fn check_reading(
     context: &Context,
     gathered: &Gathered,
     publish: &Publish,
-    provided: &Provided,
+    tokens: &Tokens,
     secret: &str,
     is_as_written: bool,
 ) -> Result<(), ApplyError> {
-    let (probe, tokens) = (&context.clients.token_probe, &provided.tokens);
-    let checked = async {
-        if read_right::has_to_be_asked(probe.found_readable(), &publish.causes(), is_as_written) {
-            probe.may_read(&tokens.api, secret).await?;
-        }
-        probe.may_join(&tokens.kubelet, gathered.joining).await
-    };
-    forget_refused(context, gathered, checked.await)
-}
-
-/// Checks that the API server accepts the pool's token at all.
-///
-/// # Errors
-/// As [`check`].
-pub async fn accepted(context: &Context, gathered: &Gathered, provided: &Provided) -> Result<(), ApplyError> {
     let probe = &context.clients.token_probe;
-    forget_refused(context, gathered, probe.is_accepted(&provided.tokens.api).await)
+    if questions::is_readable(probe.found_readable(), &publish.causes(), is_as_written) {
+        return Ok(());
+    }
+    let checked = probe.may_read(&tokens.api, secret).await;
+    forget_refused(context, gathered, checked)
 }
 
 /// The API server may have another key to verify tokens with by now, so the next attempt gets new ones.
@@ -211,9 +200,9 @@ async fn request(
         ..TokenRequest::default()
     };
     let api: Api<ServiceAccount> = context.clients.in_namespace();
-    let before = context.clients.cluster.worker.server_time.now();
-    let issued = api
+    let answer = api
         .create_token_request(account, &PostParams::default(), &request)
-        .await;
-    Ok(granted(issued.map_err(failed("issuing a token"))?, before, life))
+        .await
+        .map_err(failed("issuing a token"))?;
+    granted(answer, life).ok_or(ApplyError::TokenUnreadable)
 }

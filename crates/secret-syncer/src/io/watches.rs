@@ -11,11 +11,9 @@ use osm_runtime::queue::{Priority, Queue};
 use osm_runtime::watch::{Watch, Watchable};
 use osm_runtime::{Cluster, settings_watch};
 
-use crate::io::context::Context;
-use crate::model::key::Key;
+use crate::io::context::{Context, Key};
 use crate::model::legacy_token::{self, LegacyToken};
 use crate::model::view::{self, BindingView, ConfigView, Meta, RoleView, SecretView};
-use crate::plan::priority;
 
 /// Secrets of the installation. Once half of them are there, each pool gets [few documents](crate::plan::provisioning_secret::has_room).
 const MAX_SECRETS: usize = 85_000;
@@ -71,7 +69,7 @@ fn configs(context: &Context) {
             }
             for config in change.new.iter().chain(&change.old).take(1) {
                 let key = Key::Config(config.name.clone());
-                waker.queue.add_with(key, priority::of(config));
+                waker.queue.add_with(key, config.priority());
             }
             if !waker.caches.legacy_tokens.is_empty() {
                 waker.queue.add(Key::LegacyTokens);
@@ -121,7 +119,7 @@ fn accounts(context: &Context) {
         })
         .into_cache(&context.caches.accounts)
         .on_change(move |change| {
-            if waker.caches.accounts.is_empty() || waker.memory.joining_is_open().is_none() {
+            if waker.caches.accounts.is_empty() || waker.join_right.is_open().is_none() {
                 waker.queue.add(Key::JoinRight);
             }
             for meta in change.new.iter().chain(&change.old) {
@@ -176,7 +174,7 @@ where
     Watch::all(&cluster.worker, what)
         .project(|_: PartialObjectMeta<K>| Some(()))
         .on_change(move |_| {
-            waker.memory.note_change_of_rights();
+            waker.join_right.note_change_of_rights();
             waker.queue.add(Key::JoinRight);
         })
         // Without this watch, the question is asked at intervals.

@@ -321,6 +321,7 @@ mod tests {
         Tokens {
             api: format!("api-{name}"),
             kubelet: format!("kubelet-{name}"),
+            bound_to: String::new(),
             expires: Timestamp::UNIX_EPOCH,
             renew_at: Timestamp::UNIX_EPOCH,
         }

@@ -1,11 +1,9 @@
 //! What the other two layers speak of: views of watched objects, documents, ownership. No client, no clock, no decision.
 
-pub mod bound_to;
 pub mod content_digest;
 pub mod documents;
 pub mod existing;
 pub mod gathered;
-pub mod key;
 pub mod legacy_token;
 pub mod memory;
 pub mod ownership;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use osm_api::{Joining, names};
 
-use crate::model::bound_to::bound_to;
 use crate::model::content_digest::RECORDED;
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;
@@ -196,17 +195,16 @@ fn tokens_are_invalid(input: &Input<'_>) -> Option<Finding> {
     )
 }
 
-/// What tokens of the pool are bound to now; `None` where an object is missing.
+/// What tokens of the pool would be bound to now, as the annotation [`names::BOUND_TO`]; `None` where an object is missing. In mode `static`
+/// these are the pool's account, the account that all pools share, and the Secret that binds the pool's token of the latter.
 pub fn current_binding(gathered: &Gathered) -> Option<String> {
-    let ExistingObjects {
-        account,
-        token_binding,
-        ..
-    } = &gathered.existing;
-    let account = account.as_ref().map(|account| account.uid.as_str());
-    let binding = token_binding.as_ref().map(|secret| secret.meta.uid.as_str());
-    let shared = (gathered.joining == Joining::Static).then_some([gathered.node_account.as_deref(), binding]);
-    bound_to(account, shared)
+    let account = &gathered.existing.account.as_ref()?.uid;
+    if gathered.joining == Joining::Approved {
+        return Some(account.clone());
+    }
+    let node_account = gathered.node_account.as_deref()?;
+    let binding = &gathered.existing.token_binding.as_ref()?.meta.uid;
+    Some([account, node_account, binding].join("/"))
 }
 
 /// Without a readable time the annotation was altered, and renewal is due now.

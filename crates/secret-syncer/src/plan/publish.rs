@@ -95,14 +95,14 @@ impl Publish {
     }
 
     /// Annotations of the bootstrap Secret, and of the Secrets that are written beside it, but for ownership.
-    pub fn annotations(&self, document: &Meta, tokens: &Tokens, bound_to: &str) -> BTreeMap<String, String> {
+    pub fn annotations(&self, document: &Meta, tokens: &Tokens) -> BTreeMap<String, String> {
         let (expires, renew_at) = (tokens.expires.to_string(), tokens.renew_at.to_string());
         [
             (names::MACHINE_DEPLOYMENT_REVISION, self.wanted.revision.as_str()),
             (names::PUBLISHED_FROM, &self.wanted.published_from),
             (names::PROVISIONING_SECRET, &document.name),
             (names::PROVISIONING_SECRET_UID, &document.uid),
-            (names::BOUND_TO, bound_to),
+            (names::BOUND_TO, &tokens.bound_to),
             (names::EXPIRES, &expires),
             (names::RENEW_AT, &renew_at),
         ]

@@ -16,21 +16,20 @@ use serde::de::DeserializeOwned;
 
 use crate::io::apply::{objects, teardown};
 use crate::io::caches;
-use crate::io::context::Context;
+use crate::io::context::{Context, Key};
 use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
-use crate::model::key::Key;
 use crate::model::ownership::OwnershipLabels;
 use crate::model::view::{ROLE_IDENTITY, RoleView};
 use crate::plan::adoption::{Adoption, of_identity};
 
-/// The account whose tokens kubelets of all pools join with. Returns its uid.
+/// The account exists whose tokens kubelets of all pools join with.
 ///
 /// # Errors
 /// Requests that failed. This holds for the other functions here as well.
-pub async fn node_account(context: &Context, gathered: &Gathered) -> Result<String, ApplyError> {
-    if let Some(uid) = &gathered.node_account {
-        return Ok(uid.clone());
+pub async fn node_account(context: &Context, gathered: &Gathered) -> Result<(), ApplyError> {
+    if gathered.node_account.is_some() {
+        return Ok(());
     }
     let metadata = ObjectMeta {
         name: Some(NODE_BOOTSTRAP_ACCOUNT.to_owned()),
@@ -44,19 +43,19 @@ pub async fn node_account(context: &Context, gathered: &Gathered) -> Result<Stri
         Err(error) if already_exists(&error) => api.get(NODE_BOOTSTRAP_ACCOUNT).await,
         outcome => outcome,
     };
-    Ok(context
-        .caches
-        .wrote_account(&created.map_err(failed("ServiceAccount osm-node-bootstrap"))?))
+    let created = created.map_err(failed("ServiceAccount osm-node-bootstrap"))?;
+    context.caches.wrote_account(&created);
+    Ok(())
 }
 
-/// Returns its uid.
+/// The pool's ServiceAccount exists.
 pub async fn account(
     context: &Context,
     gathered: &Gathered,
     ownership: &OwnershipLabels,
-) -> Result<String, ApplyError> {
-    if let Some(account) = &gathered.existing.account {
-        return Ok(account.uid.clone());
+) -> Result<(), ApplyError> {
+    if gathered.existing.account.is_some() {
+        return Ok(());
     }
     let account = objects::account(metadata(context, gathered, ownership));
     let created = create(
@@ -66,10 +65,11 @@ pub async fn account(
         "a pool's ServiceAccount",
     )
     .await?;
-    if context.memory.joining_is_open().is_none() {
+    if context.join_right.is_open().is_none() {
         context.queue.add(Key::JoinRight);
     }
-    Ok(context.caches.wrote_account(&created))
+    context.caches.wrote_account(&created);
+    Ok(())
 }
 
 /// The Role opens exactly these Secrets, and the RoleBinding binds the pool's ServiceAccount to it. Returns whether the API server has stored

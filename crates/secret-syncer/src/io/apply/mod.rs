@@ -18,10 +18,9 @@ use osm_runtime::request::failed;
 use osm_runtime::{RequestError, read};
 
 use crate::io::apply::orphans::OrphanOutcome;
-use crate::io::context::Context;
+use crate::io::context::{Context, Key};
 use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
-use crate::model::key::Key;
 use crate::model::view::ConfigView;
 use crate::plan::findings::Cause;
 use crate::plan::hold;

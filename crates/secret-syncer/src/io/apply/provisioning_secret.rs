@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use kube::api::{Patch, PatchParams, PostParams};
 use osm_api::names;
 use osm_runtime::RequestError;
@@ -17,6 +16,7 @@ use crate::io::error::ApplyError;
 use crate::model::documents::Documents;
 use crate::model::gathered::Gathered;
 use crate::model::ownership::OwnershipLabels;
+use crate::model::tokens::Tokens;
 use crate::model::view::{ROLE_PROVISIONING, SecretView};
 use crate::plan::provisioning_secret;
 use crate::plan::steps::{DocumentStep, Keep, Publish};
@@ -30,19 +30,12 @@ pub async fn provide(
     publish: &Publish,
     step: DocumentStep,
     documents: &Documents,
-    promise: &Promise<'_>,
+    tokens: &Tokens,
 ) -> Result<SecretView, ApplyError> {
     match step {
-        DocumentStep::Extend(secret) => extend(context, publish, &secret, promise).await,
-        DocumentStep::Create(name) => create(context, publish, &name, documents, promise).await,
+        DocumentStep::Extend(secret) => extend(context, publish, &secret, tokens).await,
+        DocumentStep::Create(name) => create(context, publish, &name, documents, tokens).await,
     }
-}
-
-/// What a document promises to the tokens that may fetch it.
-pub struct Promise<'a> {
-    pub keep_until: Timestamp,
-    /// What these tokens are bound to.
-    pub bound_to: &'a str,
 }
 
 async fn create(
@@ -50,7 +43,7 @@ async fn create(
     publish: &Publish,
     name: &str,
     documents: &Documents,
-    promise: &Promise<'_>,
+    tokens: &Tokens,
 ) -> Result<SecretView, ApplyError> {
     let api = context.clients.secrets();
     let mut metadata = objects::metadata(
@@ -60,8 +53,9 @@ async fn create(
         ROLE_PROVISIONING,
     );
     let annotations = metadata.annotations.get_or_insert_default();
-    annotations.insert(names::KEEP_UNTIL.to_owned(), promise.keep_until.to_string());
-    annotations.insert(names::BOUND_TO.to_owned(), promise.bound_to.to_owned());
+    let keep_until = provisioning_secret::keep_until(tokens.expires).to_string();
+    annotations.insert(names::KEEP_UNTIL.to_owned(), keep_until);
+    annotations.insert(names::BOUND_TO.to_owned(), tokens.bound_to.clone());
     let secret = objects::secret(metadata, documents.entries.data(), true);
     match api.create(&PostParams::default(), &secret).await {
         Ok(created) => Ok(context.caches.wrote_secret(&created)),
@@ -69,7 +63,7 @@ async fn create(
             let found = SecretView::of(&api.get(name).await.map_err(failed(WHAT))?);
             // What has its name and its content is ours, whatever became of its labels.
             if provisioning_secret::holds(&found, &documents.entries.digest()) {
-                extend(context, publish, &found, promise).await
+                extend(context, publish, &found, tokens).await
             } else {
                 Err(ApplyError::ForeignSecret {
                     name: name.to_owned(),
@@ -85,10 +79,10 @@ async fn extend(
     context: &Context,
     publish: &Publish,
     secret: &SecretView,
-    promise: &Promise<'_>,
+    tokens: &Tokens,
 ) -> Result<SecretView, ApplyError> {
-    let keep_until = provisioning_secret::extended(secret, promise.keep_until).to_string();
-    let bound_to = promise.bound_to.to_owned();
+    let keep_until = provisioning_secret::keep_until(tokens.expires);
+    let keep_until = provisioning_secret::extended(secret, keep_until).to_string();
     let owned = publish
         .ownership
         .annotations
@@ -97,7 +91,7 @@ async fn extend(
     let annotations: BTreeMap<&str, Option<&String>> = owned
         .chain([
             (names::KEEP_UNTIL, Some(&keep_until)),
-            (names::BOUND_TO, Some(&bound_to)),
+            (names::BOUND_TO, Some(&tokens.bound_to)),
             (names::ORPHANED_SINCE, None),
         ])
         .collect();

@@ -2,10 +2,11 @@
 //!
 //! 1. the ServiceAccount, and what else tokens are bound to;
 //! 2. tokens, or those of a publish that was not finished;
-//! 3. the provisioning Secret, which is kept longer than the tokens live, and beside it the Role and the RoleBinding;
-//! 4. a check of what the tokens may do;
-//! 5. the kubeconfig Secret, if machines fetch one;
-//! 6. the bootstrap Secret, and the script of an edge pool.
+//! 3. a check that they may join;
+//! 4. the provisioning Secret, which is kept longer than the tokens live, and beside it the Role and the RoleBinding;
+//! 5. a check that the tokens open it;
+//! 6. the kubeconfig Secret, if machines fetch one;
+//! 7. the bootstrap Secret, and the script of an edge pool.
 //!
 //! The status follows, in [`report`](crate::io::report).
 
@@ -16,15 +17,15 @@ use osm_api::names;
 use osm_runtime::RequestError;
 use osm_runtime::request::failed;
 
-use crate::io::apply::provisioning_secret::Promise;
 use crate::io::apply::{CONFIG, LiveConfig, identity, live_config, objects, provisioning_secret, well_known};
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::io::token::{self, Provided};
+use crate::io::token;
 use crate::model::documents::{DocumentError, Documents};
 use crate::model::gathered::Gathered;
 use crate::model::memory::MadeFrom;
 use crate::model::published_content::PublishedDocument;
+use crate::model::tokens::Tokens;
 use crate::model::view::{ConfigView, Meta, SecretView};
 use crate::plan::adoption::WellKnown;
 use crate::plan::content::Content;
@@ -139,10 +140,6 @@ async fn write(
     let provided = token::provide(context, gathered, publish).await?;
     let tokens = &provided.tokens;
     let documents = documents.with_tokens(tokens)?;
-    let promise = Promise {
-        keep_until: keep_until(tokens.expires),
-        bound_to: &provided.bound_to,
-    };
     let step = document_step(gathered, &documents, &publish.wanted.published_from);
     if let Some(problem) = publish.has_no_room_for(&step) {
         return Err(ApplyError::TooManyDocuments(problem.to_owned()));
@@ -152,10 +149,9 @@ async fn write(
     let bootstrap = documents.bootstrap(tokens, &name)?;
     let script = documents.edge_script(tokens, &name)?;
     let kubeconfig = documents.kubeconfig(tokens)?;
-    if provided.are_new && documents.have_tokens_later() {
-        // Otherwise each attempt would leave a document while the API server refuses tokens.
-        token::accepted(context, gathered, &provided).await?;
-    }
+    // Otherwise each attempt would leave a document with other tokens in it while the API server refuses tokens.
+    let is_asked_anyway = provided.are_new && documents.have_tokens_later();
+    token::check_joining(context, gathered, tokens, is_asked_anyway).await?;
     let new: Vec<&str> = publish
         .kubeconfig_name
         .iter()
@@ -164,18 +160,18 @@ async fn write(
         .collect();
     let opened = opened(&publish.kept, &new);
     let (document, is_open) = tokio::join!(
-        provisioning_secret::provide(context, publish, step, &documents, &promise),
+        provisioning_secret::provide(context, publish, step, &documents, tokens),
         identity::open(context, gathered, &publish.ownership, &opened),
     );
     let (document, is_open) = (document?.meta, is_open?);
-    token::check(context, gathered, publish, &provided, &name, is_open).await?;
+    token::check_reading(context, gathered, publish, tokens, &name, is_open).await?;
     confirm_again(context, &gathered.name, publish)?;
 
     let replacing = Replacing {
         context,
         gathered,
         publish,
-        provided: &provided,
+        tokens,
         document: &document,
     };
     let existing = &gathered.existing;
@@ -206,7 +202,7 @@ struct Replacing<'a> {
     context: &'a Context,
     gathered: &'a Gathered,
     publish: &'a Publish,
-    provided: &'a Provided,
+    tokens: &'a Tokens,
     /// The provisioning Secret.
     document: &'a Meta,
 }
@@ -231,13 +227,13 @@ impl Replacing<'_> {
         entry: Option<(&str, &str)>,
         existing: Option<&SecretView>,
     ) -> Secret {
-        let (publish, provided) = (self.publish, self.provided);
+        let (publish, tokens) = (self.publish, self.tokens);
         let installation = &self.context.clients.installation;
         let mut metadata = objects::metadata(&publish.ownership, installation, name, known.role());
         let annotations = metadata.annotations.get_or_insert_default();
-        annotations.extend(publish.annotations(self.document, &provided.tokens, &provided.bound_to));
+        annotations.extend(publish.annotations(self.document, tokens));
         if known == WellKnown::Kubeconfig {
-            let at = keep_until(provided.tokens.expires);
+            let at = keep_until(tokens.expires);
             let keep_until = existing.map_or(at, |secret| extended(secret, at));
             annotations.insert(names::KEEP_UNTIL.to_owned(), keep_until.to_string());
         }
