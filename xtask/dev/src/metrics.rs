@@ -10,7 +10,7 @@ use osm_api::rbac::Service;
 use osm_runtime::admission::AdmissionMetrics;
 use osm_runtime::metrics::catalog::Description;
 use osm_runtime::metrics::label::{Label, Values};
-use secret_syncer::io::metrics::PublishMetrics;
+use secret_syncer::io::reporting::PublishMetrics;
 
 use crate::generated::File;
 

@@ -15,12 +15,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::model::existing::{ExistingObjects, WellKnownNames};
 use crate::model::gathered::OrphanBudget;
-use crate::model::legacy_token::LegacyToken;
 use crate::model::source::{SourceData, kind_of};
 use crate::model::view::{
     self, BindingView, ConfigView, Meta, ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_KUBECONFIG,
     ROLE_PROVISIONING, ROLE_TOKEN_BINDING, RoleView, SecretView,
 };
+use crate::plan::legacy_tokens::LegacyToken;
 
 /// With so many Secrets, a pool gets a further document only if it has few.
 pub const CROWDED: usize = 40_000;

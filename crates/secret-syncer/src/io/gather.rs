@@ -4,24 +4,23 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt;
 use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
 use osm_runtime::request::failed;
-use osm_runtime::{Connection, RequestError, status};
+use osm_runtime::{Connection, RequestError};
 
 use crate::io::caches;
 use crate::io::clients::Clients;
 use crate::io::context::Context;
 use crate::io::sources;
 use crate::model::existing::WellKnownNames;
-use crate::model::gathered::{Clusters, Gathered, Inherited, Published, PublishedRecord};
+use crate::model::gathered::{Clusters, Gathered, Published, PublishedRecord};
 use crate::model::published_content::PublishedDocument;
 use crate::model::source::{Allowed, Inputs, SourceError};
 use crate::model::view::ConfigView;
 use crate::plan::hold;
 
-/// Requests are made only for values in objects of other owners, for Secrets that are not ours, and for what is published while new content is
-/// held back.
+/// Requests are made only for values in objects of other owners, for what is published while new content is held back, and for the uids of
+/// clusters.
 ///
 /// # Errors
 /// Requests that failed.
@@ -46,10 +45,6 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
         tokio::try_join!(uid(&clients.cluster.management), uid(&clients.cluster.worker))
             .map_err(failed("reading namespace kube-system"))?;
     let memory = context.memory.of(name);
-    let inherited = match &config {
-        Some(config) if config.is_claimed && md.is_none() => inherited(clients, name).await?,
-        _ => None,
-    };
     let settings = clients.cluster.settings.borrow().clone();
     let mut gathered = Gathered {
         now: clients.cluster.worker.server_time.now(),
@@ -73,7 +68,6 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
         pool,
         existing,
         orphans,
-        inherited,
         memory,
         published: None,
         go_implementation: clients.cluster.go_implementation.problem(),
@@ -112,21 +106,3 @@ async fn inputs(context: &Context, config: &ConfigView) -> Result<Inputs, Source
     };
     sources::inputs(context, &config.late_bound, allowed).await
 }
-
-async fn inherited(clients: &Clients, config: &str) -> Result<Option<Inherited>, RequestError> {
-    let Some(name) = names::bootstrap_secret_of(config) else {
-        return Ok(None);
-    };
-    let found = status::live(&clients.secrets(), &name)
-        .await
-        .map_err(failed(READING))?;
-    Ok(found.map(|found| Inherited {
-        revision: found
-            .annotations()
-            .get(names::MACHINE_DEPLOYMENT_REVISION)
-            .cloned(),
-        name,
-    }))
-}
-
-const READING: &str = "reading a Secret of another owner";

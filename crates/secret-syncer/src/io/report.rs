@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use osm_api::condition::{self, PUBLISHED, Verdict};
+use osm_api::condition::{self, PUBLISHED, REASON_DELETED, Verdict};
 use osm_api::config::{OperatingSystemConfigStatus, Published};
 use osm_api::{Reason, names};
 use osm_runtime::error::Failure;
 use osm_runtime::request::failed;
 use osm_runtime::{RequestError, status};
 
+use crate::io::apply::Applied;
 use crate::io::apply::orphans::OrphanOutcome;
-use crate::io::apply::{Applied, Status};
 use crate::io::caches;
 use crate::io::context::Context;
 use crate::io::error::Error;
@@ -51,17 +51,15 @@ pub async fn report(
             for cause in &applied.published_for {
                 reporting.metrics.published(*cause);
             }
-            if let Some(status) = applied.status {
+            if let Some(verdict) = applied.verdict {
                 if applied.about != Some(config.identity()) {
                     // It is another config now, or has other content, of which this status does not speak.
                     return Err(Error::Report(RequestError::Conflict {
                         what: "the OperatingSystemConfig",
                     }));
                 }
-                let report = Report::of(status, &config, applied.joining_is_open);
-                set_status(context, &config, report.degraded(applied.degraded))
-                    .await
-                    .map_err(Error::Report)?;
+                let written = set_status(context, &config, verdict, applied.published);
+                written.await.map_err(Error::Report)?;
             }
             Ok(applied.again)
         }
@@ -69,8 +67,7 @@ pub async fn report(
             let now = context.clients.cluster.worker.server_time.now();
             if is_reported(error.may_pass(), reporting.failed(name, now), now) {
                 let verdict = messages::not_published(error.reason(), error.to_string());
-                let report = Report::not_published(verdict, &config);
-                if let Err(other) = set_status(context, &config, report).await {
+                if let Err(other) = set_status(context, &config, verdict, None).await {
                     tracing::debug!(config = name, %other, "the status can't be written either");
                 }
             }
@@ -89,54 +86,6 @@ fn expiry(context: &Context, config: &ConfigView) -> Option<Timestamp> {
     let of_secret = bootstrap.and_then(|secret| secret.meta.time(names::EXPIRES));
     let status = config.status.published.as_ref();
     of_secret.or_else(|| status?.credential_expires.parse().ok())
-}
-
-/// What the status says.
-struct Report {
-    /// The condition `Published`.
-    verdict: Verdict,
-    published: Option<Published>,
-    /// Whether `published` was just seen to be in force.
-    is_confirmed: bool,
-}
-
-impl Report {
-    fn of(status: Status, config: &ConfigView, joining_is_open: bool) -> Self {
-        match status {
-            Status::NotPublished(verdict) => Self::not_published(verdict, config),
-            Status::Published(published) => Self {
-                verdict: messages::published(&published.credential_expires, joining_is_open),
-                published: Some(published),
-                is_confirmed: true,
-            },
-            Status::TornDown => Self {
-                verdict: messages::torn_down(),
-                published: None,
-                is_confirmed: false,
-            },
-        }
-    }
-
-    fn not_published(verdict: Verdict, config: &ConfigView) -> Self {
-        Self {
-            verdict,
-            published: config.status.published.clone(),
-            is_confirmed: false,
-        }
-    }
-
-    fn degraded(self, verdict: Option<Verdict>) -> Self {
-        Self {
-            verdict: verdict.unwrap_or(self.verdict),
-            ..self
-        }
-    }
-
-    /// The condition `Ready`.
-    fn ready(&self, context: &Context, config: &ConfigView) -> Verdict {
-        let is_kept = self.is_confirmed || is_in_force(context, config);
-        ready::verdict(&self.verdict, self.published.as_ref().filter(|_| is_kept))
-    }
 }
 
 /// Whether new machines can boot with what the caches show.
@@ -175,12 +124,19 @@ fn log(config: &str, applied: &Applied) {
     }
 }
 
-/// A status that would change nothing is not written.
-async fn set_status(context: &Context, config: &ConfigView, report: Report) -> Result<(), RequestError> {
-    let ready = report.ready(context, config);
-    let Report {
-        verdict, published, ..
-    } = report;
+/// `published` was just seen to be in force; without it, what was published stays, unless the pool is gone. A status that would change nothing
+/// is not written.
+async fn set_status(
+    context: &Context,
+    config: &ConfigView,
+    verdict: Verdict,
+    published: Option<Published>,
+) -> Result<(), RequestError> {
+    let is_kept = published.is_some() || is_in_force(context, config);
+    let before = || config.status.published.clone();
+    let stays = || before().filter(|_| verdict.reason != REASON_DELETED);
+    let published = published.or_else(stays);
+    let ready = ready::verdict(&verdict, published.as_ref().filter(|_| is_kept));
     context
         .reporting
         .conditions

@@ -12,8 +12,8 @@ use osm_runtime::watch::{Watch, Watchable};
 use osm_runtime::{Cluster, settings_watch};
 
 use crate::io::context::{Context, Key};
-use crate::model::legacy_token::{self, LegacyToken};
 use crate::model::view::{self, BindingView, ConfigView, Meta, RoleView, SecretView};
+use crate::plan::legacy_tokens::{self, LegacyToken};
 
 /// Secrets of the installation. Once half of them are there, each pool gets [few documents](crate::plan::provisioning_secret::has_room).
 const MAX_SECRETS: usize = 85_000;
@@ -97,7 +97,7 @@ fn secrets(context: &Context) {
 fn legacy_tokens(context: &Context) {
     let (cluster, queue) = (&context.clients.cluster, context.queue.clone());
     in_namespace(cluster, "non-expiring-tokens")
-        .fields(&format!("type={}", legacy_token::TYPE))
+        .fields(&format!("type={}", legacy_tokens::TYPE))
         .project(|secret: Secret| Some(LegacyToken::of(&secret)))
         .into_cache(&context.caches.legacy_tokens)
         .on_change(move |_| queue.add(Key::LegacyTokens))

@@ -38,8 +38,6 @@ pub struct Gathered {
     pub node_account: Option<String>,
     /// Values of the objects that the config refers to; empty where nothing is to be published.
     pub inputs: Result<Inputs, SourceError>,
-    /// The Secret with which machines boot whose config this program has never been able to publish.
-    pub inherited: Option<Inherited>,
     /// What is published, where new content is held back and what is published can be renewed without it.
     pub published: Option<Arc<Published>>,
     /// Why nothing new may be published, because of the Go implementation.
@@ -84,14 +82,6 @@ pub struct PublishedRecord {
     pub digest: String,
     /// As the annotation [`osm_api::names::PUBLISHED_FROM`]; empty where it is not known, so that new content is published.
     pub published_from: String,
-}
-
-/// A bootstrap Secret of another program.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Inherited {
-    pub name: String,
-    /// The revision that it is for, if it names one.
-    pub revision: Option<String>,
 }
 
 /// uids of the `kube-system` namespaces. They were read a moment ago where objects may be deleted, or published for the first time.

@@ -4,7 +4,6 @@ pub mod content_digest;
 pub mod documents;
 pub mod existing;
 pub mod gathered;
-pub mod legacy_token;
 pub mod memory;
 pub mod ownership;
 pub mod pairs;

@@ -75,7 +75,6 @@ pub fn fresh() -> Gathered {
         joining_is_open: false,
         node_account: Some("node-account".into()),
         inputs: Ok(Inputs::default()),
-        inherited: None,
         credentials: Some(Credentials::default()),
         memory: PoolMemory::default(),
         published: None,

@@ -204,6 +204,6 @@ fn not_adopted(gathered: &Gathered, config: &ConfigView) -> Plan {
     if !config.is_claimed {
         return Plan::of(Step::None, None);
     }
-    let verdict = messages::not_adopted(gathered.inherited.as_ref());
+    let verdict = messages::not_adopted(&gathered.name);
     Plan::of(Step::SetStatus(verdict), Some(MAX_REQUEUE_INTERVAL))
 }

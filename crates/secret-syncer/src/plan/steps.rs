@@ -58,32 +58,9 @@ pub enum Step {
 pub struct Teardown {
     /// What the watches show, by pool.
     pub objects: Vec<ExistingObjects>,
-    pub unseen: Unseen,
-}
-
-/// Kinds of which a pool should have an object that the watches don't show: it lost the label or annotation by which they find it, or they
-/// lag. The API server is asked for these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unseen {
-    pub account: bool,
-    pub secrets: bool,
-    pub role: bool,
-    pub binding: bool,
-}
-
-impl Unseen {
-    pub const ALL: Self = Self {
-        account: true,
-        secrets: true,
-        role: true,
-        binding: true,
-    };
-    pub const NONE: Self = Self {
-        account: false,
-        secrets: false,
-        role: false,
-        binding: false,
-    };
+    /// The pool should have an object that the watches don't show: it lost the label or annotation by which they find it, or they lag. The API
+    /// server is asked for all that it has.
+    pub is_listed: bool,
 }
 
 #[derive(Debug)]

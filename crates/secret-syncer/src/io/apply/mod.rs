@@ -23,8 +23,8 @@ use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
 use crate::model::view::ConfigView;
 use crate::plan::findings::Cause;
-use crate::plan::hold;
 use crate::plan::steps::{Plan, Step};
+use crate::plan::{hold, messages};
 
 /// In errors.
 const CONFIG: &str = "the OperatingSystemConfig";
@@ -78,12 +78,10 @@ fn rendered(config: &mut OperatingSystemConfig) -> Option<&mut Rendered> {
 pub struct Applied {
     /// The content that this is about; see [`crate::model::view::ConfigView::identity`].
     pub about: Option<String>,
-    /// `None`: the status stays as it is.
-    pub status: Option<Status>,
-    /// Replaces the verdict of the status.
-    pub degraded: Option<Verdict>,
-    /// Whether whatever a pool's token asks for is approved.
-    pub joining_is_open: bool,
+    /// The condition `Published`; `None`: the status stays as it is.
+    pub verdict: Option<Verdict>,
+    /// What was just seen to be in force; `None`: what was published stays, unless the pool is gone.
+    pub published: Option<Published>,
     /// Why the pool was published, if it was.
     pub published_for: Vec<Cause>,
     pub orphans: Vec<OrphanOutcome>,
@@ -92,27 +90,11 @@ pub struct Applied {
     pub again: Option<Duration>,
 }
 
-#[derive(Debug)]
-pub enum Status {
-    /// Nothing can be published; what was published stays.
-    NotPublished(Verdict),
-    Published(Published),
-    TornDown,
-}
-
 impl Applied {
-    /// Of a reconcile for which it is too early.
-    pub fn nothing() -> Self {
-        Self {
-            about: None,
-            status: None,
-            degraded: None,
-            joining_is_open: false,
-            published_for: Vec::new(),
-            orphans: Vec::new(),
-            foreign_cluster: None,
-            again: None,
-        }
+    fn published(&mut self, gathered: &Gathered, degraded: Option<Verdict>, published: Published) {
+        let verdict = || messages::published(&published.credential_expires, gathered.joining_is_open);
+        self.verdict = Some(degraded.unwrap_or_else(verdict));
+        self.published = Some(published);
     }
 }
 
@@ -129,18 +111,21 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
     let about = gathered.config.as_ref().map(|config| config.identity());
     let mut applied = Applied {
         about,
+        verdict: None,
+        published: None,
+        published_for: Vec::new(),
+        orphans: Vec::new(),
         foreign_cluster,
-        degraded,
-        joining_is_open: gathered.joining_is_open,
         again,
-        ..Applied::nothing()
     };
     match step {
         Step::None => {}
-        Step::SetStatus(verdict) => applied.status = Some(Status::NotPublished(verdict)),
+        Step::SetStatus(verdict) => applied.verdict = Some(verdict),
         Step::Keep(keep) => {
             provisioning_secret::keep(context, gathered, &keep).await?;
-            applied.status = keep.published.map(Status::Published);
+            if let Some(published) = keep.published {
+                applied.published(gathered, degraded, published);
+            }
         }
         Step::Publish(publish) => {
             let outcome = Box::pin(publish::publish(context, gathered, &publish)).await;
@@ -163,7 +148,7 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
                     because = publish.because(),
                     "user data is published"
                 );
-                applied.status = Some(Status::Published(published));
+                applied.published(gathered, degraded, published);
                 applied.published_for = publish.causes();
             }
             // The plan for what exists now sets the timers.
@@ -172,8 +157,8 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
         }
         Step::Teardown(all) => {
             teardown::confirm(context, gathered).await?;
-            teardown::pool(context, &gathered.pool, &all.objects, all.unseen).await?;
-            applied.status = Some(Status::TornDown);
+            teardown::pool(context, &gathered.pool, &all.objects, all.is_listed).await?;
+            applied.verdict = Some(messages::torn_down());
         }
     }
     // Orphans are handled last: a failing orphan must not block publishing.

@@ -13,7 +13,7 @@ use crate::io::apply::{objects, teardown};
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
-use crate::plan::steps::{Collect, OrphanStep, Owner, Unseen};
+use crate::plan::steps::{Collect, OrphanStep, Owner};
 use crate::plan::{orphan_budget, orphans};
 
 /// What became of one orphan.
@@ -86,7 +86,7 @@ async fn collect(
         "deleting what was published for an orphaned pool"
     );
     let objects = std::slice::from_ref(&collect.objects);
-    teardown::pool(context, &collect.pool, objects, Unseen::ALL).await?;
+    teardown::pool(context, &collect.pool, objects, true).await?;
     Ok(OrphanOutcome::Deleted)
 }
 

@@ -22,7 +22,6 @@ use crate::io::error::ApplyError;
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;
 use crate::model::view::{self, BindingView, RoleView, SecretView};
-use crate::plan::steps::Unseen;
 
 /// Deletes everything: the ServiceAccount first and the Secret that the token of `osm-node-bootstrap` is bound to, which revokes the pool's
 /// tokens; then the rest.
@@ -86,14 +85,14 @@ pub async fn confirm(context: &Context, gathered: &Gathered) -> Result<(), Apply
     }
 }
 
-/// Deletes all this, and what the API server has of the kinds in `unseen`. What another installation made is left alone.
+/// Deletes all this, and where `is_listed` what else the API server has of the pool. What another installation made is left alone.
 pub async fn pool(
     context: &Context,
     pool: &str,
     known: &[ExistingObjects],
-    unseen: Unseen,
+    is_listed: bool,
 ) -> Result<(), ApplyError> {
-    if unseen.account {
+    if is_listed {
         for account in of_pool::<ServiceAccount>(context, pool, "ServiceAccounts of the pool").await? {
             let account = Some(Arc::new(view::account(&account)));
             let account = ExistingObjects {
@@ -106,22 +105,21 @@ pub async fn pool(
     for known in known {
         objects(context, known).await?;
     }
-    let mut rest = ExistingObjects::default();
-    if unseen.secrets {
-        let secrets = of_pool::<Secret>(context, pool, "Secrets of the pool").await?;
-        rest.provisioning = secrets
+    if !is_listed {
+        return Ok(());
+    }
+    let secrets = of_pool::<Secret>(context, pool, "Secrets of the pool").await?;
+    let bindings = of_pool::<RoleBinding>(context, pool, "RoleBindings of the pool").await?;
+    let roles = of_pool::<Role>(context, pool, "Roles of the pool").await?;
+    let rest = ExistingObjects {
+        provisioning: secrets
             .iter()
             .map(|secret| Arc::new(SecretView::of(secret)))
-            .collect();
-    }
-    if unseen.binding {
-        let bindings = of_pool::<RoleBinding>(context, pool, "RoleBindings of the pool").await?;
-        rest.binding = bindings.first().map(|binding| Arc::new(BindingView::of(binding)));
-    }
-    if unseen.role {
-        let roles = of_pool::<Role>(context, pool, "Roles of the pool").await?;
-        rest.role = roles.first().map(|role| Arc::new(RoleView::of(role)));
-    }
+            .collect(),
+        binding: bindings.first().map(|binding| Arc::new(BindingView::of(binding))),
+        role: roles.first().map(|role| Arc::new(RoleView::of(role))),
+        ..ExistingObjects::default()
+    };
     objects(context, &rest).await
 }
 
