@@ -3,17 +3,22 @@
 use std::fmt;
 use std::sync::Arc;
 
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use osm_api::Joining;
 use osm_api::config::OperatingSystemConfig;
+use osm_api::names::CLOUD_INIT_SETTINGS;
+use osm_runtime::Api;
 use osm_runtime::cache::{Change, Version};
 use osm_runtime::queue::{Priority, Queue};
 use osm_runtime::runner::{self, Shared};
 use osm_runtime::{Cluster, Process};
 
 use crate::io::caches::Caches;
-use crate::io::clients::Clients;
 use crate::io::join_right::JoinRight;
 use crate::io::reporting::Reporting;
+use crate::io::token_probe::TokenProbe;
 use crate::model::memory::Memory;
 use crate::model::view::ConfigView;
 
@@ -50,7 +55,11 @@ impl runner::Key for Key {
 pub struct Context(Arc<Parts>);
 
 pub struct Parts {
-    pub clients: Clients,
+    pub process: Arc<Process>,
+    pub cluster: Cluster,
+    /// Value of the label on everything that is made here.
+    pub installation: String,
+    pub token_probe: TokenProbe,
     pub caches: Caches,
     pub memory: Memory,
     pub join_right: JoinRight,
@@ -66,12 +75,46 @@ impl std::ops::Deref for Context {
     }
 }
 
+/// The APIs that are used.
+impl Parts {
+    pub fn joining(&self) -> Joining {
+        self.cluster.installation.joining
+    }
+
+    pub fn configs(&self) -> Api<OperatingSystemConfig> {
+        Api::namespaced(
+            self.cluster.management.client.clone(),
+            &self.cluster.installation.namespace,
+        )
+    }
+
+    /// Key of an OperatingSystemConfig in its cache.
+    pub fn config_key(&self, name: &str) -> String {
+        format!("{}/{name}", self.cluster.installation.namespace)
+    }
+
+    pub fn secrets(&self) -> Api<Secret> {
+        self.in_namespace()
+    }
+
+    /// Objects in `cloud-init-settings`.
+    pub fn in_namespace<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.cluster.worker.client.clone(), CLOUD_INIT_SETTINGS)
+    }
+}
+
 impl Context {
     /// # Errors
     /// Metrics whose names are taken.
     pub fn new(process: &Arc<Process>, cluster: &Cluster, installation: String) -> anyhow::Result<Self> {
         Ok(Self(Arc::new(Parts {
-            clients: Clients::new(process, cluster, installation),
+            process: process.clone(),
+            cluster: cluster.clone(),
+            installation,
+            token_probe: TokenProbe::new(cluster.worker.anonymous.clone()),
             caches: Caches::default(),
             memory: Memory::default(),
             join_right: JoinRight::default(),
@@ -114,7 +157,7 @@ impl Context {
             resource_version: Some(config.resource_version.clone()),
             ..ObjectMeta::default()
         };
-        let (key, version) = (self.clients.config_key(&config.name), Version::of(&metadata));
+        let (key, version) = (self.config_key(&config.name), Version::of(&metadata));
         let change = self.caches.configs.wrote(&key, version, config);
         // The watch will not show what osc-controller wrote before our own write.
         let Some(Change {

@@ -65,7 +65,7 @@ impl JoinRight {
 /// # Errors
 /// Requests that failed.
 pub async fn reconcile(context: &Context) -> Result<Option<Duration>, ApplyError> {
-    if context.clients.joining() == Joining::Static {
+    if context.joining() == Joining::Static {
         return Ok(None);
     }
     let accounts = context.caches.accounts.select(|_| true);
@@ -98,7 +98,7 @@ pub async fn reconcile(context: &Context) -> Result<Option<Duration>, ApplyError
 
 async fn ask(context: &Context, account: &Meta) -> Result<Option<bool>, ApplyError> {
     let token = token::for_question(context, &account.name).await?;
-    context.clients.token_probe.is_approved_anyway(&token).await
+    context.token_probe.is_approved_anyway(&token).await
 }
 
 /// Reports whether the API server has answered the question that [`report`] is about.
@@ -137,6 +137,6 @@ async fn report(context: &Context, account: &Meta, is_open: bool) {
         uid: Some(account.uid.clone()),
         ..ObjectReference::default()
     };
-    let events = &context.clients.cluster.worker.events;
+    let events = &context.cluster.worker.events;
     events.warning(&about, reason, &message).await;
 }

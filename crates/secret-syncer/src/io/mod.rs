@@ -2,7 +2,6 @@
 
 pub mod apply;
 pub mod caches;
-pub mod clients;
 pub mod context;
 pub mod error;
 pub mod gather;

@@ -40,7 +40,7 @@ pub async fn report(
         reporting.foreign_cluster.note(name, problem);
         log(name, applied);
     }
-    let Some(config) = context.caches.configs.get(&context.clients.config_key(name)) else {
+    let Some(config) = context.caches.configs.get(&context.config_key(name)) else {
         context.forget(name);
         return outcome.map(|applied| applied.again);
     };
@@ -64,7 +64,7 @@ pub async fn report(
             Ok(applied.again)
         }
         Err(error) => {
-            let now = context.clients.cluster.worker.server_time.now();
+            let now = context.cluster.worker.server_time.now();
             if is_reported(error.may_pass(), reporting.failed(name, now), now) {
                 let verdict = messages::not_published(error.reason(), error.to_string());
                 if let Err(other) = set_status(context, &config, verdict, None).await {
@@ -95,7 +95,7 @@ fn is_in_force(context: &Context, config: &ConfigView) -> bool {
     };
     let (pool, known) = (md.id(), WellKnownNames::of(&config.name, Some(md)));
     let (existing, _) = context.caches.existing(&config.name, &pool, &known);
-    let now = context.clients.cluster.worker.server_time.now();
+    let now = context.cluster.worker.server_time.now();
     ready::is_in_force(&existing, &pool, config.needs_kubeconfig_secret, now)
 }
 
@@ -142,7 +142,7 @@ async fn set_status(
         .conditions
         .count(&config.name, PUBLISHED, verdict.status, verdict.reason);
     let current = &config.status.conditions;
-    let now = context.clients.process.environment.now();
+    let now = context.process.environment.now();
     let conditions = condition::all([&verdict, &ready], current, Some(config.generation), now);
     if condition::has_all(current, &conditions) && config.status.published == published {
         return Ok(());
@@ -153,7 +153,7 @@ async fn set_status(
         published,
         ..Default::default()
     };
-    let (api, version) = (context.clients.configs(), &config.resource_version);
+    let (api, version) = (context.configs(), &config.resource_version);
     let written = status::apply(&api, FIELD_MANAGER, &config.name, version, &status).await;
     if let Some(config) = written.map_err(failed("the OperatingSystemConfig's status"))? {
         // Nothing but this status has changed since, so a content that is unfit still is.
@@ -178,8 +178,8 @@ async fn set_status(
             verdict.message
         );
     }
-    let events = &context.clients.cluster.management.events;
-    let about = || config.reference(context.clients.cluster.namespace());
+    let events = &context.cluster.management.events;
+    let about = || config.reference(context.cluster.namespace());
     match event(before, &verdict) {
         Some(Announcement::Warning) => {
             events.warning(&about(), verdict.reason, &verdict.message).await;
@@ -210,7 +210,7 @@ pub async fn report_legacy_tokens(context: &Context) {
     for token in due {
         let message = legacy_tokens::message(token, needed_by);
         tracing::warn!(secret = token.secret.name, account = token.account, "{message}");
-        let events = &context.clients.cluster.worker.events;
+        let events = &context.cluster.worker.events;
         events
             .warning(&token.secret, Reason::NonExpiringToken, &message)
             .await;

@@ -1,5 +1,6 @@
 //! The tokens of a pool: issues them, or takes those of an earlier publish, and checks what they may do before they are published.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
@@ -115,11 +116,11 @@ async fn binding_secret(
     let name = names::token_binding_secret_name(&gathered.pool);
     let metadata = objects::metadata(
         &publish.ownership,
-        &context.clients.installation,
+        &context.installation,
         &name,
         ROLE_TOKEN_BINDING,
     );
-    let secret = objects::secret(metadata, None, false);
+    let secret = objects::secret(metadata, BTreeMap::new(), false);
     let secret = well_known::put(context, gathered, WellKnown::TokenBinding, None, secret).await?;
     Ok(secret.meta.uid)
 }
@@ -135,7 +136,7 @@ pub async fn check_joining(
     tokens: &Tokens,
     is_asked_anyway: bool,
 ) -> Result<(), ApplyError> {
-    let probe = &context.clients.token_probe;
+    let probe = &context.token_probe;
     if questions::is_known(probe.found_joinable()) && !is_asked_anyway {
         return Ok(());
     }
@@ -155,7 +156,7 @@ pub async fn check_reading(
     secret: &str,
     is_as_written: bool,
 ) -> Result<(), ApplyError> {
-    let probe = &context.clients.token_probe;
+    let probe = &context.token_probe;
     if questions::is_readable(probe.found_readable(), &publish.causes(), is_as_written) {
         return Ok(());
     }
@@ -199,7 +200,7 @@ async fn request(
         spec,
         ..TokenRequest::default()
     };
-    let api: Api<ServiceAccount> = context.clients.in_namespace();
+    let api: Api<ServiceAccount> = context.in_namespace();
     let answer = api
         .create_token_request(account, &PostParams::default(), &request)
         .await

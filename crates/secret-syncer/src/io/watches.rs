@@ -27,12 +27,12 @@ pub fn start(context: &Context) {
     roles(context);
     bindings(context);
     namespace(context);
-    if context.clients.joining() == Joining::Approved {
+    if context.joining() == Joining::Approved {
         rights::<ClusterRole>(context, "clusterroles");
         rights::<ClusterRoleBinding>(context, "clusterrolebindings");
     }
     let waker = context.clone();
-    settings_watch::on_change(&context.clients.cluster, move || waker.wake(|_| true));
+    settings_watch::on_change(&context.cluster, move || waker.wake(|_| true));
 }
 
 /// Watches objects in `cloud-init-settings`.
@@ -45,7 +45,7 @@ where
 
 /// Selects what this installation made.
 fn ours(context: &Context) -> String {
-    format!("{INSTALLATION}={}", context.clients.installation)
+    format!("{INSTALLATION}={}", context.installation)
 }
 
 /// Requeues the config that an object was made for, which may have to be repaired.
@@ -56,7 +56,7 @@ fn wake_owner(queue: &Queue<Key>, meta: &Meta) {
 }
 
 fn configs(context: &Context) {
-    let (cluster, waker) = (&context.clients.cluster, context.clone());
+    let (cluster, waker) = (&context.cluster, context.clone());
     let namespace = &cluster.installation.namespace;
     Watch::namespaced(&cluster.management, namespace, "operatingsystemconfigs")
         .large()
@@ -79,7 +79,7 @@ fn configs(context: &Context) {
 }
 
 fn secrets(context: &Context) {
-    let (cluster, queue) = (&context.clients.cluster, context.queue.clone());
+    let (cluster, queue) = (&context.cluster, context.queue.clone());
     in_namespace(cluster, "secrets")
         .labels(&ours(context))
         .at_most(MAX_SECRETS)
@@ -95,7 +95,7 @@ fn secrets(context: &Context) {
 }
 
 fn legacy_tokens(context: &Context) {
-    let (cluster, queue) = (&context.clients.cluster, context.queue.clone());
+    let (cluster, queue) = (&context.cluster, context.queue.clone());
     in_namespace(cluster, "non-expiring-tokens")
         .fields(&format!("type={}", legacy_tokens::TYPE))
         .project(|secret: Secret| Some(LegacyToken::of(&secret)))
@@ -105,16 +105,16 @@ fn legacy_tokens(context: &Context) {
 }
 
 fn accounts(context: &Context) {
-    let (cluster, waker) = (&context.clients.cluster, context.clone());
-    let installation = context.clients.installation.clone();
+    let (cluster, waker) = (&context.cluster, context.clone());
+    let installation = context.installation.clone();
     let is_node_account = {
-        let is_needed = context.clients.joining() == Joining::Static;
+        let is_needed = context.joining() == Joining::Static;
         move |meta: &Meta| is_needed && meta.name == NODE_BOOTSTRAP_ACCOUNT
     };
     in_namespace(cluster, "serviceaccounts")
         .project(move |account: ServiceAccount| {
             let meta = view::account(&account);
-            let ours = meta.labels.get(INSTALLATION) == Some(installation.as_str());
+            let ours = meta.label(INSTALLATION) == Some(installation.as_str());
             (ours || is_node_account(&meta)).then_some(meta)
         })
         .into_cache(&context.caches.accounts)
@@ -133,7 +133,7 @@ fn accounts(context: &Context) {
 }
 
 fn roles(context: &Context) {
-    let (cluster, queue) = (&context.clients.cluster, context.queue.clone());
+    let (cluster, queue) = (&context.cluster, context.queue.clone());
     in_namespace(cluster, "roles")
         .labels(&ours(context))
         .project(|role: Role| Some(RoleView::of(&role)))
@@ -149,7 +149,7 @@ fn roles(context: &Context) {
 }
 
 fn bindings(context: &Context) {
-    let (cluster, queue) = (&context.clients.cluster, context.queue.clone());
+    let (cluster, queue) = (&context.cluster, context.queue.clone());
     in_namespace(cluster, "rolebindings")
         .labels(&ours(context))
         .project(|binding: RoleBinding| Some(BindingView::of(&binding)))
@@ -170,7 +170,7 @@ fn rights<K>(context: &Context, what: &'static str)
 where
     PartialObjectMeta<K>: Watchable,
 {
-    let (cluster, waker) = (&context.clients.cluster, context.clone());
+    let (cluster, waker) = (&context.cluster, context.clone());
     Watch::all(&cluster.worker, what)
         .project(|_: PartialObjectMeta<K>| Some(()))
         .on_change(move |_| {
@@ -184,7 +184,7 @@ where
 
 /// Once the namespace exists again, everything in it is restored at once.
 fn namespace(context: &Context) {
-    let (cluster, waker) = (&context.clients.cluster, context.clone());
+    let (cluster, waker) = (&context.cluster, context.clone());
     Watch::all(&cluster.worker, "namespaces")
         .named(CLOUD_INIT_SETTINGS)
         .project(|_: Namespace| Some(()))

@@ -8,7 +8,7 @@ use osm_api::{Joining, PoolRef, names};
 
 use crate::model::existing::ExistingObjects;
 use crate::model::memory::PoolMemory;
-use crate::model::published_content::PublishedDocument;
+use crate::model::published_content::Published;
 use crate::model::source::{Inputs, SourceError};
 use crate::model::view::ConfigView;
 
@@ -58,30 +58,9 @@ impl Gathered {
     /// Whether machines of its pool fetch a kubeconfig Secret.
     pub fn needs_kubeconfig_secret(&self) -> bool {
         let of_config = |config: &Arc<ConfigView>| config.needs_kubeconfig_secret;
-        let of_published = |published: &Arc<Published>| published.document.content.needs_kubeconfig_secret();
+        let of_published = |published: &Arc<Published>| published.content.needs_kubeconfig_secret();
         self.config.as_ref().is_some_and(of_config) || self.published.as_ref().is_some_and(of_published)
     }
-}
-
-/// What is published for a pool, with all that documents with other tokens are generated from.
-#[derive(Clone, Debug)]
-pub struct Published {
-    pub record: PublishedRecord,
-    pub document: PublishedDocument,
-}
-
-/// What the bootstrap Secret or the status records about what is published.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PublishedRecord {
-    /// Name of the provisioning Secret.
-    pub provisioning_secret: String,
-    /// Its uid; `None` where it is not known.
-    pub provisioning_uid: Option<String>,
-    pub revision: String,
-    /// Digest of the content of the config; empty where it is not known.
-    pub digest: String,
-    /// As the annotation [`osm_api::names::PUBLISHED_FROM`]; empty where it is not known, so that new content is published.
-    pub published_from: String,
 }
 
 /// uids of the `kube-system` namespaces. They were read a moment ago where objects may be deleted, or published for the first time.

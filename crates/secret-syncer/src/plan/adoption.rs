@@ -62,7 +62,7 @@ impl WellKnown {
 
 pub fn of_well_known(gathered: &Gathered, known: WellKnown, found: &Secret) -> Adoption {
     let view = SecretView::of(found);
-    let installation = view.meta.labels.get(names::INSTALLATION);
+    let installation = view.meta.label(names::INSTALLATION);
     let is_labelled = installation == Some(gathered.installation.as_str());
     let is_of_config = view.meta.config() == Some(gathered.name.as_str());
     let is_of_pool = view.meta.pool() == Some(gathered.pool.as_str());

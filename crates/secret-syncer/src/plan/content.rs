@@ -8,9 +8,10 @@ use osm_api::config::Rendered;
 use osm_api::names;
 use osm_render::LateValues;
 
-use crate::model::gathered::{Gathered, Published};
+use crate::model::gathered::Gathered;
 use crate::model::memory::MadeFrom;
-use crate::model::published_from::published_from;
+use crate::model::published_content::Published;
+use crate::model::record::published_from;
 use crate::model::source::Inputs;
 use crate::model::view::ConfigView;
 
@@ -41,7 +42,7 @@ impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config { identity, .. } => write!(f, "Config({identity})"),
-            Self::Published(published) => published.document.fmt(f),
+            Self::Published(published) => write!(f, "Published({})", published.record.provisioning_secret),
         }
     }
 }
@@ -65,7 +66,7 @@ impl Wanted {
 
     /// What is published already.
     pub fn published(published: &Arc<Published>) -> Self {
-        let (record, content) = (&published.record, &published.document.content);
+        let (record, content) = (&published.record, &published.content);
         Self {
             content: Content::Published(Arc::clone(published)),
             revision: record.revision.clone(),
@@ -135,7 +136,7 @@ mod tests {
             secret
                 .meta
                 .annotations
-                .insert(names::PUBLISHED_FROM.into(), recorded.clone());
+                .insert(names::PUBLISHED_FROM, recorded.clone());
         });
         after_a_restart.memory.made_from = None;
         let mut running = after_a_restart.clone();

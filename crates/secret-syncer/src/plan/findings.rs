@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use osm_api::{Joining, names};
 
-use crate::model::content_digest::RECORDED;
 use crate::model::existing::ExistingObjects;
+use crate::model::existing::OwnershipLabels;
 use crate::model::gathered::Gathered;
-use crate::model::ownership::OwnershipLabels;
+use crate::model::record::RECORDED;
 use crate::model::view::{Meta, SecretView};
 use crate::plan::content::{Comparison, Wanted};
 
@@ -268,8 +268,8 @@ mod tests {
             .collect()
     }
 
-    fn annotate(secret: &mut SecretView, name: &str, value: &str) {
-        secret.meta.annotations.insert(name.into(), value.into());
+    fn annotate(secret: &mut SecretView, name: &'static str, value: &str) {
+        secret.meta.annotations.insert(name, value.into());
     }
 
     fn edit_document(gathered: &mut Gathered, edit: impl FnOnce(&mut SecretView)) {

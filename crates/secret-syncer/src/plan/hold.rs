@@ -8,10 +8,10 @@ use osm_api::condition::Verdict;
 use osm_api::{Reason, names};
 
 use crate::model::existing::ExistingObjects;
-use crate::model::gathered::{Gathered, PublishedRecord};
+use crate::model::existing::OwnershipLabels;
+use crate::model::gathered::Gathered;
 use crate::model::memory::Unfit;
-use crate::model::ownership::OwnershipLabels;
-use crate::model::published_from::published_from;
+use crate::model::record::{PublishedRecord, published_from};
 use crate::model::view::ConfigView;
 use crate::plan::content::Content;
 use crate::plan::steps::Publish;

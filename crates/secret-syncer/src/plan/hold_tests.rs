@@ -1,10 +1,8 @@
 //! What is kept, renewed and restored while new content is held back.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::config::{self, LateBound, LateBoundKind, LateBoundSource, Retired};
@@ -14,10 +12,10 @@ use osm_render::LateValues;
 use serde_json::json;
 
 use crate::model::documents::Documents;
-use crate::model::gathered::{Gathered, Published};
+use crate::model::gathered::Gathered;
 use crate::model::memory::{MadeFrom, Unfit};
-use crate::model::published_content::PublishedDocument;
-use crate::model::published_from::published_from;
+use crate::model::published_content::Published;
+use crate::model::record::{PublishedRecord, of_entries, published_from};
 use crate::model::source::{Inputs, SourceError, SourceProblem};
 use crate::model::view::SecretView;
 use crate::plan::PlanError;
@@ -74,29 +72,34 @@ fn made(spec: &Content) -> Documents {
     Documents::make(spec.clone(), values, POOL).unwrap()
 }
 
-fn entries(documents: &Documents) -> BTreeMap<String, ByteString> {
-    let entries = documents.entries.data();
-    entries
-        .map(|(name, bytes)| (name.to_owned(), ByteString(bytes.to_vec())))
-        .collect()
-}
-
 /// A provisioning Secret with these documents.
 fn secret(documents: &Documents) -> Secret {
     Secret {
         metadata: ObjectMeta {
             name: Some("document".into()),
+            uid: Some("document-uid".into()),
             labels: Some([(names::POOL.to_owned(), POOL.to_owned())].into()),
             ..ObjectMeta::default()
         },
-        data: Some(entries(documents)),
+        data: Some(documents.entries.clone()),
         immutable: Some(true),
         ..Secret::default()
     }
 }
 
-fn read(documents: &Documents) -> Option<PublishedDocument> {
-    PublishedDocument::read(secret(documents), POOL)
+fn read(documents: &Documents) -> Option<Published> {
+    Published::read(secret(documents), POOL, recorded())
+}
+
+/// As the status records it.
+fn recorded() -> PublishedRecord {
+    PublishedRecord {
+        provisioning_secret: "document".into(),
+        provisioning_uid: None,
+        revision: "1".into(),
+        digest: "d".into(),
+        published_from: String::new(),
+    }
 }
 
 #[test]
@@ -112,16 +115,15 @@ fn documents_with_other_tokens_need_nothing_but_the_provisioning_secret() {
         assert_eq!(again.provisioning, documents.provisioning, "{what}");
         assert!(again.content == documents.content, "{what}");
         assert!(documents.are_published(&document), "{what}");
-        assert_eq!(again.entries.digest(), documents.entries.digest(), "{what}");
+        assert_eq!(again.entries, documents.entries, "{what}");
         assert_eq!(
             document.content.needs_kubeconfig_secret(),
             what.starts_with("tokens"),
             "{what}"
         );
-        assert!(!format!("{document:?}").contains("hunter2"));
     }
     // Only what the bootstrap document needs is held beside a document.
-    let content = |spec| entries(&made(&spec)).remove(names::CONTENT_GZIP_KEY).unwrap().0;
+    let content = |spec| made(&spec).entries.remove(names::CONTENT_GZIP_KEY).unwrap().0;
     let has_password = |spec| gzip::unpack(&content(spec), 10_000).unwrap().contains("hunter2");
     assert!(!has_password(spec("", "")) && has_password(spec(PASSWORD, "")));
 }
@@ -148,15 +150,21 @@ fn only_a_secret_of_the_pool_that_nobody_can_alter_is_read() {
     let read = |edit: fn(&mut Secret)| {
         let mut secret = secret(&made(&spec("", "")));
         edit(&mut secret);
-        PublishedDocument::read(secret, POOL).is_some()
+        Published::read(secret, POOL, recorded()).is_some()
     };
     assert!(read(|_| {}));
     assert!(!read(|secret| secret.metadata.labels = None), "another pool's");
     assert!(!read(|secret| secret.immutable = None));
+    let other = PublishedRecord {
+        provisioning_uid: Some("other".into()),
+        ..recorded()
+    };
+    let replaced = Published::read(secret(&made(&spec("", ""))), POOL, other);
+    assert!(replaced.is_none(), "it is not the one that was published");
     for entry in [names::CONTENT_GZIP_KEY, names::CLOUD_CONFIG_KEY] {
         let mut secret = secret(&made(&spec("", "")));
         secret.data.as_mut().unwrap().remove(entry);
-        assert!(PublishedDocument::read(secret, POOL).is_none(), "{entry}");
+        assert!(Published::read(secret, POOL, recorded()).is_none(), "{entry}");
     }
 }
 
@@ -177,7 +185,7 @@ fn a_document_gets_a_secret_of_its_own() {
         (secret.entries, secret.immutable) = (entries, immutable);
         secret
     };
-    let entries = documents.entries.digest();
+    let entries = of_entries(&documents.entries);
     assert!(matches!(
         step(Some(named(entries.clone(), true))),
         DocumentStep::Extend(_)
@@ -218,13 +226,11 @@ fn a_document_is_compressed_if_the_machine_asks_for_it() {
         .push(late("provisioning/key", LateBoundKind::ProvisioningKey, None));
     let plain = made(&spec("", ""));
     let compressed = made(&asking);
-    let document = entries(&compressed)
-        .remove(names::CLOUD_CONFIG_GZIP_KEY)
-        .unwrap()
-        .0;
-    assert_eq!(gzip::unpack(&document, 10_000).unwrap(), compressed.provisioning);
+    let document = compressed.entries.get(names::CLOUD_CONFIG_GZIP_KEY).unwrap();
+    let document = &document.0;
+    assert_eq!(gzip::unpack(document, 10_000).unwrap(), compressed.provisioning);
     assert_eq!(compressed.provisioning, plain.provisioning);
-    assert_ne!(compressed.entries.digest(), plain.entries.digest());
+    assert_ne!(compressed.entries, plain.entries);
     assert_eq!(read(&compressed).unwrap().document, plain.provisioning);
 }
 
@@ -267,8 +273,8 @@ fn made_from() -> Option<MadeFrom> {
 /// As gather does.
 fn decide(mut gathered: Gathered) -> Plan {
     gathered.published = needed_record(&gathered).map(|record| {
-        let document = read(&made(&spec("", ""))).unwrap();
-        Arc::new(Published { record, document })
+        let secret = secret(&made(&spec("", "")));
+        Arc::new(Published::read(secret, POOL, record).unwrap())
     });
     plan(&gathered).1.unwrap()
 }

@@ -36,9 +36,9 @@ use osm_api::condition::Verdict;
 use osm_api::{PoolRef, Reason, names};
 use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 
+use crate::model::existing::OwnershipLabels;
 use crate::model::gathered::Gathered;
 use crate::model::memory::PoolMemory;
-use crate::model::ownership::OwnershipLabels;
 use crate::model::view::ConfigView;
 use crate::plan::content::{Comparison, Wanted};
 use crate::plan::findings::{Finding, Input, findings};

@@ -8,8 +8,9 @@ use osm_api::{digest, names};
 
 use crate::model::documents::Documents;
 use crate::model::existing::ExistingObjects;
+use crate::model::existing::OwnershipLabels;
 use crate::model::gathered::Gathered;
-use crate::model::ownership::OwnershipLabels;
+use crate::model::record::of_entries;
 use crate::model::view::{ROLE_KUBECONFIG, ROLE_PROVISIONING, RoleView, SecretView};
 use crate::plan::content::Wanted;
 use crate::plan::publish;
@@ -50,7 +51,7 @@ pub fn extended(document: &SecretView, keep_until: Timestamp) -> Timestamp {
 /// How the provisioning Secret of these documents comes to exist. It is named after what they are published from; with tokens in it, after
 /// its own content. Where a Secret of that name has other content, or can be altered, the next name is taken: machines may still fetch it.
 pub fn document_step(gathered: &Gathered, documents: &Documents, published_from: &str) -> DocumentStep {
-    let (existing, entries) = (&gathered.existing.provisioning, documents.entries.digest());
+    let (existing, entries) = (&gathered.existing.provisioning, of_entries(&documents.entries));
     if let Some(secret) = existing.iter().find(|secret| holds(secret, &entries)) {
         return DocumentStep::Extend(secret.clone());
     }
@@ -226,7 +227,7 @@ mod tests {
     }
 
     fn document(kept_until: Option<&str>) -> SecretView {
-        let annotations = kept_until.map(|at| (names::KEEP_UNTIL.to_owned(), at.to_owned()));
+        let annotations = kept_until.map(|at| (names::KEEP_UNTIL, at.to_owned()));
         let meta = Meta {
             annotations: annotations.into_iter().collect(),
             ..Meta::default()

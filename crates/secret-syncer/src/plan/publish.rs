@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use osm_api::{PoolRef, config, names};
 
+use crate::model::existing::OwnershipLabels;
 use crate::model::gathered::Gathered;
-use crate::model::ownership::OwnershipLabels;
 use crate::model::tokens::Tokens;
 use crate::model::view::{ConfigView, Meta};
 use crate::plan::content::{Comparison, Content, Wanted};

@@ -8,8 +8,8 @@ use osm_api::condition::Verdict;
 use osm_api::config::Published;
 
 use crate::model::existing::ExistingObjects;
-use crate::model::gathered::PublishedRecord;
-use crate::model::ownership::OwnershipLabels;
+use crate::model::existing::OwnershipLabels;
+use crate::model::record::PublishedRecord;
 use crate::model::view::SecretView;
 use crate::plan::content::Wanted;
 use crate::plan::findings::Finding;

@@ -273,9 +273,9 @@ fn what_was_published_by_way_of_another_management_cluster_is_left_alone() {
     let mut made = std::mem::take(&mut gathered.existing);
     let of_another = |meta: &mut Meta| {
         meta.annotations
-            .insert(names::MANAGEMENT_CLUSTER_UID.into(), "uid-of-another".into());
+            .insert(names::MANAGEMENT_CLUSTER_UID, "uid-of-another".into());
         meta.annotations
-            .insert(names::ORPHANED_SINCE.into(), hours(-48).to_string());
+            .insert(names::ORPHANED_SINCE, hours(-48).to_string());
     };
     let secrets = made.bootstrap.iter_mut().chain(&mut made.token_binding);
     let secrets = secrets.chain(&mut made.provisioning);
@@ -414,10 +414,7 @@ fn the_mode_says_whose_token_kubelets_join_with() {
     let by = |bound_to: &str| {
         let mut gathered = published();
         edit_bootstrap(&mut gathered, |secret| {
-            secret
-                .meta
-                .annotations
-                .insert(names::BOUND_TO.into(), bound_to.into());
+            secret.meta.annotations.insert(names::BOUND_TO, bound_to.into());
         });
         gathered
     };
@@ -567,7 +564,7 @@ fn a_kubeconfig_secret_that_is_no_longer_needed_goes_when_no_token_may_fetch_it(
     assert!(keep.outdated.is_empty() && keep.opened.is_none(), "{keep:?}");
     let soon = (gathered.now + SignedDuration::from_secs(30)).to_string();
     edit_kubeconfig(&mut gathered, |secret| {
-        secret.meta.annotations.insert(names::KEEP_UNTIL.into(), soon);
+        secret.meta.annotations.insert(names::KEEP_UNTIL, soon);
     });
     assert_eq!(plan(&gathered).unwrap().again.unwrap().as_secs(), 30);
     gathered.now += SignedDuration::from_secs(30);
@@ -584,7 +581,7 @@ fn a_kubeconfig_secret_that_is_no_longer_needed_goes_when_no_token_may_fetch_it(
 fn documents_whose_tokens_are_invalid_are_not_kept() {
     let bound = |name: &str, bound_to: Option<&str>| {
         let mut document = (*document(name, hours(20))).clone();
-        let bound_to = bound_to.map(|to| (names::BOUND_TO.to_owned(), to.to_owned()));
+        let bound_to = bound_to.map(|to| (names::BOUND_TO, to.to_owned()));
         document.meta.annotations.extend(bound_to);
         Arc::new(document)
     };

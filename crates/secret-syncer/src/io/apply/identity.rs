@@ -18,8 +18,8 @@ use crate::io::apply::{objects, teardown};
 use crate::io::caches;
 use crate::io::context::{Context, Key};
 use crate::io::error::ApplyError;
+use crate::model::existing::OwnershipLabels;
 use crate::model::gathered::Gathered;
-use crate::model::ownership::OwnershipLabels;
 use crate::model::view::{ROLE_IDENTITY, RoleView};
 use crate::plan::adoption::{Adoption, of_identity};
 
@@ -35,7 +35,7 @@ pub async fn node_account(context: &Context, gathered: &Gathered) -> Result<(), 
         name: Some(NODE_BOOTSTRAP_ACCOUNT.to_owned()),
         ..ObjectMeta::default()
     };
-    let api: Api<ServiceAccount> = context.clients.in_namespace();
+    let api: Api<ServiceAccount> = context.in_namespace();
     let created = match api
         .create(&PostParams::default(), &objects::account(metadata))
         .await
@@ -60,7 +60,7 @@ pub async fn account(
     let account = objects::account(metadata(context, gathered, ownership));
     let created = create(
         context,
-        &context.clients.in_namespace(),
+        &context.in_namespace(),
         &account,
         "a pool's ServiceAccount",
     )
@@ -93,7 +93,7 @@ pub async fn role(
 ) -> Result<bool, ApplyError> {
     const WHAT: &str = "a pool's Role";
     let opens = |role: &RoleView| role.secrets.as_deref() == Some(secrets);
-    let api: Api<Role> = context.clients.in_namespace();
+    let api: Api<Role> = context.in_namespace();
     let mut role = objects::role(metadata(context, gathered, ownership), secrets);
     let written = match gathered.existing.role.as_deref() {
         None => create(context, &api, &role, WHAT).await?,
@@ -116,7 +116,7 @@ async fn binding(
     ownership: &OwnershipLabels,
 ) -> Result<bool, ApplyError> {
     const WHAT: &str = "a pool's RoleBinding";
-    let api: Api<RoleBinding> = context.clients.in_namespace();
+    let api: Api<RoleBinding> = context.in_namespace();
     let metadata = metadata(context, gathered, ownership);
     let name = names::pool_account(&gathered.pool);
     match gathered.existing.binding.as_deref() {
@@ -135,7 +135,7 @@ async fn binding(
 fn metadata(context: &Context, gathered: &Gathered, ownership: &OwnershipLabels) -> ObjectMeta {
     objects::metadata(
         ownership,
-        &context.clients.installation,
+        &context.installation,
         &names::pool_account(&gathered.pool),
         ROLE_IDENTITY,
     )
@@ -152,7 +152,7 @@ where
     };
     let name = object.meta().name.clone().unwrap_or_default();
     let found = api.get_metadata(&name).await.map_err(failed(what))?.metadata;
-    match of_identity(&context.clients.installation, object.meta(), &found) {
+    match of_identity(&context.installation, object.meta(), &found) {
         Adoption::GatherAgain => return Err(RequestError::Conflict { what }.into()),
         Adoption::Foreign => return Err(failed(what)(refused).into()),
         Adoption::Replace | Adoption::Recreate => {}

@@ -41,7 +41,7 @@ struct LiveConfig {
 /// # Errors
 /// A request that failed; a conflict where there is no config.
 async fn live_config(context: &Context, name: &str) -> Result<LiveConfig, RequestError> {
-    let api = context.clients.configs();
+    let api = context.configs();
     let found = read::get(
         &api,
         name,

@@ -48,7 +48,7 @@ async fn mark(
             "resourceVersion": secret.meta.resource_version,
             "annotations": {names::ORPHANED_SINCE: since},
         }});
-        let api = context.clients.secrets();
+        let api = context.secrets();
         let patched = api
             .patch(&secret.meta.name, &PatchParams::default(), &Patch::Merge(&patch))
             .await;
@@ -65,7 +65,7 @@ async fn collect(
     collect: &Collect,
 ) -> Result<OrphanOutcome, ApplyError> {
     const CONFIG: &str = "the OperatingSystemConfig";
-    let config = status::live(&context.clients.configs(), &gathered.name).await;
+    let config = status::live(&context.configs(), &gathered.name).await;
     let config = config.map_err(failed("reading the OperatingSystemConfig"))?;
     if collect.config_is_absent && config.is_some() {
         return Err(RequestError::Conflict { what: CONFIG }.into());
@@ -94,7 +94,7 @@ async fn collect(
 /// they are looked for in the wrong place.
 async fn living<'a>(context: &Context, owners: &'a [Owner]) -> Result<Option<&'a Owner>, ApplyError> {
     for owner in owners {
-        let client = context.clients.cluster.worker.client.clone();
+        let client = context.cluster.worker.client.clone();
         let api: Api<MachineDeployment> = Api::namespaced(client, &owner.namespace);
         let live = status::live(&api, &owner.name)
             .await
@@ -111,13 +111,13 @@ async fn living<'a>(context: &Context, owners: &'a [Owner]) -> Result<Option<&'a
 /// this one was gathered. Returns whether the deletion is allowed.
 async fn record(context: &Context, gathered: &Gathered) -> Result<bool, ApplyError> {
     const WHAT: &str = "recording that an orphan is deleted";
-    let installation = &context.clients.installation;
+    let installation = &context.installation;
     let budget = context.caches.orphan_budget(installation);
     let Some(record) = orphan_budget::record(&budget, gathered.now) else {
         return Ok(false);
     };
     // The resourceVersion, and the name of the first record, keep two replicas from using the same permission.
-    let api = context.clients.secrets();
+    let api = context.secrets();
     let written = match context.caches.orphan_record(installation) {
         Some(secret) => {
             let patch = json!({"metadata": {

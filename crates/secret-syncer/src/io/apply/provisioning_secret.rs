@@ -14,8 +14,9 @@ use crate::io::apply::{identity, objects, teardown};
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::documents::Documents;
+use crate::model::existing::OwnershipLabels;
 use crate::model::gathered::Gathered;
-use crate::model::ownership::OwnershipLabels;
+use crate::model::record::of_entries;
 use crate::model::tokens::Tokens;
 use crate::model::view::{ROLE_PROVISIONING, SecretView};
 use crate::plan::provisioning_secret;
@@ -45,24 +46,19 @@ async fn create(
     documents: &Documents,
     tokens: &Tokens,
 ) -> Result<SecretView, ApplyError> {
-    let api = context.clients.secrets();
-    let mut metadata = objects::metadata(
-        &publish.ownership,
-        &context.clients.installation,
-        name,
-        ROLE_PROVISIONING,
-    );
+    let api = context.secrets();
+    let mut metadata = objects::metadata(&publish.ownership, &context.installation, name, ROLE_PROVISIONING);
     let annotations = metadata.annotations.get_or_insert_default();
     let keep_until = provisioning_secret::keep_until(tokens.expires).to_string();
     annotations.insert(names::KEEP_UNTIL.to_owned(), keep_until);
     annotations.insert(names::BOUND_TO.to_owned(), tokens.bound_to.clone());
-    let secret = objects::secret(metadata, documents.entries.data(), true);
+    let secret = objects::secret(metadata, documents.entries.clone(), true);
     match api.create(&PostParams::default(), &secret).await {
         Ok(created) => Ok(context.caches.wrote_secret(&created)),
         Err(error) if already_exists(&error) => {
             let found = SecretView::of(&api.get(name).await.map_err(failed(WHAT))?);
             // What has its name and its content is ours, whatever became of its labels.
-            if provisioning_secret::holds(&found, &documents.entries.digest()) {
+            if provisioning_secret::holds(&found, &of_entries(&documents.entries)) {
                 extend(context, publish, &found, tokens).await
             } else {
                 Err(ApplyError::ForeignSecret {
@@ -97,10 +93,10 @@ async fn extend(
         .collect();
     let patch = json!({"metadata": {
         "resourceVersion": secret.meta.resource_version,
-        "labels": publish.ownership.labels(&context.clients.installation, ROLE_PROVISIONING),
+        "labels": publish.ownership.labels(&context.installation, ROLE_PROVISIONING),
         "annotations": annotations,
     }});
-    let api = context.clients.secrets();
+    let api = context.secrets();
     let patched = api
         .patch(&secret.meta.name, &PatchParams::default(), &Patch::Merge(&patch))
         .await;
@@ -117,7 +113,7 @@ pub async fn label_again(
     names: &[String],
 ) -> Result<(), ApplyError> {
     const WHAT: &str = "a document that lost its label";
-    let api = context.clients.secrets();
+    let api = context.secrets();
     let mut found = false;
     for name in names {
         let Some(secret) = api.get_opt(name).await.map_err(failed(WHAT))? else {
@@ -126,7 +122,7 @@ pub async fn label_again(
         let role = provisioning_secret::role_of(name);
         let patch = json!({"metadata": {
             "resourceVersion": secret.metadata.resource_version,
-            "labels": ownership.labels(&context.clients.installation, role),
+            "labels": ownership.labels(&context.installation, role),
             "annotations": ownership.annotations,
         }});
         let patched = api

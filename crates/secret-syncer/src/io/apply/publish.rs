@@ -10,21 +10,20 @@
 //!
 //! The status follows, in [`report`](crate::io::report).
 
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use osm_api::config::Published;
 use osm_api::content::ContentView;
 use osm_api::names;
 use osm_runtime::RequestError;
-use osm_runtime::request::failed;
 
 use crate::io::apply::{CONFIG, LiveConfig, identity, live_config, objects, provisioning_secret, well_known};
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::io::token;
+use crate::io::{gather, token};
 use crate::model::documents::{DocumentError, Documents};
 use crate::model::gathered::Gathered;
 use crate::model::memory::MadeFrom;
-use crate::model::published_content::PublishedDocument;
 use crate::model::tokens::Tokens;
 use crate::model::view::{ConfigView, Meta, SecretView};
 use crate::plan::adoption::WellKnown;
@@ -52,7 +51,7 @@ pub async fn publish(
             let content = ContentView::of(&config).content().map_err(DocumentError::from)?;
             Documents::make(content, values.clone(), &gathered.pool)?
         }
-        Content::Published(published) => Documents::published(&published.document, &gathered.pool)?,
+        Content::Published(published) => Documents::published(published, &gathered.pool)?,
     };
     if is_published(context, gathered, publish, &documents).await? {
         return Ok(None);
@@ -87,13 +86,7 @@ async fn is_published(
     let Some(record) = &publish.compare else {
         return Ok(false);
     };
-    let found = context
-        .clients
-        .secrets()
-        .get_opt(&record.provisioning_secret)
-        .await;
-    let found = found.map_err(failed("reading the provisioning Secret"))?;
-    let published = found.and_then(|secret| PublishedDocument::read(secret, &gathered.pool));
+    let published = gather::published(context, &gathered.pool, record.clone()).await?;
     let is_same = published
         .as_ref()
         .is_some_and(|published| documents.are_published(published));
@@ -116,7 +109,7 @@ async fn is_published(
 
 /// Nothing more is published for a pool whose end was seen since the config was fetched.
 fn confirm_again(context: &Context, name: &str, publish: &Publish) -> Result<(), ApplyError> {
-    let config = context.caches.configs.get(&context.clients.config_key(name));
+    let config = context.caches.configs.get(&context.config_key(name));
     config.map_or(Ok(()), |config| confirm(publish, &config))
 }
 
@@ -228,7 +221,7 @@ impl Replacing<'_> {
         existing: Option<&SecretView>,
     ) -> Secret {
         let (publish, tokens) = (self.publish, self.tokens);
-        let installation = &self.context.clients.installation;
+        let installation = &self.context.installation;
         let mut metadata = objects::metadata(&publish.ownership, installation, name, known.role());
         let annotations = metadata.annotations.get_or_insert_default();
         annotations.extend(publish.annotations(self.document, tokens));
@@ -237,7 +230,7 @@ impl Replacing<'_> {
             let keep_until = existing.map_or(at, |secret| extended(secret, at));
             annotations.insert(names::KEEP_UNTIL.to_owned(), keep_until.to_string());
         }
-        let entry = entry.map(|(name, text)| (name, text.as_bytes()));
-        objects::with_digest(objects::secret(metadata, entry, false))
+        let entry = entry.map(|(name, text)| (name.to_owned(), ByteString(text.as_bytes().to_vec())));
+        objects::with_digest(objects::secret(metadata, entry.into_iter().collect(), false))
     }
 }

@@ -29,9 +29,9 @@ use crate::model::view::{self, BindingView, RoleView, SecretView};
 /// # Errors
 /// Requests that failed. What is gone already is no error. This holds for the other functions here as well.
 async fn objects(context: &Context, objects: &ExistingObjects) -> Result<(), ApplyError> {
-    let (clients, caches) = (&context.clients, &context.caches);
+    let caches = &context.caches;
     if let Some(account) = &objects.account {
-        let api: Api<ServiceAccount> = clients.in_namespace();
+        let api: Api<ServiceAccount> = context.in_namespace();
         delete(
             &api,
             &account.name,
@@ -46,7 +46,7 @@ async fn objects(context: &Context, objects: &ExistingObjects) -> Result<(), App
         secret(context, found).await?;
     }
     if let Some(binding) = &objects.binding {
-        let api: Api<RoleBinding> = clients.in_namespace();
+        let api: Api<RoleBinding> = context.in_namespace();
         delete(
             &api,
             &binding.meta.name,
@@ -60,7 +60,7 @@ async fn objects(context: &Context, objects: &ExistingObjects) -> Result<(), App
             .deleted(&key(&binding.meta.name), &binding.meta.uid);
     }
     if let Some(role) = &objects.role {
-        let api: Api<Role> = clients.in_namespace();
+        let api: Api<Role> = context.in_namespace();
         delete(&api, &role.meta.name, &role.meta.uid, None, "the pool's Role").await?;
         caches.roles.deleted(&key(&role.meta.name), &role.meta.uid);
     }
@@ -127,12 +127,12 @@ async fn of_pool<K>(context: &Context, pool: &str, what: &'static str) -> Result
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
 {
-    let api: Api<K> = context.clients.in_namespace();
+    let api: Api<K> = context.in_namespace();
     let found = api
         .list(&ListParams::default().labels(&format!("{POOL}={pool}")))
         .await
         .map_err(failed(what))?;
-    let installation = &context.clients.installation;
+    let installation = &context.installation;
     let ours = |object: &K| {
         object
             .labels()
@@ -144,7 +144,7 @@ where
 
 /// Deletes a Secret of ours exactly as it was seen; a conflict where it has changed.
 pub async fn secret(context: &Context, secret: &SecretView) -> Result<(), ApplyError> {
-    let (meta, api) = (&secret.meta, context.clients.secrets());
+    let (meta, api) = (&secret.meta, context.secrets());
     let version = Some(meta.resource_version.as_str());
     delete(&api, &meta.name, &meta.uid, version, "a Secret of the pool").await?;
     context.caches.secrets.deleted(&key(&meta.name), &meta.uid);

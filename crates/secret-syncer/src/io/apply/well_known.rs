@@ -24,7 +24,7 @@ pub async fn put(
     existing: Option<&SecretView>,
     mut secret: Secret,
 ) -> Result<SecretView, ApplyError> {
-    let (what, api) = (known.what(), context.clients.secrets());
+    let (what, api) = (known.what(), context.secrets());
     let name = secret.metadata.name.clone().unwrap_or_default();
     let (existing, adoption) = match existing {
         Some(existing) => (existing.clone(), of_ours(existing)),
