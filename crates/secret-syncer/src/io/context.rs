@@ -145,11 +145,6 @@ impl Context {
         self.reporting.forget(config);
     }
 
-    /// Records what the API server returned for a write of ours.
-    pub fn wrote_config(&self, config: OperatingSystemConfig) {
-        self.saw_config(ConfigView::of(config));
-    }
-
     /// Records what the API server returned for a write or read of ours.
     pub fn saw_config(&self, config: ConfigView) {
         let metadata = ObjectMeta {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use osm_api::{Joining, names};
+use osm_api::{Joining, Reason, names};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -32,30 +32,8 @@ impl JoinRight {
         self.0.lock().is_open
     }
 
-    /// Returns what was known before.
-    fn set_open(&self, is_open: bool) -> Option<bool> {
-        self.0.lock().is_open.replace(is_open)
-    }
-
-    /// How long ago it was asked.
-    fn asked(&self) -> Option<Duration> {
-        self.0.lock().asked.map(|at| at.elapsed())
-    }
-
-    /// It is asked now. Returns whether rights have changed since the last time.
-    fn ask(&self) -> bool {
-        let mut known = self.0.lock();
-        known.asked = Some(Instant::now());
-        std::mem::take(&mut known.rights_changed)
-    }
-
     pub fn note_change_of_rights(&self) {
         self.0.lock().rights_changed = true;
-    }
-
-    /// There is no pool that could join.
-    fn forget(&self) {
-        *self.0.lock() = Known::default();
     }
 }
 
@@ -71,15 +49,21 @@ pub async fn reconcile(context: &Context) -> Result<Option<Duration>, ApplyError
     let accounts = context.caches.accounts.select(|_| true);
     let Some(account) = accounts.iter().min_by_key(|account| &account.name) else {
         // Nobody has a token. The first account that is created requeues this.
-        context.join_right.forget();
-        report_nobody(context);
+        *context.join_right.0.lock() = Known::default();
+        context.reporting.metrics.joining_open.set(0);
+        context.reporting.metrics.joining_open_unknown.set(0);
         return Ok(Some(ANSWER_TTL));
     };
-    if let Some(pause) = questions::pause(context.join_right.asked()) {
+    let asked = context.join_right.0.lock().asked;
+    if let Some(pause) = questions::pause(asked.map(|at| at.elapsed())) {
         return Ok(Some(pause));
     }
     // Before the question, so that a change that comes while it is asked is not lost.
-    let has_changed = context.join_right.ask();
+    let has_changed = {
+        let mut known = context.join_right.0.lock();
+        known.asked = Some(Instant::now());
+        std::mem::take(&mut known.rights_changed)
+    };
     let answer = ask(context, account).await;
     report_question(context, &answer);
     if has_changed && !matches!(answer, Ok(Some(_))) {
@@ -88,7 +72,7 @@ pub async fn reconcile(context: &Context) -> Result<Option<Duration>, ApplyError
     let Some(is_open) = answer? else {
         return Ok(Some(QUESTION_INTERVAL));
     };
-    let before = context.join_right.set_open(is_open);
+    let before = context.join_right.0.lock().is_open.replace(is_open);
     if before.unwrap_or(false) != is_open {
         report(context, account, is_open).await;
         context.wake(|_| true);
@@ -115,19 +99,13 @@ fn report_question(context: &Context, answer: &Result<Option<bool>, ApplyError>)
     }
 }
 
-/// Reports that there is no token of a pool, so that nothing has to be known.
-fn report_nobody(context: &Context) {
-    context.reporting.metrics.joining_open.set(0);
-    context.reporting.metrics.joining_open_unknown.set(0);
-}
-
 /// Reports that it became known, or changed, whether whatever the pools' tokens ask for is approved. `account` is one of theirs.
 async fn report(context: &Context, account: &Meta, is_open: bool) {
     context.reporting.metrics.joining_open.set(is_open.into());
     if !is_open {
         return tracing::info!("{}", messages::joining_is_closed());
     }
-    let (reason, message) = messages::joining_is_open();
+    let (reason, message) = (Reason::NodeclientBindingFound, messages::why_joining_is_open());
     tracing::warn!("{message}");
     let about = ObjectReference {
         api_version: Some("v1".to_owned()),
@@ -138,5 +116,5 @@ async fn report(context: &Context, account: &Meta, is_open: bool) {
         ..ObjectReference::default()
     };
     let events = &context.cluster.worker.events;
-    events.warning(&about, reason, &message).await;
+    events.warning(&about, reason, message).await;
 }

@@ -18,8 +18,8 @@ use crate::io::context::Context;
 use crate::io::error::Error;
 use crate::model::existing::WellKnownNames;
 use crate::model::view::ConfigView;
-use crate::plan::announcement::{Announcement, event, is_change, is_reported};
-use crate::plan::{legacy_tokens, messages, ready};
+use crate::plan::conditions::{self, Announcement, event, is_change, is_reported};
+use crate::plan::{legacy_tokens, messages};
 
 /// Name of the field manager of this controller.
 pub const FIELD_MANAGER: &str = "secret-syncer";
@@ -52,7 +52,7 @@ pub async fn report(
                 reporting.metrics.published(*cause);
             }
             if let Some(verdict) = applied.verdict {
-                if applied.about != Some(config.identity()) {
+                if applied.about != Some(config.content_id()) {
                     // It is another config now, or has other content, of which this status does not speak.
                     return Err(Error::Report(RequestError::Conflict {
                         what: "the OperatingSystemConfig",
@@ -96,7 +96,7 @@ fn is_in_force(context: &Context, config: &ConfigView) -> bool {
     let (pool, known) = (md.id(), WellKnownNames::of(&config.name, Some(md)));
     let (existing, _) = context.caches.existing(&config.name, &pool, &known);
     let now = context.cluster.worker.server_time.now();
-    ready::is_in_force(&existing, &pool, config.needs_kubeconfig_secret, now)
+    conditions::is_in_force(&existing, &pool, config.needs_kubeconfig_secret, now)
 }
 
 fn log(config: &str, applied: &Applied) {
@@ -136,7 +136,7 @@ async fn set_status(
     let before = || config.status.published.clone();
     let stays = || before().filter(|_| verdict.reason != REASON_DELETED);
     let published = published.or_else(stays);
-    let ready = ready::verdict(&verdict, published.as_ref().filter(|_| is_kept));
+    let ready = conditions::ready(&verdict, published.as_ref().filter(|_| is_kept));
     context
         .reporting
         .conditions
@@ -163,7 +163,7 @@ async fn set_status(
                 unfit.config = now;
             }
         });
-        context.wrote_config(config);
+        context.saw_config(ConfigView::of(config));
     }
     if is_change(before, &verdict) {
         let rendered = config.status.rendered.as_ref();

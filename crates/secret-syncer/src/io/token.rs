@@ -16,7 +16,7 @@ use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
 use crate::model::tokens::{Issued, Tokens, granted};
-use crate::model::view::ROLE_TOKEN_BINDING;
+use crate::model::view::PURPOSE_TOKEN_BINDING;
 use crate::plan::adoption::WellKnown;
 use crate::plan::steps::Publish;
 use crate::plan::{questions, renewal};
@@ -118,7 +118,7 @@ async fn binding_secret(
         &publish.ownership,
         &context.installation,
         &name,
-        ROLE_TOKEN_BINDING,
+        PURPOSE_TOKEN_BINDING,
     );
     let secret = objects::secret(metadata, BTreeMap::new(), false);
     let secret = well_known::put(context, gathered, WellKnown::TokenBinding, None, secret).await?;

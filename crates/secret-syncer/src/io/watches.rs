@@ -48,9 +48,9 @@ fn ours(context: &Context) -> String {
     format!("{INSTALLATION}={}", context.installation)
 }
 
-/// Requeues the config that an object was made for, which may have to be repaired.
-fn wake_owner(queue: &Queue<Key>, meta: &Meta) {
-    if let Some(config) = meta.config() {
+/// Requeues the configs that these objects were made for, which may have to be repaired.
+fn wake_owners<'a>(queue: &Queue<Key>, objects: impl Iterator<Item = &'a Meta>) {
+    for config in objects.filter_map(Meta::config) {
         queue.add_with(Key::Config(config.to_owned()), Priority::Low);
     }
 }
@@ -87,9 +87,8 @@ fn secrets(context: &Context) {
         .project(|secret: Secret| Some(SecretView::of(&secret)))
         .into_cache(&context.caches.secrets)
         .on_change(move |change| {
-            for secret in change.new.iter().chain(&change.old) {
-                wake_owner(&queue, &secret.meta);
-            }
+            let secrets = change.new.iter().chain(&change.old);
+            wake_owners(&queue, secrets.map(|secret| &secret.meta));
         })
         .spawn(cluster);
 }
@@ -122,11 +121,10 @@ fn accounts(context: &Context) {
             if waker.caches.accounts.is_empty() || waker.join_right.is_open().is_none() {
                 waker.queue.add(Key::JoinRight);
             }
-            for meta in change.new.iter().chain(&change.old) {
-                if is_node_account(meta) {
-                    waker.wake(|_| true);
-                }
-                wake_owner(&waker.queue, meta);
+            let mut accounts = change.new.iter().chain(&change.old).map(|account| &**account);
+            wake_owners(&waker.queue, accounts.clone());
+            if accounts.any(&is_node_account) {
+                waker.wake(|_| true);
             }
         })
         .spawn(cluster);
@@ -139,11 +137,8 @@ fn roles(context: &Context) {
         .project(|role: Role| Some(RoleView::of(&role)))
         .into_cache(&context.caches.roles)
         .on_change(move |change| {
-            change
-                .new
-                .iter()
-                .chain(&change.old)
-                .for_each(|role| wake_owner(&queue, &role.meta));
+            let roles = change.new.iter().chain(&change.old);
+            wake_owners(&queue, roles.map(|role| &role.meta));
         })
         .spawn(cluster);
 }
@@ -155,11 +150,8 @@ fn bindings(context: &Context) {
         .project(|binding: RoleBinding| Some(BindingView::of(&binding)))
         .into_cache(&context.caches.bindings)
         .on_change(move |change| {
-            change
-                .new
-                .iter()
-                .chain(&change.old)
-                .for_each(|binding| wake_owner(&queue, &binding.meta));
+            let bindings = change.new.iter().chain(&change.old);
+            wake_owners(&queue, bindings.map(|binding| &binding.meta));
         })
         .spawn(cluster);
 }

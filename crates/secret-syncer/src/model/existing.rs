@@ -39,10 +39,10 @@ impl OwnershipLabels {
     }
 
     /// All labels of an object with this purpose.
-    pub fn labels(&self, installation: &str, role: &'static str) -> BTreeMap<String, String> {
+    pub fn labels(&self, installation: &str, purpose: &'static str) -> BTreeMap<String, String> {
         let mut labels = self.labels.clone();
         labels.insert(names::INSTALLATION.to_owned(), installation.to_owned());
-        labels.insert(names::ROLE.to_owned(), role.to_owned());
+        labels.insert(names::ROLE.to_owned(), purpose.to_owned());
         labels
     }
 }

@@ -164,7 +164,7 @@ impl ConfigView {
     }
 
     /// Identifies this config and its content: `uid/digest`.
-    pub fn identity(&self) -> String {
+    pub fn content_id(&self) -> String {
         let rendered = self.status.rendered.as_ref();
         let digest = rendered.map_or("", |rendered| rendered.digest.as_str());
         format!("{}/{digest}", self.uid)
@@ -278,26 +278,26 @@ impl SecretView {
         }
     }
 
-    /// Whether it is for this purpose ([`ROLE_BOOTSTRAP`], [`ROLE_PROVISIONING`], [`ROLE_KUBECONFIG`], [`ROLE_EDGE_SCRIPT`]).
-    pub fn is(&self, role: &str) -> bool {
-        self.meta.label(names::ROLE) == Some(role)
+    /// Whether it is for this purpose ([`PURPOSE_BOOTSTRAP`], [`PURPOSE_PROVISIONING`], [`PURPOSE_KUBECONFIG`], [`PURPOSE_EDGE_SCRIPT`]).
+    pub fn is(&self, purpose: &str) -> bool {
+        self.meta.label(names::ROLE) == Some(purpose)
     }
 }
 
 /// Value of the label [`names::ROLE`] on bootstrap Secrets.
-pub const ROLE_BOOTSTRAP: &str = "bootstrap";
+pub const PURPOSE_BOOTSTRAP: &str = "bootstrap";
 /// Value of the label [`names::ROLE`] on provisioning Secrets.
-pub const ROLE_PROVISIONING: &str = "provisioning";
+pub const PURPOSE_PROVISIONING: &str = "provisioning";
 /// Value of the label [`names::ROLE`] on kubeconfig Secrets.
-pub const ROLE_KUBECONFIG: &str = "kubeconfig";
+pub const PURPOSE_KUBECONFIG: &str = "kubeconfig";
 /// Value of the label [`names::ROLE`] on Secrets with the script of an edge pool.
-pub const ROLE_EDGE_SCRIPT: &str = "edge-script";
+pub const PURPOSE_EDGE_SCRIPT: &str = "edge-script";
 /// Value of the label [`names::ROLE`] on the Secret that a pool's token of `osm-node-bootstrap` is bound to.
-pub const ROLE_TOKEN_BINDING: &str = "token-binding";
+pub const PURPOSE_TOKEN_BINDING: &str = "token-binding";
 /// Value of the label [`names::ROLE`] on the Secret that records when orphans were collected.
-pub const ROLE_ORPHAN_RECORD: &str = "orphan-record";
+pub const PURPOSE_ORPHAN_RECORD: &str = "orphan-record";
 /// Value of the label [`names::ROLE`] on a pool's ServiceAccount, Role and RoleBinding.
-pub const ROLE_IDENTITY: &str = "identity";
+pub const PURPOSE_IDENTITY: &str = "identity";
 
 pub fn account(account: &ServiceAccount) -> Meta {
     Meta::of(&account.metadata)

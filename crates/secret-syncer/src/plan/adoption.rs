@@ -7,7 +7,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::names;
 
 use crate::model::gathered::Gathered;
-use crate::model::view::{ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_KUBECONFIG, ROLE_TOKEN_BINDING, SecretView};
+use crate::model::view::{
+    PURPOSE_BOOTSTRAP, PURPOSE_EDGE_SCRIPT, PURPOSE_KUBECONFIG, PURPOSE_TOKEN_BINDING, SecretView,
+};
 
 /// What to do with what has our name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,12 +42,12 @@ pub enum WellKnown {
 }
 
 impl WellKnown {
-    pub fn role(self) -> &'static str {
+    pub fn purpose(self) -> &'static str {
         match self {
-            Self::Bootstrap => ROLE_BOOTSTRAP,
-            Self::Kubeconfig => ROLE_KUBECONFIG,
-            Self::EdgeScript => ROLE_EDGE_SCRIPT,
-            Self::TokenBinding => ROLE_TOKEN_BINDING,
+            Self::Bootstrap => PURPOSE_BOOTSTRAP,
+            Self::Kubeconfig => PURPOSE_KUBECONFIG,
+            Self::EdgeScript => PURPOSE_EDGE_SCRIPT,
+            Self::TokenBinding => PURPOSE_TOKEN_BINDING,
         }
     }
 
@@ -66,7 +68,7 @@ pub fn of_well_known(gathered: &Gathered, known: WellKnown, found: &Secret) -> A
     let is_labelled = installation == Some(gathered.installation.as_str());
     let is_of_config = view.meta.config() == Some(gathered.name.as_str());
     let is_of_pool = view.meta.pool() == Some(gathered.pool.as_str());
-    if is_labelled && is_of_config && is_of_pool && view.is(known.role()) {
+    if is_labelled && is_of_config && is_of_pool && view.is(known.purpose()) {
         return Adoption::GatherAgain;
     }
     // Data and annotations are still as they were written together.
@@ -145,7 +147,7 @@ mod tests {
     #[test]
     fn only_what_is_ours_or_the_go_implementations_is_adopted() {
         use Adoption::{Foreign, GatherAgain, Recreate, Replace};
-        let (ours, role) = ((names::INSTALLATION, "osm"), (names::ROLE, ROLE_BOOTSTRAP));
+        let (ours, role) = ((names::INSTALLATION, "osm"), (names::ROLE, PURPOSE_BOOTSTRAP));
         let config = (names::CONFIG, "pool-kube-system-config");
         let pool = (names::POOL, POOL);
         let another = (names::INSTALLATION, "other");

@@ -31,8 +31,8 @@ pub struct Wanted {
 
 #[derive(Clone)]
 pub enum Content {
-    /// Of the config, if it still has this [identity](crate::model::view::ConfigView::identity), with these values of sources.
-    Config { identity: String, values: LateValues },
+    /// Of the config, if it still has this [id](crate::model::view::ConfigView::content_id), with these values of sources.
+    Config { id: String, values: LateValues },
     /// What is published already.
     Published(Arc<Published>),
 }
@@ -41,7 +41,7 @@ pub enum Content {
 impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Config { identity, .. } => write!(f, "Config({identity})"),
+            Self::Config { id, .. } => write!(f, "Config({id})"),
             Self::Published(published) => write!(f, "Published({})", published.record.provisioning_secret),
         }
     }
@@ -52,7 +52,7 @@ impl Wanted {
     pub fn new(gathered: &Gathered, config: &ConfigView, rendered: &Rendered, inputs: &Inputs) -> Self {
         Self {
             content: Content::Config {
-                identity: config.identity(),
+                id: config.content_id(),
                 values: inputs.values.clone(),
             },
             revision: rendered.revision.clone().unwrap_or_default(),

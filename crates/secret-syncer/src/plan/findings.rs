@@ -186,7 +186,7 @@ fn provisioning_secret_is_altered(input: &Input<'_>) -> Option<Finding> {
 
 fn tokens_are_invalid(input: &Input<'_>) -> Option<Finding> {
     input.bootstrap()?;
-    let current = current_binding(input.gathered);
+    let current = valid_binding(input.gathered);
     let is_bound = current.is_some() && current.as_deref() == input.recorded(names::BOUND_TO);
     because(
         Cause::TokensInvalid,
@@ -197,7 +197,7 @@ fn tokens_are_invalid(input: &Input<'_>) -> Option<Finding> {
 
 /// What tokens of the pool would be bound to now, as the annotation [`names::BOUND_TO`]; `None` where an object is missing. In mode `static`
 /// these are the pool's account, the account that all pools share, and the Secret that binds the pool's token of the latter.
-pub fn current_binding(gathered: &Gathered) -> Option<String> {
+pub fn valid_binding(gathered: &Gathered) -> Option<String> {
     let account = &gathered.existing.account.as_ref()?.uid;
     if gathered.joining == Joining::Approved {
         return Some(account.clone());

@@ -32,15 +32,10 @@ pub fn published(expires: &str, joining_is_open: bool) -> Verdict {
     verdict
 }
 
-pub fn joining_is_open() -> (Reason, String) {
-    (Reason::NodeclientBindingFound, why_joining_is_open())
-}
-
-fn why_joining_is_open() -> String {
+pub fn why_joining_is_open() -> &'static str {
     "insecure binding: ServiceAccounts in cloud-init-settings may obtain the certificate of any node; remove the binding that grants them \
      `create certificatesigningrequests/nodeclient`, which `kubectl get clusterrolebindings -o wide | grep -E \
      'system:(serviceaccounts|authenticated)|cloud-init-settings'` lists"
-        .to_owned()
 }
 
 pub fn joining_is_closed() -> &'static str {

@@ -4,7 +4,7 @@
 //! ([`adoption`]) is decided here as well, from that answer.
 
 pub mod adoption;
-pub mod announcement;
+pub mod conditions;
 pub mod content;
 pub mod findings;
 pub mod hold;
@@ -15,7 +15,6 @@ pub mod orphans;
 pub mod provisioning_secret;
 pub mod publish;
 pub mod questions;
-pub mod ready;
 pub mod renewal;
 pub mod repair_limit;
 pub mod steps;

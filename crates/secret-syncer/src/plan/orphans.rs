@@ -22,7 +22,7 @@ pub fn orphans(gathered: &Gathered) -> (Vec<OrphanStep>, Option<Duration>) {
     let budget = gathered.orphan_budget.as_ref();
     let mut left = budget.map_or(0, |budget| orphan_budget::left(budget, gathered.now));
     let ours = |(_, objects): &&(String, ExistingObjects)| !gathered.clusters.is_other_management(objects);
-    for (_, objects) in gathered.orphans.iter().filter(ours) {
+    for (pool, objects) in gathered.orphans.iter().filter(ours) {
         let secrets: Vec<_> = objects.secrets().cloned().collect();
         let since = secrets
             .iter()
@@ -32,13 +32,13 @@ pub fn orphans(gathered: &Gathered) -> (Vec<OrphanStep>, Option<Duration>) {
             Some(since) if gathered.now.duration_since(since) >= MIN_ORPHAN_AGE => {
                 if left > 0 {
                     left -= 1;
-                    steps.push(collect(gathered, objects));
+                    steps.push(collect(pool, objects));
                 }
                 again = Some(MAX_REQUEUE_INTERVAL);
             }
             Some(_) => again = Some(MAX_REQUEUE_INTERVAL),
             // An identity without any Secret opens nothing, so there is nothing to lose.
-            None if secrets.is_empty() => steps.push(collect(gathered, objects)),
+            None if secrets.is_empty() => steps.push(collect(pool, objects)),
             None => {
                 let unmarked = secrets
                     .into_iter()
@@ -54,17 +54,11 @@ pub fn orphans(gathered: &Gathered) -> (Vec<OrphanStep>, Option<Duration>) {
     (steps, again)
 }
 
-fn collect(gathered: &Gathered, objects: &ExistingObjects) -> OrphanStep {
+fn collect(pool: &str, objects: &ExistingObjects) -> OrphanStep {
     let owners: BTreeSet<Owner> = objects.metas().filter_map(owner).collect();
     OrphanStep::Collect(Box::new(Collect {
-        pool: objects
-            .metas()
-            .find_map(Meta::pool)
-            .unwrap_or_default()
-            .to_owned(),
-        config_is_absent: gathered.config.is_none(),
+        pool: pool.to_owned(),
         owners: owners.into_iter().collect(),
-        counts: objects.secrets().next().is_some(),
         objects: objects.clone(),
     }))
 }
@@ -109,16 +103,9 @@ mod tests {
             pools: 1,
             recorded: String::new(),
         });
-        for (what, config, secrets) in [
-            ("no config", false, true),
-            ("another pool has the config", true, true),
-            ("no Secrets", false, false),
-        ] {
+        for (what, secrets) in [("with Secrets", true), ("no Secrets", false)] {
             let mut gathered = gathered.clone();
             let mut objects = objects.clone();
-            if !config {
-                gathered.config = None;
-            }
             if secrets {
                 mark(&mut objects, now());
             } else {
@@ -137,11 +124,6 @@ mod tests {
                 pool: POOL.into(),
             };
             assert_eq!(collect.owners, [owner], "{what}");
-            assert_eq!(
-                (collect.config_is_absent, collect.counts),
-                (!config, secrets),
-                "{what}"
-            );
             assert_eq!(collect.pool, POOL, "{what}");
         }
     }

@@ -11,7 +11,7 @@ use crate::model::existing::ExistingObjects;
 use crate::model::existing::OwnershipLabels;
 use crate::model::gathered::Gathered;
 use crate::model::record::of_entries;
-use crate::model::view::{ROLE_KUBECONFIG, ROLE_PROVISIONING, RoleView, SecretView};
+use crate::model::view::{PURPOSE_KUBECONFIG, PURPOSE_PROVISIONING, RoleView, SecretView};
 use crate::plan::content::Wanted;
 use crate::plan::publish;
 use crate::plan::steps::{DocumentStep, Keep};
@@ -182,11 +182,11 @@ pub fn out_of_sight(gathered: &Gathered) -> Vec<String> {
 }
 
 /// The purpose of a Secret that [`out_of_sight`] names.
-pub fn role_of(name: &str) -> &'static str {
+pub fn purpose_of(name: &str) -> &'static str {
     if name.starts_with(names::PROVISIONING_PREFIX) {
-        ROLE_PROVISIONING
+        PURPOSE_PROVISIONING
     } else {
-        ROLE_KUBECONFIG
+        PURPOSE_KUBECONFIG
     }
 }
 

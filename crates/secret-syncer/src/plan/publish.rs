@@ -78,9 +78,7 @@ impl Publish {
     /// Whether this may be published while the config is like that: of a pool that exists, and with the content that was planned.
     pub fn is_allowed(&self, config: &ConfigView) -> bool {
         let is_planned = match &self.wanted.content {
-            Content::Config { identity, .. } => {
-                config.status.rendered.is_some() && config.identity() == *identity
-            }
+            Content::Config { id, .. } => config.status.rendered.is_some() && config.content_id() == *id,
             Content::Published(_) => true,
         };
         config.uid == self.uid && is_planned && !config.is_retired()

@@ -7,7 +7,7 @@ use osm_api::names;
 
 use crate::model::gathered::Gathered;
 use crate::model::tokens::Tokens;
-use crate::plan::findings::{Cause, current_binding};
+use crate::plan::findings::{Cause, valid_binding};
 use crate::plan::steps::Publish;
 
 /// Tokens are never renewed sooner than this after they were issued, however short their life.
@@ -35,7 +35,7 @@ pub fn reusable<'a>(gathered: &'a Gathered, publish: &Publish) -> Option<&'a Tok
     let published = bootstrap.and_then(|secret| secret.meta.time(names::EXPIRES));
     let is_renewal = publish.causes().contains(&Cause::RenewalDue);
     let are_published = published == Some(kept.expires);
-    let are_valid = current_binding(gathered).as_ref() == Some(&kept.bound_to);
+    let are_valid = valid_binding(gathered).as_ref() == Some(&kept.bound_to);
     let are_reusable = are_valid && gathered.now < kept.renew_at && !(is_renewal && are_published);
     are_reusable.then_some(kept)
 }

@@ -134,14 +134,10 @@ pub enum OrphanStep {
 /// an empty list is also what a wrong kubeconfig or namespace looks like.
 #[derive(Debug)]
 pub struct Collect {
-    pub objects: ExistingObjects,
     pub pool: String,
-    /// There must be no OperatingSystemConfig of this name.
-    pub config_is_absent: bool,
+    pub objects: ExistingObjects,
     /// None of these MachineDeployments may exist with the pool's id.
     pub owners: Vec<Owner>,
-    /// The deletion counts against the budget of an hour.
-    pub counts: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -605,13 +605,13 @@ fn a_document_that_lost_its_label_is_looked_for() {
     gathered.existing.kubeconfig = None;
     assert_eq!(published_now(&gathered).out_of_sight, std::slice::from_ref(&name));
     assert_eq!(
-        provisioning_secret::role_of(&name),
-        crate::model::view::ROLE_KUBECONFIG
+        provisioning_secret::purpose_of(&name),
+        crate::model::view::PURPOSE_KUBECONFIG
     );
     let document = names::provisioning_secret_name(POOL, "hash");
     assert_eq!(
-        provisioning_secret::role_of(&document),
-        crate::model::view::ROLE_PROVISIONING
+        provisioning_secret::purpose_of(&document),
+        crate::model::view::PURPOSE_PROVISIONING
     );
 }
 

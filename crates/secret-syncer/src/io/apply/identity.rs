@@ -15,12 +15,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::io::apply::{objects, teardown};
-use crate::io::caches;
 use crate::io::context::{Context, Key};
 use crate::io::error::ApplyError;
 use crate::model::existing::OwnershipLabels;
 use crate::model::gathered::Gathered;
-use crate::model::view::{ROLE_IDENTITY, RoleView};
+use crate::model::view::{PURPOSE_IDENTITY, RoleView};
 use crate::plan::adoption::{Adoption, of_identity};
 
 /// The account exists whose tokens kubelets of all pools join with.
@@ -122,9 +121,7 @@ async fn binding(
     match gathered.existing.binding.as_deref() {
         Some(binding) if binding.good => return Ok(true),
         Some(wrong) => {
-            let uid = &wrong.meta.uid;
-            teardown::delete(&api, &name, uid, None, WHAT).await?;
-            context.caches.bindings.deleted(&caches::key(&name), uid);
+            teardown::object::<RoleBinding, _>(context, &context.caches.bindings, &wrong.meta, WHAT).await?;
         }
         None => {}
     }
@@ -137,7 +134,7 @@ fn metadata(context: &Context, gathered: &Gathered, ownership: &OwnershipLabels)
         ownership,
         &context.installation,
         &names::pool_account(&gathered.pool),
-        ROLE_IDENTITY,
+        PURPOSE_IDENTITY,
     )
 }
 

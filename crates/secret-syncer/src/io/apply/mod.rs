@@ -76,7 +76,7 @@ fn rendered(config: &mut OperatingSystemConfig) -> Option<&mut Rendered> {
 /// What was done, for the report.
 #[derive(Debug)]
 pub struct Applied {
-    /// The content that this is about; see [`crate::model::view::ConfigView::identity`].
+    /// The content that this is about; see [`crate::model::view::ConfigView::content_id`].
     pub about: Option<String>,
     /// The condition `Published`; `None`: the status stays as it is.
     pub verdict: Option<Verdict>,
@@ -108,7 +108,7 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
         degraded,
         again,
     } = plan;
-    let about = gathered.config.as_ref().map(|config| config.identity());
+    let about = gathered.config.as_ref().map(|config| config.content_id());
     let mut applied = Applied {
         about,
         verdict: None,

@@ -10,17 +10,17 @@ use osm_api::names;
 
 use crate::model::existing::OwnershipLabels;
 use crate::model::record::content_digest;
-use crate::model::view::{self, ROLE_ORPHAN_RECORD};
+use crate::model::view::{self, PURPOSE_ORPHAN_RECORD};
 
 pub fn metadata(
     ownership: &OwnershipLabels,
     installation: &str,
     name: &str,
-    role: &'static str,
+    purpose: &'static str,
 ) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.to_owned()),
-        labels: Some(ownership.labels(installation, role)),
+        labels: Some(ownership.labels(installation, purpose)),
         annotations: Some(ownership.annotations.clone()),
         ..ObjectMeta::default()
     }
@@ -77,7 +77,7 @@ pub fn with_digest(mut secret: Secret) -> Secret {
 pub fn orphan_record(installation: &str, collected: String) -> Secret {
     let labels = [
         (names::INSTALLATION, installation),
-        (names::ROLE, ROLE_ORPHAN_RECORD),
+        (names::ROLE, PURPOSE_ORPHAN_RECORD),
     ];
     let metadata = ObjectMeta {
         name: Some(names::orphan_record_secret_name(installation)),

@@ -67,7 +67,7 @@ async fn collect(
     const CONFIG: &str = "the OperatingSystemConfig";
     let config = status::live(&context.configs(), &gathered.name).await;
     let config = config.map_err(failed("reading the OperatingSystemConfig"))?;
-    if collect.config_is_absent && config.is_some() {
+    if gathered.config.is_none() && config.is_some() {
         return Err(RequestError::Conflict { what: CONFIG }.into());
     }
     if let Some(owner) = living(context, &collect.owners).await? {
@@ -76,7 +76,8 @@ async fn collect(
             owner.namespace, owner.name
         )));
     }
-    if collect.counts && !record(context, gathered).await? {
+    let has_secrets = collect.objects.secrets().next().is_some();
+    if has_secrets && !record(context, gathered).await? {
         return Ok(OrphanOutcome::OverBudget);
     }
     // Before the deletion: a request that fails later must not hide what was deleted.

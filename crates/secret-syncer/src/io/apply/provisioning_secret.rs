@@ -18,7 +18,7 @@ use crate::model::existing::OwnershipLabels;
 use crate::model::gathered::Gathered;
 use crate::model::record::of_entries;
 use crate::model::tokens::Tokens;
-use crate::model::view::{ROLE_PROVISIONING, SecretView};
+use crate::model::view::{PURPOSE_PROVISIONING, SecretView};
 use crate::plan::provisioning_secret;
 use crate::plan::steps::{DocumentStep, Keep, Publish};
 
@@ -47,7 +47,12 @@ async fn create(
     tokens: &Tokens,
 ) -> Result<SecretView, ApplyError> {
     let api = context.secrets();
-    let mut metadata = objects::metadata(&publish.ownership, &context.installation, name, ROLE_PROVISIONING);
+    let mut metadata = objects::metadata(
+        &publish.ownership,
+        &context.installation,
+        name,
+        PURPOSE_PROVISIONING,
+    );
     let annotations = metadata.annotations.get_or_insert_default();
     let keep_until = provisioning_secret::keep_until(tokens.expires).to_string();
     annotations.insert(names::KEEP_UNTIL.to_owned(), keep_until);
@@ -93,7 +98,7 @@ async fn extend(
         .collect();
     let patch = json!({"metadata": {
         "resourceVersion": secret.meta.resource_version,
-        "labels": publish.ownership.labels(&context.installation, ROLE_PROVISIONING),
+        "labels": publish.ownership.labels(&context.installation, PURPOSE_PROVISIONING),
         "annotations": annotations,
     }});
     let api = context.secrets();
@@ -119,10 +124,10 @@ pub async fn label_again(
         let Some(secret) = api.get_opt(name).await.map_err(failed(WHAT))? else {
             continue;
         };
-        let role = provisioning_secret::role_of(name);
+        let purpose = provisioning_secret::purpose_of(name);
         let patch = json!({"metadata": {
             "resourceVersion": secret.metadata.resource_version,
-            "labels": ownership.labels(&context.installation, role),
+            "labels": ownership.labels(&context.installation, purpose),
             "annotations": ownership.annotations,
         }});
         let patched = api

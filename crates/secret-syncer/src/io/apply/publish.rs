@@ -1,12 +1,11 @@
 //! Publishes a pool, in an order in which nothing that a machine reads ever refers to what does not exist yet:
 //!
 //! 1. the ServiceAccount, and what else tokens are bound to;
-//! 2. tokens, or those of a publish that was not finished;
-//! 3. a check that they may join;
-//! 4. the provisioning Secret, which is kept longer than the tokens live, and beside it the Role and the RoleBinding;
-//! 5. a check that the tokens open it;
-//! 6. the kubeconfig Secret, if machines fetch one;
-//! 7. the bootstrap Secret, and the script of an edge pool.
+//! 2. tokens, or those of a publish that was not finished, and a check that they may join;
+//! 3. the provisioning Secret, which is kept longer than the tokens live, and beside it the Role and the RoleBinding;
+//! 4. a check that the tokens open it;
+//! 5. the kubeconfig Secret, if machines fetch one;
+//! 6. the bootstrap Secret, and the script of an edge pool.
 //!
 //! The status follows, in [`report`](crate::io::report).
 
@@ -222,7 +221,7 @@ impl Replacing<'_> {
     ) -> Secret {
         let (publish, tokens) = (self.publish, self.tokens);
         let installation = &self.context.installation;
-        let mut metadata = objects::metadata(&publish.ownership, installation, name, known.role());
+        let mut metadata = objects::metadata(&publish.ownership, installation, name, known.purpose());
         let annotations = metadata.annotations.get_or_insert_default();
         annotations.extend(publish.annotations(self.document, tokens));
         if known == WellKnown::Kubeconfig {

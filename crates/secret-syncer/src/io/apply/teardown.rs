@@ -11,6 +11,7 @@ use kube::{Resource, ResourceExt};
 use osm_api::names::{INSTALLATION, POOL};
 use osm_runtime::Api;
 use osm_runtime::RequestError;
+use osm_runtime::cache::Cache;
 use osm_runtime::error::is_code;
 use osm_runtime::request::failed;
 use serde::de::DeserializeOwned;
@@ -21,7 +22,7 @@ use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;
-use crate::model::view::{self, BindingView, RoleView, SecretView};
+use crate::model::view::{self, BindingView, Meta, RoleView, SecretView};
 
 /// Deletes everything: the ServiceAccount first and the Secret that the token of `osm-node-bootstrap` is bound to, which revokes the pool's
 /// tokens; then the rest.
@@ -31,39 +32,33 @@ use crate::model::view::{self, BindingView, RoleView, SecretView};
 async fn objects(context: &Context, objects: &ExistingObjects) -> Result<(), ApplyError> {
     let caches = &context.caches;
     if let Some(account) = &objects.account {
-        let api: Api<ServiceAccount> = context.in_namespace();
-        delete(
-            &api,
-            &account.name,
-            &account.uid,
-            None,
-            "the pool's ServiceAccount",
-        )
-        .await?;
-        caches.accounts.deleted(&key(&account.name), &account.uid);
+        object::<ServiceAccount, _>(context, &caches.accounts, account, "the pool's ServiceAccount").await?;
     }
     for found in objects.secrets() {
         secret(context, found).await?;
     }
     if let Some(binding) = &objects.binding {
-        let api: Api<RoleBinding> = context.in_namespace();
-        delete(
-            &api,
-            &binding.meta.name,
-            &binding.meta.uid,
-            None,
-            "the pool's RoleBinding",
-        )
-        .await?;
-        caches
-            .bindings
-            .deleted(&key(&binding.meta.name), &binding.meta.uid);
+        object::<RoleBinding, _>(context, &caches.bindings, &binding.meta, "the pool's RoleBinding").await?;
     }
     if let Some(role) = &objects.role {
-        let api: Api<Role> = context.in_namespace();
-        delete(&api, &role.meta.name, &role.meta.uid, None, "the pool's Role").await?;
-        caches.roles.deleted(&key(&role.meta.name), &role.meta.uid);
+        object::<Role, _>(context, &caches.roles, &role.meta, "the pool's Role").await?;
     }
+    Ok(())
+}
+
+/// Deletes the object with this uid, whatever has changed on it.
+pub async fn object<K, V>(
+    context: &Context,
+    cache: &Cache<V>,
+    meta: &Meta,
+    what: &'static str,
+) -> Result<(), ApplyError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+{
+    let api: Api<K> = context.in_namespace();
+    delete(&api, &meta.name, &meta.uid, None, what).await?;
+    cache.deleted(&key(&meta.name), &meta.uid);
     Ok(())
 }
 
