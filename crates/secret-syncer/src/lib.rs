@@ -20,12 +20,11 @@ use osm_runtime::runner;
 use osm_runtime::{Cluster, Process, go_implementation};
 
 use crate::io::apply::{Applied, apply};
-use crate::io::context::Context;
+use crate::io::context::{Context, Key};
 use crate::io::error::Error;
 use crate::io::gather::gather;
 use crate::io::report::{report, report_legacy_tokens};
 use crate::io::{join_right, watches};
-use crate::model::key::Key;
 use crate::plan::plan;
 
 /// Runs the controller until shutdown. `installation` is the label on everything that it makes.

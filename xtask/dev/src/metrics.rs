@@ -10,7 +10,7 @@ use osm_api::rbac::Service;
 use osm_runtime::admission::AdmissionMetrics;
 use osm_runtime::metrics::catalog::Description;
 use osm_runtime::metrics::label::{Label, Values};
-use secret_syncer::io::metrics::PublishMetrics;
+use secret_syncer::io::reporting::PublishMetrics;
 
 use crate::generated::File;
 
@@ -145,7 +145,7 @@ mod tests {
     use osm_api::config::UserDataBytes;
     use osm_api::profile::CloudProvider;
     use osm_runtime::metrics::{ConditionGauge, Outcome};
-    use secret_syncer::plan::cause::Cause;
+    use secret_syncer::plan::findings::Cause;
 
     use super::*;
     use crate::generated;

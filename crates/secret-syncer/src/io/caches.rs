@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::Resource;
 use osm_api::config::LateBoundKind;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_runtime::cache::{Cache, Version};
@@ -15,12 +16,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::model::existing::{ExistingObjects, WellKnownNames};
 use crate::model::gathered::OrphanBudget;
-use crate::model::legacy_token::LegacyToken;
 use crate::model::source::{SourceData, kind_of};
 use crate::model::view::{
-    self, BindingView, ConfigView, Meta, ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_KUBECONFIG,
-    ROLE_PROVISIONING, ROLE_TOKEN_BINDING, RoleView, SecretView,
+    self, BindingView, ConfigView, Meta, PURPOSE_BOOTSTRAP, PURPOSE_EDGE_SCRIPT, PURPOSE_KUBECONFIG,
+    PURPOSE_PROVISIONING, PURPOSE_TOKEN_BINDING, RoleView, SecretView,
 };
+use crate::plan::legacy_tokens::LegacyToken;
 
 /// With so many Secrets, a pool gets a further document only if it has few.
 pub const CROWDED: usize = 40_000;
@@ -154,7 +155,7 @@ impl Caches {
             .as_ref()
             .and_then(|secret| secret.meta.annotation(names::COLLECTED));
         OrphanBudget {
-            pools: self.secrets.select(|secret| secret.is(ROLE_BOOTSTRAP)).len(),
+            pools: self.secrets.select(|secret| secret.is(PURPOSE_BOOTSTRAP)).len(),
             recorded: recorded.unwrap_or_default().to_owned(),
         }
     }
@@ -177,20 +178,21 @@ impl Caches {
             let objects = of(&mut by_pool, &secret.meta);
             // Labels are easily changed or copied, a name is not. A Secret whose name does not fit its label is ignored until it does.
             let name = Some(secret.meta.name.as_str());
-            if secret.is(ROLE_BOOTSTRAP) && name == names.bootstrap.as_deref() {
+            if secret.is(PURPOSE_BOOTSTRAP) && name == names.bootstrap.as_deref() {
                 objects.bootstrap = Some(secret);
-            } else if secret.is(ROLE_EDGE_SCRIPT) && name == names.edge_script.as_deref() {
+            } else if secret.is(PURPOSE_EDGE_SCRIPT) && name == names.edge_script.as_deref() {
                 objects.edge_script = Some(secret);
-            } else if secret.is(ROLE_KUBECONFIG)
+            } else if secret.is(PURPOSE_KUBECONFIG)
                 && secret.meta.name == names::kubeconfig_secret_name(secret.meta.pool().unwrap_or_default())
             {
                 objects.kubeconfig = Some(secret);
-            } else if secret.is(ROLE_TOKEN_BINDING)
+            } else if secret.is(PURPOSE_TOKEN_BINDING)
                 && secret.meta.name
                     == names::token_binding_secret_name(secret.meta.pool().unwrap_or_default())
             {
                 objects.token_binding = Some(secret);
-            } else if secret.is(ROLE_PROVISIONING) && secret.meta.name.starts_with(names::PROVISIONING_PREFIX)
+            } else if secret.is(PURPOSE_PROVISIONING)
+                && secret.meta.name.starts_with(names::PROVISIONING_PREFIX)
             {
                 objects.provisioning.push(secret);
             }
@@ -228,37 +230,26 @@ impl Caches {
     // changes are not needed.
 
     pub fn wrote_secret(&self, secret: &Secret) -> SecretView {
-        let view = SecretView::of(secret);
-        let (key, version) = (watch::key(&secret.metadata), Version::of(&secret.metadata));
-        let _ = self.secrets.wrote(&key, version, view.clone());
-        view
+        wrote(&self.secrets, secret, SecretView::of(secret))
     }
 
-    /// Returns the uid.
-    pub fn wrote_account(&self, account: &ServiceAccount) -> String {
-        let meta = view::account(account);
-        let uid = meta.uid.clone();
-        let _ = self.accounts.wrote(
-            &watch::key(&account.metadata),
-            Version::of(&account.metadata),
-            meta,
-        );
-        uid
+    pub fn wrote_account(&self, account: &ServiceAccount) {
+        wrote(&self.accounts, account, view::account(account));
     }
 
     pub fn wrote_role(&self, role: &Role) -> RoleView {
-        let view = RoleView::of(role);
-        let (key, version) = (watch::key(&role.metadata), Version::of(&role.metadata));
-        let _ = self.roles.wrote(&key, version, view.clone());
-        view
+        wrote(&self.roles, role, RoleView::of(role))
     }
 
     pub fn wrote_binding(&self, binding: &RoleBinding) -> BindingView {
-        let view = BindingView::of(binding);
-        let (key, version) = (watch::key(&binding.metadata), Version::of(&binding.metadata));
-        let _ = self.bindings.wrote(&key, version, view.clone());
-        view
+        wrote(&self.bindings, binding, BindingView::of(binding))
     }
+}
+
+fn wrote<V: Clone>(cache: &Cache<V>, object: &impl Resource, view: V) -> V {
+    let (key, version) = (watch::key(object.meta()), Version::of(object.meta()));
+    let _ = cache.wrote(&key, version, view.clone());
+    view
 }
 
 #[cfg(test)]
@@ -295,10 +286,10 @@ mod tests {
         );
         // Groups are sorted by name: one copy comes before each Secret, and one after it.
         let copies = [
-            (ROLE_BOOTSTRAP, "a-copy-bootstrap-config"),
-            (ROLE_BOOTSTRAP, "z-copy-bootstrap-config"),
-            (ROLE_EDGE_SCRIPT, "edge-provider-script-a-copy"),
-            (ROLE_EDGE_SCRIPT, "edge-provider-script-z-copy"),
+            (PURPOSE_BOOTSTRAP, "a-copy-bootstrap-config"),
+            (PURPOSE_BOOTSTRAP, "z-copy-bootstrap-config"),
+            (PURPOSE_EDGE_SCRIPT, "edge-provider-script-a-copy"),
+            (PURPOSE_EDGE_SCRIPT, "edge-provider-script-z-copy"),
         ];
         let md = PoolRef::machine_deployment("kube-system", "pool", "uid");
         for (what, md) in [("with its pool", Some(&md)), ("by the config's name", None)] {
@@ -318,8 +309,8 @@ mod tests {
                 "{what}: {own:?} {others:?}"
             );
 
-            add(&caches, ROLE_BOOTSTRAP, "p", bootstrap, 2);
-            add(&caches, ROLE_EDGE_SCRIPT, "p", script, 2);
+            add(&caches, PURPOSE_BOOTSTRAP, "p", bootstrap, 2);
+            add(&caches, PURPOSE_EDGE_SCRIPT, "p", script, 2);
             let (own, others) = caches.existing(CONFIG, "p", &names);
             assert_eq!(
                 (known(&own), others.len()),

@@ -1,30 +1,68 @@
-//! What all reconciles share.
+//! What is reconciled, and what all reconciles share.
 
+use std::fmt;
 use std::sync::Arc;
 
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use osm_api::Joining;
 use osm_api::config::OperatingSystemConfig;
+use osm_api::names::CLOUD_INIT_SETTINGS;
+use osm_runtime::Api;
 use osm_runtime::cache::{Change, Version};
 use osm_runtime::queue::{Priority, Queue};
-use osm_runtime::runner::Shared;
+use osm_runtime::runner::{self, Shared};
 use osm_runtime::{Cluster, Process};
 
 use crate::io::caches::Caches;
-use crate::io::clients::Clients;
-use crate::io::memory::Memory;
+use crate::io::join_right::JoinRight;
 use crate::io::reporting::Reporting;
-use crate::model::key::Key;
+use crate::io::token_probe::TokenProbe;
+use crate::model::memory::Memory;
 use crate::model::view::ConfigView;
-use crate::plan::priority;
+
+/// A unit of work in the queue. Its text decides which replica owns it, so replicas of two versions must agree on it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// The OperatingSystemConfig of this name, whether it exists or not.
+    Config(String),
+    /// Non-expiring ServiceAccount tokens that other programs left.
+    LegacyTokens,
+    /// Whether a pool's token may do more than it needs to join.
+    JoinRight,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(name) => f.write_str(name),
+            Self::LegacyTokens => f.write_str("(non-expiring tokens)"),
+            Self::JoinRight => f.write_str("(right to join)"),
+        }
+    }
+}
+
+impl runner::Key for Key {
+    fn is_of_each(&self) -> bool {
+        // Each replica reports on the right in its own conditions.
+        matches!(self, Self::JoinRight)
+    }
+}
 
 /// Cheap to clone.
 #[derive(Clone)]
 pub struct Context(Arc<Parts>);
 
 pub struct Parts {
-    pub clients: Clients,
+    pub process: Arc<Process>,
+    pub cluster: Cluster,
+    /// Value of the label on everything that is made here.
+    pub installation: String,
+    pub token_probe: TokenProbe,
     pub caches: Caches,
     pub memory: Memory,
+    pub join_right: JoinRight,
     pub reporting: Reporting,
     pub queue: Arc<Queue<Key>>,
 }
@@ -37,14 +75,49 @@ impl std::ops::Deref for Context {
     }
 }
 
+/// The APIs that are used.
+impl Parts {
+    pub fn joining(&self) -> Joining {
+        self.cluster.installation.joining
+    }
+
+    pub fn configs(&self) -> Api<OperatingSystemConfig> {
+        Api::namespaced(
+            self.cluster.management.client.clone(),
+            &self.cluster.installation.namespace,
+        )
+    }
+
+    /// Key of an OperatingSystemConfig in its cache.
+    pub fn config_key(&self, name: &str) -> String {
+        format!("{}/{name}", self.cluster.installation.namespace)
+    }
+
+    pub fn secrets(&self) -> Api<Secret> {
+        self.in_namespace()
+    }
+
+    /// Objects in `cloud-init-settings`.
+    pub fn in_namespace<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.cluster.worker.client.clone(), CLOUD_INIT_SETTINGS)
+    }
+}
+
 impl Context {
     /// # Errors
     /// Metrics whose names are taken.
     pub fn new(process: &Arc<Process>, cluster: &Cluster, installation: String) -> anyhow::Result<Self> {
         Ok(Self(Arc::new(Parts {
-            clients: Clients::new(process, cluster, installation),
+            process: process.clone(),
+            cluster: cluster.clone(),
+            installation,
+            token_probe: TokenProbe::new(cluster.worker.anonymous.clone()),
             caches: Caches::default(),
             memory: Memory::default(),
+            join_right: JoinRight::default(),
             reporting: Reporting::new(process, cluster)?,
             queue: Arc::new(Queue::new(&process.environment)),
         })))
@@ -72,11 +145,6 @@ impl Context {
         self.reporting.forget(config);
     }
 
-    /// Records what the API server returned for a write of ours.
-    pub fn wrote_config(&self, config: OperatingSystemConfig) {
-        self.saw_config(ConfigView::of(config));
-    }
-
     /// Records what the API server returned for a write or read of ours.
     pub fn saw_config(&self, config: ConfigView) {
         let metadata = ObjectMeta {
@@ -84,7 +152,7 @@ impl Context {
             resource_version: Some(config.resource_version.clone()),
             ..ObjectMeta::default()
         };
-        let (key, version) = (self.clients.config_key(&config.name), Version::of(&metadata));
+        let (key, version) = (self.config_key(&config.name), Version::of(&metadata));
         let change = self.caches.configs.wrote(&key, version, config);
         // The watch will not show what osc-controller wrote before our own write.
         let Some(Change {
@@ -100,8 +168,7 @@ impl Context {
             self.caches.end_unused_sources(before);
         }
         if old.is_none_or(|old| old.of_others() != new.of_others()) {
-            self.queue
-                .add_with(Key::Config(new.name.clone()), priority::of(&new));
+            self.queue.add_with(Key::Config(new.name.clone()), new.priority());
         }
     }
 }
@@ -125,5 +192,22 @@ impl Shared<Key> for Context {
             Key::LegacyTokens => self.reporting.forget_legacy_tokens(),
             Key::JoinRight => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Replicas elect the owner of a key by hashing its text. During an upgrade, two versions run at once: with different texts,
+    /// both or neither would own the key. So these texts never change, however they read.
+    #[test]
+    fn the_texts_are_the_same_in_each_version() {
+        assert_eq!(Key::LegacyTokens.to_string(), "(non-expiring tokens)");
+        assert_eq!(Key::JoinRight.to_string(), "(right to join)");
+        assert_eq!(
+            Key::Config("pool-kube-system-config".into()).to_string(),
+            "pool-kube-system-config"
+        );
     }
 }

@@ -5,11 +5,9 @@ use std::time::Duration;
 use osm_api::Reason;
 use osm_runtime::RequestError;
 use osm_runtime::error::{Failure, LONGEST_DELAY, LONGEST_DELAY_OF_PERMANENT};
-use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 
 use crate::model::documents::DocumentError;
-use crate::plan::error::PlanError;
-use crate::plan::messages;
+use crate::plan::{PlanError, messages};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -31,12 +29,14 @@ pub enum ApplyError {
     /// `right`: such as `create certificatesigningrequests`.
     #[error("a node's token may not {right}; apply the roles and bindings of this version")]
     RightMissing { right: String },
-    #[error("{0}")]
-    ClusterChanged(String),
     #[error(
         "the API server rejects a token that it has just issued; check whether its service account signing keys have changed"
     )]
     TokenRefused,
+    #[error(
+        "the API server issued a token that does not say which ServiceAccount it is of; check its flags and the signer of service account tokens"
+    )]
+    TokenUnreadable,
     #[error("{0}")]
     TooManyDocuments(String),
     #[error("{}", messages::foreign_secret(name))]
@@ -66,8 +66,9 @@ impl ApplyError {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Request(error) => error.reason(),
-            Self::RightMissing { .. } | Self::TokenRefused => Reason::NodePermissionMissing,
-            Self::ClusterChanged(_) => CLUSTER_CHANGED,
+            Self::RightMissing { .. } | Self::TokenRefused | Self::TokenUnreadable => {
+                Reason::NodePermissionMissing
+            }
             Self::TooManyDocuments(_) => Reason::TooManyDocuments,
             Self::ForeignSecret { .. } => Reason::ForeignSecret,
             Self::Document(error) => error.reason(),
@@ -76,14 +77,6 @@ impl ApplyError {
 }
 
 impl Error {
-    /// Whatever was seen may be another cluster's.
-    pub fn cluster_changed(&self) -> Option<&str> {
-        match self {
-            Self::Apply(ApplyError::ClusterChanged(problem)) => Some(problem),
-            _ => None,
-        }
-    }
-
     /// Whether it may pass without any change to what was asked.
     pub fn may_pass(&self) -> bool {
         self.request().is_some_and(RequestError::may_pass)
@@ -113,9 +106,10 @@ impl Failure for Error {
 
     fn longest_delay(&self) -> Duration {
         match self {
-            // Nothing shows that a webhook is gone, that a cluster is the right one again, or that a name is free.
-            Self::Plan(PlanError::RepeatedlyModified(_))
-            | Self::Apply(ApplyError::ClusterChanged(_) | ApplyError::ForeignSecret { .. }) => LONGEST_DELAY,
+            // Nothing shows that a webhook is gone, or that a name is free.
+            Self::Plan(PlanError::RepeatedlyModified(_)) | Self::Apply(ApplyError::ForeignSecret { .. }) => {
+                LONGEST_DELAY
+            }
             _ if self.may_pass() => LONGEST_DELAY,
             _ => LONGEST_DELAY_OF_PERMANENT,
         }

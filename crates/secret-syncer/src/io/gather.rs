@@ -3,31 +3,29 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt;
 use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
 use osm_runtime::request::failed;
-use osm_runtime::{RequestError, status};
+use osm_runtime::{Connection, RequestError};
 
 use crate::io::caches;
-use crate::io::clients::Clients;
 use crate::io::context::Context;
 use crate::io::sources;
 use crate::model::existing::WellKnownNames;
-use crate::model::gathered::{Clusters, Gathered, Inherited, Published, PublishedRecord};
-use crate::model::published_content::PublishedDocument;
+use crate::model::gathered::{Clusters, Gathered};
+use crate::model::published_content::Published;
+use crate::model::record::PublishedRecord;
 use crate::model::source::{Allowed, Inputs, SourceError};
 use crate::model::view::ConfigView;
 use crate::plan::hold;
 
-/// Requests are made only for values in objects of other owners, for Secrets that are not ours, and for what is published while new content is
-/// held back.
+/// Requests are made only for values in objects of other owners, for what is published while new content is held back, and for the uids of
+/// clusters.
 ///
 /// # Errors
 /// Requests that failed.
 pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestError> {
-    let (clients, caches) = (&context.clients, &context.caches);
-    let config = caches.configs.get(&clients.config_key(name));
+    let caches = &context.caches;
+    let config = caches.configs.get(&context.config_key(name));
     let md = config
         .as_ref()
         .and_then(|config| config.machine_deployment.as_ref());
@@ -35,24 +33,27 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
         .map(|md| names::pool_id(&md.namespace, &md.name, &md.uid))
         .unwrap_or_default();
     let (existing, orphans) = caches.existing(name, &pool, &WellKnownNames::of(name, md));
+    // A kubeconfig may lead to another cluster by now, whose answers would be a reason to delete or to publish.
+    let is_retired = config.as_ref().is_some_and(|config| config.is_retired());
+    let is_drastic = is_retired || existing.bootstrap.is_none() || !orphans.is_empty();
+    let uid = async |connection: &Connection| match is_drastic {
+        true => connection.recent_uid().await,
+        false => connection.uid().await,
+    };
     let (management, worker) =
-        tokio::try_join!(clients.cluster.management.uid(), clients.cluster.worker.uid())
+        tokio::try_join!(uid(&context.cluster.management), uid(&context.cluster.worker))
             .map_err(failed("reading namespace kube-system"))?;
     let memory = context.memory.of(name);
-    let inherited = match &config {
-        Some(config) if config.is_claimed && md.is_none() => inherited(clients, name).await?,
-        _ => None,
-    };
-    let settings = clients.cluster.settings.borrow().clone();
+    let settings = context.cluster.settings.borrow().clone();
     let mut gathered = Gathered {
-        now: clients.cluster.worker.server_time.now(),
+        now: context.cluster.worker.server_time.now(),
         name: name.to_owned(),
-        installation: clients.installation.clone(),
+        installation: context.installation.clone(),
         clusters: Clusters { management, worker },
         are_secrets_crowded: caches.are_crowded(),
-        orphan_budget: (!orphans.is_empty()).then(|| caches.orphan_budget(&clients.installation)),
-        joining: clients.joining(),
-        joining_is_open: context.memory.joining_is_open().unwrap_or(false),
+        orphan_budget: (!orphans.is_empty()).then(|| caches.orphan_budget(&context.installation)),
+        joining: context.joining(),
+        joining_is_open: context.join_right.is_open().unwrap_or(false),
         node_account: caches
             .accounts
             .get(&caches::key(NODE_BOOTSTRAP_ACCOUNT))
@@ -66,60 +67,41 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
         pool,
         existing,
         orphans,
-        inherited,
         memory,
         published: None,
-        go_implementation: clients.cluster.go_implementation.problem(),
-        outdated_definitions: clients.cluster.outdated_definitions.problem(),
+        go_implementation: context.cluster.go_implementation.problem(),
+        outdated_definitions: context.cluster.outdated_definitions.problem(),
     };
     if let Some(record) = hold::needed_record(&gathered) {
-        gathered.published = published(clients, &gathered, record).await?;
+        let published = published(context, &gathered.pool, record).await?;
+        gathered.published = published.map(Arc::new);
     }
     Ok(gathered)
 }
 
-/// `None`: the provisioning Secret does not exist or is not the one that was published, or it does not hold what this program needs.
-async fn published(
-    clients: &Clients,
-    gathered: &Gathered,
+/// What this records. `None`: the provisioning Secret does not exist or is not the one that was published, or it does not hold what this
+/// program needs.
+///
+/// # Errors
+/// Requests that failed.
+pub async fn published(
+    context: &Context,
+    pool: &str,
     record: PublishedRecord,
-) -> Result<Option<Arc<Published>>, RequestError> {
-    let found = clients.secrets().get_opt(&record.provisioning_secret).await;
-    let is_it =
-        |secret: &Secret| record.provisioning_uid.is_none() || secret.metadata.uid == record.provisioning_uid;
-    let found = found
-        .map_err(failed("reading the provisioning Secret"))?
-        .filter(is_it);
-    let document = found.and_then(|secret| PublishedDocument::read(secret, &gathered.pool));
-    Ok(document.map(|document| Arc::new(Published { record, document })))
+) -> Result<Option<Published>, RequestError> {
+    let found = context.secrets().get_opt(&record.provisioning_secret).await;
+    let found = found.map_err(failed("reading the provisioning Secret"))?;
+    Ok(found.and_then(|secret| Published::read(secret, pool, record)))
 }
 
 async fn inputs(context: &Context, config: &ConfigView) -> Result<Inputs, SourceError> {
     if config.to_publish().is_none() || config.machine_deployment.is_none() {
         return Ok(Inputs::default());
     }
-    let settings = context.clients.cluster.settings.borrow().clone();
+    let settings = context.cluster.settings.borrow().clone();
     let allowed = Allowed {
         settings: settings.as_ref().map(|current| &current.settings),
         machine_deployment: config.machine_deployment.as_ref(),
     };
     sources::inputs(context, &config.late_bound, allowed).await
 }
-
-async fn inherited(clients: &Clients, config: &str) -> Result<Option<Inherited>, RequestError> {
-    let Some(name) = names::bootstrap_secret_of(config) else {
-        return Ok(None);
-    };
-    let found = status::live(&clients.secrets(), &name)
-        .await
-        .map_err(failed(READING))?;
-    Ok(found.map(|found| Inherited {
-        revision: found
-            .annotations()
-            .get(names::MACHINE_DEPLOYMENT_REVISION)
-            .cloned(),
-        name,
-    }))
-}
-
-const READING: &str = "reading a Secret of another owner";

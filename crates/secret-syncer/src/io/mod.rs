@@ -2,13 +2,10 @@
 
 pub mod apply;
 pub mod caches;
-pub mod clients;
 pub mod context;
 pub mod error;
 pub mod gather;
 pub mod join_right;
-pub mod memory;
-pub mod metrics;
 pub mod report;
 pub mod reporting;
 pub mod sources;

@@ -3,24 +3,23 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
-use osm_api::condition::{self, PUBLISHED, Verdict};
+use osm_api::condition::{self, PUBLISHED, REASON_DELETED, Verdict};
 use osm_api::config::{OperatingSystemConfigStatus, Published};
 use osm_api::{Reason, names};
 use osm_runtime::error::Failure;
 use osm_runtime::request::failed;
 use osm_runtime::{RequestError, status};
 
+use crate::io::apply::Applied;
 use crate::io::apply::orphans::OrphanOutcome;
-use crate::io::apply::{Applied, Status};
 use crate::io::caches;
 use crate::io::context::Context;
-use crate::io::error::{ApplyError, Error};
+use crate::io::error::Error;
 use crate::model::existing::WellKnownNames;
-use crate::model::view::{ConfigView, Meta};
-use crate::plan::announcement::{Announcement, event, is_change, is_reported};
-use crate::plan::{legacy_tokens, messages, ready};
+use crate::model::view::ConfigView;
+use crate::plan::conditions::{self, Announcement, event, is_change, is_reported};
+use crate::plan::{legacy_tokens, messages};
 
 /// Name of the field manager of this controller.
 pub const FIELD_MANAGER: &str = "secret-syncer";
@@ -35,21 +34,13 @@ pub async fn report(
     outcome: Result<Applied, Error>,
 ) -> Result<Option<Duration>, Error> {
     let reporting = &context.reporting;
-    match &outcome {
-        Ok(applied) => reporting
-            .foreign_cluster
-            .note(name, applied.foreign_cluster.as_deref()),
-        Err(error) => {
-            // Other failures show nothing new about whose cluster it is.
-            if let Some(problem) = error.cluster_changed() {
-                reporting.foreign_cluster.note(name, Some(problem));
-            }
-        }
-    }
+    // Failures show nothing new about whose cluster it is.
     if let Ok(applied) = &outcome {
+        let problem = applied.foreign_cluster.as_deref();
+        reporting.foreign_cluster.note(name, problem);
         log(name, applied);
     }
-    let Some(config) = context.caches.configs.get(&context.clients.config_key(name)) else {
+    let Some(config) = context.caches.configs.get(&context.config_key(name)) else {
         context.forget(name);
         return outcome.map(|applied| applied.again);
     };
@@ -60,26 +51,23 @@ pub async fn report(
             for cause in &applied.published_for {
                 reporting.metrics.published(*cause);
             }
-            if let Some(status) = applied.status {
-                if applied.about != Some(config.identity()) {
+            if let Some(verdict) = applied.verdict {
+                if applied.about != Some(config.content_id()) {
                     // It is another config now, or has other content, of which this status does not speak.
                     return Err(Error::Report(RequestError::Conflict {
                         what: "the OperatingSystemConfig",
                     }));
                 }
-                let report = Report::of(status, &config, applied.joining_is_open);
-                set_status(context, &config, report.degraded(applied.degraded))
-                    .await
-                    .map_err(Error::Report)?;
+                let written = set_status(context, &config, verdict, applied.published);
+                written.await.map_err(Error::Report)?;
             }
             Ok(applied.again)
         }
         Err(error) => {
-            let now = context.clients.cluster.worker.server_time.now();
+            let now = context.cluster.worker.server_time.now();
             if is_reported(error.may_pass(), reporting.failed(name, now), now) {
                 let verdict = messages::not_published(error.reason(), error.to_string());
-                let report = Report::not_published(verdict, &config);
-                if let Err(other) = set_status(context, &config, report).await {
+                if let Err(other) = set_status(context, &config, verdict, None).await {
                     tracing::debug!(config = name, %other, "the status can't be written either");
                 }
             }
@@ -100,54 +88,6 @@ fn expiry(context: &Context, config: &ConfigView) -> Option<Timestamp> {
     of_secret.or_else(|| status?.credential_expires.parse().ok())
 }
 
-/// What the status says.
-struct Report {
-    /// The condition `Published`.
-    verdict: Verdict,
-    published: Option<Published>,
-    /// Whether `published` was just seen to be in force.
-    is_confirmed: bool,
-}
-
-impl Report {
-    fn of(status: Status, config: &ConfigView, joining_is_open: bool) -> Self {
-        match status {
-            Status::NotPublished(verdict) => Self::not_published(verdict, config),
-            Status::Published(published) => Self {
-                verdict: messages::published(&published.credential_expires, joining_is_open),
-                published: Some(published),
-                is_confirmed: true,
-            },
-            Status::TornDown => Self {
-                verdict: messages::torn_down(),
-                published: None,
-                is_confirmed: false,
-            },
-        }
-    }
-
-    fn not_published(verdict: Verdict, config: &ConfigView) -> Self {
-        Self {
-            verdict,
-            published: config.status.published.clone(),
-            is_confirmed: false,
-        }
-    }
-
-    fn degraded(self, verdict: Option<Verdict>) -> Self {
-        Self {
-            verdict: verdict.unwrap_or(self.verdict),
-            ..self
-        }
-    }
-
-    /// The condition `Ready`.
-    fn ready(&self, context: &Context, config: &ConfigView) -> Verdict {
-        let is_kept = self.is_confirmed || is_in_force(context, config);
-        ready::verdict(&self.verdict, self.published.as_ref().filter(|_| is_kept))
-    }
-}
-
 /// Whether new machines can boot with what the caches show.
 fn is_in_force(context: &Context, config: &ConfigView) -> bool {
     let Some(md) = &config.machine_deployment else {
@@ -155,8 +95,8 @@ fn is_in_force(context: &Context, config: &ConfigView) -> bool {
     };
     let (pool, known) = (md.id(), WellKnownNames::of(&config.name, Some(md)));
     let (existing, _) = context.caches.existing(&config.name, &pool, &known);
-    let now = context.clients.cluster.worker.server_time.now();
-    ready::is_in_force(&existing, &pool, config.needs_kubeconfig_secret, now)
+    let now = context.cluster.worker.server_time.now();
+    conditions::is_in_force(&existing, &pool, config.needs_kubeconfig_secret, now)
 }
 
 fn log(config: &str, applied: &Applied) {
@@ -184,18 +124,25 @@ fn log(config: &str, applied: &Applied) {
     }
 }
 
-/// A status that would change nothing is not written.
-async fn set_status(context: &Context, config: &ConfigView, report: Report) -> Result<(), RequestError> {
-    let ready = report.ready(context, config);
-    let Report {
-        verdict, published, ..
-    } = report;
+/// `published` was just seen to be in force; without it, what was published stays, unless the pool is gone. A status that would change nothing
+/// is not written.
+async fn set_status(
+    context: &Context,
+    config: &ConfigView,
+    verdict: Verdict,
+    published: Option<Published>,
+) -> Result<(), RequestError> {
+    let is_kept = published.is_some() || is_in_force(context, config);
+    let before = || config.status.published.clone();
+    let stays = || before().filter(|_| verdict.reason != REASON_DELETED);
+    let published = published.or_else(stays);
+    let ready = conditions::ready(&verdict, published.as_ref().filter(|_| is_kept));
     context
         .reporting
         .conditions
         .count(&config.name, PUBLISHED, verdict.status, verdict.reason);
     let current = &config.status.conditions;
-    let now = context.clients.process.environment.now();
+    let now = context.process.environment.now();
     let conditions = condition::all([&verdict, &ready], current, Some(config.generation), now);
     if condition::has_all(current, &conditions) && config.status.published == published {
         return Ok(());
@@ -206,7 +153,7 @@ async fn set_status(context: &Context, config: &ConfigView, report: Report) -> R
         published,
         ..Default::default()
     };
-    let (api, version) = (context.clients.configs(), &config.resource_version);
+    let (api, version) = (context.configs(), &config.resource_version);
     let written = status::apply(&api, FIELD_MANAGER, &config.name, version, &status).await;
     if let Some(config) = written.map_err(failed("the OperatingSystemConfig's status"))? {
         // Nothing but this status has changed since, so a content that is unfit still is.
@@ -216,7 +163,7 @@ async fn set_status(context: &Context, config: &ConfigView, report: Report) -> R
                 unfit.config = now;
             }
         });
-        context.wrote_config(config);
+        context.saw_config(ConfigView::of(config));
     }
     if is_change(before, &verdict) {
         let rendered = config.status.rendered.as_ref();
@@ -231,8 +178,8 @@ async fn set_status(context: &Context, config: &ConfigView, report: Report) -> R
             verdict.message
         );
     }
-    let events = &context.clients.cluster.management.events;
-    let about = || config.reference(context.clients.cluster.namespace());
+    let events = &context.cluster.management.events;
+    let about = || config.reference(context.cluster.namespace());
     match event(before, &verdict) {
         Some(Announcement::Warning) => {
             events.warning(&about(), verdict.reason, &verdict.message).await;
@@ -243,46 +190,6 @@ async fn set_status(context: &Context, config: &ConfigView, report: Report) -> R
         None => {}
     }
     Ok(())
-}
-
-/// Reports whether the API server has answered the question that [`report_join_right`] is about.
-pub fn report_join_question(context: &Context, answer: &Result<Option<bool>, ApplyError>) {
-    let is_unknown = !matches!(answer, Ok(Some(_)));
-    context
-        .reporting
-        .metrics
-        .joining_open_unknown
-        .set(is_unknown.into());
-    // The runner logs errors.
-    if matches!(answer, Ok(None)) {
-        tracing::warn!("{}", messages::joining_is_unknown());
-    }
-}
-
-/// Reports that there is no token of a pool, so that nothing has to be known.
-pub fn report_no_join_right(context: &Context) {
-    context.reporting.metrics.joining_open.set(0);
-    context.reporting.metrics.joining_open_unknown.set(0);
-}
-
-/// Reports that it became known, or changed, whether whatever the pools' tokens ask for is approved. `account` is one of theirs.
-pub async fn report_join_right(context: &Context, account: &Meta, is_open: bool) {
-    context.reporting.metrics.joining_open.set(is_open.into());
-    if !is_open {
-        return tracing::info!("{}", messages::joining_is_closed());
-    }
-    let (reason, message) = messages::joining_is_open();
-    tracing::warn!("{message}");
-    let about = ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("ServiceAccount".to_owned()),
-        namespace: Some(names::CLOUD_INIT_SETTINGS.to_owned()),
-        name: Some(account.name.clone()),
-        uid: Some(account.uid.clone()),
-        ..ObjectReference::default()
-    };
-    let events = &context.clients.cluster.worker.events;
-    events.warning(&about, reason, &message).await;
 }
 
 /// Counts the non-expiring tokens of other programs, and emits an Event for each that [`legacy_tokens::due`] names.
@@ -303,7 +210,7 @@ pub async fn report_legacy_tokens(context: &Context) {
     for token in due {
         let message = legacy_tokens::message(token, needed_by);
         tracing::warn!(secret = token.secret.name, account = token.account, "{message}");
-        let events = &context.clients.cluster.worker.events;
+        let events = &context.cluster.worker.events;
         events
             .warning(&token.secret, Reason::NonExpiringToken, &message)
             .await;

@@ -1,24 +1,30 @@
-//! What reports are made with: metrics, the gate for objects of another cluster, and what was reported before.
+//! Holds what reports are made with: metrics, the gate for objects of another cluster, and what was reported before.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use osm_api::condition::PUBLISHED;
 use osm_runtime::foreign_cluster::ForeignCluster;
 use osm_runtime::metrics::ConditionGauge;
-use osm_runtime::{Cluster, Process};
+use osm_runtime::metrics::label::Label;
+use osm_runtime::{Cluster, Metrics, Process};
 use parking_lot::Mutex;
+use prometheus::{IntCounterVec, IntGauge};
+use strum::VariantNames;
 
-use crate::io::metrics::PublishMetrics;
+use crate::plan::findings::Cause;
 use crate::plan::legacy_tokens::Reported;
+
+const CAUSE: Label = Label::of("cause", Cause::VARIANTS);
 
 pub struct Reporting {
     pub conditions: Arc<ConditionGauge>,
     pub foreign_cluster: ForeignCluster,
     pub metrics: PublishMetrics,
     pub legacy_tokens: Mutex<Reported>,
-    expiries: Mutex<Expiries>,
+    /// When each pool's first credential expires.
+    expiries: Mutex<HashMap<String, Timestamp>>,
     /// Since when a config's reconciles fail.
     failing: Mutex<HashMap<String, Timestamp>>,
 }
@@ -53,8 +59,13 @@ impl Reporting {
     /// When the credentials of a pool expire; `None`: it has none, or another replica counts them.
     pub fn note_expiry(&self, config: &str, expiry: Option<Timestamp>) {
         let mut expiries = self.expiries.lock();
-        expiries.note(config, expiry.map(Timestamp::as_second));
-        self.metrics.earliest_expiry.set(expiries.first());
+        match expiry {
+            Some(expiry) => expiries.insert(config.to_owned(), expiry),
+            None => expiries.remove(config),
+        };
+        let first = expiries.values().min();
+        let first = first.map_or(0, |first| first.as_second());
+        self.metrics.earliest_expiry.set(first);
     }
 
     /// Returns since when the config's reconciles fail.
@@ -67,44 +78,47 @@ impl Reporting {
     }
 }
 
-/// When each pool's first credential expires, in seconds since 1970.
-#[derive(Debug, Default)]
-struct Expiries {
-    of: HashMap<String, i64>,
-    ordered: BTreeSet<(i64, String)>,
+/// Metrics of this controller besides reconciles and conditions.
+pub struct PublishMetrics {
+    pub publishes: IntCounterVec,
+    pub non_expiring_tokens: IntGauge,
+    pub joining_open: IntGauge,
+    pub joining_open_unknown: IntGauge,
+    pub earliest_expiry: IntGauge,
 }
 
-impl Expiries {
-    fn note(&mut self, pool: &str, expiry: Option<i64>) {
-        if let Some(old) = self.of.remove(pool) {
-            self.ordered.remove(&(old, pool.to_owned()));
-        }
-        if let Some(expiry) = expiry {
-            self.of.insert(pool.to_owned(), expiry);
-            self.ordered.insert((expiry, pool.to_owned()));
-        }
+impl PublishMetrics {
+    /// # Errors
+    /// Where a name is taken.
+    pub fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
+        let catalog = &metrics.catalog;
+        Ok(Self {
+            publishes: catalog.counters(
+                "publishes_total",
+                "Bootstrap Secrets written, by cause; one may have several.",
+                &[CAUSE],
+            )?,
+            non_expiring_tokens: catalog.gauge(
+                "non_expiring_tokens",
+                "Secrets in cloud-init-settings with a ServiceAccount's token that never expires. OSM creates no such Secret.",
+            )?,
+            joining_open: catalog.gauge(
+                "joining_open",
+                "1 while kube-controller-manager approves the certificate of any node for ServiceAccounts of cloud-init-settings.",
+            )?,
+            joining_open_unknown: catalog.gauge(
+                "joining_open_unknown",
+                "1 while secret-syncer cannot determine osm_joining_open, which then has its last value.",
+            )?,
+            earliest_expiry: catalog.gauge(
+                "credentials_earliest_expiry_timestamp_seconds",
+                "When the first credential of any pool expires, in seconds since 1970; 0 without pools.",
+            )?,
+        })
     }
 
-    /// The first of all; 0 where there is none.
-    fn first(&self) -> i64 {
-        self.ordered.first().map_or(0, |(at, _)| *at)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_expiry_is_that_of_the_pools_that_are_there() {
-        let mut expiries = Expiries::default();
-        assert_eq!(expiries.first(), 0);
-        expiries.note("a", Some(20));
-        expiries.note("b", Some(10));
-        assert_eq!(expiries.first(), 10);
-        expiries.note("b", Some(30));
-        assert_eq!(expiries.first(), 20);
-        expiries.note("a", None);
-        assert_eq!(expiries.first(), 30);
+    /// Counts a bootstrap Secret that was written for this cause.
+    pub fn published(&self, cause: Cause) {
+        self.publishes.with_label_values(&[<&str>::from(cause)]).inc();
     }
 }

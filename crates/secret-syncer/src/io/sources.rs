@@ -78,7 +78,7 @@ async fn data(
     source: &LateBoundSource,
 ) -> Result<Option<Arc<SourceData>>, kube::Error> {
     let LateBoundSource { namespace, name, .. } = source;
-    let (cluster, sources) = (&context.clients.cluster, &context.caches.sources);
+    let (cluster, sources) = (&context.cluster, &context.caches.sources);
     let of = (cluster, &cluster.worker);
     let (waker, key) = (context.clone(), followed::key(kind, namespace, name));
     let wake = move || waker.wake(|config| caches::uses_source(config, &key));
@@ -105,7 +105,7 @@ async fn machine_deployment(
     if let Some(shown) = watched_pools(context).get(&format!("{namespace}/{name}")) {
         return Ok(Some(shown));
     }
-    let client = context.clients.cluster.worker.client.clone();
+    let client = context.cluster.worker.client.clone();
     let pools: Api<MachineDeployment> = Api::namespaced(client, namespace);
     let found = read::get(
         &pools,
@@ -118,7 +118,7 @@ async fn machine_deployment(
 
 /// Watches all MachineDeployments, until no config takes a value from one. Of these, only the texts of RHEL subscriptions are kept.
 fn watched_pools(context: &Context) -> Arc<Cache<SourceData>> {
-    let (cluster, waker) = (&context.clients.cluster, context.clone());
+    let (cluster, waker) = (&context.cluster, context.clone());
     context.caches.watched_pools(&cluster.shutdown, |cache, end| {
         Watch::all(&cluster.worker, "machinedeployments")
             .project(|md: MachineDeployment| SourceData::of_subscription(&md))

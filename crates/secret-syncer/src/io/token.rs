@@ -1,10 +1,12 @@
 //! The tokens of a pool: issues them, or takes those of an earlier publish, and checks what they may do before they are published.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
+use osm_api::Joining;
 use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
 use osm_runtime::Api;
 use osm_runtime::request::failed;
@@ -12,14 +14,12 @@ use osm_runtime::request::failed;
 use crate::io::apply::{identity, objects, well_known};
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::model::bound_to::bound_to;
 use crate::model::gathered::Gathered;
-use crate::model::memory::KeptTokens;
 use crate::model::tokens::{Issued, Tokens, granted};
-use crate::model::view::ROLE_TOKEN_BINDING;
+use crate::model::view::PURPOSE_TOKEN_BINDING;
 use crate::plan::adoption::WellKnown;
 use crate::plan::steps::Publish;
-use crate::plan::{read_right, renewal};
+use crate::plan::{questions, renewal};
 
 /// The API server refuses to issue tokens for less.
 const SHORTEST_LIFE: Duration = Duration::from_secs(600);
@@ -27,8 +27,6 @@ const SHORTEST_LIFE: Duration = Duration::from_secs(600);
 /// Tokens that are about to be published.
 pub struct Provided {
     pub tokens: Tokens,
-    /// Value of the annotation [`names::BOUND_TO`].
-    pub bound_to: String,
     /// Whether they were issued just now.
     pub are_new: bool,
 }
@@ -42,42 +40,25 @@ pub async fn provide(
     gathered: &Gathered,
     publish: &Publish,
 ) -> Result<Provided, ApplyError> {
-    let account = identity::account(context, publish).await?;
-    let shared = match &publish.shared_account {
-        None => None,
-        Some(shared) => Some((
-            identity::node_account(context, shared.account.as_deref()).await?,
-            binding_secret(context, gathered, publish, shared.token_binding.as_deref()).await?,
-        )),
+    identity::account(context, gathered, &publish.ownership).await?;
+    let binding = match gathered.joining {
+        Joining::Approved => None,
+        Joining::Static => {
+            identity::node_account(context, gathered).await?;
+            Some(binding_secret(context, gathered, publish).await?)
+        }
     };
-    let uids = shared
-        .as_ref()
-        .map(|(node, binding)| [Some(node.as_str()), Some(binding.as_str())]);
-    let bound_to = bound_to(Some(&account), uids).unwrap_or_default();
-    if let Some(tokens) = renewal::reusable(gathered, publish, &bound_to) {
+    if let Some(tokens) = renewal::reusable(gathered, publish) {
         return Ok(Provided {
             tokens: tokens.clone(),
-            bound_to,
             are_new: false,
         });
     }
-    let tokens = issue(
-        context,
-        gathered,
-        publish,
-        shared.as_ref().map(|(_, binding)| binding.as_str()),
-    )
-    .await?;
-    let kept = KeptTokens {
-        bound_to: bound_to.clone(),
-        tokens: tokens.clone(),
-    };
-    context
-        .memory
-        .edit(&gathered.name, |memory| memory.tokens = Some(kept));
+    let tokens = issue(context, gathered, publish, binding).await?;
+    let kept = Some(tokens.clone());
+    context.memory.edit(&gathered.name, |memory| memory.tokens = kept);
     Ok(Provided {
         tokens,
-        bound_to,
         are_new: true,
     })
 }
@@ -87,33 +68,39 @@ async fn issue(
     context: &Context,
     gathered: &Gathered,
     publish: &Publish,
-    binding: Option<&str>,
+    binding: Option<String>,
 ) -> Result<Tokens, ApplyError> {
     // It ends with the pool's ServiceAccount.
-    let api = request(context, &publish.identity, None, publish.life);
+    let account = names::pool_account(&gathered.pool);
+    let api = request(context, &account, None, publish.life);
     let (api, kubelet) = match binding {
-        None => {
-            let api = api.await?;
-            (api.clone(), api)
-        }
+        None => (api.await?, None),
         Some(uid) => {
-            let name = names::token_binding_secret_name(&gathered.pool);
             let bound = BoundObjectReference {
                 api_version: Some("v1".to_owned()),
                 kind: Some("Secret".to_owned()),
-                name: Some(name),
-                uid: Some(uid.to_owned()),
+                name: Some(names::token_binding_secret_name(&gathered.pool)),
+                uid: Some(uid),
             };
             let kubelet = request(context, NODE_BOOTSTRAP_ACCOUNT, Some(bound), publish.life);
-            tokio::try_join!(api, kubelet)?
+            let (api, kubelet) = tokio::try_join!(api, kubelet)?;
+            (api, Some(kubelet))
         }
     };
+    let bound_to = api
+        .bound_to
+        .iter()
+        .chain(kubelet.iter().flat_map(|kubelet| &kubelet.bound_to));
+    let bound_to: Vec<&str> = bound_to.map(String::as_str).collect();
+    let bound_to = bound_to.join("/");
+    let kubelet = kubelet.unwrap_or_else(|| api.clone());
     let (issued, life) = (api.issued.min(kubelet.issued), api.life.min(kubelet.life));
     Ok(Tokens {
         expires: api.expires.min(kubelet.expires),
         renew_at: renewal::renew_at(issued, life, &gathered.pool),
         api: api.token,
         kubelet: kubelet.token,
+        bound_to,
     })
 }
 
@@ -122,55 +109,59 @@ async fn binding_secret(
     context: &Context,
     gathered: &Gathered,
     publish: &Publish,
-    existing: Option<&str>,
 ) -> Result<String, ApplyError> {
-    if let Some(uid) = existing {
-        return Ok(uid.to_owned());
+    if let Some(secret) = &gathered.existing.token_binding {
+        return Ok(secret.meta.uid.clone());
     }
     let name = names::token_binding_secret_name(&gathered.pool);
     let metadata = objects::metadata(
         &publish.ownership,
-        &context.clients.installation,
+        &context.installation,
         &name,
-        ROLE_TOKEN_BINDING,
+        PURPOSE_TOKEN_BINDING,
     );
-    let secret = objects::secret(metadata, None, false);
-    let secret = well_known::provide(context, gathered, WellKnown::TokenBinding, &secret).await?;
+    let secret = objects::secret(metadata, BTreeMap::new(), false);
+    let secret = well_known::put(context, gathered, WellKnown::TokenBinding, None, secret).await?;
     Ok(secret.meta.uid)
 }
 
-/// Checks that the tokens open what a node needs: this Secret, and the cluster. The API server is asked only where
-/// [`read_right`] and [`join_right`](crate::plan::join_right) say so.
-///
-/// `is_as_written`: the API server has stored the pool's Role and RoleBinding as they were sent.
+/// Checks that the tokens may join, unless that [is known](questions::is_known). `is_asked_anyway`: the API server has to accept these very
+/// tokens.
 ///
 /// # Errors
 /// Requests that failed; [`ApplyError::RightMissing`]; [`ApplyError::TokenRefused`].
-pub async fn check(
+pub async fn check_joining(
+    context: &Context,
+    gathered: &Gathered,
+    tokens: &Tokens,
+    is_asked_anyway: bool,
+) -> Result<(), ApplyError> {
+    let probe = &context.token_probe;
+    if questions::is_known(probe.found_joinable()) && !is_asked_anyway {
+        return Ok(());
+    }
+    let checked = probe.may_join(&tokens.kubelet, gathered.joining).await;
+    forget_refused(context, gathered, checked)
+}
+
+/// Checks that the pool's token opens this Secret, unless that [is known](questions::is_readable).
+///
+/// # Errors
+/// As [`check_joining`].
+pub async fn check_reading(
     context: &Context,
     gathered: &Gathered,
     publish: &Publish,
-    provided: &Provided,
+    tokens: &Tokens,
     secret: &str,
     is_as_written: bool,
 ) -> Result<(), ApplyError> {
-    let (probe, tokens) = (&context.clients.token_probe, &provided.tokens);
-    let checked = async {
-        if read_right::has_to_be_asked(probe.found_readable(), &publish.causes(), is_as_written) {
-            probe.may_read(&tokens.api, secret).await?;
-        }
-        probe.may_join(&tokens.kubelet, gathered.joining).await
-    };
-    forget_refused(context, gathered, checked.await)
-}
-
-/// Checks that the API server accepts the pool's token at all.
-///
-/// # Errors
-/// As [`check`].
-pub async fn accepted(context: &Context, gathered: &Gathered, provided: &Provided) -> Result<(), ApplyError> {
-    let probe = &context.clients.token_probe;
-    forget_refused(context, gathered, probe.is_accepted(&provided.tokens.api).await)
+    let probe = &context.token_probe;
+    if questions::is_readable(probe.found_readable(), &publish.causes(), is_as_written) {
+        return Ok(());
+    }
+    let checked = probe.may_read(&tokens.api, secret).await;
+    forget_refused(context, gathered, checked)
 }
 
 /// The API server may have another key to verify tokens with by now, so the next attempt gets new ones.
@@ -209,10 +200,10 @@ async fn request(
         spec,
         ..TokenRequest::default()
     };
-    let api: Api<ServiceAccount> = context.clients.in_namespace();
-    let before = context.clients.cluster.worker.server_time.now();
-    let issued = api
+    let api: Api<ServiceAccount> = context.in_namespace();
+    let answer = api
         .create_token_request(account, &PostParams::default(), &request)
-        .await;
-    Ok(granted(issued.map_err(failed("issuing a token"))?, before, life))
+        .await
+        .map_err(failed("issuing a token"))?;
+    granted(answer, life).ok_or(ApplyError::TokenUnreadable)
 }

@@ -14,7 +14,6 @@ use osm_runtime::rights;
 use parking_lot::Mutex;
 
 use crate::io::error::ApplyError;
-use crate::plan::join_right;
 
 /// Pauses between questions. The API server learns of a new Role or RoleBinding by a watch of its own, so its first "no" is not final.
 const RETRY_PAUSES: [Duration; 5] = [
@@ -62,30 +61,20 @@ impl TokenProbe {
         answer
     }
 
+    /// How long ago [`Self::may_join`] last had a yes.
+    pub fn found_joinable(&self) -> Option<Duration> {
+        self.may_join.lock().map(|at| at.elapsed())
+    }
+
     /// The pool's own token must be allowed to ask for certificates. Any other must also be allowed what kube-controller-manager approves
     /// by.
     pub async fn may_join(&self, token: &str, joining: Joining) -> Result<(), ApplyError> {
-        let found = self.may_join.lock().map(|at| at.elapsed());
-        if !join_right::has_to_be_asked(found) {
-            return Ok(());
-        }
         self.must_be_allowed(token, requests(None)).await?;
         if joining == Joining::Static {
             self.must_be_allowed(token, requests(NODE_CLIENT)).await?;
         }
         *self.may_join.lock() = Some(tokio::time::Instant::now());
         Ok(())
-    }
-
-    /// The API server must accept the token, whatever it may do.
-    pub async fn is_accepted(&self, token: &str) -> Result<(), ApplyError> {
-        for pause in RETRY_PAUSES {
-            if self.answer(token, &requests(None)).await? != Answer::Unauthenticated {
-                return Ok(());
-            }
-            tokio::time::sleep(pause).await;
-        }
-        Err(ApplyError::TokenRefused)
     }
 
     /// Whether kube-controller-manager approves each node's certificate that this token asks for; `None`: the API server did not accept the

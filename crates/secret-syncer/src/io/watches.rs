@@ -11,11 +11,9 @@ use osm_runtime::queue::{Priority, Queue};
 use osm_runtime::watch::{Watch, Watchable};
 use osm_runtime::{Cluster, settings_watch};
 
-use crate::io::context::Context;
-use crate::model::key::Key;
-use crate::model::legacy_token::{self, LegacyToken};
+use crate::io::context::{Context, Key};
 use crate::model::view::{self, BindingView, ConfigView, Meta, RoleView, SecretView};
-use crate::plan::priority;
+use crate::plan::legacy_tokens::{self, LegacyToken};
 
 /// Secrets of the installation. Once half of them are there, each pool gets [few documents](crate::plan::provisioning_secret::has_room).
 const MAX_SECRETS: usize = 85_000;
@@ -29,12 +27,12 @@ pub fn start(context: &Context) {
     roles(context);
     bindings(context);
     namespace(context);
-    if context.clients.joining() == Joining::Approved {
+    if context.joining() == Joining::Approved {
         rights::<ClusterRole>(context, "clusterroles");
         rights::<ClusterRoleBinding>(context, "clusterrolebindings");
     }
     let waker = context.clone();
-    settings_watch::on_change(&context.clients.cluster, move || waker.wake(|_| true));
+    settings_watch::on_change(&context.cluster, move || waker.wake(|_| true));
 }
 
 /// Watches objects in `cloud-init-settings`.
@@ -47,18 +45,18 @@ where
 
 /// Selects what this installation made.
 fn ours(context: &Context) -> String {
-    format!("{INSTALLATION}={}", context.clients.installation)
+    format!("{INSTALLATION}={}", context.installation)
 }
 
-/// Requeues the config that an object was made for, which may have to be repaired.
-fn wake_owner(queue: &Queue<Key>, meta: &Meta) {
-    if let Some(config) = meta.config() {
+/// Requeues the configs that these objects were made for, which may have to be repaired.
+fn wake_owners<'a>(queue: &Queue<Key>, objects: impl Iterator<Item = &'a Meta>) {
+    for config in objects.filter_map(Meta::config) {
         queue.add_with(Key::Config(config.to_owned()), Priority::Low);
     }
 }
 
 fn configs(context: &Context) {
-    let (cluster, waker) = (&context.clients.cluster, context.clone());
+    let (cluster, waker) = (&context.cluster, context.clone());
     let namespace = &cluster.installation.namespace;
     Watch::namespaced(&cluster.management, namespace, "operatingsystemconfigs")
         .large()
@@ -71,7 +69,7 @@ fn configs(context: &Context) {
             }
             for config in change.new.iter().chain(&change.old).take(1) {
                 let key = Key::Config(config.name.clone());
-                waker.queue.add_with(key, priority::of(config));
+                waker.queue.add_with(key, config.priority());
             }
             if !waker.caches.legacy_tokens.is_empty() {
                 waker.queue.add(Key::LegacyTokens);
@@ -81,7 +79,7 @@ fn configs(context: &Context) {
 }
 
 fn secrets(context: &Context) {
-    let (cluster, queue) = (&context.clients.cluster, context.queue.clone());
+    let (cluster, queue) = (&context.cluster, context.queue.clone());
     in_namespace(cluster, "secrets")
         .labels(&ours(context))
         .at_most(MAX_SECRETS)
@@ -89,17 +87,16 @@ fn secrets(context: &Context) {
         .project(|secret: Secret| Some(SecretView::of(&secret)))
         .into_cache(&context.caches.secrets)
         .on_change(move |change| {
-            for secret in change.new.iter().chain(&change.old) {
-                wake_owner(&queue, &secret.meta);
-            }
+            let secrets = change.new.iter().chain(&change.old);
+            wake_owners(&queue, secrets.map(|secret| &secret.meta));
         })
         .spawn(cluster);
 }
 
 fn legacy_tokens(context: &Context) {
-    let (cluster, queue) = (&context.clients.cluster, context.queue.clone());
+    let (cluster, queue) = (&context.cluster, context.queue.clone());
     in_namespace(cluster, "non-expiring-tokens")
-        .fields(&format!("type={}", legacy_token::TYPE))
+        .fields(&format!("type={}", legacy_tokens::TYPE))
         .project(|secret: Secret| Some(LegacyToken::of(&secret)))
         .into_cache(&context.caches.legacy_tokens)
         .on_change(move |_| queue.add(Key::LegacyTokens))
@@ -107,61 +104,54 @@ fn legacy_tokens(context: &Context) {
 }
 
 fn accounts(context: &Context) {
-    let (cluster, waker) = (&context.clients.cluster, context.clone());
-    let installation = context.clients.installation.clone();
+    let (cluster, waker) = (&context.cluster, context.clone());
+    let installation = context.installation.clone();
     let is_node_account = {
-        let is_needed = context.clients.joining() == Joining::Static;
+        let is_needed = context.joining() == Joining::Static;
         move |meta: &Meta| is_needed && meta.name == NODE_BOOTSTRAP_ACCOUNT
     };
     in_namespace(cluster, "serviceaccounts")
         .project(move |account: ServiceAccount| {
             let meta = view::account(&account);
-            let ours = meta.labels.get(INSTALLATION) == Some(installation.as_str());
+            let ours = meta.label(INSTALLATION) == Some(installation.as_str());
             (ours || is_node_account(&meta)).then_some(meta)
         })
         .into_cache(&context.caches.accounts)
         .on_change(move |change| {
-            if waker.caches.accounts.is_empty() || waker.memory.joining_is_open().is_none() {
+            if waker.caches.accounts.is_empty() || waker.join_right.is_open().is_none() {
                 waker.queue.add(Key::JoinRight);
             }
-            for meta in change.new.iter().chain(&change.old) {
-                if is_node_account(meta) {
-                    waker.wake(|_| true);
-                }
-                wake_owner(&waker.queue, meta);
+            let mut accounts = change.new.iter().chain(&change.old).map(|account| &**account);
+            wake_owners(&waker.queue, accounts.clone());
+            if accounts.any(&is_node_account) {
+                waker.wake(|_| true);
             }
         })
         .spawn(cluster);
 }
 
 fn roles(context: &Context) {
-    let (cluster, queue) = (&context.clients.cluster, context.queue.clone());
+    let (cluster, queue) = (&context.cluster, context.queue.clone());
     in_namespace(cluster, "roles")
         .labels(&ours(context))
         .project(|role: Role| Some(RoleView::of(&role)))
         .into_cache(&context.caches.roles)
         .on_change(move |change| {
-            change
-                .new
-                .iter()
-                .chain(&change.old)
-                .for_each(|role| wake_owner(&queue, &role.meta));
+            let roles = change.new.iter().chain(&change.old);
+            wake_owners(&queue, roles.map(|role| &role.meta));
         })
         .spawn(cluster);
 }
 
 fn bindings(context: &Context) {
-    let (cluster, queue) = (&context.clients.cluster, context.queue.clone());
+    let (cluster, queue) = (&context.cluster, context.queue.clone());
     in_namespace(cluster, "rolebindings")
         .labels(&ours(context))
         .project(|binding: RoleBinding| Some(BindingView::of(&binding)))
         .into_cache(&context.caches.bindings)
         .on_change(move |change| {
-            change
-                .new
-                .iter()
-                .chain(&change.old)
-                .for_each(|binding| wake_owner(&queue, &binding.meta));
+            let bindings = change.new.iter().chain(&change.old);
+            wake_owners(&queue, bindings.map(|binding| &binding.meta));
         })
         .spawn(cluster);
 }
@@ -172,11 +162,11 @@ fn rights<K>(context: &Context, what: &'static str)
 where
     PartialObjectMeta<K>: Watchable,
 {
-    let (cluster, waker) = (&context.clients.cluster, context.clone());
+    let (cluster, waker) = (&context.cluster, context.clone());
     Watch::all(&cluster.worker, what)
         .project(|_: PartialObjectMeta<K>| Some(()))
         .on_change(move |_| {
-            waker.memory.note_change_of_rights();
+            waker.join_right.note_change_of_rights();
             waker.queue.add(Key::JoinRight);
         })
         // Without this watch, the question is asked at intervals.
@@ -186,7 +176,7 @@ where
 
 /// Once the namespace exists again, everything in it is restored at once.
 fn namespace(context: &Context) {
-    let (cluster, waker) = (&context.clients.cluster, context.clone());
+    let (cluster, waker) = (&context.cluster, context.clone());
     Watch::all(&cluster.worker, "namespaces")
         .named(CLOUD_INIT_SETTINGS)
         .project(|_: Namespace| Some(()))

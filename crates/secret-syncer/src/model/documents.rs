@@ -8,8 +8,8 @@ use osm_api::content::{Content, ContentError};
 use osm_api::{digest, names};
 use osm_render::{LateValues, Stage, UserDataError, kubeconfig_secret};
 
-use crate::model::content_digest;
-use crate::model::published_content::{Entries, PublishedContent, PublishedDocument};
+use crate::model::published_content::{Entries, Published, PublishedContent, entries};
+use crate::model::record::of_parts;
 use crate::model::tokens::Tokens;
 
 /// Stand-ins while documents are compared.
@@ -92,7 +92,7 @@ impl Documents {
             .map_err(DocumentError::of(Stage::Bootstrap))?;
         let kubeconfig = documents.fill_kubeconfig(&documents.values)?.unwrap_or_default();
         let parts = [&bootstrap, &documents.provisioning, &kubeconfig];
-        documents.content.digest = content_digest::of_parts(parts.map(String::as_bytes));
+        documents.content.digest = of_parts(parts.map(String::as_bytes));
         documents.store()?;
         Ok(documents)
     }
@@ -101,7 +101,7 @@ impl Documents {
     ///
     /// # Errors
     /// As [`Self::make`].
-    pub fn published(published: &PublishedDocument, pool: &str) -> Result<Self, DocumentError> {
+    pub fn published(published: &Published, pool: &str) -> Result<Self, DocumentError> {
         let (spec, values) = (published.content.spec(), published.content.values());
         if kubeconfig_secret::is_needed(spec) {
             // Its provisioning document depends on the tokens.
@@ -143,7 +143,7 @@ impl Documents {
     }
 
     /// Whether documents that are published differ from these in their tokens only.
-    pub fn are_published(&self, published: &PublishedDocument) -> bool {
+    pub fn are_published(&self, published: &Published) -> bool {
         let is_same_document = self.have_tokens_later() || self.provisioning == published.document;
         is_same_document && self.content == published.content
     }
@@ -185,10 +185,10 @@ impl Documents {
     fn store(&mut self) -> Result<(), DocumentError> {
         let mut kinds = self.spec.late_bound.iter().map(|late| late.kind);
         let is_compressed = kinds.any(|kind| kind == LateBoundKind::ProvisioningKey);
-        self.entries = Entries::new(&self.provisioning, is_compressed, &self.content);
+        self.entries = entries(&self.provisioning, is_compressed, &self.content);
         fits_a_secret(
             "provisioning",
-            self.entries.data().map(|(_, bytes)| bytes.len()).sum(),
+            self.entries.values().map(|bytes| bytes.0.len()).sum(),
         )
     }
 
@@ -278,6 +278,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::model::record::of_entries;
 
     const POOL: &str = "0123456789abcdef0123";
 
@@ -321,6 +322,7 @@ mod tests {
         Tokens {
             api: format!("api-{name}"),
             kubelet: format!("kubelet-{name}"),
+            bound_to: String::new(),
             expires: Timestamp::UNIX_EPOCH,
             renew_at: Timestamp::UNIX_EPOCH,
         }
@@ -336,8 +338,8 @@ mod tests {
         let (one, again, two) = (with("one"), with("one"), with("two"));
         assert!(one.provisioning.contains("api-one"), "{}", one.provisioning);
         assert!(one.provisioning.contains(&format!("osm-kubeconfig-{POOL}")));
-        assert_eq!(one.entries.digest(), again.entries.digest());
-        assert_ne!(one.entries.digest(), two.entries.digest());
+        assert_eq!(of_entries(&one.entries), of_entries(&again.entries));
+        assert_ne!(of_entries(&one.entries), of_entries(&two.entries));
         assert!(one.content == make().content && two.content == make().content);
 
         let bootstrap = one.bootstrap(&tokens("one"), "the-secret").unwrap();

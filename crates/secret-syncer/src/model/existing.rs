@@ -1,10 +1,51 @@
-//! What exists for one pool in `cloud-init-settings`.
+//! What exists for one pool in `cloud-init-settings`, and the labels and annotations that say which pool an object belongs to.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use osm_api::{PoolRef, names};
 
-use crate::model::view::{BindingView, Meta, RoleView, SecretView};
+use crate::model::view::{BindingView, Meta, Pairs, RoleView, SecretView};
+
+/// Labels and annotations of everything that is made for one pool. All are among those that views keep, since [`Self::are_on`] would
+/// miss others. The purpose of an object ([`names::ROLE`]) and the installation
+/// are added by [`Self::labels`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OwnershipLabels {
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl OwnershipLabels {
+    /// `management` is the uid of the cluster that holds the OperatingSystemConfig `config`.
+    pub fn new(config: &str, pool: &str, management: &str, md: &PoolRef) -> Self {
+        Self {
+            labels: BTreeMap::from([(names::POOL.to_owned(), pool.to_owned())]),
+            annotations: BTreeMap::from([
+                (names::CONFIG.to_owned(), config.to_owned()),
+                (names::MANAGEMENT_CLUSTER_UID.to_owned(), management.to_owned()),
+                (names::OWNER.to_owned(), format!("{}/{}", md.namespace, md.name)),
+            ]),
+        }
+    }
+
+    pub fn are_on(&self, meta: &Meta) -> bool {
+        let all = |wanted: &BTreeMap<String, String>, found: &Pairs| {
+            wanted
+                .iter()
+                .all(|(name, value)| found.get(name.as_str()) == Some(value))
+        };
+        all(&self.labels, &meta.labels) && all(&self.annotations, &meta.annotations)
+    }
+
+    /// All labels of an object with this purpose.
+    pub fn labels(&self, installation: &str, purpose: &'static str) -> BTreeMap<String, String> {
+        let mut labels = self.labels.clone();
+        labels.insert(names::INSTALLATION.to_owned(), installation.to_owned());
+        labels.insert(names::ROLE.to_owned(), purpose.to_owned());
+        labels
+    }
+}
 
 /// Names of a pool's Secrets that other programs know. A copy under another name, such as a backup, is not the Secret that they read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,14 +95,6 @@ impl ExistingObjects {
             .chain(&self.provisioning)
             .chain(&self.edge_script)
             .chain(&self.bootstrap)
-    }
-
-    /// Whether it was published through another management cluster than this one.
-    pub fn is_of_another(&self, management: &str) -> bool {
-        let mut uids = self
-            .metas()
-            .map(|meta| meta.annotation(names::MANAGEMENT_CLUSTER_UID));
-        uids.any(|uid| uid.is_some_and(|uid| uid != management))
     }
 
     pub fn metas(&self) -> impl Iterator<Item = &Meta> {

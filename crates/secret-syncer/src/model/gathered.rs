@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use osm_api::settings::Credentials;
-use osm_api::{Joining, PoolRef};
+use osm_api::{Joining, PoolRef, names};
 
 use crate::model::existing::ExistingObjects;
 use crate::model::memory::PoolMemory;
-use crate::model::published_content::PublishedDocument;
+use crate::model::published_content::Published;
 use crate::model::source::{Inputs, SourceError};
 use crate::model::view::ConfigView;
 
@@ -38,8 +38,6 @@ pub struct Gathered {
     pub node_account: Option<String>,
     /// Values of the objects that the config refers to; empty where nothing is to be published.
     pub inputs: Result<Inputs, SourceError>,
-    /// The Secret with which machines boot whose config this program has never been able to publish.
-    pub inherited: Option<Inherited>,
     /// What is published, where new content is held back and what is published can be renewed without it.
     pub published: Option<Arc<Published>>,
     /// Why nothing new may be published, because of the Go implementation.
@@ -60,47 +58,38 @@ impl Gathered {
     /// Whether machines of its pool fetch a kubeconfig Secret.
     pub fn needs_kubeconfig_secret(&self) -> bool {
         let of_config = |config: &Arc<ConfigView>| config.needs_kubeconfig_secret;
-        let of_published = |published: &Arc<Published>| published.document.content.needs_kubeconfig_secret();
+        let of_published = |published: &Arc<Published>| published.content.needs_kubeconfig_secret();
         self.config.as_ref().is_some_and(of_config) || self.published.as_ref().is_some_and(of_published)
     }
 }
 
-/// What is published for a pool, with all that documents with other tokens are generated from.
-#[derive(Clone, Debug)]
-pub struct Published {
-    pub record: PublishedRecord,
-    pub document: PublishedDocument,
-}
-
-/// What the bootstrap Secret or the status records about what is published.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PublishedRecord {
-    /// Name of the provisioning Secret.
-    pub provisioning_secret: String,
-    /// Its uid; `None` where it is not known.
-    pub provisioning_uid: Option<String>,
-    pub revision: String,
-    /// Digest of the content of the config; empty where it is not known.
-    pub digest: String,
-    /// As the annotation [`osm_api::names::PUBLISHED_FROM`]; empty where it is not known, so that new content is published.
-    pub published_from: String,
-}
-
-/// A bootstrap Secret of another program.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Inherited {
-    pub name: String,
-    /// The revision that it is for, if it names one.
-    pub revision: Option<String>,
-}
-
-/// uids of the `kube-system` namespaces, as this process first saw them.
+/// uids of the `kube-system` namespaces. They were read a moment ago where objects may be deleted, or published for the first time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clusters {
     /// Of the cluster of OperatingSystemConfigs.
     pub management: String,
     /// Of the cluster that Secrets are published in.
     pub worker: String,
+}
+
+impl Clusters {
+    /// The uid of the worker cluster that the config was made for, where another one answers now.
+    pub fn other_worker<'a>(&self, config: &'a ConfigView) -> Option<&'a str> {
+        other(config.made_in.as_deref(), &self.worker)
+    }
+
+    /// Whether objects were published through another management cluster than the one that answers now.
+    pub fn is_other_management(&self, objects: &ExistingObjects) -> bool {
+        let mut recorded = objects
+            .metas()
+            .map(|meta| meta.annotation(names::MANAGEMENT_CLUSTER_UID));
+        recorded.any(|uid| other(uid, &self.management).is_some())
+    }
+}
+
+/// What an object records, if that is not the uid of the cluster that answers now.
+fn other<'a>(recorded: Option<&'a str>, live: &str) -> Option<&'a str> {
+    recorded.filter(|recorded| *recorded != live)
 }
 
 /// What limits how many orphaned pools are deleted.

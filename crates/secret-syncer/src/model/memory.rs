@@ -3,11 +3,36 @@
 //! Losing it is harmless: after a restart documents are compared once more where an object that they take values from has changed, and
 //! waiting and failing start to count anew.
 
+use std::collections::HashMap;
+
 use jiff::Timestamp;
 use osm_api::Reason;
 use osm_render::LateValues;
+use parking_lot::Mutex;
 
 use crate::model::tokens::Tokens;
+
+/// By name of the OperatingSystemConfig. A reconcile stores what its plan remembers, and carrying the plan out corrects it.
+#[derive(Default)]
+pub struct Memory(Mutex<HashMap<String, PoolMemory>>);
+
+impl Memory {
+    pub fn of(&self, config: &str) -> PoolMemory {
+        self.0.lock().get(config).cloned().unwrap_or_default()
+    }
+
+    pub fn set(&self, config: &str, memory: PoolMemory) {
+        self.0.lock().insert(config.to_owned(), memory);
+    }
+
+    pub fn edit(&self, config: &str, edit: impl FnOnce(&mut PoolMemory)) {
+        edit(self.0.lock().entry(config.to_owned()).or_default());
+    }
+
+    pub fn forget(&self, config: &str) {
+        self.0.lock().remove(config);
+    }
+}
 
 #[derive(Clone, Default)]
 pub struct PoolMemory {
@@ -18,7 +43,7 @@ pub struct PoolMemory {
     pub repairs: Option<Repairs>,
     pub unfit: Option<Unfit>,
     /// The last tokens of the pool, until they are renewed. With the same tokens, repairs and lasting failures leave no further documents.
-    pub tokens: Option<KeptTokens>,
+    pub tokens: Option<Tokens>,
 }
 
 /// There is no `Debug`, so that no log shows values.
@@ -50,12 +75,4 @@ pub struct Unfit {
 pub struct Repairs {
     pub last: Timestamp,
     pub count: u32,
-}
-
-/// There is no `Debug`, so that no log shows tokens.
-#[derive(Clone)]
-pub struct KeptTokens {
-    /// As the annotation [`osm_api::names::BOUND_TO`].
-    pub bound_to: String,
-    pub tokens: Tokens,
 }

@@ -1,21 +1,13 @@
 //! What the other two layers speak of: views of watched objects, documents, ownership. No client, no clock, no decision.
 
-pub mod bound_to;
-pub mod content_digest;
 pub mod documents;
 pub mod existing;
-pub mod found;
 pub mod gathered;
-pub mod key;
-pub mod legacy_token;
 pub mod memory;
-pub mod ownership;
-pub mod pairs;
 pub mod published_content;
 #[cfg(test)]
 mod published_content_tests;
-pub mod published_from;
-pub mod rbac;
+pub mod record;
 pub mod source;
 pub mod tokens;
 pub mod view;

@@ -2,7 +2,6 @@
 //! that tokens can be renewed and Secrets restored while the config or the sources of its values can't be used.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -15,7 +14,7 @@ use osm_render::{LateValues, Stage, kubeconfig_secret};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::model::content_digest;
+use crate::model::record::PublishedRecord;
 
 /// Most bytes of a document and its content as they are stored. etcd refuses requests above 1.5 MiB, and the API server Secrets above
 /// 1 MiB.
@@ -98,95 +97,72 @@ impl PublishedContent {
 }
 
 /// The data of a provisioning Secret: a document, and beside it what it was generated from.
-#[derive(Clone, Default)]
-pub struct Entries(BTreeMap<String, ByteString>);
+pub type Entries = BTreeMap<String, ByteString>;
 
-impl Entries {
-    /// `is_compressed`: the machine that fetches the document unpacks it. The content is left out where both would be too large.
-    pub fn new(document: &str, is_compressed: bool, content: &PublishedContent) -> Self {
-        let document_entry = match is_compressed {
-            true => (names::CLOUD_CONFIG_GZIP_KEY, gzip::USUAL.bytes(document)),
-            false => (names::CLOUD_CONFIG_KEY, document.as_bytes().to_vec()),
-        };
-        let json = serde_json::to_string(content).ok();
-        let content = json
-            .filter(|json| json.len().max(document.len()) <= MAX_UNPACKED_BYTES)
-            .map(|json| (names::CONTENT_GZIP_KEY, gzip::USUAL.bytes(&json)))
-            .filter(|(_, bytes)| bytes.len().saturating_add(document_entry.1.len()) <= MAX_STORED_BYTES);
-        let entries = std::iter::once(document_entry).chain(content);
-        Self(
-            entries
-                .map(|(name, bytes)| (name.to_owned(), ByteString(bytes)))
-                .collect(),
-        )
-    }
-
-    /// As [`SecretView::entries`](crate::model::view::SecretView::entries) of the Secret.
-    pub fn digest(&self) -> String {
-        content_digest::of_entries(&self.0)
-    }
-
-    pub fn data(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.0
-            .iter()
-            .map(|(name, bytes)| (name.as_str(), bytes.0.as_slice()))
-    }
-
-    /// The document, and the JSON of its content.
-    fn unpack(&self) -> Option<(String, String)> {
-        let unpack = |bytes: &ByteString| gzip::unpack(&bytes.0, MAX_UNPACKED_BYTES).ok();
-        let (plain, compressed) = (
-            self.0.get(names::CLOUD_CONFIG_KEY),
-            self.0.get(names::CLOUD_CONFIG_GZIP_KEY),
-        );
-        let document = match (plain, compressed) {
-            (Some(text), None) => String::from_utf8(text.0.clone()).ok(),
-            (None, Some(bytes)) => unpack(bytes),
-            _ => None,
-        };
-        Some((document?, unpack(self.0.get(names::CONTENT_GZIP_KEY)?)?))
-    }
+/// `is_compressed`: the machine that fetches the document unpacks it. The content is left out where both would be too large.
+pub fn entries(document: &str, is_compressed: bool, content: &PublishedContent) -> Entries {
+    let document_entry = match is_compressed {
+        true => (names::CLOUD_CONFIG_GZIP_KEY, gzip::USUAL.bytes(document)),
+        false => (names::CLOUD_CONFIG_KEY, document.as_bytes().to_vec()),
+    };
+    let json = serde_json::to_string(content).ok();
+    let content = json
+        .filter(|json| json.len().max(document.len()) <= MAX_UNPACKED_BYTES)
+        .map(|json| (names::CONTENT_GZIP_KEY, gzip::USUAL.bytes(&json)))
+        .filter(|(_, bytes)| bytes.len().saturating_add(document_entry.1.len()) <= MAX_STORED_BYTES);
+    let entries = std::iter::once(document_entry).chain(content);
+    entries
+        .map(|(name, bytes)| (name.to_owned(), ByteString(bytes)))
+        .collect()
 }
 
-/// A provisioning document that is published, with its content. `Debug` shows only the name of the Secret.
+/// The document, and the JSON of its content.
+fn unpack(entries: &Entries) -> Option<(String, String)> {
+    let unpack = |bytes: &ByteString| gzip::unpack(&bytes.0, MAX_UNPACKED_BYTES).ok();
+    let (plain, compressed) = (
+        entries.get(names::CLOUD_CONFIG_KEY),
+        entries.get(names::CLOUD_CONFIG_GZIP_KEY),
+    );
+    let document = match (plain, compressed) {
+        (Some(text), None) => String::from_utf8(text.0.clone()).ok(),
+        (None, Some(bytes)) => unpack(bytes),
+        _ => None,
+    };
+    Some((document?, unpack(entries.get(names::CONTENT_GZIP_KEY)?)?))
+}
+
+/// What is published for a pool, with all that documents with other tokens are generated from. There is no `Debug`, so that no log shows values.
 #[derive(Clone)]
-pub struct PublishedDocument {
-    /// Name of the provisioning Secret.
-    pub secret: String,
+pub struct Published {
+    pub record: PublishedRecord,
     pub document: String,
     pub content: PublishedContent,
     /// As they are stored.
     pub entries: Entries,
 }
 
-impl PublishedDocument {
-    /// From a provisioning Secret of this pool. `None`: the Secret is another pool's, or can be altered, or another version of this program
-    /// wrote a content in which this one would lose something.
-    pub fn read(secret: Secret, pool: &str) -> Option<Self> {
-        let name = secret.name_any();
+impl Published {
+    /// From a provisioning Secret of this pool. `None`: the Secret is another pool's, or not the one that is recorded, or can be altered, or
+    /// another version of this program wrote a content in which this one would lose something.
+    pub fn read(secret: Secret, pool: &str, record: PublishedRecord) -> Option<Self> {
         let is_of_pool = secret.labels().get(names::POOL).is_some_and(|of| of == pool);
-        if !is_of_pool || secret.immutable != Some(true) {
+        let is_recorded = record.provisioning_uid.is_none() || secret.metadata.uid == record.provisioning_uid;
+        if !is_of_pool || !is_recorded || secret.immutable != Some(true) {
             return None;
         }
-        let entries = Entries(secret.data?);
-        let (document, json) = entries.unpack()?;
+        let entries = secret.data?;
+        let (document, json) = unpack(&entries)?;
         let stored: Value = serde_json::from_str(&json).ok()?;
         let content = PublishedContent::deserialize(&stored).ok()?;
         let again = PublishedContent {
             digest: content.digest.clone(),
             ..PublishedContent::of(&content.spec, &content.values)
         };
-        (serde_json::to_value(again).ok()? == stored).then(|| Self {
-            secret: name,
+        (serde_json::to_value(again).ok()? == stored).then_some(Self {
+            record,
             document,
             content,
             entries,
         })
-    }
-}
-
-impl fmt::Debug for PublishedDocument {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PublishedDocument({})", self.secret)
     }
 }

@@ -2,19 +2,19 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::{ByteString, List};
 use osm_api::config::{LateBound, LateBoundKind};
 use osm_api::content::Content;
 use osm_api::{digest, gzip, names};
 use osm_render::LateValues;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::model::documents::Documents;
 use crate::model::published_content::{
-    Entries, MAX_STORED_BYTES, MAX_UNPACKED_BYTES, PublishedContent, PublishedDocument,
+    MAX_STORED_BYTES, MAX_UNPACKED_BYTES, Published, PublishedContent, entries,
 };
-use crate::model::published_from::DOCUMENT_FORMAT;
+use crate::model::record::{DOCUMENT_FORMAT, PublishedRecord, of_entries};
 use crate::model::view::SecretView;
 
 use crate::plan::provisioning_secret;
@@ -78,18 +78,21 @@ fn made(spec: &Content, password: &str) -> Documents {
 }
 
 fn secret(documents: &Documents) -> Secret {
-    let data = documents.entries.data();
-    let data: Value = data
-        .map(|(name, bytes)| (name.to_owned(), json!(ByteString(bytes.to_vec()))))
-        .collect();
     serde_json::from_value(
-        json!({"metadata": {"name": "osm-provisioning-a", "labels": {names::POOL: POOL}}, "immutable": true, "data": data}),
+        json!({"metadata": {"name": "osm-provisioning-a", "labels": {names::POOL: POOL}}, "immutable": true, "data": documents.entries}),
     )
     .unwrap()
 }
 
-fn read(secret: &Secret) -> Option<PublishedDocument> {
-    PublishedDocument::read(secret.clone(), POOL)
+fn read(secret: &Secret) -> Option<Published> {
+    let record = PublishedRecord {
+        provisioning_secret: "osm-provisioning-a".into(),
+        provisioning_uid: None,
+        revision: "1".into(),
+        digest: "d".into(),
+        published_from: String::new(),
+    };
+    Published::read(secret.clone(), POOL, record)
 }
 
 fn content_text(secret: &Secret) -> String {
@@ -128,7 +131,7 @@ fn what_is_published_is_renewed_without_anything_else() {
             // The document has no tokens, so the Secret is the same.
             let view = SecretView::of(secret);
             assert!(
-                provisioning_secret::holds(&view, &again.entries.digest()),
+                provisioning_secret::holds(&view, &of_entries(&again.entries)),
                 "{case}"
             );
         }
@@ -209,14 +212,10 @@ fn no_secret_is_written_that_unpacks_to_more_than_is_read() {
         ("document", document(most + 1), content(1), false),
         ("content", document(1), content(most), false),
     ] {
-        let entries = Entries::new(&document, true, &content);
-        let names: Vec<&str> = entries.data().map(|(name, _)| name).collect();
-        assert_eq!(names.contains(&names::CONTENT_GZIP_KEY), is_kept, "{case}");
-        let data = entries
-            .data()
-            .map(|(name, bytes)| (name.to_owned(), ByteString(bytes.to_vec())));
+        let entries = entries(&document, true, &content);
+        assert_eq!(entries.contains_key(names::CONTENT_GZIP_KEY), is_kept, "{case}");
         let mut secret = secret(&made(&everything(PROVISIONING[0]), "hunter2"));
-        secret.data = Some(data.collect());
+        secret.data = Some(entries);
         assert_eq!(read(&secret).is_some(), is_kept, "{case}");
     }
 }

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use osm_api::config::{LateBound, OperatingSystemConfig, OperatingSystemConfigStatus, Rendered};
 use osm_api::content::ContentView;
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::CloudProvider;
-use osm_api::{PoolRef, condition, names};
+use osm_api::{PoolRef, condition};
 use osm_runtime::object::Unreadable;
+use osm_runtime::queue::Priority;
 
-use crate::model::content_digest;
-use crate::model::pairs::Pairs;
-use crate::model::rbac;
+use crate::model::record::{content_digest, of_entries};
 
 /// An OperatingSystemConfig without its content.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,6 +135,20 @@ impl ConfigView {
         self.status.rendered.as_ref().filter(|_| !self.is_retired())
     }
 
+    /// Which changes go first: machine-controller waits for a revision that is rendered and not published yet. Everything else is without haste:
+    /// new content of the same revision, which changes with the settings in all pools at once; and the end of a pool.
+    pub fn priority(&self) -> Priority {
+        let published = self.status.published.as_ref();
+        let is_awaited = self.to_publish().is_some_and(|rendered| {
+            let revision = rendered.revision.as_deref().unwrap_or_default();
+            published.is_none_or(|published| revision != published.revision)
+        });
+        match is_awaited {
+            true => Priority::High,
+            false => Priority::Low,
+        }
+    }
+
     pub fn is_retired(&self) -> bool {
         let uid = self.machine_deployment.as_ref().map(|md| md.uid.as_str());
         self.status
@@ -150,11 +164,41 @@ impl ConfigView {
     }
 
     /// Identifies this config and its content: `uid/digest`.
-    pub fn identity(&self) -> String {
+    pub fn content_id(&self) -> String {
         let rendered = self.status.rendered.as_ref();
         let digest = rendered.map_or("", |rendered| rendered.digest.as_str());
         format!("{}/{digest}", self.uid)
     }
+}
+
+/// Labels or annotations. The keys are those of [`READ`]: the caches hold the metadata of every object of every pool.
+pub type Pairs = BTreeMap<&'static str, String>;
+
+/// Labels and annotations that are read, or compared with those of [`OwnershipLabels`](crate::model::existing::OwnershipLabels).
+const READ: [&str; 16] = [
+    names::POOL,
+    names::INSTALLATION,
+    names::ROLE,
+    names::CONFIG,
+    names::OWNER,
+    names::MANAGEMENT_CLUSTER_UID,
+    names::MACHINE_DEPLOYMENT_REVISION,
+    names::PUBLISHED_FROM,
+    names::PROVISIONING_SECRET,
+    names::PROVISIONING_SECRET_UID,
+    names::BOUND_TO,
+    names::EXPIRES,
+    names::RENEW_AT,
+    names::KEEP_UNTIL,
+    names::ORPHANED_SINCE,
+    names::COLLECTED,
+];
+
+fn read(all: Option<&BTreeMap<String, String>>) -> Pairs {
+    let mut ours = names::only_ours(all);
+    READ.iter()
+        .filter_map(|name| Some((*name, ours.remove(*name)?)))
+        .collect()
 }
 
 /// Metadata that every view has.
@@ -174,14 +218,18 @@ impl Meta {
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
             resource_version: meta.resource_version.clone().unwrap_or_default(),
-            labels: Pairs::from(&names::only_ours(meta.labels.as_ref())),
-            annotations: Pairs::from(&names::only_ours(meta.annotations.as_ref())),
+            labels: read(meta.labels.as_ref()),
+            annotations: read(meta.annotations.as_ref()),
         }
     }
 
     /// Pool that the object was made for.
     pub fn pool(&self) -> Option<&str> {
-        self.labels.get(names::POOL)
+        self.label(names::POOL)
+    }
+
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).map(String::as_str)
     }
 
     /// Name of the OperatingSystemConfig that the object was made for.
@@ -190,7 +238,7 @@ impl Meta {
     }
 
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.annotations.get(key)
+        self.annotations.get(key).map(String::as_str)
     }
 
     /// An annotation that is a time.
@@ -203,7 +251,7 @@ impl Meta {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SecretView {
     pub meta: Meta,
-    /// Of a provisioning Secret: [`content_digest::of_entries`].
+    /// Of a provisioning Secret: [`of_entries`].
     pub entries: String,
     /// Whether data and annotations are as they were written together, as the data says.
     pub is_intact: bool,
@@ -217,12 +265,11 @@ impl SecretView {
         let data = secret.data.as_ref().unwrap_or(&none);
         let is_provisioning = meta.name.starts_with(names::PROVISIONING_PREFIX);
         let digest = data.get(names::CONTENT_DIGEST_KEY);
-        let is_intact = digest.is_some_and(|digest| {
-            digest.0 == content_digest::of(data, |name| meta.annotation(name)).as_bytes()
-        });
+        let is_intact = digest
+            .is_some_and(|digest| digest.0 == content_digest(data, |name| meta.annotation(name)).as_bytes());
         Self {
             entries: match is_provisioning {
-                true => content_digest::of_entries(data),
+                true => of_entries(data),
                 false => String::new(),
             },
             is_intact,
@@ -231,26 +278,26 @@ impl SecretView {
         }
     }
 
-    /// Whether it is for this purpose ([`ROLE_BOOTSTRAP`], [`ROLE_PROVISIONING`], [`ROLE_KUBECONFIG`], [`ROLE_EDGE_SCRIPT`]).
-    pub fn is(&self, role: &str) -> bool {
-        self.meta.labels.get(names::ROLE) == Some(role)
+    /// Whether it is for this purpose ([`PURPOSE_BOOTSTRAP`], [`PURPOSE_PROVISIONING`], [`PURPOSE_KUBECONFIG`], [`PURPOSE_EDGE_SCRIPT`]).
+    pub fn is(&self, purpose: &str) -> bool {
+        self.meta.label(names::ROLE) == Some(purpose)
     }
 }
 
 /// Value of the label [`names::ROLE`] on bootstrap Secrets.
-pub const ROLE_BOOTSTRAP: &str = "bootstrap";
+pub const PURPOSE_BOOTSTRAP: &str = "bootstrap";
 /// Value of the label [`names::ROLE`] on provisioning Secrets.
-pub const ROLE_PROVISIONING: &str = "provisioning";
+pub const PURPOSE_PROVISIONING: &str = "provisioning";
 /// Value of the label [`names::ROLE`] on kubeconfig Secrets.
-pub const ROLE_KUBECONFIG: &str = "kubeconfig";
+pub const PURPOSE_KUBECONFIG: &str = "kubeconfig";
 /// Value of the label [`names::ROLE`] on Secrets with the script of an edge pool.
-pub const ROLE_EDGE_SCRIPT: &str = "edge-script";
+pub const PURPOSE_EDGE_SCRIPT: &str = "edge-script";
 /// Value of the label [`names::ROLE`] on the Secret that a pool's token of `osm-node-bootstrap` is bound to.
-pub const ROLE_TOKEN_BINDING: &str = "token-binding";
+pub const PURPOSE_TOKEN_BINDING: &str = "token-binding";
 /// Value of the label [`names::ROLE`] on the Secret that records when orphans were collected.
-pub const ROLE_ORPHAN_RECORD: &str = "orphan-record";
+pub const PURPOSE_ORPHAN_RECORD: &str = "orphan-record";
 /// Value of the label [`names::ROLE`] on a pool's ServiceAccount, Role and RoleBinding.
-pub const ROLE_IDENTITY: &str = "identity";
+pub const PURPOSE_IDENTITY: &str = "identity";
 
 pub fn account(account: &ServiceAccount) -> Meta {
     Meta::of(&account.metadata)
@@ -278,7 +325,7 @@ impl RoleView {
         };
         let secrets = names
             .filter(is_small)
-            .filter(|names| role.rules == Some(vec![rbac::rule(names)]));
+            .filter(|names| role.rules == Some(vec![rule(names)]));
         Self {
             meta: Meta::of(&role.metadata),
             secrets,
@@ -297,12 +344,41 @@ pub struct BindingView {
 impl BindingView {
     pub fn of(binding: &RoleBinding) -> Self {
         let name = binding.name_any();
-        let good =
-            binding.role_ref == rbac::role_ref(&name) && binding.subjects == Some(vec![rbac::subject(&name)]);
+        let good = binding.role_ref == role_ref(&name) && binding.subjects == Some(vec![subject(&name)]);
         Self {
             meta: Meta::of(&binding.metadata),
             good,
         }
+    }
+}
+
+/// A pool's Role allows exactly this: to get these Secrets.
+pub fn rule(secrets: &[String]) -> PolicyRule {
+    PolicyRule {
+        api_groups: Some(vec![String::new()]),
+        resources: Some(vec!["secrets".to_owned()]),
+        resource_names: Some(secrets.to_vec()),
+        verbs: vec!["get".to_owned()],
+        ..PolicyRule::default()
+    }
+}
+
+/// A pool's RoleBinding refers to the Role of the same name.
+pub fn role_ref(name: &str) -> RoleRef {
+    RoleRef {
+        api_group: "rbac.authorization.k8s.io".to_owned(),
+        kind: "Role".to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+/// A pool's RoleBinding binds the ServiceAccount of the same name.
+pub fn subject(name: &str) -> Subject {
+    Subject {
+        api_group: None,
+        kind: "ServiceAccount".to_owned(),
+        name: name.to_owned(),
+        namespace: Some(CLOUD_INIT_SETTINGS.to_owned()),
     }
 }
 
@@ -326,12 +402,8 @@ mod tests {
         };
         let kept = meta(own);
         assert_eq!((kept.pool(), kept.config()), (Some("p"), Some("c")));
-        assert_eq!(
-            (kept.labels.iter().count(), kept.annotations.iter().count()),
-            (1, 2),
-            "{kept:?}"
-        );
-        assert_eq!(meta(json!(most)).annotations.iter().count(), 64);
+        assert_eq!((kept.labels.len(), kept.annotations.len()), (1, 2), "{kept:?}");
+        assert!(meta(json!(most)).annotations.is_empty());
     }
 
     #[test]
@@ -364,6 +436,47 @@ mod tests {
     }
 
     #[test]
+    fn a_new_revision_goes_first() {
+        let pool = json!({"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
+            "namespace": "n", "name": "p", "uid": "u"});
+        for (what, status, expected) in [
+            ("nothing is published", json!({}), Priority::High),
+            (
+                "an older one is published",
+                json!({"published": {"revision": "0"}}),
+                Priority::High,
+            ),
+            (
+                "only the content is new",
+                json!({"published": {"revision": "1"}}),
+                Priority::Low,
+            ),
+            (
+                "it is retired",
+                json!({"retired": {"uid": "u", "generation": 3}}),
+                Priority::Low,
+            ),
+        ] {
+            let mut status = status;
+            status["rendered"] = json!({"digest": "d", "revision": "1"});
+            if let Some(published) = status.get_mut("published") {
+                for field in [
+                    "digest",
+                    "bootstrapSecret",
+                    "provisioningSecret",
+                    "credentialExpires",
+                ] {
+                    published[field] = json!("");
+                }
+            }
+            let config =
+                json!({"metadata": {"name": "p-n-config"}, "spec": {"poolRef": pool}, "status": status});
+            let view = ConfigView::of(serde_json::from_value(config).unwrap());
+            assert_eq!(view.priority(), expected, "{what}");
+        }
+    }
+
+    #[test]
     fn a_config_has_only_the_pool_that_its_name_belongs_to() {
         let of = |name: &str, namespace: &str| {
             let pool = json!({"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
@@ -385,7 +498,7 @@ mod tests {
         let role = |count: usize| {
             let names: Vec<String> = (0..count).map(|i| format!("osm-provisioning-{i}")).collect();
             RoleView::of(&Role {
-                rules: Some(vec![rbac::rule(&names)]),
+                rules: Some(vec![rule(&names)]),
                 ..Role::default()
             })
         };

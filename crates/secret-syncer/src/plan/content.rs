@@ -1,11 +1,83 @@
-//! Whether the content of a config, with the values that its documents take from other objects, is what is published.
+//! What is to be published: the content of a config, with the values that its documents take from other objects, or what is published
+//! already, with other tokens.
 
+use std::fmt;
+use std::sync::Arc;
+
+use osm_api::config::Rendered;
 use osm_api::names;
+use osm_render::LateValues;
 
 use crate::model::gathered::Gathered;
 use crate::model::memory::MadeFrom;
-use crate::model::published_from::published_from;
+use crate::model::published_content::Published;
+use crate::model::record::published_from;
 use crate::model::source::Inputs;
+use crate::model::view::ConfigView;
+
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub content: Content,
+    pub revision: String,
+    /// Digest of the content.
+    pub digest: String,
+    /// As the annotation of this name.
+    pub published_from: String,
+    pub is_edge: bool,
+    pub needs_kubeconfig_secret: bool,
+    /// With what is published.
+    pub comparison: Comparison,
+}
+
+#[derive(Clone)]
+pub enum Content {
+    /// Of the config, if it still has this [id](crate::model::view::ConfigView::content_id), with these values of sources.
+    Config { id: String, values: LateValues },
+    /// What is published already.
+    Published(Arc<Published>),
+}
+
+/// Without the values.
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config { id, .. } => write!(f, "Config({id})"),
+            Self::Published(published) => write!(f, "Published({})", published.record.provisioning_secret),
+        }
+    }
+}
+
+impl Wanted {
+    /// The content of the config.
+    pub fn new(gathered: &Gathered, config: &ConfigView, rendered: &Rendered, inputs: &Inputs) -> Self {
+        Self {
+            content: Content::Config {
+                id: config.content_id(),
+                values: inputs.values.clone(),
+            },
+            revision: rendered.revision.clone().unwrap_or_default(),
+            digest: rendered.digest.clone(),
+            published_from: published_from(&rendered.digest, &inputs.references),
+            is_edge: config.is_edge,
+            needs_kubeconfig_secret: config.needs_kubeconfig_secret,
+            comparison: compare(gathered, &rendered.digest, inputs),
+        }
+    }
+
+    /// What is published already.
+    pub fn published(published: &Arc<Published>) -> Self {
+        let (record, content) = (&published.record, &published.content);
+        Self {
+            content: Content::Published(Arc::clone(published)),
+            revision: record.revision.clone(),
+            digest: record.digest.clone(),
+            published_from: record.published_from.clone(),
+            is_edge: content.is_edge(),
+            needs_kubeconfig_secret: content.needs_kubeconfig_secret(),
+            comparison: Comparison::Same,
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
@@ -64,7 +136,7 @@ mod tests {
             secret
                 .meta
                 .annotations
-                .insert(names::PUBLISHED_FROM.into(), recorded.clone());
+                .insert(names::PUBLISHED_FROM, recorded.clone());
         });
         after_a_restart.memory.made_from = None;
         let mut running = after_a_restart.clone();

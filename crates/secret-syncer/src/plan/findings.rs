@@ -5,29 +5,30 @@ use std::sync::Arc;
 
 use osm_api::{Joining, names};
 
-use crate::model::bound_to::bound_to;
-use crate::model::content_digest::RECORDED;
 use crate::model::existing::ExistingObjects;
+use crate::model::existing::OwnershipLabels;
 use crate::model::gathered::Gathered;
-use crate::model::ownership::OwnershipLabels;
+use crate::model::record::RECORDED;
 use crate::model::view::{Meta, SecretView};
-use crate::plan::cause::Cause;
-use crate::plan::content::Comparison;
+use crate::plan::content::{Comparison, Wanted};
 
 /// What checks look at.
 pub struct Input<'a> {
     pub gathered: &'a Gathered,
-    pub is_edge: bool,
-    pub needs_kubeconfig_secret: bool,
-    /// New content; `None`: what is published already.
-    pub wanted: Option<Wanted<'a>>,
+    pub wanted: &'a Wanted,
     pub ownership: &'a OwnershipLabels,
 }
 
-/// New content, against what the bootstrap Secret records.
-pub struct Wanted<'a> {
-    pub revision: &'a str,
-    pub comparison: Comparison,
+/// Value of the label `cause` of the metric `publishes_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantNames)]
+pub enum Cause {
+    Missing,
+    NewContent,
+    NewRevision,
+    Modified,
+    TokensInvalid,
+    RenewalDue,
+    RoleModified,
 }
 
 /// A reason to publish.
@@ -140,14 +141,13 @@ fn bootstrap_secret_is_missing(input: &Input<'_>) -> Option<Finding> {
 
 fn revision_is_new(input: &Input<'_>) -> Option<Finding> {
     input.bootstrap()?;
-    let wanted = input.wanted.as_ref()?.revision;
-    let is_new = input.recorded(names::MACHINE_DEPLOYMENT_REVISION) != Some(wanted);
+    let is_new = input.recorded(names::MACHINE_DEPLOYMENT_REVISION) != Some(&input.wanted.revision);
     because(Cause::NewRevision, is_new, "the revision is new")
 }
 
 fn content_is_new(input: &Input<'_>) -> Option<Finding> {
     input.bootstrap()?;
-    match input.wanted.as_ref()?.comparison {
+    match input.wanted.comparison {
         Comparison::Same => None,
         Comparison::Different => because(Cause::NewContent, true, "the content is new"),
         Comparison::Unknown => because(Cause::NewContent, true, "the content may be new"),
@@ -159,13 +159,15 @@ fn bootstrap_secret_is_altered(input: &Input<'_>) -> Option<Finding> {
 }
 
 fn edge_script_is_altered(input: &Input<'_>) -> Option<Finding> {
-    input.bootstrap().filter(|_| input.is_edge)?;
+    input.bootstrap().filter(|_| input.wanted.is_edge)?;
     let script = input.existing().edge_script.as_deref();
     modified("the Secret with the edge script", input.differs(script))
 }
 
 fn kubeconfig_secret_is_altered(input: &Input<'_>) -> Option<Finding> {
-    input.bootstrap().filter(|_| input.needs_kubeconfig_secret)?;
+    input
+        .bootstrap()
+        .filter(|_| input.wanted.needs_kubeconfig_secret)?;
     let kubeconfig = input.existing().kubeconfig.as_deref();
     modified("the kubeconfig Secret", input.differs(kubeconfig))
 }
@@ -184,7 +186,7 @@ fn provisioning_secret_is_altered(input: &Input<'_>) -> Option<Finding> {
 
 fn tokens_are_invalid(input: &Input<'_>) -> Option<Finding> {
     input.bootstrap()?;
-    let current = current_binding(input.gathered);
+    let current = valid_binding(input.gathered);
     let is_bound = current.is_some() && current.as_deref() == input.recorded(names::BOUND_TO);
     because(
         Cause::TokensInvalid,
@@ -193,17 +195,16 @@ fn tokens_are_invalid(input: &Input<'_>) -> Option<Finding> {
     )
 }
 
-/// What tokens of the pool are bound to now; `None` where an object is missing.
-pub fn current_binding(gathered: &Gathered) -> Option<String> {
-    let ExistingObjects {
-        account,
-        token_binding,
-        ..
-    } = &gathered.existing;
-    let account = account.as_ref().map(|account| account.uid.as_str());
-    let binding = token_binding.as_ref().map(|secret| secret.meta.uid.as_str());
-    let shared = (gathered.joining == Joining::Static).then_some([gathered.node_account.as_deref(), binding]);
-    bound_to(account, shared)
+/// What tokens of the pool would be bound to now, as the annotation [`names::BOUND_TO`]; `None` where an object is missing. In mode `static`
+/// these are the pool's account, the account that all pools share, and the Secret that binds the pool's token of the latter.
+pub fn valid_binding(gathered: &Gathered) -> Option<String> {
+    let account = &gathered.existing.account.as_ref()?.uid;
+    if gathered.joining == Joining::Approved {
+        return Some(account.clone());
+    }
+    let node_account = gathered.node_account.as_deref()?;
+    let binding = &gathered.existing.token_binding.as_ref()?.meta.uid;
+    Some([account, node_account, binding].join("/"))
 }
 
 /// Without a readable time the annotation was altered, and renewal is due now.
@@ -216,7 +217,10 @@ fn renewal_is_due(input: &Input<'_>) -> Option<Finding> {
 fn role_is_altered(input: &Input<'_>) -> Option<Finding> {
     let provisioning = input.bootstrap()?.meta.annotation(names::PROVISIONING_SECRET);
     let kubeconfig = names::kubeconfig_secret_name(&input.gathered.pool);
-    let kubeconfig = input.needs_kubeconfig_secret.then_some(kubeconfig.as_str());
+    let kubeconfig = input
+        .wanted
+        .needs_kubeconfig_secret
+        .then_some(kubeconfig.as_str());
     let role = input.existing().role.as_ref();
     let opened = role.and_then(|role| role.secrets.as_ref());
     let opens = |name: &str| opened.is_some_and(|opened| opened.iter().any(|opened| opened == name));
@@ -241,9 +245,9 @@ fn role_binding_is_altered(input: &Input<'_>) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use super::Cause::*;
     use super::*;
     use crate::model::view::{BindingView, RoleView};
-    use crate::plan::cause::Cause::*;
     use crate::plan::fixtures::*;
     use crate::plan::plan;
     use crate::plan::steps::Step;
@@ -264,8 +268,8 @@ mod tests {
             .collect()
     }
 
-    fn annotate(secret: &mut SecretView, name: &str, value: &str) {
-        secret.meta.annotations.insert(name.into(), value.into());
+    fn annotate(secret: &mut SecretView, name: &'static str, value: &str) {
+        secret.meta.annotations.insert(name, value.into());
     }
 
     fn edit_document(gathered: &mut Gathered, edit: impl FnOnce(&mut SecretView)) {

@@ -10,8 +10,7 @@ use osm_api::{Joining, PoolRef, names};
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::{Clusters, Gathered, OrphanBudget};
 use crate::model::memory::PoolMemory;
-use crate::model::pairs::Pairs;
-use crate::model::published_from::published_from;
+use crate::model::record::published_from;
 use crate::model::source::Inputs;
 use crate::model::view::{BindingView, ConfigView, Meta, RoleView, SecretView};
 
@@ -75,7 +74,6 @@ pub fn fresh() -> Gathered {
         joining_is_open: false,
         node_account: Some("node-account".into()),
         inputs: Ok(Inputs::default()),
-        inherited: None,
         credentials: Some(Credentials::default()),
         memory: PoolMemory::default(),
         published: None,
@@ -84,12 +82,12 @@ pub fn fresh() -> Gathered {
     }
 }
 
-pub fn meta(name: &str, annotations: &[(&str, &str)]) -> Meta {
+pub fn meta(name: &str, annotations: &[(&'static str, &str)]) -> Meta {
     Meta {
         name: name.into(),
         uid: format!("{name}-uid"),
         resource_version: "5".into(),
-        labels: Pairs::from_iter([(names::POOL.to_owned(), POOL.to_owned())]),
+        labels: [(names::POOL, POOL.to_owned())].into(),
         annotations: [
             (names::CONFIG, "pool-kube-system-config"),
             (names::MANAGEMENT_CLUSTER_UID, MANAGEMENT),
@@ -97,7 +95,7 @@ pub fn meta(name: &str, annotations: &[(&str, &str)]) -> Meta {
         ]
         .iter()
         .chain(annotations)
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .map(|(key, value)| (*key, (*value).to_owned()))
         .collect(),
     }
 }
@@ -189,10 +187,7 @@ pub fn published_late() -> Gathered {
     kubeconfig.meta.name.clone_from(&name);
     kubeconfig.meta.uid = "kubeconfig-uid".into();
     let keep_until = hours(21).to_string();
-    kubeconfig
-        .meta
-        .annotations
-        .insert(names::KEEP_UNTIL.into(), keep_until);
+    kubeconfig.meta.annotations.insert(names::KEEP_UNTIL, keep_until);
     gathered.existing.kubeconfig = Some(Arc::new(kubeconfig));
     gathered.existing.role = Some(Arc::new(RoleView {
         meta: meta("role", &[]),
@@ -207,7 +202,7 @@ pub fn mark(objects: &mut ExistingObjects, since: Timestamp) {
     let secrets = secrets.chain(&mut objects.token_binding);
     for secret in secrets.chain(&mut objects.provisioning) {
         let annotations = &mut Arc::make_mut(secret).meta.annotations;
-        annotations.insert(names::ORPHANED_SINCE.into(), since.to_string());
+        annotations.insert(names::ORPHANED_SINCE, since.to_string());
     }
 }
 

@@ -8,41 +8,53 @@ use osm_api::condition::Verdict;
 use osm_api::{Reason, names};
 
 use crate::model::existing::ExistingObjects;
-use crate::model::gathered::{Gathered, PublishedRecord};
+use crate::model::existing::OwnershipLabels;
+use crate::model::gathered::Gathered;
 use crate::model::memory::Unfit;
-use crate::model::ownership::OwnershipLabels;
-use crate::model::published_from::published_from;
+use crate::model::record::{PublishedRecord, published_from};
 use crate::model::view::ConfigView;
-use crate::plan::remember::remember;
-use crate::plan::steps::{Content, Publish};
-use crate::plan::waiting::{self, REPORT_AFTER};
-use crate::plan::{messages, provisioning_secret};
+use crate::plan::content::Content;
+use crate::plan::steps::Publish;
+use crate::plan::{messages, provisioning_secret, until};
 
 /// New content is held back.
 #[derive(Debug)]
 pub struct Hold {
     pub verdict: Verdict,
-    /// Short waits for another controller are normal and are not reported.
-    report_after: SignedDuration,
+    /// It is only the turn of another controller. Short waits are normal and are not reported.
+    pub is_wait: bool,
 }
 
+/// A wait for a rendering or a revision is reported after this time.
+const REPORT_AFTER: SignedDuration = SignedDuration::from_secs(3);
+
 impl Hold {
-    fn now(reason: Reason, message: String) -> Self {
+    fn failure(reason: Reason, message: String) -> Self {
         Self {
             verdict: messages::not_published(reason, message),
-            report_after: SignedDuration::ZERO,
+            is_wait: false,
         }
     }
 
-    /// Whether it is more than the turn of another controller.
-    pub fn is_failure(&self) -> bool {
-        self.report_after.is_zero()
+    fn wait(verdict: Verdict) -> Self {
+        Self {
+            verdict,
+            is_wait: true,
+        }
     }
 
     /// How long it is still too early to act on it.
-    pub fn is_early(&self, now: Timestamp, since: Option<Timestamp>) -> Option<Duration> {
-        waiting::is_early(now, since, self.report_after)
+    pub fn is_early(&self, gathered: &Gathered) -> Option<Duration> {
+        let report_at = waiting_since(gathered)? + REPORT_AFTER;
+        (self.is_wait && gathered.now < report_at).then(|| until(gathered.now, report_at))
     }
+}
+
+/// Since when there has been nothing to publish; `None` while there is.
+pub fn waiting_since(gathered: &Gathered) -> Option<Timestamp> {
+    let rendered = gathered.config.as_ref().and_then(|config| config.to_publish());
+    let is_ready = rendered.is_some_and(|rendered| rendered.revision.is_some());
+    (!is_ready).then(|| gathered.memory.waiting_since.unwrap_or(gathered.now))
 }
 
 /// Why the content of this config is held back; `None`: it may be published. `config` is of a pool that exists.
@@ -51,33 +63,27 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
         return Some(hold);
     }
     if let Some(problem) = &gathered.go_implementation {
-        return Some(Hold::now(
+        return Some(Hold::failure(
             Reason::GoImplementationRunning,
             messages::go_implementation(problem),
         ));
     }
     let Some(rendered) = &config.status.rendered else {
-        return Some(Hold {
-            verdict: messages::waiting_for_rendering(),
-            report_after: REPORT_AFTER,
-        });
+        return Some(Hold::wait(messages::waiting_for_rendering()));
     };
     // Machines of an edge pool are not created by machine-controller, so nothing sets a revision for them.
     if rendered.revision.is_none() && !config.is_edge {
-        return Some(Hold {
-            verdict: messages::waiting_for_revision(),
-            report_after: REPORT_AFTER,
-        });
+        return Some(Hold::wait(messages::waiting_for_revision()));
     }
     if let Some(problem) = &gathered.outdated_definitions {
-        return Some(Hold::now(
+        return Some(Hold::failure(
             Reason::DefinitionsOutdated,
             messages::outdated_definitions(problem),
         ));
     }
     let inputs = match &gathered.inputs {
         Ok(inputs) => inputs,
-        Err(problem) => return Some(Hold::now(problem.reason(), problem.to_string())),
+        Err(problem) => return Some(Hold::failure(problem.reason(), problem.to_string())),
     };
     let unfit = gathered.memory.unfit.as_ref()?;
     let published_from = published_from(&rendered.digest, &inputs.references);
@@ -87,7 +93,7 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
         .until
         .is_some_and(|until| gathered.now >= until || !is_renewal_due(gathered))
         || (unfit.reason == Reason::TooManyDocuments && provisioning_secret::has_room(gathered));
-    (is_it && !is_over).then(|| Hold::now(unfit.reason, unfit.message.clone()))
+    (is_it && !is_over).then(|| Hold::failure(unfit.reason, unfit.message.clone()))
 }
 
 fn is_renewal_due(gathered: &Gathered) -> bool {
@@ -108,10 +114,10 @@ pub fn unfit(
     message: String,
     is_refusal: bool,
 ) -> Option<Unfit> {
-    match publish.content {
+    match publish.wanted.content {
         Content::Config { .. } => Some(Unfit {
             config: gathered.config.as_ref()?.resource_version.clone(),
-            published_from: publish.published_from.clone(),
+            published_from: publish.wanted.published_from.clone(),
             reason,
             message,
             until: is_refusal.then(|| gathered.now + REFUSED_FOR),
@@ -124,10 +130,13 @@ pub fn unfit(
 pub fn unreadable(config: &ConfigView) -> Option<Hold> {
     if let Some(owner) = config.pool_is_of.as_deref() {
         let message = messages::pool_of_another_config(owner);
-        return Some(Hold::now(Reason::ObjectUnreadable, message));
+        return Some(Hold::failure(Reason::ObjectUnreadable, message));
     }
     let problem = config.unreadable.as_deref()?;
-    Some(Hold::now(Reason::ObjectUnreadable, messages::unreadable(problem)))
+    Some(Hold::failure(
+        Reason::ObjectUnreadable,
+        messages::unreadable(problem),
+    ))
 }
 
 /// What the cluster says is published for the pool of a config; `None` where nothing trustworthy does.
@@ -175,14 +184,10 @@ pub fn record(gathered: &Gathered, config: &ConfigView) -> Option<PublishedRecor
 /// What has to be read of what is published, because new content is held back.
 pub fn needed_record(gathered: &Gathered) -> Option<PublishedRecord> {
     let config = gathered.config.as_deref()?;
-    let is_of_another = config
-        .made_in
-        .as_ref()
-        .is_some_and(|made_in| *made_in != gathered.clusters.worker);
+    let is_of_another = gathered.clusters.other_worker(config).is_some();
     if config.machine_deployment.is_none() || config.is_retired() || is_of_another {
         return None;
     }
-    let since = remember(gathered).waiting_since;
-    of(gathered, config).filter(|hold| hold.is_early(gathered.now, since).is_none())?;
+    of(gathered, config).filter(|hold| hold.is_early(gathered).is_none())?;
     record(gathered, config)
 }

@@ -1,10 +1,8 @@
 //! What is kept, renewed and restored while new content is held back.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::config::{self, LateBound, LateBoundKind, LateBoundSource, Retired};
@@ -14,19 +12,20 @@ use osm_render::LateValues;
 use serde_json::json;
 
 use crate::model::documents::Documents;
-use crate::model::gathered::{Gathered, Published};
+use crate::model::gathered::Gathered;
 use crate::model::memory::{MadeFrom, Unfit};
-use crate::model::published_content::PublishedDocument;
-use crate::model::published_from::published_from;
+use crate::model::published_content::Published;
+use crate::model::record::{PublishedRecord, of_entries, published_from};
 use crate::model::source::{Inputs, SourceError, SourceProblem};
 use crate::model::view::SecretView;
-use crate::plan::cause::Cause;
-use crate::plan::error::PlanError;
+use crate::plan::PlanError;
+use crate::plan::content;
+use crate::plan::findings::Cause;
 use crate::plan::fixtures::*;
 use crate::plan::hold::{needed_record, record, unfit};
 use crate::plan::plan;
 use crate::plan::provisioning_secret::document_step;
-use crate::plan::steps::{self, DocumentStep, Plan, Publish, Step};
+use crate::plan::steps::{DocumentStep, Plan, Publish, Step};
 
 fn late(id: &str, kind: LateBoundKind, source: Option<LateBoundSource>) -> LateBound {
     LateBound {
@@ -73,29 +72,34 @@ fn made(spec: &Content) -> Documents {
     Documents::make(spec.clone(), values, POOL).unwrap()
 }
 
-fn entries(documents: &Documents) -> BTreeMap<String, ByteString> {
-    let entries = documents.entries.data();
-    entries
-        .map(|(name, bytes)| (name.to_owned(), ByteString(bytes.to_vec())))
-        .collect()
-}
-
 /// A provisioning Secret with these documents.
 fn secret(documents: &Documents) -> Secret {
     Secret {
         metadata: ObjectMeta {
             name: Some("document".into()),
+            uid: Some("document-uid".into()),
             labels: Some([(names::POOL.to_owned(), POOL.to_owned())].into()),
             ..ObjectMeta::default()
         },
-        data: Some(entries(documents)),
+        data: Some(documents.entries.clone()),
         immutable: Some(true),
         ..Secret::default()
     }
 }
 
-fn read(documents: &Documents) -> Option<PublishedDocument> {
-    PublishedDocument::read(secret(documents), POOL)
+fn read(documents: &Documents) -> Option<Published> {
+    Published::read(secret(documents), POOL, recorded())
+}
+
+/// As the status records it.
+fn recorded() -> PublishedRecord {
+    PublishedRecord {
+        provisioning_secret: "document".into(),
+        provisioning_uid: None,
+        revision: "1".into(),
+        digest: "d".into(),
+        published_from: String::new(),
+    }
 }
 
 #[test]
@@ -111,16 +115,15 @@ fn documents_with_other_tokens_need_nothing_but_the_provisioning_secret() {
         assert_eq!(again.provisioning, documents.provisioning, "{what}");
         assert!(again.content == documents.content, "{what}");
         assert!(documents.are_published(&document), "{what}");
-        assert_eq!(again.entries.digest(), documents.entries.digest(), "{what}");
+        assert_eq!(again.entries, documents.entries, "{what}");
         assert_eq!(
             document.content.needs_kubeconfig_secret(),
             what.starts_with("tokens"),
             "{what}"
         );
-        assert!(!format!("{document:?}").contains("hunter2"));
     }
     // Only what the bootstrap document needs is held beside a document.
-    let content = |spec| entries(&made(&spec)).remove(names::CONTENT_GZIP_KEY).unwrap().0;
+    let content = |spec| made(&spec).entries.remove(names::CONTENT_GZIP_KEY).unwrap().0;
     let has_password = |spec| gzip::unpack(&content(spec), 10_000).unwrap().contains("hunter2");
     assert!(!has_password(spec("", "")) && has_password(spec(PASSWORD, "")));
 }
@@ -147,15 +150,21 @@ fn only_a_secret_of_the_pool_that_nobody_can_alter_is_read() {
     let read = |edit: fn(&mut Secret)| {
         let mut secret = secret(&made(&spec("", "")));
         edit(&mut secret);
-        PublishedDocument::read(secret, POOL).is_some()
+        Published::read(secret, POOL, recorded()).is_some()
     };
     assert!(read(|_| {}));
     assert!(!read(|secret| secret.metadata.labels = None), "another pool's");
     assert!(!read(|secret| secret.immutable = None));
+    let other = PublishedRecord {
+        provisioning_uid: Some("other".into()),
+        ..recorded()
+    };
+    let replaced = Published::read(secret(&made(&spec("", ""))), POOL, other);
+    assert!(replaced.is_none(), "it is not the one that was published");
     for entry in [names::CONTENT_GZIP_KEY, names::CLOUD_CONFIG_KEY] {
         let mut secret = secret(&made(&spec("", "")));
         secret.data.as_mut().unwrap().remove(entry);
-        assert!(PublishedDocument::read(secret, POOL).is_none(), "{entry}");
+        assert!(Published::read(secret, POOL, recorded()).is_none(), "{entry}");
     }
 }
 
@@ -168,7 +177,7 @@ fn a_document_gets_a_secret_of_its_own() {
         gathered.existing.provisioning.extend(existing.map(Arc::new));
         document_step(&gathered, &documents, "reference")
     };
-    let DocumentStep::Create { name } = step(None) else {
+    let DocumentStep::Create(name) = step(None) else {
         panic!()
     };
     let named = |entries: String, immutable| {
@@ -176,19 +185,15 @@ fn a_document_gets_a_secret_of_its_own() {
         (secret.entries, secret.immutable) = (entries, immutable);
         secret
     };
-    let entries = documents.entries.digest();
+    let entries = of_entries(&documents.entries);
     assert!(matches!(
-        step(Some(named(entries, true))),
-        DocumentStep::Extend { .. }
+        step(Some(named(entries.clone(), true))),
+        DocumentStep::Extend(_)
     ));
-    assert!(matches!(
-        step(Some(named("other".into(), false))),
-        DocumentStep::Recreate { .. }
-    ));
-    let DocumentStep::Create { name: another } = step(Some(named("other".into(), true))) else {
-        panic!()
-    };
-    assert_ne!(another, name);
+    for (entries, immutable) in [(entries, false), ("other".into(), true)] {
+        let another = step(Some(named(entries, immutable)));
+        assert!(matches!(another, DocumentStep::Create(another) if another != name));
+    }
 }
 
 /// A document that differs in anything but its tokens is another one.
@@ -221,13 +226,11 @@ fn a_document_is_compressed_if_the_machine_asks_for_it() {
         .push(late("provisioning/key", LateBoundKind::ProvisioningKey, None));
     let plain = made(&spec("", ""));
     let compressed = made(&asking);
-    let document = entries(&compressed)
-        .remove(names::CLOUD_CONFIG_GZIP_KEY)
-        .unwrap()
-        .0;
-    assert_eq!(gzip::unpack(&document, 10_000).unwrap(), compressed.provisioning);
+    let document = compressed.entries.get(names::CLOUD_CONFIG_GZIP_KEY).unwrap();
+    let document = &document.0;
+    assert_eq!(gzip::unpack(document, 10_000).unwrap(), compressed.provisioning);
     assert_eq!(compressed.provisioning, plain.provisioning);
-    assert_ne!(compressed.entries.digest(), plain.entries.digest());
+    assert_ne!(compressed.entries, plain.entries);
     assert_eq!(read(&compressed).unwrap().document, plain.provisioning);
 }
 
@@ -270,15 +273,15 @@ fn made_from() -> Option<MadeFrom> {
 /// As gather does.
 fn decide(mut gathered: Gathered) -> Plan {
     gathered.published = needed_record(&gathered).map(|record| {
-        let document = read(&made(&spec("", ""))).unwrap();
-        Arc::new(Published { record, document })
+        let secret = secret(&made(&spec("", "")));
+        Arc::new(Published::read(secret, POOL, record).unwrap())
     });
     plan(&gathered).1.unwrap()
 }
 
 fn published_again(plan: &Plan) -> &Publish {
     match &plan.step {
-        Step::Publish(publish) if matches!(publish.content, steps::Content::Published(_)) => publish,
+        Step::Publish(publish) if matches!(publish.wanted.content, content::Content::Published(_)) => publish,
         other => panic!("{other:?}"),
     }
 }
@@ -318,7 +321,7 @@ fn while_a_source_is_missing_tokens_are_renewed_and_what_is_damaged_is_restored(
         let publish = published_again(&plan);
         assert_eq!(publish.causes(), [cause], "{what}");
         assert_eq!(
-            (publish.revision.as_str(), publish.digest.as_str()),
+            (publish.wanted.revision.as_str(), publish.wanted.digest.as_str()),
             ("1", "d"),
             "{what}"
         );
@@ -328,7 +331,7 @@ fn while_a_source_is_missing_tokens_are_renewed_and_what_is_damaged_is_restored(
             "bootstrap" => String::new(),
             _ => published_from("d", &[].into()),
         };
-        assert_eq!(publish.published_from, from, "{what}");
+        assert_eq!(publish.wanted.published_from, from, "{what}");
     }
 }
 
@@ -397,7 +400,7 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
             "{reason}: {:?}",
             publish.findings
         );
-        assert_eq!(publish.revision, "1", "{reason}");
+        assert_eq!(publish.wanted.revision, "1", "{reason}");
         assert_eq!(plan.degraded.as_ref().unwrap().reason, reason);
     }
 }
@@ -413,12 +416,12 @@ fn new_content_waits_until_there_is_room_for_its_document() {
         Step::Publish(publish) => *publish,
         other => panic!("{other:?}"),
     };
-    let create = DocumentStep::Create { name: "new".into() };
+    let create = DocumentStep::Create("new".into());
     let secret = gathered.existing.provisioning[0].clone();
     let planned = publish(&gathered);
     let text = planned.has_no_room_for(&create).unwrap().to_owned();
     assert!(text.contains("50 provisioning documents"), "{text}");
-    assert_eq!(planned.has_no_room_for(&DocumentStep::Extend { secret }), None);
+    assert_eq!(planned.has_no_room_for(&DocumentStep::Extend(secret)), None);
     gathered.memory.unfit = unfit(&gathered, &planned, Reason::TooManyDocuments, text, false);
     assert!(needed_record(&gathered).is_some(), "it is held back");
     // One less, and new content has room again.

@@ -1,11 +1,37 @@
-//! Which non-expiring tokens to warn about: each once, and once more when it is no longer needed.
+//! Non-expiring tokens in `cloud-init-settings`: Secrets of type `kubernetes.io/service-account-token`.
+//!
+//! The Go implementation's `cloud-init-getter-token` opens every Secret of the namespace to anyone who has ever read a machine's user
+//! data. Such Secrets belong to other programs, so this program never deletes them. It warns about each once, and once more when it is no
+//! longer needed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::{ObjectReference, Secret};
+use kube::{Resource, ResourceExt};
 use osm_api::names::CLOUD_INIT_SETTINGS;
 
-use crate::model::legacy_token::LegacyToken;
+/// Type of the Secrets.
+pub const TYPE: &str = "kubernetes.io/service-account-token";
+const ACCOUNT: &str = "kubernetes.io/service-account.name";
+
+/// A Secret with a non-expiring token. The token itself is not kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LegacyToken {
+    pub secret: ObjectReference,
+    /// Name of the ServiceAccount that it belongs to.
+    pub account: String,
+}
+
+impl LegacyToken {
+    pub fn of(secret: &Secret) -> Self {
+        let account = secret.annotations().get(ACCOUNT).cloned().unwrap_or_default();
+        Self {
+            secret: secret.object_ref(&()),
+            account,
+        }
+    }
+}
 
 /// By uid of the Secret: whether the token was still needed at the last warning.
 pub type Reported = HashMap<String, bool>;
@@ -52,7 +78,6 @@ pub fn message(token: &LegacyToken, needed_by: Option<(usize, &str)>) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use k8s_openapi::api::core::v1::ObjectReference;
 
     #[test]
     fn each_token_is_reported_once_and_when_it_is_no_longer_needed() {

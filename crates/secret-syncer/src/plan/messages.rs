@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use osm_api::condition::{PUBLISHED, REASON_DELETED, Verdict};
 use osm_api::{Reason, names};
 
-use crate::model::gathered::{Gathered, Inherited};
+use crate::model::gathered::Gathered;
 
 pub fn not_published(reason: Reason, message: impl Into<String>) -> Verdict {
     Verdict {
@@ -32,15 +32,10 @@ pub fn published(expires: &str, joining_is_open: bool) -> Verdict {
     verdict
 }
 
-pub fn joining_is_open() -> (Reason, String) {
-    (Reason::NodeclientBindingFound, why_joining_is_open())
-}
-
-fn why_joining_is_open() -> String {
+pub fn why_joining_is_open() -> &'static str {
     "insecure binding: ServiceAccounts in cloud-init-settings may obtain the certificate of any node; remove the binding that grants them \
      `create certificatesigningrequests/nodeclient`, which `kubectl get clusterrolebindings -o wide | grep -E \
      'system:(serviceaccounts|authenticated)|cloud-init-settings'` lists"
-        .to_owned()
 }
 
 pub fn joining_is_closed() -> &'static str {
@@ -135,21 +130,12 @@ pub fn waiting_for_revision() -> Verdict {
 }
 
 /// The config of the Go implementation is there, and osc-controller can't render it.
-pub fn not_adopted(inherited: Option<&Inherited>) -> Verdict {
-    const SEE: &str = "osc-controller has not rendered this config; see its condition Rendered";
-    let message = match inherited {
-        None => format!("{SEE}. There is no bootstrap Secret, so no machine can boot"),
-        Some(Inherited { name, revision }) => {
-            let revision = revision
-                .as_deref()
-                .map(|at| format!(" at revision {at}"))
-                .unwrap_or_default();
-            format!(
-                "{SEE}. Not adopted yet: machines still boot{revision} from the Secret {name} of the Go implementation, whose credentials \
-                 are not renewed"
-            )
-        }
-    };
+pub fn not_adopted(config: &str) -> Verdict {
+    let bootstrap = names::bootstrap_secret_of(config).unwrap_or_default();
+    let message = format!(
+        "osc-controller has not rendered this config; see its condition Rendered. Not adopted yet: machines boot only if the Go \
+         implementation has left the Secret {bootstrap}, whose credentials are not renewed"
+    );
     not_published(Reason::NotAdopted, message)
 }
 

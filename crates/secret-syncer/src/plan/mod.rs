@@ -4,30 +4,21 @@
 //! ([`adoption`]) is decided here as well, from that answer.
 
 pub mod adoption;
-pub mod announcement;
-pub mod cause;
+pub mod conditions;
 pub mod content;
-pub mod error;
 pub mod findings;
 pub mod hold;
-pub mod identity;
-pub mod join_right;
 pub mod legacy_tokens;
 pub mod messages;
 pub mod orphan_budget;
 pub mod orphans;
-pub mod priority;
 pub mod provisioning_secret;
 pub mod publish;
-pub mod read_right;
-pub mod ready;
-pub mod remember;
+pub mod questions;
 pub mod renewal;
 pub mod repair_limit;
 pub mod steps;
 pub mod teardown;
-pub mod timing;
-pub mod waiting;
 
 #[cfg(test)]
 mod fixtures;
@@ -39,27 +30,57 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use osm_api::condition::Verdict;
-use osm_api::{PoolRef, names};
+use osm_api::{PoolRef, Reason, names};
 use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 
+use crate::model::existing::OwnershipLabels;
 use crate::model::gathered::Gathered;
 use crate::model::memory::PoolMemory;
-use crate::model::ownership::OwnershipLabels;
 use crate::model::view::ConfigView;
-use crate::plan::content::Comparison;
-use crate::plan::error::PlanError;
-use crate::plan::findings::{Input, findings};
+use crate::plan::content::{Comparison, Wanted};
+use crate::plan::findings::{Finding, Input, findings};
 use crate::plan::hold::Hold;
-use crate::plan::publish::{Subject, Target};
-use crate::plan::remember::remember;
 use crate::plan::steps::{Plan, Step};
-use crate::plan::timing::{MAX_REQUEUE_INTERVAL, until};
+
+/// Each config is reconciled at least this often: timers don't count the time that a machine sleeps.
+pub const MAX_REQUEUE_INTERVAL: Duration = Duration::from_secs(600);
+
+/// Time from `now` to `at`, at least a second.
+pub fn until(now: Timestamp, at: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(now))
+        .unwrap_or_default()
+        .max(Duration::from_secs(1))
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    #[error(
+        "published objects are altered repeatedly ({}); look for what changes Secrets, Roles or ServiceAccounts in cloud-init-settings, such as a mutating webhook", .0.message
+    )]
+    RepeatedlyModified(Finding),
+    /// New content is held back, and nothing is published.
+    #[error("{}", .0.message)]
+    Held(Verdict),
+}
+
+impl PlanError {
+    /// Reason for conditions, Events and metrics.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::RepeatedlyModified(_) => Reason::RepeatedlyModified,
+            Self::Held(verdict) => verdict.reason,
+        }
+    }
+}
 
 /// Decides what is to be done for one OperatingSystemConfig, and for what was made for its predecessors; and what to remember from now
 /// on, which holds without a plan as well.
 pub fn plan(gathered: &Gathered) -> (PoolMemory, Result<Plan, PlanError>) {
-    let mut memory = remember(gathered);
+    let mut memory = gathered.memory.clone();
+    memory.waiting_since = hold::waiting_since(gathered);
     let plan = plan_with(gathered, &mut memory);
     (memory, plan)
 }
@@ -67,101 +88,59 @@ pub fn plan(gathered: &Gathered) -> (PoolMemory, Result<Plan, PlanError>) {
 /// # Errors
 /// Content that is held back, where nothing is published; repairs that don't last.
 fn plan_with(gathered: &Gathered, memory: &mut PoolMemory) -> Result<Plan, PlanError> {
-    let Decision {
-        step,
-        degraded,
-        again,
-    } = match &gathered.config {
+    let mut plan = match &gathered.config {
         Some(config) => for_config(gathered, config, memory)?,
         // Without a config its pool is not known either: everything of that name is among the orphans.
-        None => Decision::of(Step::None, None),
+        None => Plan::of(Step::None, None),
     };
-    let (mut orphans, orphans_again) = orphans::orphans(gathered);
+    let (orphans, orphans_again) = orphans::orphans(gathered);
     // Without a rendered content and its pool it is not known what belongs to whom; a teardown deletes the orphans as well.
     let is_unsure = gathered.config.as_ref().is_some_and(|config| {
         config.status.rendered.is_none() || config.machine_deployment.is_none() || config.unreadable.is_some()
     });
-    if is_unsure || matches!(step, Step::Teardown(_)) {
-        orphans.clear();
+    if !is_unsure && !matches!(plan.step, Step::Teardown(_)) {
+        plan.orphans = orphans;
     }
-    let foreign_cluster = match &step {
+    plan.foreign_cluster = match &plan.step {
         Step::SetStatus(verdict) if verdict.reason == CLUSTER_CHANGED => Some(verdict.message.clone()),
         _ => orphans::of_another_cluster(gathered)
             .map(|pool| messages::published_through_another_cluster(gathered, pool)),
     };
-    let again = [orphans_again, again].into_iter().flatten().min();
-    Ok(Plan {
-        step,
-        orphans,
-        foreign_cluster,
-        degraded,
-        again,
-    })
-}
-
-/// What is done for the pool of the config.
-struct Decision {
-    step: Step,
-    /// As [`Plan::degraded`].
-    degraded: Option<Verdict>,
-    again: Option<Duration>,
-}
-
-impl Decision {
-    fn of(step: Step, again: Option<Duration>) -> Self {
-        Self {
-            step,
-            degraded: None,
-            again,
-        }
-    }
+    plan.again = [orphans_again, plan.again].into_iter().flatten().min();
+    Ok(plan)
 }
 
 fn for_config(
     gathered: &Gathered,
     config: &Arc<ConfigView>,
     memory: &mut PoolMemory,
-) -> Result<Decision, PlanError> {
+) -> Result<Plan, PlanError> {
     let Some(md) = &config.machine_deployment else {
         return match hold::unreadable(config) {
             Some(hold) => Err(PlanError::Held(hold.verdict)),
             None => Ok(not_adopted(gathered, config)),
         };
     };
-    let worker = &gathered.clusters.worker;
-    if let Some(was) = config.made_in.as_ref().filter(|made_in| *made_in != worker) {
-        let verdict = messages::not_published(CLUSTER_CHANGED, messages::cluster_changed(was, worker));
-        return Ok(Decision::of(Step::SetStatus(verdict), Some(MAX_REQUEUE_INTERVAL)));
+    if let Some(was) = gathered.clusters.other_worker(config) {
+        let message = messages::cluster_changed(was, &gathered.clusters.worker);
+        let verdict = messages::not_published(CLUSTER_CHANGED, message);
+        return Ok(Plan::of(Step::SetStatus(verdict), Some(MAX_REQUEUE_INTERVAL)));
     }
     if config.is_retired() {
         (memory.made_from, memory.tokens) = (None, None);
-        return Ok(Decision::of(teardown::of(gathered, config), None));
+        return Ok(Plan::of(teardown::of(gathered, config), None));
     }
-    match hold::of(gathered, config) {
-        Some(hold) => while_held(gathered, config, md, &hold, memory),
-        None => new_content(gathered, config, md, memory),
+    if let Some(hold) = hold::of(gathered, config) {
+        return while_held(gathered, config, md, &hold, memory);
     }
-}
-
-fn new_content(
-    gathered: &Gathered,
-    config: &ConfigView,
-    md: &PoolRef,
-    memory: &mut PoolMemory,
-) -> Result<Decision, PlanError> {
     let (Some(rendered), Ok(inputs)) = (&config.status.rendered, &gathered.inputs) else {
-        return Ok(Decision::of(Step::None, None));
+        return Ok(Plan::of(Step::None, None));
     };
-    let comparison = content::compare(gathered, &rendered.digest, inputs);
-    if comparison == Comparison::Same {
+    let wanted = Wanted::new(gathered, config, rendered, inputs);
+    if wanted.comparison == Comparison::Same {
         memory.made_from = content::made_from(gathered, &rendered.digest, inputs);
     }
-    let new = Target::New {
-        rendered,
-        inputs,
-        comparison,
-    };
-    keep_or_publish(gathered, config, md, new, memory)
+    keep_or_publish(gathered, config, md, wanted, memory)
 }
 
 /// What is published is kept, renewed and restored while new content is held back.
@@ -171,68 +150,59 @@ fn while_held(
     md: &PoolRef,
     hold: &Hold,
     memory: &mut PoolMemory,
-) -> Result<Decision, PlanError> {
-    if let Some(left) = hold.is_early(gathered.now, memory.waiting_since) {
-        return Ok(Decision::of(Step::None, Some(left)));
+) -> Result<Plan, PlanError> {
+    if let Some(left) = hold.is_early(gathered) {
+        return Ok(Plan::of(Step::None, Some(left)));
     }
     let Some(published) = &gathered.published else {
         return match &config.status.published {
             Some(published) => {
                 let verdict = messages::kept_until(&hold.verdict, &published.credential_expires);
-                Ok(Decision::of(Step::SetStatus(verdict), Some(MAX_REQUEUE_INTERVAL)))
+                Ok(Plan::of(Step::SetStatus(verdict), Some(MAX_REQUEUE_INTERVAL)))
             }
-            None if hold.is_failure() => Err(PlanError::Held(hold.verdict.clone())),
-            None => Ok(Decision::of(Step::SetStatus(hold.verdict.clone()), None)),
+            None if hold.is_wait => Ok(Plan::of(Step::SetStatus(hold.verdict.clone()), None)),
+            None => Err(PlanError::Held(hold.verdict.clone())),
         };
     };
-    let mut decision = keep_or_publish(gathered, config, md, Target::Published(published), memory)?;
-    decision.degraded = Some(messages::kept_and_renewed(&hold.verdict));
-    Ok(decision)
+    let mut plan = keep_or_publish(gathered, config, md, Wanted::published(published), memory)?;
+    plan.degraded = Some(messages::kept_and_renewed(&hold.verdict));
+    Ok(plan)
 }
 
 fn keep_or_publish(
     gathered: &Gathered,
     config: &ConfigView,
     md: &PoolRef,
-    wanted: Target<'_>,
+    wanted: Wanted,
     memory: &mut PoolMemory,
-) -> Result<Decision, PlanError> {
+) -> Result<Plan, PlanError> {
     let ownership = OwnershipLabels::new(&gathered.name, &gathered.pool, &gathered.clusters.management, md);
     let findings = findings(&Input {
         gathered,
-        is_edge: wanted.is_edge(config),
-        needs_kubeconfig_secret: wanted.needs_kubeconfig_secret(config),
-        wanted: wanted.as_new(),
+        wanted: &wanted,
         ownership: &ownership,
     });
     if findings.is_empty() {
-        let (mut keep, next) = provisioning_secret::tidy(gathered, &ownership, wanted.is_edge(config));
-        keep.published = publish::published(gathered, wanted.digest());
+        let keep = provisioning_secret::keep(gathered, ownership, &wanted);
         let bootstrap = gathered.existing.bootstrap.as_ref();
         let renewal = bootstrap.and_then(|secret| secret.meta.time(names::RENEW_AT));
-        let next = [next, renewal].into_iter().flatten().min();
-        let again = next.map_or(MAX_REQUEUE_INTERVAL, |at| {
+        let next = [provisioning_secret::next_expiry(gathered), renewal];
+        let again = next.into_iter().flatten().min();
+        let again = again.map_or(MAX_REQUEUE_INTERVAL, |at| {
             until(gathered.now, at).min(MAX_REQUEUE_INTERVAL)
         });
-        return Ok(Decision::of(Step::Keep(keep), Some(again)));
+        return Ok(Plan::of(Step::Keep(keep), Some(again)));
     }
     memory.repairs = repair_limit::count(&findings, memory.repairs, gathered.now)?.or(memory.repairs);
-    let subject = Subject {
-        gathered,
-        config,
-        md,
-        wanted,
-        ownership,
-    };
-    let publish = publish::publish(subject, findings);
-    Ok(Decision::of(Step::Publish(Box::new(publish)), None))
+    let publish = publish::publish(gathered, config, md, wanted, ownership, findings);
+    Ok(Plan::of(Step::Publish(Box::new(publish)), None))
 }
 
 /// What the Go implementation made is left unchanged until osc-controller can render it.
-fn not_adopted(gathered: &Gathered, config: &ConfigView) -> Decision {
+fn not_adopted(gathered: &Gathered, config: &ConfigView) -> Plan {
     if !config.is_claimed {
-        return Decision::of(Step::None, None);
+        return Plan::of(Step::None, None);
     }
-    let verdict = messages::not_adopted(gathered.inherited.as_ref());
-    Decision::of(Step::SetStatus(verdict), Some(MAX_REQUEUE_INTERVAL))
+    let verdict = messages::not_adopted(&gathered.name);
+    Plan::of(Step::SetStatus(verdict), Some(MAX_REQUEUE_INTERVAL))
 }

@@ -10,9 +10,8 @@ use osm_api::names;
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;
 use crate::model::view::Meta;
-use crate::plan::orphan_budget;
 use crate::plan::steps::{Collect, OrphanStep, Owner};
-use crate::plan::timing::MAX_REQUEUE_INTERVAL;
+use crate::plan::{MAX_REQUEUE_INTERVAL, orphan_budget};
 
 /// Objects without a config are left alone for this long.
 const MIN_ORPHAN_AGE: SignedDuration = SignedDuration::from_hours(24);
@@ -22,9 +21,8 @@ pub fn orphans(gathered: &Gathered) -> (Vec<OrphanStep>, Option<Duration>) {
     let (mut steps, mut again) = (Vec::new(), None);
     let budget = gathered.orphan_budget.as_ref();
     let mut left = budget.map_or(0, |budget| orphan_budget::left(budget, gathered.now));
-    let ours =
-        |(_, objects): &&(String, ExistingObjects)| !objects.is_of_another(&gathered.clusters.management);
-    for (_, objects) in gathered.orphans.iter().filter(ours) {
+    let ours = |(_, objects): &&(String, ExistingObjects)| !gathered.clusters.is_other_management(objects);
+    for (pool, objects) in gathered.orphans.iter().filter(ours) {
         let secrets: Vec<_> = objects.secrets().cloned().collect();
         let since = secrets
             .iter()
@@ -34,13 +32,13 @@ pub fn orphans(gathered: &Gathered) -> (Vec<OrphanStep>, Option<Duration>) {
             Some(since) if gathered.now.duration_since(since) >= MIN_ORPHAN_AGE => {
                 if left > 0 {
                     left -= 1;
-                    steps.push(collect(gathered, objects));
+                    steps.push(collect(pool, objects));
                 }
                 again = Some(MAX_REQUEUE_INTERVAL);
             }
             Some(_) => again = Some(MAX_REQUEUE_INTERVAL),
             // An identity without any Secret opens nothing, so there is nothing to lose.
-            None if secrets.is_empty() => steps.push(collect(gathered, objects)),
+            None if secrets.is_empty() => steps.push(collect(pool, objects)),
             None => {
                 let unmarked = secrets
                     .into_iter()
@@ -56,17 +54,11 @@ pub fn orphans(gathered: &Gathered) -> (Vec<OrphanStep>, Option<Duration>) {
     (steps, again)
 }
 
-fn collect(gathered: &Gathered, objects: &ExistingObjects) -> OrphanStep {
+fn collect(pool: &str, objects: &ExistingObjects) -> OrphanStep {
     let owners: BTreeSet<Owner> = objects.metas().filter_map(owner).collect();
     OrphanStep::Collect(Box::new(Collect {
-        pool: objects
-            .metas()
-            .find_map(Meta::pool)
-            .unwrap_or_default()
-            .to_owned(),
-        config_is_absent: gathered.config.is_none(),
+        pool: pool.to_owned(),
         owners: owners.into_iter().collect(),
-        counts: objects.secrets().next().is_some(),
         objects: objects.clone(),
     }))
 }
@@ -89,7 +81,7 @@ pub fn is_alive(owner: &Owner, uid: &str) -> bool {
 /// The first orphan that was published through another management cluster.
 pub fn of_another_cluster(gathered: &Gathered) -> Option<&str> {
     let of_another =
-        |(_, objects): &&(String, ExistingObjects)| objects.is_of_another(&gathered.clusters.management);
+        |(_, objects): &&(String, ExistingObjects)| gathered.clusters.is_other_management(objects);
     gathered
         .orphans
         .iter()
@@ -111,16 +103,9 @@ mod tests {
             pools: 1,
             recorded: String::new(),
         });
-        for (what, config, secrets) in [
-            ("no config", false, true),
-            ("another pool has the config", true, true),
-            ("no Secrets", false, false),
-        ] {
+        for (what, secrets) in [("with Secrets", true), ("no Secrets", false)] {
             let mut gathered = gathered.clone();
             let mut objects = objects.clone();
-            if !config {
-                gathered.config = None;
-            }
             if secrets {
                 mark(&mut objects, now());
             } else {
@@ -139,11 +124,6 @@ mod tests {
                 pool: POOL.into(),
             };
             assert_eq!(collect.owners, [owner], "{what}");
-            assert_eq!(
-                (collect.config_is_absent, collect.counts),
-                (!config, secrets),
-                "{what}"
-            );
             assert_eq!(collect.pool, POOL, "{what}");
         }
     }

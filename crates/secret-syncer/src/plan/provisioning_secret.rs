@@ -6,13 +6,15 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use osm_api::{digest, names};
 
-use crate::model::bound_to::is_of_another_account;
 use crate::model::documents::Documents;
 use crate::model::existing::ExistingObjects;
+use crate::model::existing::OwnershipLabels;
 use crate::model::gathered::Gathered;
-use crate::model::ownership::OwnershipLabels;
-use crate::model::view::{ROLE_KUBECONFIG, ROLE_PROVISIONING, SecretView};
-use crate::plan::steps::{DocumentStep, Keep, NarrowRole};
+use crate::model::record::of_entries;
+use crate::model::view::{PURPOSE_KUBECONFIG, PURPOSE_PROVISIONING, RoleView, SecretView};
+use crate::plan::content::Wanted;
+use crate::plan::publish;
+use crate::plan::steps::{DocumentStep, Keep};
 
 /// A document is kept this much longer than the last token that may fetch it.
 const KEPT_AFTER_EXPIRY: SignedDuration = SignedDuration::from_hours(1);
@@ -23,6 +25,13 @@ pub const MAX_DOCUMENTS: usize = 50;
 /// The same while the installation has so many Secrets that its watch would soon have no room for them. A pool whose documents have tokens
 /// has up to three at any time.
 pub const MAX_DOCUMENTS_WHERE_CROWDED: usize = 4;
+
+/// Names of the Secrets that the Role has to open once these are there as well.
+pub fn opened(kept: &[String], new: &[&str]) -> Vec<String> {
+    let new = new.iter().map(|name| (*name).to_owned());
+    let secrets: BTreeSet<String> = kept.iter().cloned().chain(new).collect();
+    secrets.into_iter().collect()
+}
 
 /// Until when a document has to be kept whose tokens expire then.
 pub fn keep_until(expires: Timestamp) -> Timestamp {
@@ -40,12 +49,11 @@ pub fn extended(document: &SecretView, keep_until: Timestamp) -> Timestamp {
 }
 
 /// How the provisioning Secret of these documents comes to exist. It is named after what they are published from; with tokens in it, after
-/// its own content. Where an immutable Secret of that name has other content, the next name is taken: machines may still fetch it.
+/// its own content. Where a Secret of that name has other content, or can be altered, the next name is taken: machines may still fetch it.
 pub fn document_step(gathered: &Gathered, documents: &Documents, published_from: &str) -> DocumentStep {
-    let (existing, entries) = (&gathered.existing.provisioning, documents.entries.digest());
+    let (existing, entries) = (&gathered.existing.provisioning, of_entries(&documents.entries));
     if let Some(secret) = existing.iter().find(|secret| holds(secret, &entries)) {
-        let secret = secret.clone();
-        return DocumentStep::Extend { secret };
+        return DocumentStep::Extend(secret.clone());
     }
     let made_from = match documents.have_tokens_later() {
         true => entries.as_str(),
@@ -55,11 +63,10 @@ pub fn document_step(gathered: &Gathered, documents: &Documents, published_from:
     loop {
         let hash = digest::sha256_hex(format!("{made_from}/{attempt}").as_bytes());
         let name = names::provisioning_secret_name(&gathered.pool, &hash);
-        match existing.iter().find(|secret| secret.meta.name == name).cloned() {
-            None => return DocumentStep::Create { name },
-            Some(secret) if !secret.immutable => return DocumentStep::Recreate { secret },
-            Some(_) => attempt += 1,
+        if existing.iter().all(|secret| secret.meta.name != name) {
+            return DocumentStep::Create(name);
         }
+        attempt += 1;
     }
 }
 
@@ -83,6 +90,12 @@ pub fn kept(gathered: &Gathered) -> Vec<&Arc<SecretView>> {
     let mut kept: Vec<_> = of_tokens(existing).filter(is_kept).collect();
     kept.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
     kept
+}
+
+/// Their names.
+pub fn kept_names(gathered: &Gathered) -> Vec<String> {
+    let kept = kept(gathered).into_iter();
+    kept.map(|secret| secret.meta.name.clone()).collect()
 }
 
 /// How many provisioning Secrets of the pool are kept.
@@ -141,8 +154,10 @@ fn has_dead_tokens(existing: &ExistingObjects, secret: &SecretView) -> bool {
         // Only one that is shown is known to be another one.
         return false;
     };
-    let bound_to = secret.meta.annotation(names::BOUND_TO);
-    bound_to.is_some_and(|to| is_of_another_account(to, &account.uid))
+    let bound_to = secret.meta.annotation(names::BOUND_TO).unwrap_or_default();
+    let of = bound_to.split('/').next().unwrap_or_default();
+    // A text that was altered proves nothing.
+    !of.is_empty() && of != account.uid
 }
 
 /// Documents that the bootstrap Secret names or the Role opens, and that the watch does not show: they lost their label, or the watch
@@ -167,41 +182,30 @@ pub fn out_of_sight(gathered: &Gathered) -> Vec<String> {
 }
 
 /// The purpose of a Secret that [`out_of_sight`] names.
-pub fn role_of(name: &str) -> &'static str {
+pub fn purpose_of(name: &str) -> &'static str {
     if name.starts_with(names::PROVISIONING_PREFIX) {
-        ROLE_PROVISIONING
+        PURPOSE_PROVISIONING
     } else {
-        ROLE_KUBECONFIG
+        PURPOSE_KUBECONFIG
     }
 }
 
-/// What to delete, and what the Role is to open afterwards; and when the next document is outdated.
-pub fn tidy(gathered: &Gathered, ownership: &OwnershipLabels, is_edge: bool) -> (Keep, Option<Timestamp>) {
-    let kept = kept(gathered);
-    let names: Vec<String> = kept.iter().map(|secret| secret.meta.name.clone()).collect();
-    let outdated = of_tokens(&gathered.existing)
+/// What to delete, and what the Role is to open afterwards.
+pub fn keep(gathered: &Gathered, ownership: OwnershipLabels, wanted: &Wanted) -> Keep {
+    let names = kept_names(gathered);
+    let existing = &gathered.existing;
+    let former_script = existing.edge_script.iter().filter(|_| !wanted.is_edge);
+    let outdated = of_tokens(existing)
         .filter(|secret| !names.contains(&secret.meta.name))
-        .chain(gathered.existing.edge_script.iter().filter(|_| !is_edge))
-        .cloned()
-        .collect();
-    let role = gathered
-        .existing
-        .role
-        .as_ref()
-        .filter(|role| role.secrets.as_ref() != Some(&names));
-    let narrow = role.map(|_| NarrowRole {
-        secrets: names,
-        ownership: ownership.clone(),
+        .chain(former_script);
+    let is_other = |role: &Arc<RoleView>| role.secrets.as_ref() != Some(&names);
+    Keep {
+        outdated: outdated.cloned().collect(),
         out_of_sight: out_of_sight(gathered),
-    });
-    (
-        Keep {
-            outdated,
-            narrow,
-            published: None,
-        },
-        next_expiry(gathered),
-    )
+        ownership,
+        published: publish::published(gathered, &wanted.digest),
+        opened: existing.role.as_ref().is_some_and(is_other).then_some(names),
+    }
 }
 
 fn named(existing: &ExistingObjects) -> Option<&str> {
@@ -223,7 +227,7 @@ mod tests {
     }
 
     fn document(kept_until: Option<&str>) -> SecretView {
-        let annotations = kept_until.map(|at| (names::KEEP_UNTIL.to_owned(), at.to_owned()));
+        let annotations = kept_until.map(|at| (names::KEEP_UNTIL, at.to_owned()));
         let meta = Meta {
             annotations: annotations.into_iter().collect(),
             ..Meta::default()
@@ -251,6 +255,15 @@ mod tests {
             gathered.existing.provisioning.extend(more);
             assert_eq!(has_room(&gathered), expected, "{documents}");
         }
+    }
+
+    #[test]
+    fn the_role_opens_what_is_kept_and_the_new_document() {
+        let kept = ["b".to_owned(), "c".to_owned()];
+        assert_eq!(opened(&kept, &["a"]), ["a", "b", "c"]);
+        assert_eq!(opened(&kept, &["b"]), ["b", "c"]);
+        assert_eq!(opened(&[], &["a"]), ["a"]);
+        assert_eq!(opened(&kept, &["d", "a"]), ["a", "b", "c", "d"]);
     }
 
     #[test]

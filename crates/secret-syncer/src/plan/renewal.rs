@@ -7,7 +7,7 @@ use osm_api::names;
 
 use crate::model::gathered::Gathered;
 use crate::model::tokens::Tokens;
-use crate::plan::cause::Cause;
+use crate::plan::findings::{Cause, valid_binding};
 use crate::plan::steps::Publish;
 
 /// Tokens are never renewed sooner than this after they were issued, however short their life.
@@ -29,21 +29,20 @@ pub fn renew_at(issued: Timestamp, life: Duration, pool: &str) -> Timestamp {
 
 /// The tokens of an earlier publish, if they serve for this one as well: they are bound to what exists now, and not due for renewal. Where a
 /// renewal is due, those serve that an attempt at it has got already.
-pub fn reusable<'a>(gathered: &'a Gathered, publish: &Publish, bound_to: &str) -> Option<&'a Tokens> {
+pub fn reusable<'a>(gathered: &'a Gathered, publish: &Publish) -> Option<&'a Tokens> {
     let kept = gathered.memory.tokens.as_ref()?;
     let bootstrap = gathered.existing.bootstrap.as_ref();
     let published = bootstrap.and_then(|secret| secret.meta.time(names::EXPIRES));
     let is_renewal = publish.causes().contains(&Cause::RenewalDue);
-    let are_published = published == Some(kept.tokens.expires);
-    let is_reusable =
-        kept.bound_to == bound_to && gathered.now < kept.tokens.renew_at && !(is_renewal && are_published);
-    is_reusable.then_some(&kept.tokens)
+    let are_published = published == Some(kept.expires);
+    let are_valid = valid_binding(gathered).as_ref() == Some(&kept.bound_to);
+    let are_reusable = are_valid && gathered.now < kept.renew_at && !(is_renewal && are_published);
+    are_reusable.then_some(kept)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::memory::KeptTokens;
     use crate::plan::fixtures::{edit_bootstrap, hours, published};
     use crate::plan::plan;
     use crate::plan::steps::Step;
@@ -73,37 +72,35 @@ mod tests {
 
     #[test]
     fn tokens_are_published_again_until_their_renewal() {
-        let tokens = |renew_at, expires| KeptTokens {
-            bound_to: "a".into(),
-            tokens: Tokens {
-                api: "api".into(),
-                kubelet: "kubelet".into(),
-                expires,
-                renew_at,
-            },
+        const BOUND_TO: &str = "account-uid/node-account/binding-uid";
+        let tokens = |renew_at, expires| Tokens {
+            api: "api".into(),
+            kubelet: "kubelet".into(),
+            bound_to: BOUND_TO.into(),
+            expires,
+            renew_at,
         };
         // The bootstrap Secret has tokens that expire after 20 hours, and are renewed after 8.
         let published_ones = tokens(hours(8), hours(20));
         let newer = tokens(hours(20), hours(32));
         for (what, kept, bound_to, now, expected) in [
-            ("for a repair", &published_ones, "a", hours(1), true),
-            ("for other objects", &published_ones, "b", hours(1), false),
-            ("at their renewal", &published_ones, "a", hours(8), false),
-            ("of an attempt at the renewal", &newer, "a", hours(8), true),
-            ("of an attempt long ago", &newer, "a", hours(20), false),
+            ("for a repair", &published_ones, BOUND_TO, hours(1), true),
+            ("of other objects", &published_ones, "other", hours(1), false),
+            ("at their renewal", &published_ones, BOUND_TO, hours(8), false),
+            ("of an attempt at the renewal", &newer, BOUND_TO, hours(8), true),
+            ("of an attempt long ago", &newer, BOUND_TO, hours(20), false),
         ] {
             let mut gathered = published();
             gathered.existing.role = None;
             gathered.now = now;
-            gathered.memory.tokens = Some(kept.clone());
+            gathered.memory.tokens = Some(Tokens {
+                bound_to: bound_to.into(),
+                ..kept.clone()
+            });
             let Step::Publish(publish) = plan(&gathered).1.unwrap().step else {
                 panic!("{what}")
             };
-            assert_eq!(
-                reusable(&gathered, &publish, bound_to).is_some(),
-                expected,
-                "{what}"
-            );
+            assert_eq!(reusable(&gathered, &publish).is_some(), expected, "{what}");
         }
         // Somebody has brought the renewal near.
         let mut gathered = published();
@@ -114,6 +111,6 @@ mod tests {
         let Step::Publish(publish) = plan(&gathered).1.unwrap().step else {
             panic!()
         };
-        assert!(reusable(&gathered, &publish, "a").is_none());
+        assert!(reusable(&gathered, &publish).is_none());
     }
 }

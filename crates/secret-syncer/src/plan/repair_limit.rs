@@ -3,9 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::model::memory::Repairs;
-use crate::plan::cause::Cause;
-use crate::plan::error::PlanError;
-use crate::plan::findings::Finding;
+use crate::plan::PlanError;
+use crate::plan::findings::{Cause, Finding};
 
 /// This many repairs in succession are made before something is suspected of reverting each.
 const MAX_REPAIRS_IN_SUCCESSION: u32 = 20;

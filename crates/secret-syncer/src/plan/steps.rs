@@ -1,18 +1,17 @@
 //! What is to be done. A plan leaves no choice to the layer that carries it out.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use osm_api::condition::Verdict;
 use osm_api::config::Published;
-use osm_render::LateValues;
 
 use crate::model::existing::ExistingObjects;
-use crate::model::gathered::{self, PublishedRecord};
-use crate::model::ownership::OwnershipLabels;
+use crate::model::existing::OwnershipLabels;
+use crate::model::record::PublishedRecord;
 use crate::model::view::SecretView;
+use crate::plan::content::Wanted;
 use crate::plan::findings::Finding;
 
 pub struct Plan {
@@ -26,6 +25,19 @@ pub struct Plan {
     pub degraded: Option<Verdict>,
     /// Requeue after this time, though nothing changes.
     pub again: Option<Duration>,
+}
+
+impl Plan {
+    /// For the pool of the config alone.
+    pub fn of(step: Step, again: Option<Duration>) -> Self {
+        Self {
+            step,
+            orphans: Vec::new(),
+            foreign_cluster: None,
+            degraded: None,
+            again,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -46,50 +58,22 @@ pub enum Step {
 pub struct Teardown {
     /// What the watches show, by pool.
     pub objects: Vec<ExistingObjects>,
-    pub unseen: Unseen,
-}
-
-/// Kinds of which a pool should have an object that the watches don't show: it lost the label or annotation by which they find it, or they
-/// lag. The API server is asked for these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unseen {
-    pub account: bool,
-    pub secrets: bool,
-    pub role: bool,
-    pub binding: bool,
-}
-
-impl Unseen {
-    pub const ALL: Self = Self {
-        account: true,
-        secrets: true,
-        role: true,
-        binding: true,
-    };
-    pub const NONE: Self = Self {
-        account: false,
-        secrets: false,
-        role: false,
-        binding: false,
-    };
+    /// The pool should have an object that the watches don't show: it lost the label or annotation by which they find it, or they lag. The API
+    /// server is asked for all that it has.
+    pub is_listed: bool,
 }
 
 #[derive(Debug)]
 pub struct Keep {
     /// Provisioning Secrets that no living token may fetch, and the script of a pool that is no longer an edge pool: deleted.
     pub outdated: Vec<Arc<SecretView>>,
-    pub narrow: Option<NarrowRole>,
-    /// `None`: the bootstrap Secret does not hold what the status needs.
-    pub published: Option<Published>,
-}
-
-/// The Role is to open exactly these Secrets, once the outdated ones are deleted.
-#[derive(Debug)]
-pub struct NarrowRole {
-    pub secrets: Vec<String>,
-    pub ownership: OwnershipLabels,
+    /// The Role is to open exactly these Secrets afterwards; `None`: it does already, or there is none.
+    pub opened: Option<Vec<String>>,
     /// As [`Publish::out_of_sight`].
     pub out_of_sight: Vec<String>,
+    pub ownership: OwnershipLabels,
+    /// `None`: the bootstrap Secret does not hold what the status needs.
+    pub published: Option<Published>,
 }
 
 #[derive(Clone, Debug)]
@@ -97,29 +81,15 @@ pub struct Publish {
     pub findings: Vec<Finding>,
     /// uid of the config.
     pub uid: String,
-    pub content: Content,
-    pub revision: String,
-    /// Digest of the content.
-    pub digest: String,
-    /// As the annotation of this name.
-    pub published_from: String,
+    pub wanted: Wanted,
     /// Publish nothing where the provisioning Secret that is recorded here holds exactly what would be published.
     pub compare: Option<PublishedRecord>,
-    /// Before any write, the worker cluster has to confirm that it still is the one that the watches showed.
-    pub confirm_worker: bool,
     pub bootstrap_name: String,
     /// Name of the Secret with the script of an edge pool.
     pub edge_script_name: Option<String>,
     /// Name of the kubeconfig Secret, if machines of the pool fetch one.
     pub kubeconfig_name: Option<String>,
-    /// Name of the pool's ServiceAccount, Role and RoleBinding.
-    pub identity: String,
     pub ownership: OwnershipLabels,
-    /// uid of the pool's ServiceAccount; `None`: create it.
-    pub account: Option<String>,
-    pub binding: BindingStep,
-    /// In the mode in which kubelets join with a token of an account that all pools share.
-    pub shared_account: Option<SharedAccount>,
     /// Life to ask for.
     pub life: Duration,
     /// Names of Secrets that stay because a living token may fetch them.
@@ -131,74 +101,21 @@ pub struct Publish {
     pub out_of_sight: Vec<String>,
 }
 
-/// What is published.
-#[derive(Clone)]
-pub enum Content {
-    /// Of the config, if it still has this [identity](crate::model::view::ConfigView::identity), with these values of sources.
-    Config { identity: String, values: LateValues },
-    /// What is published already.
-    Published(Arc<gathered::Published>),
-}
-
-/// Without the values.
-impl fmt::Debug for Content {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config { identity, .. } => write!(f, "Config({identity})"),
-            Self::Published(published) => published.document.fmt(f),
-        }
-    }
-}
-
-/// The uids of `osm-node-bootstrap`, and of the Secret that the pool's token of it is bound to; `None`: create it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedAccount {
-    pub account: Option<String>,
-    pub token_binding: Option<String>,
-}
-
-/// What a RoleBinding refers to can't be changed, so a wrong one is deleted first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BindingStep {
-    Keep,
-    Create,
-    Recreate { uid: String },
-}
-
-/// How the pool's Role comes to open exactly the Secrets that it should.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RoleStep {
-    /// It does already: a write that would change nothing is not sent.
-    Keep,
-    Create,
-    /// In one write, fenced by this resourceVersion.
-    Replace {
-        resource_version: String,
-    },
-}
-
 /// How the provisioning Secret comes to exist.
 #[derive(Debug, PartialEq)]
 pub enum DocumentStep {
     /// It exists: keep it for longer.
-    Extend {
-        secret: Arc<SecretView>,
-    },
-    /// What has its name can be altered.
-    Recreate {
-        secret: Arc<SecretView>,
-    },
-    Create {
-        name: String,
-    },
+    Extend(Arc<SecretView>),
+    /// With this name.
+    Create(String),
 }
 
 impl DocumentStep {
     /// Name of the Secret.
     pub fn name(&self) -> &str {
         match self {
-            Self::Extend { secret } | Self::Recreate { secret } => &secret.meta.name,
-            Self::Create { name } => name,
+            Self::Extend(secret) => &secret.meta.name,
+            Self::Create(name) => name,
         }
     }
 }
@@ -217,14 +134,10 @@ pub enum OrphanStep {
 /// an empty list is also what a wrong kubeconfig or namespace looks like.
 #[derive(Debug)]
 pub struct Collect {
-    pub objects: ExistingObjects,
     pub pool: String,
-    /// There must be no OperatingSystemConfig of this name.
-    pub config_is_absent: bool,
+    pub objects: ExistingObjects,
     /// None of these MachineDeployments may exist with the pool's id.
     pub owners: Vec<Owner>,
-    /// The deletion counts against the budget of an hour.
-    pub counts: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,16 +2,15 @@
 
 use osm_api::Joining;
 
-use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;
 use crate::model::view::ConfigView;
 use crate::plan::provisioning_secret;
-use crate::plan::steps::{Step, Teardown, Unseen};
+use crate::plan::steps::{Step, Teardown};
 
 /// Everything of the config's name, but for what another management cluster published.
 pub fn of(gathered: &Gathered, config: &ConfigView) -> Step {
     let orphans = gathered.orphans.iter().map(|(_, objects)| objects);
-    let ours = orphans.filter(|objects| !objects.is_of_another(&gathered.clusters.management));
+    let ours = orphans.filter(|objects| !gathered.clusters.is_other_management(objects));
     let objects: Vec<_> = [&gathered.existing]
         .into_iter()
         .chain(ours)
@@ -21,38 +20,28 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Step {
     if config.is_torn_down() && objects.is_empty() {
         return Step::None;
     }
-    let unseen = unseen(gathered, config);
-    Step::Teardown(Teardown { objects, unseen })
+    Step::Teardown(Teardown {
+        objects,
+        is_listed: !is_shown(gathered, config),
+    })
 }
 
-/// A pool that was published has one object of each kind, and every Secret that its Role and its bootstrap Secret name. Of one that never
-/// was, there is only what the watches show.
-fn unseen(gathered: &Gathered, config: &ConfigView) -> Unseen {
+/// Whether the watches show all that there should be. A pool that was published has one object of each kind, and every Secret that its Role and
+/// its bootstrap Secret name. Of one that never was, there is only what the watches show.
+fn is_shown(gathered: &Gathered, config: &ConfigView) -> bool {
     let existing = &gathered.existing;
     if config.status.published.is_none() && existing.is_nothing() {
-        return Unseen::NONE;
+        return true;
     }
-    let ExistingObjects {
-        bootstrap,
-        provisioning,
-        token_binding,
-        account,
-        role,
-        binding,
-        ..
-    } = existing;
-    let opened = role.as_ref().and_then(|role| role.secrets.as_ref());
-    let all_secrets = bootstrap.is_some()
-        && !provisioning.is_empty()
-        && opened.is_some()
-        && (gathered.joining == Joining::Approved || token_binding.is_some())
-        && provisioning_secret::out_of_sight(gathered).is_empty();
-    Unseen {
-        account: account.is_none(),
-        secrets: !all_secrets,
-        role: role.is_none(),
-        binding: binding.is_none(),
-    }
+    let role = existing.role.as_ref();
+    existing.account.is_some()
+        && existing.binding.is_some()
+        // Only the Role names the documents that are kept.
+        && role.is_some_and(|role| role.secrets.is_some())
+        && existing.bootstrap.is_some()
+        && !existing.provisioning.is_empty()
+        && (gathered.joining == Joining::Approved || existing.token_binding.is_some())
+        && provisioning_secret::out_of_sight(gathered).is_empty()
 }
 
 #[cfg(test)]
@@ -63,16 +52,16 @@ mod tests {
     use osm_api::names;
 
     use super::*;
+    use crate::model::existing::ExistingObjects;
     use crate::plan::fixtures::{edit_config, fresh, published};
 
-    fn unseen_of(gathered: &Gathered) -> Unseen {
-        unseen(gathered, gathered.config.as_ref().unwrap())
+    fn is_shown_of(gathered: &Gathered) -> bool {
+        is_shown(gathered, gathered.config.as_ref().unwrap())
     }
 
     #[test]
     fn of_a_pool_that_the_watches_show_whole_or_that_was_never_published_nothing_is_asked() {
-        assert_eq!(unseen_of(&published()), Unseen::NONE);
-        assert_eq!(unseen_of(&fresh()), Unseen::NONE);
+        assert!(is_shown_of(&published()) && is_shown_of(&fresh()));
         let mut gathered = fresh();
         edit_config(&mut gathered, |config| {
             config.status.published = Some(Published {
@@ -83,87 +72,32 @@ mod tests {
                 credential_expires: String::new(),
             });
         });
-        assert_eq!(unseen_of(&gathered), Unseen::ALL, "it was published");
+        assert!(!is_shown_of(&gathered), "it was published");
     }
 
     #[test]
     fn what_the_watches_do_not_show_is_asked_for() {
-        let (all, none) = (published().existing, Unseen::NONE);
-        let secrets = Unseen {
-            secrets: true,
-            ..none
-        };
-        let account = ExistingObjects {
-            account: None,
-            ..all.clone()
-        };
-        let role = ExistingObjects {
-            role: None,
-            ..all.clone()
-        };
-        let binding = ExistingObjects {
-            binding: None,
-            ..all.clone()
-        };
-        let bootstrap = ExistingObjects {
-            bootstrap: None,
-            ..all.clone()
-        };
-        let provisioning = ExistingObjects {
-            provisioning: vec![],
-            ..all.clone()
-        };
-        let token_binding = ExistingObjects {
-            token_binding: None,
-            ..all.clone()
-        };
-        let mut altered = all.clone();
-        Arc::make_mut(altered.role.as_mut().unwrap()).secrets = None;
-        let mut another = all;
-        let lost = names::provisioning_secret_name(&published().pool, "lost");
-        Arc::make_mut(another.role.as_mut().unwrap()).secrets = Some(vec!["document".into(), lost]);
-        for (what, existing, expected) in [
-            (
-                "no ServiceAccount",
-                account,
-                Unseen {
-                    account: true,
-                    ..none
-                },
-            ),
-            (
-                "no RoleBinding",
-                binding,
-                Unseen {
-                    binding: true,
-                    ..none
-                },
-            ),
-            // Only the Role names the documents that are kept.
-            (
-                "no Role",
-                role,
-                Unseen {
-                    role: true,
-                    secrets: true,
-                    ..none
-                },
-            ),
-            ("no bootstrap Secret", bootstrap, secrets),
-            ("no document", provisioning, secrets),
-            ("no token binding", token_binding, secrets),
-            ("a Role that was altered", altered, secrets),
-            (
-                "a Role that opens a document which is not shown",
-                another,
-                secrets,
-            ),
-        ] {
-            let gathered = Gathered {
-                existing,
-                ..published()
-            };
-            assert_eq!(unseen_of(&gathered), expected, "{what}");
+        type Edit = fn(&mut ExistingObjects);
+        fn opens(existing: &mut ExistingObjects, secrets: Option<Vec<String>>) {
+            Arc::make_mut(existing.role.as_mut().unwrap()).secrets = secrets;
+        }
+        let cases: [(&str, Edit); 8] = [
+            ("no ServiceAccount", |o| o.account = None),
+            ("no RoleBinding", |o| o.binding = None),
+            ("no Role", |o| o.role = None),
+            ("no bootstrap Secret", |o| o.bootstrap = None),
+            ("no document", |o| o.provisioning.clear()),
+            ("no token binding", |o| o.token_binding = None),
+            ("a Role that was altered", |o| opens(o, None)),
+            ("a Role that opens a document which is not shown", |o| {
+                let lost = names::provisioning_secret_name(&published().pool, "lost");
+                opens(o, Some(vec!["document".into(), lost]));
+            }),
+        ];
+        for (what, edit) in cases {
+            let mut gathered = published();
+            edit(&mut gathered.existing);
+            assert!(!is_shown_of(&gathered), "{what}");
         }
     }
 }

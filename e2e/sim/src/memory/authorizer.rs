@@ -154,8 +154,13 @@ pub(super) fn issue(
     }
     let (now, number) = (state.now(), state.tokens.issued.len());
     let expires = now.saturating_add(life).unwrap_or(Timestamp::MAX);
+    let bound = secret
+        .as_ref()
+        .map(|(name, uid)| json!({"name": name, "uid": uid}));
+    let of =
+        json!({"namespace": namespace, "serviceaccount": {"name": account, "uid": uid}, "secret": bound});
     let payload = json!({"exp": expires.as_second(), "iat": now.as_second(), "jti": number.to_string(),
-        "sub": format!("system:serviceaccount:{namespace}:{account}")});
+        "kubernetes.io": of, "sub": format!("system:serviceaccount:{namespace}:{account}")});
     let salt = &state.tokens.salt;
     let token = format!(
         "e30.{}.{number}{salt}",

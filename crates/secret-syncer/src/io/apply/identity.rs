@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, PostParams};
-use osm_api::names::NODE_BOOTSTRAP_ACCOUNT;
+use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
 use osm_runtime::Api;
 use osm_runtime::RequestError;
 use osm_runtime::error::{already_exists, is_code};
@@ -15,28 +15,26 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::io::apply::{objects, teardown};
-use crate::io::caches;
-use crate::io::context::Context;
+use crate::io::context::{Context, Key};
 use crate::io::error::ApplyError;
-use crate::model::found::Identity;
-use crate::model::key::Key;
-use crate::model::view::{ROLE_IDENTITY, RoleView};
-use crate::plan::identity::{IdentityAdoption, of_identity, opens, role_step};
-use crate::plan::steps::{BindingStep, Publish, RoleStep};
+use crate::model::existing::OwnershipLabels;
+use crate::model::gathered::Gathered;
+use crate::model::view::{PURPOSE_IDENTITY, RoleView};
+use crate::plan::adoption::{Adoption, of_identity};
 
-/// The account whose tokens kubelets of all pools join with. Returns its uid.
+/// The account exists whose tokens kubelets of all pools join with.
 ///
 /// # Errors
 /// Requests that failed. This holds for the other functions here as well.
-pub async fn node_account(context: &Context, existing: Option<&str>) -> Result<String, ApplyError> {
-    if let Some(uid) = existing {
-        return Ok(uid.to_owned());
+pub async fn node_account(context: &Context, gathered: &Gathered) -> Result<(), ApplyError> {
+    if gathered.node_account.is_some() {
+        return Ok(());
     }
     let metadata = ObjectMeta {
         name: Some(NODE_BOOTSTRAP_ACCOUNT.to_owned()),
         ..ObjectMeta::default()
     };
-    let api: Api<ServiceAccount> = context.clients.in_namespace();
+    let api: Api<ServiceAccount> = context.in_namespace();
     let created = match api
         .create(&PostParams::default(), &objects::account(metadata))
         .await
@@ -44,91 +42,99 @@ pub async fn node_account(context: &Context, existing: Option<&str>) -> Result<S
         Err(error) if already_exists(&error) => api.get(NODE_BOOTSTRAP_ACCOUNT).await,
         outcome => outcome,
     };
-    Ok(context
-        .caches
-        .wrote_account(&created.map_err(failed("ServiceAccount osm-node-bootstrap"))?))
+    let created = created.map_err(failed("ServiceAccount osm-node-bootstrap"))?;
+    context.caches.wrote_account(&created);
+    Ok(())
 }
 
-/// Returns its uid.
-pub async fn account(context: &Context, publish: &Publish) -> Result<String, ApplyError> {
-    if let Some(uid) = &publish.account {
-        return Ok(uid.clone());
+/// The pool's ServiceAccount exists.
+pub async fn account(
+    context: &Context,
+    gathered: &Gathered,
+    ownership: &OwnershipLabels,
+) -> Result<(), ApplyError> {
+    if gathered.existing.account.is_some() {
+        return Ok(());
     }
-    let account = objects::account(metadata(context, publish));
+    let account = objects::account(metadata(context, gathered, ownership));
     let created = create(
         context,
-        &context.clients.in_namespace(),
+        &context.in_namespace(),
         &account,
         "a pool's ServiceAccount",
     )
     .await?;
-    if context.memory.joining_is_open().is_none() {
+    if context.join_right.is_open().is_none() {
         context.queue.add(Key::JoinRight);
     }
-    Ok(context.caches.wrote_account(&created))
+    context.caches.wrote_account(&created);
+    Ok(())
 }
 
 /// The Role opens exactly these Secrets, and the RoleBinding binds the pool's ServiceAccount to it. Returns whether the API server has stored
 /// both as they were sent.
 pub async fn open(
     context: &Context,
-    existing: Option<&RoleView>,
-    publish: &Publish,
+    gathered: &Gathered,
+    ownership: &OwnershipLabels,
     secrets: &[String],
 ) -> Result<bool, ApplyError> {
-    let step = role_step(existing, secrets);
-    let role = put_role(context, step, metadata(context, publish), secrets).await?;
-    let is_bound = binding(context, publish).await?;
-    Ok(is_bound && opens(role.as_ref(), secrets))
+    let is_open = role(context, gathered, ownership, secrets).await?;
+    Ok(binding(context, gathered, ownership).await? && is_open)
 }
 
-pub async fn put_role(
+/// Returns whether it opens exactly these Secrets. A write that would change nothing is not sent.
+pub async fn role(
     context: &Context,
-    step: RoleStep,
-    mut metadata: ObjectMeta,
+    gathered: &Gathered,
+    ownership: &OwnershipLabels,
     secrets: &[String],
-) -> Result<Option<RoleView>, ApplyError> {
+) -> Result<bool, ApplyError> {
     const WHAT: &str = "a pool's Role";
-    let api: Api<Role> = context.clients.in_namespace();
-    let written = match step {
-        RoleStep::Keep => return Ok(None),
-        RoleStep::Create => create(context, &api, &objects::role(metadata, secrets), WHAT).await?,
-        RoleStep::Replace { resource_version } => {
-            let name = metadata.name.clone().unwrap_or_default();
-            metadata.resource_version = Some(resource_version);
-            let role = objects::role(metadata, secrets);
-            api.replace(&name, &PostParams::default(), &role)
-                .await
-                .map_err(failed(WHAT))?
+    let opens = |role: &RoleView| role.secrets.as_deref() == Some(secrets);
+    let api: Api<Role> = context.in_namespace();
+    let mut role = objects::role(metadata(context, gathered, ownership), secrets);
+    let written = match gathered.existing.role.as_deref() {
+        None => create(context, &api, &role, WHAT).await?,
+        Some(existing) if opens(existing) => return Ok(true),
+        Some(existing) => {
+            role.metadata.resource_version = Some(existing.meta.resource_version.clone());
+            let replaced = api
+                .replace(&existing.meta.name, &PostParams::default(), &role)
+                .await;
+            replaced.map_err(failed(WHAT))?
         }
     };
-    Ok(Some(context.caches.wrote_role(&written)))
+    Ok(opens(&context.caches.wrote_role(&written)))
 }
 
-/// Returns whether it binds the Role to the ServiceAccount.
-async fn binding(context: &Context, publish: &Publish) -> Result<bool, ApplyError> {
+/// Returns whether it binds the Role to the ServiceAccount. What a RoleBinding refers to can't be changed, so a wrong one is deleted first.
+async fn binding(
+    context: &Context,
+    gathered: &Gathered,
+    ownership: &OwnershipLabels,
+) -> Result<bool, ApplyError> {
     const WHAT: &str = "a pool's RoleBinding";
-    let api: Api<RoleBinding> = context.clients.in_namespace();
-    let name = &publish.identity;
-    match &publish.binding {
-        BindingStep::Keep => return Ok(true),
-        BindingStep::Create => {}
-        BindingStep::Recreate { uid } => {
-            teardown::delete(&api, name, uid, None, WHAT).await?;
-            context.caches.bindings.deleted(&caches::key(name), uid);
+    let api: Api<RoleBinding> = context.in_namespace();
+    let metadata = metadata(context, gathered, ownership);
+    let name = names::pool_account(&gathered.pool);
+    match gathered.existing.binding.as_deref() {
+        Some(binding) if binding.good => return Ok(true),
+        Some(wrong) => {
+            teardown::object::<RoleBinding, _>(context, &context.caches.bindings, &wrong.meta, WHAT).await?;
         }
+        None => {}
     }
-    let binding = objects::binding(metadata(context, publish), name);
-    let created = create(context, &api, &binding, WHAT).await?;
+    let created = create(context, &api, &objects::binding(metadata, &name), WHAT).await?;
     Ok(context.caches.wrote_binding(&created).good)
 }
 
-fn metadata(context: &Context, publish: &Publish) -> ObjectMeta {
+fn metadata(context: &Context, gathered: &Gathered, ownership: &OwnershipLabels) -> ObjectMeta {
     objects::metadata(
-        &publish.ownership,
-        &context.clients.installation,
-        &publish.identity,
-        ROLE_IDENTITY,
+        ownership,
+        &context.installation,
+        &names::pool_account(&gathered.pool),
+        PURPOSE_IDENTITY,
     )
 }
 
@@ -143,32 +149,22 @@ where
     };
     let name = object.meta().name.clone().unwrap_or_default();
     let found = api.get_metadata(&name).await.map_err(failed(what))?.metadata;
-    match of_identity(
-        &context.clients.installation,
-        &Identity::of(object.meta()),
-        &Identity::of(&found),
-    ) {
-        IdentityAdoption::GatherAgain => Err(RequestError::Conflict { what }.into()),
-        IdentityAdoption::Foreign => Err(failed(what)(refused).into()),
-        IdentityAdoption::Patch {
-            resource_version,
-            uid,
-        } => {
-            let mut fenced = object.clone();
-            fenced.meta_mut().resource_version = resource_version;
-            match api
-                .patch(&name, &PatchParams::default(), &Patch::Merge(&fenced))
-                .await
-            {
-                Err(error) if is_code(&error, 422) => {
-                    teardown::delete(api, &name, &uid, None, what).await?;
-                    Ok(api
-                        .create(&PostParams::default(), object)
-                        .await
-                        .map_err(failed(what))?)
-                }
-                patched => Ok(patched.map_err(failed(what))?),
-            }
-        }
+    match of_identity(&context.installation, object.meta(), &found) {
+        Adoption::GatherAgain => return Err(RequestError::Conflict { what }.into()),
+        Adoption::Foreign => return Err(failed(what)(refused).into()),
+        Adoption::Replace | Adoption::Recreate => {}
     }
+    let mut fenced = object.clone();
+    fenced.meta_mut().resource_version = found.resource_version;
+    let patch = Patch::Merge(&fenced);
+    let patched = match api.patch(&name, &PatchParams::default(), &patch).await {
+        // What a RoleBinding refers to can't be changed.
+        Err(error) if is_code(&error, 422) => {
+            let uid = found.uid.unwrap_or_default();
+            teardown::delete(api, &name, &uid, None, what).await?;
+            api.create(&PostParams::default(), object).await
+        }
+        patched => patched,
+    };
+    Ok(patched.map_err(failed(what))?)
 }

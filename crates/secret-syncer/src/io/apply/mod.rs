@@ -6,7 +6,6 @@ pub mod orphans;
 pub mod provisioning_secret;
 pub mod publish;
 pub mod teardown;
-pub mod tidy;
 pub mod well_known;
 
 use std::time::Duration;
@@ -19,15 +18,13 @@ use osm_runtime::request::failed;
 use osm_runtime::{RequestError, read};
 
 use crate::io::apply::orphans::OrphanOutcome;
-use crate::io::clients;
-use crate::io::context::Context;
+use crate::io::context::{Context, Key};
 use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
-use crate::model::key::Key;
 use crate::model::view::ConfigView;
-use crate::plan::cause::Cause;
-use crate::plan::hold;
+use crate::plan::findings::Cause;
 use crate::plan::steps::{Plan, Step};
+use crate::plan::{hold, messages};
 
 /// In errors.
 const CONFIG: &str = "the OperatingSystemConfig";
@@ -44,7 +41,7 @@ struct LiveConfig {
 /// # Errors
 /// A request that failed; a conflict where there is no config.
 async fn live_config(context: &Context, name: &str) -> Result<LiveConfig, RequestError> {
-    let api = context.clients.configs();
+    let api = context.configs();
     let found = read::get(
         &api,
         name,
@@ -79,14 +76,12 @@ fn rendered(config: &mut OperatingSystemConfig) -> Option<&mut Rendered> {
 /// What was done, for the report.
 #[derive(Debug)]
 pub struct Applied {
-    /// The content that this is about; see [`crate::model::view::ConfigView::identity`].
+    /// The content that this is about; see [`crate::model::view::ConfigView::content_id`].
     pub about: Option<String>,
-    /// `None`: the status stays as it is.
-    pub status: Option<Status>,
-    /// Replaces the verdict of the status.
-    pub degraded: Option<Verdict>,
-    /// Whether whatever a pool's token asks for is approved.
-    pub joining_is_open: bool,
+    /// The condition `Published`; `None`: the status stays as it is.
+    pub verdict: Option<Verdict>,
+    /// What was just seen to be in force; `None`: what was published stays, unless the pool is gone.
+    pub published: Option<Published>,
     /// Why the pool was published, if it was.
     pub published_for: Vec<Cause>,
     pub orphans: Vec<OrphanOutcome>,
@@ -95,27 +90,11 @@ pub struct Applied {
     pub again: Option<Duration>,
 }
 
-#[derive(Debug)]
-pub enum Status {
-    /// Nothing can be published; what was published stays.
-    NotPublished(Verdict),
-    Published(Published),
-    TornDown,
-}
-
 impl Applied {
-    /// Of a reconcile for which it is too early.
-    pub fn nothing() -> Self {
-        Self {
-            about: None,
-            status: None,
-            degraded: None,
-            joining_is_open: false,
-            published_for: Vec::new(),
-            orphans: Vec::new(),
-            foreign_cluster: None,
-            again: None,
-        }
+    fn published(&mut self, gathered: &Gathered, degraded: Option<Verdict>, published: Published) {
+        let verdict = || messages::published(&published.credential_expires, gathered.joining_is_open);
+        self.verdict = Some(degraded.unwrap_or_else(verdict));
+        self.published = Some(published);
     }
 }
 
@@ -129,21 +108,24 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
         degraded,
         again,
     } = plan;
-    let about = gathered.config.as_ref().map(|config| config.identity());
+    let about = gathered.config.as_ref().map(|config| config.content_id());
     let mut applied = Applied {
         about,
+        verdict: None,
+        published: None,
+        published_for: Vec::new(),
+        orphans: Vec::new(),
         foreign_cluster,
-        degraded,
-        joining_is_open: gathered.joining_is_open,
         again,
-        ..Applied::nothing()
     };
     match step {
         Step::None => {}
-        Step::SetStatus(verdict) => applied.status = Some(Status::NotPublished(verdict)),
+        Step::SetStatus(verdict) => applied.verdict = Some(verdict),
         Step::Keep(keep) => {
-            tidy::tidy(context, gathered, &keep).await?;
-            applied.status = keep.published.map(Status::Published);
+            provisioning_secret::keep(context, gathered, &keep).await?;
+            if let Some(published) = keep.published {
+                applied.published(gathered, degraded, published);
+            }
         }
         Step::Publish(publish) => {
             let outcome = Box::pin(publish::publish(context, gathered, &publish)).await;
@@ -166,7 +148,7 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
                     because = publish.because(),
                     "user data is published"
                 );
-                applied.status = Some(Status::Published(published));
+                applied.published(gathered, degraded, published);
                 applied.published_for = publish.causes();
             }
             // The plan for what exists now sets the timers.
@@ -174,10 +156,9 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
             context.queue.add_with(key, Priority::Low);
         }
         Step::Teardown(all) => {
-            clients::confirm(&context.clients.cluster.worker, &gathered.clusters.worker).await?;
             teardown::confirm(context, gathered).await?;
-            teardown::pool(context, &gathered.pool, &all.objects, all.unseen).await?;
-            applied.status = Some(Status::TornDown);
+            teardown::pool(context, &gathered.pool, &all.objects, all.is_listed).await?;
+            applied.verdict = Some(messages::torn_down());
         }
     }
     // Orphans are handled last: a failing orphan must not block publishing.

@@ -8,20 +8,19 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::names;
 
-use crate::model::content_digest;
-use crate::model::ownership::OwnershipLabels;
-use crate::model::rbac;
-use crate::model::view::ROLE_ORPHAN_RECORD;
+use crate::model::existing::OwnershipLabels;
+use crate::model::record::content_digest;
+use crate::model::view::{self, PURPOSE_ORPHAN_RECORD};
 
 pub fn metadata(
     ownership: &OwnershipLabels,
     installation: &str,
     name: &str,
-    role: &'static str,
+    purpose: &'static str,
 ) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.to_owned()),
-        labels: Some(ownership.labels(installation, role)),
+        labels: Some(ownership.labels(installation, purpose)),
         annotations: Some(ownership.annotations.clone()),
         ..ObjectMeta::default()
     }
@@ -39,7 +38,7 @@ pub fn account(metadata: ObjectMeta) -> ServiceAccount {
 pub fn role(metadata: ObjectMeta, secrets: &[String]) -> Role {
     Role {
         metadata,
-        rules: Some(vec![rbac::rule(secrets)]),
+        rules: Some(vec![view::rule(secrets)]),
     }
 }
 
@@ -47,21 +46,12 @@ pub fn role(metadata: ObjectMeta, secrets: &[String]) -> Role {
 pub fn binding(metadata: ObjectMeta, name: &str) -> RoleBinding {
     RoleBinding {
         metadata,
-        role_ref: rbac::role_ref(name),
-        subjects: Some(vec![rbac::subject(name)]),
+        role_ref: view::role_ref(name),
+        subjects: Some(vec![view::subject(name)]),
     }
 }
 
-/// A Secret with these data entries, by their names.
-pub fn secret<'a>(
-    metadata: ObjectMeta,
-    entries: impl IntoIterator<Item = (&'a str, &'a [u8])>,
-    immutable: bool,
-) -> Secret {
-    let entries = entries.into_iter();
-    let data: BTreeMap<_, _> = entries
-        .map(|(name, bytes)| (name.to_owned(), ByteString(bytes.to_vec())))
-        .collect();
+pub fn secret(metadata: ObjectMeta, data: BTreeMap<String, ByteString>, immutable: bool) -> Secret {
     Secret {
         metadata,
         data: (!data.is_empty()).then_some(data),
@@ -71,11 +61,11 @@ pub fn secret<'a>(
     }
 }
 
-/// The Secret with the [digest](content_digest) of its content.
+/// The Secret with the [digest](content_digest()) of its content.
 pub fn with_digest(mut secret: Secret) -> Secret {
     let data = secret.data.get_or_insert_default();
     let annotations = secret.metadata.annotations.get_or_insert_default();
-    let digest = content_digest::of(data, |name| annotations.get(name).map(String::as_str));
+    let digest = content_digest(data, |name| annotations.get(name).map(String::as_str));
     data.insert(
         names::CONTENT_DIGEST_KEY.to_owned(),
         ByteString(digest.into_bytes()),
@@ -87,7 +77,7 @@ pub fn with_digest(mut secret: Secret) -> Secret {
 pub fn orphan_record(installation: &str, collected: String) -> Secret {
     let labels = [
         (names::INSTALLATION, installation),
-        (names::ROLE, ROLE_ORPHAN_RECORD),
+        (names::ROLE, PURPOSE_ORPHAN_RECORD),
     ];
     let metadata = ObjectMeta {
         name: Some(names::orphan_record_secret_name(installation)),
@@ -99,5 +89,5 @@ pub fn orphan_record(installation: &str, collected: String) -> Secret {
         annotations: Some([(names::COLLECTED.to_owned(), collected)].into()),
         ..ObjectMeta::default()
     };
-    secret(metadata, None, false)
+    secret(metadata, BTreeMap::new(), false)
 }

@@ -10,11 +10,10 @@ use osm_runtime::status;
 use serde_json::json;
 
 use crate::io::apply::{objects, teardown};
-use crate::io::clients;
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
-use crate::plan::steps::{Collect, OrphanStep, Owner, Unseen};
+use crate::plan::steps::{Collect, OrphanStep, Owner};
 use crate::plan::{orphan_budget, orphans};
 
 /// What became of one orphan.
@@ -49,7 +48,7 @@ async fn mark(
             "resourceVersion": secret.meta.resource_version,
             "annotations": {names::ORPHANED_SINCE: since},
         }});
-        let api = context.clients.secrets();
+        let api = context.secrets();
         let patched = api
             .patch(&secret.meta.name, &PatchParams::default(), &Patch::Merge(&patch))
             .await;
@@ -66,11 +65,9 @@ async fn collect(
     collect: &Collect,
 ) -> Result<OrphanOutcome, ApplyError> {
     const CONFIG: &str = "the OperatingSystemConfig";
-    clients::confirm(&context.clients.cluster.worker, &gathered.clusters.worker).await?;
-    clients::confirm(&context.clients.cluster.management, &gathered.clusters.management).await?;
-    let config = status::live(&context.clients.configs(), &gathered.name).await;
+    let config = status::live(&context.configs(), &gathered.name).await;
     let config = config.map_err(failed("reading the OperatingSystemConfig"))?;
-    if collect.config_is_absent && config.is_some() {
+    if gathered.config.is_none() && config.is_some() {
         return Err(RequestError::Conflict { what: CONFIG }.into());
     }
     if let Some(owner) = living(context, &collect.owners).await? {
@@ -79,7 +76,8 @@ async fn collect(
             owner.namespace, owner.name
         )));
     }
-    if collect.counts && !record(context, gathered).await? {
+    let has_secrets = collect.objects.secrets().next().is_some();
+    if has_secrets && !record(context, gathered).await? {
         return Ok(OrphanOutcome::OverBudget);
     }
     // Before the deletion: a request that fails later must not hide what was deleted.
@@ -89,7 +87,7 @@ async fn collect(
         "deleting what was published for an orphaned pool"
     );
     let objects = std::slice::from_ref(&collect.objects);
-    teardown::pool(context, &collect.pool, objects, Unseen::ALL).await?;
+    teardown::pool(context, &collect.pool, objects, true).await?;
     Ok(OrphanOutcome::Deleted)
 }
 
@@ -97,7 +95,7 @@ async fn collect(
 /// they are looked for in the wrong place.
 async fn living<'a>(context: &Context, owners: &'a [Owner]) -> Result<Option<&'a Owner>, ApplyError> {
     for owner in owners {
-        let client = context.clients.cluster.worker.client.clone();
+        let client = context.cluster.worker.client.clone();
         let api: Api<MachineDeployment> = Api::namespaced(client, &owner.namespace);
         let live = status::live(&api, &owner.name)
             .await
@@ -114,13 +112,13 @@ async fn living<'a>(context: &Context, owners: &'a [Owner]) -> Result<Option<&'a
 /// this one was gathered. Returns whether the deletion is allowed.
 async fn record(context: &Context, gathered: &Gathered) -> Result<bool, ApplyError> {
     const WHAT: &str = "recording that an orphan is deleted";
-    let installation = &context.clients.installation;
+    let installation = &context.installation;
     let budget = context.caches.orphan_budget(installation);
     let Some(record) = orphan_budget::record(&budget, gathered.now) else {
         return Ok(false);
     };
     // The resourceVersion, and the name of the first record, keep two replicas from using the same permission.
-    let api = context.clients.secrets();
+    let api = context.secrets();
     let written = match context.caches.orphan_record(installation) {
         Some(secret) => {
             let patch = json!({"metadata": {

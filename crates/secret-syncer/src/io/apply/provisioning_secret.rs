@@ -1,8 +1,8 @@
-//! Writes the provisioning Secret: it exists, and is kept longer than the tokens live that are about to be published.
+//! Writes the provisioning Secret: it exists, and is kept longer than the tokens live that are about to be published. Deletes those that
+//! no living token may fetch.
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use kube::api::{Patch, PatchParams, PostParams};
 use osm_api::names;
 use osm_runtime::RequestError;
@@ -10,15 +10,17 @@ use osm_runtime::error::already_exists;
 use osm_runtime::request::failed;
 use serde_json::json;
 
-use crate::io::apply::{objects, teardown};
+use crate::io::apply::{identity, objects, teardown};
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::documents::Documents;
-use crate::model::ownership::OwnershipLabels;
-use crate::model::view::{ROLE_PROVISIONING, SecretView};
-use crate::plan::adoption;
+use crate::model::existing::OwnershipLabels;
+use crate::model::gathered::Gathered;
+use crate::model::record::of_entries;
+use crate::model::tokens::Tokens;
+use crate::model::view::{PURPOSE_PROVISIONING, SecretView};
 use crate::plan::provisioning_secret;
-use crate::plan::steps::{DocumentStep, Publish};
+use crate::plan::steps::{DocumentStep, Keep, Publish};
 
 const WHAT: &str = "the provisioning Secret";
 
@@ -29,23 +31,12 @@ pub async fn provide(
     publish: &Publish,
     step: DocumentStep,
     documents: &Documents,
-    promise: &Promise<'_>,
+    tokens: &Tokens,
 ) -> Result<SecretView, ApplyError> {
     match step {
-        DocumentStep::Extend { secret } => extend(context, publish, &secret, promise).await,
-        DocumentStep::Recreate { secret } => {
-            teardown::secret(context, &secret).await?;
-            create(context, publish, &secret.meta.name, documents, promise).await
-        }
-        DocumentStep::Create { name } => create(context, publish, &name, documents, promise).await,
+        DocumentStep::Extend(secret) => extend(context, publish, &secret, tokens).await,
+        DocumentStep::Create(name) => create(context, publish, &name, documents, tokens).await,
     }
-}
-
-/// What a document promises to the tokens that may fetch it.
-pub struct Promise<'a> {
-    pub keep_until: Timestamp,
-    /// What these tokens are bound to.
-    pub bound_to: &'a str,
 }
 
 async fn create(
@@ -53,25 +44,27 @@ async fn create(
     publish: &Publish,
     name: &str,
     documents: &Documents,
-    promise: &Promise<'_>,
+    tokens: &Tokens,
 ) -> Result<SecretView, ApplyError> {
-    let api = context.clients.secrets();
+    let api = context.secrets();
     let mut metadata = objects::metadata(
         &publish.ownership,
-        &context.clients.installation,
+        &context.installation,
         name,
-        ROLE_PROVISIONING,
+        PURPOSE_PROVISIONING,
     );
     let annotations = metadata.annotations.get_or_insert_default();
-    annotations.insert(names::KEEP_UNTIL.to_owned(), promise.keep_until.to_string());
-    annotations.insert(names::BOUND_TO.to_owned(), promise.bound_to.to_owned());
-    let secret = objects::secret(metadata, documents.entries.data(), true);
+    let keep_until = provisioning_secret::keep_until(tokens.expires).to_string();
+    annotations.insert(names::KEEP_UNTIL.to_owned(), keep_until);
+    annotations.insert(names::BOUND_TO.to_owned(), tokens.bound_to.clone());
+    let secret = objects::secret(metadata, documents.entries.clone(), true);
     match api.create(&PostParams::default(), &secret).await {
         Ok(created) => Ok(context.caches.wrote_secret(&created)),
         Err(error) if already_exists(&error) => {
             let found = SecretView::of(&api.get(name).await.map_err(failed(WHAT))?);
-            if adoption::is_our_document(&found, &documents.entries.digest()) {
-                extend(context, publish, &found, promise).await
+            // What has its name and its content is ours, whatever became of its labels.
+            if provisioning_secret::holds(&found, &of_entries(&documents.entries)) {
+                extend(context, publish, &found, tokens).await
             } else {
                 Err(ApplyError::ForeignSecret {
                     name: name.to_owned(),
@@ -87,10 +80,10 @@ async fn extend(
     context: &Context,
     publish: &Publish,
     secret: &SecretView,
-    promise: &Promise<'_>,
+    tokens: &Tokens,
 ) -> Result<SecretView, ApplyError> {
-    let keep_until = provisioning_secret::extended(secret, promise.keep_until).to_string();
-    let bound_to = promise.bound_to.to_owned();
+    let keep_until = provisioning_secret::keep_until(tokens.expires);
+    let keep_until = provisioning_secret::extended(secret, keep_until).to_string();
     let owned = publish
         .ownership
         .annotations
@@ -99,16 +92,16 @@ async fn extend(
     let annotations: BTreeMap<&str, Option<&String>> = owned
         .chain([
             (names::KEEP_UNTIL, Some(&keep_until)),
-            (names::BOUND_TO, Some(&bound_to)),
+            (names::BOUND_TO, Some(&tokens.bound_to)),
             (names::ORPHANED_SINCE, None),
         ])
         .collect();
     let patch = json!({"metadata": {
         "resourceVersion": secret.meta.resource_version,
-        "labels": publish.ownership.labels(&context.clients.installation, ROLE_PROVISIONING),
+        "labels": publish.ownership.labels(&context.installation, PURPOSE_PROVISIONING),
         "annotations": annotations,
     }});
-    let api = context.clients.secrets();
+    let api = context.secrets();
     let patched = api
         .patch(&secret.meta.name, &PatchParams::default(), &Patch::Merge(&patch))
         .await;
@@ -125,16 +118,16 @@ pub async fn label_again(
     names: &[String],
 ) -> Result<(), ApplyError> {
     const WHAT: &str = "a document that lost its label";
-    let api = context.clients.secrets();
+    let api = context.secrets();
     let mut found = false;
     for name in names {
         let Some(secret) = api.get_opt(name).await.map_err(failed(WHAT))? else {
             continue;
         };
-        let role = provisioning_secret::role_of(name);
+        let purpose = provisioning_secret::purpose_of(name);
         let patch = json!({"metadata": {
             "resourceVersion": secret.metadata.resource_version,
-            "labels": ownership.labels(&context.clients.installation, role),
+            "labels": ownership.labels(&context.installation, purpose),
             "annotations": ownership.annotations,
         }});
         let patched = api
@@ -148,4 +141,25 @@ pub async fn label_again(
     } else {
         Ok(())
     }
+}
+
+/// Deletes Secrets that the pool no longer uses, and then narrows the Role.
+///
+/// # Errors
+/// Requests that failed.
+pub async fn keep(context: &Context, gathered: &Gathered, keep: &Keep) -> Result<(), ApplyError> {
+    for secret in &keep.outdated {
+        teardown::secret(context, secret).await?;
+        // True of what no living token may fetch, and of the script of a former edge pool.
+        tracing::info!(
+            config = gathered.name,
+            secret = secret.meta.name,
+            "outdated Secret deleted, because its pool no longer uses it"
+        );
+    }
+    if let Some(opened) = &keep.opened {
+        label_again(context, &keep.ownership, &keep.out_of_sight).await?;
+        identity::role(context, gathered, &keep.ownership, opened).await?;
+    }
+    Ok(())
 }

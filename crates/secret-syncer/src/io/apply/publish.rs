@@ -1,36 +1,34 @@
 //! Publishes a pool, in an order in which nothing that a machine reads ever refers to what does not exist yet:
 //!
 //! 1. the ServiceAccount, and what else tokens are bound to;
-//! 2. tokens, or those of a publish that was not finished;
+//! 2. tokens, or those of a publish that was not finished, and a check that they may join;
 //! 3. the provisioning Secret, which is kept longer than the tokens live, and beside it the Role and the RoleBinding;
-//! 4. a check of what the tokens may do;
+//! 4. a check that the tokens open it;
 //! 5. the kubeconfig Secret, if machines fetch one;
 //! 6. the bootstrap Secret, and the script of an edge pool.
 //!
 //! The status follows, in [`report`](crate::io::report).
 
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use osm_api::config::Published;
 use osm_api::content::ContentView;
 use osm_api::names;
 use osm_runtime::RequestError;
-use osm_runtime::request::failed;
 
-use crate::io::apply::provisioning_secret::Promise;
 use crate::io::apply::{CONFIG, LiveConfig, identity, live_config, objects, provisioning_secret, well_known};
-use crate::io::clients;
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::io::token::{self, Provided};
+use crate::io::{gather, token};
 use crate::model::documents::{DocumentError, Documents};
 use crate::model::gathered::Gathered;
 use crate::model::memory::MadeFrom;
-use crate::model::published_content::PublishedDocument;
+use crate::model::tokens::Tokens;
 use crate::model::view::{ConfigView, Meta, SecretView};
 use crate::plan::adoption::WellKnown;
-use crate::plan::identity::opened;
-use crate::plan::provisioning_secret::{document_step, extended, keep_until};
-use crate::plan::steps::{Content, Publish};
+use crate::plan::content::Content;
+use crate::plan::provisioning_secret::{document_step, extended, keep_until, opened};
+use crate::plan::steps::Publish;
 
 /// `None`: exactly this is published already.
 ///
@@ -41,17 +39,10 @@ pub async fn publish(
     gathered: &Gathered,
     publish: &Publish,
 ) -> Result<Option<Published>, ApplyError> {
-    let worker = async {
-        match publish.confirm_worker {
-            true => clients::confirm(&context.clients.cluster.worker, &gathered.clusters.worker).await,
-            false => Ok(()),
-        }
-    };
-    let (confirmed, config) = tokio::join!(worker, live_config(context, &gathered.name));
-    confirmed?;
-    let LiveConfig { view, object } = config?;
+    let LiveConfig { view, object } = live_config(context, &gathered.name).await?;
     confirm(publish, &view)?;
-    let documents = match &publish.content {
+    let wanted = &publish.wanted;
+    let documents = match &wanted.content {
         Content::Config { values, .. } => {
             let Some(config) = object else {
                 return Err(RequestError::Conflict { what: CONFIG }.into());
@@ -59,16 +50,16 @@ pub async fn publish(
             let content = ContentView::of(&config).content().map_err(DocumentError::from)?;
             Documents::make(content, values.clone(), &gathered.pool)?
         }
-        Content::Published(published) => Documents::published(&published.document, &gathered.pool)?,
+        Content::Published(published) => Documents::published(published, &gathered.pool)?,
     };
     if is_published(context, gathered, publish, &documents).await? {
         return Ok(None);
     }
     let published = write(context, gathered, publish, &documents).await?;
-    let made_from = match &publish.content {
+    let made_from = match &wanted.content {
         Content::Config { values, .. } => Some(MadeFrom {
-            published_from: publish.published_from.clone(),
-            digest: publish.digest.clone(),
+            published_from: wanted.published_from.clone(),
+            digest: wanted.digest.clone(),
             values: values.clone(),
         }),
         // What was known of it still holds, unless it comes from the status alone.
@@ -76,7 +67,7 @@ pub async fn publish(
             .memory
             .made_from
             .clone()
-            .filter(|_| !publish.published_from.is_empty()),
+            .filter(|_| !wanted.published_from.is_empty()),
     };
     context
         .memory
@@ -94,23 +85,17 @@ async fn is_published(
     let Some(record) = &publish.compare else {
         return Ok(false);
     };
-    let found = context
-        .clients
-        .secrets()
-        .get_opt(&record.provisioning_secret)
-        .await;
-    let found = found.map_err(failed("reading the provisioning Secret"))?;
-    let published = found.and_then(|secret| PublishedDocument::read(secret, &gathered.pool));
+    let published = gather::published(context, &gathered.pool, record.clone()).await?;
     let is_same = published
         .as_ref()
         .is_some_and(|published| documents.are_published(published));
     let made_from = published.map(|published| MadeFrom {
         published_from: record.published_from.clone(),
         digest: match is_same {
-            true => publish.digest.clone(),
+            true => publish.wanted.digest.clone(),
             false => String::new(),
         },
-        values: match &publish.content {
+        values: match &publish.wanted.content {
             Content::Config { values, .. } if is_same => values.clone(),
             _ => published.content.values().clone(),
         },
@@ -123,7 +108,7 @@ async fn is_published(
 
 /// Nothing more is published for a pool whose end was seen since the config was fetched.
 fn confirm_again(context: &Context, name: &str, publish: &Publish) -> Result<(), ApplyError> {
-    let config = context.caches.configs.get(&context.clients.config_key(name));
+    let config = context.caches.configs.get(&context.config_key(name));
     config.map_or(Ok(()), |config| confirm(publish, &config))
 }
 
@@ -147,11 +132,7 @@ async fn write(
     let provided = token::provide(context, gathered, publish).await?;
     let tokens = &provided.tokens;
     let documents = documents.with_tokens(tokens)?;
-    let promise = Promise {
-        keep_until: keep_until(tokens.expires),
-        bound_to: &provided.bound_to,
-    };
-    let step = document_step(gathered, &documents, &publish.published_from);
+    let step = document_step(gathered, &documents, &publish.wanted.published_from);
     if let Some(problem) = publish.has_no_room_for(&step) {
         return Err(ApplyError::TooManyDocuments(problem.to_owned()));
     }
@@ -160,10 +141,9 @@ async fn write(
     let bootstrap = documents.bootstrap(tokens, &name)?;
     let script = documents.edge_script(tokens, &name)?;
     let kubeconfig = documents.kubeconfig(tokens)?;
-    if provided.are_new && documents.have_tokens_later() {
-        // Otherwise each attempt would leave a document while the API server refuses tokens.
-        token::accepted(context, gathered, &provided).await?;
-    }
+    // Otherwise each attempt would leave a document with other tokens in it while the API server refuses tokens.
+    let is_asked_anyway = provided.are_new && documents.have_tokens_later();
+    token::check_joining(context, gathered, tokens, is_asked_anyway).await?;
     let new: Vec<&str> = publish
         .kubeconfig_name
         .iter()
@@ -172,18 +152,18 @@ async fn write(
         .collect();
     let opened = opened(&publish.kept, &new);
     let (document, is_open) = tokio::join!(
-        provisioning_secret::provide(context, publish, step, &documents, &promise),
-        identity::open(context, gathered.existing.role.as_deref(), publish, &opened),
+        provisioning_secret::provide(context, publish, step, &documents, tokens),
+        identity::open(context, gathered, &publish.ownership, &opened),
     );
     let (document, is_open) = (document?.meta, is_open?);
-    token::check(context, gathered, publish, &provided, &name, is_open).await?;
+    token::check_reading(context, gathered, publish, tokens, &name, is_open).await?;
     confirm_again(context, &gathered.name, publish)?;
 
     let replacing = Replacing {
         context,
         gathered,
         publish,
-        provided: &provided,
+        tokens,
         document: &document,
     };
     let existing = &gathered.existing;
@@ -214,7 +194,7 @@ struct Replacing<'a> {
     context: &'a Context,
     gathered: &'a Gathered,
     publish: &'a Publish,
-    provided: &'a Provided,
+    tokens: &'a Tokens,
     /// The provisioning Secret.
     document: &'a Meta,
 }
@@ -228,7 +208,8 @@ impl Replacing<'_> {
         existing: Option<&SecretView>,
     ) -> Result<(), ApplyError> {
         let secret = self.secret(known, name, entry, existing);
-        well_known::put(self.context, self.gathered, known, existing, secret).await
+        well_known::put(self.context, self.gathered, known, existing, secret).await?;
+        Ok(())
     }
 
     fn secret(
@@ -238,17 +219,17 @@ impl Replacing<'_> {
         entry: Option<(&str, &str)>,
         existing: Option<&SecretView>,
     ) -> Secret {
-        let (publish, provided) = (self.publish, self.provided);
-        let installation = &self.context.clients.installation;
-        let mut metadata = objects::metadata(&publish.ownership, installation, name, known.role());
+        let (publish, tokens) = (self.publish, self.tokens);
+        let installation = &self.context.installation;
+        let mut metadata = objects::metadata(&publish.ownership, installation, name, known.purpose());
         let annotations = metadata.annotations.get_or_insert_default();
-        annotations.extend(publish.annotations(self.document, &provided.tokens, &provided.bound_to));
+        annotations.extend(publish.annotations(self.document, tokens));
         if known == WellKnown::Kubeconfig {
-            let at = keep_until(provided.tokens.expires);
+            let at = keep_until(tokens.expires);
             let keep_until = existing.map_or(at, |secret| extended(secret, at));
             annotations.insert(names::KEEP_UNTIL.to_owned(), keep_until.to_string());
         }
-        let entry = entry.map(|(name, text)| (name, text.as_bytes()));
-        objects::with_digest(objects::secret(metadata, entry, false))
+        let entry = entry.map(|(name, text)| (name.to_owned(), ByteString(text.as_bytes().to_vec())));
+        objects::with_digest(objects::secret(metadata, entry.into_iter().collect(), false))
     }
 }

@@ -11,6 +11,7 @@ use kube::{Resource, ResourceExt};
 use osm_api::names::{INSTALLATION, POOL};
 use osm_runtime::Api;
 use osm_runtime::RequestError;
+use osm_runtime::cache::Cache;
 use osm_runtime::error::is_code;
 use osm_runtime::request::failed;
 use serde::de::DeserializeOwned;
@@ -21,8 +22,7 @@ use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;
-use crate::model::view::{self, BindingView, RoleView, SecretView};
-use crate::plan::steps::Unseen;
+use crate::model::view::{self, BindingView, Meta, RoleView, SecretView};
 
 /// Deletes everything: the ServiceAccount first and the Secret that the token of `osm-node-bootstrap` is bound to, which revokes the pool's
 /// tokens; then the rest.
@@ -30,41 +30,35 @@ use crate::plan::steps::Unseen;
 /// # Errors
 /// Requests that failed. What is gone already is no error. This holds for the other functions here as well.
 async fn objects(context: &Context, objects: &ExistingObjects) -> Result<(), ApplyError> {
-    let (clients, caches) = (&context.clients, &context.caches);
+    let caches = &context.caches;
     if let Some(account) = &objects.account {
-        let api: Api<ServiceAccount> = clients.in_namespace();
-        delete(
-            &api,
-            &account.name,
-            &account.uid,
-            None,
-            "the pool's ServiceAccount",
-        )
-        .await?;
-        caches.accounts.deleted(&key(&account.name), &account.uid);
+        object::<ServiceAccount, _>(context, &caches.accounts, account, "the pool's ServiceAccount").await?;
     }
     for found in objects.secrets() {
         secret(context, found).await?;
     }
     if let Some(binding) = &objects.binding {
-        let api: Api<RoleBinding> = clients.in_namespace();
-        delete(
-            &api,
-            &binding.meta.name,
-            &binding.meta.uid,
-            None,
-            "the pool's RoleBinding",
-        )
-        .await?;
-        caches
-            .bindings
-            .deleted(&key(&binding.meta.name), &binding.meta.uid);
+        object::<RoleBinding, _>(context, &caches.bindings, &binding.meta, "the pool's RoleBinding").await?;
     }
     if let Some(role) = &objects.role {
-        let api: Api<Role> = clients.in_namespace();
-        delete(&api, &role.meta.name, &role.meta.uid, None, "the pool's Role").await?;
-        caches.roles.deleted(&key(&role.meta.name), &role.meta.uid);
+        object::<Role, _>(context, &caches.roles, &role.meta, "the pool's Role").await?;
     }
+    Ok(())
+}
+
+/// Deletes the object with this uid, whatever has changed on it.
+pub async fn object<K, V>(
+    context: &Context,
+    cache: &Cache<V>,
+    meta: &Meta,
+    what: &'static str,
+) -> Result<(), ApplyError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+{
+    let api: Api<K> = context.in_namespace();
+    delete(&api, &meta.name, &meta.uid, None, what).await?;
+    cache.deleted(&key(&meta.name), &meta.uid);
     Ok(())
 }
 
@@ -86,14 +80,14 @@ pub async fn confirm(context: &Context, gathered: &Gathered) -> Result<(), Apply
     }
 }
 
-/// Deletes all this, and what the API server has of the kinds in `unseen`. What another installation made is left alone.
+/// Deletes all this, and where `is_listed` what else the API server has of the pool. What another installation made is left alone.
 pub async fn pool(
     context: &Context,
     pool: &str,
     known: &[ExistingObjects],
-    unseen: Unseen,
+    is_listed: bool,
 ) -> Result<(), ApplyError> {
-    if unseen.account {
+    if is_listed {
         for account in of_pool::<ServiceAccount>(context, pool, "ServiceAccounts of the pool").await? {
             let account = Some(Arc::new(view::account(&account)));
             let account = ExistingObjects {
@@ -106,22 +100,21 @@ pub async fn pool(
     for known in known {
         objects(context, known).await?;
     }
-    let mut rest = ExistingObjects::default();
-    if unseen.secrets {
-        let secrets = of_pool::<Secret>(context, pool, "Secrets of the pool").await?;
-        rest.provisioning = secrets
+    if !is_listed {
+        return Ok(());
+    }
+    let secrets = of_pool::<Secret>(context, pool, "Secrets of the pool").await?;
+    let bindings = of_pool::<RoleBinding>(context, pool, "RoleBindings of the pool").await?;
+    let roles = of_pool::<Role>(context, pool, "Roles of the pool").await?;
+    let rest = ExistingObjects {
+        provisioning: secrets
             .iter()
             .map(|secret| Arc::new(SecretView::of(secret)))
-            .collect();
-    }
-    if unseen.binding {
-        let bindings = of_pool::<RoleBinding>(context, pool, "RoleBindings of the pool").await?;
-        rest.binding = bindings.first().map(|binding| Arc::new(BindingView::of(binding)));
-    }
-    if unseen.role {
-        let roles = of_pool::<Role>(context, pool, "Roles of the pool").await?;
-        rest.role = roles.first().map(|role| Arc::new(RoleView::of(role)));
-    }
+            .collect(),
+        binding: bindings.first().map(|binding| Arc::new(BindingView::of(binding))),
+        role: roles.first().map(|role| Arc::new(RoleView::of(role))),
+        ..ExistingObjects::default()
+    };
     objects(context, &rest).await
 }
 
@@ -129,12 +122,12 @@ async fn of_pool<K>(context: &Context, pool: &str, what: &'static str) -> Result
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
 {
-    let api: Api<K> = context.clients.in_namespace();
+    let api: Api<K> = context.in_namespace();
     let found = api
         .list(&ListParams::default().labels(&format!("{POOL}={pool}")))
         .await
         .map_err(failed(what))?;
-    let installation = &context.clients.installation;
+    let installation = &context.installation;
     let ours = |object: &K| {
         object
             .labels()
@@ -146,27 +139,10 @@ where
 
 /// Deletes a Secret of ours exactly as it was seen; a conflict where it has changed.
 pub async fn secret(context: &Context, secret: &SecretView) -> Result<(), ApplyError> {
-    let meta = &secret.meta;
-    secret_of(
-        context,
-        &meta.name,
-        &meta.uid,
-        Some(&meta.resource_version),
-        "a Secret of the pool",
-    )
-    .await
-}
-
-/// As [`delete`].
-pub async fn secret_of(
-    context: &Context,
-    name: &str,
-    uid: &str,
-    resource_version: Option<&str>,
-    what: &'static str,
-) -> Result<(), ApplyError> {
-    delete(&context.clients.secrets(), name, uid, resource_version, what).await?;
-    context.caches.secrets.deleted(&key(name), uid);
+    let (meta, api) = (&secret.meta, context.secrets());
+    let version = Some(meta.resource_version.as_str());
+    delete(&api, &meta.name, &meta.uid, version, "a Secret of the pool").await?;
+    context.caches.secrets.deleted(&key(&meta.name), &meta.uid);
     Ok(())
 }
 
