@@ -5,24 +5,16 @@ use std::collections::HashMap;
 use osm_api::config::UserDataBytes;
 use osm_api::profile::CloudProvider;
 use osm_runtime::Metrics;
-use osm_runtime::metrics::catalog::Catalog;
-use osm_runtime::metrics::label::Label;
+use osm_runtime::metrics::Catalog;
 use parking_lot::Mutex;
-use prometheus::{Histogram, IntGaugeVec};
-use strum::IntoEnumIterator;
+use prometheus::{Histogram, HistogramOpts, IntGaugeVec, Opts};
 
 use crate::planning::Waits;
 use crate::publishing::Publishing;
 
-const CLOUD: Label = Label::of_set("cloud", "a [cloud provider](compatibility.md)", |value| {
-    CloudProvider::iter().any(|cloud| cloud.as_str() == value)
-});
-
 const BOOTSTRAP: &str = "bootstrap";
 
 const PROVISIONING: &str = "provisioning";
-
-const STAGE: Label = Label::of("stage", &[BOOTSTRAP, PROVISIONING]);
 
 /// Upper bounds of the time of a rendering, in seconds.
 const RENDER_SECONDS: [f64; 12] = [
@@ -43,15 +35,17 @@ impl RenderMetrics {
     /// Where a name is taken.
     pub fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
         let catalog = &metrics.catalog;
+        let render_seconds = HistogramOpts::new(
+            "osm_render_duration_seconds",
+            "Time to render the documents of a pool.",
+        );
         Ok(Self {
             sizes: Sizes::new(catalog)?,
             publishing: Publishing::new(catalog)?,
             waits: Waits::new(catalog)?,
-            render_seconds: catalog.histogram(
-                "render_duration_seconds",
-                "Time to render the documents of a pool.",
-                &RENDER_SECONDS,
-            )?,
+            render_seconds: catalog.add(Histogram::with_opts(
+                render_seconds.buckets(RENDER_SECONDS.to_vec()),
+            ))?,
         })
     }
 }
@@ -65,16 +59,17 @@ pub struct Sizes {
 
 impl Sizes {
     fn new(catalog: &Catalog) -> Result<Self, prometheus::Error> {
+        let gauges = |name: &str, help: &str| {
+            catalog.add(IntGaugeVec::new(Opts::new(name, help), &["cloud", "stage"]))
+        };
         Ok(Self {
-            largest: catalog.gauges(
-                "user_data_bytes",
+            largest: gauges(
+                "osm_user_data_bytes",
                 "Largest user data of any pool, late-bound values at their largest; bootstrap as the cloud counts it.",
-                &[CLOUD, STAGE],
             )?,
-            limit: catalog.gauges(
-                "user_data_limit_bytes",
+            limit: gauges(
+                "osm_user_data_limit_bytes",
                 "Most user data that a cloud with pools takes, as the cloud counts it.",
-                &[CLOUD, STAGE],
             )?,
             seen: Mutex::default(),
         })
@@ -127,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_largest_of_each_cloud_is_reported_with_the_limit_of_the_cloud() {
-        let metrics = Metrics::new().unwrap();
+        let metrics = Metrics::of(osm_api::rbac::Service::OscController).unwrap();
         let sizes = Sizes::new(&metrics.catalog).unwrap();
         let bytes = |bootstrap| UserDataBytes {
             bootstrap,

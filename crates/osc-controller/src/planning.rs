@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use osm_runtime::metrics::catalog::Catalog;
+use osm_runtime::metrics::Catalog;
 use osm_runtime::threads::Threads;
 use parking_lot::Mutex;
+use prometheus::PullingGauge;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
@@ -39,14 +40,14 @@ impl Waits {
     pub fn new(catalog: &Catalog) -> Result<Self, prometheus::Error> {
         let waits = Self(Arc::default());
         let known = waits.clone();
-        catalog.gauge_of(
-            "render_wait_seconds",
+        catalog.add(PullingGauge::new(
+            "osm_render_wait_seconds",
             "How long the pool has waited that waits the longest for a thread to render in.",
-            move || {
+            Box::new(move || {
                 let oldest = known.0.lock().values().min().map(Instant::elapsed);
                 oldest.map_or(0.0, |time| time.as_secs_f64())
-            },
-        )?;
+            }),
+        ))?;
         Ok(waits)
     }
 }
@@ -164,7 +165,7 @@ pub(crate) mod tests {
     const DEADLINE: Duration = Duration::from_secs(30);
 
     pub(crate) fn planning() -> Planning {
-        let metrics = Metrics::new().unwrap();
+        let metrics = Metrics::of(osm_api::rbac::Service::OscController).unwrap();
         let waits = Waits::new(&metrics.catalog).unwrap();
         Planning::new(Threads::of_no_service(), 2 * DEADLINE, waits)
     }
@@ -237,7 +238,7 @@ pub(crate) mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_config_that_waits_for_others_is_known_and_the_metric_shows_how_long() {
-        let metrics = Metrics::new().unwrap();
+        let metrics = Metrics::of(osm_api::rbac::Service::OscController).unwrap();
         let waits = Waits::new(&metrics.catalog).unwrap();
         let planning = Planning::new(Threads::of_no_service(), LONG, waits);
         let waits = |seconds: &str| {

@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 
 use osm_api::config::Rendered;
-use osm_runtime::metrics::catalog::Catalog;
+use osm_runtime::metrics::Catalog;
 use parking_lot::Mutex;
-use prometheus::Histogram;
+use prometheus::{Histogram, HistogramOpts};
 use tokio::time::Instant;
 
 use crate::view::{ConfigView, PoolView};
@@ -34,12 +34,12 @@ impl Publishing {
     /// # Errors
     /// Where the name is taken.
     pub fn new(catalog: &Catalog) -> Result<Self, prometheus::Error> {
+        let seconds = HistogramOpts::new(
+            "osm_pool_publish_duration_seconds",
+            "Time from a new MachineDeployment or revision until its user data is published.",
+        );
         Ok(Self {
-            seconds: catalog.histogram(
-                "pool_publish_duration_seconds",
-                "Time from a new MachineDeployment or revision until its user data is published.",
-                &SECONDS,
-            )?,
+            seconds: catalog.add(Histogram::with_opts(seconds.buckets(SECONDS.to_vec())))?,
             changes: Mutex::default(),
         })
     }
@@ -157,7 +157,7 @@ mod tests {
 
     impl Watched {
         fn new() -> Self {
-            let metrics = Metrics::new().unwrap();
+            let metrics = Metrics::of(osm_api::rbac::Service::OscController).unwrap();
             let publishing = Publishing::new(&metrics.catalog).unwrap();
             Self { metrics, publishing }
         }

@@ -363,7 +363,10 @@ mod tests {
             }
             async { Ok::<_, BoxError>(response) }
         });
-        let (environment, metrics) = (Environment::default(), Metrics::new().unwrap());
+        let (environment, metrics) = (
+            Environment::default(),
+            Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
+        );
         let observe = Observe::new(&metrics, TIMEOUT, ConnectionRole::Only, &environment, None);
         let began = tokio::time::Instant::now();
         let answer = observe

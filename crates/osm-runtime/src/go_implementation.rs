@@ -322,7 +322,10 @@ mod tests {
                 async move { Ok::<_, BoxError>(answer) }
             });
             let client = Client::new(fake, "default");
-            let (metrics, environment) = (Metrics::new().unwrap(), Environment::default());
+            let (metrics, environment) = (
+                Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
+                Environment::default(),
+            );
             let clients = [client.clone(), client];
             let timeout = Duration::from_secs(10);
             Connection::by(Service::OscController, clients, &metrics, timeout, &environment)

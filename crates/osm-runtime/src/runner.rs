@@ -302,7 +302,7 @@ mod tests {
         let runner = run(
             queue,
             limits,
-            Metrics::new().unwrap(),
+            Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
             (supervisor, shutdown.clone()),
             (Replicas::only(), Nothing),
             reconcile,
@@ -319,7 +319,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn panic_hang_failure_and_conflict_stay_with_their_object() {
         let queue = Arc::new(Queue::new(&crate::Environment::default()));
-        let metrics = Metrics::new().unwrap();
+        let metrics = Metrics::of(osm_api::rbac::Service::OscController).unwrap();
         let shutdown = CancellationToken::new();
         // As many hang as there are workers.
         for key in ["panic", "hang", "hang too", "fail", "conflict", "good"] {
@@ -395,7 +395,7 @@ mod tests {
         let runner = tokio::spawn(run(
             queue,
             limits,
-            Metrics::new().unwrap(),
+            Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
             supervised(&shutdown),
             (replicas.clone(), released.clone()),
             move |key: String| {
@@ -433,7 +433,7 @@ mod tests {
         let runner = tokio::spawn(run(
             queue.clone(),
             limits,
-            Metrics::new().unwrap(),
+            Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
             supervised(&shutdown),
             (Replicas::only(), Nothing),
             move |key: &'static str| {

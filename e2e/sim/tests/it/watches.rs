@@ -129,7 +129,10 @@ fn cluster_on(server: &Server, link: &Link) -> Cluster {
 }
 
 fn cluster_by(server: &Server, user: &User, link: &Link) -> Cluster {
-    let (metrics, environment) = (Metrics::new().unwrap(), Environment::default());
+    let (metrics, environment) = (
+        Metrics::of(Service::OscController).unwrap(),
+        Environment::default(),
+    );
     let client = || server.client(user.clone(), link);
     let connection = Connection::by(
         Service::OscController,
