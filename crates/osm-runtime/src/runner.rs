@@ -187,7 +187,7 @@ pub async fn run<K, S, F, Fut, E>(
                 let started = Instant::now();
                 // A task of its own, so that a panic ends this reconcile and nothing else.
                 let task = tokio::spawn(tokio::time::timeout(limits.timeout, reconcile(key.clone())));
-                let failed = |reason: &'static str| queue.failed(&key, reason, LONGEST_DELAY, None);
+                let failed = |reason: &'static str| queue.failed(&key, reason, LONGEST_DELAY);
                 let (outcome, reason) = match task.await {
                     Ok(Ok(Ok(again))) => {
                         if let Some(failures) = queue.done(&key, again) {
@@ -203,8 +203,7 @@ pub async fn run<K, S, F, Fut, E>(
                     }
                     Ok(Ok(Err(error))) => {
                         let reason = error.reason().as_str();
-                        let Failed { delay, is_known } =
-                            queue.failed(&key, reason, error.longest_delay(), error.retry_after());
+                        let Failed { delay, is_known } = queue.failed(&key, reason, error.longest_delay());
                         if is_known {
                             tracing::debug!(object = %key, reason, %error, ?delay, "reconcile failed");
                         } else {
