@@ -153,7 +153,7 @@ fn watched(context: &Context, namespace: &str) -> Arc<Cache<SettingsDocument>> {
     let shown: Arc<Cache<SettingsDocument>> = Arc::default();
     all.insert(namespace.to_owned(), Arc::clone(&shown));
     let (namer, waker) = (context.clone(), context.clone());
-    Watch::each_namespace(&context.cluster.worker, namespace, "pool-settings")
+    Watch::namespaced(&context.cluster.worker, namespace, "pool-settings")
         .project(move |map: ConfigMap| {
             let (namespace, name) = (map.namespace().unwrap_or_default(), map.name_any());
             let is_named = namer

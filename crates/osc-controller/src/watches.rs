@@ -104,7 +104,7 @@ fn configs(context: &Context) {
 fn profiles(context: &Context) {
     for (namespace, cache) in &context.caches.profiles {
         let waker = context.clone();
-        Watch::each_namespace(&context.cluster.management, namespace, "operatingsystemprofiles")
+        Watch::namespaced(&context.cluster.management, namespace, "operatingsystemprofiles")
             .at_most(MAX_PROFILES)
             .large()
             .project(|profile: OperatingSystemProfile| Some(ProfileView::of(profile)))
