@@ -83,40 +83,32 @@ pub async fn work<K, S, F, Fut, E>(
         timeout: process.args.reconcile_timeout(),
     };
     let replicas = member.replicas().clone();
-    let wake = wake_when_well(cluster.clone(), queue.clone(), shared.clone());
-    let (supervisor, stop) = (cluster.supervisor(), shutdown.clone());
-    let wake = async move {
-        let _ = stop.run_until_cancelled(wake).await;
-    };
-    supervisor.spawn("wake after a missing right", &shutdown, wake);
-    let mut joined = member.join(wakes(queue.clone(), shared.clone()));
-    let worked = CancellationToken::new();
+    let wake = shutdown.run_until_cancelled(wake_when_well(cluster, &queue, &shared));
+    let (worked, leaving) = (CancellationToken::new(), CancellationToken::new());
+    let take_part = member.take_part(wakes(queue.clone(), shared.clone()), leaving.clone());
     let work = async {
         run(
-            queue,
+            queue.clone(),
             limits,
             process.metrics.clone(),
-            (supervisor, shutdown.clone()),
-            (replicas, shared),
+            (cluster.supervisor(), shutdown.clone()),
+            (replicas, shared.clone()),
             reconcile,
         )
         .await;
         worked.cancel();
     };
     let leave = async {
-        if shutdown.run_until_cancelled(joined.panicked()).await.is_some() {
-            // A restarted process may do better.
-            return process.shutdown.cancel();
-        }
+        shutdown.cancelled().await;
         let _ = tokio::time::timeout(MAX_HANDOVER_DELAY, worked.cancelled()).await;
-        joined.leave().await;
+        leaving.cancel();
     };
-    tokio::join!(work, leave);
+    tokio::join!(work, leave, take_part, wake);
 }
 
 /// Queues every key of this replica whenever a missing right or the like has been put right. Nothing else would tell of it, and failures
 /// that only a person can put right are retried rarely.
-async fn wake_when_well<K: Key>(cluster: Cluster, queue: Arc<Queue<K>>, shared: impl Shared<K>) {
+async fn wake_when_well<K: Key>(cluster: &Cluster, queue: &Queue<K>, shared: &impl Shared<K>) {
     let is_unwell = |closed: &[String]| closed.iter().any(|gate| is_vital(gate));
     loop {
         cluster.gates.until(is_unwell).await;
@@ -146,7 +138,7 @@ fn wakes<K: Key>(queue: Arc<Queue<K>>, shared: impl Shared<K>) -> OnChange {
 /// Works on the queue until `shutdown`; reconciles that run then are finished, within their time limit.
 ///
 /// A reconcile returns after which time the key is reconciled again without an event.
-pub async fn run<K, S, F, Fut, E>(
+async fn run<K, S, F, Fut, E>(
     queue: Arc<Queue<K>>,
     limits: Limits,
     metrics: Metrics,
