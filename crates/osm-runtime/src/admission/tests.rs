@@ -252,7 +252,10 @@ async fn garbage_and_other_versions_are_no_verdict() {
     old["apiVersion"] = json!("admission.k8s.io/v1beta1");
     let (status, answer) = post(server.address, &client, &old).await;
     assert!(
-        status == 400 && answer.to_string().contains("admissionReviewVersions"),
+        status == 400
+            && answer
+                .to_string()
+                .contains("no AdmissionReview of admission.k8s.io/v1"),
         "{status} {answer}"
     );
 
