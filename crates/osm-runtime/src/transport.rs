@@ -20,7 +20,7 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tower::retry::RetryLayer;
 use tower::util::BoxCloneSyncService;
-use tower::{BoxError, ServiceBuilder, ServiceExt as _};
+use tower::{BoxError, ServiceBuilder};
 
 use crate::proxy;
 
@@ -60,10 +60,7 @@ pub fn connect(config: &Config) -> anyhow::Result<Clients> {
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(PING));
     tcp.set_keepalive_retries(Some(3));
-    let tcp = match proxy::of(config).context(SETUP)? {
-        None => Tcp::new(tcp.map_err(BoxError::from)),
-        Some(proxy) => Tcp::new(proxy.tunnel(tcp).map_err(BoxError::from)),
-    };
+    let tcp = proxy::through(config, tcp).context(SETUP)?;
     let mut anonymous = config.clone();
     anonymous.auth_info = AuthInfo::default();
     let http = http(config, tcp.clone())?;
@@ -79,7 +76,7 @@ pub fn connect(config: &Config) -> anyhow::Result<Clients> {
 }
 
 /// Makes the connections that TLS is spoken on.
-type Tcp = BoxCloneSyncService<Uri, TokioIo<TcpStream>, BoxError>;
+pub(crate) type Tcp = BoxCloneSyncService<Uri, TokioIo<TcpStream>, BoxError>;
 
 const SETUP: &str = "the connection to the API server can't be set up";
 
