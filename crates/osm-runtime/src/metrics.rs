@@ -78,28 +78,6 @@ struct SettingsMetrics {
     hash: IntGauge,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Outcome {
-    Success,
-    Conflict,
-    Failure,
-    Timeout,
-    Panic,
-}
-
-impl Outcome {
-    fn label(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Conflict => "conflict",
-            Self::Failure => "failure",
-            Self::Timeout => "timeout",
-            Self::Panic => "panic",
-        }
-    }
-}
-
 impl Metrics {
     /// The metrics of a service. Which service most of them belong to is in the labels that the scrape adds.
     ///
@@ -216,12 +194,10 @@ impl Metrics {
     }
 
     /// Counts a finished reconcile; `reason` is empty on success.
-    pub fn reconciled(&self, outcome: Outcome, reason: &str, took: Duration) {
-        self.reconciles
-            .with_label_values(&[outcome.label(), reason])
-            .inc();
+    pub fn reconciled(&self, outcome: &'static str, reason: &'static str, took: Duration) {
+        self.reconciles.with_label_values(&[outcome, reason]).inc();
         self.reconcile_seconds
-            .with_label_values(&[outcome.label()])
+            .with_label_values(&[outcome])
             .observe(took.as_secs_f64());
     }
 
@@ -356,7 +332,7 @@ mod tests {
     #[test]
     fn metrics_are_prometheus_text() {
         let metrics = Metrics::of(Service::OspController).unwrap();
-        metrics.reconciled(Outcome::Failure, "ProfileNotFound", Duration::from_millis(3));
+        metrics.reconciled("failure", "ProfileNotFound", Duration::from_millis(3));
         metrics.requested("single", "get", "secrets", 200, Duration::from_millis(3));
         metrics.watches("single", "secrets");
         let conditions = ConditionGauge::new(&metrics);

@@ -11,12 +11,11 @@ use osm_api::Reason;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Failure, LONGEST_DELAY};
-use crate::metrics::{Metrics, Outcome};
 use crate::queue::{Failed, Priority, Queue};
 use crate::readiness::{LEASE, is_vital};
 use crate::replicas::{OnChange, Replicas};
 use crate::supervisor::Supervisor;
-use crate::{Cluster, watch};
+use crate::{Cluster, Metrics, watch};
 
 /// A replica joins the others as soon as it is ready, and after this time in any case: it may be the only one.
 const MAX_JOIN_DELAY: Duration = Duration::from_secs(5);
@@ -185,13 +184,13 @@ async fn run<K, S, F, Fut, E>(
                         if let Some(failures) = queue.done(&key, again) {
                             tracing::info!(object = %key, failures, "the reconcile succeeds again");
                         }
-                        (Outcome::Success, "")
+                        ("success", "")
                     }
                     Ok(Ok(Err(error))) if error.is_conflict() => {
                         let reason = error.reason().as_str();
                         let delay = failed(reason).delay;
                         tracing::debug!(object = %key, %error, ?delay, "another writer changed the object; the reconcile is repeated");
-                        (Outcome::Conflict, reason)
+                        ("conflict", reason)
                     }
                     Ok(Ok(Err(error))) => {
                         let reason = error.reason().as_str();
@@ -201,17 +200,17 @@ async fn run<K, S, F, Fut, E>(
                         } else {
                             tracing::warn!(object = %key, reason, %error, ?delay, "reconcile failed");
                         }
-                        (Outcome::Failure, reason)
+                        ("failure", reason)
                     }
                     Ok(Err(_)) => {
                         let delay = failed(Reason::Timeout.as_str()).delay;
                         tracing::warn!(object = %key, limit = ?limits.timeout, ?delay, "the reconcile exceeded its time limit");
-                        (Outcome::Timeout, Reason::Timeout.as_str())
+                        ("timeout", Reason::Timeout.as_str())
                     }
                     Err(error) => {
                         let delay = failed(Reason::Panic.as_str()).delay;
                         tracing::error!(object = %key, panic = error.is_panic(), ?delay, "the reconcile panicked; please report this");
-                        (Outcome::Panic, Reason::Panic.as_str())
+                        ("panic", Reason::Panic.as_str())
                     }
                 };
                 metrics.reconciled(outcome, reason, started.elapsed());
