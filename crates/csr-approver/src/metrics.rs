@@ -2,16 +2,13 @@
 
 use osm_api::Reason;
 use osm_runtime::Metrics;
-use osm_runtime::metrics::label::{Label, REASON};
-use prometheus::{Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 
 use crate::verdict::Denial;
 
 const APPROVED: &str = "approved";
 
 const DENIED: &str = "denied";
-
-const OUTCOME: Label = Label::of("outcome", &[APPROVED, DENIED]);
 
 /// Upper bounds of the time until an approval, in seconds. The API server records the creation of a request in whole seconds.
 const APPROVAL_SECONDS: [f64; 6] = [1.0, 2.5, 10.0, 60.0, 300.0, 1800.0];
@@ -35,34 +32,36 @@ impl JoiningMetrics {
     /// Where the names are taken.
     pub fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
         let catalog = &metrics.catalog;
+        let decided = Opts::new(
+            "osm_joining_requests_total",
+            "CertificateSigningRequests that were approved or denied, by reason.",
+        );
+        let pending = Opts::new(
+            "osm_joining_requests_pending",
+            "CertificateSigningRequests that were left pending, by reason.",
+        );
+        let approval = HistogramOpts::new(
+            "osm_joining_approval_seconds",
+            "Time from a CertificateSigningRequest to its approval.",
+        );
         let all = Self {
-            decided: catalog.counters(
-                "joining_requests_total",
-                "CertificateSigningRequests that were approved or denied, by reason.",
-                &[OUTCOME, REASON],
-            )?,
-            pending: catalog.gauges(
-                "joining_requests_pending",
-                "CertificateSigningRequests that were left pending, by reason.",
-                &[REASON],
-            )?,
-            oldest: catalog.float_gauge(
-                "joining_oldest_pending_seconds",
+            decided: catalog.add(IntCounterVec::new(decided, &["outcome", "reason"]))?,
+            pending: catalog.add(IntGaugeVec::new(pending, &["reason"]))?,
+            oldest: catalog.add(Gauge::new(
+                "osm_joining_oldest_pending_seconds",
                 "Age of the oldest pending CertificateSigningRequest of a pool that exists; 0 if there is none.",
-            )?,
-            approval: catalog.histogram(
-                "joining_approval_seconds",
-                "Time from a CertificateSigningRequest to its approval.",
-                &APPROVAL_SECONDS,
-            )?,
-            dropped: catalog.counter(
-                "joining_requests_dropped_total",
+            ))?,
+            approval: catalog.add(Histogram::with_opts(
+                approval.buckets(APPROVAL_SECONDS.to_vec()),
+            ))?,
+            dropped: catalog.add(IntCounter::new(
+                "osm_joining_requests_dropped_total",
                 "CertificateSigningRequests beyond the bounds, which are ignored. A kubelet sends another one within 15 minutes.",
-            )?,
-            machines_without_node: catalog.gauge(
-                "machines_without_node",
+            ))?,
+            machines_without_node: catalog.add(IntGauge::new(
+                "osm_machines_without_node",
                 "Machines of pools that have no Node 15 minutes after they were created.",
-            )?,
+            ))?,
         };
         // From zero, so that the rate of the first one is seen.
         for reason in [Reason::PoolMachine, Reason::ApprovedAgain] {

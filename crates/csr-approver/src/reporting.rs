@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     fn reporting() -> (Metrics, Reporting) {
-        let metrics = Metrics::new().unwrap();
+        let metrics = Metrics::of(osm_api::rbac::Service::CsrApprover).unwrap();
         let reporting = Reporting::new(&metrics).unwrap();
         (metrics, reporting)
     }

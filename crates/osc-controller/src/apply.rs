@@ -2,7 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use osm_api::config::{OperatingSystemConfig, PoolReference};
+use osm_api::PoolRef;
+use osm_api::config::OperatingSystemConfig;
 use osm_api::content::spec_for;
 use osm_runtime::request::failed;
 use osm_runtime::{RequestError, error};
@@ -74,7 +75,7 @@ pub async fn apply(
     }
 }
 
-fn object(metadata: &ObjectMeta, pool: &PoolReference) -> OperatingSystemConfig {
+fn object(metadata: &ObjectMeta, pool: &PoolRef) -> OperatingSystemConfig {
     OperatingSystemConfig {
         metadata: metadata.clone(),
         spec: spec_for(pool.clone()),

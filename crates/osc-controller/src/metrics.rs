@@ -5,20 +5,13 @@ use std::collections::HashMap;
 use osm_api::config::UserDataBytes;
 use osm_api::profile::CloudProvider;
 use osm_runtime::Metrics;
-use osm_runtime::metrics::label::Label;
 use parking_lot::Mutex;
-use prometheus::IntGaugeVec;
+use prometheus::{IntGaugeVec, Opts};
 use strum::IntoEnumIterator;
-
-const CLOUD: Label = Label::of_set("cloud", "a [cloud provider](compatibility.md)", |value| {
-    CloudProvider::iter().any(|cloud| cloud.as_str() == value)
-});
 
 const BOOTSTRAP: &str = "bootstrap";
 
 const PROVISIONING: &str = "provisioning";
-
-const STAGE: Label = Label::of("stage", &[BOOTSTRAP, PROVISIONING]);
 
 /// The largest documents of each cloud, as last rendered.
 pub struct Sizes {
@@ -30,11 +23,14 @@ impl Sizes {
     /// # Errors
     /// Where a name is taken.
     pub fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
-        let catalog = &metrics.catalog;
-        let limit = catalog.gauges(
-            "user_data_limit_bytes",
+        let gauges = |name: &str, help: &str| {
+            metrics
+                .catalog
+                .add(IntGaugeVec::new(Opts::new(name, help), &["cloud", "stage"]))
+        };
+        let limit = gauges(
+            "osm_user_data_limit_bytes",
             "Most user data that a cloud takes, as the cloud counts it.",
-            &[CLOUD, STAGE],
         )?;
         for cloud in CloudProvider::iter() {
             if let Some(bytes) = osm_render::limit_bytes(cloud) {
@@ -43,10 +39,9 @@ impl Sizes {
             }
         }
         Ok(Self {
-            largest: catalog.gauges(
-                "user_data_bytes",
+            largest: gauges(
+                "osm_user_data_bytes",
                 "Largest user data of any pool, late-bound values at their largest; bootstrap as the cloud counts it.",
-                &[CLOUD, STAGE],
             )?,
             seen: Mutex::default(),
         })
@@ -86,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_largest_of_each_cloud_is_reported_with_the_limit_of_the_cloud() {
-        let metrics = Metrics::new().unwrap();
+        let metrics = Metrics::of(osm_api::rbac::Service::OscController).unwrap();
         let sizes = Sizes::new(&metrics).unwrap();
         let bytes = |bootstrap| UserDataBytes {
             bootstrap,

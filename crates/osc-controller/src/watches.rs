@@ -87,7 +87,7 @@ fn configs(context: &Context) {
 fn profiles(context: &Context) {
     for (namespace, cache) in &context.caches.profiles {
         let waker = context.clone();
-        Watch::each_namespace(&context.cluster.management, namespace, "operatingsystemprofiles")
+        Watch::namespaced(&context.cluster.management, namespace, "operatingsystemprofiles")
             .at_most(MAX_PROFILES)
             .large()
             .project(|profile: OperatingSystemProfile| Some(ProfileView::of(profile)))
@@ -103,7 +103,7 @@ fn profiles(context: &Context) {
 fn pool_settings(context: &Context) {
     for (namespace, cache) in &context.caches.pool_settings {
         let waker = context.clone();
-        Watch::each_namespace(&context.cluster.worker, namespace, "pool-settings")
+        Watch::namespaced(&context.cluster.worker, namespace, "pool-settings")
             .project(pool_settings::document)
             .into_cache(cache)
             .on_change(move |change| {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use osm_api::rbac::Installation;
 use tokio_util::sync::CancellationToken;
 
+use crate::connection_role::ConnectionRole;
 use crate::relist::Relist;
 use crate::shared_problem::SharedProblem;
 use crate::supervisor::Supervisor;
@@ -82,13 +83,10 @@ impl Cluster {
     }
 
     pub fn connections(&self) -> Vec<&Connection> {
-        let mut once: Vec<&Connection> = Vec::new();
-        for connection in [&self.management, &self.worker] {
-            if once.iter().all(|known| known.role() != connection.role()) {
-                once.push(connection);
-            }
+        match self.management.role() {
+            ConnectionRole::Only => vec![&self.management],
+            ConnectionRole::Of(_) => vec![&self.management, &self.worker],
         }
-        once
     }
 
     /// Namespace of profiles and configs.

@@ -15,7 +15,8 @@ use crate::client::Observe;
 use crate::connection_role::ConnectionRole;
 use crate::events::Events;
 use crate::server_time::ServerTime;
-use crate::{Api, Environment, Metrics, transport};
+use crate::transport::{self, Clients};
+use crate::{Api, Environment, Metrics};
 
 /// How long [`Connection::recent_uid`] uses an answer: many pools may come or go at once, and no cluster replaces another within this time
 /// under the same address.
@@ -55,27 +56,22 @@ impl Connection {
         config: Config,
     ) -> anyhow::Result<Self> {
         let clients = transport::connect(&config)?;
-        let anonymous = observe.of_others().client(clients.anonymous, &config);
-        let client = observe.client(clients.own, &config);
-        Ok(Self::assemble(role, service, &observe, config, client, anonymous))
+        Ok(Self::assemble(role, service, &observe, config, clients))
     }
 
     /// The only cluster of a service, by existing clients with and without its credentials, such as those of a simulated API
     /// server.
     pub fn by(
         service: Service,
-        [client, anonymous]: [Client; 2],
+        [own, anonymous]: [Client; 2],
         metrics: &Metrics,
         timeout: Duration,
         environment: &Environment,
     ) -> Self {
         let observe = Observe::new(metrics, timeout, ConnectionRole::Only, environment, None);
         let config = Config::new(Uri::from_static("https://kubernetes.default.svc"));
-        let (client, anonymous) = (
-            observe.client(client, &config),
-            observe.client(anonymous, &config),
-        );
-        Self::assemble(ConnectionRole::Only, service, &observe, config, client, anonymous)
+        let clients = Clients { own, anonymous };
+        Self::assemble(ConnectionRole::Only, service, &observe, config, clients)
     }
 
     fn assemble(
@@ -83,13 +79,13 @@ impl Connection {
         service: Service,
         observe: &Observe,
         config: Config,
-        client: Client,
-        anonymous: Client,
+        clients: Clients,
     ) -> Self {
+        let client = observe.client(clients.own, &config);
         Self {
             events: Events::new(client.clone(), service),
             client,
-            anonymous,
+            anonymous: observe.of_others().client(clients.anonymous, &config),
             server_time: observe.server_time().clone(),
             role,
             config: Arc::new(config),

@@ -48,14 +48,15 @@ pub fn spawn(cluster: &Cluster) {
 
 /// Returns once the definitions are good.
 async fn check(cluster: &Cluster) {
-    let (connection, needs) = (&cluster.management, Needs::of(cluster));
+    let (connection, service) = (&cluster.management, cluster.process.service);
+    let custom_profiles = service == Service::OspController && cluster.installation.custom_profiles;
     let role = connection.role();
     let mut gate = ProblemGate::new(cluster.gates.gate(DEFINITIONS), role.label());
     let mut backoff = Backoff::new(&cluster.process.environment, FIRST_PAUSE, LONGEST_PAUSE);
     let mut were_bad = false;
     loop {
         let problem = match published(&connection.client).await {
-            Ok(published) => problem(&needs, &published),
+            Ok(published) => problem(service, custom_profiles, &published),
             Err(error) if is_code(&error, 404) => Some(Problem::outdated(format!("missing; {ADVICE}"))),
             Err(error) => {
                 gate.report(format!("can't be checked yet: {}", brief(&error)));
@@ -83,24 +84,6 @@ async fn check(cluster: &Cluster) {
         cluster.relist.now();
         tokio::time::sleep(OTHER_SERVERS).await;
         cluster.relist.now();
-    }
-}
-
-/// The definitions that a service needs.
-struct Needs {
-    service: Service,
-    /// KKP's kind of profile. KKP installs its definition, so that its version does not matter here.
-    custom_profiles: bool,
-}
-
-impl Needs {
-    fn of(cluster: &Cluster) -> Self {
-        let service = cluster.process.service;
-        let custom_profiles = service == Service::OspController && cluster.installation.custom_profiles;
-        Self {
-            service,
-            custom_profiles,
-        }
     }
 }
 
@@ -146,13 +129,14 @@ async fn published(client: &kube::Client) -> Result<Schemas, kube::Error> {
     Ok(document.components.schemas)
 }
 
-/// The problem of the definitions that a service needs; `None` if nothing is missing.
-fn problem(needs: &Needs, published: &Schemas) -> Option<Problem> {
-    outdated_for(needs.service, published)
+/// The problem of the definitions that a service needs; `None` if nothing is missing. `custom_profiles`: whether it needs KKP's kind of profile. KKP
+/// installs that definition, so that its version does not matter here.
+fn problem(service: Service, custom_profiles: bool, published: &Schemas) -> Option<Problem> {
+    outdated_for(service, published)
         .map(Problem::outdated)
         .or_else(|| {
             let custom = CustomOperatingSystemProfile::kind(&());
-            let is_missing = needs.custom_profiles && schema(published, &custom).is_none();
+            let is_missing = custom_profiles && schema(published, &custom).is_none();
             is_missing.then(|| Problem {
                 text: format!(
                     "{custom} is missing; install the definition of KKP, or remove --custom-profiles"
@@ -282,19 +266,17 @@ mod tests {
     fn the_definition_of_custom_profiles_is_missed_by_those_who_copy_them() {
         let custom = ("CustomOperatingSystemProfile", definitions::PROFILES);
         let (without, with) = (published_by(&[PROFILES]), published_by(&[PROFILES, custom]));
-        let needs = |custom_profiles| Needs {
-            service: Service::OspController,
-            custom_profiles,
-        };
-        assert_eq!(problem(&needs(false), &without), None);
-        assert_eq!(problem(&needs(true), &with), None);
-        let Problem { text, is_outdated } = problem(&needs(true), &without).unwrap();
+        let problem =
+            |custom_profiles, published| problem(Service::OspController, custom_profiles, published);
+        assert_eq!(problem(false, &without), None);
+        assert_eq!(problem(true, &with), None);
+        let Problem { text, is_outdated } = problem(true, &without).unwrap();
         assert!(
             text.contains("CustomOperatingSystemProfile is missing") && text.contains("--custom-profiles"),
             "{text}"
         );
         assert!(!is_outdated, "no field of ours is dropped");
-        assert!(problem(&needs(true), &Schemas::new()).unwrap().is_outdated);
+        assert!(problem(true, &Schemas::new()).unwrap().is_outdated);
     }
 
     #[test]

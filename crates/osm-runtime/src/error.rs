@@ -22,10 +22,6 @@ pub trait Failure: Display + Send {
     fn longest_delay(&self) -> Duration {
         LONGEST_DELAY
     }
-    /// The delay that the API server has asked for.
-    fn retry_after(&self) -> Option<Duration> {
-        None
-    }
 }
 
 /// The longest text of an error. A server may answer with a long one.
@@ -62,15 +58,6 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
 /// An error of the API client in one line.
 pub fn brief(error: &kube::Error) -> String {
     chain(error)
-}
-
-/// The delay that an overloaded server has asked for.
-pub fn retry_after(error: &kube::Error) -> Option<Duration> {
-    let kube::Error::Api(status) = error else {
-        return None;
-    };
-    let seconds = status.details.as_ref()?.retry_after_seconds;
-    (status.code == 429 && seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }
 
 /// Whether the server answered with this HTTP status code.

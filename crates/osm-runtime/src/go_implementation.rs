@@ -7,10 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use osm_api::rbac::{ClusterKind, GoLease};
-use tokio::time::Instant;
 
 use crate::error::brief;
 use crate::queue::{Priority, Queue};
@@ -19,20 +18,15 @@ use crate::runner::{Key, Shared};
 use crate::shared_problem::SharedProblem;
 use crate::{Api, Cluster, Connection};
 
-/// Interval of the checks. It is shorter than the 15 seconds after which the Lease of a replica that has stopped expires.
-const INTERVAL: Duration = Duration::from_secs(10);
+/// Interval of the checks. A Lease is good for 15 seconds, so one that has not changed in the meantime is not renewed.
+const INTERVAL: Duration = Duration::from_secs(15);
 
 /// Interval until each Lease was read once.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// The longest time for which one renewal counts, whatever the Lease says, in seconds.
-const LONGEST_VALIDITY: i32 = 60;
-
-/// Duration of a Lease that names none, as client-go sets it, in seconds.
-const DEFAULT_VALIDITY: i32 = 15;
-
-/// How late the clock of the Go implementation may be, in seconds.
-const LARGEST_SKEW: i32 = 60;
+/// The largest age of the first renewal that is seen: that of a Lease, and a minute more, by which clocks may differ. An older one is of a replica
+/// that had stopped before, so that a start after a migration is not delayed.
+const LARGEST_AGE: SignedDuration = SignedDuration::from_secs(75);
 
 /// Checks once, and then regularly until shutdown. Each key is queued when the result changes. `is_published`: whether anything is published
 /// in this cluster, or the service is ready without that.
@@ -70,20 +64,16 @@ pub async fn watch<K: Key>(
         });
 }
 
-/// Each Lease once, because the clusters and namespaces may be the same.
 fn leases(cluster: &Cluster) -> Vec<WatchedLease> {
-    let mut leases: Vec<WatchedLease> = Vec::new();
-    for lease in cluster.process.service.go_leases(&cluster.installation) {
+    let leases = cluster.process.service.go_leases(&cluster.installation);
+    let watched = |lease: &GoLease| {
         let connection = match lease.cluster {
             ClusterKind::Worker => &cluster.worker,
             _ => &cluster.management,
         };
-        let lease = WatchedLease::new(connection, &lease);
-        if leases.iter().all(|known| known.place != lease.place) {
-            leases.push(lease);
-        }
-    }
-    leases
+        WatchedLease::new(connection, lease)
+    };
+    leases.iter().map(watched).collect()
 }
 
 struct Check {
@@ -115,7 +105,7 @@ impl Check {
     }
 
     fn pause(&self) -> Duration {
-        match self.leases.iter().all(|lease| lease.answer.is_some()) {
+        match self.leases.iter().all(|lease| lease.last.is_some()) {
             true => INTERVAL,
             false => RETRY,
         }
@@ -128,9 +118,16 @@ struct WatchedLease {
     name: &'static str,
     /// `namespace/name`, and the cluster if there are two.
     place: String,
-    renewals: Renewals,
-    /// The last answer. `None`: there was none yet.
-    answer: Option<bool>,
+    /// What the last read has shown; `None`: there was none yet.
+    last: Option<Shown>,
+}
+
+/// What a read of a Lease has shown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Shown {
+    /// When a replica has renewed it; `None`: no replica holds it.
+    time: Option<Timestamp>,
+    is_renewed: bool,
 }
 
 impl WatchedLease {
@@ -141,8 +138,7 @@ impl WatchedLease {
             connection: connection.clone(),
             name,
             place: format!("{namespace}/{name}{}", connection.role().place()),
-            renewals: Renewals::default(),
-            answer: None,
+            last: None,
         }
     }
 
@@ -150,11 +146,10 @@ impl WatchedLease {
     async fn problem(&mut self) -> Option<String> {
         match self.api.get_opt(self.name).await {
             Ok(lease) => {
-                let spec = lease.and_then(|lease| lease.spec);
                 let clock = self.connection.server_time.now();
-                self.answer = Some(self.renewals.is_renewed(spec.as_ref(), clock, Instant::now()));
+                self.last = Some(shown(self.last, lease.and_then(|lease| lease.spec), clock));
             }
-            Err(error) if self.answer.is_none() => {
+            Err(error) if self.last.is_none() => {
                 return Some(format!(
                     "the Lease {} can't be read yet: {}",
                     self.place,
@@ -163,7 +158,7 @@ impl WatchedLease {
             }
             Err(_) => {}
         }
-        (self.answer == Some(true)).then(|| {
+        self.last.filter(|last| last.is_renewed).map(|_| {
             format!(
                 "it renews the Lease {}; stop it with the script that `osmctl migrate script` prints",
                 self.place
@@ -172,56 +167,26 @@ impl WatchedLease {
     }
 }
 
-/// What successive reads of a Lease have shown.
-#[derive(Debug, Default)]
-struct Renewals {
-    last: Option<Renewal>,
-}
-
-#[derive(Debug)]
-struct Renewal {
-    time: Timestamp,
-    seen: Instant,
-    /// It is one of a replica that had stopped before this service started.
-    is_old: bool,
-}
-
-impl Renewals {
-    /// Whether the Lease is being renewed. As in client-go, a renewal counts from when it was first seen, because clocks differ. Only the first
-    /// one that is seen does not count if it has expired long ago by the `clock` of the API server, so that a start after a migration is not
-    /// delayed.
-    fn is_renewed(&mut self, lease: Option<&LeaseSpec>, clock: Timestamp, now: Instant) -> bool {
-        let held = lease.filter(|lease| {
-            lease
-                .holder_identity
-                .as_ref()
-                .is_some_and(|holder| !holder.is_empty())
-        });
-        let Some((lease, time)) = held.and_then(|lease| Some((lease, lease.renew_time.as_ref()?.0))) else {
-            return false;
-        };
-        let seconds = lease.lease_duration_seconds.unwrap_or(DEFAULT_VALIDITY);
-        let seconds = seconds.clamp(1, LONGEST_VALIDITY);
-        let valid = Duration::from_secs(seconds.unsigned_abs().into());
-        let last = match self.last.take() {
-            Some(last) if last.time == time => last,
-            before => Renewal {
-                time,
-                seen: now,
-                is_old: before.is_none()
-                    && clock.duration_since(time).as_secs() > i64::from(seconds + LARGEST_SKEW),
-            },
-        };
-        let is_renewed = !last.is_old && now.duration_since(last.seen) < valid;
-        self.last = Some(last);
-        is_renewed
-    }
+/// Whether a Lease is being renewed shows in its changes, because clocks differ. Only for the first read, its age by the `clock` of the API
+/// server has to do.
+fn shown(last: Option<Shown>, lease: Option<LeaseSpec>, clock: Timestamp) -> Shown {
+    let held = lease.filter(|lease| {
+        lease
+            .holder_identity
+            .as_ref()
+            .is_some_and(|holder| !holder.is_empty())
+    });
+    let time = held.and_then(|lease| Some(lease.renew_time?.0));
+    let is_renewed = time.is_some_and(|renewed| match last {
+        Some(last) => last.time != time,
+        None => clock.duration_since(renewed) <= LARGEST_AGE,
+    });
+    Shown { time, is_renewed }
 }
 
 #[cfg(test)]
 mod tests {
     use http::{Request, Response};
-    use jiff::SignedDuration;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
     use kube::Client;
     use kube::client::Body;
@@ -242,53 +207,52 @@ mod tests {
         }
     }
 
-    /// Each look is at a second, at a Lease that was renewed at another one; `None`: it does not exist.
+    /// Each look is so many seconds after the start, at a Lease that was renewed at another second; `None`: it does not exist.
     fn looks(looks: &[(i64, Option<i64>)]) -> Vec<bool> {
-        let (start, began) = (Timestamp::from_second(1_800_000_000).unwrap(), Instant::now());
+        let start = Timestamp::from_second(1_800_000_000).unwrap();
         let at = |second: i64| start + SignedDuration::from_secs(second);
-        let mut renewals = Renewals::default();
+        let mut last = None;
         let look = |&(second, time): &(i64, Option<i64>)| {
             let lease = time.map(|time| renewed(at(time)));
-            let now = began + Duration::from_secs(second.unsigned_abs());
-            renewals.is_renewed(lease.as_ref(), at(second), now)
+            last.insert(shown(last, lease, at(second))).is_renewed
         };
         looks.iter().map(look).collect()
     }
 
     #[test]
-    fn a_lease_is_renewed_until_its_time_has_not_changed_for_as_long_as_it_is_valid() {
+    fn a_lease_is_renewed_while_it_changes() {
         for (what, steps, expected) in [
-            ("no Lease", vec![(0, None), (10, None)], vec![false, false]),
-            ("renewed", vec![(0, Some(-1)), (10, Some(9))], vec![true, true]),
+            ("no Lease", vec![(0, None), (15, None)], vec![false, false]),
+            ("renewed", vec![(0, Some(-1)), (15, Some(14))], vec![true, true]),
             (
                 "expired long ago",
-                vec![(0, Some(-76)), (10, Some(-76))],
+                vec![(0, Some(-76)), (15, Some(-76))],
                 vec![false, false],
             ),
             (
                 "expired, unless its clock is late",
-                vec![(0, Some(-75)), (10, Some(-75)), (15, Some(-75))],
-                vec![true, true, false],
+                vec![(0, Some(-75)), (15, Some(-75))],
+                vec![true, false],
             ),
             (
                 "its clock is late",
-                vec![(0, Some(-75)), (10, Some(-65)), (20, Some(-55))],
-                vec![true, true, true],
+                vec![(0, Some(-200)), (15, Some(-185)), (30, Some(-170))],
+                vec![false, true, true],
             ),
-            ("starts", vec![(0, Some(-600)), (10, Some(9))], vec![false, true]),
+            ("starts", vec![(0, Some(-600)), (15, Some(14))], vec![false, true]),
             (
                 "stops",
-                vec![(0, Some(-1)), (10, Some(9)), (20, Some(9)), (30, Some(9))],
-                vec![true, true, true, false],
-            ),
-            (
-                "its clock is early, and it stops",
-                vec![(0, Some(600)), (10, Some(600)), (20, Some(600))],
+                vec![(0, Some(-1)), (15, Some(14)), (30, Some(14))],
                 vec![true, true, false],
             ),
             (
+                "its clock is early, and it stops",
+                vec![(0, Some(600)), (15, Some(600))],
+                vec![true, false],
+            ),
+            (
                 "recreated",
-                vec![(0, Some(-1)), (10, None), (20, Some(-600 + 20))],
+                vec![(0, Some(-1)), (15, None), (30, Some(-600))],
                 vec![true, false, true],
             ),
         ] {
@@ -297,17 +261,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_without_a_holder_is_not_renewed_and_one_of_a_year_ends_within_a_minute() {
-        let (clock, now) = (Timestamp::from_second(1_800_000_000).unwrap(), Instant::now());
+    fn a_lease_without_a_holder_is_not_renewed() {
+        let clock = Timestamp::from_second(1_800_000_000).unwrap();
         let lease = |holder: &str| LeaseSpec {
             holder_identity: Some(holder.to_owned()),
-            lease_duration_seconds: Some(31_536_000),
             ..renewed(clock)
         };
-        let mut renewals = Renewals::default();
-        assert!(!renewals.is_renewed(Some(&lease("")), clock, now));
-        assert!(renewals.is_renewed(Some(&lease("go")), clock, now));
-        assert!(!renewals.is_renewed(Some(&lease("go")), clock, now + Duration::from_secs(60)));
+        assert!(!shown(None, Some(lease("")), clock).is_renewed);
+        assert!(shown(None, Some(lease("go")), clock).is_renewed);
     }
 
     /// An API server with one Lease, at the path that ends so, or without a permission to read any.
@@ -322,7 +283,10 @@ mod tests {
                 async move { Ok::<_, BoxError>(answer) }
             });
             let client = Client::new(fake, "default");
-            let (metrics, environment) = (Metrics::new().unwrap(), Environment::default());
+            let (metrics, environment) = (
+                Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
+                Environment::default(),
+            );
             let clients = [client.clone(), client];
             let timeout = Duration::from_secs(10);
             Connection::by(Service::OscController, clients, &metrics, timeout, &environment)
@@ -378,7 +342,7 @@ mod tests {
     ];
 
     #[tokio::test(start_paused = true)]
-    async fn each_lease_alone_holds_up_what_is_new_until_it_has_expired() {
+    async fn each_lease_alone_holds_up_what_is_new_while_it_is_renewed() {
         for (service, places) in [
             (Service::OspController, &PLACES[..1]),
             (Service::OscController, &PLACES),
@@ -386,8 +350,8 @@ mod tests {
             (Service::CsrApprover, &[]),
         ] {
             for place in PLACES {
-                let readiness = Readiness::default();
-                let mut check = check(&Server::new(Some(place)), service, &readiness);
+                let (readiness, server) = (Readiness::default(), Server::new(Some(place)));
+                let mut check = check(&server, service, &readiness);
                 let is_held = places.contains(&place);
                 assert_eq!(check.look(&|| false).await, is_held, "{service:?} {place}");
                 let named = place.replace("/leases", "");
@@ -400,9 +364,9 @@ mod tests {
                 );
                 assert_eq!(readiness.waiting().is_empty(), !is_held);
                 // It is published, and renewed all the time.
+                server.serve(Some(place));
                 assert!(!check.look(&|| true).await);
                 assert!(readiness.waiting().is_empty());
-                tokio::time::advance(Duration::from_secs(16)).await;
                 assert_eq!(check.look(&|| true).await, is_held, "{service:?} {place}");
                 assert!(check.problem.problem().is_none());
             }

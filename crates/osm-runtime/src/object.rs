@@ -1,15 +1,13 @@
 //! Objects as an API server sends them. Each is decoded from its own text, so that an object that can't be decoded affects no other.
 //!
 //! `serde_json` decodes at most 128 levels of nesting, and an API server accepts objects that are much deeper. So the text of an object is
-//! found without a look into it, and its metadata is decoded without the rest.
+//! found without a look into it, and its metadata is decoded field by field.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::strict;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_path_to_error::{Path, Segment};
@@ -29,64 +27,16 @@ const MAX_FIELD: usize = 64;
 /// The path of the whole object.
 const OBJECT: &str = "the object";
 
+const CORRECT: &str = "correct the value, or upgrade to the version that knows it";
+
 /// An object that can't be decoded.
 #[derive(Clone, Debug)]
 pub struct Unreadable<'a> {
-    /// All of it but `managedFields` and `ownerReferences`.
+    /// All of it that can be decoded, but `managedFields` and `ownerReferences`, which can be large.
     pub metadata: ObjectMeta,
-    /// What is wrong, and where. It repeats no value.
-    pub problem: Problem,
+    /// What is wrong, where, and what to do. It repeats no value.
+    pub problem: String,
     text: Cow<'a, str>,
-}
-
-/// Why an object can't be decoded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Problem {
-    /// It is larger than [`MAX_OBJECT_BYTES`].
-    TooLarge,
-    /// It has more than [`MAX_VALUES`] values.
-    TooManyValues,
-    /// It is nested too deeply, inside the field at this path.
-    TooDeep(String),
-    /// The field at this path has a value of another type.
-    WrongType {
-        path: String,
-        /// The type that it has, and what to do or what it must be.
-        rule: String,
-    },
-    /// The field at this path has a value that this version does not know.
-    Unknown(String),
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLarge => write!(
-                f,
-                "it has more than {} MiB of JSON; make it smaller",
-                MAX_OBJECT_BYTES >> 20
-            ),
-            Self::TooManyValues => write!(
-                f,
-                "it has more than {MAX_VALUES} values in its lists and maps; remove some of them"
-            ),
-            Self::TooDeep(path) => {
-                write!(
-                    f,
-                    "{path} is nested too deeply; remove levels until at most 100 are left"
-                )
-            }
-            Self::WrongType { path, rule } if rule.contains("; ") => write!(f, "{path} {rule}"),
-            Self::WrongType { path, rule } => write!(
-                f,
-                "{path} {rule}; correct the value, or upgrade to the version that knows it"
-            ),
-            Self::Unknown(path) => write!(
-                f,
-                "this version does not know the value of {path}; correct the value, or upgrade to the version that knows it"
-            ),
-        }
-    }
 }
 
 impl Unreadable<'_> {
@@ -101,18 +51,23 @@ impl Unreadable<'_> {
 
     /// The fields of one part of the object, such as `status`, without those that can't be decoded.
     pub fn part<T: DeserializeOwned + Default>(&self, name: &str) -> T {
-        let parts: BTreeMap<String, &RawValue> = serde_json::from_str(&self.text).unwrap_or_default();
-        let fields: BTreeMap<String, &RawValue> = parts
-            .get(name)
-            .and_then(|part| serde_json::from_str(part.get()).ok())
-            .unwrap_or_default();
-        let readable: BTreeMap<String, &RawValue> = fields
-            .into_iter()
-            .filter(|(_, value)| !has_too_many_values(value.get()))
-            .filter(|(field, value)| decode_map::<T>(&BTreeMap::from([(field.clone(), *value)])).is_some())
-            .collect();
-        decode_map(&readable).unwrap_or_default()
+        part(&self.text, name, &[])
     }
+}
+
+/// The fields of a part, without some and without those that can't be decoded.
+fn part<T: DeserializeOwned + Default>(text: &str, name: &str, without: &[&str]) -> T {
+    let parts: BTreeMap<String, &RawValue> = serde_json::from_str(text).unwrap_or_default();
+    let mut fields: BTreeMap<String, &RawValue> = parts
+        .get(name)
+        .and_then(|part| serde_json::from_str(part.get()).ok())
+        .unwrap_or_default();
+    fields.retain(|field, value| {
+        !without.contains(&&**field)
+            && !has_too_many_values(value.get())
+            && decode_map::<T>(&BTreeMap::from([(field.clone(), *value)])).is_some()
+    });
+    decode_map(&fields).unwrap_or_default()
 }
 
 fn decode_map<T: DeserializeOwned>(fields: &BTreeMap<String, &RawValue>) -> Option<T> {
@@ -123,24 +78,27 @@ fn decode_map<T: DeserializeOwned>(fields: &BTreeMap<String, &RawValue>) -> Opti
 /// Decodes an object.
 ///
 /// # Errors
-/// The object can't be decoded. The outer error: not even its metadata can.
+/// The object can't be decoded. The outer error: not even its name can.
 pub fn decode<K: DeserializeOwned>(text: &str) -> Result<Result<K, Unreadable<'_>>, serde_json::Error> {
     let problem = if text.len() > MAX_OBJECT_BYTES {
-        Problem::TooLarge
+        format!(
+            "it has more than {} MiB of JSON; make it smaller",
+            MAX_OBJECT_BYTES >> 20
+        )
     } else if has_too_many_values(text) {
-        Problem::TooManyValues
+        format!("it has more than {MAX_VALUES} values in its lists and maps; remove some of them")
     } else {
         match serde_json::from_str(text) {
             Ok(object) => return Ok(Ok(object)),
             Err(_) => problem::<K>(text),
         }
     };
-    let Head { metadata } = serde_json::from_str(text)?;
+    let metadata: ObjectMeta = part(text, "metadata", &["managedFields", "ownerReferences"]);
     if metadata.name.is_none() {
         return Err(serde::de::Error::custom("it has no name"));
     }
     Ok(Err(Unreadable {
-        metadata: metadata.into(),
+        metadata,
         problem,
         text: Cow::Borrowed(text),
     }))
@@ -167,19 +125,22 @@ fn has_too_many_values(text: &str) -> bool {
 }
 
 /// Decodes the object once more, to know the path of what is wrong.
-fn problem<K: DeserializeOwned>(text: &str) -> Problem {
+fn problem<K: DeserializeOwned>(text: &str) -> String {
     let mut decoder = serde_json::Deserializer::from_str(text);
-    let Err(error) = serde_path_to_error::deserialize::<_, K>(&mut decoder) else {
-        return Problem::Unknown(OBJECT.to_owned());
-    };
-    let path = short(error.path());
-    let message = error.inner().to_string();
+    let error = serde_path_to_error::deserialize::<_, K>(&mut decoder).err();
+    let path = error
+        .as_ref()
+        .map_or_else(|| OBJECT.to_owned(), |error| short(error.path()));
+    let message = error
+        .map(|error| error.into_inner().to_string())
+        .unwrap_or_default();
     if message.starts_with("recursion limit exceeded") {
-        return Problem::TooDeep(path);
+        return format!("{path} is nested too deeply; remove levels until at most 100 are left");
     }
     match wrong_type(&message) {
-        Some(rule) => Problem::WrongType { path, rule },
-        None => Problem::Unknown(path),
+        Some(rule) if rule.contains("; ") => format!("{path} {rule}"),
+        Some(rule) => format!("{path} {rule}; {CORRECT}"),
+        None => format!("this version does not know the value of {path}; {CORRECT}"),
     }
 }
 
@@ -205,47 +166,6 @@ fn wrong_type(message: &str) -> Option<String> {
     message
         .starts_with("invalid type: ")
         .then(|| strict::without_values(message))
-}
-
-/// What of an object can be decoded in any case.
-#[derive(Deserialize)]
-struct Head {
-    #[serde(default)]
-    metadata: Metadata,
-}
-
-/// [`ObjectMeta`] without the fields that can be deep or large without need.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Metadata {
-    name: Option<String>,
-    namespace: Option<String>,
-    uid: Option<String>,
-    resource_version: Option<String>,
-    generation: Option<i64>,
-    creation_timestamp: Option<Time>,
-    deletion_timestamp: Option<Time>,
-    annotations: Option<BTreeMap<String, String>>,
-    labels: Option<BTreeMap<String, String>>,
-    finalizers: Option<Vec<String>>,
-}
-
-impl From<Metadata> for ObjectMeta {
-    fn from(metadata: Metadata) -> Self {
-        Self {
-            name: metadata.name,
-            namespace: metadata.namespace,
-            uid: metadata.uid,
-            resource_version: metadata.resource_version,
-            generation: metadata.generation,
-            creation_timestamp: metadata.creation_timestamp,
-            deletion_timestamp: metadata.deletion_timestamp,
-            annotations: metadata.annotations,
-            labels: metadata.labels,
-            finalizers: metadata.finalizers,
-            ..Self::default()
-        }
-    }
 }
 
 #[cfg(test)]
@@ -285,7 +205,7 @@ mod tests {
         );
         assert_eq!(meta.generation, Some(3));
         assert_eq!(
-            unreadable.problem.to_string(),
+            unreadable.problem,
             "spec.template.spec.providerSpec.value.operatingSystemSpec.x[0] is nested too deeply; remove levels until at most 100 are left"
         );
     }
@@ -295,7 +215,7 @@ mod tests {
         let config = r#"{"apiVersion": "x", "kind": "y", "metadata": {"name": "c"}, "spec": {"osName": "hunter2", "osVersion": "1",
             "poolRef": "hunter2"}, "status": {"retired": {"uid": "u", "generation": 1}, "published": "hunter2"}}"#;
         let unreadable = decode::<OperatingSystemConfig>(config).unwrap().unwrap_err();
-        let problem = unreadable.problem.to_string();
+        let problem = &unreadable.problem;
         assert!(
             problem.contains("the value of spec.osName;") && !problem.contains("hunter2"),
             "{problem}"
@@ -317,7 +237,11 @@ mod tests {
             |values: &str| format!(r#"{{"metadata": {{"name": "p"}}, "spec": {{"template": [{values}0]}}}}"#);
         let text = object(&"0,".repeat(MAX_VALUES + 1));
         let unreadable = decode::<MachineDeployment>(&text).unwrap().unwrap_err();
-        assert_eq!(unreadable.problem, Problem::TooManyValues);
+        assert!(
+            unreadable.problem.contains("250000 values"),
+            "{}",
+            unreadable.problem
+        );
         assert_eq!(unreadable.metadata.name.as_deref(), Some("p"));
         // Commas in a text are not between values.
         let long = format!(r#""\"{}","#, ",".repeat(MAX_VALUES + 1));
@@ -349,7 +273,7 @@ mod tests {
             let object = json!({"apiVersion": "x", "kind": "y", "metadata": {"name": "c"}, "spec": spec});
             let text = object.to_string();
             let unreadable = decode::<OperatingSystemConfig>(&text).unwrap().unwrap_err();
-            assert_eq!(unreadable.problem.to_string(), expected);
+            assert_eq!(unreadable.problem, expected);
         }
     }
 
@@ -390,12 +314,10 @@ mod tests {
                 "spec.osName",
             ),
         ] {
-            let (Problem::WrongType { path, .. } | Problem::Unknown(path)) =
-                problem::<OperatingSystemConfig>(text)
-            else {
-                panic!("{text}");
-            };
-            assert_eq!(path, expected);
+            let problem = problem::<OperatingSystemConfig>(text);
+            let path = problem.trim_start_matches("this version does not know the value of ");
+            let path = path.split([' ', ';']).next();
+            assert_eq!(path, Some(expected), "{problem}");
         }
     }
 
@@ -403,7 +325,7 @@ mod tests {
     fn a_large_object_is_not_decoded_and_garbage_is_an_error() {
         let text = machine_deployment(&format!(r#"{{"x": "{}"}}"#, "x".repeat(MAX_OBJECT_BYTES)));
         let unreadable = decode::<MachineDeployment>(&text).unwrap().unwrap_err();
-        assert_eq!(unreadable.problem, Problem::TooLarge);
+        assert!(unreadable.problem.contains("4 MiB"), "{}", unreadable.problem);
         assert_eq!(unreadable.metadata.name.as_deref(), Some("p"));
         for garbage in [
             "",

@@ -4,31 +4,24 @@
 //! password are in no message.
 
 use anyhow::bail;
-use http::Uri;
 use http::uri::Scheme;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
-use hyper_util::client::proxy::matcher::{Intercept, Matcher};
-use hyper_util::rt::TokioIo;
+use hyper_util::client::proxy::matcher::Matcher;
 use kube::Config;
-use tokio::net::TcpStream;
-use tower::Service;
+use tower::BoxError;
 use tower::util::ServiceExt as _;
 
-/// A proxy that connections to one API server go through.
-pub(crate) struct Proxy {
-    intercept: Intercept,
-    /// Host and port, for messages.
-    place: String,
-}
+use crate::error;
+use crate::transport::Tcp;
 
-/// `None`: the API server is reached directly.
+/// Connects through the proxy of a configuration, or directly if it has none.
 ///
 /// # Errors
 /// A proxy that is not asked by HTTP, and one without a host.
-pub(crate) fn of(config: &Config) -> anyhow::Result<Option<Proxy>> {
+pub(crate) fn through(config: &Config, tcp: HttpConnector) -> anyhow::Result<Tcp> {
     let Some(url) = &config.proxy_url else {
-        return Ok(None);
+        return Ok(Tcp::new(tcp.map_err(BoxError::from)));
     };
     let scheme = url.scheme().unwrap_or(&Scheme::HTTP);
     if *scheme != Scheme::HTTP {
@@ -40,11 +33,24 @@ pub(crate) fn of(config: &Config) -> anyhow::Result<Option<Proxy>> {
     let Some(intercept) = every.intercept(&config.cluster_url) else {
         bail!("the proxy has no host; write it as http://HOST:PORT into proxy-url or HTTPS_PROXY");
     };
-    let place = intercept.uri().authority().map(ToString::to_string);
-    Ok(Some(Proxy {
-        intercept,
-        place: place.unwrap_or_default(),
-    }))
+    let mut tunnel = Tunnel::new(intercept.uri().clone(), tcp);
+    if let Some(credentials) = intercept.basic_auth() {
+        tunnel = tunnel.with_auth(credentials.clone());
+    }
+    // Without user name and password, which `intercept` keeps elsewhere.
+    let place = intercept
+        .uri()
+        .authority()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let tunnel = tunnel.map_err(move |cause| {
+        let cause = error::chain(&cause);
+        BoxError::from(format!(
+            "the proxy {place} opens no tunnel to the API server ({cause}); check its user name and password, and that it allows CONNECT to \
+             the host and port of the API server"
+        ))
+    });
+    Ok(Tcp::new(tunnel))
 }
 
 /// kube takes the proxy of the environment for every server. Here `NO_PROXY` excepts servers from it, as for other programs.
@@ -60,40 +66,9 @@ pub(crate) fn except(config: &mut Config, variable: impl Fn(&str) -> Option<Stri
     }
 }
 
-impl Proxy {
-    /// Connections through the proxy, to which `tcp` connects.
-    pub(crate) fn tunnel(
-        self,
-        tcp: HttpConnector,
-    ) -> impl Service<Uri, Response = TokioIo<TcpStream>, Error = ProxyError, Future: Send>
-    + Clone
-    + Send
-    + Sync
-    + 'static {
-        let mut tunnel = Tunnel::new(self.intercept.uri().clone(), tcp);
-        if let Some(credentials) = self.intercept.basic_auth() {
-            tunnel = tunnel.with_auth(credentials.clone());
-        }
-        tunnel.map_err(move |cause| ProxyError {
-            place: self.place.clone(),
-            cause: crate::error::chain(&cause),
-        })
-    }
-}
-
-/// Why there is no connection through a proxy.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the proxy {place} opens no tunnel to the API server ({cause}); check its user name and password, and that it allows CONNECT to the \
-     host and port of the API server"
-)]
-pub(crate) struct ProxyError {
-    place: String,
-    cause: String,
-}
-
 #[cfg(test)]
 mod tests {
+    use http::Uri;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
@@ -108,19 +83,14 @@ mod tests {
 
     #[test]
     fn only_http_proxies_are_used_and_no_message_has_their_password() {
-        let proxy = of(&config(SERVER, "http://user:p%40ss@proxy.example:3128"))
-            .unwrap()
-            .unwrap();
-        assert_eq!(proxy.place, "proxy.example:3128");
-        // user:p@ss
-        assert_eq!(proxy.intercept.basic_auth().unwrap(), "Basic dXNlcjpwQHNz");
-        assert!(of(&config(SERVER, "proxy.example:3128")).unwrap().is_some());
+        let through = |config: &Config| through(config, HttpConnector::new());
+        assert!(through(&config(SERVER, "proxy.example:3128")).is_ok());
         for scheme in ["https", "socks5"] {
             let url = format!("{scheme}://user:hunter2@proxy.example:3128");
-            let error = of(&config(SERVER, &url)).err().unwrap().to_string();
+            let error = through(&config(SERVER, &url)).err().unwrap().to_string();
             assert!(error.contains(scheme) && !error.contains("hunter2"), "{error}");
         }
-        assert!(of(&Config::new(Uri::from_static(SERVER))).unwrap().is_none());
+        assert!(through(&Config::new(Uri::from_static(SERVER))).is_ok());
     }
 
     #[test]
@@ -163,8 +133,8 @@ mod tests {
                 }
                 let asked = String::from_utf8(asked).unwrap();
                 assert!(asked.starts_with("CONNECT api.example:6443 "), "{asked}");
-                // user:hunter2
-                let answer = match asked.contains("Basic dXNlcjpodW50ZXIy\r\n") {
+                // user:p@ss
+                let answer = match asked.contains("Basic dXNlcjpwQHNz\r\n") {
                     true => "HTTP/1.1 200 OK\r\n\r\n",
                     false => "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n",
                 };
@@ -173,11 +143,10 @@ mod tests {
         });
         let connect = async |password: &str| {
             let url = format!("http://user:{password}@127.0.0.1:{port}");
-            let proxy = of(&config(SERVER, &url)).unwrap().unwrap();
-            let tunnel = proxy.tunnel(HttpConnector::new());
+            let tunnel = through(&config(SERVER, &url), HttpConnector::new()).unwrap();
             tunnel.oneshot(Uri::from_static(SERVER)).await
         };
-        connect("hunter2").await.unwrap();
+        connect("p%40ss").await.unwrap();
         let refused = connect("of-another").await.unwrap_err().to_string();
         assert!(refused.contains("proxy authorization required"), "{refused}");
         assert!(!refused.contains("of-another"), "{refused}");

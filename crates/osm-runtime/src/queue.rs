@@ -150,18 +150,11 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             .map(|failures| failures.alike)
     }
 
-    /// Work on `key` has failed for this reason and is repeated after a delay, which grows with each consecutive failure up to `longest`,
-    /// and is at least what the API server has asked for.
+    /// Work on `key` has failed for this reason and is repeated after a delay, which grows with each consecutive failure up to `longest`.
     ///
     /// An attempt that an event caused before the delay was over does not lengthen it. Otherwise a burst of events during an
     /// outage would postpone the recovery.
-    pub fn failed(
-        &self,
-        key: &K,
-        reason: &'static str,
-        longest: Duration,
-        asked: Option<Duration>,
-    ) -> Failed {
+    pub fn failed(&self, key: &K, reason: &'static str, longest: Duration) -> Failed {
         let mut state = self.state.lock();
         let pending = state
             .timer_of
@@ -179,7 +172,6 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             }
         };
         let is_urgent = failures.count <= URGENT_FAILURES;
-        let delay = delay.max(asked.unwrap_or_default().min(longest));
         let priority = match state.running.get(key) {
             Some(priority) if is_urgent => *priority,
             _ => Priority::Low,
@@ -316,7 +308,7 @@ mod tests {
     use futures::FutureExt;
 
     fn fail(queue: &Queue<&'static str>, key: &'static str) -> Duration {
-        queue.failed(&key, "reason", LONGEST_DELAY, None).delay
+        queue.failed(&key, "reason", LONGEST_DELAY).delay
     }
 
     fn try_next(queue: &Queue<&'static str>) -> Option<&'static str> {
@@ -408,7 +400,7 @@ mod tests {
         ] {
             queue.add("key");
             let key = queue.next().await;
-            let failed = queue.failed(&key, reason, LONGEST_DELAY, None);
+            let failed = queue.failed(&key, reason, LONGEST_DELAY);
             assert_eq!(failed.is_known, known, "{reason}");
         }
         queue.add("key");
@@ -423,24 +415,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_retried_rarely_does_not_delay_what_may_pass_and_a_server_is_given_the_time_it_asks_for()
-    {
+    async fn what_is_retried_rarely_does_not_delay_what_may_pass() {
         let queue = Queue::new(&Environment::default());
         queue.add("a");
         let mut last = Duration::ZERO;
         for _ in 0..14 {
             let key = queue.next().await;
-            last = queue.failed(&key, "a", LONGEST_DELAY_OF_PERMANENT, None).delay;
+            last = queue.failed(&key, "a", LONGEST_DELAY_OF_PERMANENT).delay;
         }
         assert!(last >= LONGEST_DELAY_OF_PERMANENT.mul_f64(0.75), "{last:?}");
         queue.add("a");
         let key = queue.next().await;
         assert!(fail(&queue, key) <= LONGEST_DELAY);
-
-        queue.add("b");
-        let asked = Some(Duration::from_secs(7));
-        let key = queue.next().await;
-        assert_eq!(queue.failed(&key, "b", LONGEST_DELAY, asked).delay.as_secs(), 7);
     }
 
     #[tokio::test(start_paused = true)]

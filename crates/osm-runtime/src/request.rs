@@ -103,11 +103,4 @@ impl Failure for RequestError {
             false => LONGEST_DELAY_OF_PERMANENT,
         }
     }
-
-    fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Failed { source, .. } => error::retry_after(source),
-            _ => None,
-        }
-    }
 }

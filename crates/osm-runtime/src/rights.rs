@@ -4,6 +4,11 @@
 use std::time::Duration;
 
 use crate::Api;
+use crate::Cluster;
+use crate::backoff::Backoff;
+use crate::connection_role::ConnectionRole;
+use crate::error::brief;
+use crate::readiness::{ProblemGate, RIGHTS};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -11,12 +16,6 @@ use k8s_openapi::api::authorization::v1::{
 use kube::Client;
 use kube::api::PostParams;
 use osm_api::rbac::{Grant, Installation, Service};
-use tokio_util::sync::CancellationToken;
-
-use crate::backoff::Backoff;
-use crate::error::brief;
-use crate::readiness::{ProblemGate, RIGHTS};
-use crate::{Cluster, Connection};
 
 /// Pauses while rights are missing. At the very start they may just have been granted.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -28,76 +27,53 @@ const PARALLEL_REVIEWS: usize = 8;
 pub fn spawn(cluster: &Cluster) {
     let process = &cluster.process;
     for connection in cluster.connections() {
-        let check = Check {
-            gate: {
-                let role = connection.role();
-                ProblemGate::new(
-                    cluster.gates.gate(format!("{RIGHTS}{}", role.place())),
-                    role.label(),
-                )
-            },
-            connection: connection.clone(),
-            service: process.service,
-            installation: cluster.installation.clone(),
-            backoff: Backoff::new(&process.environment, FIRST_PAUSE, LONGEST_PAUSE),
-        };
-        let what = format!("rights{}", connection.role().place());
-        let run = check.run(cluster.shutdown.clone());
-        cluster.supervisor().spawn(what, &cluster.shutdown, run);
+        let role = connection.role();
+        let name = format!("{RIGHTS}{}", role.place());
+        let gate = ProblemGate::new(cluster.gates.gate(&name), role.label());
+        let questions = questions(process.service, &cluster.installation, role);
+        let backoff = Backoff::new(&process.environment, FIRST_PAUSE, LONGEST_PAUSE);
+        let (client, end) = (connection.client.clone(), cluster.shutdown.clone());
+        cluster.supervisor().spawn(name, &cluster.shutdown, async move {
+            end.run_until_cancelled(check(&client, &questions, gate, backoff))
+                .await;
+            // A task that ends before the process does counts as failed.
+            end.cancelled().await;
+        });
     }
 }
 
-/// The rights of the service in one cluster.
-struct Check {
-    gate: ProblemGate,
-    connection: Connection,
-    service: Service,
-    installation: Installation,
-    backoff: Backoff,
+/// Every single right that the service needs in this cluster.
+fn questions(service: Service, installation: &Installation, role: ConnectionRole) -> Vec<ResourceAttributes> {
+    let mut questions: Vec<ResourceAttributes> = Vec::new();
+    let grants = service.grants(installation);
+    let here = grants
+        .iter()
+        .filter(|grant| role.kinds().contains(&grant.cluster));
+    for question in here.flat_map(attributes) {
+        if !questions.contains(&question) {
+            questions.push(question);
+        }
+    }
+    questions
 }
 
-impl Check {
-    async fn run(mut self, shutdown: CancellationToken) {
-        while !self.check().await {
-            let pause = tokio::time::sleep(self.backoff.failed());
-            if shutdown.run_until_cancelled(pause).await.is_none() {
-                return;
-            }
-        }
-        // A task that ends before the process does counts as failed.
-        shutdown.cancelled().await;
-    }
-
-    /// Every single right that the service needs in this cluster.
-    fn questions(&self) -> Vec<ResourceAttributes> {
-        let kinds = self.connection.role().kinds();
-        let mut questions: Vec<ResourceAttributes> = Vec::new();
-        let grants = self.service.grants(&self.installation);
-        for question in grants
-            .iter()
-            .filter(|grant| kinds.contains(&grant.cluster))
-            .flat_map(attributes)
-        {
-            if !questions.contains(&question) {
-                questions.push(question);
-            }
-        }
-        questions
-    }
-
-    /// Returns whether the service has every right.
-    async fn check(&mut self) -> bool {
-        let problem = match missing(&self.connection.client, &self.questions()).await {
-            Ok(missing) if missing.is_empty() => {
-                self.gate.resolve();
-                return true;
-            }
+/// Returns once the service has every right.
+async fn check(
+    client: &Client,
+    questions: &[ResourceAttributes],
+    mut gate: ProblemGate,
+    mut backoff: Backoff,
+) {
+    loop {
+        let problem = match missing(client, questions).await {
+            Ok(missing) if missing.is_empty() => break,
             Ok(missing) => format!("missing: {}; apply the RBAC of this version", missing.join(", ")),
             Err(error) => format!("can't be checked yet: {}", brief(&error)),
         };
-        self.gate.report(problem);
-        false
+        gate.report(problem);
+        tokio::time::sleep(backoff.failed()).await;
     }
+    gate.resolve();
 }
 
 /// The rights that the API server does not grant. Each is asked for by itself: what a SelfSubjectRulesReview lists need not be complete.
@@ -130,63 +106,52 @@ async fn allowed(client: &Client, attributes: ResourceAttributes) -> Result<bool
 }
 
 /// One review for every verb, resource and name of a grant.
-fn attributes(grant: &Grant) -> impl Iterator<Item = ResourceAttributes> {
-    grant
-        .rights
-        .iter()
-        .map(|right| &right.rule)
-        .flat_map(move |rule| {
-            let group = rule.api_groups.iter().flatten().next();
-            let names = rule
-                .resource_names
-                .as_ref()
-                .map_or_else(|| vec![None], |names| names.iter().map(Some).collect());
-            rule.resources.iter().flatten().flat_map(move |resource| {
-                let (resource, subresource) = resource
-                    .split_once('/')
-                    .map_or((resource.as_str(), None), |(r, s)| (r, Some(s)));
-                let names = names.clone();
-                rule.verbs.iter().flat_map(move |verb| {
-                    names.clone().into_iter().map(move |name| ResourceAttributes {
-                        group: group.cloned(),
-                        resource: Some(resource.to_owned()),
-                        subresource: subresource.map(str::to_owned),
-                        verb: Some(verb.clone()),
-                        namespace: grant.namespace.clone(),
-                        name: name.cloned(),
-                        ..Default::default()
-                    })
-                })
-            })
-        })
+fn attributes(grant: &Grant) -> Vec<ResourceAttributes> {
+    let mut all = Vec::new();
+    for rule in grant.rights.iter().map(|right| &right.rule) {
+        let names = rule.resource_names.as_ref();
+        let names = names.map_or_else(|| vec![None], |names| names.iter().cloned().map(Some).collect());
+        let resources = rule.resources.iter().flatten();
+        for (resource, verb) in
+            resources.flat_map(|resource| rule.verbs.iter().map(move |verb| (resource, verb)))
+        {
+            let (resource, subresource) = match resource.split_once('/') {
+                Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+                None => (resource.as_str(), None),
+            };
+            all.extend(names.iter().map(|name| ResourceAttributes {
+                group: rule.api_groups.iter().flatten().next().cloned(),
+                resource: Some(resource.to_owned()),
+                subresource: subresource.clone(),
+                verb: Some(verb.clone()),
+                namespace: grant.namespace.clone(),
+                name: name.clone(),
+                ..ResourceAttributes::default()
+            }));
+        }
+    }
+    all
 }
 
 /// Such as `create secrets in cloud-init-settings`.
 pub fn describe(attributes: &ResourceAttributes) -> String {
-    let word = |text: &Option<String>| text.clone().unwrap_or_default();
-    let subresource = attributes
-        .subresource
-        .as_deref()
-        .map(|s| format!("/{s}"))
-        .unwrap_or_default();
-    let name = attributes
-        .name
-        .as_deref()
-        .map(|name| format!(" {name}"))
-        .unwrap_or_default();
+    let word = |before: &str, text: &Option<String>| match text {
+        Some(text) => format!("{before}{text}"),
+        None => String::new(),
+    };
     // A namespace is in itself.
-    let inside = attributes
-        .namespace
-        .as_deref()
-        .filter(|_| attributes.resource.as_deref() != Some("namespaces"));
-    let place = inside
-        .map(|namespace| format!(" in {namespace}"))
-        .unwrap_or_default();
-    format!(
-        "{} {}{subresource}{name}{place}",
-        word(&attributes.verb),
-        word(&attributes.resource)
-    )
+    let place = match attributes.resource.as_deref() {
+        Some("namespaces") => String::new(),
+        _ => word(" in ", &attributes.namespace),
+    };
+    [
+        word("", &attributes.verb),
+        word(" ", &attributes.resource),
+        word("/", &attributes.subresource),
+        word(" ", &attributes.name),
+        place,
+    ]
+    .concat()
 }
 
 #[cfg(test)]
@@ -200,10 +165,10 @@ mod tests {
     use tower::BoxError;
 
     use super::*;
-    use crate::{Environment, Metrics, Readiness};
+    use crate::{Environment, Readiness};
 
     /// An API server that does not show what it grants, which is everything but this right.
-    fn server(lacks: &Arc<Mutex<&'static str>>) -> Connection {
+    fn server(lacks: &Arc<Mutex<&'static str>>) -> Client {
         let lacks = lacks.clone();
         let fake = tower::service_fn(move |request: Request<Body>| {
             let lacks = lacks.clone();
@@ -221,25 +186,22 @@ mod tests {
                 Ok::<_, BoxError>(Response::new(Body::from(answer)))
             }
         });
-        let client = Client::new(fake, "default");
-        let (metrics, environment) = (Metrics::new().unwrap(), Environment::default());
-        let clients = [client.clone(), client];
-        let timeout = Duration::from_secs(10);
-        Connection::by(Service::SecretSyncer, clients, &metrics, timeout, &environment)
+        Client::new(fake, "default")
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_missing_right_is_reported_until_it_is_granted() {
         let lacks = Arc::new(Mutex::new("create secrets in cloud-init-settings"));
-        let (readiness, shutdown) = (Readiness::default(), CancellationToken::new());
-        let check = Check {
-            gate: ProblemGate::new(readiness.gate(RIGHTS), "only"),
-            connection: server(&lacks),
-            service: Service::SecretSyncer,
-            installation: Installation::default(),
-            backoff: Backoff::new(&Environment::default(), FIRST_PAUSE, LONGEST_PAUSE),
-        };
-        let running = tokio::spawn(check.run(shutdown.clone()));
+        let readiness = Readiness::default();
+        let gate = ProblemGate::new(readiness.gate(RIGHTS), "only");
+        let questions = questions(
+            Service::SecretSyncer,
+            &Installation::default(),
+            ConnectionRole::Only,
+        );
+        let backoff = Backoff::new(&Environment::default(), FIRST_PAUSE, LONGEST_PAUSE);
+        let client = server(&lacks);
+        let running = tokio::spawn(async move { check(&client, &questions, gate, backoff).await });
         tokio::time::sleep(LONGEST_PAUSE).await;
         assert_eq!(
             readiness.waiting(),
@@ -248,18 +210,17 @@ mod tests {
         *lacks.lock() = "";
         tokio::time::sleep(LONGEST_PAUSE * 2).await;
         assert_eq!(readiness.waiting(), [""; 0]);
-        assert!(!running.is_finished());
-        shutdown.cancel();
         running.await.unwrap();
     }
 
     #[test]
     fn every_right_of_the_table_is_asked_for() {
-        let asked: Vec<String> = Service::SecretSyncer
-            .grants(&Installation::default())
-            .iter()
-            .flat_map(|grant| attributes(grant).map(|a| describe(&a)).collect::<Vec<_>>())
-            .collect();
+        let questions = questions(
+            Service::SecretSyncer,
+            &Installation::default(),
+            ConnectionRole::Only,
+        );
+        let asked: Vec<String> = questions.iter().map(describe).collect();
         for right in [
             "create secrets in cloud-init-settings",
             "create serviceaccounts/token in cloud-init-settings",

@@ -11,12 +11,11 @@ use osm_api::Reason;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Failure, LONGEST_DELAY};
-use crate::metrics::{Metrics, Outcome};
 use crate::queue::{Failed, Priority, Queue};
 use crate::readiness::{LEASE, is_vital};
 use crate::replicas::{OnChange, Replicas};
 use crate::supervisor::Supervisor;
-use crate::{Cluster, watch};
+use crate::{Cluster, Metrics, watch};
 
 /// A replica joins the others as soon as it is ready, and after this time in any case: it may be the only one.
 const MAX_JOIN_DELAY: Duration = Duration::from_secs(5);
@@ -83,40 +82,32 @@ pub async fn work<K, S, F, Fut, E>(
         timeout: process.args.reconcile_timeout(),
     };
     let replicas = member.replicas().clone();
-    let wake = wake_when_well(cluster.clone(), queue.clone(), shared.clone());
-    let (supervisor, stop) = (cluster.supervisor(), shutdown.clone());
-    let wake = async move {
-        let _ = stop.run_until_cancelled(wake).await;
-    };
-    supervisor.spawn("wake after a missing right", &shutdown, wake);
-    let mut joined = member.join(wakes(queue.clone(), shared.clone()));
-    let worked = CancellationToken::new();
+    let wake = shutdown.run_until_cancelled(wake_when_well(cluster, &queue, &shared));
+    let (worked, leaving) = (CancellationToken::new(), CancellationToken::new());
+    let take_part = member.take_part(wakes(queue.clone(), shared.clone()), leaving.clone());
     let work = async {
         run(
-            queue,
+            queue.clone(),
             limits,
             process.metrics.clone(),
-            (supervisor, shutdown.clone()),
-            (replicas, shared),
+            (cluster.supervisor(), shutdown.clone()),
+            (replicas, shared.clone()),
             reconcile,
         )
         .await;
         worked.cancel();
     };
     let leave = async {
-        if shutdown.run_until_cancelled(joined.panicked()).await.is_some() {
-            // A restarted process may do better.
-            return process.shutdown.cancel();
-        }
+        shutdown.cancelled().await;
         let _ = tokio::time::timeout(MAX_HANDOVER_DELAY, worked.cancelled()).await;
-        joined.leave().await;
+        leaving.cancel();
     };
-    tokio::join!(work, leave);
+    tokio::join!(work, leave, take_part, wake);
 }
 
 /// Queues every key of this replica whenever a missing right or the like has been put right. Nothing else would tell of it, and failures
 /// that only a person can put right are retried rarely.
-async fn wake_when_well<K: Key>(cluster: Cluster, queue: Arc<Queue<K>>, shared: impl Shared<K>) {
+async fn wake_when_well<K: Key>(cluster: &Cluster, queue: &Queue<K>, shared: &impl Shared<K>) {
     let is_unwell = |closed: &[String]| closed.iter().any(|gate| is_vital(gate));
     loop {
         cluster.gates.until(is_unwell).await;
@@ -146,7 +137,7 @@ fn wakes<K: Key>(queue: Arc<Queue<K>>, shared: impl Shared<K>) -> OnChange {
 /// Works on the queue until `shutdown`; reconciles that run then are finished, within their time limit.
 ///
 /// A reconcile returns after which time the key is reconciled again without an event.
-pub async fn run<K, S, F, Fut, E>(
+async fn run<K, S, F, Fut, E>(
     queue: Arc<Queue<K>>,
     limits: Limits,
     metrics: Metrics,
@@ -187,40 +178,39 @@ pub async fn run<K, S, F, Fut, E>(
                 let started = Instant::now();
                 // A task of its own, so that a panic ends this reconcile and nothing else.
                 let task = tokio::spawn(tokio::time::timeout(limits.timeout, reconcile(key.clone())));
-                let failed = |reason: &'static str| queue.failed(&key, reason, LONGEST_DELAY, None);
+                let failed = |reason: &'static str| queue.failed(&key, reason, LONGEST_DELAY);
                 let (outcome, reason) = match task.await {
                     Ok(Ok(Ok(again))) => {
                         if let Some(failures) = queue.done(&key, again) {
                             tracing::info!(object = %key, failures, "the reconcile succeeds again");
                         }
-                        (Outcome::Success, "")
+                        ("success", "")
                     }
                     Ok(Ok(Err(error))) if error.is_conflict() => {
                         let reason = error.reason().as_str();
                         let delay = failed(reason).delay;
                         tracing::debug!(object = %key, %error, ?delay, "another writer changed the object; the reconcile is repeated");
-                        (Outcome::Conflict, reason)
+                        ("conflict", reason)
                     }
                     Ok(Ok(Err(error))) => {
                         let reason = error.reason().as_str();
-                        let Failed { delay, is_known } =
-                            queue.failed(&key, reason, error.longest_delay(), error.retry_after());
+                        let Failed { delay, is_known } = queue.failed(&key, reason, error.longest_delay());
                         if is_known {
                             tracing::debug!(object = %key, reason, %error, ?delay, "reconcile failed");
                         } else {
                             tracing::warn!(object = %key, reason, %error, ?delay, "reconcile failed");
                         }
-                        (Outcome::Failure, reason)
+                        ("failure", reason)
                     }
                     Ok(Err(_)) => {
                         let delay = failed(Reason::Timeout.as_str()).delay;
                         tracing::warn!(object = %key, limit = ?limits.timeout, ?delay, "the reconcile exceeded its time limit");
-                        (Outcome::Timeout, Reason::Timeout.as_str())
+                        ("timeout", Reason::Timeout.as_str())
                     }
                     Err(error) => {
                         let delay = failed(Reason::Panic.as_str()).delay;
                         tracing::error!(object = %key, panic = error.is_panic(), ?delay, "the reconcile panicked; please report this");
-                        (Outcome::Panic, Reason::Panic.as_str())
+                        ("panic", Reason::Panic.as_str())
                     }
                 };
                 metrics.reconciled(outcome, reason, started.elapsed());
@@ -302,7 +292,7 @@ mod tests {
         let runner = run(
             queue,
             limits,
-            Metrics::new().unwrap(),
+            Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
             (supervisor, shutdown.clone()),
             (Replicas::only(), Nothing),
             reconcile,
@@ -319,7 +309,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn panic_hang_failure_and_conflict_stay_with_their_object() {
         let queue = Arc::new(Queue::new(&crate::Environment::default()));
-        let metrics = Metrics::new().unwrap();
+        let metrics = Metrics::of(osm_api::rbac::Service::OscController).unwrap();
         let shutdown = CancellationToken::new();
         // As many hang as there are workers.
         for key in ["panic", "hang", "hang too", "fail", "conflict", "good"] {
@@ -395,7 +385,7 @@ mod tests {
         let runner = tokio::spawn(run(
             queue,
             limits,
-            Metrics::new().unwrap(),
+            Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
             supervised(&shutdown),
             (replicas.clone(), released.clone()),
             move |key: String| {
@@ -433,7 +423,7 @@ mod tests {
         let runner = tokio::spawn(run(
             queue.clone(),
             limits,
-            Metrics::new().unwrap(),
+            Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
             supervised(&shutdown),
             (Replicas::only(), Nothing),
             move |key: &'static str| {

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{Credentials, Observe};
 use crate::connection_role::ConnectionRole;
-use crate::kubeconfig::{self, Origin};
+use crate::kubeconfig::{self, KubeconfigFile};
 use crate::readiness::Gate;
 use crate::{
     Cluster, CommonArgs, Connection, Connections, Environment, Metrics, Process, Readiness, admin,
@@ -38,28 +38,22 @@ where
     F: FnOnce(Arc<Process>, Cluster) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
 {
-    exit(service, serve(service, args, worker, installation, run))
-}
-
-fn origin(args: &CommonArgs, service: Service) -> Origin {
-    let is_foreign = !service.clusters().contains(&ClusterKind::Management);
-    args.kubeconfig
-        .clone()
-        .map_or(Origin::Inferred, |path| Origin::File {
-            flag: "--kubeconfig",
-            path,
-            is_foreign,
-        })
-}
-
-fn exit(service: Service, work: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
-    match block_on(work) {
+    match block_on(serve(service, args, worker, installation, run)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{}: {}", service.name(), error::chain(error.as_ref()));
             ExitCode::FAILURE
         }
     }
+}
+
+fn kubeconfig(args: &CommonArgs, service: Service) -> Option<KubeconfigFile> {
+    let is_foreign = !service.clusters().contains(&ClusterKind::Management);
+    args.kubeconfig.clone().map(|path| KubeconfigFile {
+        flag: "--kubeconfig",
+        path,
+        is_foreign,
+    })
 }
 
 /// Does the work. Threads that still run then are not waited for: one that never ends must not keep the process alive.
@@ -191,9 +185,9 @@ async fn until_stopped(
 
 /// Connects to all clusters; `None`: shutdown came first.
 async fn connect(process: &Arc<Process>, worker: Option<PathBuf>) -> anyhow::Result<Option<Connections>> {
-    let connect = async |role: ConnectionRole, origin: Origin| {
+    let connect = async |role: ConnectionRole, file: Option<KubeconfigFile>| {
         let timeout = process.args.request_timeout();
-        let credentials = Credentials::new(&process.readiness, role, &origin.describe());
+        let credentials = Credentials::new(&process.readiness, role, &kubeconfig::describe(file.as_ref()));
         let observe = Observe::new(
             &process.metrics,
             timeout,
@@ -202,23 +196,21 @@ async fn connect(process: &Arc<Process>, worker: Option<PathBuf>) -> anyhow::Res
             Some(credentials),
         );
         let open = |config| Connection::open(role, process.service, observe.clone(), config);
-        kubeconfig::connect(origin, role, process, open).await
+        kubeconfig::connect(file, role, process, open).await
     };
-    let origin = origin(&process.args, process.service);
+    let file = kubeconfig(&process.args, process.service);
     // Two at the same time, so that the problems of both are reported.
     let Some(path) = worker else {
-        return Ok(connect(ConnectionRole::Only, origin)
-            .await?
-            .map(Connections::only));
+        return Ok(connect(ConnectionRole::Only, file).await?.map(Connections::only));
     };
-    let worker = Origin::File {
+    let worker = KubeconfigFile {
         flag: kubeconfig::WORKER_CLUSTER_FLAG,
         path,
         is_foreign: true,
     };
     let (management, worker) = tokio::try_join!(
-        connect(ConnectionRole::Of(ClusterKind::Management), origin),
-        connect(ConnectionRole::Of(ClusterKind::Worker), worker)
+        connect(ConnectionRole::Of(ClusterKind::Management), file),
+        connect(ConnectionRole::Of(ClusterKind::Worker), Some(worker))
     )?;
     Ok(management
         .zip(worker)
@@ -291,12 +283,9 @@ mod tests {
     /// Its owner may be another one than that of the pod, whose files and programs are not theirs.
     #[test]
     fn a_kubeconfig_of_another_cluster_is_foreign() {
-        let is_foreign = |line: &str, service| {
+        let is_foreign = |line: &str, service: Service| {
             let args = Args::try_parse_from(line.split(' ')).unwrap();
-            matches!(
-                origin(&args.common, service),
-                Origin::File { is_foreign: true, .. }
-            )
+            kubeconfig(&args.common, service).is_some_and(|file| file.is_foreign)
         };
         let alone = "x --kubeconfig a";
         assert!(!is_foreign(alone, Service::OscController));

@@ -4,7 +4,6 @@ use std::io::IsTerminal;
 
 use anyhow::Context as _;
 use osm_api::settings::LogLevel;
-use parking_lot::Mutex;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -27,8 +26,6 @@ const OWN: [&str; 5] = [
 pub struct Filter {
     handle: reload::Handle<Targets, Registry>,
     flag: String,
-    /// `logLevel` of the settings in force.
-    level: Mutex<Option<LogLevel>>,
 }
 
 /// Starts logging to standard error.
@@ -49,7 +46,6 @@ pub fn init(args: &CommonArgs) -> anyhow::Result<Filter> {
     Ok(Filter {
         handle,
         flag: args.log.clone(),
-        level: Mutex::default(),
     })
 }
 
@@ -82,14 +78,9 @@ impl Filter {
     }
 
     fn set(&self, level: Option<LogLevel>) {
-        let mut last = self.level.lock();
-        if *last == level {
-            return;
-        }
         let changed = targets(&self.flag, level).and_then(|targets| Ok(self.handle.reload(targets)?));
-        match changed {
-            Ok(()) => *last = level,
-            Err(error) => tracing::error!(%error, "the log level can't be changed; restart the service"),
+        if let Err(error) = changed {
+            tracing::error!(%error, "the log level can't be changed; restart the service");
         }
     }
 }
@@ -138,7 +129,6 @@ mod tests {
         let filter = Filter {
             handle,
             flag: "info".to_owned(),
-            level: Mutex::default(),
         };
         let subscriber = tracing_subscriber::registry().with(layer);
         tracing::subscriber::with_default(subscriber, || {

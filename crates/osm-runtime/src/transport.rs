@@ -1,7 +1,7 @@
 //! How requests reach an API server. One TLS connection carries all of them, watches included, if the server speaks HTTP/2.
 //!
 //! kube's own connector speaks only HTTP/1.1, which needs a connection for each watch and for each request in flight. Everything else
-//! here is as in kube: its TLS configuration and its authentication. [`crate::client`] sends refused requests again.
+//! here is as in kube: its TLS configuration, its authentication and its way to repeat requests that an overloaded API server refuses.
 
 use std::time::Duration;
 
@@ -12,13 +12,15 @@ use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ConfigExt as _};
 use kube::config::AuthInfo;
 use kube::{Client, Config};
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
+use tower::retry::RetryLayer;
 use tower::util::BoxCloneSyncService;
-use tower::{BoxError, ServiceBuilder, ServiceExt as _};
+use tower::{BoxError, ServiceBuilder};
 
 use crate::proxy;
 
@@ -28,6 +30,11 @@ const PING: Duration = Duration::from_secs(10);
 
 /// The same below HTTP: after this time the system asks the other end.
 const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// How often a refused request is repeated, and the pauses unless the API server asks for others.
+const REPEATS: u32 = 3;
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Bytes that the API server may send of one answer, and of all answers of a connection, before they are read.
 const WINDOW_OF_ANSWER: u32 = 512 * 1024;
@@ -53,10 +60,7 @@ pub fn connect(config: &Config) -> anyhow::Result<Clients> {
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(PING));
     tcp.set_keepalive_retries(Some(3));
-    let tcp = match proxy::of(config).context(SETUP)? {
-        None => Tcp::new(tcp.map_err(BoxError::from)),
-        Some(proxy) => Tcp::new(proxy.tunnel(tcp).map_err(BoxError::from)),
-    };
+    let tcp = proxy::through(config, tcp).context(SETUP)?;
     let mut anonymous = config.clone();
     anonymous.auth_info = AuthInfo::default();
     let http = http(config, tcp.clone())?;
@@ -72,7 +76,7 @@ pub fn connect(config: &Config) -> anyhow::Result<Clients> {
 }
 
 /// Makes the connections that TLS is spoken on.
-type Tcp = BoxCloneSyncService<Uri, TokioIo<TcpStream>, BoxError>;
+pub(crate) type Tcp = BoxCloneSyncService<Uri, TokioIo<TcpStream>, BoxError>;
 
 const SETUP: &str = "the connection to the API server can't be set up";
 
@@ -105,8 +109,10 @@ fn http(config: &Config, tcp: Tcp) -> anyhow::Result<Http> {
 }
 
 fn client(config: &Config, http: Http) -> anyhow::Result<Client> {
+    let repeat = RetryPolicy::new(FIRST_PAUSE, LONGEST_PAUSE, REPEATS, true).context(SETUP)?;
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
+        .layer(RetryLayer::new(repeat))
         .option_layer(config.auth_layer().context(SETUP)?)
         .layer(config.extra_headers_layer().context(SETUP)?)
         .map_err(BoxError::from)
@@ -161,9 +167,9 @@ mod tests {
         }
     }
 
-    /// A watch is a request that stays open. The server answers none of these before all are there.
+    /// A watch is a request that stays open. The server answers none of these before all are there. It refuses its first request.
     #[tokio::test]
-    async fn all_watches_share_one_connection() {
+    async fn all_watches_share_one_connection_and_a_refused_request_is_repeated() {
         const WATCHES: usize = 30;
         _ = rustls::crypto::ring::default_provider().install_default();
         let identity = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
@@ -177,17 +183,22 @@ mod tests {
         let url = format!("https://{}", listener.local_addr().unwrap());
         let (acceptor, connections) = (TlsAcceptor::from(Arc::new(tls)), Arc::new(AtomicUsize::new(0)));
         let (opened, all) = (connections.clone(), Arc::new(Barrier::new(WATCHES)));
+        let requests = Arc::new(AtomicUsize::new(0));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 opened.fetch_add(1, Ordering::SeqCst);
-                let (acceptor, all) = (acceptor.clone(), all.clone());
+                let (acceptor, all, requests) = (acceptor.clone(), all.clone(), requests.clone());
                 let answer = move |request: http::Request<Incoming>| {
-                    let all = all.clone();
+                    let (all, is_first) = (all.clone(), requests.fetch_add(1, Ordering::SeqCst) == 0);
                     async move {
+                        let mut answer = http::Response::new(String::new());
+                        if is_first {
+                            *answer.status_mut() = http::StatusCode::TOO_MANY_REQUESTS;
+                        }
                         if request.uri().path() == "/watch" {
                             all.wait().await;
                         }
-                        Ok::<_, Infallible>(http::Response::new(String::new()))
+                        Ok::<_, Infallible>(answer)
                     }
                 };
                 tokio::spawn(async move {

@@ -31,20 +31,13 @@ pub const MAX_OBJECTS: usize = 50_000;
 /// A service stays ready while a watch is broken for no longer than this.
 const MAX_FAULT: Duration = Duration::from_secs(60);
 
-/// Pauses after failures of a watch.
+/// Pauses after failures of a watch. Those that the service works without can be many.
 const FIRST_PAUSE: Duration = Duration::from_millis(800);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
-/// The longest pause while a permission or the definition of the kind is missing, which somebody has to put right; and of a watch that the
-/// service works without.
-const LONGEST_PAUSE_OF_PERMANENT: Duration = Duration::from_secs(30);
-const LONGEST_PAUSE_OF_UNAWAITED: Duration = Duration::from_secs(300);
+const LONGEST_PAUSE_OF_UNAWAITED: Duration = Duration::from_secs(30);
 
 /// Time until everything is listed again after objects found no room, if there is room now.
 const RELIST_INTERVAL: Duration = Duration::from_secs(300);
-
-/// The largest number of objects that can't be decoded and that the log names, for each watch.
-const MAX_REPORTED: usize = 1000;
 
 /// Objects in a page of a list. Most are smaller than 40 KiB, so that a page is smaller than 2 MiB, of which kube has a second copy.
 const PAGE: u32 = 50;
@@ -77,7 +70,6 @@ pub struct Watch<K> {
     config: watcher::Config,
     /// For logs, metrics and readiness.
     what: &'static str,
-    /// Part of the gate's name where several namespaces are watched.
     namespace: Option<String>,
     role: ConnectionRole,
     /// The largest number of objects that are kept.
@@ -90,7 +82,12 @@ type Objects<K> = kube::Api<Decoded<K>>;
 impl<K: Watchable> Watch<K> {
     /// All objects of the cluster. `what` names them in logs, metrics and readiness.
     pub fn all(connection: &Connection, what: &'static str) -> Self {
-        Self::of(connection, what, Some(Objects::all(connection.client.clone())))
+        Self::of(
+            connection,
+            what,
+            None,
+            Some(Objects::all(connection.client.clone())),
+        )
     }
 
     /// The objects of a namespace.
@@ -99,26 +96,20 @@ impl<K: Watchable> Watch<K> {
         K: Resource<Scope = NamespaceResourceScope>,
     {
         let api = is_segment(namespace).then(|| Objects::namespaced(connection.client.clone(), namespace));
-        Self::of(connection, what, api)
+        Self::of(connection, what, Some(namespace), api)
     }
 
-    /// The objects of one of several namespaces that are watched. Readiness waits for each of them, and names it.
-    pub fn each_namespace(connection: &Connection, namespace: &str, what: &'static str) -> Self
-    where
-        K: Resource<Scope = NamespaceResourceScope>,
-    {
-        Self {
-            namespace: Some(namespace.to_owned()),
-            ..Self::namespaced(connection, namespace, what)
-        }
-    }
-
-    fn of(connection: &Connection, what: &'static str, api: Option<Objects<K>>) -> Self {
+    fn of(
+        connection: &Connection,
+        what: &'static str,
+        namespace: Option<&str>,
+        api: Option<Objects<K>>,
+    ) -> Self {
         Self {
             api,
             config: watcher::Config::default().page_size(PAGE).timeout(WATCH_SECONDS),
             what,
-            namespace: None,
+            namespace: namespace.map(str::to_owned),
             role: connection.role(),
             most: MAX_OBJECTS,
         }
@@ -238,7 +229,8 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
             role,
             most,
         } = self.watch;
-        let name = gate_name(what, namespace.as_deref(), role);
+        let namespace = namespace.map_or_else(String::new, |namespace| format!(" in namespace {namespace}"));
+        let name = format!("{GATE}{what}{namespace}{}", role.place());
         cluster.process.metrics.watches(role.label(), what);
         let gate = self.awaited.then(|| cluster.gates.gate(&name));
         let Some(api) = api else {
@@ -250,17 +242,15 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
             return;
         };
         let end = self.end.unwrap_or_else(|| cluster.shutdown.clone());
-        let backoff = |longest| Backoff::new(&cluster.process.environment, FIRST_PAUSE, longest);
+        let longest = match gate {
+            Some(_) => LONGEST_PAUSE,
+            None => LONGEST_PAUSE_OF_UNAWAITED,
+        };
         let running = RunningWatch {
             api,
             config,
-            end: end.clone(),
             relist: cluster.relist.subscribe(),
-            backoff: backoff(LONGEST_PAUSE),
-            permanent: backoff(match gate {
-                Some(_) => LONGEST_PAUSE_OF_PERMANENT,
-                None => LONGEST_PAUSE_OF_UNAWAITED,
-            }),
+            backoff: Backoff::new(&cluster.process.environment, FIRST_PAUSE, longest),
             shown: Shown {
                 what,
                 cluster: role.label(),
@@ -276,45 +266,35 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
                     failing_since: None,
                 },
                 reported: HashMap::new(),
-                ignored: Ignored::counted(cluster.process.metrics.ignored_objects(role.label(), what)),
+                ignored: Ignored {
+                    keys: BTreeSet::new(),
+                    count: cluster.process.metrics.ignored_objects(role.label(), what),
+                },
+                listed: None,
                 last_error: None,
             },
         };
-        cluster.supervisor().spawn(name, &end, running.run());
+        let stop = end.clone();
+        cluster.supervisor().spawn(name, &end, async move {
+            stop.run_until_cancelled(running.follow()).await;
+        });
     }
-}
-
-fn gate_name(what: &str, namespace: Option<&str>, role: ConnectionRole) -> String {
-    let namespace = namespace.map_or_else(String::new, |namespace| format!(" in namespace {namespace}"));
-    format!("{GATE}{what}{namespace}{}", role.place())
 }
 
 struct RunningWatch<K, V> {
     api: Objects<K>,
     config: watcher::Config,
-    end: CancellationToken,
     relist: watch::Receiver<()>,
     backoff: Backoff,
-    /// After answers that only somebody can put right. An API server that has just started gives such answers for a moment, too.
-    permanent: Backoff,
     shown: Shown<K, V>,
 }
 
 impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
-    async fn run(self) {
-        let end = self.end.clone();
-        end.run_until_cancelled(self.follow()).await;
-    }
-
     async fn follow(mut self) {
         loop {
             if let Some(error) = self.list_and_watch().await {
                 self.shown.failed(&error);
-                let pause = match is_answer(&error, 403) || is_answer(&error, 404) {
-                    true => self.permanent.failed(),
-                    false => self.backoff.failed(),
-                };
-                tokio::time::sleep(pause).await;
+                tokio::time::sleep(self.backoff.failed()).await;
             }
         }
     }
@@ -331,7 +311,7 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
                 Ok(()) = self.relist.changed() => return None,
                 () = tokio::time::sleep_until(list_again_at.unwrap_or_else(Instant::now)), if list_again_at.is_some() => {
                     // Until that list has ended.
-                    self.shown.ignored.listed = None;
+                    self.shown.listed = None;
                     return None;
                 }
                 event = events.next() => event,
@@ -340,7 +320,6 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
                 Ok(event) => {
                     if self.shown.show(event) {
                         self.backoff.reset();
-                        self.permanent.reset();
                     }
                 }
                 Err(error) => return Some(error),
@@ -350,36 +329,15 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
     }
 }
 
-/// Whether the API server answered with this code.
-fn is_answer(error: &Error, code: u16) -> bool {
-    match error {
-        Error::InitialListFailed(error) | Error::WatchStartFailed(error) => error::is_code(error, code),
-        _ => false,
-    }
-}
-
 /// Objects that found no room.
 struct Ignored {
     /// Since the last list began.
     keys: BTreeSet<String>,
     /// How many all watches of this kind ignore.
     count: IntGauge,
-    /// As it was last logged.
-    is_reported: bool,
-    /// When the last list ended.
-    listed: Option<Instant>,
 }
 
 impl Ignored {
-    fn counted(count: IntGauge) -> Self {
-        Self {
-            keys: BTreeSet::new(),
-            count,
-            is_reported: false,
-            listed: None,
-        }
-    }
-
     fn add(&mut self, key: &str) {
         if self.keys.insert(key.to_owned()) {
             self.count.inc();
@@ -420,6 +378,8 @@ struct Shown<K, V> {
     /// resourceVersions of the objects that can't be decoded, as they were last reported, by key.
     reported: HashMap<String, String>,
     ignored: Ignored,
+    /// When the last list ended.
+    listed: Option<Instant>,
     /// The failure that was last logged, until the watch works again.
     last_error: Option<String>,
 }
@@ -442,7 +402,6 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
                 let key = key(object.meta());
                 self.reported.remove(&key);
                 self.ignored.remove(&key);
-                self.report_ignored();
                 self.cache.gone(&key, &Version::of(object.meta()))
             }
             Event::InitDone => {
@@ -457,8 +416,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
                 if self.last_error.take().is_some() {
                     tracing::info!(cluster = self.cluster, kind = self.what, "the watch works again");
                 }
-                self.ignored.listed = Some(Instant::now());
-                self.report_ignored();
+                self.listed = Some(Instant::now());
                 None
             }
         };
@@ -473,42 +431,26 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
             cache::Shown::Changed(change) => Some(change),
             cache::Shown::Known => None,
             cache::Shown::Ignored => {
-                tracing::debug!(
-                    cluster = self.cluster,
-                    kind = self.what,
-                    object = key,
-                    "there is no room for the object"
-                );
+                if self.ignored.keys.is_empty() {
+                    tracing::warn!(
+                        cluster = self.cluster,
+                        kind = self.what,
+                        "this service keeps at most {} objects of this kind and ignores the others; delete objects that you do not need. \
+                         Most are in {}",
+                        self.most,
+                        self.cache.largest_namespace().unwrap_or_default()
+                    );
+                }
                 self.ignored.add(key);
-                self.report_ignored();
                 None
             }
         }
     }
 
-    /// Logs it once, until a list shows that there is room for all objects.
-    fn report_ignored(&mut self) {
-        let (cluster, kind) = (self.cluster, self.what);
-        let is_full = !self.ignored.keys.is_empty();
-        if is_full && !self.ignored.is_reported {
-            tracing::warn!(
-                cluster,
-                kind,
-                "this service keeps at most {} objects of this kind and ignores the others; delete objects that you do not need. Most are in {}",
-                self.most,
-                self.cache.largest_namespace().unwrap_or_default()
-            );
-        } else if !is_full && self.ignored.is_reported {
-            tracing::info!(cluster, kind, "all objects are cached again");
-        }
-        self.ignored.is_reported = is_full;
-    }
-
     /// When to list everything again because there is room for objects that were ignored.
     fn list_again_at(&self) -> Option<Instant> {
         let has_room = !self.ignored.keys.is_empty() && self.cache.len() < self.most;
-        self.ignored
-            .listed
+        self.listed
             .filter(|_| has_room)
             .map(|listed| listed + RELIST_INTERVAL)
     }
@@ -528,23 +470,21 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
         (key, version, value)
     }
 
-    /// Counts and logs it, once for each resourceVersion. The log names so many objects and no more.
+    /// Counts and logs it, once for each resourceVersion.
     fn report(&mut self, key: &str, unreadable: &Unreadable<'_>) {
         let version = unreadable.metadata.resource_version.clone().unwrap_or_default();
         if self.reported.get(key) == Some(&version) {
             return;
         }
         self.metrics.invalid_object(self.cluster, self.what);
-        if self.reported.len() < MAX_REPORTED || self.reported.contains_key(key) {
-            tracing::warn!(
-                cluster = self.cluster,
-                kind = self.what,
-                object = key,
-                "the object can't be read: {}",
-                unreadable.problem
-            );
-            self.reported.insert(key.to_owned(), version);
-        }
+        tracing::warn!(
+            cluster = self.cluster,
+            kind = self.what,
+            object = key,
+            "the object can't be read: {}",
+            unreadable.problem
+        );
+        self.reported.insert(key.to_owned(), version);
     }
 
     /// The same failure is logged once, until the watch works again.
@@ -594,32 +534,8 @@ impl Health {
 
 #[cfg(test)]
 mod tests {
-    use osm_api::rbac::ClusterKind;
-
     use super::*;
     use crate::readiness::Readiness;
-
-    #[test]
-    fn a_namespace_of_several_has_a_gate_of_its_own() {
-        let management = ConnectionRole::Of(ClusterKind::Management);
-        let cases = [
-            (None, ConnectionRole::Only, "watch of profiles"),
-            (None, management, "watch of profiles in the management cluster"),
-            (
-                Some("a"),
-                ConnectionRole::Only,
-                "watch of profiles in namespace a",
-            ),
-            (
-                Some("b"),
-                management,
-                "watch of profiles in namespace b in the management cluster",
-            ),
-        ];
-        for (namespace, role, expected) in cases {
-            assert_eq!(gate_name("profiles", namespace, role), expected);
-        }
-    }
 
     fn error() -> Error {
         Error::NoResourceVersion

@@ -71,9 +71,7 @@ impl Judge for ProfileJudge {
                     Err(refusal) => Err(refusal),
                 },
             };
-            if let Err(refusal) = &outcome
-                && refusal.reason == Reason::ValidationPanicked
-            {
+            if outcome.as_ref().is_err_and(Refusal::is_unfinished) {
                 return Verdict::unchecked(BROKE_OFF);
             }
             let stored = old.as_ref().and_then(|old| old.status.as_ref());

@@ -97,7 +97,7 @@ impl Context {
         let cluster = &self.cluster;
         for (namespace, cache) in &self.profiles {
             let context = self.clone();
-            Watch::each_namespace(&cluster.management, namespace, "operatingsystemprofiles")
+            Watch::namespaced(&cluster.management, namespace, "operatingsystemprofiles")
                 .at_most(MAX_PROFILES)
                 .large()
                 .project(|profile: OperatingSystemProfile| Some(StoredProfile::from(profile)))
@@ -115,7 +115,7 @@ impl Context {
         for (namespace, cache) in &self.custom_profiles {
             let context = self.clone();
             // Other profiles are reconciled while KKP's definition is missing, so no reconcile waits for this watch.
-            Watch::each_namespace(&cluster.management, namespace, "customoperatingsystemprofiles")
+            Watch::namespaced(&cluster.management, namespace, "customoperatingsystemprofiles")
                 .at_most(MAX_PROFILES)
                 .large()
                 .project(|object: CustomOperatingSystemProfile| Some(CustomProfile::new(object)))

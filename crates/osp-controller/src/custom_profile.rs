@@ -49,7 +49,7 @@ impl CustomProfile {
         Self {
             about,
             is_deleted: metadata.deletion_timestamp.is_some(),
-            spec: Err(vec![unreadable.problem.to_string()]),
+            spec: Err(vec![unreadable.problem.clone()]),
         }
     }
 

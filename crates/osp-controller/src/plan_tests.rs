@@ -407,6 +407,20 @@ fn another_library_is_followed_unless_the_profile_fails_with_it() {
 }
 
 #[test]
+fn only_a_validation_that_did_not_finish_is_repeated() {
+    for (reason, again) in [
+        (Reason::ValidationPanicked, Some(VALIDATE_AGAIN)),
+        (Reason::ParentNotFound, None),
+    ] {
+        let gathered = Gathered {
+            validation: Some(refusal(reason)),
+            ..stored("v1.0.0")
+        };
+        assert_eq!(plan(&gathered).requeue_after, again);
+    }
+}
+
+#[test]
 fn a_first_refusal_leaves_nothing_accepted() {
     let gathered = Gathered {
         validation: Some(refusal(Reason::ParentNotFound)),

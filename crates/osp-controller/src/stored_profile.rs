@@ -44,7 +44,7 @@ impl StoredProfile {
         profile.status = Some(unreadable.part("status"));
         Self {
             profile,
-            unreadable: Some(unreadable.problem.to_string()),
+            unreadable: Some(unreadable.problem.clone()),
         }
     }
 

@@ -70,9 +70,7 @@ impl Validator {
         let result = result.await;
         if result.as_ref().is_err_and(Refusal::is_unfinished) {
             // The machine may have been too busy, so the next reconcile validates it again.
-            self.results
-                .lock()
-                .retain(|(known, _)| *known != accepted.digest);
+            self.results.lock().retain(|(known, _)| *known != accepted.digest);
         }
         result.map(|()| accepted)
     }

@@ -215,6 +215,8 @@ pub struct Installed {
     logs: Logs,
     /// What services that are started from now on log.
     pub log_filter: String,
+    /// Added to the environment of services that are started from now on.
+    pub environment: BTreeMap<String, String>,
     /// Added to the arguments of services that are started from now on, by name of the service.
     pub arguments: BTreeMap<&'static str, Vec<String>>,
 }
@@ -305,6 +307,7 @@ impl Installed {
             running: BTreeMap::new(),
             logs: Logs::Own(ScratchDir::new("osm-logs")?),
             log_filter: "info,osm_runtime::watch=debug".to_owned(),
+            environment: BTreeMap::from([("RUST_BACKTRACE".to_owned(), "1".to_owned())]),
             arguments: BTreeMap::new(),
         })
     }
@@ -430,8 +433,7 @@ impl Installed {
             }
         }
         args.extend(self.arguments.get(name).into_iter().flatten().map(String::as_str));
-        let mut process =
-            process::Service::spawn(&self.binaries.join(name), args, [("RUST_BACKTRACE", "1")], &log)?;
+        let mut process = process::Service::spawn(&self.binaries.join(name), args, &self.environment, &log)?;
         let port = wait_for(&format!("{name} to serve"), STARTED_WITHIN, async || {
             let text = std::fs::read_to_string(&log)?;
             if let Some(status) = process.exited()? {

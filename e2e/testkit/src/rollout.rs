@@ -26,14 +26,12 @@ pub async fn roll_out(client: Client) -> Result<Infallible> {
                 continue;
             }
             let replicas = deployment.spec.and_then(|spec| spec.replicas).unwrap_or(1);
-            let conditions = [
-                ("Available", "MinimumReplicasAvailable"),
-                ("Progressing", "NewReplicaSetAvailable"),
-            ];
-            let conditions =
-                conditions.map(|(type_, reason)| json!({"type": type_, "status": "True", "reason": reason}));
+            // Helm 4 waits for this reason.
+            let condition =
+                |type_: &str| json!({"type": type_, "status": "True", "reason": "NewReplicaSetAvailable"});
             let status = json!({"status": {"observedGeneration": generation, "replicas": replicas, "updatedReplicas": replicas,
-                "readyReplicas": replicas, "availableReplicas": replicas, "conditions": conditions}});
+                "readyReplicas": replicas, "availableReplicas": replicas,
+                "conditions": [condition("Available"), condition("Progressing")]}});
             let api = Api::<Deployment>::namespaced(client.clone(), &namespace);
             // It may be gone already.
             let _ = api

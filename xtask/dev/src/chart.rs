@@ -256,7 +256,12 @@ mod tests {
         let repository = env!("CARGO_PKG_REPOSITORY");
         let host = repository.rsplit_once('/').unwrap().0;
         let found = std::process::Command::new("git")
-            .args(["grep", "--only-matching", "--extended-regexp", &format!("{host}/[a-z0-9-]*")])
+            .args([
+                "grep",
+                "--only-matching",
+                "--extended-regexp",
+                &format!("{host}/[a-z0-9-]*"),
+            ])
             .current_dir(crate::root())
             .output()
             .unwrap();

@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use prometheus::{Error, Histogram, IntCounterVec, IntGauge};
+use prometheus::{Error, Histogram, HistogramOpts, IntCounterVec, IntGauge, Opts};
 
-use crate::metrics::label::Label;
 use crate::metrics::{Metrics, SECONDS};
 
-/// How the webhook answered a review: by its verdict, or that the body was none.
-const RESULT: Label = Label::of("result", &["allowed", "denied", "unchecked", UNREADABLE]);
-
+/// Result of a body that is no review.
 pub(super) const UNREADABLE: &str = "unreadable";
 
 #[derive(Clone, Debug)]
@@ -26,21 +23,21 @@ impl AdmissionMetrics {
     /// Two metrics share a name.
     pub fn new(metrics: &Metrics) -> Result<Self, Error> {
         let catalog = &metrics.catalog;
+        let reviews = Opts::new(
+            "osm_admission_reviews_total",
+            "Reviews that the admission webhook has answered, if it is enabled.",
+        );
+        let seconds = HistogramOpts::new(
+            "osm_admission_duration_seconds",
+            "Time that the admission webhook takes to read and judge a review.",
+        );
         Ok(Self {
-            reviews: catalog.counters(
-                "admission_reviews_total",
-                "Reviews that the admission webhook has answered, if it is enabled.",
-                &[RESULT],
-            )?,
-            seconds: catalog.histogram(
-                "admission_duration_seconds",
-                "Time that the admission webhook takes to read and judge a review.",
-                &SECONDS,
-            )?,
-            certificate_expiry: catalog.gauge(
-                "admission_certificate_expiry_timestamp_seconds",
+            reviews: catalog.add(IntCounterVec::new(reviews, &["result"]))?,
+            seconds: catalog.add(Histogram::with_opts(seconds.buckets(SECONDS.to_vec())))?,
+            certificate_expiry: catalog.add(IntGauge::new(
+                "osm_admission_certificate_expiry_timestamp_seconds",
                 "End of the certificate of the admission webhook, as Unix time; 0 if there is none yet.",
-            )?,
+            ))?,
         })
     }
 

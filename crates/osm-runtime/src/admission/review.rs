@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 use super::Verdict;
 
 /// The only version that is understood. The configurations of the webhooks name no other.
-const VERSION: &str = "admission.k8s.io/v1";
-const KIND: &str = "AdmissionReview";
+pub(super) const VERSION: &str = "admission.k8s.io/v1";
+pub(super) const KIND: &str = "AdmissionReview";
 
 /// The API server cuts longer warnings off, and drops what does not fit into 4,096 bytes.
 const MAX_WARNING_CHARACTERS: usize = 256;
@@ -38,28 +38,17 @@ pub(super) struct Review {
     pub(super) request: Option<Request>,
 }
 
-/// Why a body is no review that can be judged.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ReviewError {
-    #[error("the body is not an {KIND}; only an API server calls this address")]
-    NoReview,
-    #[error("the {KIND} is not of {VERSION}; set admissionReviewVersions of the webhook to [v1]")]
-    OtherVersion,
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Outer {
-    #[serde(default)]
+struct Body {
     api_version: String,
-    #[serde(default)]
     kind: String,
-    request: Option<Box<RawValue>>,
+    request: Sent,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Inner {
+struct Sent {
     uid: String,
     operation: String,
     #[serde(default)]
@@ -70,37 +59,27 @@ struct Inner {
     old_object: Option<Box<RawValue>>,
 }
 
-/// Reads the body of a request.
-///
-/// # Errors
-/// The body is garbage, or of a version that is not understood.
-pub(super) fn read(body: &[u8]) -> Result<Review, ReviewError> {
-    let outer: Outer = serde_json::from_slice(body).map_err(|_| ReviewError::NoReview)?;
-    if outer.kind != KIND {
-        return Err(ReviewError::NoReview);
-    }
-    if outer.api_version != VERSION {
-        return Err(ReviewError::OtherVersion);
-    }
-    let request = outer.request.as_deref().map(RawValue::get).unwrap_or_default();
-    let inner: Inner = serde_json::from_str(request).map_err(|_| ReviewError::NoReview)?;
-    Ok(Review {
-        uid: inner.uid.clone(),
-        request: to_judge(inner),
+/// Reads the body of a request; `None`: it is no review of this version.
+pub(super) fn read(body: &[u8]) -> Option<Review> {
+    let body: Body = serde_json::from_slice(body).ok()?;
+    let is_review = body.kind == KIND && body.api_version == VERSION;
+    is_review.then(|| Review {
+        uid: body.request.uid.clone(),
+        request: to_judge(body.request),
     })
 }
 
 /// What of a request is to be judged. Deletion is never held up: neither the request for it, nor an update that removes a finalizer.
-fn to_judge(inner: Inner) -> Option<Request> {
-    let is_judged = matches!(inner.operation.as_str(), "CREATE" | "UPDATE");
-    let object = inner
+fn to_judge(sent: Sent) -> Option<Request> {
+    let is_judged = matches!(sent.operation.as_str(), "CREATE" | "UPDATE");
+    let object = sent
         .object
         .filter(|object| is_judged && !is_being_deleted(object))?;
     Some(Request {
-        namespace: inner.namespace,
-        name: inner.name,
+        namespace: sent.namespace,
+        name: sent.name,
         object,
-        old_object: inner.old_object,
+        old_object: sent.old_object,
     })
 }
 

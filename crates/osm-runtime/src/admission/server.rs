@@ -27,6 +27,7 @@ use tower_http::timeout::TimeoutLayer;
 
 use super::certificate::Certificate;
 use super::metrics::UNREADABLE;
+use super::review::{KIND, VERSION};
 use super::{AdmissionArgs, AdmissionMetrics, Judge, Request, Verdict, review};
 use crate::Process;
 
@@ -168,7 +169,7 @@ impl Listener for TlsListener {
 async fn validate<J: Judge>(State(shared): State<Arc<Shared<J>>>, body: Bytes) -> Response {
     let began = Instant::now();
     let (result, response) = match review::read(&body) {
-        Ok(review) => {
+        Some(review) => {
             drop(body);
             let verdict = match review.request {
                 Some(request) => judge(&shared, request).await,
@@ -178,9 +179,10 @@ async fn validate<J: Judge>(State(shared): State<Arc<Shared<J>>>, body: Bytes) -
             let answer = (json, review::answer(&review.uid, &verdict)).into_response();
             (verdict.result(), answer)
         }
-        Err(error) => {
-            let answer = (StatusCode::BAD_REQUEST, error.to_string()).into_response();
-            (UNREADABLE, answer)
+        None => {
+            let problem =
+                format!("the body is no {KIND} of {VERSION}; only an API server calls this address");
+            (UNREADABLE, (StatusCode::BAD_REQUEST, problem).into_response())
         }
     };
     shared.metrics.answered(result, began.elapsed());

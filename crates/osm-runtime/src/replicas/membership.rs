@@ -13,8 +13,6 @@ use tokio::time::Instant;
 pub const EXPIRY: Duration = Duration::from_secs(4);
 /// An observer that has seen no change at all for this long, not even of its own Lease, can't judge the others.
 const MAX_SILENCE: Duration = Duration::from_millis(2500);
-/// The Lease of a replica is deleted once it has been dead for this long.
-const DEAD_LEASE_RETENTION: Duration = Duration::from_secs(900);
 
 /// Replicas that are alive, by the names of their Leases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -167,16 +165,6 @@ impl Membership {
             .filter_map(live)
             .min()
             .filter(|_| self.hears(now))
-    }
-
-    /// Replicas whose Leases are to be deleted.
-    pub fn forgotten(&self, now: Instant) -> Vec<String> {
-        let long_dead = |other: &Other| now.saturating_duration_since(other.seen) >= DEAD_LEASE_RETENTION;
-        self.others
-            .iter()
-            .filter(|(_, other)| long_dead(other))
-            .map(|(name, _)| name.clone())
-            .collect()
     }
 
     fn hears(&self, now: Instant) -> bool {

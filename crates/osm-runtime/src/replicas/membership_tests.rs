@@ -153,16 +153,6 @@ fn after_an_absence_the_living_have_their_time_again_and_the_dead_have_not() {
     assert_eq!(*membership.judge(clock.after(104_000)), live(&["me"]));
 }
 
-#[test]
-fn leases_of_the_long_dead_are_named_and_no_others() {
-    let clock = Clock(Instant::now());
-    let mut membership = fit("me", clock.after(0));
-    membership.changed("a", true, clock.after(0));
-    membership.changed("b", true, clock.after(60_000));
-    assert!(membership.forgotten(clock.after(899_000)).is_empty());
-    assert_eq!(membership.forgotten(clock.after(901_000)), ["a"]);
-}
-
 fn shared(fit: &[&str], standby: &[&str]) -> Live {
     let mut live = live(fit);
     standby.iter().for_each(|name| live.add(name, false));

@@ -10,11 +10,12 @@
 //!   not alone.
 //! - A replica that could not renew in time (the API server was unavailable, or the process was stopped) must expect that others
 //!   have taken over. It starts no reconcile until it has renewed its Lease.
-//! - A replica that is not [fit](fitness) has another label on its Lease. It owns keys only while no fit replica lives.
-//! - At shutdown, a replica deletes its Lease and the others take over at once. After a crash the Lease is left behind; any
-//!   other replica deletes it after a quarter of an hour.
+//! - A replica that is not fit has another label on its Lease. It owns keys only while no fit replica lives. It becomes fit when it is ready: before
+//!   that, it may lack a right, the settings or newer CustomResourceDefinitions, and the replicas that it is to replace keep every key. It stays fit
+//!   until it is known to be unable to work.
+//! - At shutdown, a replica deletes its Lease and the others take over at once. After a crash the Lease is left behind until the pod, which owns it,
+//!   is deleted.
 
-pub mod fitness;
 pub mod membership;
 
 use std::collections::BTreeMap;
@@ -28,17 +29,15 @@ use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use osm_api::names;
 use osm_api::rbac::Service;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
-use tokio::task::JoinHandle;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::{Cache, Change};
-use crate::readiness::{LEASE, ProblemGate};
+use crate::cache::Change;
+use crate::readiness::{LEASE, ProblemGate, is_vital};
 use crate::watch::Watch;
 use crate::{Cluster, CommonArgs, Environment, error};
 
-use self::fitness::Fitness;
 use self::membership::{EXPIRY, Live, Membership};
 
 /// Interval of renewals while there are other replicas.
@@ -49,8 +48,8 @@ const RENEWAL_INTERVAL_ALONE: Duration = Duration::from_secs(300);
 const EXPIRY_ALONE: Duration = Duration::from_secs(750);
 /// Limit for a request about a Lease, so that there is time for another attempt.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Interval of looking for Leases of dead replicas, and of counting the objects of this replica.
-const CLEANUP_INTERVAL: Duration = Duration::from_secs(15);
+/// Interval of counting the objects of this replica.
+const COUNT_INTERVAL: Duration = Duration::from_secs(15);
 /// Delay after a failed renewal.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
@@ -86,15 +85,13 @@ pub struct Replicas(Arc<Inner>);
 
 struct Inner {
     own: String,
-    lease: Mutex<LeaseState>,
+    lease: watch::Sender<LeaseState>,
     membership: Mutex<Membership>,
     lease_changed: Notify,
-    /// This replica's Lease was renewed.
-    renewed: Notify,
 }
 
 /// What this replica's Lease allows it to do.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct LeaseState {
     live: Live,
     /// Until when the Lease is valid; `None`: there is none yet.
@@ -111,13 +108,9 @@ impl Replicas {
     fn new(own: &str) -> Self {
         Self(Arc::new(Inner {
             own: own.to_owned(),
-            lease: Mutex::new(LeaseState {
-                live: Live::default(),
-                good_until: None,
-            }),
+            lease: watch::Sender::default(),
             membership: Mutex::new(Membership::new(own, Instant::now())),
             lease_changed: Notify::new(),
-            renewed: Notify::new(),
         }))
     }
 
@@ -134,26 +127,19 @@ impl Replicas {
         let live = others.iter().copied().chain([own]).collect();
         let good_until = Some(Instant::now() + Duration::from_secs(1_000_000));
         replicas.membership().set_fit(true);
-        *replicas.0.lease.lock() = LeaseState { live, good_until };
+        replicas.0.lease.send_replace(LeaseState { live, good_until });
         replicas
     }
 
     /// Returns once this replica's Lease is valid. Before that, others may work on its keys.
     pub async fn hold(&self) {
-        loop {
-            let renewed = self.0.renewed.notified();
-            tokio::pin!(renewed);
-            renewed.as_mut().enable();
-            if self.0.lease.lock().is_good() {
-                return;
-            }
-            renewed.await;
-        }
+        // The sender lives as long as `self`, so that this can't fail.
+        let _ = self.0.lease.subscribe().wait_for(LeaseState::is_good).await;
     }
 
     /// Whether this replica owns the key.
     pub fn own(&self, key: &str) -> bool {
-        self.is_ours(&self.0.lease.lock().live, key)
+        self.is_ours(&self.0.lease.borrow().live, key)
     }
 
     fn is_ours(&self, live: &Live, key: &str) -> bool {
@@ -169,16 +155,15 @@ impl Replicas {
         let process = &cluster.process;
         let replicas = Self::new(&name(process.service, &process.args, &process.environment));
         let service = process.service.name();
-        let leases: Arc<Cache<SeenLease>> = Arc::default();
         let observer = replicas.clone();
-        let changed = move |change: Change<SeenLease>| {
+        let changed = move |change: Change<bool>| {
             let name = change
                 .key
                 .split_once('/')
                 .map_or(change.key.as_str(), |(_, name)| name);
             let (mut membership, now) = (observer.membership(), Instant::now());
             match change.new {
-                Some(lease) => membership.changed(name, lease.is_fit, now),
+                Some(is_fit) => membership.changed(name, *is_fit, now),
                 None => membership.gone(name, now),
             }
             drop(membership);
@@ -187,8 +172,7 @@ impl Replicas {
         let namespace = cluster.installation.namespace.as_str();
         Watch::namespaced(&cluster.management, namespace, "leases")
             .labels(&format!("{}={installation}", names::INSTALLATION))
-            .project(move |lease: Lease| SeenLease::of(&lease.metadata, service))
-            .into_cache(&leases)
+            .project(move |lease: Lease| is_fit_replica(&lease.metadata, service))
             .on_change(changed)
             .spawn(cluster);
         let gate = ProblemGate::new(cluster.gates.gate(LEASE), cluster.management.role().label());
@@ -196,64 +180,36 @@ impl Replicas {
             cluster: cluster.clone(),
             api: Api::namespaced(cluster.management.client.clone(), namespace),
             installation: installation.to_owned(),
-            leases,
             replicas,
-            fitness: Fitness::default(),
             held: None,
-            clean_up_at: Instant::now() + CLEANUP_INTERVAL,
+            count_at: Instant::now() + COUNT_INTERVAL,
             gate,
         }
     }
 }
 
-/// A Lease of a replica of this service.
-#[derive(Clone, Debug)]
-struct SeenLease {
-    fence: Fence,
-    is_fit: bool,
-}
-
-impl SeenLease {
-    /// `None`: it is another service's.
-    fn of(meta: &ObjectMeta, service: &str) -> Option<Self> {
-        let is = |label: &str| {
-            let labels = meta.labels.as_ref();
-            labels
-                .and_then(|labels| labels.get(label))
-                .is_some_and(|of| of == service)
-        };
-        let is_fit = is(names::REPLICA_OF);
-        (is_fit || is(names::STANDBY_OF)).then(|| Self {
-            fence: Fence::of(meta),
-            is_fit,
-        })
-    }
+/// Whether the replica of this service that has the Lease is fit; `None`: it is another service's.
+fn is_fit_replica(lease: &ObjectMeta, service: &str) -> Option<bool> {
+    let labels = lease.labels.as_ref()?;
+    let is = |label: &str| labels.get(label).is_some_and(|of| of == service);
+    let is_fit = is(names::REPLICA_OF);
+    (is_fit || is(names::STANDBY_OF)).then_some(is_fit)
 }
 
 /// The precondition of a write to a Lease.
-#[derive(Clone, Debug)]
-struct Fence {
-    uid: Option<String>,
-    resource_version: Option<String>,
+fn version(meta: &ObjectMeta) -> Preconditions {
+    Preconditions {
+        uid: meta.uid.clone(),
+        resource_version: meta.resource_version.clone(),
+    }
 }
 
-impl Fence {
-    fn of(meta: &ObjectMeta) -> Self {
-        Self {
-            uid: meta.uid.clone(),
-            resource_version: meta.resource_version.clone(),
-        }
-    }
-
-    fn delete(&self) -> DeleteParams {
-        let Self {
-            uid,
-            resource_version,
-        } = self.clone();
-        DeleteParams::default().preconditions(Preconditions {
-            uid,
-            resource_version,
-        })
+/// Whether a replica may own keys while other replicas live. `closed`: the names of the gates that are closed.
+fn is_fit(was_fit: bool, closed: &[String]) -> bool {
+    match was_fit {
+        true => !closed.iter().any(|gate| is_vital(gate)),
+        // This replica's own Lease says nothing about what it can do.
+        false => closed.iter().all(|gate| gate == LEASE),
     }
 }
 
@@ -262,37 +218,11 @@ pub struct Member {
     cluster: Cluster,
     api: Api<Lease>,
     installation: String,
-    /// The Leases of all replicas, as the watch shows them.
-    leases: Arc<Cache<SeenLease>>,
     replicas: Replicas,
-    fitness: Fitness,
     /// This replica's Lease as it was last written.
-    held: Option<Fence>,
-    clean_up_at: Instant,
+    held: Option<Preconditions>,
+    count_at: Instant,
     gate: ProblemGate,
-}
-
-/// A replica that has joined the others.
-pub struct Joined {
-    task: JoinHandle<()>,
-    leaving: CancellationToken,
-}
-
-impl Joined {
-    /// Returns only if the task has ended unexpectedly, so that the Lease is no longer renewed.
-    pub async fn panicked(&mut self) {
-        if let Err(error) = (&mut self.task).await {
-            tracing::error!(%error, "the Lease is no longer renewed; please report this");
-        }
-    }
-
-    /// Deletes the Lease, so that others take over at once.
-    pub async fn leave(self) {
-        self.leaving.cancel();
-        if let Err(error) = self.task.await {
-            tracing::error!(%error, "the Lease was not deleted");
-        }
-    }
 }
 
 /// Called with the replicas that were alive before and those that are now. Queues the keys that this replica has gained or lost,
@@ -311,19 +241,15 @@ impl Member {
         &self.replicas
     }
 
-    /// Joins the others, which leave this replica's keys to it at once. So every watch must be in step before.
-    pub fn join(self, changed: OnChange) -> Joined {
-        let leaving = CancellationToken::new();
-        let task = tokio::spawn(self.take_part(changed, leaving.clone()));
-        Joined { task, leaving }
-    }
-
-    async fn take_part(mut self, changed: OnChange, leaving: CancellationToken) {
+    /// Joins the others, which leave this replica's keys to it at once. So every watch must be in step before. Deletes the Lease when `leaving` is
+    /// cancelled, so that others take over at once.
+    pub async fn take_part(mut self, changed: OnChange, leaving: CancellationToken) {
         self.replicas.membership().trust(Instant::now());
         let mut renew_at = Instant::now();
         loop {
             let closed = self.cluster.gates.closed();
-            let is_fit = self.fitness.judge(&closed, Instant::now());
+            let was_fit = self.replicas.membership().is_fit();
+            let is_fit = is_fit(was_fit, &closed);
             if self.replicas.membership().set_fit(is_fit) {
                 self.report_fitness(is_fit, &closed);
                 renew_at = Instant::now();
@@ -331,7 +257,7 @@ impl Member {
             if Instant::now() >= renew_at {
                 renew_at = self.renew(&changed).await;
             }
-            self.clean_up(&changed).await;
+            self.count_now_and_then(&changed);
             let lease_changed = self.replicas.0.lease_changed.notified();
             if self.judge(&changed) {
                 // A new replica has to learn that this one is alive.
@@ -339,11 +265,8 @@ impl Member {
                 continue;
             }
             let due = self.replicas.membership().due(Instant::now());
-            let next = [due, self.fitness.due(), Some(renew_at), Some(self.clean_up_at)]
-                .into_iter()
-                .flatten()
-                .min()
-                .unwrap_or(renew_at);
+            let next = renew_at.min(self.count_at);
+            let next = due.map_or(next, |due| due.min(next));
             tokio::select! {
                 biased;
                 () = leaving.cancelled() => break,
@@ -387,7 +310,7 @@ impl Member {
             Ok(Err(error)) => Err(error::chain(&error)),
             Err(_) => Err(format!("no answer within {WRITE_TIMEOUT:?}")),
         };
-        let good_before = self.replicas.0.lease.lock().is_good();
+        let good_before = self.replicas.0.lease.borrow().is_good();
         match renewed {
             Ok(()) => {
                 if !good_before {
@@ -395,18 +318,15 @@ impl Member {
                     self.replicas.membership().trust(Instant::now());
                     self.switch_to_live(&Live::default(), changed);
                 }
-                let again = {
-                    let mut lease = self.replicas.0.lease.lock();
+                let mut again = RENEWAL_INTERVAL;
+                self.replicas.0.lease.send_modify(|lease| {
                     // Others may have come while it was being written.
                     let alone = lease.live.len() == 1;
                     lease.good_until = Some(sent + if alone { good } else { EXPIRY });
                     if alone {
-                        RENEWAL_INTERVAL_ALONE
-                    } else {
-                        RENEWAL_INTERVAL
+                        again = RENEWAL_INTERVAL_ALONE;
                     }
-                };
-                self.replicas.0.renewed.notify_waiters();
+                });
                 self.gate.resolve();
                 sent + again
             }
@@ -435,15 +355,10 @@ impl Member {
 
     /// This replica's Lease as the server has it. It may come from the previous process in the same pod, or from a renewal whose
     /// answer was lost.
-    async fn find(&self) -> Result<Option<Fence>, kube::Error> {
+    async fn find(&self) -> Result<Option<Preconditions>, kube::Error> {
         let named = ListParams::default().fields(&format!("metadata.name={}", self.replicas.0.own));
-        Ok(self
-            .api
-            .list(&named)
-            .await?
-            .items
-            .first()
-            .map(|lease| Fence::of(&lease.metadata)))
+        let found = self.api.list(&named).await?;
+        Ok(found.items.first().map(|lease| version(&lease.metadata)))
     }
 
     /// The pod owns its Lease. Uninstalling a release removes the RBAC before the pod ends; the garbage collector then deletes the
@@ -461,19 +376,19 @@ impl Member {
         Some(vec![of_pod])
     }
 
-    async fn put(&mut self, existing: Option<Fence>, good: Duration) -> Result<(), kube::Error> {
+    async fn put(&mut self, existing: Option<Preconditions>, good: Duration) -> Result<(), kube::Error> {
         let own = self.replicas.0.own.clone();
-        let fence = existing.unwrap_or(Fence {
-            uid: None,
-            resource_version: None,
-        });
-        let creates = fence.uid.is_none();
+        let creates = existing.is_none();
+        let Preconditions {
+            uid,
+            resource_version,
+        } = existing.unwrap_or_default();
         let lease = Lease {
             metadata: ObjectMeta {
                 name: Some(own.clone()),
                 labels: Some(self.labels()),
-                uid: fence.uid.clone(),
-                resource_version: fence.resource_version.clone(),
+                uid,
+                resource_version,
                 owner_references: self.owner(),
                 ..ObjectMeta::default()
             },
@@ -489,7 +404,7 @@ impl Member {
         } else {
             self.api.replace(&own, &PostParams::default(), &lease).await?
         };
-        self.held = Some(Fence::of(&written.metadata));
+        self.held = Some(version(&written.metadata));
         Ok(())
     }
 
@@ -498,7 +413,7 @@ impl Member {
         let LeaseState {
             live: before,
             good_until,
-        } = self.replicas.0.lease.lock().clone();
+        } = self.replicas.0.lease.borrow().clone();
         let now = Instant::now();
         let after = self.replicas.membership().judge(now).clone();
         if good_until.is_none() || after == before {
@@ -510,7 +425,11 @@ impl Member {
             .any(|replica| before.iter().all(|known| known != replica));
         if has_newcomer {
             // It takes this replica for dead unless the Lease is renewed soon.
-            self.replicas.0.lease.lock().good_until = good_until.map(|until| until.min(now + EXPIRY));
+            let sooner = good_until.map(|until| until.min(now + EXPIRY));
+            self.replicas
+                .0
+                .lease
+                .send_modify(|lease| lease.good_until = sooner);
         }
         has_newcomer
     }
@@ -518,7 +437,11 @@ impl Member {
     /// Divides the keys among the replicas that are alive now.
     fn switch_to_live(&self, before: &Live, changed: &OnChange) {
         let live = self.replicas.membership().judge(Instant::now()).clone();
-        let known = std::mem::replace(&mut self.replicas.0.lease.lock().live, live.clone());
+        let mut known = live.clone();
+        self.replicas
+            .0
+            .lease
+            .send_modify(|lease| std::mem::swap(&mut lease.live, &mut known));
         let owned = self.count(changed(&self.replicas, before, &live));
         if known != live {
             let replicas = live.iter().collect::<Vec<_>>().join(", ");
@@ -535,42 +458,22 @@ impl Member {
 
     fn count(&self, owned: usize) -> usize {
         let metrics = &self.cluster.process.metrics;
-        let live = self.replicas.0.lease.lock().live.len();
+        let live = self.replicas.0.lease.borrow().live.len();
         metrics.replicas.set(i64::try_from(live).unwrap_or(i64::MAX));
         metrics.owned.set(i64::try_from(owned).unwrap_or(i64::MAX));
         owned
     }
 
-    async fn clean_up(&mut self, changed: &OnChange) {
+    fn count_now_and_then(&mut self, changed: &OnChange) {
         let now = Instant::now();
-        if now < self.clean_up_at {
+        if now < self.count_at {
             return;
         }
-        self.clean_up_at = now + CLEANUP_INTERVAL;
-        let LeaseState { live, good_until } = self.replicas.0.lease.lock().clone();
-        if good_until.is_none() {
-            return;
-        }
-        // The replicas are the same, but there may be other objects.
-        self.count(changed(&self.replicas, &live, &live));
-        self.delete_dead_leases(now).await;
-    }
-
-    async fn delete_dead_leases(&self, now: Instant) {
-        let forgotten = self.replicas.membership().forgotten(now);
-        for name in forgotten {
-            let key = format!("{}/{name}", self.cluster.installation.namespace.as_str());
-            let Some(lease) = self.leases.get(&key) else {
-                continue;
-            };
-            let deleted =
-                tokio::time::timeout(WRITE_TIMEOUT, self.api.delete(&name, &lease.fence.delete())).await;
-            if matches!(deleted, Ok(Ok(_))) {
-                tracing::info!(
-                    lease = name,
-                    "deleted the Lease of a replica that no longer exists"
-                );
-            }
+        self.count_at = now + COUNT_INTERVAL;
+        let LeaseState { live, good_until } = self.replicas.0.lease.borrow().clone();
+        if good_until.is_some() {
+            // The replicas are the same, but there may be other objects.
+            self.count(changed(&self.replicas, &live, &live));
         }
     }
 
@@ -589,17 +492,38 @@ impl Member {
     }
 
     async fn delete(&self) -> Result<(), kube::Error> {
-        let own = self.replicas.0.own.as_str();
-        if let Some(held) = &self.held {
-            match self.api.delete(own, &held.delete()).await {
-                // A renewal whose answer was lost has changed it.
-                Err(error) if error::conflict(&error) => {}
-                outcome => return outcome.map(drop),
+        // A renewal whose answer was lost may have changed it.
+        match self.find().await? {
+            Some(existing) => {
+                let only = DeleteParams::default().preconditions(existing);
+                self.api.delete(&self.replicas.0.own, &only).await
             }
+            None => Ok(()),
         }
-        let Some(existing) = self.find().await? else {
-            return Ok(());
-        };
-        self.api.delete(own, &existing.delete()).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::readiness::CREDENTIALS;
+
+    #[test]
+    fn fit_once_ready_and_unfit_only_if_unable() {
+        let settings = "settings (ConfigMap n/s)";
+        for (closed, of_new, of_fit) in [
+            (&["watch of secrets", LEASE][..], false, true),
+            (&[settings], false, true),
+            (&[CREDENTIALS, LEASE], false, false),
+            (&[LEASE], true, true),
+            (&[], true, true),
+        ] {
+            let names: Vec<String> = closed.iter().map(ToString::to_string).collect();
+            assert_eq!(
+                (is_fit(false, &names), is_fit(true, &names)),
+                (of_new, of_fit),
+                "{closed:?}"
+            );
+        }
     }
 }

@@ -114,8 +114,4 @@ impl Failure for Error {
             _ => LONGEST_DELAY_OF_PERMANENT,
         }
     }
-
-    fn retry_after(&self) -> Option<Duration> {
-        self.request().and_then(Failure::retry_after)
-    }
 }

@@ -7,16 +7,12 @@ use jiff::Timestamp;
 use osm_api::condition::PUBLISHED;
 use osm_runtime::foreign_cluster::ForeignCluster;
 use osm_runtime::metrics::ConditionGauge;
-use osm_runtime::metrics::label::Label;
 use osm_runtime::{Cluster, Metrics, Process};
 use parking_lot::Mutex;
-use prometheus::{IntCounterVec, IntGauge};
-use strum::VariantNames;
+use prometheus::{IntCounterVec, IntGauge, Opts};
 
 use crate::plan::findings::Cause;
 use crate::plan::legacy_tokens::Reported;
-
-const CAUSE: Label = Label::of("cause", Cause::VARIANTS);
 
 pub struct Reporting {
     pub conditions: Arc<ConditionGauge>,
@@ -92,26 +88,27 @@ impl PublishMetrics {
     /// Where a name is taken.
     pub fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
         let catalog = &metrics.catalog;
+        let gauge = |name: &str, help: &str| catalog.add(IntGauge::new(name, help));
+        let publishes = Opts::new(
+            "osm_publishes_total",
+            "Bootstrap Secrets written, by cause; one may have several.",
+        );
         Ok(Self {
-            publishes: catalog.counters(
-                "publishes_total",
-                "Bootstrap Secrets written, by cause; one may have several.",
-                &[CAUSE],
-            )?,
-            non_expiring_tokens: catalog.gauge(
-                "non_expiring_tokens",
+            publishes: catalog.add(IntCounterVec::new(publishes, &["cause"]))?,
+            non_expiring_tokens: gauge(
+                "osm_non_expiring_tokens",
                 "Secrets in cloud-init-settings with a ServiceAccount's token that never expires. OSM creates no such Secret.",
             )?,
-            joining_open: catalog.gauge(
-                "joining_open",
+            joining_open: gauge(
+                "osm_joining_open",
                 "1 while kube-controller-manager approves the certificate of any node for ServiceAccounts of cloud-init-settings.",
             )?,
-            joining_open_unknown: catalog.gauge(
-                "joining_open_unknown",
+            joining_open_unknown: gauge(
+                "osm_joining_open_unknown",
                 "1 while secret-syncer cannot determine osm_joining_open, which then has its last value.",
             )?,
-            earliest_expiry: catalog.gauge(
-                "credentials_earliest_expiry_timestamp_seconds",
+            earliest_expiry: gauge(
+                "osm_credentials_earliest_expiry_timestamp_seconds",
                 "When the first credential of any pool expires, in seconds since 1970; 0 without pools.",
             )?,
         })

@@ -101,7 +101,7 @@ impl ConfigView {
         config.metadata = unreadable.metadata.clone();
         config.status = Some(unreadable.part("status"));
         Self {
-            unreadable: Some(unreadable.problem.to_string()),
+            unreadable: Some(unreadable.problem.clone()),
             ..Self::of(config)
         }
     }

@@ -280,9 +280,10 @@ impl Observer {
             if probes.is_empty() || probes.iter().any(|probe| probe.expires <= now) {
                 problems.push(format!("bootstrap Secret {bootstrap} has no token that is good"));
             }
-            let config = self.objects.iter().find(|((kind, ..), object)| {
-                kind == CONFIG && text(object, "/spec/poolRef/uid") == uid
-            });
+            let config = self
+                .objects
+                .iter()
+                .find(|((kind, ..), object)| kind == CONFIG && text(object, "/spec/poolRef/uid") == uid);
             match config {
                 None => problems.push(format!("pool {id} has no OperatingSystemConfig")),
                 Some(((_, _, name), config)) => {

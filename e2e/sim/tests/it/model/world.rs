@@ -899,7 +899,7 @@ impl Running {
             namespace: IDENTITIES.to_owned(),
             name: self.service.name().to_owned(),
         };
-        let metrics = Metrics::new().unwrap();
+        let metrics = Metrics::of(self.service).unwrap();
         let connect = |user| server.client_builder(user, link).build();
         let shutdown = CancellationToken::new();
         let lost = self.lost.load(Ordering::SeqCst);

@@ -1,21 +1,18 @@
-//! Metrics of a service. Every label has a closed set of values; no label is the name of an object.
-
-pub mod catalog;
-pub mod label;
+//! Metrics of a service. Values of labels come from the code or from the API; none is the name of an object.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use osm_api::Reason;
 use osm_api::rbac::Service;
 use parking_lot::Mutex;
-use prometheus::{Encoder, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, TextEncoder};
-
-use self::catalog::Catalog;
-use self::label::{
-    CLUSTER, CODE, COMPONENT, CONDITION, KIND, OUTCOME, REASON, REASON_IF_ANY, RESOURCE, STATUS, VERB,
-    VERSION,
+use prometheus::core::Collector;
+use prometheus::process_collector::ProcessCollector;
+use prometheus::{
+    Encoder, Error, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
 };
 
 /// Upper bounds of durations, in seconds.
@@ -24,10 +21,37 @@ pub(crate) const SECONDS: [f64; 8] = [0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 6
 /// Hexadecimal digits of a digest whose number a gauge holds exactly.
 const DIGITS: usize = 12;
 
+/// Everything that `/metrics` serves. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Catalog {
+    registry: Registry,
+    /// The metrics of the service, also those that have no value yet.
+    pub added: Arc<Mutex<Vec<Box<dyn Collector>>>>,
+}
+
+impl Catalog {
+    /// Adds a metric that was made.
+    ///
+    /// # Errors
+    /// That of the metric, or its name is taken.
+    pub fn add<C: Collector + Clone + 'static>(&self, metric: Result<C, Error>) -> Result<C, Error> {
+        let metric = metric?;
+        self.registry.register(Box::new(metric.clone()))?;
+        self.added.lock().push(Box::new(metric.clone()));
+        Ok(metric)
+    }
+}
+
+impl fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Catalog")
+    }
+}
+
 /// Metrics that every service has.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    /// Makes further metrics, which one service has.
+    /// Takes further metrics, which one service has.
     pub catalog: Catalog,
     reconciles: IntCounterVec,
     reconcile_seconds: HistogramVec,
@@ -37,9 +61,8 @@ pub struct Metrics {
     invalid_objects: IntCounterVec,
     ignored_objects: IntGaugeVec,
     settings: Option<SettingsMetrics>,
-    ready: Option<IntGauge>,
-    /// Objects by condition and reason, as last reconciled.
-    pub objects: IntGaugeVec,
+    ready: IntGauge,
+    objects: IntGaugeVec,
     /// Keys that wait to be reconciled.
     pub queued: IntGauge,
     /// Replicas of this service that are alive.
@@ -55,119 +78,104 @@ struct SettingsMetrics {
     hash: IntGauge,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Outcome {
-    Success,
-    Conflict,
-    Failure,
-    Timeout,
-    Panic,
-}
-
-impl Outcome {
-    fn label(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Conflict => "conflict",
-            Self::Failure => "failure",
-            Self::Timeout => "timeout",
-            Self::Panic => "panic",
-        }
-    }
-}
-
 impl Metrics {
     /// The metrics of a service. Which service most of them belong to is in the labels that the scrape adds.
     ///
     /// # Errors
     /// Two metrics share a name.
-    pub fn of(service: Service) -> Result<Self, prometheus::Error> {
-        let mut metrics = Self::new()?;
-        let ready = metrics.catalog.gauges(
-            "ready",
-            "1 while `/readyz` reports that the service is ready. The label names the service.",
-            &[COMPONENT],
+    pub fn of(service: Service) -> Result<Self, Error> {
+        let catalog = Catalog::default();
+        catalog
+            .registry
+            .register(Box::new(ProcessCollector::for_self()))?;
+        let counters = |name: &str, help: &str, labels: &[&str]| {
+            catalog.add(IntCounterVec::new(Opts::new(name, help), labels))
+        };
+        let gauges = |name: &str, help: &str, labels: &[&str]| {
+            catalog.add(IntGaugeVec::new(Opts::new(name, help), labels))
+        };
+        let histograms = |name: &str, help: &str, label: &str| {
+            let options = HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
+            catalog.add(HistogramVec::new(options, &[label]))
+        };
+        let build = gauges(
+            "osm_build_info",
+            "1, with the version of the service.",
+            &["version"],
         )?;
-        // An alert that a service is missing can name it only by a label of its own metric, however Prometheus finds the services.
-        metrics.ready = Some(ready.with_label_values(&[service.name()]));
-        if service.reads_settings() {
-            metrics.settings = Some(SettingsMetrics::new(&metrics.catalog)?);
-        }
-        Ok(metrics)
-    }
-
-    /// The metrics that do not depend on the service.
-    ///
-    /// # Errors
-    /// Two metrics share a name.
-    pub fn new() -> Result<Self, prometheus::Error> {
-        let catalog = Catalog::new()?;
-        let build = catalog.gauges("build_info", "1, with the version of the service.", &[VERSION])?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        // An alert that a service is missing can name it only by a label of its own metric, however Prometheus finds the services.
+        let ready = gauges(
+            "osm_ready",
+            "1 while `/readyz` reports that the service is ready. The label names the service.",
+            &["component"],
+        )?;
+        let settings = match service.reads_settings() {
+            true => Some(SettingsMetrics::new(&catalog)?),
+            false => None,
+        };
         Ok(Self {
-            reconciles: catalog.counters(
-                "reconciles_total",
+            reconciles: counters(
+                "osm_reconciles_total",
                 "Reconciles by outcome, and by reason where they failed.",
-                &[OUTCOME, REASON_IF_ANY],
+                &["outcome", "reason"],
             )?,
-            reconcile_seconds: catalog.histograms(
-                "reconcile_duration_seconds",
+            reconcile_seconds: histograms(
+                "osm_reconcile_duration_seconds",
                 "Duration of reconciles.",
-                &SECONDS,
-                &[OUTCOME],
+                "outcome",
             )?,
-            requests: catalog.counters(
-                "api_requests_total",
+            requests: counters(
+                "osm_api_requests_total",
                 "Requests to the API server by response code; code 0 means that there was no response.",
-                &[CLUSTER, VERB, RESOURCE, CODE],
+                &["cluster", "verb", "resource", "code"],
             )?,
-            request_seconds: catalog.histograms(
-                "api_request_duration_seconds",
+            request_seconds: histograms(
+                "osm_api_request_duration_seconds",
                 "Time until the API server answers, without watches.",
-                &SECONDS,
-                &[VERB],
+                "verb",
             )?,
-            watch_errors: catalog.counters(
-                "watch_errors_total",
+            watch_errors: counters(
+                "osm_watch_errors_total",
                 "Watches that failed. Each one is resumed.",
-                &[CLUSTER, KIND],
+                &["cluster", "kind"],
             )?,
-            invalid_objects: catalog.counters(
-                "invalid_objects_total",
+            invalid_objects: counters(
+                "osm_invalid_objects_total",
                 "Objects that cannot be decoded.",
-                &[CLUSTER, KIND],
+                &["cluster", "kind"],
             )?,
-            ignored_objects: catalog.gauges(
-                "ignored_objects",
+            ignored_objects: gauges(
+                "osm_ignored_objects",
                 "Objects that are ignored, because there are more of them than a service keeps.",
-                &[CLUSTER, KIND],
+                &["cluster", "kind"],
             )?,
-            settings: None,
-            ready: None,
-            objects: catalog.gauges(
-                "objects",
+            settings,
+            ready: ready.with_label_values(&[service.name()]),
+            objects: gauges(
+                "osm_objects",
                 "Objects by condition, status and reason, as last reconciled.",
-                &[CONDITION, STATUS, REASON],
+                &["condition", "status", "reason"],
             )?,
-            queued: catalog.gauge("reconcile_queue_depth", "Objects that wait to be reconciled.")?,
-            replicas: catalog.gauge(
-                "replicas",
+            queued: catalog.add(IntGauge::new(
+                "osm_reconcile_queue_depth",
+                "Objects that wait to be reconciled.",
+            ))?,
+            replicas: catalog.add(IntGauge::new(
+                "osm_replicas",
                 "Replicas of this service that are alive, as this one sees them.",
-            )?,
-            owned: catalog.gauge(
-                "owned_objects",
+            ))?,
+            owned: catalog.add(IntGauge::new(
+                "osm_owned_objects",
                 "Objects that this replica reconciles, counted every few seconds.",
-            )?,
+            ))?,
             catalog,
         })
     }
 
     /// Whether `/readyz` reports that the service is ready.
     pub fn set_ready(&self, is_ready: bool) {
-        if let Some(ready) = &self.ready {
-            ready.set(is_ready.into());
-        }
+        self.ready.set(is_ready.into());
     }
 
     /// The settings document with this digest is in force.
@@ -186,12 +194,10 @@ impl Metrics {
     }
 
     /// Counts a finished reconcile; `reason` is empty on success.
-    pub fn reconciled(&self, outcome: Outcome, reason: &str, took: Duration) {
-        self.reconciles
-            .with_label_values(&[outcome.label(), reason])
-            .inc();
+    pub fn reconciled(&self, outcome: &'static str, reason: &'static str, took: Duration) {
+        self.reconciles.with_label_values(&[outcome, reason]).inc();
         self.reconcile_seconds
-            .with_label_values(&[outcome.label()])
+            .with_label_values(&[outcome])
             .observe(took.as_secs_f64());
     }
 
@@ -226,10 +232,10 @@ impl Metrics {
         self.ignored_objects.with_label_values(&[cluster, kind])
     }
 
-    /// All metrics in Prometheus' text format.
+    /// All metrics that have a value, in Prometheus' text format.
     pub fn encode(&self) -> Vec<u8> {
         let mut text = Vec::new();
-        if let Err(error) = TextEncoder::new().encode(&self.catalog.gather(), &mut text) {
+        if let Err(error) = TextEncoder::new().encode(&self.catalog.registry.gather(), &mut text) {
             tracing::error!(%error, "metrics can't be encoded");
         }
         text
@@ -237,16 +243,16 @@ impl Metrics {
 }
 
 impl SettingsMetrics {
-    fn new(catalog: &Catalog) -> Result<Self, prometheus::Error> {
+    fn new(catalog: &Catalog) -> Result<Self, Error> {
         Ok(Self {
-            valid: catalog.gauge(
-                "settings_valid",
+            valid: catalog.add(IntGauge::new(
+                "osm_settings_valid",
                 "1 while the settings document exists and is valid.",
-            )?,
-            hash: catalog.gauge(
-                "settings_hash",
+            ))?,
+            hash: catalog.add(IntGauge::new(
+                "osm_settings_hash",
                 "Number of the settings in force. Services with the same settings have the same number.",
-            )?,
+            ))?,
         })
     }
 }
@@ -325,8 +331,8 @@ mod tests {
 
     #[test]
     fn metrics_are_prometheus_text() {
-        let metrics = Metrics::new().unwrap();
-        metrics.reconciled(Outcome::Failure, "ProfileNotFound", Duration::from_millis(3));
+        let metrics = Metrics::of(Service::OspController).unwrap();
+        metrics.reconciled("failure", "ProfileNotFound", Duration::from_millis(3));
         metrics.requested("single", "get", "secrets", 200, Duration::from_millis(3));
         metrics.watches("single", "secrets");
         let conditions = ConditionGauge::new(&metrics);
