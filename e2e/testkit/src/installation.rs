@@ -354,11 +354,6 @@ impl Installed {
         Ok(std::fs::rename(&new, path)?)
     }
 
-    /// Services that are started from now on have machines join in this way.
-    pub fn set_joining(&mut self, mode: Joining) {
-        self.installation.joining = mode;
-    }
-
     /// Services that are started from now on log to this folder, and their logs outlive them. It must be there.
     pub fn log_to(&mut self, folder: &Path) {
         self.logs = Logs::Given(folder.to_owned());
@@ -398,7 +393,6 @@ impl Installed {
         if let Some(worker) = &worker {
             args.extend(["--worker-cluster-kubeconfig", worker]);
         }
-        let environment = self.environment.clone();
         let replica = pod.number.to_string();
         args.extend([
             "--listen",
@@ -439,7 +433,7 @@ impl Installed {
             }
         }
         args.extend(self.arguments.get(name).into_iter().flatten().map(String::as_str));
-        let mut process = process::Service::spawn(&self.binaries.join(name), args, &environment, &log)?;
+        let mut process = process::Service::spawn(&self.binaries.join(name), args, &self.environment, &log)?;
         let port = wait_for(&format!("{name} to serve"), STARTED_WITHIN, async || {
             let text = std::fs::read_to_string(&log)?;
             if let Some(status) = process.exited()? {

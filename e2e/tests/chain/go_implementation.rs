@@ -6,72 +6,51 @@ use anyhow::Result;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{ListParams, Patch, PatchParams};
-use osm_api::names::{GO_LEASE, GO_WORKER_LEASE, KUBE_SYSTEM};
+use osm_api::names::{GO_LEASE, KUBE_SYSTEM};
 use osm_api::rbac::Service;
 use osm_testkit::{Options, wait_for};
 use serde_json::json;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use crate::credentials::bring_renewal_near;
 use crate::world::{DEADLINE, NAMESPACE, World};
 
-/// Renews a Lease as client-go does, until it is dropped.
-pub struct GoImplementation(JoinHandle<()>);
-
-impl GoImplementation {
-    pub async fn start(world: &World, namespace: &str, name: &'static str) -> Result<Self> {
-        let leases = world.api::<Lease>(namespace);
-        let renew = async move || {
-            let spec = json!({"holderIdentity": "operating-system-manager-5f6d8_1", "leaseDurationSeconds": 15,
-                "renewTime": format!("{:.6}", Timestamp::now())});
-            let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec});
-            let params = PatchParams::apply("operating-system-manager").force();
-            leases.patch(name, &params, &Patch::Apply(&lease)).await
-        };
-        renew().await?;
-        Ok(Self(tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(Duration::from_secs(2)).await;
-                if let Err(error) = renew().await {
-                    eprintln!("the Lease of the Go implementation is not renewed: {error}");
-                }
+/// Renews the Lease of the Go implementation in a namespace, as client-go does, until the result is dropped.
+pub async fn start(world: &World, namespace: &str) -> Result<JoinSet<()>> {
+    let leases = world.api::<Lease>(namespace);
+    let renew = async move || {
+        let spec = json!({"holderIdentity": "operating-system-manager-5f6d8_1", "leaseDurationSeconds": 15,
+            "renewTime": format!("{:.6}", Timestamp::now())});
+        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": GO_LEASE}, "spec": spec});
+        let params = PatchParams::apply("operating-system-manager").force();
+        leases.patch(GO_LEASE, &params, &Patch::Apply(&lease)).await
+    };
+    renew().await?;
+    let mut task = JoinSet::new();
+    task.spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            if let Err(error) = renew().await {
+                eprintln!("the Lease of the Go implementation is not renewed: {error}");
             }
-        })))
-    }
-}
-
-impl Drop for GoImplementation {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+        }
+    });
+    Ok(task)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_new_is_started_while_the_go_implementation_runs() -> Result<()> {
     let mut world = World::start_without_services(Options::default()).await?;
-    let mut go = Vec::new();
-    // A service names the last one of these that it sees.
-    for (namespace, name) in [
-        (KUBE_SYSTEM, GO_WORKER_LEASE),
-        (KUBE_SYSTEM, GO_LEASE),
-        (NAMESPACE, GO_LEASE),
-    ] {
-        go.push(GoImplementation::start(&world, namespace, name).await?);
-        for service in [Service::OscController, Service::SecretSyncer] {
-            if go.len() == 1 {
-                world.installed.start(service).await?;
-            }
-            let words = [
-                &*format!("Go implementation: it renews the Lease {namespace}/{name};"),
-                "`osmctl migrate script`",
-            ];
-            world.waits_for(service, &words).await?;
-        }
+    // The one that all three look at. `each_lease_alone_holds_up_what_is_new_until_it_has_expired` in osm-runtime has each of them.
+    let go = start(&world, NAMESPACE).await?;
+    world.installed.start_all().await?;
+    let renews = format!("Go implementation: it renews the Lease {NAMESPACE}/{GO_LEASE};");
+    for service in [Service::OscController, Service::SecretSyncer] {
+        world
+            .waits_for(service, &[&*renews, "`osmctl migrate script`"])
+            .await?;
     }
     // osp-controller is ready, and validates.
-    for service in [Service::OspController, Service::CsrApprover] {
-        world.installed.start(service).await?;
-    }
     world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
     world.pool("p", "osp-tiny").await?;
     world.stamp("p", 1).await?;
@@ -89,7 +68,7 @@ async fn nothing_new_is_started_while_the_go_implementation_runs() -> Result<()>
     })
     .await?;
 
-    let go = GoImplementation::start(&world, KUBE_SYSTEM, GO_LEASE).await?;
+    let go = start(&world, KUBE_SYSTEM).await?;
     let message = world
         .says("p", "Published", false, "GoImplementationRunning")
         .await?;

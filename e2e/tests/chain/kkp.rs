@@ -13,10 +13,10 @@ use osm_api::rbac::{ClusterKind, Installation, Service};
 use osm_testkit::installation::Installed;
 use osm_testkit::{Options, check, installation, wait_for};
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use crate::custom_profiles::{custom, definition};
-use crate::go_implementation::GoImplementation;
+use crate::go_implementation;
 use crate::takeover::{REVISION, go_pool, go_profile};
 use crate::webhook_server::WebhookServer;
 use crate::world::{self, DEADLINE, GETTER_TOKEN, NAMESPACE, TEAM, World};
@@ -26,25 +26,23 @@ const POOLS: [(&str, &str); 2] = [("tiny", "osp-tiny"), ("existing", "osp-existi
 /// Those that publish.
 const PUBLISHERS: [Service; 2] = [Service::OscController, Service::SecretSyncer];
 
-/// KKP's controller of the user cluster, which restores its objects when they differ, and the webhooks of the Go implementation, which KKP
-/// keeps although the controller has no replicas.
-struct Kkp(JoinHandle<()>);
-
-impl Kkp {
-    async fn start(world: &World) -> Result<Self> {
-        let server = WebhookServer::start("127.0.0.1", || true).await?;
-        let definitions = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/go-shaped.yaml");
-        let mut objects: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(definitions)?)?;
-        objects.extend(webhooks(&server));
-        objects.extend(world::getter());
-        objects.extend(rights());
-        installation::apply(&world.plane, &objects).await?;
-        let objects = objects
-            .into_iter()
-            .map(serde_json::from_value)
-            .collect::<Result<_, _>>()?;
-        Ok(Self(tokio::spawn(restore(world.client.clone(), objects))))
-    }
+/// KKP's controller of the user cluster, which restores its objects when they differ, until the result is dropped; and the webhooks of the
+/// Go implementation, which KKP keeps although the controller has no replicas.
+async fn kkp(world: &World) -> Result<JoinSet<()>> {
+    let server = WebhookServer::start("127.0.0.1", || std::future::ready(true)).await?;
+    let definitions = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/go-shaped.yaml");
+    let mut objects: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(definitions)?)?;
+    objects.extend(webhooks(&server));
+    objects.extend(world::getter());
+    objects.extend(rights());
+    installation::apply(&world.plane, &objects).await?;
+    let objects = objects
+        .into_iter()
+        .map(serde_json::from_value)
+        .collect::<Result<_, _>>()?;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(restore(world.client.clone(), objects));
+    Ok(tasks)
 }
 
 async fn restore(client: Client, objects: Vec<DynamicObject>) {
@@ -61,12 +59,6 @@ async fn restore(client: Client, objects: Vec<DynamicObject>) {
             // It tries again, as KKP does.
             let _ = api.patch(&object.name_any(), &kkp, &Patch::Apply(&object)).await;
         }
-    }
-}
-
-impl Drop for Kkp {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 
@@ -144,8 +136,8 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
         ..world::installation()
     };
     let mut world = World::start_in_two_without_services(Options::default(), installation).await?;
-    let _kkp = Kkp::start(&world).await?;
-    let go = GoImplementation::start(&world, KUBE_SYSTEM, names::GO_LEASE).await?;
+    let _kkp = kkp(&world).await?;
+    let go = go_implementation::start(&world, KUBE_SYSTEM).await?;
     world
         .apply(&world::profile("osp-tiny", "v1.0.0", "one\n"))
         .await?;

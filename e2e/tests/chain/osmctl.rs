@@ -155,7 +155,6 @@ async fn no_credential_is_printed(world: &World) -> Result<()> {
         machine.api_token.clone(),
         machine.kubelet_token.clone(),
         PASSWORD.to_owned(),
-        world.plane.ca_key_pem()?,
     ];
     for namespace in [CLOUD_INIT_SETTINGS, "kube-system"] {
         let secrets = world

@@ -27,7 +27,10 @@ pub struct WebhookServer {
 
 impl WebhookServer {
     /// A server whose certificate has this name. It allows everything while `answers` says so, and hangs up otherwise.
-    pub async fn start(name: &str, answers: impl Fn() -> bool + Send + Sync + 'static) -> Result<Self> {
+    pub async fn start<A>(name: &str, answers: impl Fn() -> A + Send + Sync + 'static) -> Result<Self>
+    where
+        A: Future<Output = bool> + Send + 'static,
+    {
         let identity = rcgen::generate_simple_self_signed([name.to_owned()])?;
         let key =
             PrivateKeyDer::try_from(identity.signing_key.serialize_der()).map_err(anyhow::Error::msg)?;
@@ -63,8 +66,11 @@ impl WebhookServer {
     }
 }
 
-async fn allow(request: Request<Incoming>, answers: bool) -> Result<Response<Full<Bytes>>> {
-    anyhow::ensure!(answers, "no pod");
+async fn allow(
+    request: Request<Incoming>,
+    answers: impl Future<Output = bool>,
+) -> Result<Response<Full<Bytes>>> {
+    anyhow::ensure!(answers.await, "no pod");
     let sent = request.into_body().collect().await?.to_bytes();
     let review: Value = serde_json::from_slice(&sent)?;
     let answer = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",

@@ -59,8 +59,6 @@ const PORT_ATTEMPTS: usize = 3;
 /// How a control plane differs from the usual one.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The longest life that the server grants to ServiceAccount tokens (at least an hour). Requests for more are shortened silently.
-    pub service_account_max_token_expiration: Option<Duration>,
     /// Controllers for kube-controller-manager to run, e.g. `csrapproving`, `csrsigning`, `namespace`. It is neither built nor started
     /// where this is empty and no machines join.
     pub controllers: Vec<&'static str>,
@@ -170,14 +168,13 @@ impl ControlPlane {
         self.port
     }
 
-    /// Processor time and memory of kube-apiserver and of etcd.
+    /// Processor time and memory of kube-apiserver.
     ///
     /// # Errors
-    /// When one of them does not run.
-    pub async fn usage(&self) -> Result<(Usage, Usage)> {
+    /// When it does not run.
+    pub async fn usage(&self) -> Result<Usage> {
         let apiserver = self.apiserver.lock().await;
-        let apiserver = apiserver.as_ref().context("kube-apiserver does not run")?;
-        Ok((apiserver.usage()?, self.etcd.lock().await.usage()?))
+        apiserver.as_ref().context("kube-apiserver does not run")?.usage()
     }
 
     /// The binary of kubectl.

@@ -1,10 +1,9 @@
 //! Certificates and keys of a control plane that exists for minutes.
 
-use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
@@ -87,15 +86,6 @@ impl ControlPlane {
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         &self.pki.ca_pem
-    }
-
-    /// The CA's private key, PEM: for tests that sign certificates themselves.
-    ///
-    /// # Errors
-    /// When its file can't be read.
-    pub fn ca_key_pem(&self) -> Result<String> {
-        let path = self.directory.path().join("ca.key");
-        fs::read_to_string(&path).with_context(|| path.display().to_string())
     }
 }
 

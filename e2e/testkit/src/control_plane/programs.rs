@@ -77,12 +77,6 @@ impl Programs<'_> {
                 "--enable-aggregator-routing".to_owned(),
             ]);
         }
-        if let Some(longest) = self.options.service_account_max_token_expiration {
-            arguments.push(format!(
-                "--service-account-max-token-expiration={}s",
-                longest.as_secs()
-            ));
-        }
         if self.options.audit || self.options.audit_bodies {
             arguments.extend(audit::arguments(self.directory, self.options.audit_bodies)?);
         }

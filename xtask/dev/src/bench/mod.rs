@@ -116,7 +116,7 @@ struct Used {
 
 impl Used {
     async fn so_far(plane: &ControlPlane, running: &Running) -> Result<Self> {
-        let (apiserver, _) = plane.usage().await?;
+        let apiserver = plane.usage().await?;
         let mut used = Self {
             apiserver_cpu_seconds: apiserver.cpu_seconds,
             ..Self::default()
