@@ -541,7 +541,7 @@ mod tests {
         let quotes = "is a number; put it in quotes";
         assert!(
             error.ends_with(&format!(
-                "rhelActivationKey: {quotes}; rhelOrganizationName: {quotes}"
+                "rhelOrganizationName: {quotes}; rhelActivationKey: {quotes}"
             )),
             "{error}"
         );
