@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::cluster_endpoint::Choice;
 use osm_api::condition::{RENDERED, Verdict};
-use osm_api::config::{PoolReference, ProfileRef, Rendered, RequestedProfile, Retired};
+use osm_api::config::{ProfileRef, Rendered, RequestedProfile, Retired};
 use osm_api::content::{RenderedFor, Unpacked};
 use osm_api::profile::AcceptedProfile;
 use osm_api::{PoolRef, Reason, names, pool};
@@ -77,11 +77,11 @@ impl Plan {
 pub enum ObjectPlan {
     #[default]
     Keep,
-    Create(ObjectMeta, PoolReference),
+    Create(ObjectMeta, PoolRef),
     /// The spec then says whose it is and nothing else. The metadata carries the resourceVersion that was seen.
-    Replace(ObjectMeta, PoolReference),
+    Replace(ObjectMeta, PoolRef),
     /// As [`Self::Replace`], but the spec keeps what else it holds: machines boot with it until the content of this version is published.
-    Claim(ObjectMeta, PoolReference),
+    Claim(ObjectMeta, PoolRef),
     /// Only if it is still the object that was seen.
     Delete {
         uid: String,
@@ -334,7 +334,7 @@ fn held(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, hold
     let object = match config {
         Some(_) => ObjectPlan::Keep,
         // So that `kubectl get osc` lists every pool, also one that cannot be rendered.
-        None => ObjectPlan::Create(metadata(gathered, owner, None), (&owner.pool_ref).into()),
+        None => ObjectPlan::Create(metadata(gathered, owner, None), owner.pool_ref.clone()),
     };
     let verdict = Verdict {
         type_: RENDERED,
@@ -524,7 +524,7 @@ fn waits_for_revision(owner: &PoolView, config: Option<&ConfigView>) -> bool {
 fn written(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, content: Content) -> Plan {
     let Content { rendered, message } = content;
     let object = match config {
-        None => ObjectPlan::Create(metadata(gathered, owner, None), (&owner.pool_ref).into()),
+        None => ObjectPlan::Create(metadata(gathered, owner, None), owner.pool_ref.clone()),
         Some(config) => object_of(gathered, owner, config, rendered.rendered()),
     };
     let anyway = config.is_some_and(|config| config.is_altered() || config.is_unreadable);
@@ -553,7 +553,7 @@ fn written(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, c
 /// What is to be done with an object that exists. What the Go implementation wrote into its spec goes once `rendered` is published, so that it
 /// can take the pool back until then.
 fn object_of(gathered: &Gathered, owner: &PoolView, config: &ConfigView, rendered: &Rendered) -> ObjectPlan {
-    let pool = PoolReference::from(&owner.pool_ref);
+    let pool = owner.pool_ref.clone();
     let mut meta = metadata(gathered, owner, Some(&config.metadata));
     if !config.has_bare_spec && (config.is_published(rendered) || config.is_unreadable) {
         // With these, the Go implementation would take the object for one of its own that is up to date.

@@ -128,7 +128,7 @@ fn done(gathered: &Gathered, plan: Plan) -> Arc<ConfigView> {
                 ..meta
             };
         }
-        _ => config.spec.pool_ref = current.rendered_for.as_ref().map(|of| (&of.pool).into()),
+        _ => config.spec.pool_ref = current.rendered_for.as_ref().map(|of| of.pool.clone()),
     }
     config.metadata.uid = Some("config".into());
     config.metadata.resource_version = Some("1".into());

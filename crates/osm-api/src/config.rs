@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::pool_ref::PoolRef;
 use crate::preserved::preserved_object;
 use crate::profile::{CloudProvider, File, OperatingSystem, ProvisioningUtility, TemplateEngine, Unit};
 
@@ -82,7 +83,7 @@ use crate::profile::{CloudProvider, File, OperatingSystem, ProvisioningUtility, 
 pub struct OperatingSystemConfigSpec {
     /// The object that defines the pool. It never changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pool_ref: Option<PoolReference>,
+    pub pool_ref: Option<PoolRef>,
     /// Operating system of the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub os_name: Option<OperatingSystem>,
@@ -105,27 +106,6 @@ pub struct OperatingSystemConfigSpec {
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
-}
-
-/// The object that defines a pool.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub struct PoolReference {
-    /// API group and version, such as `cluster.k8s.io/v1alpha1`.
-    #[schemars(length(max = 253))]
-    pub api_version: String,
-    /// Kind, such as `MachineDeployment`.
-    #[schemars(length(max = 63))]
-    pub kind: String,
-    /// Namespace of the object.
-    #[schemars(length(max = 63))]
-    pub namespace: String,
-    /// Name of the object.
-    #[schemars(length(max = 253))]
-    pub name: String,
-    /// uid of the object. An object that is recreated under the same name is another pool.
-    #[schemars(length(max = 64))]
-    pub uid: String,
 }
 
 /// Cloud provider of a pool.

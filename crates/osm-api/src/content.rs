@@ -2,21 +2,16 @@
 //!
 //! The Go implementation stores documents in the spec, with credentials. They are never published: osc-controller renders the pool again.
 
-use std::borrow::Cow;
-
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
 use crate::config::{
-    CloudProviderRef, LateBound, OperatingSystemConfig, OperatingSystemConfigSpec, PoolReference, Rendered,
-    StageConfig,
+    CloudProviderRef, LateBound, OperatingSystemConfig, OperatingSystemConfigSpec, Rendered, StageConfig,
 };
 use crate::digest;
 use crate::gzip;
 use crate::pool_ref::PoolRef;
-use crate::profile::{CloudProvider, MAX_CONTENT_BYTES, OperatingSystem, ProvisioningUtility};
+use crate::profile::{MAX_CONTENT_BYTES, OperatingSystem, ProvisioningUtility};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
 
 /// Both documents of a pool in memory, with markers instead of credentials, and what is needed to fill in the markers.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -177,49 +172,21 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// What a digest is of: these fields of [`Rendered`], in its order and form, with the documents unpacked.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Digested<'a> {
-    digest: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    revision: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    os_name: Option<OperatingSystem>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cloud_provider: Option<CloudProvider>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    provisioning_utility: Option<ProvisioningUtility>,
-    bootstrap: &'a str,
-    provisioning: &'a str,
-    #[serde(skip_serializing_if = "<[LateBound]>::is_empty")]
-    late_bound: &'a [LateBound],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kubelet_kubeconfig: Option<&'a str>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    needs_kubeconfig_secret: bool,
-}
-
-impl<'a> Digested<'a> {
-    fn of(rendered: &'a Rendered, bootstrap: &'a str, provisioning: &'a str) -> Self {
-        Self {
-            digest: "",
-            revision: rendered.revision.as_deref(),
-            os_name: rendered.os_name,
-            cloud_provider: rendered.cloud_provider,
-            provisioning_utility: rendered.provisioning_utility,
-            bootstrap,
-            provisioning,
-            late_bound: &rendered.late_bound,
-            kubelet_kubeconfig: rendered.kubelet_kubeconfig.as_deref(),
-            needs_kubeconfig_secret: rendered.needs_kubeconfig_secret,
-        }
-    }
-}
-
 /// The digest of documents and of what decides how they are published.
 fn digest_of(rendered: &Rendered, bootstrap: &str, provisioning: &str) -> String {
-    digest::sha256_hex_of_json(&Digested::of(rendered, bootstrap, provisioning)).unwrap_or_default()
+    let digested = Rendered {
+        revision: rendered.revision.clone(),
+        os_name: rendered.os_name,
+        cloud_provider: rendered.cloud_provider,
+        provisioning_utility: rendered.provisioning_utility,
+        bootstrap: Some(bootstrap.to_owned()),
+        provisioning: Some(provisioning.to_owned()),
+        late_bound: rendered.late_bound.clone(),
+        kubelet_kubeconfig: rendered.kubelet_kubeconfig.clone(),
+        needs_kubeconfig_secret: rendered.needs_kubeconfig_secret,
+        ..Rendered::default()
+    };
+    digest::sha256_hex(json(&digested).as_bytes())
 }
 
 /// At most [`MAX_CONTENT_BYTES`] are unpacked.
@@ -292,32 +259,8 @@ impl Rendered {
     }
 }
 
-impl From<&PoolRef> for PoolReference {
-    fn from(pool: &PoolRef) -> Self {
-        Self {
-            api_version: pool.api_version.clone().into_owned(),
-            kind: pool.kind.clone().into_owned(),
-            namespace: pool.namespace.clone(),
-            name: pool.name.clone(),
-            uid: pool.uid.clone(),
-        }
-    }
-}
-
-impl From<&PoolReference> for PoolRef {
-    fn from(pool: &PoolReference) -> Self {
-        Self {
-            api_version: Cow::Owned(pool.api_version.clone()),
-            kind: Cow::Owned(pool.kind.clone()),
-            namespace: pool.namespace.clone(),
-            name: pool.name.clone(),
-            uid: pool.uid.clone(),
-        }
-    }
-}
-
 /// The spec that osc-controller writes.
-pub fn spec_for(pool: PoolReference) -> OperatingSystemConfigSpec {
+pub fn spec_for(pool: PoolRef) -> OperatingSystemConfigSpec {
     OperatingSystemConfigSpec {
         pool_ref: Some(pool),
         ..OperatingSystemConfigSpec::default()
@@ -339,25 +282,19 @@ impl<'a> ContentView<'a> {
 
     /// What it was rendered for; `None` on objects that the Go implementation made.
     pub fn rendered_for(self) -> Option<RenderedFor> {
-        let (revision, template_digest) = self
-            .rendered()
-            .map(|rendered| (rendered.revision.clone(), rendered.template_digest.clone()))
-            .unwrap_or_default();
+        let rendered = self.rendered();
         Some(RenderedFor {
             pool: self.pool()?,
-            revision,
-            template_digest: template_digest.unwrap_or_default(),
+            revision: rendered.and_then(|rendered| rendered.revision.clone()),
+            template_digest: rendered
+                .and_then(|rendered| rendered.template_digest.clone())
+                .unwrap_or_default(),
         })
     }
 
     /// The pool; `None` on objects that the Go implementation made.
     pub fn pool(self) -> Option<PoolRef> {
-        self.0.spec.pool_ref.as_ref().map(PoolRef::from)
-    }
-
-    /// Whether it belongs to the pool whose object has this uid.
-    pub fn belongs_to(self, uid: &str) -> bool {
-        self.pool().is_some_and(|pool| pool.uid == uid)
+        self.0.spec.pool_ref.clone()
     }
 
     /// Whether the spec says whose it is and nothing else.
@@ -395,30 +332,6 @@ pub fn pool_name(content: &Content) -> Option<&str> {
     content.machine_deployment.as_ref().map(|md| md.name.as_str())
 }
 
-/// Reads an OperatingSystemConfig that is JSON, and perhaps not whole. Observers that follow objects of every kind use it.
-#[derive(Clone, Copy, Debug)]
-pub struct ContentJson<'a>(&'a Value);
-
-impl<'a> ContentJson<'a> {
-    pub fn of(config: &'a Value) -> Self {
-        Self(config)
-    }
-
-    /// uid of the pool's object.
-    pub fn pool_uid(self) -> Option<&'a str> {
-        self.text("/spec/poolRef/uid")
-    }
-
-    /// Revision that the content was rendered for.
-    pub fn revision(self) -> Option<&'a str> {
-        self.text("/status/rendered/revision")
-    }
-
-    fn text(self, pointer: &str) -> Option<&'a str> {
-        self.0.pointer(pointer)?.as_str()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -454,7 +367,7 @@ mod tests {
             revision,
             template_digest,
         } = rendered_for();
-        let mut config = OperatingSystemConfig::new("p-n-config", spec_for((&pool).into()));
+        let mut config = OperatingSystemConfig::new("p-n-config", spec_for(pool.clone()));
         let rendered = Rendered {
             revision,
             template_digest: Some(template_digest),
@@ -484,7 +397,7 @@ mod tests {
     fn what_is_packed_is_read_again() {
         let config = packed();
         let view = ContentView::of(&config);
-        assert!(view.belongs_to("u") && !view.belongs_to("v") && view.has_bare_spec());
+        assert!(view.has_bare_spec());
         assert_eq!((view.is_published("7"), view.is_published("8")), (true, false));
         assert_eq!(view.rendered_for(), Some(rendered_for()));
         let mut unpacked = view.content().unwrap();
@@ -492,8 +405,6 @@ mod tests {
         assert_eq!(digest.as_ref(), view.rendered().map(|rendered| &rendered.digest));
         assert_eq!(unpacked, content());
         let json = serde_json::to_value(&config).unwrap();
-        let view = ContentJson::of(&json);
-        assert_eq!((view.pool_uid(), view.revision()), (Some("u"), Some("7")));
         // The object as it is stored has nothing but these in its spec.
         assert_eq!(json["spec"].as_object().unwrap().len(), 1, "{}", json["spec"]);
     }
@@ -507,29 +418,6 @@ mod tests {
         assert_eq!(gzip[4..8], [0; 4], "the header has no time");
         let text = gzip::unpack(&gzip, MAX_CONTENT_BYTES).unwrap();
         assert_eq!(text, serde_json::to_string(&content().bootstrap_config).unwrap());
-    }
-
-    /// A digest of another form would make secret-syncer publish every pool again.
-    #[test]
-    fn what_a_digest_is_of_is_written_as_a_status_is() {
-        let mut config = packed();
-        let full = rendered(&mut config).clone();
-        for rendered in [Rendered::default(), full] {
-            let digested = Digested::of(&rendered, "boot", "provision");
-            let as_status = Rendered {
-                revision: rendered.revision.clone(),
-                os_name: rendered.os_name,
-                cloud_provider: rendered.cloud_provider,
-                provisioning_utility: rendered.provisioning_utility,
-                bootstrap: Some("boot".into()),
-                provisioning: Some("provision".into()),
-                late_bound: rendered.late_bound.clone(),
-                kubelet_kubeconfig: rendered.kubelet_kubeconfig.clone(),
-                needs_kubeconfig_secret: rendered.needs_kubeconfig_secret,
-                ..Rendered::default()
-            };
-            assert_eq!(json(&digested), json(&as_status));
-        }
     }
 
     #[test]

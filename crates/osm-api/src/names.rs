@@ -185,16 +185,6 @@ pub fn bootstrap_secret_of(config: &str) -> Option<String> {
         .map(|pool| format!("{pool}-bootstrap-config"))
 }
 
-/// Name of the Secret with the second document of a MachineDeployment. Fixed by the Go implementation.
-pub fn go_provisioning_secret_name(machine_deployment: &str, namespace: &str) -> String {
-    format!("{machine_deployment}-{namespace}-provisioning-config")
-}
-
-/// Name of the Secret with the bootstrap kubeconfig of a MachineDeployment. Fixed by the Go implementation, which begins with the namespace.
-pub fn go_kubelet_bootstrap_secret_name(machine_deployment: &str, namespace: &str) -> String {
-    format!("{namespace}-{machine_deployment}-kubelet-bootstrap-config")
-}
-
 /// Value of [`GO_BOOTSTRAP_TOKEN_LABEL`]: both names, unless that is too long for a label.
 pub fn go_pool_label(machine_deployment: &str, namespace: &str) -> String {
     let both = format!("{namespace}-{machine_deployment}");
@@ -269,10 +259,8 @@ pub fn provisioning_secret_name(pool_id: &str, hash: &str) -> String {
     format!("{PROVISIONING_PREFIX}{pool_id}-{short}")
 }
 
-/// The longest value of a label or annotation of ours, which identifies something.
-const LONGEST_VALUE: usize = 1024;
-/// The longest value of [`COLLECTED`], which has an entry for each orphan that was deleted within an hour.
-const LONGEST_RECORD: usize = 32 * 1024;
+/// The longest value of a label or annotation of ours. [`COLLECTED`] has an entry for each orphan that was deleted within an hour.
+const LONGEST_VALUE: usize = 32 * 1024;
 /// There are fewer of ours on any object.
 const MOST_VALUES: usize = 64;
 
@@ -280,12 +268,7 @@ const MOST_VALUES: usize = 64;
 pub fn only_ours(all: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
     let is_ours = |(name, value): &(&String, &String)| {
         let group = name.split_once('/').map(|(group, _)| group);
-        let longest = if name.as_str() == COLLECTED {
-            LONGEST_RECORD
-        } else {
-            LONGEST_VALUE
-        };
-        matches!(group, Some(GROUP | "k8c.io")) && value.len() <= longest && name.len() <= MAX_NAME
+        matches!(group, Some(GROUP | "k8c.io")) && value.len() <= LONGEST_VALUE && name.len() <= MAX_NAME
     };
     let ours = all.into_iter().flatten().filter(is_ours).take(MOST_VALUES);
     ours.map(|(name, value)| (name.clone(), value.clone())).collect()

@@ -1,23 +1,35 @@
-//! The identity of a pool, wherever it comes from.
+//! Identifies a pool, wherever it was read from.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Resource, ResourceExt};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::machine_deployment::MachineDeployment;
 use crate::names;
 
-/// Identifies the object that defines a pool. It holds nothing that can change during the life of that object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+/// The object that defines a pool.
+// It holds nothing that can change during the life of that object.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "camelCase")]
 pub struct PoolRef {
     /// API group and version, such as `cluster.k8s.io/v1alpha1`.
+    #[schemars(length(max = 253))]
     pub api_version: Cow<'static, str>,
+    /// Kind, such as `MachineDeployment`.
+    #[schemars(length(max = 63))]
     pub kind: Cow<'static, str>,
+    /// Namespace of the object.
+    #[schemars(length(max = 63))]
     pub namespace: String,
+    /// Name of the object.
+    #[schemars(length(max = 253))]
     pub name: String,
     /// uid of the object. An object that is recreated under the same name is another pool.
+    #[schemars(length(max = 64))]
     pub uid: String,
 }
 

@@ -342,7 +342,7 @@ impl RenderedPool {
 
     /// The object that osc-controller writes, without what only a cluster knows.
     pub fn object(&self) -> OperatingSystemConfig {
-        let spec = content::spec_for((&self.pool_ref).into());
+        let spec = content::spec_for(self.pool_ref.clone());
         let mut object = OperatingSystemConfig::new(&self.pool_ref.config_name(), spec);
         let annotations = object.metadata.annotations.get_or_insert_default();
         annotations.insert(names::OWNER.to_owned(), self.pool_ref.to_string());

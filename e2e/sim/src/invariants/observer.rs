@@ -7,7 +7,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
-use osm_api::content::ContentJson;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_testkit::fixtures::UserData;
 use osm_testkit::provisioning;
@@ -281,9 +280,10 @@ impl Observer {
             if probes.is_empty() || probes.iter().any(|probe| probe.expires <= now) {
                 problems.push(format!("bootstrap Secret {bootstrap} has no token that is good"));
             }
-            let config = self.objects.iter().find(|((kind, ..), object)| {
-                kind == CONFIG && ContentJson::of(object).pool_uid() == Some(uid)
-            });
+            let config = self
+                .objects
+                .iter()
+                .find(|((kind, ..), object)| kind == CONFIG && text(object, "/spec/poolRef/uid") == uid);
             match config {
                 None => problems.push(format!("pool {id} has no OperatingSystemConfig")),
                 Some(((_, _, name), config)) => {
@@ -385,10 +385,9 @@ impl Observer {
     }
 
     fn config_is_there(&mut self, at: Timestamp, object: &Value) {
-        let content = ContentJson::of(object);
-        let uid = content.pool_uid().unwrap_or_default();
+        let uid = text(object, "/spec/poolRef/uid");
         let retired = text(object, "/status/retired/uid");
-        let revision = content.revision().unwrap_or_default();
+        let revision = text(object, "/status/rendered/revision");
         let name = text(object, "/metadata/name");
         let Some(pool) = self.pools.values_mut().find(|pool| pool.uid == uid) else {
             return;
@@ -590,7 +589,7 @@ fn unsettled(config: &Value) -> Option<String> {
             return Some(format!("{type_} is about another generation"));
         }
     }
-    let wanted = ContentJson::of(config).revision().unwrap_or_default();
+    let wanted = text(config, "/status/rendered/revision");
     let published = text(config, "/status/published/revision");
     (wanted != published).then(|| format!("revision {published:?} is published, not {wanted:?}"))
 }
