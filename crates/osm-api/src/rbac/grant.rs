@@ -56,21 +56,21 @@ pub struct Right {
     pub why: &'static str,
 }
 
-/// A right on all objects of these resources.
-pub(super) fn rule(group: &str, resources: &[&str], verbs: &[&str], why: &'static str) -> Right {
-    let owned = |items: &[&str]| items.iter().map(|item| (*item).to_owned()).collect::<Vec<_>>();
+/// A right on all objects of these resources. Names of resources and verbs are separated by spaces.
+pub(super) fn rule(group: &str, resources: &str, verbs: &str, why: &'static str) -> Right {
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let rule = PolicyRule {
         api_groups: Some(vec![group.to_owned()]),
-        resources: Some(owned(resources)),
-        verbs: owned(verbs),
+        resources: Some(words(resources)),
+        verbs: words(verbs),
         ..PolicyRule::default()
     };
     Right { rule, why }
 }
 
 /// A right on the object of this name.
-pub(super) fn named(group: &str, resource: &str, name: &str, verbs: &[&str], why: &'static str) -> Right {
-    let mut right = rule(group, &[resource], verbs, why);
+pub(super) fn named(group: &str, resource: &str, name: &str, verbs: &str, why: &'static str) -> Right {
+    let mut right = rule(group, resource, verbs, why);
     right.rule.resource_names = Some(vec![name.to_owned()]);
     right
 }

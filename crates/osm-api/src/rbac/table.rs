@@ -5,14 +5,12 @@ use super::installation::Installation;
 use crate::Joining;
 use crate::names::{CLOUD_INIT_SETTINGS, GO_LEASE, GO_WORKER_LEASE, GROUP, KUBE_SYSTEM};
 
-const READ_ALL: [&str; 2] = ["list", "watch"];
-
 pub(super) fn settings(name: &str) -> Right {
-    named("", "configmaps", name, &READ_ALL, "the settings")
+    named("", "configmaps", name, "list watch", "the settings")
 }
 
 fn events(about: &'static str) -> Right {
-    rule("events.k8s.io", &["events"], &["create"], about)
+    rule("events.k8s.io", "events", "create", about)
 }
 
 /// The rule covers every Lease of the namespace, including those of other programs: RBAC cannot name pods that do not exist yet.
@@ -20,8 +18,8 @@ pub(super) fn leases() -> Right {
     let why = "each replica renews its own Lease; Leases of dead replicas are deleted";
     rule(
         "coordination.k8s.io",
-        &["leases"],
-        &["list", "watch", "create", "update", "delete"],
+        "leases",
+        "list watch create update delete",
         why,
     )
 }
@@ -31,7 +29,7 @@ fn identity_of(cluster: ClusterKind) -> Grant {
     let why = "its uid identifies the cluster, so that a kubeconfig of another cluster is detected";
     cluster.within(
         KUBE_SYSTEM,
-        vec![named("", "namespaces", KUBE_SYSTEM, &["get"], why)],
+        vec![named("", "namespaces", KUBE_SYSTEM, "get", why)],
     )
 }
 
@@ -57,15 +55,18 @@ impl GoLease {
 
     pub(super) fn grant(self) -> Grant {
         let why = "it shows whether the Go implementation runs";
-        let right = named("coordination.k8s.io", "leases", self.name, &["get"], why);
+        let right = named("coordination.k8s.io", "leases", self.name, "get", why);
         self.cluster.within(&self.namespace, vec![right])
     }
 }
 
 /// The Go implementation writes the same profiles and configs.
 pub(super) fn go_leases_of_profiles(installation: &Installation) -> Vec<GoLease> {
-    let own = GoLease::new(ClusterKind::Management, &installation.namespace, GO_LEASE);
-    vec![own]
+    vec![GoLease::new(
+        ClusterKind::Management,
+        &installation.namespace,
+        GO_LEASE,
+    )]
 }
 
 /// The Go implementation writes the same profiles and configs, or it publishes for the same machines. Its own management cluster may then be
@@ -81,99 +82,80 @@ pub(super) fn osp_controller(installation: &Installation) -> Vec<Grant> {
     let read = || {
         rule(
             GROUP,
-            &["operatingsystemprofiles"],
-            &["list", "watch"],
+            "operatingsystemprofiles",
+            "list watch",
             "the profiles to validate",
         )
     };
+    let write = |why| rule(GROUP, "operatingsystemprofiles", "get create update", why);
     let status = || {
         rule(
             GROUP,
-            &["operatingsystemprofiles/status"],
-            &["patch"],
+            "operatingsystemprofiles/status",
+            "patch",
             "the result of the validation",
         )
     };
     let events = || events("Events: a profile is refused or accepted again, a default profile was restored");
     let custom = || {
         let why = "only with `--custom-profiles`: the custom profiles to copy";
-        rule(GROUP, &["customoperatingsystemprofiles"], &["list", "watch"], why)
+        rule(GROUP, "customoperatingsystemprofiles", "list watch", why)
     };
-    let mut own = vec![
-        read(),
-        rule(
-            GROUP,
-            &["operatingsystemprofiles"],
-            &["get", "create", "update"],
-            "default profiles are installed, and restored when they are changed",
-        ),
-        status(),
-        events(),
-    ];
+    let why = "default profiles are installed, and restored when they are changed";
+    let mut own = vec![read(), write(why), status(), events()];
     own.extend(installation.custom_profiles.then(custom));
-    let own = [
-        ClusterKind::Management.within(&installation.namespace, own),
-        ClusterKind::Management.within(
-            &installation.namespace,
-            vec![settings(&installation.settings), leases()],
-        ),
-    ];
+    own.extend([settings(&installation.settings), leases()]);
     let further = installation.further_namespaces().map(|other| {
         let mut rights = vec![read(), status(), events()];
         if installation.custom_profiles {
             let why = "only with `--custom-profiles`: copies of custom profiles are written";
-            let verbs = ["get", "create", "update"];
-            rights.extend([custom(), rule(GROUP, &["operatingsystemprofiles"], &verbs, why)]);
+            rights.extend([custom(), write(why)]);
         }
         ClusterKind::Management.within(other, rights)
     });
-    own.into_iter().chain(further).collect()
+    let own = ClusterKind::Management.within(&installation.namespace, own);
+    std::iter::once(own).chain(further).collect()
 }
 
 pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
     let profiles = || {
         let why = "the profiles to render; a live read when a pool gets a new revision";
-        rule(
-            GROUP,
-            &["operatingsystemprofiles"],
-            &["get", "list", "watch"],
-            why,
-        )
+        rule(GROUP, "operatingsystemprofiles", "get list watch", why)
     };
     let own = vec![
         profiles(),
         rule(
             GROUP,
-            &["operatingsystemconfigs"],
-            &["get", "list", "watch", "create", "update", "patch", "delete"],
+            "operatingsystemconfigs",
+            "get list watch create update patch delete",
             "one per MachineDeployment, deleted after everything published for its pool",
         ),
         rule(
             GROUP,
-            &["operatingsystemconfigs/status"],
-            &["patch"],
+            "operatingsystemconfigs/status",
+            "patch",
             "the condition Rendered, and the rendered documents",
         ),
+        settings(&installation.settings),
+        leases(),
     ];
     let mut everywhere = vec![
         rule(
             "cluster.k8s.io",
-            &["machinedeployments"],
-            &["get", "list", "watch"],
+            "machinedeployments",
+            "get list watch",
             "the pools, in any namespace; a live read before a pool is retired",
         ),
         events("Events: a pool in any namespace cannot be rendered, or can be rendered again"),
     ];
     if installation.go_finalizers {
         let why = "only with `--remove-go-finalizers`: removes a leftover finalizer from MachineDeployments that are being deleted";
-        everywhere.push(rule("cluster.k8s.io", &["machinedeployments"], &["patch"], why));
+        everywhere.push(rule("cluster.k8s.io", "machinedeployments", "patch", why));
     }
+    let cluster_info = "address and CA of the API server, for nodes";
+    let slices = "address of the API server, if there is no cluster-info";
     let mut grants = vec![
         ClusterKind::Management.within(&installation.namespace, own),
-        ClusterKind::Management.within(
-            &installation.namespace,
-            vec![settings(&installation.settings), leases()],
-        ),
         ClusterKind::Worker.everywhere(everywhere),
         identity_of(ClusterKind::Worker),
         ClusterKind::Worker.within(
@@ -182,25 +164,20 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
                 "",
                 "configmaps",
                 "cluster-info",
-                &READ_ALL,
-                "address and CA of the API server, for nodes",
+                "list watch",
+                cluster_info,
             )],
         ),
         ClusterKind::Worker.within(
             "default",
-            vec![rule(
-                "discovery.k8s.io",
-                &["endpointslices"],
-                &READ_ALL,
-                "address of the API server, if there is no cluster-info",
-            )],
+            vec![rule("discovery.k8s.io", "endpointslices", "list watch", slices)],
         ),
     ];
     let further = installation.namespaces_to_render_from().into_iter().skip(1);
     grants.extend(further.map(|other| ClusterKind::Management.within(other, vec![profiles()])));
     let maps = || {
         let why = "the settings of a pool, in a ConfigMap with any name";
-        rule("", &["configmaps"], &["get", "list", "watch"], why)
+        rule("", "configmaps", "get list watch", why)
     };
     let of_pools = installation.pool_settings_namespaces.iter();
     grants.extend(of_pools.map(|other| ClusterKind::Worker.within(other, vec![maps()])));
@@ -208,94 +185,87 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
 }
 
 pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
+    const RBAC: &str = "rbac.authorization.k8s.io";
     let own = vec![
         rule(
             GROUP,
-            &["operatingsystemconfigs"],
-            &["get", "list", "watch"],
+            "operatingsystemconfigs",
+            "get list watch",
             "the content to publish; a live read before publishing and before deleting orphans",
         ),
         rule(
             GROUP,
-            &["operatingsystemconfigs/status"],
-            &["patch"],
+            "operatingsystemconfigs/status",
+            "patch",
             "the condition Published, and what is published",
         ),
         events("Events: a pool cannot be published, or can be published again"),
+        settings(&installation.settings),
+        leases(),
     ];
     let mut everywhere = vec![
         named(
             "",
             "namespaces",
             CLOUD_INIT_SETTINGS,
-            &READ_ALL,
+            "list watch",
             "everything is restored once the namespace exists again",
         ),
         rule(
             "cluster.k8s.io",
-            &["machinedeployments"],
-            &["get", "list", "watch"],
+            "machinedeployments",
+            "get list watch",
             "it may contain the password of a subscription, which a config must not contain",
         ),
     ];
     if installation.joining == Joining::Approved {
-        everywhere.push(rule(
-            "rbac.authorization.k8s.io",
-            &["clusterroles", "clusterrolebindings"],
-            &READ_ALL,
-            "only with `--joining=approved`: a change may let kube-controller-manager approve any node; only metadata is read",
-        ));
+        let why = "only with `--joining=approved`: a change may let kube-controller-manager approve any node; only metadata is read";
+        everywhere.push(rule(RBAC, "clusterroles clusterrolebindings", "list watch", why));
     }
+    let of_nodes = "a node may get exactly its pool's Secrets; lost labels are restored";
     let made = vec![
-        rule(
-            "events.k8s.io",
-            &["events"],
-            &["create"],
+        events(
             "Events: a Secret contains a non-expiring token, or a binding lets kube-controller-manager approve any node",
         ),
         rule(
             "",
-            &["secrets"],
-            &["get", "list", "watch", "create", "update", "patch", "delete"],
+            "secrets",
+            "get list watch create update patch delete",
             "what machine-controller and nodes read, and registry credentials; Roles grant nodes `get` on them",
         ),
         rule(
             "",
-            &["serviceaccounts"],
-            &["get", "list", "watch", "create", "patch", "delete"],
+            "serviceaccounts",
+            "get list watch create patch delete",
             "the identity of each pool and of joining kubelets; lost labels are restored",
         ),
         rule(
             "",
-            &["serviceaccounts/token"],
-            &["create"],
+            "serviceaccounts/token",
+            "create",
             "the tokens that nodes boot with, and one that verifies what they may do",
         ),
         rule(
-            "rbac.authorization.k8s.io",
-            &["roles"],
-            &["get", "list", "watch", "create", "update", "patch", "delete"],
-            "a node may get exactly its pool's Secrets; lost labels are restored",
+            RBAC,
+            "roles",
+            "get list watch create update patch delete",
+            of_nodes,
         ),
         rule(
-            "rbac.authorization.k8s.io",
-            &["roles"],
-            &["bind"],
+            RBAC,
+            "roles",
+            "bind",
             "the API server creates a RoleBinding without first comparing it with all other bindings",
         ),
         rule(
-            "rbac.authorization.k8s.io",
-            &["rolebindings"],
-            &["get", "list", "watch", "create", "patch", "delete"],
-            "a node may get exactly its pool's Secrets; lost labels are restored",
+            RBAC,
+            "rolebindings",
+            "get list watch create patch delete",
+            of_nodes,
         ),
     ];
     vec![
         ClusterKind::Management.within(&installation.namespace, own),
-        ClusterKind::Management.within(
-            &installation.namespace,
-            vec![settings(&installation.settings), leases()],
-        ),
         identity_of(ClusterKind::Management),
         identity_of(ClusterKind::Worker),
         ClusterKind::Worker.everywhere(everywhere),
@@ -313,56 +283,45 @@ pub(super) fn csr_approver(installation: &Installation) -> Vec<Grant> {
     const CERTIFICATES: &str = "certificates.k8s.io";
     let claims = rule(
         "coordination.k8s.io",
-        &["leases"],
-        &["get", "list", "watch", "create", "update", "delete"],
+        "leases",
+        "get list watch create update delete",
         "each approval is recorded in a Lease, so that a Machine gets one certificate",
     );
+    let client = "client certificates of nodes, of this signer only";
     let mut everywhere = vec![
         rule(
             CERTIFICATES,
-            &["certificatesigningrequests"],
-            &READ_ALL,
+            "certificatesigningrequests",
+            "list watch",
             "the requests of joining nodes",
         ),
         rule(
             CERTIFICATES,
-            &["certificatesigningrequests/approval"],
-            &["patch"],
+            "certificatesigningrequests/approval",
+            "patch",
             "the decision; with the next permission, this is worth any node of the cluster",
         ),
-        named(
-            CERTIFICATES,
-            "signers",
-            CLIENT_SIGNER,
-            &["approve"],
-            "client certificates of nodes, of this signer only",
-        ),
+        named(CERTIFICATES, "signers", CLIENT_SIGNER, "approve", client),
         rule(
             "cluster.k8s.io",
-            &["machines", "machinesets", "machinedeployments"],
-            &["get", "list", "watch"],
+            "machines machinesets machinedeployments",
+            "get list watch",
             "a node may join only as a Machine of its pool, read before approvals",
         ),
         rule(
             "",
-            &["nodes"],
-            &["get", "list", "watch"],
+            "nodes",
+            "get list watch",
             "a node that exists is never replaced; a live read before each approval",
         ),
-        rule(
-            "events.k8s.io",
-            &["events"],
-            &["create"],
-            "Events: a machine of a pool in any namespace may not join",
-        ),
+        events("Events: a machine of a pool in any namespace may not join"),
     ];
     if installation.serving_certificates {
         let why = "only with `--approve-serving`: serving certificates of nodes";
-        everywhere.push(named(CERTIFICATES, "signers", SERVING_SIGNER, &["approve"], why));
+        everywhere.push(named(CERTIFICATES, "signers", SERVING_SIGNER, "approve", why));
     }
     vec![
-        ClusterKind::Worker.within(&installation.namespace, vec![claims]),
-        ClusterKind::Worker.within(&installation.namespace, vec![leases()]),
+        ClusterKind::Worker.within(&installation.namespace, vec![claims, leases()]),
         ClusterKind::Worker.everywhere(everywhere),
     ]
 }

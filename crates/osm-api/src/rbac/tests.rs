@@ -20,26 +20,39 @@ fn everything() -> Installation {
     }
 }
 
-fn resources(service: Service, installation: &Installation) -> Vec<String> {
-    service
-        .grants(installation)
-        .into_iter()
-        .flat_map(|grant| grant.rights)
-        .flat_map(|right| right.rule.resources.unwrap_or_default())
-        .collect()
+/// Every rule of every service, with its place.
+fn rules(installation: &Installation) -> Vec<(Service, ClusterKind, Option<String>, PolicyRule)> {
+    let mut found = Vec::new();
+    for service in Service::ALL {
+        for Grant {
+            cluster,
+            namespace,
+            rights,
+        } in service.grants(installation)
+        {
+            let rules = rights.into_iter().map(|right| right.rule);
+            found.extend(rules.map(|rule| (service, cluster, namespace.clone(), rule)));
+        }
+    }
+    found
+}
+
+fn is_on(rule: &PolicyRule, resource: &str) -> bool {
+    rule.resources.iter().flatten().any(|one| one == resource)
+}
+
+fn allows(rule: &PolicyRule, verb: &str) -> bool {
+    rule.verbs.iter().any(|one| one == verb)
 }
 
 #[test]
 fn only_secret_syncer_has_a_right_on_secrets() {
     for installation in [Installation::default(), everything()] {
-        for service in Service::ALL
-            .into_iter()
-            .filter(|service| *service != Service::SecretSyncer)
-        {
+        for (service, .., rule) in rules(&installation) {
+            let mut resources = rule.resources.iter().flatten();
+            let is_secret = |one: &String| one.starts_with("secrets") || one.starts_with("serviceaccounts");
             assert!(
-                !resources(service, &installation)
-                    .iter()
-                    .any(|r| r.starts_with("secrets") || r.starts_with("serviceaccounts")),
+                service == Service::SecretSyncer || !resources.any(is_secret),
                 "{service:?}"
             );
         }
@@ -52,48 +65,34 @@ fn one_service_may_approve_certificates_of_these_signers_and_none_may_sign() {
     let decides = |rule: &PolicyRule| {
         let resources = rule.resources.iter().flatten();
         let mut resources = resources.map(|resource| resource.rsplit('/').next().unwrap_or_default());
-        rule.verbs
-            .iter()
-            .any(|verb| ["approve", "sign", "*"].contains(&verb.as_str()))
-            || resources
-                .any(|resource| ["signers", "approval", "status", "nodeclient", "*"].contains(&resource))
-                && rule
-                    .api_groups
-                    .iter()
-                    .flatten()
-                    .any(|group| ["certificates.k8s.io", "*"].contains(&group.as_str()))
+        let mut groups = rule.api_groups.iter().flatten();
+        ["approve", "sign", "*"].iter().any(|verb| allows(rule, verb))
+            || resources.any(|one| ["signers", "approval", "status", "nodeclient", "*"].contains(&one))
+                && groups.any(|group| ["certificates.k8s.io", "*"].contains(&group.as_str()))
     };
     let found = |installation: &Installation| -> Vec<String> {
-        let mut found = Vec::new();
-        for service in Service::ALL {
-            for Grant {
-                cluster,
-                namespace,
-                rights,
-            } in service.grants(installation)
-            {
-                let place = namespace.unwrap_or_else(|| "everywhere".to_owned());
-                for Right { rule, .. } in rights.into_iter().filter(|right| decides(&right.rule)) {
-                    let list = |items: Option<Vec<String>>| items.unwrap_or_default().join(",");
-                    found.push(format!(
-                        "{}, {} cluster, {place}: {} {} {}",
-                        service.name(),
-                        cluster.name(),
-                        rule.verbs.join(","),
-                        list(rule.resources),
-                        list(rule.resource_names)
-                    ));
-                }
-            }
-        }
-        found
+        let rules = rules(installation).into_iter().filter(|(.., rule)| decides(rule));
+        let text =
+            |(service, cluster, namespace, rule): (Service, ClusterKind, Option<String>, PolicyRule)| {
+                let list = |items: Option<Vec<String>>| items.unwrap_or_default().join(",");
+                format!(
+                    "{}, {}, {}: {} {} {}",
+                    service.name(),
+                    cluster.name(),
+                    namespace.unwrap_or_default(),
+                    rule.verbs.join(","),
+                    list(rule.resources),
+                    list(rule.resource_names)
+                )
+            };
+        rules.map(text).collect()
     };
     let [decision, client, serving] = [
         "patch certificatesigningrequests/approval ",
         "approve signers kubernetes.io/kube-apiserver-client-kubelet",
         "approve signers kubernetes.io/kubelet-serving",
     ]
-    .map(|right| format!("csr-approver, worker cluster, everywhere: {right}"));
+    .map(|right| format!("csr-approver, worker, : {right}"));
     assert_eq!(found(&everything()), [decision.clone(), client.clone(), serving]);
     assert_eq!(found(&Installation::default()), [decision, client]);
 }
@@ -101,22 +100,15 @@ fn one_service_may_approve_certificates_of_these_signers_and_none_may_sign() {
 /// It belongs to another installation, and several may have the same.
 #[test]
 fn profiles_of_the_fallback_namespace_are_read_by_one_service_and_written_by_none() {
-    for service in Service::ALL {
-        let grants = service.grants(&everything()).into_iter();
-        let here = grants.filter(|grant| grant.namespace.as_deref() == Some("shared"));
-        let rules: Vec<PolicyRule> = here
-            .flat_map(|grant| grant.rights)
-            .map(|right| right.rule)
-            .collect();
-        if service == Service::OscController {
-            let [rule] = &rules[..] else { panic!("{rules:#?}") };
-            let profiles = vec!["operatingsystemprofiles".to_owned()];
-            assert_eq!(rule.resources, Some(profiles));
-            assert_eq!(rule.verbs, ["get", "list", "watch"]);
-        } else {
-            assert!(rules.is_empty(), "{service:?}: {rules:#?}");
-        }
-    }
+    let here = rules(&everything()).into_iter();
+    let here: Vec<_> = here
+        .filter(|(_, _, namespace, _)| namespace.as_deref() == Some("shared"))
+        .collect();
+    let [(Service::OscController, .., rule)] = &here[..] else {
+        panic!("{here:#?}")
+    };
+    assert!(is_on(rule, "operatingsystemprofiles"));
+    assert_eq!(rule.verbs, ["get", "list", "watch"]);
 }
 
 #[test]
@@ -183,58 +175,35 @@ fn a_service_has_rights_where_it_has_a_kubeconfig_and_nowhere_else() {
 
 #[test]
 fn machine_deployments_are_patched_by_one_service_and_only_where_that_is_wanted() {
-    let wanted = Installation {
-        go_finalizers: true,
-        ..Installation::default()
-    };
-    for service in Service::ALL {
-        let rights = service.grants(&wanted).into_iter().flat_map(|grant| grant.rights);
-        let on_pools = rights.map(|right| right.rule).filter(|rule| {
-            rule.resources
-                .iter()
-                .flatten()
-                .any(|resource| resource == "machinedeployments")
-        });
-        let writes: Vec<String> = on_pools
-            .flat_map(|rule| rule.verbs)
-            .filter(|verb| !["get", "list", "watch"].contains(&verb.as_str()))
-            .collect();
-        let expected: &[&str] = if service == Service::OscController {
-            &["patch"]
-        } else {
-            &[]
+    for (go_finalizers, expected) in [
+        (false, vec![]),
+        (true, vec![(Service::OscController, "patch".to_owned())]),
+    ] {
+        let installation = Installation {
+            go_finalizers,
+            ..Installation::default()
         };
+        let on_pools = rules(&installation)
+            .into_iter()
+            .filter(|(.., rule)| is_on(rule, "machinedeployments"));
+        let writes: Vec<(Service, String)> = on_pools
+            .flat_map(|(service, .., rule)| rule.verbs.into_iter().map(move |verb| (service, verb)))
+            .filter(|(_, verb)| !["get", "list", "watch"].contains(&verb.as_str()))
+            .collect();
         assert_eq!(writes, expected);
     }
 }
 
+/// A Role grants nothing outside its namespace.
 #[test]
-fn no_service_writes_machine_deployments_or_reads_secrets_or_binds_roles_outside_its_namespace() {
-    for grant in Service::ALL
-        .into_iter()
-        .flat_map(|service| service.grants(&Installation::default()))
-    {
-        for Right { rule, .. } in &grant.rights {
-            let on = |name: &str| rule.resources.iter().flatten().any(|resource| resource == name);
-            if on("machinedeployments") {
-                assert!(
-                    rule.verbs
-                        .iter()
-                        .all(|verb| ["get", "list", "watch"].contains(&verb.as_str()))
-                );
-            }
-            if on("secrets") {
-                let place = (grant.cluster, grant.namespace.as_deref());
-                assert_eq!(place, (ClusterKind::Worker, Some(CLOUD_INIT_SETTINGS)));
-            }
-            let allows = |verb: &str| rule.verbs.iter().any(|other| other == verb);
-            assert!(!allows("*") && !allows("escalate"));
-            if allows("bind") {
-                // A Role grants nothing outside its namespace.
-                let place = (grant.cluster, grant.namespace.as_deref());
-                assert_eq!(place, (ClusterKind::Worker, Some(CLOUD_INIT_SETTINGS)));
-                assert_eq!(rule.resources.as_deref(), Some(&["roles".to_owned()][..]));
-            }
+fn no_service_reads_secrets_or_binds_roles_outside_the_namespace_of_user_data() {
+    for (_, cluster, namespace, rule) in rules(&Installation::default()) {
+        assert!(!allows(&rule, "*") && !allows(&rule, "escalate"));
+        let binds = allows(&rule, "bind");
+        assert!(!binds || rule.resources == Some(vec!["roles".to_owned()]));
+        if binds || is_on(&rule, "secrets") {
+            let place = (cluster, namespace.as_deref());
+            assert_eq!(place, (ClusterKind::Worker, Some(CLOUD_INIT_SETTINGS)));
         }
     }
 }
