@@ -591,7 +591,7 @@ mod tests {
     #[test]
     fn what_is_legal_but_suspicious_is_a_warning_once() {
         let mut new = object();
-        new["metadata"]["labels"] = json!({(names::PROFILE): "a"});
+        new["spec"]["template"]["metadata"]["annotations"] = json!({(names::PROFILE): "a"});
         let warned = verdict(&new, None, found(&["aws"]));
         assert_eq!(warned.denial, None);
         assert!(warned.warnings[0].contains("has no effect"), "{warned:?}");

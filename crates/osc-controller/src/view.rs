@@ -278,7 +278,7 @@ impl PoolView {
         let mut md = MachineDeployment::new("", MachineDeploymentSpec::default());
         md.metadata = unreadable.metadata.clone();
         Self {
-            pool: Err(PoolError::Unreadable(unreadable.problem.to_string())),
+            pool: Err(PoolError::unreadable(&unreadable.problem.to_string())),
             ..Self::of(&md)
         }
     }

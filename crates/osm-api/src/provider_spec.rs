@@ -5,11 +5,11 @@
 
 use std::fmt;
 
+use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::profile::{OperatingSystem, ProvisioningUtility};
-use crate::strict;
 
 /// The only field that is not read. What is below it may be large, and may hold credentials.
 const OF_CLOUD: &str = "cloudProviderSpec";
@@ -118,7 +118,7 @@ pub fn retain_own(os: OperatingSystem, spec: &mut Map<String, Value>) {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProviderSpec {
     /// SSH public keys of the default user.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default)]
     pub ssh_public_keys: Vec<String>,
     /// Not used here.
     #[serde(default)]
@@ -132,7 +132,7 @@ pub struct ProviderSpec {
     pub operating_system: String,
     /// Specific to the operating system.
     #[serde(default)]
-    pub operating_system_spec: Value,
+    pub operating_system_spec: Map<String, Value>,
     /// Static network and IP family.
     #[serde(default)]
     pub network: Option<Network>,
@@ -164,7 +164,6 @@ impl Network {
 #[serde(deny_unknown_fields, default)]
 pub struct Dns {
     /// Addresses, in order.
-    #[serde(deserialize_with = "null_is_default")]
     pub servers: Vec<String>,
 }
 
@@ -220,23 +219,18 @@ pub struct OperatingSystemSpec {
     #[serde(deserialize_with = "empty_is_none")]
     pub provisioning_utility: Option<ProvisioningUtility>,
     /// RHEL: user of the subscription.
-    #[serde(deserialize_with = "null_is_default")]
     pub rhel_subscription_manager_user: ConfigVar,
     /// RHEL: password of that user.
-    #[serde(deserialize_with = "null_is_default")]
     pub rhel_subscription_manager_password: ConfigVar,
     /// RHEL: attach a subscription after registration; RHEL 10 has no such step.
     pub attach_subscription: bool,
     /// RHEL: organization that the activation key belongs to.
-    #[serde(deserialize_with = "null_is_default")]
     pub rhel_organization_name: ConfigVar,
     /// RHEL: activation key, instead of user and password.
-    #[serde(deserialize_with = "null_is_default")]
     pub rhel_activation_key: ConfigVar,
     /// RHEL: register at a Satellite server.
     pub rhel_use_satellite_server: bool,
     /// RHEL: its host.
-    #[serde(deserialize_with = "null_is_default")]
     pub rhel_satellite_server: String,
 }
 
@@ -282,68 +276,41 @@ impl fmt::Debug for ConfigVar {
 
 impl<'de> Deserialize<'de> for ConfigVar {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
+        #[derive(Deserialize, Default)]
         #[serde(rename_all = "camelCase", default)]
-        #[derive(Default)]
         struct Reference {
             value: String,
             secret_key_ref: KeyReference,
             config_map_key_ref: KeyReference,
         }
-        let text = |text: String| {
-            if text.is_empty() {
-                Self::Empty
-            } else {
-                Self::Text(text)
-            }
+        let reference = match Value::deserialize(d)? {
+            object @ Value::Object(_) => serde_json::from_value(object).map_err(Error::custom)?,
+            text => Reference {
+                value: serde_json::from_value(text).map_err(Error::custom)?,
+                ..Reference::default()
+            },
         };
-        let wrong = || {
-            serde::de::Error::custom(
-                "expected a text, or an object with value, secretKeyRef or configMapKeyRef",
-            )
-        };
-        let is_no_text = |value: &Value| value.is_number() || value.is_boolean();
-        match Value::deserialize(d)? {
-            Value::Null => Ok(Self::Empty),
-            Value::String(plain) => Ok(text(plain)),
-            value if is_no_text(&value) => Err(serde::de::Error::custom(strict::no_text(&value))),
-            Value::Object(object) if object.get("value").is_some_and(is_no_text) => {
-                let value = object.get("value").unwrap_or(&Value::Null);
-                Err(serde::de::Error::custom(strict::no_text(value)))
+        // In the order in which machine-controller looks.
+        Ok(match reference {
+            Reference { secret_key_ref, .. } if !secret_key_ref.name.is_empty() => {
+                Self::SecretKey(secret_key_ref)
             }
-            object @ Value::Object(_) => {
-                let reference: Reference = serde_json::from_value(object).map_err(|_| wrong())?;
-                let Reference {
-                    value,
-                    secret_key_ref,
-                    config_map_key_ref,
-                } = reference;
-                // In the order in which machine-controller looks.
-                if !secret_key_ref.name.is_empty() {
-                    Ok(Self::SecretKey(secret_key_ref))
-                } else if !config_map_key_ref.name.is_empty() {
-                    Ok(Self::ConfigMapKey(config_map_key_ref))
-                } else {
-                    Ok(text(value))
-                }
-            }
-            _ => Err(wrong()),
-        }
+            Reference {
+                config_map_key_ref, ..
+            } if !config_map_key_ref.name.is_empty() => Self::ConfigMapKey(config_map_key_ref),
+            Reference { value, .. } if !value.is_empty() => Self::Text(value),
+            _ => Self::Empty,
+        })
     }
 }
 
 fn empty_is_none<'de, D: Deserializer<'de>>(d: D) -> Result<Option<ProvisioningUtility>, D::Error> {
-    match Option::<Value>::deserialize(d)? {
-        None => Ok(None),
-        Some(value) if value == "" => Ok(None),
-        Some(value) => serde_json::from_value(value)
-            .map(Some)
-            .map_err(|_| serde::de::Error::custom("expected cloud-init or ignition")),
-    }
-}
-
-fn null_is_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(d: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(d)?.unwrap_or_default())
+    let value = Value::deserialize(d)?;
+    let value = Some(value).filter(|value| value != "");
+    value
+        .map(serde_json::from_value)
+        .transpose()
+        .map_err(Error::custom)
 }
 
 #[cfg(test)]
@@ -351,6 +318,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::strict;
 
     #[test]
     fn a_config_var_is_a_text_or_a_reference_and_hides_the_text() {
@@ -361,7 +329,6 @@ mod tests {
             key: "k".into(),
         };
         for (value, expected) in [
-            (json!(null), ConfigVar::Empty),
             (json!(""), ConfigVar::Empty),
             (json!({"value": ""}), ConfigVar::Empty),
             (
@@ -383,18 +350,14 @@ mod tests {
             assert_eq!(found, expected);
             assert!(!format!("{found:?}").contains("hunter2"));
         }
-        for number in [json!(5), json!({"value": 5})] {
-            let error = serde_json::from_value::<ConfigVar>(number).unwrap_err();
-            assert_eq!(error.to_string(), strict::NUMBER_WITHOUT_QUOTES);
-        }
-        for wrong in [json!({"secretKeyRef": "hunter2"}), json!(["x"])] {
-            let error = serde_json::from_value::<ConfigVar>(wrong)
-                .unwrap_err()
-                .to_string();
-            assert!(
-                error.contains("expected a text") && !error.contains("hunter2"),
-                "{error}"
-            );
+        for (wrong, problem) in [
+            (json!(5), "is a number; put it in quotes"),
+            (json!({"value": 5}), "is a number; put it in quotes"),
+            (json!({"secretKeyRef": "hunter2"}), "is a string, expected a map"),
+            (json!(["hunter2"]), "is a list, expected a string"),
+        ] {
+            let errors = strict::decode::<ConfigVar>(wrong).unwrap_err();
+            assert_eq!(errors, [format!("{}: {problem}", strict::DOCUMENT)]);
         }
     }
 }

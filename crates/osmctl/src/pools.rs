@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigStatus, Rendered};
 use osm_api::content::{self, Content, RenderedFor};
 use osm_api::names::{self, SETTINGS_KEY};
-use osm_api::pool::{self, Pool, PoolError};
+use osm_api::pool::{self, Pool};
 use osm_api::pool_settings::{PoolSettings, PoolSettingsError};
 use osm_api::settings::Settings;
 use osm_api::{MachineDeployment, PoolRef, Reason};
@@ -158,18 +158,11 @@ pub fn select_one(
 fn read(item: &Item<MachineDeployment>) -> Result<Pool> {
     Pool::read(&item.value).map_err(|error| {
         let name = item.value.metadata.name.as_deref().unwrap_or_default();
-        let message = error.to_string();
-        // Messages start with the path of what is wrong.
-        let path = match &error {
-            PoolError::NameTooLong { .. } => "metadata.name".to_owned(),
-            PoolError::InvalidAnnotation { key, .. } => format!("metadata.annotations.{key}"),
-            _ => message.split([' ', ':']).next().unwrap_or_default().to_owned(),
-        };
-        let place = item.origin.place(&path);
+        let place = item.origin.place(&error.path);
         Problems::from(Problem::error(
             error.reason().as_str(),
             place,
-            format!("MachineDeployment {name}: {message}"),
+            format!("MachineDeployment {name}: {error}"),
         ))
         .into()
     })

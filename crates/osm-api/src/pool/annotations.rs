@@ -17,44 +17,34 @@ All other annotations are read from the MachineDeployment only.";
 /// [`super::KUBELET_ANNOTATIONS`].
 const OF_POOLS: [&str; 3] = [names::PROFILE, names::PROFILE_NAMESPACE, names::SETTINGS];
 
-/// The longest revision. machine-controller counts.
-pub(super) const LONGEST_REVISION: usize = 63;
-
-pub(super) const OF_NAMES: [&str; 3] = [names::REVISION, names::PROFILE_NAMESPACE, names::PROFILE];
-
 type Annotations = BTreeMap<String, String>;
 
 /// Kubelet settings of a MachineDeployment and of its template. One without a value is as good as absent.
 pub(super) fn of_kubelet(md: &MachineDeployment) -> Result<Annotations, PoolError> {
     let is_ours = |key: &str| key.starts_with(names::KUBELET_CONFIG_PREFIX);
-    let of_template = entries(&md.spec.template, "/metadata/annotations");
-    let mut found = Annotations::new();
     let is_set = |value: &str| !value.trim().is_empty();
-    let of_template = of_template.into_iter().filter(|(key, _)| is_ours(key));
-    for (key, value) in of_template.filter(|(_, value)| !value.is_null() && value.as_str().is_none_or(is_set))
-    {
-        let text = value.as_str().ok_or_else(|| PoolError::InvalidAnnotation {
-            key: key.clone(),
-            problem: format!("{}; it is an annotation of spec.template", strict::no_text(value)),
-        })?;
-        found.insert(key, text.to_owned());
+    let mut found = Annotations::new();
+    for (key, value) in entries(&md.spec.template, "/metadata/annotations") {
+        match value.as_str() {
+            _ if !is_ours(&key) || value.is_null() => {}
+            Some(text) if is_set(text) => drop(found.insert(key, text.to_owned())),
+            Some(_) => {}
+            None => {
+                let problem = strict::no_text(value);
+                return Err(PoolError::annotation(
+                    &key,
+                    &format!("{problem}; it is an annotation of spec.template"),
+                ));
+            }
+        }
     }
-    for (key, value) in md
-        .metadata
-        .annotations
-        .iter()
-        .flatten()
-        .filter(|(key, value)| is_ours(key) && is_set(value))
-    {
-        if found
-            .insert(key.clone(), value.clone())
-            .is_some_and(|of_template| of_template != *value)
-        {
-            return Err(PoolError::InvalidAnnotation {
-                key: key.clone(),
-                problem: "is set on the MachineDeployment and, with another value, on its spec.template; remove one"
-                    .to_owned(),
-            });
+    let own = md.metadata.annotations.iter().flatten();
+    for (key, value) in own.filter(|(key, value)| is_ours(key) && is_set(value)) {
+        let of_template = found.insert(key.clone(), value.clone());
+        if of_template.is_some_and(|of_template| of_template != *value) {
+            let problem =
+                "is set on the MachineDeployment and, with another value, on its spec.template; remove one";
+            return Err(PoolError::annotation(key, problem));
         }
     }
     Ok(found)
@@ -64,58 +54,37 @@ pub(super) fn of_kubelet(md: &MachineDeployment) -> Result<Annotations, PoolErro
 pub(super) fn misplaced(md: &MachineDeployment) -> Vec<String> {
     let own = md.metadata.annotations.clone().unwrap_or_default();
     let template = entries(&md.spec.template, "/metadata/annotations");
-    let kubelet = |key: &str| key.contains(KUBELET_CONFIG);
-    let of_pools = |key: &str| OF_POOLS.contains(&key) || kubelet(key);
+    let machine = entries(&md.spec.template, "/spec/metadata/annotations");
     let both: BTreeSet<&String> = own.keys().chain(template.keys()).collect();
     let mut warnings: Vec<String> = both.into_iter().filter_map(|key| without_effect(key)).collect();
-    let keys_at = |pointer| entries(&md.spec.template, pointer).into_keys().collect();
-    let elsewhere: [(&str, &str, Vec<String>); 5] = [
-        ("annotation", "spec.template", template.into_keys().collect()),
-        (
-            "annotation",
-            "spec.template.spec",
-            keys_at("/spec/metadata/annotations"),
-        ),
-        (
-            "label",
-            "the MachineDeployment",
-            md.metadata
-                .labels
-                .iter()
-                .flatten()
-                .map(|(key, _)| key.clone())
-                .collect(),
-        ),
-        ("label", "spec.template", keys_at("/metadata/labels")),
-        ("label", "spec.template.spec", keys_at("/spec/metadata/labels")),
-    ];
-    for (i, (kind, place, keys)) in elsewhere.iter().enumerate() {
-        // Kubelet settings are also read from the template.
-        let misplaced = |key: &&String| of_pools(key) && !(i == 0 && kubelet(key));
-        for key in keys.iter().filter(misplaced) {
-            let advice = "set it as an annotation of the MachineDeployment";
-            warnings.push(format!("{kind} {key} of {place} has no effect; {advice}"));
-        }
+    let of_pools = |key: &&String| OF_POOLS.contains(&key.as_str());
+    let of_template = template.keys().filter(of_pools).map(|key| (key, "spec.template"));
+    let of_machine = machine
+        .keys()
+        .filter(|key| of_pools(key) || key.contains(KUBELET_CONFIG));
+    for (key, place) in of_template.chain(of_machine.map(|key| (key, "spec.template.spec"))) {
+        warnings.push(format!(
+            "annotation {key} of {place} has no effect; set it as an annotation of the MachineDeployment"
+        ));
     }
     warnings
 }
 
 /// Why an annotation in the name of machine-controller's kubelet settings has no effect, although it is where these are read.
 fn without_effect(key: &str) -> Option<String> {
-    let advice = if key.contains(KUBELET_FEATURE_GATES) {
-        "set kubelet.featureGates in the settings of the pool".to_owned()
-    } else if key.contains(KUBELET_FLAGS) {
-        "set kubelet.configuration in the settings of the pool".to_owned()
-    } else if !key.contains(KUBELET_CONFIG) {
-        return None;
-    } else {
-        match key.strip_prefix(names::KUBELET_CONFIG_PREFIX) {
-            None => format!("its prefix must be {}", names::KUBELET_CONFIG_PREFIX),
-            Some(name) if KUBELET_ANNOTATIONS.iter().any(|known| known.name == name) => return None,
-            Some(_) => {
-                "no annotation carries this kubelet setting; set kubelet.configuration in the settings of the pool".to_owned()
-            }
+    let advice = match key.strip_prefix(names::KUBELET_CONFIG_PREFIX) {
+        Some(name) if KUBELET_ANNOTATIONS.iter().any(|known| known.name == name) => return None,
+        Some(_) => "set kubelet.configuration in the settings of the pool".to_owned(),
+        None if key.contains(KUBELET_FEATURE_GATES) => {
+            "set kubelet.featureGates in the settings of the pool".to_owned()
         }
+        None if key.contains(KUBELET_FLAGS) => {
+            "set kubelet.configuration in the settings of the pool".to_owned()
+        }
+        None if key.contains(KUBELET_CONFIG) => {
+            format!("its prefix must be {}", names::KUBELET_CONFIG_PREFIX)
+        }
+        None => return None,
     };
     Some(format!("annotation {key} has no effect; {advice}"))
 }
@@ -199,23 +168,23 @@ mod tests {
             "v1.kubelet-flags.machine-controller.kubermatic.io/ExternalCloudProvider",
         );
         let md = machine_deployment(
-            json!({"annotations": {near: "50", gate: "true", key("PodsPerCore"): "5"}, "labels": {names::PROFILE: "x"}}),
+            json!({"annotations": {near: "50", gate: "true", key("PodsPerCore"): "5"}}),
             json!({"annotations": {names::SETTINGS: "{}", key("MaxPods"): "1", key("PodsPerCore"): "6", flag: "true"}}),
-            json!({"annotations": {key("MaxPods"): "1", "mine": "x"}, "labels": {"mine": "x"}}),
+            json!({"annotations": {key("MaxPods"): "1", names::PROFILE: "x", "mine": "x"}}),
         );
         let warnings = misplaced(&md);
         assert_eq!(warnings.len(), 7, "{warnings:#?}");
         for (warning, part) in warnings.iter().zip([
             near.to_owned(),
             format!(
-                "annotation {} has no effect; no annotation carries",
+                "annotation {} has no effect; set kubelet.configuration in",
                 key("PodsPerCore")
             ),
             format!("annotation {gate} has no effect; set kubelet.featureGates in"),
             format!("annotation {flag} has no effect; set kubelet.configuration in"),
             format!("annotation {} of spec.template ", names::SETTINGS),
+            format!("annotation {} of spec.template.spec ", names::PROFILE),
             format!("annotation {} of spec.template.spec ", key("MaxPods")),
-            format!("label {} of the MachineDeployment ", names::PROFILE),
         ]) {
             assert!(warning.contains(&part), "{warning}");
         }

@@ -33,157 +33,89 @@ pub struct KubeletAnnotation {
     /// What follows [`KUBELET_CONFIG_PREFIX`](names::KUBELET_CONFIG_PREFIX).
     pub name: &'static str,
     pub example: &'static str,
-    shape: Shape,
+    /// Sets the field of this annotation, if the kubelet accepts the value.
+    set: fn(&mut KubeletSettings, &str) -> Result<(), String>,
 }
 
-type Field<T> = fn(&mut KubeletSettings) -> &mut Option<T>;
-
-/// How a value is read, and where it is kept.
-enum Shape {
-    /// Comma-separated pairs of a name and a value.
-    Pairs {
-        separator: char,
-        check: fn(&str, &str) -> Result<(), &'static str>,
-        field: Field<BTreeMap<String, String>>,
-    },
-    /// A whole number in this range.
-    Number {
-        least: i32,
-        most: i32,
-        field: Field<i32>,
-    },
-    /// A size of a log file.
-    Size(Field<String>),
-    /// A duration of at least 0.
-    Duration(Field<String>),
-}
-
-const fn annotation(name: &'static str, example: &'static str, shape: Shape) -> KubeletAnnotation {
-    KubeletAnnotation { name, example, shape }
-}
-
-const fn reservations(field: Field<BTreeMap<String, String>>) -> Shape {
-    Shape::Pairs {
-        separator: '=',
-        check: kubelet_value::reservation,
-        field,
-    }
-}
-
-const fn percent(field: Field<i32>) -> Shape {
-    Shape::Number {
-        least: 0,
-        most: 100,
-        field,
-    }
+const fn annotation(
+    name: &'static str,
+    example: &'static str,
+    set: fn(&mut KubeletSettings, &str) -> Result<(), String>,
+) -> KubeletAnnotation {
+    KubeletAnnotation { name, example, set }
 }
 
 /// Every annotation that carries a kubelet setting.
 pub const KUBELET_ANNOTATIONS: &[KubeletAnnotation] = &[
-    annotation(
-        "SystemReserved",
-        "cpu=200m,memory=200Mi",
-        reservations(|to| &mut to.system_reserved),
-    ),
-    annotation(
-        "KubeReserved",
-        "cpu=200m,memory=200Mi",
-        reservations(|to| &mut to.kube_reserved),
-    ),
+    annotation("SystemReserved", "cpu=200m,memory=200Mi", |to, text| {
+        set(
+            &mut to.system_reserved,
+            pairs(text, '=', kubelet_value::reservation),
+        )
+    }),
+    annotation("KubeReserved", "cpu=200m,memory=200Mi", |to, text| {
+        set(
+            &mut to.kube_reserved,
+            pairs(text, '=', kubelet_value::reservation),
+        )
+    }),
     annotation(
         "EvictionHard",
         "memory.available<100Mi,nodefs.available<10%",
-        Shape::Pairs {
-            separator: '<',
-            check: kubelet_value::eviction_threshold,
-            field: |to| &mut to.eviction_hard,
+        |to, text| {
+            set(
+                &mut to.eviction_hard,
+                pairs(text, '<', kubelet_value::eviction_threshold),
+            )
         },
     ),
-    annotation(
-        "ContainerLogMaxSize",
-        "100Mi",
-        Shape::Size(|to| &mut to.container_log_max_size),
-    ),
-    annotation(
-        "ContainerLogMaxFiles",
-        "5",
-        Shape::Number {
-            least: 2,
-            most: i32::MAX,
-            field: |to| &mut to.container_log_max_files,
-        },
-    ),
-    annotation(
-        "MaxPods",
-        "110",
-        Shape::Number {
-            least: 0,
-            most: i32::MAX,
-            field: |to| &mut to.max_pods,
-        },
-    ),
-    annotation(
-        "ImageGCHighThresholdPercent",
-        "85",
-        percent(|to| &mut to.image_gc_high_threshold_percent),
-    ),
-    annotation(
-        "ImageGCLowThresholdPercent",
-        "80",
-        percent(|to| &mut to.image_gc_low_threshold_percent),
-    ),
-    annotation(
-        "ImageMinimumGCAge",
-        "2m",
-        Shape::Duration(|to| &mut to.image_minimum_gc_age),
-    ),
-    annotation(
-        "ImageMaximumGCAge",
-        "24h",
-        Shape::Duration(|to| &mut to.image_maximum_gc_age),
-    ),
+    annotation("ContainerLogMaxSize", "100Mi", |to, text| {
+        kubelet_value::log_size(text)?;
+        set(&mut to.container_log_max_size, Ok(Some(text.to_owned())))
+    }),
+    annotation("ContainerLogMaxFiles", "5", |to, text| {
+        set(&mut to.container_log_max_files, number(text, 2, i32::MAX))
+    }),
+    annotation("MaxPods", "110", |to, text| {
+        set(&mut to.max_pods, number(text, 0, i32::MAX))
+    }),
+    annotation("ImageGCHighThresholdPercent", "85", |to, text| {
+        set(&mut to.image_gc_high_threshold_percent, number(text, 0, 100))
+    }),
+    annotation("ImageGCLowThresholdPercent", "80", |to, text| {
+        set(&mut to.image_gc_low_threshold_percent, number(text, 0, 100))
+    }),
+    annotation("ImageMinimumGCAge", "2m", |to, text| {
+        set(&mut to.image_minimum_gc_age, duration(text))
+    }),
+    annotation("ImageMaximumGCAge", "24h", |to, text| {
+        set(&mut to.image_maximum_gc_age, duration(text))
+    }),
 ];
 
 impl KubeletAnnotation {
     pub fn key(&self) -> String {
         format!("{}{}", names::KUBELET_CONFIG_PREFIX, self.name)
     }
+}
 
-    /// Sets the field of this annotation, if the kubelet accepts the value.
-    fn set(&self, settings: &mut KubeletSettings, value: &str) -> Result<(), String> {
-        match self.shape {
-            Shape::Pairs {
-                separator,
-                check,
-                field,
-            } => {
-                let pairs = parse_pairs(value, separator)?;
-                for (key, value) in &pairs {
-                    check(key, value).map_err(|problem| format!("{key}: {problem}"))?;
-                }
-                *field(settings) = Some(pairs).filter(|pairs| !pairs.is_empty());
-            }
-            Shape::Number { least, most, field } => {
-                *field(settings) = Some(number(value, least, most)?);
-            }
-            Shape::Size(field) => {
-                kubelet_value::log_size(value)?;
-                *field(settings) = Some(value.to_owned());
-            }
-            Shape::Duration(field) => {
-                if !matches!(kubelet_value::duration(value), Some(0..)) {
-                    return Err(kubelet_value::NO_DURATION.to_owned());
-                }
-                *field(settings) = Some(value.to_owned());
-            }
-        }
-        Ok(())
+fn set<T>(field: &mut Option<T>, value: Result<Option<T>, String>) -> Result<(), String> {
+    *field = value?;
+    Ok(())
+}
+
+/// A duration of at least 0.
+fn duration(value: &str) -> Result<Option<String>, String> {
+    match kubelet_value::duration(value) {
+        Some(0..) => Ok(Some(value.to_owned())),
+        _ => Err(kubelet_value::NO_DURATION.to_owned()),
     }
 }
 
-fn number(value: &str, least: i32, most: i32) -> Result<i32, String> {
+/// A whole number in this range.
+fn number(value: &str, least: i32, most: i32) -> Result<Option<i32>, String> {
     match value.parse::<i32>() {
-        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
         _ if most == i32::MAX => Err(format!("must be a whole number from {least}")),
         _ => Err(format!("must be a whole number from {least} to {most}")),
     }
@@ -196,12 +128,7 @@ impl KubeletSettings {
             let name = key.strip_prefix(names::KUBELET_CONFIG_PREFIX);
             // The Go implementation ignores other names, too: a pool that works with it must go on working. There is a warning.
             if let Some(known) = KUBELET_ANNOTATIONS.iter().find(|known| Some(known.name) == name) {
-                known
-                    .set(&mut settings, value)
-                    .map_err(|problem| PoolError::InvalidAnnotation {
-                        key: key.clone(),
-                        problem,
-                    })?;
+                (known.set)(&mut settings, value).map_err(|problem| PoolError::annotation(key, &problem))?;
             }
         }
         settings.check_together()?;
@@ -212,10 +139,7 @@ impl KubeletSettings {
     fn check_together(&self) -> Result<(), PoolError> {
         let bad = |name: &str, problem: &str| {
             let key = format!("{}{name}", names::KUBELET_CONFIG_PREFIX);
-            Err(PoolError::InvalidAnnotation {
-                key,
-                problem: problem.to_owned(),
-            })
+            Err(PoolError::annotation(&key, problem))
         };
         let (low, high) = (
             self.image_gc_low_threshold_percent,
@@ -248,18 +172,25 @@ fn is_name(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || "-._/".contains(c))
 }
 
-fn parse_pairs(text: &str, separator: char) -> Result<BTreeMap<String, String>, String> {
-    text.split(',')
-        .filter(|pair| !pair.trim().is_empty())
-        .map(|pair| match pair.split_once(separator) {
-            Some((key, value)) if is_name(key.trim()) && !value.trim().is_empty() => {
-                Ok((key.trim().to_owned(), value.trim().to_owned()))
-            }
-            _ => Err(format!(
+/// Comma-separated pairs of a name and a value that this check accepts.
+fn pairs(
+    text: &str,
+    separator: char,
+    check: fn(&str, &str) -> Result<(), &'static str>,
+) -> Result<Option<BTreeMap<String, String>>, String> {
+    let mut pairs = BTreeMap::new();
+    for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
+        let (name, value) = pair.split_once(separator).unwrap_or_default();
+        let (name, value) = (name.trim(), value.trim());
+        if !is_name(name) || value.is_empty() {
+            return Err(format!(
                 "must be a list such as cpu{separator}200m,memory{separator}200Mi"
-            )),
-        })
-        .collect()
+            ));
+        }
+        check(name, value).map_err(|problem| format!("{name}: {problem}"))?;
+        pairs.insert(name.to_owned(), value.to_owned());
+    }
+    Ok(Some(pairs).filter(|pairs| !pairs.is_empty()))
 }
 
 #[cfg(test)]
@@ -271,7 +202,7 @@ mod tests {
         let mut all = KubeletSettings::default();
         for row in KUBELET_ANNOTATIONS {
             let before = all.clone();
-            row.set(&mut all, row.example).unwrap();
+            (row.set)(&mut all, row.example).unwrap();
             assert_ne!(all, before, "{}", row.name);
         }
         assert!(all.check_together().is_ok());
