@@ -49,12 +49,6 @@ impl PoolSettings {
         {
             None => None,
             Some(Value::String(name)) if !name.is_empty() => Some(name),
-            Some(number @ Value::Number(_)) => {
-                return Err(failed(vec![format!(
-                    "{FROM_CONFIG_MAP}: {}",
-                    strict::no_text(&number)
-                )]));
-            }
             Some(_) => {
                 return Err(failed(vec![format!(
                     "{FROM_CONFIG_MAP}: must be the name of a ConfigMap"
@@ -182,10 +176,7 @@ mod tests {
         for (text, part) in [
             ("[hunter2]", "the document: is a list, expected a map"),
             ("hunter2", "the document: is a string, expected a map"),
-            (
-                "fromConfigMap: 1234",
-                "fromConfigMap: is a number; put it in quotes",
-            ),
+            ("fromConfigMap: 1234", "fromConfigMap: must be"),
             (
                 "downloads: {containerd: {version: 2.1}}",
                 "downloads.containerd.version: is a number; put it in quotes",
@@ -256,7 +247,7 @@ mod tests {
             .unwrap()
             .merge(&installation(), None)
             .unwrap_err();
-        assert!(error.to_string().contains("u0: unknown field"), "{error}");
+        assert!(error.to_string().contains("list: unknown field"), "{error}");
     }
 
     #[test]

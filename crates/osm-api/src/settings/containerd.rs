@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use super::validation::{HTTP, Problems, URL, URL_RULE, is_host, is_url};
 use crate::names::CLOUD_INIT_SETTINGS;
-use crate::names::is_dns_subdomain;
 
 /// Host that means every registry that is not listed.
 const DEFAULT_HOST: &str = "_default";
@@ -60,22 +59,6 @@ pub struct SecretReference {
     pub name: String,
 }
 
-impl SecretReference {
-    pub(super) fn validate(&self, path: &str, problems: &mut Problems) {
-        let Self { namespace, name } = self;
-        problems.check(
-            format!("{path}.namespace"),
-            is_dns_subdomain(namespace),
-            "must be the name of a namespace",
-        );
-        problems.check(
-            format!("{path}.name"),
-            is_dns_subdomain(name),
-            "must be the name of a Secret",
-        );
-    }
-}
-
 fn cloud_init_settings() -> String {
     CLOUD_INIT_SETTINGS.to_owned()
 }
@@ -107,7 +90,7 @@ impl Registry {
                 ok,
                 "cannot be used with the host _default; list the registry by its own host",
             );
-            secret.validate(&path, problems);
+            problems.check_object(&path, &secret.namespace, &secret.name);
         }
         for (j, mirror) in self.mirrors.iter().enumerate() {
             problems.check(

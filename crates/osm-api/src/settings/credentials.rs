@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::validation::Problems;
-use crate::names::{is_data_key, is_dns_subdomain};
+use crate::names::is_data_key;
 
 /// Credentials of nodes.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
@@ -73,46 +73,11 @@ pub struct ProfileSecret {
 
 impl ProfileSecret {
     fn validate(&self, path: &str, problems: &mut Problems) {
-        let Self { namespace, name, key } = self;
-        let rules = [
-            (
-                "namespace",
-                is_dns_subdomain(namespace),
-                "must be the name of a namespace",
-            ),
-            ("name", is_dns_subdomain(name), "must be the name of a Secret"),
-            (
-                "key",
-                is_data_key(key),
-                "must be a key of letters, digits, -, _ and .",
-            ),
-        ];
-        for (field, ok, rule) in rules {
-            problems.check(format!("{path}.{field}"), ok, rule);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::Settings;
-
-    #[test]
-    fn secrets_of_profiles_are_named_in_full() {
-        let read = |secret: &str| Settings::parse(&format!("credentials: {{profileSecrets: [{secret}]}}"));
-        assert!(read("{namespace: kube-system, name: vpn, key: tls.key}").is_ok());
-        for (secret, path) in [
-            ("{namespace: kube-system, name: vpn}", "profileSecrets[0]"),
-            (
-                "{namespace: Kube, name: vpn, key: a}",
-                "profileSecrets[0].namespace",
-            ),
-            ("{namespace: a, name: '*', key: a}", "profileSecrets[0].name"),
-            ("{namespace: a, name: vpn, key: 'a/b'}", "profileSecrets[0].key"),
-            ("{namespace: a, name: vpn, key: ''}", "profileSecrets[0].key"),
-        ] {
-            let error = read(secret).unwrap_err().to_string();
-            assert!(error.contains(&format!("credentials.{path}")), "{error}");
-        }
+        problems.check_object(path, &self.namespace, &self.name);
+        problems.check(
+            format!("{path}.key"),
+            is_data_key(&self.key),
+            "must be a key of letters, digits, -, _ and .",
+        );
     }
 }

@@ -67,9 +67,7 @@ pub struct YumRepository {
 impl Packages {
     pub(super) fn validate(&self, problems: &mut Problems) {
         for (i, name) in self.install.iter().enumerate() {
-            let checked = check_name(name, IN_PACKAGES);
-            let path = format!("packages.install[{i}]");
-            problems.check(path, checked.is_ok(), &checked.err().unwrap_or_default());
+            problems.add(format!("packages.install[{i}]"), check_name(name, IN_PACKAGES));
         }
         for (name, url) in [
             ("mirror", &self.apt.mirror),

@@ -35,7 +35,7 @@ impl Proxy {
                 ok,
                 "requires proxy.http; set proxy.http, or remove the credentials",
             );
-            secret.validate("proxy.credentials", problems);
+            problems.check_object("proxy.credentials", &secret.namespace, &secret.name);
         }
         if let Some(list) = &self.no_proxy {
             let clean = list

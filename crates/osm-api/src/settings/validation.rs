@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use crate::names::is_dns_subdomain;
+
 /// What a schema can say of a URL before [`is_url`] judges it.
 pub(super) const URL: &str = "^https?://[^/@]+(/|$)";
 
@@ -19,6 +21,23 @@ impl Problems {
     pub(super) fn check(&mut self, path: impl Display, ok: bool, rule: &str) {
         if !ok {
             self.0.push(format!("{path}: {rule}"));
+        }
+    }
+
+    /// Adds the rule that a value breaks.
+    pub(super) fn add(&mut self, path: impl Display, checked: Result<(), String>) {
+        if let Err(rule) = checked {
+            self.0.push(format!("{path}: {rule}"));
+        }
+    }
+
+    /// Checks the names of a Secret and of its namespace.
+    pub(super) fn check_object(&mut self, path: &str, namespace: &str, name: &str) {
+        for (field, text, rule) in [
+            ("namespace", namespace, "must be the name of a namespace"),
+            ("name", name, "must be the name of a Secret"),
+        ] {
+            self.check(format!("{path}.{field}"), is_dns_subdomain(text), rule);
         }
     }
 
@@ -53,51 +72,13 @@ pub(super) fn certificates(text: &str) -> Option<String> {
 pub(super) const IMAGE_RULE: &str =
     "must be an image, such as registry.example/pause:3.10 or registry.example/pause@sha256:…";
 
-/// Whether a text has the form of an image's reference: `[host[:port]/]path[:tag][@digest]`
-/// (<https://github.com/distribution/reference>).
+/// Whether a text consists of the parts of an image's reference, `[host[:port]/]path[:tag][@digest]`
+/// (<https://github.com/distribution/reference>). It ends no string in a configuration, and is no URL.
 pub(super) fn is_image(text: &str) -> bool {
-    let (name, digest) = text
-        .split_once('@')
-        .map_or((text, None), |(name, digest)| (name, Some(digest)));
-    let is_digest = |digest: &str| {
-        let hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
-        digest
-            .strip_prefix("sha256:")
-            .is_some_and(|sum| sum.len() == 64 && sum.chars().all(hex))
-    };
-    let tag_at = name
-        .rfind(':')
-        .filter(|at| !name.get(*at..).is_some_and(|rest| rest.contains('/')));
-    let (name, tag) = match tag_at.and_then(|at| name.split_at_checked(at)) {
-        Some((name, tag)) => (name, tag.strip_prefix(':')),
-        None => (name, None),
-    };
-    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let is_tag = |tag: &str| {
-        tag.len() <= 128 && tag.starts_with(word) && tag.chars().all(|c| word(c) || matches!(c, '.' | '-'))
-    };
-    let (host, path) = match name.split_once('/') {
-        Some((host, path)) if host.contains(['.', ':']) || host == "localhost" => (Some(host), path),
-        _ => (None, name),
-    };
-    let is_host = |host: &str| {
-        let (host, port) = host
-            .split_once(':')
-            .map_or((host, None), |(host, port)| (host, Some(port)));
-        let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
-        !host.is_empty() && host.chars().all(inner) && port.is_none_or(|port| port.parse::<u16>().is_ok())
-    };
-    let end = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let is_part = |part: &str| {
-        part.starts_with(end)
-            && part.ends_with(end)
-            && part.chars().all(|c| end(c) || matches!(c, '.' | '_' | '-'))
-    };
-    name.len() <= 255
-        && host.is_none_or(is_host)
-        && path.split('/').all(is_part)
-        && tag.is_none_or(is_tag)
-        && digest.is_none_or(is_digest)
+    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let is_part =
+        |part: &str| part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(inner);
+    text.len() <= 512 && text.split(['/', ':', '@']).all(is_part)
 }
 
 /// A URL of one of the schemes: a host and perhaps a path, without user information, query or fragment, and without
