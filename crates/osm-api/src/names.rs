@@ -261,8 +261,6 @@ pub fn provisioning_secret_name(pool_id: &str, hash: &str) -> String {
 
 /// The longest value of a label or annotation of ours. [`COLLECTED`] has an entry for each orphan that was deleted within an hour.
 const LONGEST_VALUE: usize = 32 * 1024;
-/// There are fewer of ours on any object.
-const MOST_VALUES: usize = 64;
 
 /// Of these labels or annotations, those that OSM writes. Others can be of any size.
 pub fn only_ours(all: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
@@ -270,7 +268,7 @@ pub fn only_ours(all: Option<&BTreeMap<String, String>>) -> BTreeMap<String, Str
         let group = name.split_once('/').map(|(group, _)| group);
         matches!(group, Some(GROUP | "k8c.io")) && value.len() <= LONGEST_VALUE && name.len() <= MAX_NAME
     };
-    let ours = all.into_iter().flatten().filter(is_ours).take(MOST_VALUES);
+    let ours = all.into_iter().flatten().filter(is_ours);
     ours.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 

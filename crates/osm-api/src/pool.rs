@@ -15,7 +15,6 @@ use crate::{digest, names, node_name, strict};
 mod annotations;
 mod kubelet_annotations;
 
-pub use annotations::WHERE_READ;
 pub use kubelet_annotations::{KUBELET_ANNOTATIONS, KubeletAnnotation, KubeletSettings};
 
 /// A pool of machines, independent of where it was read from.
@@ -200,17 +199,15 @@ impl Pool {
             warnings,
         })
     }
-}
 
-fn is_invalid(lines: &[String]) -> String {
-    format!("is invalid: {}", lines.join("; "))
-}
-
-impl Pool {
     /// The program that applies user data on its machines.
     pub fn provisioning_utility(&self) -> ProvisioningUtility {
         utility_of(self.operating_system, self.os.provisioning_utility)
     }
+}
+
+fn is_invalid(lines: &[String]) -> String {
+    format!("is invalid: {}", lines.join("; "))
 }
 
 /// Fields of the provider spec that rendering reads.

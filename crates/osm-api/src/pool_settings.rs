@@ -225,42 +225,16 @@ mod tests {
 
     #[test]
     fn a_document_that_grows_by_aliases_is_refused_before_it_is_decoded() {
-        // 60 unknown fields, and 90 aliases of a list with 2,600 items: 8 KB of text, 240,000 nodes.
+        // 90 aliases of a list with 2,600 items: 8 KB of text, 240,000 nodes.
         let list = format!("list: &list [{}]\n", "1,".repeat(2600));
         let aliases: String = (0..90).map(|i| format!("a{i}: *list\n")).collect();
-        let unknown: String = (0..60).map(|i| format!("u{i}: 1\n")).collect();
+        let text = list + &aliases;
         let expected =
             "has more than 5000 keys, values, lists and maps, aliases expanded; shorten the document";
-        let text = list.clone() + &aliases + &unknown;
-        assert!(text.len() < 8 * 1024);
-        assert_eq!(
-            PoolSettings::parse(&text).unwrap_err().to_string(),
-            format!("annotation {SETTINGS}: {expected}")
-        );
+        let error = PoolSettings::parse(&text).unwrap_err().to_string();
+        assert_eq!(error, format!("annotation {SETTINGS}: {expected}"));
         let pool = PoolSettings::parse("fromConfigMap: ours").unwrap();
-        assert_eq!(
-            pool.merge(&installation(), Some(&text)).unwrap_err().to_string(),
-            format!("ConfigMap ours, key settings.yaml: {expected}")
-        );
-        // Without the aliases, it is small enough to be decoded.
-        let error = PoolSettings::parse(&(list + &unknown))
-            .unwrap()
-            .merge(&installation(), None)
-            .unwrap_err();
-        assert!(error.to_string().contains("list: unknown field"), "{error}");
-    }
-
-    #[test]
-    fn a_document_that_sets_every_field_is_far_below_the_bound() {
-        let page = include_str!("../../../docs/settings.md");
-        let example = page
-            .split("```yaml\n")
-            .nth(1)
-            .unwrap()
-            .split("```")
-            .next()
-            .unwrap();
-        Settings::document_within(example, 300).unwrap();
-        assert!(Settings::document_within(example, 100).is_err());
+        let error = pool.merge(&installation(), Some(&text)).unwrap_err().to_string();
+        assert_eq!(error, format!("ConfigMap ours, key settings.yaml: {expected}"));
     }
 }

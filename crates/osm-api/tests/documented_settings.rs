@@ -83,12 +83,3 @@ fn the_documented_defaults_are_the_defaults_and_complete() {
     found.retain(|problem| !is_false(problem));
     assert!(found.is_empty(), "docs/settings.md: {found:#?}");
 }
-
-#[test]
-fn a_field_that_the_page_forgets_is_noticed() {
-    let full = serde_json::json!({"a": {"b": 1}, "c": [{"d": 1, "e": 2}, {"d": 1, "e": 2}], "f": null});
-    let named = serde_json::json!({"a": {}, "c": [{"d": 1}, {"d": 1, "e": 2}], "f": null});
-    let mut found = Vec::new();
-    missing("", &full, Some(&named), &mut found);
-    assert_eq!(found, [".a.b is not named", ".f is empty"]);
-}

@@ -9,10 +9,6 @@ use crate::machine_deployment::MachineDeployment;
 use crate::names::{self, KUBELET_CONFIG, KUBELET_FEATURE_GATES, KUBELET_FLAGS};
 use crate::strict;
 
-/// Where annotations are read, as `docs/annotations.md` says.
-pub const WHERE_READ: &str = "Kubelet settings are read from the annotations of the MachineDeployment and of its `spec.template`; both must agree.
-All other annotations are read from the MachineDeployment only.";
-
 /// The annotations that only the MachineDeployment itself can carry. Those with kubelet settings are
 /// [`super::KUBELET_ANNOTATIONS`].
 const OF_POOLS: [&str; 3] = [names::PROFILE, names::PROFILE_NAMESPACE, names::SETTINGS];
@@ -146,7 +142,9 @@ mod tests {
     #[test]
     fn the_page_lists_the_annotations_and_where_they_are_read() {
         let page = include_str!("../../../../docs/annotations.md");
-        assert!(page.contains(WHERE_READ));
+        let where_read = "Kubelet settings are read from the annotations of the MachineDeployment and of its `spec.template`; both must agree.
+All other annotations are read from the MachineDeployment only.";
+        assert!(page.contains(where_read));
         for annotation in KUBELET_ANNOTATIONS {
             assert!(
                 page.contains(&format!("`{}`", annotation.name)),
