@@ -4,24 +4,22 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams};
 use osm_api::{PoolRef, Reason};
-use osm_runtime::RequestError;
 use osm_runtime::cache::Version;
 use osm_runtime::error::is_code;
 use osm_runtime::request::failed;
-use osm_runtime::watch;
+use osm_runtime::{Api, RequestError};
 use serde_json::json;
 
 use crate::context::Context;
 use crate::hold::{self, Hold};
 use crate::live;
-use crate::plan::{self, Approval, Decided, Decision, Plan};
+use crate::plan::{self, Approval, Decision, Plan};
 use crate::request::{Request, Seen};
 use crate::verdict::{Denial, Refusal, Wait};
-use crate::views::ClaimView;
 
 /// What has become of a request.
 #[derive(Clone, Debug)]
@@ -64,35 +62,22 @@ pub struct Results {
     pub failure: Option<RequestError>,
 }
 
-/// Does what the plan says. A request that the API server refuses stops no other one; an API server that does not answer stops all.
+/// Does what the plan says. A request that the API server refuses stops no other one.
 pub async fn apply(context: &Context, now: Timestamp, plan: Plan) -> Results {
     let mut results = Results {
         applied: Vec::new(),
         failure: None,
     };
-    for Decided {
-        request,
-        pool,
-        decision,
-    } in plan.decided
-    {
-        match act(context, &request, decision, now).await {
+    for decided in plan.decided {
+        let request = decided.request;
+        match act(context, &request, decided.decision, now).await {
             Ok(outcome) => results.applied.push(Applied {
                 request,
-                pool,
+                pool: decided.pool,
                 outcome,
             }),
             Err(error) => {
-                let is_unanswered = match &error {
-                    RequestError::Failed { source, .. } => {
-                        matches!(**source, kube::Error::Service(_) | kube::Error::HyperError(_))
-                    }
-                    _ => false,
-                };
                 results.failure.get_or_insert(error);
-                if is_unanswered {
-                    break;
-                }
             }
         }
     }
@@ -110,17 +95,13 @@ async fn act(
         Decision::Deny(denial) => deny(context, request, denial).await,
         Decision::ApproveServing => {
             let node = request.node().unwrap_or_default().to_owned();
+            let approved = Approved {
+                joins_as: node.clone(),
+                node,
+                again: None,
+            };
             let message = "machine-controller has recorded these addresses for the Machine of the node";
-            let is_written = write(context, request, "Approved", Reason::PoolMachine, message).await?;
-            Ok(if is_written {
-                Outcome::Approved(Approved {
-                    joins_as: node.clone(),
-                    node,
-                    again: None,
-                })
-            } else {
-                Outcome::Gone
-            })
+            write(context, request, message, Outcome::Approved(approved)).await
         }
         Decision::Approve(approval) | Decision::ConfirmDenial(approval) => {
             let live = live::bearer(context, &approval.bearer).await?;
@@ -134,12 +115,8 @@ async fn act(
 }
 
 async fn deny(context: &Context, request: &Request, denial: Denial) -> Result<Outcome, RequestError> {
-    let is_written = write(context, request, "Denied", denial.reason(), &denial.to_string()).await?;
-    Ok(if is_written {
-        Outcome::Denied(denial)
-    } else {
-        Outcome::Gone
-    })
+    let message = denial.to_string();
+    write(context, request, &message, Outcome::Denied(denial)).await
 }
 
 async fn approve(
@@ -148,16 +125,9 @@ async fn approve(
     approval: Approval,
     now: Timestamp,
 ) -> Result<Outcome, RequestError> {
-    let Approval {
-        claim,
-        bearer,
-        is_again,
-        ..
-    } = approval;
-    let (leases, nodes) = (context.leases(), context.live_nodes());
-    let (hold, lease) = hold::hold_unless_joined(&leases, &nodes, &claim, now).await?;
-    remember(context, &lease);
-    let before = match hold {
+    let claim = approval.claim;
+    let (leases, nodes) = (context.leases(), Api::all(context.cluster.worker.client.clone()));
+    let before = match hold::hold_unless_joined(&leases, &nodes, &claim, now).await? {
         Hold::Held { before } => before,
         Hold::Taken { until } => {
             let node = claim.node;
@@ -168,7 +138,7 @@ async fn approve(
     let approved = Approved {
         node: claim.node,
         joins_as: claim.joins_as,
-        again: (before > 0 || is_again).then(|| bearer.reference()),
+        again: (before > 0 || approval.is_again).then(|| approval.bearer.reference()),
     };
     let mut message = format!(
         "the node of {} has this name and has not joined yet",
@@ -177,44 +147,32 @@ async fn approve(
     if approved.again.is_some() {
         message.push_str(", although another request was approved before");
     }
-    let is_written = write(context, request, "Approved", approved.reason(), &message).await?;
-    Ok(match is_written {
-        true => Outcome::Approved(approved),
-        false => Outcome::Gone,
-    })
+    write(context, request, &message, Outcome::Approved(approved)).await
 }
 
-fn remember(context: &Context, lease: &Lease) {
-    if let Some(claim) = ClaimView::of(lease) {
-        let (key, version) = (watch::key(&lease.metadata), Version::of(&lease.metadata));
-        // A claim that was made or seen lets no request through, so nothing has to be decided again.
-        let _ = context.claims.wrote(&key, version, claim);
-    }
-}
-
-/// Writes the decision into the request as it was decided on; returns `false` if it no longer exists.
+/// Writes a decision into the request as it was decided on. The outcome is another one if the request no longer exists.
 async fn write(
     context: &Context,
     request: &Request,
-    type_: &str,
-    reason: Reason,
     message: &str,
-) -> Result<bool, RequestError> {
+    decided: Outcome,
+) -> Result<Outcome, RequestError> {
+    let (type_, reason) = match &decided {
+        Outcome::Approved(approved) => ("Approved", approved.reason()),
+        Outcome::Denied(denial) => ("Denied", denial.reason()),
+        Outcome::Waiting(_) | Outcome::Gone => return Ok(decided),
+    };
     // A pending request has no other conditions, or the resourceVersion would differ.
     let patch = json!({
         "metadata": {"uid": request.uid, "resourceVersion": request.resource_version},
         "status": {"conditions": [{"type": type_, "status": "True", "reason": reason.as_str(), "message": message}]},
     });
-    let written = context
-        .signing_requests()
-        .patch_subresource(
-            "approval",
-            &request.name,
-            &PatchParams::default(),
-            &Patch::Merge(&patch),
-        )
-        .await;
-    match written {
+    let requests: Api<CertificateSigningRequest> = Api::all(context.cluster.worker.client.clone());
+    let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+    match requests
+        .patch_subresource("approval", &request.name, &params, &patch)
+        .await
+    {
         Ok(object) => {
             let version = Version::of(&object.metadata);
             match Seen::of(object, None) {
@@ -224,11 +182,11 @@ async fn write(
                 }
                 _ => context.requests.deleted(&request.name, &request.uid),
             }
-            Ok(true)
+            Ok(decided)
         }
         Err(error) if is_code(&error, 404) => {
             context.requests.deleted(&request.name, &request.uid);
-            Ok(false)
+            Ok(Outcome::Gone)
         }
         Err(error) => Err(failed("writing the decision into the CertificateSigningRequest")(
             error,

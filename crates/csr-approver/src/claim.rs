@@ -29,14 +29,11 @@ pub struct Claim {
 
 impl Claim {
     pub fn new(node: &str, bearer: &Bearer, request: &str) -> Self {
-        let joins_as = match bearer {
-            Bearer::Machine { machine, .. } => format!("{}/{}", machine.namespace, machine.name),
-            Bearer::EdgePool(edge) => edge.pool.to_string(),
-        };
+        let machine = &bearer.machine;
         Self {
             node: node.to_owned(),
-            joins_as,
-            joins_as_uid: bearer.uid().to_owned(),
+            joins_as: format!("{}/{}", machine.namespace, machine.name),
+            joins_as_uid: machine.uid.clone(),
             request: request.to_owned(),
         }
     }
@@ -73,61 +70,25 @@ impl Claim {
     }
 }
 
-/// What an existing claim means for a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It is the claim of this very request, whose approval was interrupted.
-    Own,
-    Taken {
-        /// From then on it may be replaced.
-        until: Timestamp,
-    },
-    /// The other request came to nothing.
-    Expired,
-}
-
-/// Judges an existing claim for the request with this uid, while the node does not exist.
-pub fn judge(claim: &ClaimView, request: &str, now: Timestamp) -> Standing {
-    if claim.request == request {
-        return Standing::Own;
-    }
-    let until = expires(claim.since);
-    match now < until {
-        true => Standing::Taken { until },
-        false => Standing::Expired,
-    }
-}
-
 /// From then on another request for the same machine may be approved, and the claim may be replaced or deleted.
 pub fn expires(approved: Timestamp) -> Timestamp {
     approved.saturating_add(VALIDITY).unwrap_or(Timestamp::MAX)
 }
 
-/// What is known of the object that a claim is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
-    /// It does not exist, or another object has its name.
-    Gone,
-    /// It exists, and its node does, too.
-    Joined,
-    /// It exists, and its node does not.
-    Awaited,
-}
-
-/// Whether a claim has served its purpose. A fresh one stays in any case: the watches may lag behind.
-pub fn is_done(claim: &ClaimView, subject: Subject, now: Timestamp) -> bool {
-    expires(claim.since) <= now && subject != Subject::Awaited
+/// Whether a claim has served its purpose: its object is gone, or has joined. A fresh one stays in any case: the watches may lag behind.
+pub fn is_done(claim: &ClaimView, is_awaited: bool, now: Timestamp) -> bool {
+    expires(claim.since) <= now && !is_awaited
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
 
     fn at(minutes: i64) -> Timestamp {
         Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes)
     }
 
-    pub(crate) fn claim(request: &str) -> Claim {
+    fn claim(request: &str) -> Claim {
         Claim {
             node: "node".to_owned(),
             joins_as: "kube-system/machine".to_owned(),
@@ -144,23 +105,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_claim_holds_for_ten_minutes_for_all_but_its_own_request() {
-        let held = stored("a", at(0));
-        assert_eq!(judge(&held, "a", at(0)), Standing::Own);
-        assert_eq!(judge(&held, "a", at(60)), Standing::Own);
-        let taken = Standing::Taken { until: at(10) };
-        assert_eq!(judge(&held, "b", at(0)), taken);
-        assert_eq!(judge(&held, "b", at(10) - SignedDuration::from_millis(1)), taken);
-        assert_eq!(judge(&held, "b", at(10)), Standing::Expired);
-    }
-
-    #[test]
     fn a_claim_without_a_time_never_expires() {
         let mut lease = claim("a").lease(at(0), None);
         lease.spec = None;
         let held = ClaimView::of(&lease).unwrap();
-        assert!(matches!(judge(&held, "b", at(60)), Standing::Taken { .. }));
-        assert!(!is_done(&held, Subject::Gone, at(60)));
+        assert_eq!(expires(held.since), Timestamp::MAX);
+        assert!(!is_done(&held, false, at(60)));
     }
 
     #[test]
@@ -199,18 +149,8 @@ pub(crate) mod tests {
     #[test]
     fn an_old_claim_of_what_has_joined_or_is_gone_is_deleted() {
         let held = stored("a", at(0));
-        for (subject, minutes, done) in [
-            (Subject::Gone, 9, false),
-            (Subject::Joined, 9, false),
-            (Subject::Gone, 10, true),
-            (Subject::Joined, 10, true),
-            (Subject::Awaited, 10_000, false),
-        ] {
-            assert_eq!(
-                is_done(&held, subject, at(minutes)),
-                done,
-                "{subject:?} {minutes}"
-            );
-        }
+        assert!(!is_done(&held, false, at(9)));
+        assert!(is_done(&held, false, at(10)));
+        assert!(!is_done(&held, true, at(10_000)));
     }
 }

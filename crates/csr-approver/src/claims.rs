@@ -8,16 +8,12 @@ use osm_runtime::RequestError;
 use osm_runtime::error::{conflict, is_code};
 use osm_runtime::request::failed;
 
-use crate::claim::{self, Subject};
+use crate::claim;
 use crate::context::Context;
 use crate::views::ClaimView;
 
-/// Claims that are deleted at a time.
-const MAX_DELETED: usize = 100;
-/// Delay until the next ones.
-const NEXT: Duration = Duration::from_secs(1);
 /// Interval of looking for claims.
-const INTERVAL: Duration = Duration::from_secs(300);
+const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Deletes claims; returns when to look again.
 ///
@@ -27,37 +23,22 @@ pub async fn reconcile(context: &Context) -> Result<Option<Duration>, RequestErr
     let now = context.cluster.worker.server_time.now();
     let done = context
         .claims
-        .select(|claim| claim::is_done(claim, subject(context, claim), now));
-    let (now, next) = batch(&done);
-    for claim in now {
+        .select(|claim| claim::is_done(claim, is_awaited(context, claim), now));
+    for claim in &done {
         delete(context, claim).await?;
     }
-    Ok(Some(next))
+    Ok(Some(INTERVAL))
 }
 
-/// What is deleted now, and when to look again.
-fn batch<T>(done: &[T]) -> (&[T], Duration) {
-    match done.split_at_checked(MAX_DELETED) {
-        Some((now, later)) if !later.is_empty() => (now, NEXT),
-        _ => (done, INTERVAL),
-    }
-}
-
-fn subject(context: &Context, claim: &ClaimView) -> Subject {
-    let machine = context
+/// Whether the object that a claim is for exists, and its node does not.
+fn is_awaited(context: &Context, claim: &ClaimView) -> bool {
+    let is_machine = context
         .machines
         .get(&claim.joins_as)
-        .filter(|machine| machine.uid == claim.joins_as_uid);
-    let is_pool = context
-        .pools
-        .get(&claim.joins_as)
-        .is_some_and(|pool| pool.pool.uid == claim.joins_as_uid);
-    let has_node_ref = machine.as_ref().is_some_and(|machine| machine.node_ref.is_some());
-    match machine.is_some() || is_pool {
-        false => Subject::Gone,
-        true if has_node_ref || context.nodes.get(&claim.node).is_some() => Subject::Joined,
-        true => Subject::Awaited,
-    }
+        .is_some_and(|machine| machine.uid == claim.joins_as_uid && machine.node_ref.is_none());
+    let pool = context.pools.get(&claim.joins_as);
+    let is_pool = pool.is_some_and(|pool| pool.pool.uid == claim.joins_as_uid);
+    (is_machine || is_pool) && context.nodes.get(&claim.node).is_none()
 }
 
 async fn delete(context: &Context, claim: &Arc<ClaimView>) -> Result<(), RequestError> {
@@ -75,23 +56,4 @@ async fn delete(context: &Context, claim: &Arc<ClaimView>) -> Result<(), Request
     let key = format!("{}/{}", context.cluster.namespace(), claim.name);
     context.claims.deleted(&key, &claim.uid);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_hundred_claims_are_deleted_at_a_time() {
-        for (done, deleted, next) in [
-            (0, 0, INTERVAL),
-            (100, 100, INTERVAL),
-            (101, 100, NEXT),
-            (1_000, 100, NEXT),
-        ] {
-            let done = vec![(); done];
-            let (now, when) = batch(&done);
-            assert_eq!((now.len(), when), (deleted, next));
-        }
-    }
 }

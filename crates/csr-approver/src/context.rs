@@ -2,12 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Node;
 use kube::Resource;
 use osm_runtime::Api;
 use osm_runtime::cache::Cache;
@@ -17,7 +14,7 @@ use osm_runtime::{Cluster, Process};
 
 use crate::key::Key;
 use crate::reporting::Reporting;
-use crate::request::{Request, Seen};
+use crate::request::Seen;
 use crate::requester::Requester;
 use crate::views::{ClaimView, MachineSetView, MachineView, PoolView};
 
@@ -50,11 +47,9 @@ pub struct Inner {
     pub pools: Arc<Cache<PoolView>>,
     /// The names of the Nodes.
     pub nodes: Arc<Cache<()>>,
-    /// Claims, grouped by the name of the node.
+    /// To be deleted once they are no longer needed. Whether a claim holds is read from the API server.
     pub claims: Arc<Cache<ClaimView>>,
     pub reporting: Reporting,
-    /// A request was not remembered.
-    forgot: AtomicBool,
 }
 
 /// The group of what bears this name of a node, or asks for it. No ServiceAccount has a slash in its name.
@@ -91,9 +86,8 @@ impl Context {
                 [pool.account.clone()].into_iter().chain(node)
             })),
             nodes: Arc::default(),
-            claims: Arc::new(Cache::grouped(|claim: &ClaimView| Some(claim.node.clone()))),
+            claims: Arc::default(),
             reporting: Reporting::new(&process.metrics)?,
-            forgot: AtomicBool::new(false),
         })))
     }
 }
@@ -105,10 +99,6 @@ fn has_room(of_requester: usize, of_all: usize, is_awaited: impl FnOnce() -> boo
 }
 
 impl Inner {
-    pub fn signing_requests(&self) -> Api<CertificateSigningRequest> {
-        Api::all(self.cluster.worker.client.clone())
-    }
-
     /// Objects of machine-controller in this namespace.
     pub fn worker<K>(&self, namespace: &str) -> Api<K>
     where
@@ -117,76 +107,39 @@ impl Inner {
         Api::namespaced(self.cluster.worker.client.clone(), namespace)
     }
 
-    pub fn live_nodes(&self) -> Api<Node> {
-        Api::all(self.cluster.worker.client.clone())
-    }
-
     pub fn leases(&self) -> Api<Lease> {
         Api::namespaced(self.cluster.worker.client.clone(), self.cluster.namespace())
     }
 
-    /// Whether to remember this request, which is new.
+    /// Whether to remember this request, which is new. Of a flood, only requests for machines that have yet to join are kept beyond the bounds,
+    /// and those of one requester no further than twice its bound. A kubelet whose request is ignored sends another one within 15 minutes.
     pub fn is_kept(&self, seen: &Seen) -> bool {
-        match seen {
-            Seen::Pending(request) => self.is_pending_kept(request),
-            Seen::Approved(_) => self.requests.len() < 2 * MAX_REQUESTS,
-        }
-    }
-
-    /// Of a flood, only requests for machines that have yet to join are kept beyond the bounds, and those of one requester no further than
-    /// twice its bound.
-    fn is_pending_kept(&self, request: &Request) -> bool {
+        let Seen::Pending(request) = seen else {
+            return self.requests.len() < 2 * MAX_REQUESTS;
+        };
         let of_requester = self.requests.group_len(&request.requester.to_string());
         let is_awaited = || {
-            // A node has joined before it asks for a serving certificate.
-            let is_joining = !matches!(request.requester, Requester::Node(_));
-            let node = request.node().filter(|_| is_joining);
-            let machines = node.map(|node| self.machines.group(&by_name(node)));
+            let machines = request.node().map(|node| self.machines.group(&by_name(node)));
             machines.into_iter().flatten().any(|machine| {
                 machine.node_ref.is_none() && !machine.is_deleting && machine.created <= request.created
             })
         };
         let is_kept = has_room(of_requester, self.requests.len(), is_awaited);
         if !is_kept {
-            self.forgot.store(true, Ordering::Relaxed);
-            self.reporting.metrics.forgotten.inc();
+            self.reporting.metrics.dropped.inc();
         }
         is_kept
     }
 
-    /// Whether a request was not remembered since this was last asked.
-    pub fn has_forgotten(&self) -> bool {
-        self.forgot.swap(false, Ordering::Relaxed)
-    }
-
-    /// Queues a requester that has pending requests.
-    pub fn wake(&self, requester: Requester) {
-        if self.requests.group_len(&requester.to_string()) > 0 {
+    /// Queues every requester that has pending requests.
+    pub fn wake_all(&self) {
+        for requester in self.requesters() {
             self.queue.add(Key::Requester(requester));
         }
     }
 
-    /// Queues every requester that has pending requests which `wanted` takes.
-    pub fn wake_where(&self, wanted: impl Fn(&Request) -> bool) {
-        for requester in self.requesters(wanted) {
-            self.queue.add(Key::Requester(requester));
-        }
-    }
-
-    /// Queues whoever asks for one of these nodes.
-    pub fn wake_askers(&self, nodes: &[Option<&str>]) {
-        for node in nodes.iter().flatten() {
-            for seen in self.requests.group(&by_name(node)) {
-                if let Some(request) = seen.pending() {
-                    self.queue.add(Key::Requester(request.requester.clone()));
-                }
-            }
-        }
-    }
-
-    fn requesters(&self, wanted: impl Fn(&Request) -> bool) -> BTreeSet<Requester> {
-        let is_wanted = |seen: &Seen| seen.pending().is_some_and(|request| wanted(request));
-        let requests = self.requests.select(is_wanted);
+    fn requesters(&self) -> BTreeSet<Requester> {
+        let requests = self.requests.select(|seen| seen.pending().is_some());
         let pending = requests.iter().filter_map(|seen| seen.pending());
         pending.map(|request| request.requester.clone()).collect()
     }
@@ -194,15 +147,14 @@ impl Inner {
 
 impl Shared<Key> for Context {
     fn known(&self) -> Vec<Key> {
-        let requesters = self.requesters(|_| true).into_iter().map(Key::Requester);
-        requesters.chain([Key::Claims, Key::Unjoined]).collect()
+        let requesters = self.requesters().into_iter().map(Key::Requester);
+        requesters.chain([Key::Housekeeping]).collect()
     }
 
     fn released(&self, key: &Key) {
         match key {
             Key::Requester(requester) => self.reporting.forget(requester),
-            Key::Unjoined => self.reporting.metrics.machines_without_node.set(0),
-            Key::Claims => {}
+            Key::Housekeeping => self.reporting.metrics.machines_without_node.set(0),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use osm_api::PoolRef;
 
 use crate::context::{Context, by_name, by_node_ref};
-use crate::plan::{AskedFor, Gathered, Named, Names};
-use crate::request::Request;
+use crate::plan::{Gathered, Named, Names};
+use crate::request::{Request, Seen};
 use crate::requester::Requester;
 use crate::views::{Bearer, MachineView};
 
@@ -24,7 +24,7 @@ pub fn gather<'a>(context: &'a Context, requester: &Requester) -> Gathered<Shown
             .group(account)
             .into_iter()
             .find(|pool| !pool.is_deleting),
-        Requester::AnyPool(_) | Requester::Node(_) => None,
+        Requester::AnyPool | Requester::Node(_) => None,
     };
     Gathered {
         now: context.cluster.worker.server_time.now(),
@@ -48,38 +48,32 @@ pub struct Shown<'a> {
 impl Names for Shown<'_> {
     fn named(&self, node: &str) -> Named {
         let context = self.context;
-        if self.is_of_node {
-            return Named {
-                machines: context.machines.group(&by_node_ref(node)),
-                ..Named::default()
-            };
-        }
-        let machines = context.machines.group(&by_name(node)).into_iter();
-        let machines = machines.map(|machine| Bearer::Machine {
-            pool: pool_of(context, &machine),
-            machine,
+        let group = if self.is_of_node {
+            by_node_ref(node)
+        } else {
+            by_name(node)
+        };
+        let machines = context.machines.group(&group).into_iter();
+        let machines = machines.map(|machine| {
+            let pool = pool_of(context, &machine);
+            Bearer::of_machine(machine, pool)
         });
-        let edges = context.pools.group(&by_name(node)).into_iter();
+        let edges = (!self.is_of_node).then(|| context.pools.group(&by_name(node)));
         Named {
-            bearers: machines.chain(edges.map(Bearer::EdgePool)).collect(),
-            machines: Vec::new(),
+            bearers: machines
+                .chain(
+                    edges
+                        .into_iter()
+                        .flatten()
+                        .map(|edge| Bearer::of_edge_pool(&edge)),
+                )
+                .collect(),
             has_node: context.nodes.get(node).is_some(),
-            claims: context.claims.group(node),
         }
     }
 
-    fn asked(&self, node: &str) -> AskedFor {
-        let requests = self.context.requests.group(&by_name(node));
-        AskedFor {
-            pending: requests
-                .iter()
-                .filter_map(|seen| seen.pending().cloned())
-                .collect(),
-            approved: requests
-                .iter()
-                .filter_map(|seen| seen.approved().cloned())
-                .collect(),
-        }
+    fn asked(&self, node: &str) -> Vec<Arc<Seen>> {
+        self.context.requests.group(&by_name(node))
     }
 }
 

@@ -9,7 +9,7 @@ use osm_runtime::error::already_exists;
 use osm_runtime::request::failed;
 use osm_runtime::{Api, RequestError, status};
 
-use crate::claim::{self, Claim, Standing};
+use crate::claim::{self, Claim};
 use crate::views::ClaimView;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Hold {
     Joined,
 }
 
-/// Returns who has the claim now, and its Lease.
+/// Returns who has the claim now.
 ///
 /// # Errors
 /// A request that failed, also because another replica was faster.
@@ -33,24 +33,22 @@ pub async fn hold_unless_joined(
     nodes: &Api<Node>,
     claim: &Claim,
     now: Timestamp,
-) -> Result<(Hold, Lease), RequestError> {
-    let (hold, lease) = hold(leases, claim, now).await?;
+) -> Result<Hold, RequestError> {
+    let hold = hold(leases, claim, now).await?;
     if let Hold::Held { .. } = hold {
         // Only now, because a machine may have joined while the claim was replaced.
         let node = status::live(nodes, &claim.node).await;
         if node.map_err(failed("reading the Node"))?.is_some() {
-            return Ok((Hold::Joined, lease));
+            return Ok(Hold::Joined);
         }
     }
-    Ok((hold, lease))
+    Ok(hold)
 }
 
-async fn hold(leases: &Api<Lease>, claim: &Claim, now: Timestamp) -> Result<(Hold, Lease), RequestError> {
-    match leases
-        .create(&PostParams::default(), &claim.lease(now, None))
-        .await
-    {
-        Ok(lease) => return Ok((Hold::Held { before: 0 }, lease)),
+async fn hold(leases: &Api<Lease>, claim: &Claim, now: Timestamp) -> Result<Hold, RequestError> {
+    let params = PostParams::default();
+    match leases.create(&params, &claim.lease(now, None)).await {
+        Ok(_) => return Ok(Hold::Held { before: 0 }),
         Err(error) if already_exists(&error) => {}
         Err(error) => return Err(failed("creating the claim")(error)),
     }
@@ -59,19 +57,21 @@ async fn hold(leases: &Api<Lease>, claim: &Claim, now: Timestamp) -> Result<(Hol
     let Some(held) = ClaimView::of(&lease) else {
         return Err(RequestError::Conflict { what: "the claim" });
     };
-    match claim::judge(&held, &claim.request, now) {
-        Standing::Own => Ok((Hold::Held { before: held.before }, lease)),
-        Standing::Taken { until } => Ok((Hold::Taken { until }, lease)),
-        Standing::Expired => {
-            let lease = claim.lease(now, Some(&held));
-            let replaced = leases.replace(&name, &PostParams::default(), &lease).await;
-            let before = held.before.saturating_add(1);
-            Ok((
-                Hold::Held { before },
-                replaced.map_err(failed("replacing the claim"))?,
-            ))
-        }
+    // The approval of this very request was interrupted.
+    if held.request == claim.request {
+        return Ok(Hold::Held { before: held.before });
     }
+    let until = claim::expires(held.since);
+    if now < until {
+        return Ok(Hold::Taken { until });
+    }
+    // The other request came to nothing.
+    let lease = claim.lease(now, Some(&held));
+    let replaced = leases.replace(&name, &params, &lease).await;
+    replaced.map_err(failed("replacing the claim"))?;
+    Ok(Hold::Held {
+        before: held.before.saturating_add(1),
+    })
 }
 
 #[cfg(test)]
@@ -84,9 +84,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::claim::tests::claim;
 
     const NAMESPACE: &str = "kube-system";
+
+    fn claim(request: &str) -> Claim {
+        Claim {
+            node: "node".to_owned(),
+            joins_as: "kube-system/machine".to_owned(),
+            joins_as_uid: "1".to_owned(),
+            request: request.to_owned(),
+        }
+    }
 
     fn now() -> Timestamp {
         Timestamp::from_second(1_800_000_000).unwrap()
@@ -127,9 +135,9 @@ mod tests {
         let (first, second) = (replica(&server, Late("")), replica(&server, Late("create")));
         let (one, other) = (claim("one"), claim("other"));
         let (one, other) = tokio::join!(hold(&first, &one, now()), hold(&second, &other, now()));
-        assert_eq!(one.unwrap().0, Hold::Held { before: 0 });
+        assert_eq!(one.unwrap(), Hold::Held { before: 0 });
         let until = now() + claim::VALIDITY;
-        assert_eq!(other.unwrap().0, Hold::Taken { until });
+        assert_eq!(other.unwrap(), Hold::Taken { until });
         assert_eq!(holder(&first).await, ("one".to_owned(), 0));
     }
 
@@ -142,12 +150,12 @@ mod tests {
         hold(&first, &claim("expired"), past).await.unwrap();
         let (one, other) = (claim("one"), claim("other"));
         let (held, lost) = tokio::join!(hold(&first, &one, now()), hold(&second, &other, now()));
-        assert_eq!(held.unwrap().0, Hold::Held { before: 1 });
+        assert_eq!(held.unwrap(), Hold::Held { before: 1 });
         assert!(matches!(lost, Err(RequestError::Conflict { .. })), "{lost:?}");
         assert_eq!(holder(&first).await, ("one".to_owned(), 1));
         let again = hold(&second, &other, now()).await.unwrap();
         let until = now() + claim::VALIDITY;
-        assert_eq!(again.0, Hold::Taken { until });
+        assert_eq!(again, Hold::Taken { until });
     }
 
     /// The watch of Nodes may lag behind.
@@ -158,7 +166,7 @@ mod tests {
         let claim = claim("one");
         let hold = async || {
             let found = hold_unless_joined(&leases, &nodes, &claim, now()).await;
-            found.unwrap().0
+            found.unwrap()
         };
         assert_eq!(hold().await, Hold::Held { before: 0 });
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": claim.node}});
@@ -171,10 +179,12 @@ mod tests {
     async fn another_replica_goes_on_with_the_claim_of_the_same_request() {
         let server = Server::new(now());
         let leases = replica(&server, Late(""));
-        let made = hold(&leases, &claim("one"), now()).await.unwrap();
+        let lease = async || leases.get(&claim("").name()).await.unwrap();
+        hold(&leases, &claim("one"), now()).await.unwrap();
+        let made = lease().await;
         let later = now() + SignedDuration::from_hours(1);
         let found = hold(&leases, &claim("one"), later).await.unwrap();
-        assert_eq!(found, made, "and the claim is not written again");
-        assert_eq!(found.0, Hold::Held { before: 0 });
+        assert_eq!(found, Hold::Held { before: 0 });
+        assert_eq!(lease().await, made, "the claim is not written again");
     }
 }

@@ -11,18 +11,15 @@ use crate::requester::Requester;
 pub enum Key {
     /// All requests of one requester, so that a flood of requests delays only its own requester.
     Requester(Requester),
-    /// Claims that are no longer needed.
-    Claims,
-    /// Machines that have not joined.
-    Unjoined,
+    /// Claims that are no longer needed, and machines that have not joined.
+    Housekeeping,
 }
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Requester(requester) => requester.fmt(f),
-            Self::Claims => f.write_str("(claims)"),
-            Self::Unjoined => f.write_str("(unjoined)"),
+            Self::Housekeeping => f.write_str("(housekeeping)"),
         }
     }
 }

@@ -53,8 +53,10 @@ pub async fn run(process: Arc<Process>, cluster: Cluster) -> anyhow::Result<()> 
 
 async fn reconcile(context: Context, key: Key) -> Result<Option<Duration>, RequestError> {
     match key {
-        Key::Claims => claims::reconcile(&context).await,
-        Key::Unjoined => Ok(Some(unjoined::reconcile(&context))),
+        Key::Housekeeping => {
+            unjoined::count(&context);
+            claims::reconcile(&context).await
+        }
         Key::Requester(requester) => decide(&context, &requester).await,
     }
 }

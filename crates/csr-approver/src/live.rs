@@ -15,31 +15,24 @@ use crate::views::{Bearer, MachineSetView, MachineView, PoolView};
 /// # Errors
 /// A request that failed.
 pub async fn bearer(context: &Context, known: &Bearer) -> Result<Option<Bearer>, RequestError> {
-    match known {
-        Bearer::Machine { machine, .. } => self::machine(context, machine).await,
-        Bearer::EdgePool(edge) => {
-            let pool = pool(context, &edge.pool.namespace, &edge.pool.name).await?;
-            Ok(pool.map(|pool| Bearer::EdgePool(Arc::new(pool))))
-        }
+    let (namespace, name) = (&known.machine.namespace, &known.machine.name);
+    if known.is_edge_pool {
+        let pool = pool(context, namespace, name).await?;
+        return Ok(pool.map(|pool| Bearer::of_edge_pool(&pool)));
     }
-}
-
-async fn machine(context: &Context, known: &MachineView) -> Result<Option<Bearer>, RequestError> {
-    let machines: Api<Machine> = context.worker(&known.namespace);
+    let machines: Api<Machine> = context.worker(namespace);
     // A Machine that can't be decoded does not show what its node is called.
     let machine = read::get(
         &machines,
-        &known.name,
+        name,
         |machine| Some(MachineView::from(machine)),
         |_| None,
-    )
-    .await;
-    let Some(machine) = machine.map_err(failed("reading the Machine"))?.flatten() else {
+    );
+    let Some(machine) = machine.await.map_err(failed("reading the Machine"))?.flatten() else {
         return Ok(None);
     };
-    let machine = Arc::new(machine);
     let pool = pool_of(context, &machine).await?;
-    Ok(Some(Bearer::Machine { machine, pool }))
+    Ok(Some(Bearer::of_machine(Arc::new(machine), pool)))
 }
 
 /// The MachineDeployment that exists and that the Machine belongs to.

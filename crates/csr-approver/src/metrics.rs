@@ -13,8 +13,8 @@ const DENIED: &str = "denied";
 
 const OUTCOME: Label = Label::of("outcome", &[APPROVED, DENIED]);
 
-/// Upper bounds of the time until an approval, in seconds.
-const APPROVAL_SECONDS: [f64; 11] = [0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 300.0, 1800.0];
+/// Upper bounds of the time until an approval, in seconds. The API server records the creation of a request in whole seconds.
+const APPROVAL_SECONDS: [f64; 6] = [1.0, 2.5, 10.0, 60.0, 300.0, 1800.0];
 
 pub struct JoiningMetrics {
     decided: IntCounterVec,
@@ -24,8 +24,8 @@ pub struct JoiningMetrics {
     pub oldest: Gauge,
     /// From the request to its approval.
     pub approval: Histogram,
-    /// Requests that were not remembered.
-    pub forgotten: IntCounter,
+    /// Requests beyond the bounds.
+    pub dropped: IntCounter,
     /// Machines that have not joined in time.
     pub machines_without_node: IntGauge,
 }
@@ -55,9 +55,9 @@ impl JoiningMetrics {
                 "Time from a CertificateSigningRequest to its approval.",
                 &APPROVAL_SECONDS,
             )?,
-            forgotten: catalog.counter(
+            dropped: catalog.counter(
                 "joining_requests_dropped_total",
-                "CertificateSigningRequests beyond the bounds, which are listed again every five minutes.",
+                "CertificateSigningRequests beyond the bounds, which are ignored. A kubelet sends another one within 15 minutes.",
             )?,
             machines_without_node: catalog.gauge(
                 "machines_without_node",

@@ -78,27 +78,19 @@ fn decode(pem: &[u8]) -> Result<Vec<u8>, Denial> {
 
 const WRONG_SUBJECT: &str = "must be exactly O=system:nodes, CN=system:node:NAME";
 
-/// The NAME of O=system:nodes, CN=system:node:NAME.
+/// The NAME of O=system:nodes, CN=system:node:NAME, in either order.
 fn node(subject: &X509Name<'_>) -> Result<String, Denial> {
-    let mut attributes = subject.iter_attributes();
-    let (Some(one), Some(two), None) = (attributes.next(), attributes.next(), attributes.next()) else {
+    let attributes = subject.iter_attributes();
+    let attributes = attributes.map(|attribute| Some((attribute.attr_type(), text(attribute)?)));
+    let attributes: Vec<_> = attributes.collect::<Option<_>>().unwrap_or_default();
+    let ([(organization, ORGANIZATION), (common_name, name)]
+    | [(common_name, name), (organization, ORGANIZATION)]) = attributes[..]
+    else {
         return Err(Denial::Subject(WRONG_SUBJECT));
     };
-    let (organization, common_name) = match one.attr_type() == &OID_X509_ORGANIZATION_NAME {
-        true => (one, two),
-        false => (two, one),
-    };
-    if organization.attr_type() != &OID_X509_ORGANIZATION_NAME
-        || common_name.attr_type() != &OID_X509_COMMON_NAME
-    {
-        return Err(Denial::Subject(WRONG_SUBJECT));
-    }
-    if text(organization) != Some(ORGANIZATION) {
-        return Err(Denial::Subject(WRONG_SUBJECT));
-    }
-    let name = text(common_name).and_then(|name| name.strip_prefix(NODE_USER));
-    match name {
-        Some(name) if (1..=MAX_NODE_NAME).contains(&name.len()) => Ok(name.to_owned()),
+    let is_subject = *organization == OID_X509_ORGANIZATION_NAME && *common_name == OID_X509_COMMON_NAME;
+    match name.strip_prefix(NODE_USER) {
+        Some(name) if is_subject && (1..=MAX_NODE_NAME).contains(&name.len()) => Ok(name.to_owned()),
         _ => Err(Denial::Subject(WRONG_SUBJECT)),
     }
 }
@@ -116,32 +108,28 @@ const MAX_NAMES: usize = 64;
 /// The names of the only extension that a kubelet requests.
 fn names(request: &X509CertificationRequest<'_>) -> Result<Vec<SubjectName>, Denial> {
     let others = || Denial::Unreadable("it has attributes or extensions that kubelets do not use");
-    let mut names = Vec::new();
-    let attributes = request.certification_request_info.iter_attributes();
-    for (position, attribute) in attributes.enumerate() {
-        let ParsedCriAttribute::ExtensionRequest(requested) = attribute.parsed_attribute() else {
-            return Err(others());
-        };
-        let [extension] = requested.extensions.as_slice() else {
-            return Err(others());
-        };
-        let ParsedExtension::SubjectAlternativeName(alternative) = extension.parsed_extension() else {
-            return Err(others());
-        };
-        if position > 0 {
-            return Err(others());
-        }
-        if alternative.general_names.len() > MAX_NAMES {
-            return Err(Denial::Subject("has more names than those of a node"));
-        }
-        for name in &alternative.general_names {
-            names.push(
-                subject_name(name)
-                    .ok_or(Denial::Subject("has names other than DNS names and IP addresses"))?,
-            );
-        }
+    let mut attributes = request.certification_request_info.iter_attributes();
+    let Some(attribute) = attributes.next() else {
+        return Ok(Vec::new());
+    };
+    let (ParsedCriAttribute::ExtensionRequest(requested), None) =
+        (attribute.parsed_attribute(), attributes.next())
+    else {
+        return Err(others());
+    };
+    let [extension] = requested.extensions.as_slice() else {
+        return Err(others());
+    };
+    let ParsedExtension::SubjectAlternativeName(alternative) = extension.parsed_extension() else {
+        return Err(others());
+    };
+    if alternative.general_names.len() > MAX_NAMES {
+        return Err(Denial::Subject("has more names than those of a node"));
     }
-    Ok(names)
+    let names = alternative.general_names.iter().map(subject_name);
+    names
+        .collect::<Option<_>>()
+        .ok_or(Denial::Subject("has names other than DNS names and IP addresses"))
 }
 
 fn subject_name(name: &GeneralName<'_>) -> Option<SubjectName> {
@@ -162,14 +150,22 @@ mod tests {
 
     use super::*;
 
-    fn params(organization: &str, common_name: &str) -> CertificateParams {
+    fn with_subject<V: Into<DnValue>>(
+        attributes: impl IntoIterator<Item = (DnType, V)>,
+    ) -> CertificateParams {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
+        for (attribute, value) in attributes {
+            params.distinguished_name.push(attribute, value);
+        }
         params
-            .distinguished_name
-            .push(DnType::OrganizationName, organization);
-        params.distinguished_name.push(DnType::CommonName, common_name);
-        params
+    }
+
+    fn params(organization: &str, common_name: &str) -> CertificateParams {
+        with_subject([
+            (DnType::OrganizationName, organization),
+            (DnType::CommonName, common_name),
+        ])
     }
 
     fn pem(params: &CertificateParams) -> String {
@@ -193,15 +189,11 @@ mod tests {
             ("a-b.c", [].as_slice())
         );
         // In the other order, and as PrintableString.
-        let mut other = CertificateParams::default();
-        other.distinguished_name = DistinguishedName::new();
         let printable = |text: &str| DnValue::PrintableString(text.try_into().unwrap());
-        other
-            .distinguished_name
-            .push(DnType::CommonName, printable("system:node:b"));
-        other
-            .distinguished_name
-            .push(DnType::OrganizationName, printable("system:nodes"));
+        let other = with_subject([
+            (DnType::CommonName, printable("system:node:b")),
+            (DnType::OrganizationName, printable("system:nodes")),
+        ]);
         assert_eq!(read(pem(&other).as_bytes()).unwrap().node, "b");
     }
 
@@ -244,23 +236,24 @@ mod tests {
                 "{organization} {common_name}: {denial}"
             );
         }
-        let mut more = good();
-        more.distinguished_name.push(DnType::OrganizationalUnitName, "x");
-        assert!(matches!(denied(&more), Denial::Subject(_)));
-        let mut none = CertificateParams::default();
-        none.distinguished_name = DistinguishedName::new();
-        assert!(matches!(denied(&none), Denial::Subject(_)));
-        none.distinguished_name.push(DnType::CommonName, "system:node:a");
-        assert!(matches!(denied(&none), Denial::Subject(_)));
-        none.distinguished_name.push(DnType::LocalityName, "system:nodes");
-        assert!(matches!(denied(&none), Denial::Subject(_)));
+        let node = (DnType::CommonName, "system:node:a");
+        let nodes = |attribute| (attribute, "system:nodes");
+        for attributes in [
+            vec![],
+            vec![node.clone()],
+            vec![node.clone(), nodes(DnType::LocalityName)],
+            vec![
+                node.clone(),
+                nodes(DnType::OrganizationName),
+                nodes(DnType::OrganizationalUnitName),
+            ],
+        ] {
+            let denial = denied(&with_subject(attributes.clone()));
+            assert!(matches!(denial, Denial::Subject(_)), "{attributes:?}: {denial}");
+        }
         // A type that readers may decode in different ways.
-        let mut teletex = CertificateParams::default();
-        teletex.distinguished_name = DistinguishedName::new();
-        teletex
-            .distinguished_name
-            .push(DnType::CommonName, "system:node:a");
         let organization = DnValue::TeletexString("system:nodes".try_into().unwrap());
+        let mut teletex = with_subject([node]);
         teletex
             .distinguished_name
             .push(DnType::OrganizationName, organization);

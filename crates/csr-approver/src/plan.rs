@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use osm_api::node_name::NodeName;
 use osm_api::{PoolRef, names};
 
-use crate::claim::{self, Claim, Standing};
+use crate::claim::{self, Claim};
 use crate::pkcs10::{Asked, SubjectName};
-use crate::request::{Granted, Request};
+use crate::request::{Granted, Request, Seen};
 use crate::requester::Requester;
 use crate::verdict::{Denial, Refusal, Wait};
-use crate::views::{Bearer, ClaimView, MachineView, PoolView};
+use crate::views::{Bearer, PoolView};
 
 /// Requests that one reconcile approves or denies. The rest waits for the next one, so that a flood delays only its own pool.
 pub const MAX_DECIDED: usize = 20;
@@ -36,26 +36,17 @@ pub trait Names {
     /// What is known of this one.
     fn named(&self, node: &str) -> Named;
 
-    /// The requests for this one.
-    fn asked(&self, node: &str) -> AskedFor;
-}
-
-/// The requests of all requesters for one node.
-#[derive(Clone, Debug, Default)]
-pub struct AskedFor {
-    pub pending: Vec<Arc<Request>>,
-    /// Those that still exist: kube-controller-manager deletes them after an hour.
-    pub approved: Vec<Arc<Granted>>,
+    /// The requests of all requesters for this one: the pending ones, and the approved ones that still exist. kube-controller-manager deletes
+    /// them after an hour.
+    fn asked(&self, node: &str) -> Vec<Arc<Seen>>;
 }
 
 /// What is known of the name of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Named {
+    /// What bears it. For a request of a node, these are the Machines whose `nodeRef` names it.
     pub bearers: Vec<Bearer>,
-    /// The Machines whose `nodeRef` names it; only for requests of nodes.
-    pub machines: Vec<Arc<MachineView>>,
     pub has_node: bool,
-    pub claims: Vec<Arc<ClaimView>>,
 }
 
 /// The decision about a request.
@@ -140,7 +131,7 @@ fn decide(
             Some(pool) => Some(&pool.pool),
             None => return (None, Decision::Wait(Wait::PoolNotFound)),
         },
-        Requester::AnyPool(_) | Requester::Node(_) => None,
+        Requester::AnyPool | Requester::Node(_) => None,
     };
     let asked = match &request.asked {
         Ok(asked) => asked,
@@ -154,14 +145,15 @@ fn decide(
         Ok(bearer) => bearer,
         Err(wait) => return (own.cloned(), Decision::Wait(wait(asked.node.clone()))),
     };
-    let pool = own.cloned().or_else(|| bearer.pool().cloned());
+    let pool = own.cloned().or_else(|| bearer.pool.clone());
     let mut approval = Approval {
         claim: Claim::new(&asked.node, bearer, &request.uid),
         bearer: bearer.clone(),
         is_again: false,
         own: own.cloned(),
     };
-    match judge(request, &approval, &named, gathered.now) {
+    match admit(&asked.node, own, bearer, request) {
+        Ok(()) if named.has_node => return (pool, Decision::Wait(Wait::NodeExists(asked.node.clone()))),
         Ok(()) => {}
         Err(Refusal::Deny(_)) => return (pool, Decision::ConfirmDenial(Box::new(approval))),
         Err(Refusal::Wait(wait)) => return (pool, Decision::Wait(wait)),
@@ -171,7 +163,8 @@ fn decide(
     }
     let decision = match compare(request, bearer, &gathered.nodes.asked(&asked.node), gathered.now) {
         Ok(is_again) => {
-            further.insert(asked.node.clone(), already_approved(&asked.node, gathered.now));
+            let (node, until) = (asked.node.clone(), claim::expires(gathered.now));
+            further.insert(node.clone(), Wait::AlreadyApproved { node, until });
             approval.is_again = is_again;
             Decision::Approve(Box::new(approval))
         }
@@ -190,7 +183,7 @@ fn bearer<'a>(bearers: &'a [Bearer], own: Option<&PoolRef>) -> Result<&'a Bearer
     if let [only] = bearers {
         return Ok(only);
     }
-    let rank = |bearer: &&Bearer| (!bearer.is_named_by_cloud(), bearer.created());
+    let rank = |bearer: &&Bearer| (!bearer.machine.may_pass_on_name, bearer.machine.created);
     let Some(first) = bearers.iter().min_by_key(rank) else {
         return Err(Wait::MachineNotFound);
     };
@@ -199,20 +192,20 @@ fn bearer<'a>(bearers: &'a [Bearer], own: Option<&PoolRef>) -> Result<&'a Bearer
         .filter(|bearer| rank(bearer) == rank(&first))
         .count()
         == 1;
-    match is_alone && own.is_none_or(|own| first.pool() == Some(own)) {
+    match is_alone && own.is_none_or(|own| first.pool.as_ref() == Some(own)) {
         true => Ok(first),
         false => Err(Wait::MachineNotUnique),
     }
 }
 
 /// Compares a request that is right by itself with the others for the same machine. Returns whether one was approved before.
-fn compare(request: &Request, bearer: &Bearer, others: &AskedFor, now: Timestamp) -> Result<bool, Wait> {
+fn compare(request: &Request, bearer: &Bearer, others: &[Arc<Seen>], now: Timestamp) -> Result<bool, Wait> {
     // A request that is older than the machine was for a former machine of that name.
     let of_machine =
-        |granted: &&Arc<Granted>| granted.uid != request.uid && granted.created >= bearer.created();
+        |granted: &&Arc<Granted>| granted.uid != request.uid && granted.created >= bearer.machine.created;
     let last = others
-        .approved
         .iter()
+        .filter_map(|seen| seen.approved())
         .filter(of_machine)
         .map(|granted| granted.at)
         .max();
@@ -220,52 +213,32 @@ fn compare(request: &Request, bearer: &Bearer, others: &AskedFor, now: Timestamp
         let node = request.node().unwrap_or_default().to_owned();
         return Err(Wait::AlreadyApproved { node, until });
     }
-    let account = bearer.pool().map(|pool| names::pool_account(&pool.id()));
+    let pool = bearer.pool.as_ref();
+    let account = pool.map(|pool| names::pool_account(&pool.id()));
     let competes = |other: &&Arc<Request>| {
         let may_join = match &other.requester {
             Requester::Pool(of) => account.as_ref() == Some(of),
-            Requester::AnyPool(_) => true,
+            Requester::AnyPool => true,
             Requester::Node(_) => false,
         };
-        may_join && other.uid != request.uid && other.created >= bearer.created()
+        may_join && other.uid != request.uid && other.created >= bearer.machine.created
     };
-    match others
-        .pending
-        .iter()
-        .filter(competes)
-        .all(|other| request.is_before(other))
-    {
+    let mut pending = others.iter().filter_map(|seen| seen.pending()).filter(competes);
+    match pending.all(|other| request.is_before(other)) {
         true => Ok(last.is_some()),
         false => Err(Wait::OrderUnknown(request.node().unwrap_or_default().to_owned())),
     }
 }
 
-/// Judges an approval by what the watches have shown.
-fn judge(request: &Request, approval: &Approval, named: &Named, now: Timestamp) -> Result<(), Refusal> {
-    let Approval {
-        claim, bearer, own, ..
-    } = approval;
-    admit(&claim.node, own.as_ref(), bearer, request)?;
-    let node = || claim.node.clone();
-    if named.has_node {
-        return Err(Refusal::Wait(Wait::NodeExists(node())));
-    }
-    let name = claim.name();
-    let held = named.claims.iter().find(|held| held.name == name);
-    match held.map(|held| claim::judge(held, &request.uid, now)) {
-        Some(Standing::Taken { until }) => Err(Refusal::Wait(Wait::AlreadyApproved { node: node(), until })),
-        Some(Standing::Own | Standing::Expired) | None => Ok(()),
-    }
-}
-
-/// Judges an approval again, by what a live read of its bearer has shown.
+/// Judges an approval by what a live read of its bearer has shown.
 ///
 /// # Errors
 /// Why it is not approved.
 pub fn confirm(request: &Request, approval: &Approval, live: Option<&Bearer>) -> Result<(), Refusal> {
     let claim = &approval.claim;
-    let is_same =
-        |live: &&Bearer| live.uid() == claim.joins_as_uid && live.node_name() == Some(claim.node.as_str());
+    let is_same = |live: &&Bearer| {
+        live.machine.uid == claim.joins_as_uid && live.machine.node_name() == Some(claim.node.as_str())
+    };
     match live.filter(is_same) {
         Some(live) => admit(&claim.node, approval.own.as_ref(), live, request),
         None => Err(Refusal::Wait(Wait::MachineNotFound(claim.node.clone()))),
@@ -276,48 +249,39 @@ pub fn confirm(request: &Request, approval: &Approval, live: Option<&Bearer>) ->
 fn admit(name: &str, own: Option<&PoolRef>, bearer: &Bearer, request: &Request) -> Result<(), Refusal> {
     let node = || name.to_owned();
     let wait = |wait: Wait| Err(Refusal::Wait(wait));
+    let machine = &bearer.machine;
     // What is about to go may make room for a machine of this pool, so it denies nothing.
-    if bearer.is_deleting() {
+    if machine.is_deleting {
         return wait(Wait::MachineDeleting(node()));
     }
-    let Some(pool) = bearer.pool() else {
+    let Some(pool) = &bearer.pool else {
         return wait(Wait::MachineNotInPool(node()));
     };
     if own.is_some_and(|own| own != pool) {
-        if matches!(bearer, Bearer::Machine { machine, .. } if machine.may_pass_on_name) {
-            return wait(Wait::ForeignMachine(node()));
-        }
-        return Err(Refusal::Deny(Denial::ForeignMachine(node())));
+        return match machine.may_pass_on_name {
+            true => wait(Wait::ForeignMachine(node())),
+            false => Err(Refusal::Deny(Denial::ForeignMachine(node()))),
+        };
     }
     // A machine boots only once its Machine exists. Whoever asked before had guessed the name.
-    if request.created < bearer.created() {
+    if request.created < machine.created {
         return wait(Wait::OlderThanMachine(node()));
     }
-    if let Bearer::Machine { machine, .. } = bearer {
-        if matches!(machine.node, NodeName::Unverified(_)) {
-            return wait(Wait::NodeNameUnverified(node()));
-        }
-        if machine.node_ref.is_some() {
-            return wait(Wait::MachineHasNode(node()));
-        }
+    if matches!(machine.node, NodeName::Unverified(_)) {
+        return wait(Wait::NodeNameUnverified(node()));
+    }
+    if machine.node_ref.is_some() {
+        return wait(Wait::MachineHasNode(node()));
     }
     Ok(())
-}
-
-/// Of several requests for one node, the oldest is approved.
-fn already_approved(node: &str, now: Timestamp) -> Wait {
-    Wait::AlreadyApproved {
-        node: node.to_owned(),
-        until: claim::expires(now),
-    }
 }
 
 /// Judges a request for a serving certificate by the addresses that machine-controller has recorded. Other approvers may know more, so
 /// nothing is denied but what no kubelet asks for.
 fn serving(asked: &Asked, named: &Named) -> Decision {
-    let machine = match named.machines.as_slice() {
+    let machine = match named.bearers.as_slice() {
         [] => return Decision::Wait(Wait::MachineNotFound(asked.node.clone())),
-        [machine] => machine,
+        [only] => &only.machine,
         _ => return Decision::Wait(Wait::MachineNotUnique(asked.node.clone())),
     };
     // The node has proved its own name with its client certificate.

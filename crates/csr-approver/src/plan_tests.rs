@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use osm_api::Reason;
 
 use super::*;
-use crate::views::Owner;
+use crate::views::{MachineView, Owner};
 
 type Gathered = super::Gathered<Known>;
 
@@ -12,7 +12,7 @@ type Gathered = super::Gathered<Known>;
 #[derive(Clone, Debug, Default)]
 struct Known {
     named: BTreeMap<String, Named>,
-    asked: BTreeMap<String, AskedFor>,
+    asked: BTreeMap<String, Vec<Arc<Seen>>>,
 }
 
 impl Names for Known {
@@ -20,7 +20,7 @@ impl Names for Known {
         self.named.get(node).cloned().unwrap_or_default()
     }
 
-    fn asked(&self, node: &str) -> AskedFor {
+    fn asked(&self, node: &str) -> Vec<Arc<Seen>> {
         self.asked.get(node).cloned().unwrap_or_default()
     }
 }
@@ -80,10 +80,7 @@ fn machine(node: &str) -> MachineView {
 }
 
 fn of_pool(machine: MachineView, name: Option<&str>) -> Bearer {
-    Bearer::Machine {
-        machine: Arc::new(machine),
-        pool: name.map(pool),
-    }
+    Bearer::of_machine(Arc::new(machine), name.map(pool))
 }
 
 fn asked(node: &str) -> Result<Asked, Denial> {
@@ -150,198 +147,127 @@ fn brief(decision: &Decision) -> String {
     }
 }
 
-fn claim(of: &Gathered, request: &str, since: Timestamp) -> Arc<ClaimView> {
-    let bearer = &of.nodes.named[NODE].bearers[0];
-    let lease = Claim::new(NODE, bearer, &format!("uid-of-{request}")).lease(since, None);
-    Arc::new(ClaimView::of(&lease).unwrap())
+const APPROVED: &str = "approve pool-abc-1 as kube-system/pool-abc-1";
+const DENIED: &str = "confirm the denial";
+
+/// A Machine of this pool, changed.
+fn of(pool: &str, change: fn(&mut MachineView)) -> Bearer {
+    let mut changed = machine(NODE);
+    change(&mut changed);
+    of_pool(changed, Some(pool))
 }
 
-fn claimed(by: &str, since: Timestamp) -> Gathered {
-    let mut gathered = good();
-    let claim = claim(&gathered, by, since);
-    gathered.nodes.named.get_mut(NODE).unwrap().claims.push(claim);
-    gathered
+fn own() -> Bearer {
+    of("a", |_| ())
+}
+
+fn foreign() -> Bearer {
+    of("b", |_| ())
+}
+
+/// The only machine of an edge pool.
+fn site() -> Bearer {
+    Bearer::of_edge_pool(&edge(NODE))
+}
+
+fn with_node(bearer: Bearer) -> Gathered {
+    with(Named {
+        bearers: vec![bearer],
+        has_node: true,
+    })
+}
+
+/// The same requests with the identity of all pools.
+fn any(gathered: Gathered) -> Gathered {
+    Gathered {
+        requester: Requester::AnyPool,
+        pool: None,
+        ..gathered
+    }
+}
+
+fn assert_decisions<const N: usize>(cases: [(Gathered, &str); N]) {
+    for (case, (gathered, expected)) in cases.into_iter().enumerate() {
+        assert_eq!(brief(&only(&gathered)), expected, "case {case}");
+    }
 }
 
 #[test]
 fn every_rule_alone_keeps_a_machine_out() {
-    let changed = |change: fn(&mut MachineView)| {
-        let mut changed = machine(NODE);
-        change(&mut changed);
-        bearers(vec![of_pool(changed, Some("a"))])
-    };
-    let with_node = |bearers| Named {
-        bearers,
-        has_node: true,
-        ..Named::default()
-    };
-    let own = || of_pool(machine(NODE), Some("a"));
-    let foreign = || of_pool(machine(NODE), Some("b"));
-    let on_aws = MachineView {
-        may_pass_on_name: true,
-        ..machine(NODE)
-    };
-    let deleting = MachineView {
-        is_deleting: true,
-        ..machine(NODE)
-    };
-    let cases = [
+    let retired = Gathered { pool: None, ..good() };
+    let one = |bearer| bearers(vec![bearer]);
+    assert_decisions([
+        (good(), APPROVED),
+        (retired, "wait PoolNotFound"),
+        (bearers(vec![]), "wait MachineNotFound"),
+        (bearers(vec![own(), own()]), "wait MachineNotUnique"),
+        (bearers(vec![own(), foreign()]), "wait MachineNotUnique"),
+        (bearers(vec![own(), site()]), "wait MachineNotUnique"),
+        (one(foreign()), DENIED),
+        // The cloud may have given its address to a machine of this pool.
+        (one(of("b", |m| m.may_pass_on_name = true)), "wait ForeignMachine"),
+        (one(of("b", |m| m.is_deleting = true)), "wait MachineDeleting"),
+        (one(of_pool(machine(NODE), None)), "wait MachineNotInPool"),
+        (one(of("a", |m| m.is_deleting = true)), "wait MachineDeleting"),
         (
-            "all rules hold",
-            good(),
-            "approve pool-abc-1 as kube-system/pool-abc-1",
-        ),
-        (
-            "a retired pool",
-            Gathered { pool: None, ..good() },
-            "wait PoolNotFound",
-        ),
-        ("no Machine", bearers(vec![]), "wait MachineNotFound"),
-        (
-            "two Machines",
-            bearers(vec![own(), own()]),
-            "wait MachineNotUnique",
-        ),
-        (
-            "one of them of another pool",
-            bearers(vec![own(), foreign()]),
-            "wait MachineNotUnique",
-        ),
-        (
-            "a Machine and an edge pool",
-            bearers(vec![own(), Bearer::EdgePool(Arc::new(edge(NODE)))]),
-            "wait MachineNotUnique",
-        ),
-        (
-            "a Machine of another pool",
-            bearers(vec![foreign()]),
-            "confirm the denial",
-        ),
-        (
-            "a Machine of another pool, whose address the cloud may have given to this one",
-            bearers(vec![of_pool(on_aws, Some("b"))]),
-            "wait ForeignMachine",
-        ),
-        (
-            "which is being deleted",
-            bearers(vec![of_pool(deleting, Some("b"))]),
-            "wait MachineDeleting",
-        ),
-        (
-            "a Machine of no pool",
-            bearers(vec![of_pool(machine(NODE), None)]),
-            "wait MachineNotInPool",
-        ),
-        (
-            "a deleting Machine",
-            changed(|m| m.is_deleting = true),
-            "wait MachineDeleting",
-        ),
-        (
-            "a Machine with a Node",
-            changed(|m| m.node_ref = Some("other".to_owned())),
+            one(of("a", |m| m.node_ref = Some("other".to_owned()))),
             "wait MachineHasNode",
         ),
+        // The request is of second 90. A Machine of the same second may be its own, but not a later one, whose name was guessed.
+        (one(of("a", |m| m.created = at(90))), APPROVED),
         (
-            "a Machine of the same second",
-            changed(|m| m.created = at(90)),
-            "approve pool-abc-1 as kube-system/pool-abc-1",
-        ),
-        (
-            "a Machine that is younger than the request, whose name was guessed",
-            changed(|m| m.created = at(91)),
+            one(of("a", |m| m.created = at(91))),
             "wait RequestOlderThanMachine",
         ),
+        (one(of("b", |m| m.created = at(91))), DENIED),
         (
-            "a younger Machine of another pool",
-            bearers(vec![of_pool(
-                MachineView {
-                    created: at(91),
-                    ..machine(NODE)
-                },
-                Some("b"),
-            )]),
-            "confirm the denial",
-        ),
-        (
-            "a cloud without a proof",
-            changed(|m| m.node = NodeName::Unverified(NODE.to_owned())),
+            one(of("a", |m| m.node = NodeName::Unverified(NODE.to_owned()))),
             "wait NodeNameUnverified",
         ),
-        (
-            "a Node of that name",
-            with(with_node(vec![own()])),
-            "wait NodeExists",
-        ),
-        (
-            "a Node of another pool's Machine",
-            with(with_node(vec![foreign()])),
-            "confirm the denial",
-        ),
-        (
-            "another request was approved",
-            claimed("other", at(95)),
-            "wait AlreadyApproved",
-        ),
-    ];
-    for (what, gathered, expected) in cases {
-        assert_eq!(brief(&only(&gathered)), expected, "{what}");
-    }
+        (with_node(own()), "wait NodeExists"),
+        (with_node(foreign()), DENIED),
+    ]);
 }
 
 /// The watches have shown a Machine of one of the two pools; the API server shows this.
 #[test]
 fn what_a_live_read_shows_decides() {
-    let (own, foreign) = (good(), bearers(vec![of_pool(machine(NODE), Some("b"))]));
+    let (own, foreign) = (good(), bearers(vec![foreign()]));
     let (Decision::Approve(approval), Decision::ConfirmDenial(denial)) = (only(&own), only(&foreign)) else {
         panic!("all rules hold, or all but one");
     };
-    let live = |change: fn(&mut MachineView)| {
-        let mut live = machine(NODE);
-        change(&mut live);
-        Some(of_pool(live, Some("a")))
-    };
-    for (what, live, expected) in [
-        ("a Machine of its pool that has not joined", live(|_| ()), None),
-        ("it is gone", None, Some("wait MachineNotFound")),
+    for (case, (live, expected)) in [
+        (Some(of("a", |_| ())), None),
+        (None, Some("wait MachineNotFound")),
         (
-            "another Machine has its name",
-            live(|m| m.uid = "other".to_owned()),
+            Some(of("a", |m| m.uid = "other".to_owned())),
             Some("wait MachineNotFound"),
         ),
         (
-            "another address",
-            live(|m| m.node = NodeName::Known("other".to_owned())),
+            Some(of("a", |m| m.node = NodeName::Known("other".to_owned()))),
             Some("wait MachineNotFound"),
         ),
         (
-            "it is being deleted",
-            live(|m| m.is_deleting = true),
+            Some(of("a", |m| m.is_deleting = true)),
             Some("wait MachineDeleting"),
         ),
         (
-            "it has joined",
-            live(|m| m.node_ref = Some(NODE.to_owned())),
+            Some(of("a", |m| m.node_ref = Some(NODE.to_owned()))),
             Some("wait MachineHasNode"),
         ),
-        (
-            "its pool is gone",
-            Some(of_pool(machine(NODE), None)),
-            Some("wait MachineNotInPool"),
-        ),
-        (
-            "it is another pool's",
-            Some(of_pool(machine(NODE), Some("b"))),
-            Some("deny ForeignMachine"),
-        ),
-    ] {
+        (Some(of_pool(machine(NODE), None)), Some("wait MachineNotInPool")),
+        (Some(of("b", |_| ())), Some("deny ForeignMachine")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
         for (gathered, approval) in [(&own, &approval), (&foreign, &denial)] {
             let refusal = confirm(&gathered.requests[0], approval, live.as_ref()).err();
             let refusal = refusal.map(|refusal| match refusal {
                 Refusal::Deny(denial) => format!("deny {}", denial.reason()),
                 Refusal::Wait(wait) => format!("wait {}", wait.reason()),
             });
-            assert_eq!(refusal.as_deref(), expected, "{what}");
+            assert_eq!(refusal.as_deref(), expected, "case {case}");
         }
     }
 }
@@ -350,54 +276,24 @@ fn what_a_live_read_shows_decides() {
 fn an_edge_pool_is_read_live_too() {
     let gathered = Gathered {
         pool: Some(Arc::new(edge(NODE))),
-        ..bearers(vec![Bearer::EdgePool(Arc::new(edge(NODE)))])
+        ..bearers(vec![site()])
     };
     let Decision::Approve(approval) = only(&gathered) else {
         panic!("all rules hold");
     };
-    let confirmed = |live: PoolView| {
-        let live = Bearer::EdgePool(Arc::new(live));
+    let confirmed = |change: fn(&mut PoolView)| {
+        let mut live = edge(NODE);
+        change(&mut live);
+        let live = Bearer::of_edge_pool(&live);
         confirm(&gathered.requests[0], &approval, Some(&live))
     };
-    assert_eq!(confirmed(edge(NODE)), Ok(()));
-    let other_cloud = PoolView {
-        edge_node: None,
-        ..edge(NODE)
-    };
-    let deleting = PoolView {
-        is_deleting: true,
-        ..edge(NODE)
-    };
-    for (live, expected) in [
-        (other_cloud, Wait::MachineNotFound(NODE.to_owned())),
-        (deleting, Wait::MachineDeleting(NODE.to_owned())),
-    ] {
-        assert_eq!(confirmed(live), Err(Refusal::Wait(expected)));
-    }
-}
-
-#[test]
-fn an_approval_that_was_interrupted_goes_on_and_one_that_came_to_nothing_is_replaced() {
-    let minutes = |minutes| at(100) - SignedDuration::from_mins(minutes);
-    for (by, since, approved) in [
-        ("csr", minutes(0), true),
-        ("csr", minutes(60), true),
-        ("other", minutes(9), false),
-        ("other", minutes(10), true),
-    ] {
-        let decision = only(&claimed(by, since));
-        assert_eq!(matches!(decision, Decision::Approve(_)), approved, "{by} {since}");
-    }
-    // A claim of a former Machine of that name is another one.
-    let mut gathered = claimed("other", at(99));
-    gathered.nodes.named.get_mut(NODE).unwrap().bearers = vec![of_pool(
-        MachineView {
-            uid: "later".to_owned(),
-            ..machine(NODE)
-        },
-        Some("a"),
-    )];
-    assert!(matches!(only(&gathered), Decision::Approve(_)));
+    assert_eq!(confirmed(|_| ()), Ok(()));
+    let (not_found, deleting) = (Wait::MachineNotFound, Wait::MachineDeleting);
+    // Of another cloud, no edge pool any more.
+    let other_cloud = confirmed(|pool| pool.edge_node = None);
+    assert_eq!(other_cloud, Err(Refusal::Wait(not_found(NODE.to_owned()))));
+    let is_deleting = confirmed(|pool| pool.is_deleting = true);
+    assert_eq!(is_deleting, Err(Refusal::Wait(deleting(NODE.to_owned()))));
 }
 
 #[test]
@@ -417,63 +313,37 @@ fn what_a_kubelet_never_sends_is_denied_but_only_to_pools_that_exist() {
             ..bad.clone()
         };
         assert_eq!(brief(&only(&retired)), "wait PoolNotFound");
-        let any = Gathered {
-            requester: Requester::AnyPool(String::new()),
-            pool: None,
-            ..bad
-        };
-        assert_eq!(brief(&only(&any)), format!("deny {reason}"));
+        assert_eq!(brief(&only(&any(bad))), format!("deny {reason}"));
     }
 }
 
 #[test]
 fn the_identity_of_all_pools_joins_as_a_machine_of_any_pool_by_the_same_rules() {
-    let any = |gathered: Gathered| Gathered {
-        requester: Requester::AnyPool(String::new()),
-        pool: None,
-        ..gathered
-    };
-    let own = || of_pool(machine(NODE), Some("b"));
-    let decided = plan(&any(bearers(vec![own()]))).decided;
-    assert_eq!(
-        brief(&decided[0].decision),
-        "approve pool-abc-1 as kube-system/pool-abc-1"
-    );
+    let decided = plan(&any(bearers(vec![foreign()]))).decided;
+    assert_eq!(brief(&decided[0].decision), APPROVED);
     assert_eq!(
         decided[0].pool,
         Some(pool("b")),
         "Events are about the Machine's pool"
     );
-    let exists = Named {
-        bearers: vec![own()],
-        has_node: true,
-        ..Named::default()
-    };
-    for (gathered, expected) in [
-        (with(exists), "wait NodeExists"),
-        (
-            bearers(vec![of_pool(machine(NODE), None)]),
-            "wait MachineNotInPool",
-        ),
-        (bearers(vec![]), "wait MachineNotFound"),
-        (bearers(vec![own(), own()]), "wait MachineNotUnique"),
-        (claimed("other", at(99)), "wait AlreadyApproved"),
-        (
-            bearers(vec![Bearer::EdgePool(Arc::new(edge(NODE)))]),
-            "approve pool-abc-1 as kube-system/pool-abc-1",
-        ),
-    ] {
-        assert_eq!(brief(&only(&any(gathered))), expected);
-    }
+    let no_pool = of_pool(machine(NODE), None);
+    assert_decisions([
+        (any(with_node(own())), "wait NodeExists"),
+        (any(bearers(vec![no_pool])), "wait MachineNotInPool"),
+        (any(bearers(vec![])), "wait MachineNotFound"),
+        (any(bearers(vec![own(), own()])), "wait MachineNotUnique"),
+        (any(bearers(vec![site()])), APPROVED),
+    ]);
 }
 
 #[test]
 fn a_machine_of_an_edge_pool_joins_under_the_name_of_its_pool() {
-    let asking = |name: &str, bearer: PoolView, has_node: bool| {
+    let asking = |name: &str, change: fn(&mut PoolView), has_node: bool| {
+        let mut bearer = edge("site");
+        change(&mut bearer);
         let named = Named {
-            bearers: vec![Bearer::EdgePool(Arc::new(bearer))],
+            bearers: vec![Bearer::of_edge_pool(&bearer)],
             has_node,
-            ..Named::default()
         };
         Gathered {
             pool: Some(Arc::new(edge("site"))),
@@ -485,33 +355,22 @@ fn a_machine_of_an_edge_pool_joins_under_the_name_of_its_pool() {
             ..good()
         }
     };
-    let deleting = PoolView {
-        is_deleting: true,
-        ..edge("site")
+    let younger = |pool: &mut PoolView| pool.created = at(1);
+    let of_other_pool = Gathered {
+        pool: Some(Arc::new(edge("other"))),
+        ..asking("site", |_| (), false)
     };
-    let younger = PoolView {
-        created: at(1),
-        ..edge("site")
-    };
-    for (gathered, expected) in [
+    assert_decisions([
+        (asking("site", |_| (), false), "approve site as kube-system/site"),
+        (asking("site", |_| (), true), "wait NodeExists"),
+        (asking("site-2", |_| (), false), "wait MachineNotFound"),
         (
-            asking("site", edge("site"), false),
-            "approve site as kube-system/site",
+            asking("site", |pool| pool.is_deleting = true, false),
+            "wait MachineDeleting",
         ),
-        (asking("site", edge("site"), true), "wait NodeExists"),
-        (asking("site-2", edge("site"), false), "wait MachineNotFound"),
-        (asking("site", deleting, false), "wait MachineDeleting"),
         (asking("site", younger, false), "wait RequestOlderThanMachine"),
-        (
-            Gathered {
-                pool: Some(Arc::new(edge("other"))),
-                ..asking("site", edge("site"), false)
-            },
-            "confirm the denial",
-        ),
-    ] {
-        assert_eq!(brief(&only(&gathered)), expected);
-    }
+        (of_other_pool, DENIED),
+    ]);
 }
 
 #[test]
@@ -562,10 +421,9 @@ fn outcomes(requester: &Requester, pending: &[Arc<Request>], approved: Vec<Arc<G
         requests,
         ..bearers(vec![of_pool(machine(NODE), Some("a"))])
     };
-    let asked = AskedFor {
-        pending: pending.to_vec(),
-        approved,
-    };
+    let pending = pending.iter().cloned().map(Seen::Pending);
+    let asked = pending.chain(approved.into_iter().map(Seen::Approved));
+    let asked = asked.map(Arc::new).collect();
     gathered.nodes.asked.insert(NODE.to_owned(), asked);
     let mut outcomes: Vec<String> = plan(&gathered)
         .decided
@@ -592,32 +450,32 @@ fn the_first_of_several_requests_is_approved_or_none() {
         "0-second wait RequestOrderUnknown",
         "first wait RequestOrderUnknown",
     ];
-    for (what, first, second, expected) in [
-        ("another second", (90, Some(7)), (91, Some(8)), FIRST),
-        ("the same second", (90, Some(7)), (90, Some(8)), FIRST),
-        ("numbers, not texts", (90, Some(9)), (90, Some(10)), FIRST),
-        ("another second, and no numbers", (90, None), (91, None), FIRST),
-        ("the same second, and no numbers", (90, None), (90, None), NONE),
-        ("the same second, and one number", (90, Some(7)), (90, None), NONE),
-        (
-            "the clock of another API server",
-            (91, Some(7)),
-            (90, Some(8)),
-            NONE,
-        ),
-        ("the first one was updated", (90, Some(9)), (91, Some(8)), NONE),
+    for (first, second, expected) in [
+        // Another second, or the same one. The numbers are no texts.
+        ((90, Some(7)), (91, Some(8)), FIRST),
+        ((90, Some(7)), (90, Some(8)), FIRST),
+        ((90, Some(9)), (90, Some(10)), FIRST),
+        // Numbers are missing.
+        ((90, None), (91, None), FIRST),
+        ((90, None), (90, None), NONE),
+        ((90, Some(7)), (90, None), NONE),
+        // Another API server with another clock, and a first request that was updated.
+        ((91, Some(7)), (90, Some(8)), NONE),
+        ((90, Some(9)), (91, Some(8)), NONE),
     ] {
-        let first = (of_a(), ("first", first.0, first.1));
-        let second = (of_a(), ("0-second", second.0, second.1));
-        let pending = asking(&[second, first]);
-        assert_eq!(outcomes(&of_a(), &pending, Vec::new()), expected, "{what}");
+        let pending = asking(&[
+            (of_a(), ("0-second", second.0, second.1)),
+            (of_a(), ("first", first.0, first.1)),
+        ]);
+        let outcomes = outcomes(&of_a(), &pending, Vec::new());
+        assert_eq!(outcomes, expected, "{first:?} {second:?}");
     }
 }
 
 /// A pool may have tokens of two accounts, and each of them is another requester.
 #[test]
 fn the_first_request_counts_whoever_sent_it_if_it_can_be_right() {
-    let any = || Requester::AnyPool("JTI=1".to_owned());
+    let any = || Requester::AnyPool;
     let pending = asking(&[(any(), ("first", 90, Some(7))), (of_a(), ("second", 90, Some(8)))]);
     assert_eq!(outcomes(&any(), &pending, Vec::new()), ["first approve"]);
     assert_eq!(
@@ -626,20 +484,15 @@ fn the_first_request_counts_whoever_sent_it_if_it_can_be_right() {
     );
 
     let of_b = Requester::Pool(names::pool_account(&pool("b").id()));
-    for (what, other) in [
-        ("of another pool", (of_b, ("first", 90, Some(7)))),
-        ("older than the machine", (any(), ("first", 79, Some(7)))),
-        (
-            "of a node",
-            (Requester::Node(NODE.to_owned()), ("first", 90, Some(7))),
-        ),
+    let of_node = Requester::Node(NODE.to_owned());
+    for other in [
+        (of_b, ("first", 90, Some(7))),
+        // Older than the machine.
+        (any(), ("first", 79, Some(7))),
+        (of_node, ("first", 90, Some(7))),
     ] {
         let pending = asking(&[other, (of_a(), ("second", 90, Some(8)))]);
-        assert_eq!(
-            outcomes(&of_a(), &pending, Vec::new()),
-            ["second approve"],
-            "{what}"
-        );
+        assert_eq!(outcomes(&of_a(), &pending, Vec::new()), ["second approve"]);
     }
 }
 
@@ -656,49 +509,31 @@ fn an_approved_request_counts_without_its_claim() {
         })
     };
     let pending = asking(&[(of_a(), ("csr", 95, Some(9)))]);
-    for (what, approved, expected) in [
+    let (waits, again) = ("csr wait AlreadyApproved", "csr approve again");
+    for (case, (approved, expected)) in [
+        (vec![granted("1", 90, at(99))], waits),
+        (vec![granted("1", 90, minutes(9))], waits),
+        (vec![granted("1", 90, minutes(10))], again),
+        // The last one counts.
         (
-            "just now",
-            vec![granted("1", 90, at(99))],
-            "csr wait AlreadyApproved",
-        ),
-        (
-            "nine minutes ago",
-            vec![granted("1", 90, minutes(9))],
-            "csr wait AlreadyApproved",
-        ),
-        (
-            "ten minutes ago",
-            vec![granted("1", 90, minutes(10))],
-            "csr approve again",
-        ),
-        (
-            "the last one counts",
             vec![granted("1", 90, at(99)), granted("2", 90, minutes(10))],
-            "csr wait AlreadyApproved",
+            waits,
         ),
-        (
-            "for a former machine of that name",
-            vec![granted("1", 79, at(99))],
-            "csr approve",
-        ),
-        (
-            "in the second of the machine",
-            vec![granted("1", 80, at(99))],
-            "csr wait AlreadyApproved",
-        ),
-        ("this one", vec![granted("uid-of-csr", 95, at(99))], "csr approve"),
-    ] {
-        assert_eq!(outcomes(&of_a(), &pending, approved), [expected], "{what}");
+        // The machine is of second 80, and the first request was for a former one of that name.
+        (vec![granted("1", 79, at(99))], "csr approve"),
+        (vec![granted("1", 80, at(99))], waits),
+        // This request itself.
+        (vec![granted("uid-of-csr", 95, at(99))], "csr approve"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(outcomes(&of_a(), &pending, approved), [expected], "case {case}");
     }
     // Whoever waits is decided again when the time is over.
     let mut gathered = good();
-    let approved = vec![granted("1", 90, at(99))];
-    let asked = AskedFor {
-        approved,
-        ..AskedFor::default()
-    };
-    gathered.nodes.asked.insert(NODE.to_owned(), asked);
+    let approved = Arc::new(Seen::Approved(granted("1", 90, at(99))));
+    gathered.nodes.asked.insert(NODE.to_owned(), vec![approved]);
     let until = at(99) + claim::VALIDITY;
     let node = NODE.to_owned();
     assert_eq!(
@@ -709,117 +544,58 @@ fn an_approved_request_counts_without_its_claim() {
 
 #[test]
 fn of_several_bearers_of_a_name_the_oldest_keeps_it() {
-    let aged = |name: &str, created: i64, of: Option<&str>| {
-        of_pool(
-            MachineView {
-                uid: format!("uid-of-{name}"),
-                name: name.to_owned(),
-                created: at(created),
-                ..machine(NODE)
-            },
-            of,
-        )
+    let named = |name: &str, created: i64, may_pass_on_name: bool| MachineView {
+        uid: format!("uid-of-{name}"),
+        name: name.to_owned(),
+        created: at(created),
+        may_pass_on_name,
+        ..machine(NODE)
     };
-    let on_aws = |name: &str, created: i64, of: &str| {
-        let machine = MachineView {
-            uid: format!("uid-of-{name}"),
-            name: name.to_owned(),
-            created: at(created),
-            may_pass_on_name: true,
-            ..machine(NODE)
-        };
-        of_pool(machine, Some(of))
-    };
+    let aged = |name: &str, created, of| of_pool(named(name, created, false), of);
+    let on_aws = |name: &str, created, of| of_pool(named(name, created, true), Some(of));
+    let own = |created| aged("own", created, Some("a"));
+    let other = |created| aged("other", created, Some("b"));
     let site = |created: i64| {
-        let edge = PoolView {
+        Bearer::of_edge_pool(&PoolView {
             created: at(created),
             ..edge(NODE)
-        };
-        Bearer::EdgePool(Arc::new(edge))
-    };
-    let any = |gathered: Gathered| Gathered {
-        requester: Requester::AnyPool(String::new()),
-        pool: None,
-        ..gathered
+        })
     };
     let (approved, waits) = ("approve pool-abc-1 as kube-system/own", "wait MachineNotUnique");
-    for (what, bearers, expected, by_any) in [
+    let other_approved = "approve pool-abc-1 as kube-system/other";
+    for (case, (bearers, expected, by_any)) in [
+        (vec![own(80), other(81)], approved, approved),
+        (vec![other(81), own(80)], approved, approved),
+        (vec![site(81), own(80)], approved, approved),
+        (vec![own(80), aged("other", 81, None)], approved, approved),
+        (vec![own(80), aged("other", 81, Some("a"))], approved, approved),
+        (vec![own(80), other(81), site(81)], approved, approved),
+        (vec![own(80), other(79)], waits, other_approved),
+        (vec![own(80), site(79)], waits, APPROVED),
         (
-            "a younger Machine of another pool",
-            vec![aged("own", 80, Some("a")), aged("other", 81, Some("b"))],
-            approved,
-            approved,
-        ),
-        (
-            "in another order",
-            vec![aged("other", 81, Some("b")), aged("own", 80, Some("a"))],
-            approved,
-            approved,
-        ),
-        (
-            "a younger edge pool",
-            vec![site(81), aged("own", 80, Some("a"))],
-            approved,
-            approved,
-        ),
-        (
-            "a younger Machine of no pool",
-            vec![aged("own", 80, Some("a")), aged("other", 81, None)],
-            approved,
-            approved,
-        ),
-        (
-            "a younger Machine of the same pool",
-            vec![aged("own", 80, Some("a")), aged("other", 81, Some("a"))],
-            approved,
-            approved,
-        ),
-        (
-            "two younger ones of one second",
-            vec![aged("own", 80, Some("a")), aged("other", 81, Some("b")), site(81)],
-            approved,
-            approved,
-        ),
-        (
-            "an older Machine of another pool",
-            vec![aged("own", 80, Some("a")), aged("other", 79, Some("b"))],
-            waits,
-            "approve pool-abc-1 as kube-system/other",
-        ),
-        (
-            "an older edge pool",
-            vec![aged("own", 80, Some("a")), site(79)],
-            waits,
-            "approve pool-abc-1 as kube-system/pool-abc-1",
-        ),
-        (
-            "an older Machine of no pool",
-            vec![aged("own", 80, Some("a")), aged("other", 79, None)],
+            vec![own(80), aged("other", 79, None)],
             waits,
             "wait MachineNotInPool",
         ),
+        (vec![own(80), other(80)], waits, waits),
+        // The cloud has named one of them. The owners of the other pools have chosen their names.
         (
-            "the same second",
-            vec![aged("own", 80, Some("a")), aged("other", 80, Some("b"))],
-            waits,
-            waits,
-        ),
-        (
-            "a younger one that the cloud has named, where the other has chosen the name",
-            vec![on_aws("own", 80, "a"), aged("other", 79, Some("b")), site(78)],
+            vec![on_aws("own", 80, "a"), other(79), site(78)],
             approved,
             approved,
         ),
         (
-            "an older name of the cloud",
             vec![on_aws("own", 80, "a"), on_aws("other", 79, "b")],
             waits,
-            "approve pool-abc-1 as kube-system/other",
+            other_approved,
         ),
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let gathered = self::bearers(bearers);
-        assert_eq!(brief(&only(&gathered)), expected, "{what}");
-        assert_eq!(brief(&only(&any(gathered))), by_any, "{what}");
+        assert_eq!(brief(&only(&gathered)), expected, "case {case}");
+        assert_eq!(brief(&only(&any(gathered))), by_any, "case {case}");
     }
 }
 
@@ -854,11 +630,11 @@ fn a_portion_ends_with_its_last_write() {
             self.1.named(node)
         }
 
-        fn asked(&self, node: &str) -> AskedFor {
+        fn asked(&self, node: &str) -> Vec<Arc<Seen>> {
             self.1.asked(node)
         }
     }
-    let foreign = bearers(vec![of_pool(machine(NODE), Some("b"))]);
+    let foreign = bearers(vec![foreign()]);
     let gathered = super::Gathered {
         now: foreign.now,
         requester: foreign.requester,
@@ -881,21 +657,21 @@ fn a_serving_certificate_is_for_recorded_addresses_of_the_only_machine_of_the_no
     let ip = |ip: &str| SubjectName::Ip(ip.parse().unwrap());
     let dns = |name: &str| SubjectName::Dns(name.to_owned());
     let joined = || {
-        Arc::new(MachineView {
+        let machine = MachineView {
             node_ref: Some(NODE.to_owned()),
             addresses: vec![ip("10.0.0.1"), dns("a.example.com")],
             ..machine(NODE)
-        })
+        };
+        of_pool(machine, Some("a"))
     };
-    let asking = |names: Vec<SubjectName>, machines: Vec<Arc<MachineView>>| {
+    let asking = |names: Vec<SubjectName>, bearers: Vec<Bearer>| {
         let asked = Asked {
             node: NODE.to_owned(),
             names,
         };
         let named = Named {
-            machines,
+            bearers,
             has_node: true,
-            ..Named::default()
         };
         Gathered {
             requester: Requester::Node(NODE.to_owned()),
@@ -904,29 +680,20 @@ fn a_serving_certificate_is_for_recorded_addresses_of_the_only_machine_of_the_no
             ..with(named)
         }
     };
-    for (gathered, expected) in [
-        (asking(vec![ip("10.0.0.1")], vec![joined()]), "approve serving"),
+    let (one, two) = (|| ip("10.0.0.1"), || ip("10.0.0.2"));
+    let all = vec![dns(NODE), dns("a.example.com"), one()];
+    assert_decisions([
+        (asking(vec![one()], vec![joined()]), "approve serving"),
+        (asking(all, vec![joined()]), "approve serving"),
         (
-            asking(
-                vec![dns(NODE), dns("a.example.com"), ip("10.0.0.1")],
-                vec![joined()],
-            ),
-            "approve serving",
-        ),
-        (
-            asking(vec![ip("10.0.0.1"), ip("10.0.0.2")], vec![joined()]),
+            asking(vec![one(), two()], vec![joined()]),
             "wait AddressNotRecorded",
         ),
+        (asking(vec![dns("b")], vec![joined()]), "wait AddressNotRecorded"),
+        (asking(vec![one()], vec![]), "wait MachineNotFound"),
         (
-            asking(vec![dns("b.example.com")], vec![joined()]),
-            "wait AddressNotRecorded",
-        ),
-        (asking(vec![ip("10.0.0.1")], vec![]), "wait MachineNotFound"),
-        (
-            asking(vec![ip("10.0.0.1")], vec![joined(), joined()]),
+            asking(vec![one()], vec![joined(), joined()]),
             "wait MachineNotUnique",
         ),
-    ] {
-        assert_eq!(brief(&only(&gathered)), expected);
-    }
+    ]);
 }

@@ -1,6 +1,5 @@
 //! Reports what was decided: metrics, logs and Events. No other module does.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -32,40 +31,48 @@ pub async fn report(
     for applied in applied {
         match &applied.outcome {
             Outcome::Approved(approved) => {
-                let waited = waited(&applied.request, now);
+                let waited = now.duration_since(applied.request.created);
                 reporting.metrics.approved(approved.reason());
-                reporting.metrics.approval.observe(waited.as_secs_f64());
+                reporting.metrics.approval.observe(waited.as_secs_f64().max(0.0));
                 let Approved { node, joins_as, .. } = approved;
                 tracing::info!(request = applied.request.name, %requester, node, joins_as, ?waited, "approved");
                 warn_of_another(context, &applied.request, approved).await;
             }
-            Outcome::Denied(denial) => reporting.metrics.denied(denial.reason()),
+            Outcome::Denied(denial) => {
+                let reason = denial.reason();
+                reporting.metrics.denied(reason);
+                tracing::warn!(request = applied.request.name, %requester, %reason, "denied: {denial}");
+                warn(context, applied, reason, &denial.to_string()).await;
+            }
             Outcome::Waiting(wait) => {
                 tracing::debug!(request = applied.request.name, %requester, "waits: {wait}");
+                if is_late(&applied.request, wait, now) {
+                    warn(context, applied, wait.reason(), &wait.to_string()).await;
+                }
             }
             Outcome::Gone => {}
         }
     }
     reporting.count(requester, pending(applied), now);
-    for notice in notices(applied, now) {
-        let reason = notice.reason;
-        let is_due = notice
-            .pool
-            .as_ref()
-            .is_none_or(|pool| reporting.is_due(pool, reason));
-        if notice.is_denial {
-            tracing::warn!(%requester, %reason, requests = notice.requests, "denied: {}", notice.message);
-        } else if is_due {
-            tracing::info!(%requester, %reason, requests = notice.requests, "waits: {}", notice.message);
-        }
-        if let Some(pool) = notice.pool.filter(|_| is_due) {
-            let events = &context.cluster.worker.events;
-            events
-                .warning(&ObjectReference::from(&pool), reason, &notice.message)
-                .await;
-        }
+    again(applied, has_more)
+}
+
+/// Whether a request has waited so long that its pool's owner should know. The pool may be gone, and then nobody owns it.
+fn is_late(request: &Request, wait: &Wait, now: Timestamp) -> bool {
+    *wait != Wait::PoolNotFound && now.duration_since(request.created) >= PATIENCE
+}
+
+/// Emits an Event about the pool of a request, unless there was one with the same reason minutes ago.
+async fn warn(context: &Context, applied: &Applied, reason: Reason, text: &str) {
+    let is_due = |pool: &&PoolRef| context.reporting.is_due(pool, reason);
+    if let Some(pool) = applied.pool.as_ref().filter(is_due) {
+        let message = format!("CertificateSigningRequest {}: {text}", applied.request.name);
+        tracing::info!(%pool, %reason, "{message}");
+        let events = &context.cluster.worker.events;
+        events
+            .warning(&ObjectReference::from(pool), reason, &message)
+            .await;
     }
-    again(applied, has_more, now)
 }
 
 /// Warns of a second certificate for the same machine. Whoever got the first one has not used it yet.
@@ -83,13 +90,6 @@ async fn warn_of_another(context: &Context, request: &Request, approved: &Approv
     events.warning(about, Reason::ApprovedAgain, &message).await;
 }
 
-/// How long a request has waited. Its creation time has whole seconds.
-fn waited(request: &Request, now: Timestamp) -> Duration {
-    let since_created = now.duration_since(request.created) - SignedDuration::from_secs(1);
-    let since_created = Duration::try_from(since_created).unwrap_or_default();
-    request.seen.elapsed().max(since_created)
-}
-
 fn pending(applied: &[Applied]) -> Pending {
     let mut pending = Pending::default();
     for applied in applied {
@@ -104,66 +104,14 @@ fn pending(applied: &[Applied]) -> Pending {
     pending
 }
 
-/// Something to tell about the requests of one pool that have the same reason.
-#[derive(Debug, PartialEq, Eq)]
-struct Notice {
-    /// The object of the Event; `None`: there is no Event.
-    pool: Option<PoolRef>,
-    reason: Reason,
-    is_denial: bool,
-    requests: usize,
-    message: String,
-}
-
-/// One notice for each pool and reason.
-fn notices(applied: &[Applied], now: Timestamp) -> Vec<Notice> {
-    let mut notices: BTreeMap<(Option<&PoolRef>, Reason), Notice> = BTreeMap::new();
-    for Applied {
-        request,
-        pool,
-        outcome,
-    } in applied
-    {
-        let (reason, is_denial, text) = match outcome {
-            Outcome::Denied(denial) => (denial.reason(), true, denial.to_string()),
-            Outcome::Waiting(wait)
-                if *wait != Wait::PoolNotFound && now.duration_since(request.created) >= PATIENCE =>
-            {
-                (wait.reason(), false, wait.to_string())
-            }
-            _ => continue,
-        };
-        let notice = notices.entry((pool.as_ref(), reason)).or_insert_with(|| Notice {
-            pool: pool.clone(),
-            reason,
-            is_denial,
-            requests: 0,
-            message: format!("CertificateSigningRequest {}: {text}", request.name),
-        });
-        notice.requests += 1;
-    }
-    notices.into_values().collect()
-}
-
-fn again(applied: &[Applied], has_more: bool, now: Timestamp) -> Option<Duration> {
+/// When to decide again.
+fn again(applied: &[Applied], has_more: bool) -> Option<Duration> {
+    let waits = |applied: &Applied| matches!(applied.outcome, Outcome::Waiting(_));
     // Without progress, the next reconcile would find the same.
-    let has_progress = || {
-        let mut outcomes = applied.iter().map(|applied| &applied.outcome);
-        outcomes.any(|outcome| !matches!(outcome, Outcome::Waiting(_)))
-    };
-    if has_more && has_progress() {
+    if has_more && !applied.iter().all(waits) {
         return Some(Duration::ZERO);
     }
-    let due = applied.iter().filter_map(|applied| match &applied.outcome {
-        Outcome::Waiting(Wait::AlreadyApproved { until, .. }) => Some(
-            Duration::try_from(until.duration_since(now))
-                .unwrap_or_default()
-                .min(RECHECK),
-        ),
-        Outcome::Waiting(_) => Some(RECHECK),
-        _ => None,
-    });
-    due.min()
+    applied.iter().any(waits).then_some(RECHECK)
 }
 
 #[cfg(test)]
@@ -196,70 +144,31 @@ mod tests {
     }
 
     #[test]
-    fn each_pool_and_reason_has_one_notice_and_who_has_just_asked_has_none() {
-        let exists = || Outcome::Waiting(Wait::NodeExists("n".to_owned()));
-        let denied = || Outcome::Denied(Denial::Unreadable("x"));
-        let all = [
-            applied("a", 0, exists()),
-            applied("a", 1, exists()),
-            applied("b", 0, exists()),
-            applied("a", 99, denied()),
-            applied("a", 99, denied()),
-            applied("c", 41, exists()),
-            applied("c", 0, Outcome::Waiting(Wait::PoolNotFound)),
-            applied("c", 0, Outcome::Gone),
-        ];
-        let notices = notices(&all, at(100));
-        let brief: Vec<(&str, Reason, usize, bool)> = notices
-            .iter()
-            .map(|notice| {
-                (
-                    notice.pool.as_ref().unwrap().name.as_str(),
-                    notice.reason,
-                    notice.requests,
-                    notice.is_denial,
-                )
-            })
-            .collect();
-        assert_eq!(
-            brief,
-            [
-                ("a", Reason::NodeExists, 2, false),
-                ("a", Reason::RequestUnreadable, 2, true),
-                ("b", Reason::NodeExists, 1, false),
-            ]
-        );
-        assert!(
-            notices[0]
-                .message
-                .starts_with("CertificateSigningRequest csr-0: Node n exists")
-        );
+    fn who_has_just_asked_or_belongs_to_no_pool_is_not_late() {
+        let exists = Wait::NodeExists("n".to_owned());
+        for (created, wait, late) in [
+            (40, &exists, true),
+            (41, &exists, false),
+            (0, &Wait::PoolNotFound, false),
+        ] {
+            let request = waits(created, wait.clone()).request;
+            assert_eq!(is_late(&request, wait, at(100)), late, "{created}");
+        }
     }
 
     #[test]
     fn pending_requests_are_decided_again() {
-        let taken = |until: i64| {
-            let node = "n".to_owned();
-            waits(
-                0,
-                Wait::AlreadyApproved {
-                    node,
-                    until: at(until),
-                },
-            )
-        };
         let exists = || waits(0, Wait::NodeExists("n".to_owned()));
+        let gone = || applied("a", 0, Outcome::Gone);
         for (applied, has_more, seconds) in [
             (vec![], false, None),
-            (vec![applied("a", 0, Outcome::Gone)], true, Some(0)),
+            (vec![gone()], false, None),
+            (vec![gone()], true, Some(0)),
             (vec![exists()], false, Some(60)),
-            (vec![exists(), taken(105)], false, Some(5)),
-            (vec![taken(90)], false, Some(0)),
-            (vec![taken(700)], false, Some(60)),
-            (vec![exists(), applied("a", 0, Outcome::Gone)], true, Some(0)),
+            (vec![exists(), gone()], true, Some(0)),
             (vec![exists()], true, Some(60)),
         ] {
-            let due = again(&applied, has_more, at(100));
+            let due = again(&applied, has_more);
             assert_eq!(due.map(|due| due.as_secs()), seconds, "{applied:?}");
         }
     }
@@ -273,14 +182,5 @@ mod tests {
         let pending = pending(&all);
         assert_eq!(pending.oldest, Some(at(7)));
         assert_eq!(pending.reasons.values().sum::<i64>(), 2);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_time_of_waiting_is_measured_here_and_by_the_api_server_where_that_is_longer() {
-        let request = applied("a", 100, Outcome::Gone).request;
-        tokio::time::advance(Duration::from_millis(300)).await;
-        assert_eq!(waited(&request, at(100)).as_millis(), 300);
-        assert_eq!(waited(&request, at(101)).as_millis(), 300);
-        assert_eq!(waited(&request, at(161)).as_secs(), 60);
     }
 }

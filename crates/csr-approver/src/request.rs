@@ -6,15 +6,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use osm_api::rbac::{CLIENT_SIGNER, SERVING_SIGNER};
-use tokio::time::Instant;
 
 use crate::pkcs10::{self, Asked};
 use crate::requester::{NODE_USER, Requester};
 use crate::verdict::Denial;
-
-/// Where the API server records the id of the token that a request was created with (Kubernetes,
-/// `staging/src/k8s.io/apiserver/pkg/authentication/user/user.go`: `CredentialIDKey`).
-const TOKEN_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// The longest name of a request in bytes, as of other objects.
 const MAX_NAME_BYTES: usize = 253;
@@ -36,11 +31,14 @@ impl Seen {
         if let Some(granted) = Granted::of(&object) {
             return Some(Self::Approved(Arc::new(granted)));
         }
-        let request = Request::of(object)?;
-        let request = match known.and_then(Self::pending) {
-            Some(known) => request.with_age_of(known),
-            None => request,
-        };
+        let mut request = Request::of(object)?;
+        // A list or an update shows the same request again.
+        if let Some(known) = known
+            .and_then(Self::pending)
+            .filter(|known| known.uid == request.uid)
+        {
+            request.order = known.order;
+        }
         Some(Self::Pending(Arc::new(request)))
     }
 
@@ -110,8 +108,6 @@ pub struct Request {
     /// The resourceVersion with which this process first saw it; `None`: it is no number. It is that of the creation, unless someone who may
     /// update requests did so before: no token of a pool may.
     pub order: Option<u64>,
-    /// When this process first saw it.
-    pub seen: Instant,
     pub requester: Requester,
     /// What it asks for, if that is something that a kubelet may ask for. The request itself is not kept.
     pub asked: Result<Asked, Denial>,
@@ -130,23 +126,19 @@ impl Request {
             return None;
         }
         let spec = object.spec;
-        let token = spec.extra.as_ref().and_then(|extra| extra.get(TOKEN_ID));
-        let requester = Requester::of(
-            spec.username.as_deref().unwrap_or_default(),
-            token.and_then(|ids| ids.first()).map_or("", String::as_str),
-        )?;
+        let requester = Requester::of(spec.username.as_deref().unwrap_or_default())?;
         if requester.to_string().len() > 2 * MAX_NAME_BYTES {
             return None;
         }
         // A node renews its client certificate itself: kube-controller-manager approves that.
         match (spec.signer_name.as_str(), &requester) {
-            (CLIENT_SIGNER, Requester::Pool(_) | Requester::AnyPool(_))
+            (CLIENT_SIGNER, Requester::Pool(_) | Requester::AnyPool)
             | (SERVING_SIGNER, Requester::Node(_)) => {}
             _ => return None,
         }
         let (usages, pem) = (spec.usages.unwrap_or_default(), &spec.request.0);
         let asked = match &requester {
-            Requester::Pool(_) | Requester::AnyPool(_) => client(pem, &usages),
+            Requester::Pool(_) | Requester::AnyPool => client(pem, &usages),
             Requester::Node(node) => serving(pem, &usages, node),
         };
         let created = object.metadata.creation_timestamp.map(|time| time.0);
@@ -157,7 +149,6 @@ impl Request {
             order: resource_version.parse().ok(),
             resource_version,
             created: created.unwrap_or_default(),
-            seen: Instant::now(),
             requester,
             asked,
         })
@@ -172,19 +163,9 @@ impl Request {
             resource_version: "1".to_owned(),
             created,
             order: u64::try_from(created.as_second()).ok(),
-            seen: Instant::now(),
-            requester: Requester::AnyPool(String::new()),
+            requester: Requester::AnyPool,
             asked,
         }
-    }
-
-    /// Takes over since when the same request is known, which a list or an update shows again.
-    #[must_use]
-    fn with_age_of(mut self, known: &Self) -> Self {
-        if self.uid == known.uid {
-            (self.seen, self.order) = (known.seen, known.order);
-        }
-        self
     }
 
     /// Whether it was certainly created before the other one. Times have whole seconds, and API servers have different clocks. The
@@ -299,8 +280,8 @@ mod tests {
     const CLIENT: [&str; 2] = ["digital signature", "client auth"];
     const SERVING: [&str; 2] = ["digital signature", "server auth"];
 
-    #[tokio::test]
-    async fn the_usages_of_a_kubelet_client_are_those_that_the_signer_takes() {
+    #[test]
+    fn the_usages_of_a_kubelet_client_are_those_that_the_signer_takes() {
         let request = pem("a", &[]);
         for (usages, good) in [
             (CLIENT.as_slice(), true),
@@ -321,8 +302,8 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_client_certificate_has_no_alternative_names_and_a_serving_certificate_has_some() {
+    #[test]
+    fn a_client_certificate_has_no_alternative_names_and_a_serving_certificate_has_some() {
         let (plain, named) = (pem("a", &[]), pem("a", &["a", "10.0.0.1"]));
         let client = |request: &ByteString| asked(CLIENT_SIGNER, POOL, &CLIENT, request).unwrap();
         assert!(client(&plain).is_ok());
@@ -342,42 +323,8 @@ mod tests {
         assert_eq!(wrong, Err(Denial::Usages("server auth")));
     }
 
-    #[tokio::test]
-    async fn requests_of_the_common_account_are_told_apart_by_their_tokens() {
-        let any = "system:serviceaccount:cloud-init-settings:osm-node-bootstrap";
-        let requester = |extra: Value| {
-            let mut object = object(CLIENT_SIGNER, any, &CLIENT, &pem("a", &[]), json!({}));
-            object.spec.extra = serde_json::from_value(extra).unwrap();
-            Request::of(object).unwrap().requester.to_string()
-        };
-        assert_eq!(
-            requester(json!({TOKEN_ID: ["JTI=1"]})),
-            "osm-node-bootstrap/JTI=1"
-        );
-        assert_eq!(requester(json!({TOKEN_ID: []})), "osm-node-bootstrap");
-        assert_eq!(requester(json!(null)), "osm-node-bootstrap");
-    }
-
-    #[tokio::test]
-    async fn a_request_that_a_list_shows_again_is_known() {
-        let of = |uid: &str| {
-            let mut object = object(CLIENT_SIGNER, POOL, &CLIENT, &pem("a", &[]), json!({}));
-            object.metadata.uid = Some(uid.to_owned());
-            Request::of(object).unwrap()
-        };
-        let first = of("1");
-        tokio::time::pause();
-        tokio::time::advance(std::time::Duration::from_secs(60)).await;
-        assert_eq!(of("1").with_age_of(&first).seen, first.seen);
-        assert_ne!(
-            of("2").with_age_of(&first).seen,
-            first.seen,
-            "another object has its name"
-        );
-    }
-
-    #[tokio::test]
-    async fn what_is_kept_of_a_request_is_bounded() {
+    #[test]
+    fn what_is_kept_of_a_request_is_bounded() {
         // The usages are not kept, nor is what can't be a request of a kubelet.
         let usages = vec!["x".repeat(100_000); 100];
         let usages: Vec<&str> = usages.iter().map(String::as_str).collect();
@@ -392,8 +339,8 @@ mod tests {
         assert_eq!(large.asked, Err(Denial::Unreadable("it is larger than 8 KiB")));
     }
 
-    #[tokio::test]
-    async fn only_names_that_kubelets_give_are_taken() {
+    #[test]
+    fn only_names_that_kubelets_give_are_taken() {
         let (request, longest) = (pem("a", &[]), "n".repeat(MAX_NAME_BYTES));
         for (name, taken) in [
             ("csr-8gk2x", true),
@@ -412,8 +359,8 @@ mod tests {
     }
 
     /// Whoever approved it, there is a certificate with which a machine can join.
-    #[tokio::test]
-    async fn of_an_approved_request_its_node_and_its_times_are_kept() {
+    #[test]
+    fn of_an_approved_request_its_node_and_its_times_are_kept() {
         let approved = |when: Value| {
             let mut condition = json!({"type": "Approved", "status": "True"});
             condition
@@ -427,12 +374,8 @@ mod tests {
         };
         let (request, now) = (pem("a", &[]), "2026-01-01T00:05:00Z");
         let at = json!({"lastUpdateTime": now});
-        for user in [
-            POOL,
-            "system:bootstrap:abcdef",
-            "system:serviceaccount:cloud-init-settings:osm-node-bootstrap",
-            "admin",
-        ] {
+        let any = "system:serviceaccount:cloud-init-settings:osm-node-bootstrap";
+        for user in [POOL, "system:bootstrap:abcdef", any, "admin"] {
             let seen = seen(CLIENT_SIGNER, user, &request, approved(at.clone())).unwrap();
             let expected = Granted {
                 uid: "1".to_owned(),
@@ -440,11 +383,8 @@ mod tests {
                 created: "2026-01-01T00:00:00Z".parse().unwrap(),
                 at: now.parse().unwrap(),
             };
-            assert_eq!(
-                seen.approved().map(|granted| &**granted),
-                Some(&expected),
-                "{user}"
-            );
+            let granted = seen.approved().map(|granted| &**granted);
+            assert_eq!(granted, Some(&expected), "{user}");
             assert_eq!(seen.joins_as(), Some("a"));
             assert!(seen.pending().is_none());
         }
@@ -455,38 +395,23 @@ mod tests {
             let seen = seen(CLIENT_SIGNER, POOL, &request, approved(when)).unwrap();
             assert_eq!(seen.approved().unwrap().at, expected.parse().unwrap());
         }
-        for (what, signer, user, request) in [
-            (
-                "a node renews its certificate",
-                CLIENT_SIGNER,
-                "system:node:a",
-                &request,
-            ),
-            (
-                "a serving certificate",
-                SERVING_SIGNER,
-                "system:node:a",
-                &pem("a", &["a"]),
-            ),
-            (
-                "another kind",
-                "kubernetes.io/kube-apiserver-client",
-                POOL,
-                &request,
-            ),
-            ("no node's", CLIENT_SIGNER, "admin", &ByteString(vec![b'a'])),
+        let (client, other) = (CLIENT_SIGNER, "kubernetes.io/kube-apiserver-client");
+        for (signer, user, request) in [
+            // A node renews its certificate, or asks for a serving certificate.
+            (client, "system:node:a", &request),
+            (SERVING_SIGNER, "system:node:a", &pem("a", &["a"])),
+            (other, POOL, &request),
+            (client, "admin", &ByteString(vec![b'a'])),
         ] {
-            assert!(
-                seen(signer, user, request, approved(at.clone())).is_none(),
-                "{what}"
-            );
+            let seen = seen(signer, user, request, approved(at.clone()));
+            assert!(seen.is_none(), "{signer} {user}");
         }
         let denied = json!({"conditions": [{"type": "Denied", "status": "True", "lastUpdateTime": now}]});
         assert!(seen(CLIENT_SIGNER, POOL, &request, denied).is_none());
     }
 
-    #[tokio::test]
-    async fn the_order_is_that_of_the_creation_even_if_someone_updates_the_request() {
+    #[test]
+    fn the_order_is_that_of_the_creation_even_if_someone_updates_the_request() {
         let of = |uid: &str, version: &str, known: Option<&Seen>| {
             let mut object = object(CLIENT_SIGNER, POOL, &CLIENT, &pem("a", &[]), json!({}));
             object.metadata.uid = Some(uid.to_owned());
@@ -512,14 +437,12 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn requests_of_others_and_decided_ones_are_none_of_ours() {
+    #[test]
+    fn requests_of_others_and_decided_ones_are_none_of_ours() {
         let request = pem("a", &[]);
+        let other_account = "system:serviceaccount:cloud-init-settings:cloud-init-getter";
         for (signer, user) in [
-            (
-                CLIENT_SIGNER,
-                "system:serviceaccount:cloud-init-settings:cloud-init-getter",
-            ),
+            (CLIENT_SIGNER, other_account),
             (CLIENT_SIGNER, "system:bootstrap:abcdef"),
             (CLIENT_SIGNER, "system:node:a"),
             (SERVING_SIGNER, POOL),
@@ -537,14 +460,8 @@ mod tests {
         }
         let object = object(CLIENT_SIGNER, POOL, &CLIENT, &request, json!({"conditions": []}));
         let kept = Request::of(object).unwrap();
-        assert_eq!(
-            (
-                kept.name.as_str(),
-                kept.uid.as_str(),
-                kept.resource_version.as_str()
-            ),
-            ("csr", "1", "5")
-        );
+        let names = [&kept.name, &kept.uid, &kept.resource_version];
+        assert_eq!(names, ["csr", "1", "5"]);
         assert_eq!(kept.node(), Some("a"));
     }
 }

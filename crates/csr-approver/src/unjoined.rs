@@ -1,7 +1,5 @@
 //! Counts the Machines whose machines should have joined by now.
 
-use std::time::Duration;
-
 use jiff::{SignedDuration, Timestamp};
 
 use crate::context::Context;
@@ -11,10 +9,7 @@ use crate::views::MachineView;
 /// Within this time, a machine is created, boots and joins.
 const TIME_TO_JOIN: SignedDuration = SignedDuration::from_mins(15);
 
-const INTERVAL: Duration = Duration::from_secs(60);
-
-/// Counts; returns when to count again.
-pub fn reconcile(context: &Context) -> Duration {
+pub fn count(context: &Context) {
     let now = context.cluster.worker.server_time.now();
     let late = context.machines.select(|machine| is_late(machine, now));
     let of_pools = late
@@ -22,7 +17,6 @@ pub fn reconcile(context: &Context) -> Duration {
         .filter(|machine| gather::pool_of(context, machine).is_some());
     let count = i64::try_from(of_pools.count()).unwrap_or(i64::MAX);
     context.reporting.metrics.machines_without_node.set(count);
-    INTERVAL
 }
 
 fn is_late(machine: &MachineView, now: Timestamp) -> bool {

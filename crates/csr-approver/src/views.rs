@@ -70,11 +70,7 @@ pub struct MachineView {
 
 impl From<Machine> for MachineView {
     fn from(machine: Machine) -> Self {
-        let is_short = |name: &String| name.len() <= names::MAX_NAME;
-        let node = match NodeName::of(&machine) {
-            NodeName::Known(name) | NodeName::Unverified(name) if !is_short(&name) => NodeName::NotRecorded,
-            node => node,
-        };
+        let node = NodeName::of(&machine);
         let may_pass_on_name = node_name::may_pass_on(&machine);
         let status = machine.status.unwrap_or_default();
         let addresses = status
@@ -88,7 +84,10 @@ impl From<Machine> for MachineView {
             });
         Self {
             addresses: addresses.collect(),
-            node_ref: status.node_ref.map(|node| node.name).filter(is_short),
+            node_ref: status
+                .node_ref
+                .map(|node| node.name)
+                .filter(|name| name.len() <= names::MAX_NAME),
             node,
             may_pass_on_name,
             owner: Owner::of::<MachineSet>(&machine.metadata),
@@ -156,9 +155,7 @@ impl PoolView {
             pool,
         }
     }
-}
 
-impl PoolView {
     /// The view of a MachineDeployment that can't be decoded. Its machines join, but for those of an edge pool, whose cloud is unknown.
     pub fn unreadable(unreadable: &Unreadable<'_>) -> Self {
         let mut md = MachineDeployment::new("", MachineDeploymentSpec::default());
@@ -172,71 +169,59 @@ impl PoolView {
     }
 }
 
-/// What bears the name of a node: the object that a machine joins as.
+/// What bears the name of a node: the Machine that a machine joins as, or the MachineDeployment of an edge pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bearer {
-    Machine {
-        machine: Arc<MachineView>,
-        /// The MachineDeployment that exists and that the Machine belongs to, by the uids of owner references.
-        pool: Option<PoolRef>,
-    },
-    EdgePool(Arc<PoolView>),
+pub struct Bearer {
+    pub machine: Arc<MachineView>,
+    /// The MachineDeployment that exists and that it belongs to, by the uids of owner references.
+    pub pool: Option<PoolRef>,
+    /// It is the MachineDeployment of an edge pool, which has no Machines.
+    pub is_edge_pool: bool,
 }
 
 impl Bearer {
-    pub fn created(&self) -> Timestamp {
-        match self {
-            Self::Machine { machine, .. } => machine.created,
-            Self::EdgePool(edge) => edge.created,
+    pub fn of_machine(machine: Arc<MachineView>, pool: Option<PoolRef>) -> Self {
+        Self {
+            machine,
+            pool,
+            is_edge_pool: false,
+        }
+    }
+
+    pub fn of_edge_pool(edge: &PoolView) -> Self {
+        let machine = MachineView {
+            namespace: edge.pool.namespace.clone(),
+            name: edge.pool.name.clone(),
+            uid: edge.pool.uid.clone(),
+            created: edge.created,
+            node: edge
+                .edge_node
+                .clone()
+                .map_or(NodeName::NotRecorded, NodeName::Known),
+            may_pass_on_name: false,
+            owner: None,
+            is_deleting: edge.is_deleting,
+            node_ref: None,
+            addresses: Vec::new(),
+        };
+        Self {
+            machine: Arc::new(machine),
+            pool: Some(edge.pool.clone()),
+            is_edge_pool: true,
         }
     }
 
     pub fn reference(&self) -> ObjectReference {
-        match self {
-            Self::Machine { machine, .. } => ObjectReference {
+        match &self.pool {
+            Some(pool) if self.is_edge_pool => ObjectReference::from(pool),
+            _ => ObjectReference {
                 api_version: Some(Machine::api_version(&()).into_owned()),
                 kind: Some(Machine::kind(&()).into_owned()),
-                namespace: Some(machine.namespace.clone()),
-                name: Some(machine.name.clone()),
-                uid: Some(machine.uid.clone()),
+                namespace: Some(self.machine.namespace.clone()),
+                name: Some(self.machine.name.clone()),
+                uid: Some(self.machine.uid.clone()),
                 ..ObjectReference::default()
             },
-            Self::EdgePool(edge) => ObjectReference::from(&edge.pool),
-        }
-    }
-
-    pub fn is_deleting(&self) -> bool {
-        match self {
-            Self::Machine { machine, .. } => machine.is_deleting,
-            Self::EdgePool(edge) => edge.is_deleting,
-        }
-    }
-
-    pub fn uid(&self) -> &str {
-        match self {
-            Self::Machine { machine, .. } => &machine.uid,
-            Self::EdgePool(edge) => &edge.pool.uid,
-        }
-    }
-
-    /// Whether its cloud reports the name, rather than the owner of the pool choosing it.
-    pub fn is_named_by_cloud(&self) -> bool {
-        matches!(self, Self::Machine { machine, .. } if machine.may_pass_on_name)
-    }
-
-    /// The name of the node that it bears.
-    pub fn node_name(&self) -> Option<&str> {
-        match self {
-            Self::Machine { machine, .. } => machine.node_name(),
-            Self::EdgePool(edge) => edge.edge_node.as_deref(),
-        }
-    }
-
-    /// The pool that it belongs to, if that exists.
-    pub fn pool(&self) -> Option<&PoolRef> {
-        match self {
-            Self::Machine { pool, .. } => pool.as_ref(),
-            Self::EdgePool(edge) => Some(&edge.pool),
         }
     }
 }

@@ -1,7 +1,5 @@
 //! What is watched, and which change queues which requester.
 
-use std::time::Duration;
-
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
@@ -16,11 +14,7 @@ use crate::claim;
 use crate::context::Context;
 use crate::key::Key;
 use crate::request::Seen;
-use crate::requester::Requester;
 use crate::views::{ClaimView, MachineSetView, MachineView, PoolView};
-
-/// Interval of listing requests again that were not remembered.
-const RELIST_INTERVAL: Duration = Duration::from_secs(300);
 
 pub fn start(context: &Context) {
     requests(context);
@@ -29,9 +23,7 @@ pub fn start(context: &Context) {
     pools(context);
     nodes(context);
     claims(context);
-    relist(context);
-    context.queue.add(Key::Claims);
-    context.queue.add(Key::Unjoined);
+    context.queue.add(Key::Housekeeping);
 }
 
 /// One watch, because a list of one signer's requests would end those of the other one in the cache.
@@ -59,114 +51,60 @@ fn requests(context: &Context) {
                 waker.queue.add(Key::Requester(request.requester.clone()));
             }
             // Without the approval, another request may be right.
-            if let (Some(old), None) = (&change.old, &change.new) {
-                waker.wake_askers(&[old.approved().map(|granted| granted.node.as_str())]);
+            if change.new.is_none() && change.old.is_some_and(|old| old.approved().is_some()) {
+                waker.wake_all();
             }
         })
         .spawn(&context.cluster);
 }
 
-/// Whether something that decisions depend on has changed.
-fn differs<V: PartialEq>(change: &Change<V>) -> bool {
-    change.old.as_deref() != change.new.as_deref()
+/// Decides again if something that decisions depend on has changed. Most updates, such as those of a status, change nothing that is kept.
+fn wake_if_different<V: PartialEq + 'static>(context: &Context) -> impl Fn(Change<V>) + Send + Sync + use<V> {
+    let waker = context.clone();
+    move |change| {
+        if change.old.as_deref() != change.new.as_deref() {
+            waker.wake_all();
+        }
+    }
 }
 
 fn machines(context: &Context) {
-    let waker = context.clone();
     Watch::all(&context.cluster.worker, "machines")
         .project(|machine: Machine| Some(MachineView::from(machine)))
         .into_cache(&context.machines)
-        .on_change(move |change| {
-            if !differs(&change) {
-                return;
-            }
-            let both = || change.old.iter().chain(&change.new);
-            let names: Vec<Option<&str>> = both().map(|machine| machine.node_name()).collect();
-            waker.wake_askers(&names);
-            for node in both().filter_map(|machine| machine.node_ref.clone()) {
-                waker.wake(Requester::Node(node));
-            }
-        })
+        .on_change(wake_if_different(context))
         .spawn(&context.cluster);
 }
 
 fn machine_sets(context: &Context) {
-    let waker = context.clone();
     Watch::all(&context.cluster.worker, "machinesets")
         .project(|set: PartialObjectMeta<MachineSet>| Some(MachineSetView::from(set)))
         .into_cache(&context.machine_sets)
-        .on_change(move |change| {
-            if differs(&change) {
-                waker.wake_where(|_| true);
-            }
-        })
+        .on_change(wake_if_different(context))
         .spawn(&context.cluster);
 }
 
 fn pools(context: &Context) {
-    let waker = context.clone();
     Watch::all(&context.cluster.worker, "machinedeployments")
         .project(|md: MachineDeployment| Some(PoolView::of(&md)))
         .unreadable(|md| Some(PoolView::unreadable(md)))
         .into_cache(&context.pools)
-        .on_change(move |change| {
-            if differs(&change) {
-                for pool in change.old.iter().chain(&change.new) {
-                    waker.wake(Requester::Pool(pool.account.clone()));
-                    waker.wake_askers(&[pool.edge_node.as_deref()]);
-                }
-                waker.wake_where(|request| matches!(request.requester, Requester::AnyPool(_)));
-            }
-        })
+        .on_change(wake_if_different(context))
         .spawn(&context.cluster);
 }
 
 fn nodes(context: &Context) {
-    let waker = context.clone();
     Watch::all(&context.cluster.worker, "nodes")
         .project(|_: PartialObjectMeta<Node>| Some(()))
         .into_cache(&context.nodes)
-        .on_change(move |change| {
-            if differs(&change) {
-                waker.wake_askers(&[Some(&change.key)]);
-            }
-        })
+        .on_change(wake_if_different(context))
         .spawn(&context.cluster);
 }
 
 fn claims(context: &Context) {
-    let waker = context.clone();
     Watch::namespaced(&context.cluster.worker, context.cluster.namespace(), "claims")
         .labels(&format!("{ROLE}={}", claim::ROLE))
         .project(|lease: Lease| ClaimView::of(&lease))
         .into_cache(&context.claims)
-        .on_change(move |change| {
-            // A new claim makes nothing right; one that is gone, or has changed, may.
-            if differs(&change)
-                && let Some(claim) = &change.old
-            {
-                waker.wake_askers(&[Some(&claim.node)]);
-            }
-        })
         .spawn(&context.cluster);
-}
-
-/// Lists everything again, at intervals, while requests were not remembered: meanwhile others may have been decided.
-fn relist(context: &Context) {
-    let (lister, shutdown) = (context.clone(), context.cluster.shutdown.clone());
-    let end = shutdown.clone();
-    context
-        .cluster
-        .supervisor()
-        .spawn("forgotten requests", &end, async move {
-            while shutdown
-                .run_until_cancelled(tokio::time::sleep(RELIST_INTERVAL))
-                .await
-                .is_some()
-            {
-                if lister.has_forgotten() {
-                    lister.cluster.relist.now();
-                }
-            }
-        });
 }
