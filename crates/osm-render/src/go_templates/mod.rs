@@ -9,6 +9,7 @@ mod data;
 pub(crate) mod passed_on;
 mod spelling;
 
+use osm_api::profile::MAX_CONTENT_BYTES;
 use osm_gotemplate::{TemplateSet, budget};
 
 pub(crate) use self::passed_on::clean_path;
@@ -144,6 +145,12 @@ impl Templates {
                     let rendered = set.execute_with(&called, name, &data, budget);
                     rendered.map_err(|error| located(&error))
                 }
+            };
+            let rendered = match rendered {
+                Ok(text) if text.len() > MAX_CONTENT_BYTES => Err(Located::nowhere(format!(
+                    "the template writes more than {MAX_CONTENT_BYTES} bytes"
+                ))),
+                rendered => rendered,
             };
             rendered.map_err(|at| Failure::from(at).in_text(number))
         };

@@ -8,9 +8,8 @@ use ::handlebars::{Path, Template};
 
 use crate::engine::{Failure, Located};
 
-/// Deepest nesting of blocks, expressions and included templates together; each `else` counts as one level, because that is how it is
-/// stored. Rendering recurses, and an overflowing stack can't be caught.
-pub(super) const MAX_DEPTH: usize = 48;
+/// Deepest nesting of blocks and included templates together. Rendering recurses, and an overflowing stack can't be caught.
+const MAX_DEPTH: usize = 48;
 
 /// Helpers that open a block.
 pub(super) const BLOCK_HELPERS: [&str; 4] = ["if", "unless", "each", "with"];
@@ -48,7 +47,7 @@ pub(super) fn name(parameter: &Parameter) -> Result<&str, Located> {
 pub(super) struct Outline {
     /// Elements of the template and of its blocks, and the values in their tags.
     pub(super) elements: u64,
-    /// Levels of blocks and expressions.
+    /// Levels of blocks.
     depth: usize,
     /// Names of the templates that it includes, and the levels of blocks around each.
     included: BTreeMap<String, usize>,
@@ -155,15 +154,15 @@ impl Outline {
                 let TemplateElement::Expression(helper) = sub.as_element() else {
                     return Err(Located::nowhere("is not an expression"));
                 };
-                self.expression(helper, level + 1)?;
+                self.expression(helper, level)?;
             }
         }
         Ok(())
     }
 }
 
-pub(super) fn too_deep() -> String {
-    format!("blocks, expressions and included templates are nested more than {MAX_DEPTH} deep")
+fn too_deep() -> String {
+    format!("blocks and included templates are nested more than {MAX_DEPTH} deep")
 }
 
 /// Checks how the templates of a stage include each other.

@@ -15,6 +15,7 @@ use crate::rendered_text::RenderedText;
 
 mod lint;
 mod render;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -46,27 +47,10 @@ impl Engine for HandlebarsEngine {
     }
 }
 
-/// Largest template, in bytes.
-const MAX_BYTES: usize = 128 * 1024;
-
-/// Most tags in one template. Positions are counted from its start for each, so parsing takes longer than linear; and each `else` is stored
-/// inside the one before it.
-const MAX_TAGS: usize = 1000;
-
-/// Parses a template. The parser fails before it overflows the stack.
 fn parse(name: Option<&str>, source: &str, budget: &Budget<'_>) -> Result<(Template, Outline), Located> {
     let exhausted = |exhausted: Exhausted| Located::nowhere(exhausted.to_string());
     budget.read(source.len()).map_err(exhausted)?;
-    if source.len() > MAX_BYTES {
-        return Err(Located::nowhere(format!(
-            "is longer than {MAX_BYTES} bytes: split it"
-        )));
-    }
-    if source.matches("{{").count() > MAX_TAGS {
-        return Err(Located::nowhere(format!(
-            "has more than {MAX_TAGS} tags: split it"
-        )));
-    }
+    scan::check(source)?;
     let parsed = catch_unwind(|| match name {
         Some(name) => Template::compile_with_name(source, name.to_owned()),
         None => Template::compile(source),
@@ -75,11 +59,9 @@ fn parse(name: Option<&str>, source: &str, budget: &Budget<'_>) -> Result<(Templ
     let template = parsed.map_err(|error| {
         let (line, column) = error.pos().unzip();
         let problem = match error.reason() {
-            TemplateErrorReason::InvalidSyntax(reason) if reason.contains("stack limit") => lint::too_deep(),
             // The crate lists the names of its grammar's rules, which no author of a template knows.
             TemplateErrorReason::InvalidSyntax(_) => {
-                "syntax error here, or in the tag before: check its names, quotes and parentheses, and that every block is closed"
-                    .to_owned()
+                "syntax error here, or in the tag before: check its names, quotes and parentheses".to_owned()
             }
             other => other.to_string(),
         };
