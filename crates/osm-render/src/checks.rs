@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use osm_api::profile::{
-    ContainerRuntimeName, OperatingSystem, OperatingSystemProfileSpec, ProfileConfig, ProfileFile,
-    ProfileUnit, ProvisioningUtility, TemplateEngine,
+    ContainerRuntime, ContainerRuntimeName, OperatingSystem, OperatingSystemProfileSpec, ProfileConfig,
+    ProfileFile, ProfileUnit, ProvisioningUtility, TemplateEngine,
 };
 use serde_json::Value;
 
@@ -34,22 +34,17 @@ pub(crate) fn check(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileErro
         is_go: spec.template_engine == TemplateEngine::GoTemplate,
     };
     check_version(&spec.version, rules)?;
-    if spec.supported_cloud_providers.is_empty() {
-        return Err(invalid(
-            "supportedCloudProviders",
-            "must name at least one cloud provider",
-        ));
-    }
-    if spec.provisioning_utility == ProvisioningUtility::Ignition && spec.os_name != OperatingSystem::Flatcar
-    {
-        return Err(invalid(
-            "provisioningUtility",
-            format!(
-                "is ignition, which {} does not support; use cloud-init",
-                spec.os_name
-            ),
-        ));
-    }
+    ensure(
+        !spec.supported_cloud_providers.is_empty(),
+        "supportedCloudProviders",
+        "must name at least one cloud provider",
+    )?;
+    let os = spec.os_name;
+    ensure(
+        spec.provisioning_utility != ProvisioningUtility::Ignition || os == OperatingSystem::Flatcar,
+        "provisioningUtility",
+        format!("is ignition, which {os} does not support; use cloud-init"),
+    )?;
     Stage::ALL
         .into_iter()
         .try_for_each(|stage| check_stage(stage, stage.config(spec), rules))
@@ -78,19 +73,26 @@ fn check_version(version: &str, rules: Rules) -> Result<(), ProfileError> {
         true => version.len() <= MAX_VERSION && starts.any(is_semantic),
         false => starts.next().filter(|(at, _)| *at == 0).is_some_and(is_semantic),
     };
-    is_good.then_some(()).ok_or_else(|| {
-        let problem = format!(
-            "must be a semantic version with a leading v, such as v1.0.0, and have at most {MAX_VERSION} bytes"
-        );
-        invalid("version", problem)
-    })
+    let problem = format!(
+        "must be a semantic version with a leading v, such as v1.0.0, and have at most {MAX_VERSION} bytes"
+    );
+    ensure(is_good, "version", problem)
 }
 
-fn invalid(path: impl Into<String>, problem: impl Into<String>) -> ProfileError {
+pub(crate) fn invalid(path: impl Into<String>, problem: impl Into<String>) -> ProfileError {
     ProfileError::Invalid {
         path: path.into(),
         problem: problem.into(),
     }
+}
+
+/// An error with this path and problem unless `is_good`.
+pub(crate) fn ensure(
+    is_good: bool,
+    path: impl Into<String>,
+    problem: impl Into<String>,
+) -> Result<(), ProfileError> {
+    is_good.then_some(()).ok_or_else(|| invalid(path, problem))
 }
 
 /// Whether Ignition would write a file to a place that is hidden once the machine runs. Profiles of the Go implementation do so in vain,
@@ -104,17 +106,12 @@ fn check_stage(stage: Stage, config: &ProfileConfig, rules: Rules) -> Result<(),
     let Rules { reader, is_go } = rules;
     let name = stage.field();
     let runtimes = &config.supported_container_runtimes;
-    if runtimes
-        .iter()
-        .filter(|runtime| runtime.name == ContainerRuntimeName::Containerd)
-        .count()
-        > 1
-    {
-        return Err(invalid(
-            format!("{name}.supportedContainerRuntimes"),
-            "lists containerd more than once",
-        ));
-    }
+    let is_containerd = |runtime: &&ContainerRuntime| runtime.name == ContainerRuntimeName::Containerd;
+    ensure(
+        runtimes.iter().filter(is_containerd).count() <= 1,
+        format!("{name}.supportedContainerRuntimes"),
+        "lists containerd more than once",
+    )?;
     let mut paths: BTreeSet<String> = BTreeSet::new();
     if stage == Stage::Bootstrap && !is_go {
         paths.extend(user_data::own_paths(reader).iter().map(|path| (*path).to_owned()));
@@ -126,23 +123,22 @@ fn check_stage(stage: Stage, config: &ProfileConfig, rules: Rules) -> Result<(),
         units.extend(own_units);
     }
     for (place, file) in template_walk::files(name, config).filter(|(_, file)| !file.remove) {
-        let place = place.to_string();
         let path = check_file(&place, file, rules)?;
         check_file_for(rules, &place, file, &path)?;
-        if !paths.insert(path) && !is_go {
-            return Err(invalid(place, "this path is written more than once"));
-        }
+        ensure(
+            paths.insert(path) || is_go,
+            place,
+            "this path is written more than once",
+        )?;
     }
     for (i, unit) in config.units.iter().enumerate().filter(|(_, unit)| !unit.remove) {
         let place = format!("{name}.units[{i}] ({})", unit.name);
         check_unit(&place, unit, rules)?;
-        if !units.insert(unit.name.clone()) && !is_go {
-            return Err(invalid(place, "this unit is listed more than once"));
-        }
+        let is_new = units.insert(unit.name.clone());
+        ensure(is_new || is_go, &place, "this unit is listed more than once")?;
         for path in user_data::unit_paths(unit) {
-            if !paths.insert(path) && !is_go {
-                return Err(invalid(place, "its file is written more than once"));
-            }
+            let is_new = paths.insert(path);
+            ensure(is_new || is_go, &place, "its file is written more than once")?;
         }
     }
     if let Some(path) = paths
@@ -166,23 +162,19 @@ fn check_stage(stage: Stage, config: &ProfileConfig, rules: Rules) -> Result<(),
 fn check_template_name(place: String, name: &str, rules: Rules) -> Result<(), ProfileError> {
     if rules.is_go {
         // The Go implementation writes the name into an action, between quotes.
-        return match name.contains(|c: char| c.is_control() || matches!(c, '"' | '\\')) {
-            false => Ok(()),
-            true => Err(invalid(
-                place,
-                "a template's name can't have quotes, backslashes and control characters",
-            )),
-        };
+        return ensure(
+            !name.contains(|c: char| c.is_control() || matches!(c, '"' | '\\')),
+            place,
+            "a template's name can't have quotes, backslashes and control characters",
+        );
     }
     // Without dots, so that no name is also a path inside the spec.
     let good = |c: char| c.is_ascii_alphanumeric() || "-_/".contains(c);
-    match !name.is_empty() && name.chars().all(good) {
-        true => Ok(()),
-        false => Err(invalid(
-            place,
-            "a template's name may have letters, digits, -, _ and / only",
-        )),
-    }
+    ensure(
+        !name.is_empty() && name.chars().all(good),
+        place,
+        "a template's name may have letters, digits, -, _ and / only",
+    )
 }
 
 /// The folders above a path.
@@ -206,22 +198,11 @@ fn check_file_for(rules: Rules, place: &str, file: &ProfileFile, path: &str) -> 
             "Ignition writes files before this file system is mounted; write the file from a unit",
         ),
     };
-    if file.permissions > 777 {
-        return Err(invalid(
-            place,
-            format!("permissions must be 777 or less, {program} sets no others"),
-        ));
-    }
-    if below(&["/usr/"]) {
-        return Err(invalid(
-            place,
-            "/usr is read-only on Flatcar; write below /etc or /opt",
-        ));
-    }
-    if unwritable {
-        return Err(invalid(place, why));
-    }
-    Ok(())
+    let problem = format!("permissions must be 777 or less, {program} sets no others");
+    ensure(file.permissions <= 777, place, problem)?;
+    let of_flatcar = "/usr is read-only on Flatcar; write below /etc or /opt";
+    ensure(!below(&["/usr/"]), place, of_flatcar)?;
+    ensure(!unwritable, place, why)
 }
 
 /// Checks a file. The result is its path on the machine.
@@ -233,26 +214,26 @@ fn check_file(place: &str, file: &ProfileFile, rules: Rules) -> Result<String, P
         false => clean.filter(|clean| *clean == file.path),
     };
     let path = path.ok_or_else(|| invalid(place, "path must be absolute, without //, . and .."))?;
-    if path.contains("{{") && !rules.is_go {
-        return Err(invalid(place, "path can't contain template tags"));
-    }
-    let digits = file.permissions.to_string();
-    if file.permissions > 7777 || !digits.chars().all(|digit| ('0'..='7').contains(&digit)) {
-        return Err(invalid(
-            place,
-            "permissions must be octal digits, such as 644 or 755",
-        ));
-    }
+    let has_tags = path.contains("{{");
+    ensure(
+        rules.is_go || !has_tags,
+        place,
+        "path can't contain template tags",
+    )?;
+    let mut digits = file.permissions.to_string().into_bytes().into_iter();
+    ensure(
+        file.permissions <= 7777 && digits.all(|digit| (b'0'..=b'7').contains(&digit)),
+        place,
+        "permissions must be octal digits, such as 644 or 755",
+    )?;
     let inline = file.content.inline.as_ref();
     let inline = inline.ok_or_else(|| invalid(place, "content.inline is missing"))?;
-    match inline.encoding.as_deref() {
-        None | Some("" | "b64") => Ok(path),
-        Some(_) if rules.is_go => Ok(path),
-        Some(_) => Err(invalid(
-            place,
-            "content.inline.encoding must be b64 or absent; the data is plain text either way",
-        )),
-    }
+    ensure(
+        rules.is_go || matches!(inline.encoding.as_deref(), None | Some("" | "b64")),
+        place,
+        "content.inline.encoding must be b64 or absent; the data is plain text either way",
+    )?;
+    Ok(path)
 }
 
 fn check_unit(place: &str, unit: &ProfileUnit, rules: Rules) -> Result<(), ProfileError> {
@@ -272,37 +253,35 @@ fn check_unit(place: &str, unit: &ProfileUnit, rules: Rules) -> Result<(), Profi
         Some("network" | "netdev" | "link") => rules.is_go && rules.reader == Reader::CoreosCloudinit,
         _ => false,
     };
-    if !word(&unit.name) || !has_kind {
-        return Err(invalid(
-            place,
-            "name must be that of a unit with its suffix, such as setup.service",
-        ));
-    }
+    ensure(
+        word(&unit.name) && has_kind,
+        place,
+        "name must be that of a unit with its suffix, such as setup.service",
+    )?;
     for drop_in in &unit.drop_ins {
         // systemd skips others, and so do the programs that write them, apart from Ignition.
         let may_be_skipped = rules.is_go && rules.reader != Reader::Ignition;
-        if !word(&drop_in.name) || !drop_in.name.ends_with(".conf") && !may_be_skipped {
-            return Err(invalid(place, "the name of a drop-in must end in .conf"));
-        }
+        ensure(
+            word(&drop_in.name) && (drop_in.name.ends_with(".conf") || may_be_skipped),
+            place,
+            "the name of a drop-in must end in .conf",
+        )?;
     }
     if rules.is_go {
         return Ok(());
     }
     let is_empty = unit.content.is_none() && unit.drop_ins.is_empty();
     let (enable, mask) = (unit.enable == Some(true), unit.mask == Some(true));
-    if mask && (enable || unit.content.is_some()) {
-        return Err(invalid(
-            place,
-            "a masked unit can have no content and can't be enabled",
-        ));
-    }
-    if !mask && !enable && is_empty {
-        return Err(invalid(
-            place,
-            "has no effect; set content or dropIns, or enable or mask it",
-        ));
-    }
-    Ok(())
+    ensure(
+        !mask || !enable && unit.content.is_none(),
+        place,
+        "a masked unit can have no content and can't be enabled",
+    )?;
+    ensure(
+        mask || enable || !is_empty,
+        place,
+        "has no effect; set content or dropIns, or enable or mask it",
+    )
 }
 
 fn check_modules(place: &str, modules: &Value, rules: Rules) -> Result<(), ProfileError> {
@@ -326,12 +305,11 @@ fn check_modules(place: &str, modules: &Value, rules: Rules) -> Result<(), Profi
                     .is_some_and(|words| words.iter().all(Value::is_string))
             };
             let commands = |items: &Vec<Value>| items.iter().all(|item| item.is_string() || words(item));
-            if !value.as_array().is_some_and(commands) {
-                return Err(invalid(
-                    place,
-                    "must be a list of commands: each a string, or a list of strings",
-                ));
-            }
+            ensure(
+                value.as_array().is_some_and(commands),
+                place,
+                "must be a list of commands: each a string, or a list of strings",
+            )?;
         }
     }
     Ok(())

@@ -16,25 +16,29 @@ pub(crate) enum NodeName {
 
 /// The program through which a hypervisor asks a guest for its addresses, freezes its disks and shuts it down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GuestAgent {
-    Qemu,
-    OpenVmTools,
+pub(crate) struct GuestAgent {
+    /// Its package, which has the same name in all distributions.
+    pub(crate) package: &'static str,
+    /// Its unit in Debian's distributions, and in all others.
+    units: [&'static str; 2],
 }
 
-impl GuestAgent {
-    /// Its package, which has the same name in all distributions.
-    pub(crate) fn package(self) -> &'static str {
-        match self {
-            Self::Qemu => "qemu-guest-agent",
-            Self::OpenVmTools => "open-vm-tools",
-        }
-    }
+const QEMU: GuestAgent = GuestAgent {
+    package: "qemu-guest-agent",
+    units: ["qemu-guest-agent.service"; 2],
+};
 
+const OPEN_VM_TOOLS: GuestAgent = GuestAgent {
+    package: "open-vm-tools",
+    units: ["open-vm-tools.service", "vmtoolsd.service"],
+};
+
+impl GuestAgent {
     pub(crate) fn unit(self, family: Family) -> &'static str {
-        match (self, family) {
-            (Self::Qemu, _) => "qemu-guest-agent.service",
-            (Self::OpenVmTools, Family::Debian) => "open-vm-tools.service",
-            (Self::OpenVmTools, Family::RedHat | Family::Flatcar) => "vmtoolsd.service",
+        let [of_debian, other] = self.units;
+        match family {
+            Family::Debian => of_debian,
+            Family::RedHat | Family::Flatcar => other,
         }
     }
 }
@@ -88,7 +92,6 @@ pub(crate) struct Cloud {
 pub(crate) fn cloud(provider: CloudProvider) -> Cloud {
     use Counts::{Content, Sent};
     use Encoding::{Base64, GzipBase64, Raw};
-    use GuestAgent::{OpenVmTools, Qemu};
     use NodeName::{Ec2Metadata, MachineName};
     const KIB: usize = 1024;
     let takes = |encoding, limit| {
@@ -159,7 +162,7 @@ pub(crate) fn cloud(provider: CloudProvider) -> Cloud {
         // cloud-provider-kubevirt: the VirtualMachineInstance's name. KubeVirt reads addresses from the agent (user
         // guide, "Guest agent information").
         CloudProvider::Kubevirt => Cloud {
-            guest_agent: Some(Qemu),
+            guest_agent: Some(QEMU),
             user_data: takes(Raw, None),
             ..usual
         },
@@ -167,14 +170,14 @@ pub(crate) fn cloud(provider: CloudProvider) -> Cloud {
         // freeze file systems (`hw_qemu_guest_agent`). Nova, "Provide user data to instances": 65,535 bytes of base64, which the
         // client library writes.
         CloudProvider::Openstack => Cloud {
-            guest_agent: Some(Qemu),
+            guest_agent: Some(QEMU),
             user_data: takes(Base64, Some((65_535, Sent))),
             ..usual
         },
         // cloud-provider-vsphere finds machines by UUID and reads their addresses from VMware Tools; so does
         // cloud-provider-for-cloud-director.
         CloudProvider::Vsphere | CloudProvider::VmwareCloudDirector => Cloud {
-            guest_agent: Some(OpenVmTools),
+            guest_agent: Some(OPEN_VM_TOOLS),
             user_data: Some(UserData {
                 encoding: Raw,
                 flatcar: Base64,

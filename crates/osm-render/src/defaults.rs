@@ -7,30 +7,22 @@ use osm_api::profile::{
 
 use crate::yaml;
 
-/// Name of the built-in file and its text.
+/// Name of a built-in file and its text.
+macro_rules! built_in {
+    ($file:literal) => {
+        ($file, include_str!(concat!("../../../profiles/", $file)))
+    };
+}
+
+/// Names of the built-in files and their texts.
 const BUILT_IN: [(&str, &str); 7] = [
-    ("osp-amzn2.yaml", include_str!("../../../profiles/osp-amzn2.yaml")),
-    (
-        "osp-centos.yaml",
-        include_str!("../../../profiles/osp-centos.yaml"),
-    ),
-    (
-        "osp-flatcar-cloud-init.yaml",
-        include_str!("../../../profiles/osp-flatcar-cloud-init.yaml"),
-    ),
-    (
-        "osp-flatcar.yaml",
-        include_str!("../../../profiles/osp-flatcar.yaml"),
-    ),
-    ("osp-rhel.yaml", include_str!("../../../profiles/osp-rhel.yaml")),
-    (
-        "osp-rockylinux.yaml",
-        include_str!("../../../profiles/osp-rockylinux.yaml"),
-    ),
-    (
-        "osp-ubuntu.yaml",
-        include_str!("../../../profiles/osp-ubuntu.yaml"),
-    ),
+    built_in!("osp-amzn2.yaml"),
+    built_in!("osp-centos.yaml"),
+    built_in!("osp-flatcar-cloud-init.yaml"),
+    built_in!("osp-flatcar.yaml"),
+    built_in!("osp-rhel.yaml"),
+    built_in!("osp-rockylinux.yaml"),
+    built_in!("osp-ubuntu.yaml"),
 ];
 
 /// The built-in profiles by name. A test makes sure that all of them can be read.

@@ -7,12 +7,24 @@ use std::collections::BTreeSet;
 use osm_api::settings::{ARCHITECTURES, Checksums, Downloads};
 use parking_lot::Mutex;
 use semver::Version;
+use strum::VariantArray;
 
 use crate::kubelet::TESTED_MINORS;
 
-/// A program, or an archive of programs, that a project releases for each architecture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)]
+/// A program, or an archive of programs, that a project releases for each architecture. They are in the order of the settings.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "lowercase")]
 pub enum Artefact {
     Kubelet,
     Containerd,
@@ -22,24 +34,9 @@ pub enum Artefact {
 }
 
 impl Artefact {
-    /// In the order of the settings.
-    pub const ALL: [Self; 5] = [
-        Self::Kubelet,
-        Self::Containerd,
-        Self::Runc,
-        Self::Cni,
-        Self::Crictl,
-    ];
-
     /// Its name in templates, and below `downloads` in the settings.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Kubelet => "kubelet",
-            Self::Containerd => "containerd",
-            Self::Runc => "runc",
-            Self::Cni => "cni",
-            Self::Crictl => "crictl",
-        }
+        self.into()
     }
 
     /// Paths below the base URL: of the artefact, and of the file that holds its checksum.
@@ -161,13 +158,6 @@ impl Download {
     }
 }
 
-/// Which of an artefact's two files a template asks for.
-#[derive(Clone, Copy)]
-pub(crate) enum Part {
-    Artefact,
-    Checksum,
-}
-
 /// What one rendering can ask for, and what it has asked for.
 pub(crate) struct Catalogue<'a> {
     settings: &'a Downloads,
@@ -184,19 +174,16 @@ impl<'a> Catalogue<'a> {
         }
     }
 
-    /// The URL of a file, and notes that it was asked for. `architecture` is one, or a shell variable such as
+    /// The URLs of a file and of its checksum, and notes that it was asked for. `architecture` is one, or a shell variable such as
     /// `$arch`, which the URL then contains and which means all of them.
     ///
     /// Settings take no URL, and no version, that holds a quote, backslash, backtick or `$`: inside the double quotes of a shell
     /// the variable is all that is expanded.
-    pub(crate) fn url(&self, name: &str, architecture: Option<&str>, part: Part) -> Result<String, String> {
-        let artefact = Artefact::ALL
-            .into_iter()
-            .find(|artefact| artefact.name() == name)
-            .ok_or_else(|| {
-                let known = Artefact::ALL.map(Artefact::name).join(", ");
-                format!("there is no such download; it can be {known}")
-            })?;
+    pub(crate) fn urls(&self, name: &str, architecture: Option<&str>) -> Result<[String; 2], String> {
+        let artefact: Artefact = name.parse().map_err(|_| {
+            let known: Vec<&str> = Artefact::VARIANTS.iter().map(|known| known.name()).collect();
+            format!("there is no such download; it can be {}", known.join(", "))
+        })?;
         let written = architecture.unwrap_or_default();
         let meant: Vec<&'static str> = ARCHITECTURES
             .into_iter()
@@ -232,11 +219,7 @@ impl<'a> Catalogue<'a> {
             });
         }
         let (path, checksum_path) = artefact.paths(&version, written);
-        let path = match part {
-            Part::Artefact => path,
-            Part::Checksum => checksum_path,
-        };
-        Ok(format!("{}/{path}", source.base_url))
+        Ok([path, checksum_path].map(|path| format!("{}/{path}", source.base_url)))
     }
 
     /// Everything that was asked for.
@@ -316,14 +299,9 @@ mod tests {
         for (name, base, path, checksum_path) in PUBLISHED {
             for written in ["amd64", "arm64", "$arch"] {
                 let catalogue = Catalogue::new(&settings, &KUBELET);
-                let url = |part| catalogue.url(name, Some(written), part).unwrap();
                 assert_eq!(
-                    url(Part::Artefact),
-                    format!("{base}{}", path.replace("ARCH", written))
-                );
-                assert_eq!(
-                    url(Part::Checksum),
-                    format!("{base}{}", checksum_path.replace("ARCH", written))
+                    catalogue.urls(name, Some(written)).unwrap(),
+                    [path, checksum_path].map(|path| format!("{base}{}", path.replace("ARCH", written)))
                 );
 
                 let meant = if written == "$arch" {
@@ -401,10 +379,8 @@ mod tests {
             ("kubelet", Some("$arch\""), "write arch="),
         ];
         for (name, architecture, text) in cases {
-            for part in [Part::Artefact, Part::Checksum] {
-                let error = catalogue.url(name, architecture, part).unwrap_err();
-                assert!(error.contains(text), "{name} {architecture:?}: {error}");
-            }
+            let error = catalogue.urls(name, architecture).unwrap_err();
+            assert!(error.contains(text), "{name} {architecture:?}: {error}");
         }
         assert_eq!(catalogue.asked(), []);
     }

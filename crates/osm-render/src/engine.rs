@@ -3,46 +3,19 @@
 //! Everything here is neutral: sources are names and texts, late-bound values and downloads are placed by one implementation for all
 //! languages, and every engine works within the same [`Budget`]. The languages are listed in [`crate::engines`].
 
-use std::collections::BTreeMap;
-
 use osm_api::pool::Pool;
-use osm_api::profile::File;
 use osm_api::settings::Settings;
 use serde_json::Value;
 
-use crate::Stage;
-use crate::budget::Budget;
+use crate::budget::{Budget, Exhausted};
 use crate::downloads::Catalogue;
+use crate::error::TemplatePosition;
 use crate::rendered_text::{Placements, RenderedText};
 use osm_api::ClusterEndpoint;
 
-/// Texts of parts of the library by their names.
-pub(crate) type Parts = BTreeMap<&'static str, String>;
-
 pub(crate) trait Engine: Sync {
-    /// Names and texts of the library's parts that are written in this language; each name starts with [`crate::library::PART_PREFIX`].
-    fn library(&self) -> &'static Parts;
-
-    /// Checks the bounds of one template before it is parsed, and lists the names of the templates that it includes itself.
-    fn check<'s>(&self, source: &'s str) -> Result<Vec<&'s str>, Located>;
-
     /// Parses the templates of one stage, and checks how they include each other. The first one that is wrong fails.
     fn compile(&self, sources: &Sources<'_>, budget: &Budget<'_>) -> Result<Box<dyn Compiled>, Failure>;
-
-    /// Whether a file is written although its template renders to nothing.
-    fn keeps_empty_files(&self) -> bool {
-        false
-    }
-
-    /// The kubelet's bootstrap kubeconfig, with a marker for its token, for nodes that fetch it from a Secret of its own.
-    fn kubelet_kubeconfig(&self, _: &ClusterEndpoint) -> Option<String> {
-        None
-    }
-
-    /// Files that every profile in this language gets in a stage, though it does not list them. They are rendered already.
-    fn files(&self, _: Stage, _: &Settings) -> Vec<File> {
-        Vec::new()
-    }
 }
 
 /// The compiled templates of one stage.
@@ -59,10 +32,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) texts: Vec<Source<'a>>,
 }
 
-/// A text that is rendered.
+/// A text that is rendered. A failure names it by its number, because the place of each would take much memory.
 pub(crate) struct Source<'a> {
-    /// Its place inside the spec, for messages only: keys can contain dots, so that two places can read the same.
-    pub(crate) place: String,
     pub(crate) text: &'a str,
     /// Whether it is the content of a file, and not of a unit or a module.
     pub(crate) in_file: bool,
@@ -91,6 +62,16 @@ pub(crate) struct Located {
 }
 
 impl Located {
+    /// The position inside a template, and the problem.
+    pub(crate) fn inside(self, template: String) -> (TemplatePosition, String) {
+        let position = TemplatePosition {
+            template,
+            line: self.line,
+            column: self.column,
+        };
+        (position, self.problem)
+    }
+
     pub(crate) fn nowhere(problem: impl Into<String>) -> Self {
         Self {
             line: None,
@@ -103,20 +84,49 @@ impl Located {
 /// A template that can't be compiled or rendered.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// Name of the template in which the problem is.
-    pub(crate) template: String,
-    /// Name of the text that was being rendered, which may include the template.
-    pub(crate) text: Option<String>,
+    /// Name of the template in which the problem is, unless that is the text.
+    pub(crate) template: Option<String>,
+    /// Number of the text in [`Sources::texts`] that was compiled or rendered, if it was one.
+    pub(crate) text: Option<usize>,
     pub(crate) at: Located,
 }
 
 impl Failure {
-    /// Something wrong in a text itself.
-    pub(crate) fn of_text(place: &str, at: Located) -> Self {
+    /// The failure of a template with this name.
+    pub(crate) fn of_template(name: &str, at: Located) -> Self {
         Self {
-            template: place.to_owned(),
-            text: Some(place.to_owned()),
+            template: Some(name.to_owned()),
+            ..at.into()
+        }
+    }
+
+    /// While the text with this number was compiled or rendered.
+    pub(crate) fn in_text(self, number: usize) -> Self {
+        Self {
+            text: Some(number),
+            ..self
+        }
+    }
+}
+
+impl From<Located> for Failure {
+    fn from(at: Located) -> Self {
+        Self {
+            template: None,
+            text: None,
             at,
         }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(problem: String) -> Self {
+        Located::nowhere(problem).into()
+    }
+}
+
+impl From<Exhausted> for Failure {
+    fn from(exhausted: Exhausted) -> Self {
+        exhausted.to_string().into()
     }
 }

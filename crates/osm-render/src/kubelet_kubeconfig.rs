@@ -30,12 +30,8 @@ pub fn kubelet_kubeconfig(spec: &Content, values: &LateValues) -> Result<Option<
 /// Ids of the late-bound values that a stage refers to. It is empty where a reference is damaged: [`crate::user_data()`] refuses such
 /// a stage.
 pub fn late_bound_ids(spec: &Content, stage: Stage) -> BTreeSet<String> {
-    let config = match stage {
-        Stage::Bootstrap => &spec.bootstrap_config,
-        Stage::Provisioning => &spec.provisioning_config,
-    };
     // JSON escapes no character of a marker.
-    let text = serde_json::to_string(config).unwrap_or_default();
+    let text = serde_json::to_string(stage.of_content(spec)).unwrap_or_default();
     let markers = late_bound::markers(&text).unwrap_or_default();
     markers.into_iter().map(|marker| marker.id).collect()
 }

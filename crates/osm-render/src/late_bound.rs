@@ -9,7 +9,7 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use osm_api::config::{LateBound, LateBoundKind};
+use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
 use osm_api::profile::MAX_CONTENT_BYTES;
 use serde_json::Value;
 
@@ -30,7 +30,8 @@ pub(crate) const SECRET_RULE: &str = "a Secret must be named by a literal text \
 pub type LateValues = BTreeMap<String, String>;
 
 /// How a value is written in the place of its marker. All but `Raw` and `B64` include their quotes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Encoding {
     Raw,
     Toml,
@@ -43,26 +44,9 @@ pub(crate) enum Encoding {
 }
 
 impl Encoding {
-    const NAMES: [(&str, Self); 7] = [
-        ("raw", Self::Raw),
-        ("toml", Self::Toml),
-        ("yaml", Self::Yaml),
-        ("json", Self::Json),
-        ("shell", Self::Shell),
-        ("b64", Self::B64),
-        ("text", Self::Text),
-    ];
-
-    fn parse(name: &str) -> Option<Self> {
-        Self::NAMES
-            .iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, encoding)| *encoding)
-    }
-
     /// One that templates may ask for.
     pub(crate) fn of_template(name: &str) -> Option<Self> {
-        Self::parse(name).filter(|encoding| *encoding != Self::Text)
+        name.parse().ok().filter(|encoding| *encoding != Self::Text)
     }
 
     /// A description of the value in the place of it: with the quotes of the encoding, and readable in every one.
@@ -92,14 +76,16 @@ impl Encoding {
     }
 }
 
-impl fmt::Display for Encoding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            Self::NAMES
-                .iter()
-                .find(|(_, known)| known == self)
-                .map_or("raw", |(name, _)| name),
-        )
+/// A value of this kind that is the entry `key` of an object.
+pub(crate) fn of_object(id: &str, kind: LateBoundKind, [namespace, name, key]: [&str; 3]) -> LateBound {
+    LateBound {
+        id: id.to_owned(),
+        kind,
+        source: Some(LateBoundSource {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            key: key.to_owned(),
+        }),
     }
 }
 
@@ -131,7 +117,7 @@ impl Marker {
         let body = text.strip_prefix(RESERVED_PREFIX)?;
         let (inner, _) = body.split_once(SUFFIX)?;
         let (id, encoding) = inner.split_once(',')?;
-        let encoding = Encoding::parse(encoding)?;
+        let encoding = encoding.parse().ok()?;
         let known = |c: char| c.is_ascii_alphanumeric() || "._:/-[]".contains(c);
         let good = !id.is_empty() && id.chars().all(known);
         good.then(|| {
@@ -174,14 +160,11 @@ pub(crate) fn parts(text: &str) -> Result<Vec<Part<'_>>, Damaged> {
 
 /// The markers of `text`, once for each time that they occur.
 pub(crate) fn markers(text: &str) -> Result<Vec<Marker>, Damaged> {
-    let markers = |part| {
-        if let Part::Marker(marker) = part {
-            Some(marker)
-        } else {
-            None
-        }
-    };
-    Ok(parts(text)?.into_iter().filter_map(markers).collect())
+    let markers = parts(text)?.into_iter().filter_map(|part| match part {
+        Part::Marker(marker) => Some(marker),
+        Part::Text(_) => None,
+    });
+    Ok(markers.collect())
 }
 
 /// What replaces markers.
@@ -306,20 +289,22 @@ fn dotted(path: &str) -> String {
     }
 }
 
-/// Readable stand-ins for the values of `declared`.
-pub(crate) fn stand_ins(declared: &[LateBound]) -> LateValues {
+/// A text for each value of `declared`.
+fn texts(declared: &[LateBound], text: impl Fn(&LateBound) -> String) -> LateValues {
     declared
         .iter()
-        .map(|late| (late.id.clone(), late.id.replace([':', '[', ']'], "-")))
+        .map(|late| (late.id.clone(), text(late)))
         .collect()
+}
+
+/// Readable stand-ins for the values of `declared`.
+pub(crate) fn stand_ins(declared: &[LateBound]) -> LateValues {
+    texts(declared, |late| late.id.replace([':', '[', ']'], "-"))
 }
 
 /// Descriptions of the values of `declared`, such as `<registry password of docker.io>`. Each begins with `<` and ends with `>`.
 pub(crate) fn masks(declared: &[LateBound]) -> LateValues {
-    declared
-        .iter()
-        .map(|late| (late.id.clone(), format!("<{}>", description(late))))
-        .collect()
+    texts(declared, |late| format!("<{}>", description(late)))
 }
 
 fn description(late: &LateBound) -> String {
@@ -367,10 +352,7 @@ pub(crate) fn largest(declared: &[LateBound]) -> LateValues {
         | LateBoundKind::ConfigMapKey
         | LateBoundKind::OperatingSystemSpecField => 4096,
     };
-    declared
-        .iter()
-        .map(|late| (late.id.clone(), filler(&late.id, size(late.kind))))
-        .collect()
+    texts(declared, |late| filler(&late.id, size(late.kind)))
 }
 
 /// `length` characters of base64url that look random and depend on `seed` alone.

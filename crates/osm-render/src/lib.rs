@@ -56,6 +56,8 @@ mod verbatim;
 pub mod yaml;
 
 pub use osm_api::ClusterEndpoint;
+use osm_api::config::StageConfig;
+use osm_api::content::Content;
 use osm_api::profile::{OperatingSystemProfileSpec, ProfileConfig};
 
 pub use clouds::{Encoding, delivery};
@@ -73,8 +75,8 @@ pub use resolve::{resolve, resolve_on};
 pub use samples::{dry_run, dry_run_with, full_sample, plain_pools, sample_pools, stand_in_cluster};
 pub use size::{Counted, SizeLimit, limit_bytes, size_limit};
 pub use user_data::{
-    MachineFile, MachineStage, MachineUnit, edge_script, machine_stage, masked_machine_stage, masks,
-    placeholders, plain_user_data, user_data,
+    MachineFile, MachineStage, edge_script, machine_stage, masked_machine_stage, masks, placeholders,
+    plain_user_data, user_data,
 };
 
 /// A stage of a machine's setup.
@@ -102,6 +104,21 @@ impl Stage {
         match self {
             Self::Bootstrap => &spec.bootstrap_config,
             Self::Provisioning => &spec.provisioning_config,
+        }
+    }
+
+    /// The stage of a rendered content.
+    pub(crate) fn of_content(self, content: &Content) -> &StageConfig {
+        match self {
+            Self::Bootstrap => &content.bootstrap_config,
+            Self::Provisioning => &content.provisioning_config,
+        }
+    }
+
+    pub(crate) fn config_mut(self, spec: &mut OperatingSystemProfileSpec) -> &mut ProfileConfig {
+        match self {
+            Self::Bootstrap => &mut spec.bootstrap_config,
+            Self::Provisioning => &mut spec.provisioning_config,
         }
     }
 }

@@ -9,13 +9,13 @@
 //! name there: `extends: lib/redhat`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::sync::LazyLock;
 
 use osm_api::OperatingSystemProfileSpec;
 use osm_api::digest;
 use osm_api::profile::{ProfileConfig, ProvisioningUtility, TemplateEngine};
 
-use crate::engine::{Engine, Parts};
 use crate::error::{ProfileError, TemplatePosition};
 use crate::{Stage, template_walk, yaml};
 
@@ -32,8 +32,8 @@ macro_rules! part {
     };
 }
 
-/// The parts that are written in Handlebars.
-pub(crate) static HANDLEBARS: LazyLock<Parts> = LazyLock::new(|| {
+/// Texts of parts by their names. They are written in Handlebars.
+static PARTS: LazyLock<BTreeMap<&str, String>> = LazyLock::new(|| {
     FILES
         .into_iter()
         .map(|(name, text)| (name, without_comments(text)))
@@ -136,62 +136,56 @@ pub fn library_version() -> String {
 }
 
 fn version() -> String {
-    let files = HANDLEBARS.iter().map(|(name, text)| (*name, text.as_str()));
+    let files = PARTS.iter().map(|(name, text)| (*name, text.as_str()));
     let parts: BTreeMap<&str, &str> = files.chain(BASES).collect();
     // Text always has a JSON form.
     let hash: String = digest::of(&parts).unwrap_or_default().chars().take(12).collect();
     format!("sha.{hash}")
 }
 
-/// `config` with every part of the library that its templates include, directly or by way of other parts, among its
-/// templates. `None`: they include none.
+/// Adds every part of the library that the templates of a profile include, directly or by way of other parts, to its templates. Returns
+/// whether they include any.
 ///
 /// # Errors
 /// A part that there is not, or a template of the profile's own whose name is the library's.
-pub(crate) fn add(
-    engine: &dyn Engine,
-    stage: Stage,
-    config: &ProfileConfig,
-) -> Result<Option<ProfileConfig>, ProfileError> {
-    if engine.library().is_empty() {
-        return Ok(None);
+pub(crate) fn add_parts(spec: &mut OperatingSystemProfileSpec) -> Result<bool, ProfileError> {
+    if spec.template_engine != TemplateEngine::Handlebars {
+        return Ok(false);
     }
-    let mut missing = BTreeSet::new();
-    for (place, name, text) in template_walk::templates(stage.field(), config) {
-        if name.starts_with(PART_PREFIX) {
-            return Err(ProfileError::Invalid {
-                path: place,
-                problem: format!(
-                    "names that start with {PART_PREFIX} are reserved for the library; use another name"
-                ),
-            });
+    let mut includes_any = false;
+    for stage in Stage::ALL {
+        let mut missing = BTreeSet::new();
+        let config = stage.config(spec);
+        for (place, name, text) in template_walk::templates(stage.field(), config) {
+            if name.starts_with(PART_PREFIX) {
+                return Err(ProfileError::Invalid {
+                    path: place,
+                    problem: format!(
+                        "names that start with {PART_PREFIX} are reserved for the library; use another name"
+                    ),
+                });
+            }
+            missing.extend(included(&place, text)?);
         }
-        missing.extend(named_in(engine, &place, text)?);
+        template_walk::map(stage.field(), config, &mut |place, text| {
+            missing.extend(included(&place, text)?);
+            Ok::<_, ProfileError>(String::new())
+        })?;
+        includes_any |= !missing.is_empty();
+        let templates = &mut stage.config_mut(spec).templates;
+        while let Some(name) = missing.pop_first() {
+            let text = find(&name).unwrap_or_default();
+            let others = included(&name, text)?.into_iter();
+            missing.extend(others.filter(|other| !templates.contains_key(other)));
+            templates.insert(name, text.to_owned());
+        }
     }
-    template_walk::map(stage.field(), config, &mut |place, text| {
-        missing.extend(named_in(engine, &place.to_string(), text)?);
-        Ok::<_, ProfileError>(String::new())
-    })?;
-    if missing.is_empty() {
-        return Ok(None);
-    }
-    let mut config = config.clone();
-    while let Some(name) = missing.pop_first() {
-        let text = part(engine, &name).unwrap_or_default();
-        let named = named_in(engine, &name, text)?.into_iter();
-        missing.extend(named.filter(|name| !config.templates.contains_key(name)));
-        config.templates.insert(name, text.to_owned());
-    }
-    Ok(Some(config))
+    Ok(includes_any)
 }
 
-fn part(engine: &dyn Engine, name: &str) -> Option<&'static str> {
-    engine.library().get(name).map(String::as_str)
-}
-
-/// The text of a part that is no template, for use outside of profiles.
+/// The text of a part.
 pub(crate) fn find(name: &str) -> Option<&'static str> {
-    HANDLEBARS.get(name).map(String::as_str)
+    PARTS.get(name).map(String::as_str)
 }
 
 /// A script or a configuration file without the lines that are comments. Here documents stay as they are, and so does a line that names an
@@ -216,28 +210,23 @@ fn without_comments(text: &str) -> String {
     kept
 }
 
-/// The parts that a text includes itself. A text that can't be parsed includes none: compiling it reports what is wrong.
-fn named_in(engine: &dyn Engine, place: &str, text: &str) -> Result<Vec<String>, ProfileError> {
-    // Parsing is what takes time.
-    if !text.contains(PART_PREFIX) {
-        return Ok(Vec::new());
-    }
-    let included = engine.check(text).unwrap_or_default();
-    let names: BTreeSet<&str> = included
-        .into_iter()
-        .filter(|name| name.starts_with(PART_PREFIX))
-        .collect();
-    for name in &names {
-        if part(engine, name).is_none() {
-            let line = text
-                .lines()
-                .position(|line| line.contains(name))
-                .map(|line| line + 1);
-            let known: Vec<&str> = engine.library().keys().copied().collect();
+/// The parts that a text includes itself. A tag in a comment counts, too: a part more does no harm.
+fn included(place: &dyn Display, text: &str) -> Result<BTreeSet<String>, ProfileError> {
+    let inclusions = text.split("{{").skip(1).filter_map(|tag| {
+        let name = tag
+            .trim_start_matches(['~', ' ', '\t', '\n', '\r'])
+            .strip_prefix('>')?;
+        name.trim_start().split([' ', '\t', '\n', '\r', '~', '}']).next()
+    });
+    let mut names = BTreeSet::new();
+    for name in inclusions.filter(|name| name.starts_with(PART_PREFIX)) {
+        if !PARTS.contains_key(name) {
+            let line = text.lines().position(|line| line.contains(name));
+            let known: Vec<&str> = PARTS.keys().copied().collect();
             return Err(ProfileError::Template {
                 position: TemplatePosition {
-                    template: place.to_owned(),
-                    line,
+                    template: place.to_string(),
+                    line: line.map(|line| line + 1),
                     column: None,
                 },
                 problem: format!(
@@ -246,16 +235,14 @@ fn named_in(engine: &dyn Engine, place: &str, text: &str) -> Result<Vec<String>,
                 ),
             });
         }
+        names.insert(name.to_owned());
     }
-    Ok(names.into_iter().map(str::to_owned).collect())
+    Ok(names)
 }
 
 #[cfg(test)]
 mod tests {
-    use osm_api::profile::TemplateEngine;
-
     use super::*;
-    use crate::engines;
 
     #[test]
     fn every_file_of_the_folder_is_a_part() {
@@ -275,10 +262,9 @@ mod tests {
             names(&format!("{folder}/bases"), ".yaml"),
             BASES.map(|(name, _)| name)
         );
-        let engine = engines::engine(TemplateEngine::Handlebars);
-        for (name, text) in HANDLEBARS.iter() {
+        for (name, text) in PARTS.iter() {
             assert!(text.ends_with('\n') && !text.ends_with("\n\n"), "{name}");
-            let parts = named_in(engine, name, text).unwrap_or_else(|error| panic!("{error}"));
+            let parts = included(name, text).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(
                 parts.is_empty(),
                 !text.contains("{{> lib/"),
@@ -292,7 +278,7 @@ mod tests {
         let script = "#!/bin/sh\n# Why.\nset -u\n\n  # {{why}}\n  # Why\n#not\ncat <<'EOF' # now\n# text\nEOF\n# Why.\nx='# no'\n";
         let kept = "#!/bin/sh\nset -u\n\n  # {{why}}\n#not\ncat <<'EOF' # now\n# text\nEOF\nx='# no'\n";
         assert_eq!(without_comments(script), kept);
-        for (name, text) in HANDLEBARS.iter() {
+        for (name, text) in PARTS.iter() {
             let comment = text.lines().find(|line| line.trim_start().starts_with("# "));
             assert_eq!(comment, None, "{name}");
             // Only what quotes its end is known to be a here document.

@@ -3,15 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
+use osm_api::config::{LateBound, LateBoundKind};
 use osm_api::pool::Pool;
 use osm_api::profile::TemplateEngine;
 use osm_api::provider_spec::IpFamily;
 use osm_api::settings::{ARCHITECTURES, Registry, Settings, Swap};
 use serde_json::{Map, Value, json};
+use strum::VariantArray;
 
 use crate::downloads::{Artefact, Source};
-use crate::{Stage, clouds, kubelet, subscription, systems};
+use crate::{Stage, clouds, kubelet, late_bound, subscription, systems};
 use osm_api::ClusterEndpoint;
 
 /// Ids of late-bound values.
@@ -34,7 +35,7 @@ pub(crate) fn data(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) 
             "external": is_external(pool, settings),
             "nodeName": cloud.node_name,
             "guestAgent": cloud.guest_agent.map(|agent| {
-                json!({"package": agent.package(), "unit": agent.unit(system.family)})
+                json!({"package": agent.package, "unit": agent.unit(system.family)})
             }),
         },
         "os": {
@@ -185,15 +186,9 @@ pub(crate) fn late_bound(
             ("username", LateBoundKind::RegistryUsername),
             ("password", LateBoundKind::RegistryPassword),
         ] {
-            known.push(LateBound {
-                id: format!("registry/{}/{part}", registry.host),
-                kind,
-                source: Some(LateBoundSource {
-                    namespace: secret.namespace.clone(),
-                    name: secret.name.clone(),
-                    key: registry.host.clone(),
-                }),
-            });
+            let id = format!("registry/{}/{part}", registry.host);
+            let source = [secret.namespace.as_str(), &secret.name, &registry.host];
+            known.push(late_bound::of_object(&id, kind, source));
         }
     }
     known.into_iter().map(|late| (late.id.clone(), late)).collect()
@@ -205,15 +200,8 @@ fn proxy(settings: &Settings) -> Option<LateBound> {
         settings.proxy.http.as_ref()?,
         settings.proxy.credentials.as_ref()?,
     );
-    Some(LateBound {
-        id: PROXY_URL.to_owned(),
-        kind: LateBoundKind::ProxyUrl,
-        source: Some(LateBoundSource {
-            namespace: secret.namespace.clone(),
-            name: secret.name.clone(),
-            key: url.clone(),
-        }),
-    })
+    let source = [secret.namespace.as_str(), &secret.name, url];
+    Some(late_bound::of_object(PROXY_URL, LateBoundKind::ProxyUrl, source))
 }
 
 /// The number of Secrets and ConfigMaps that hold these values.
@@ -283,7 +271,11 @@ fn downloads(pool: &Pool, settings: &Settings) -> Value {
         }
         (artefact.name().to_owned(), download)
     };
-    Artefact::ALL.into_iter().map(of).collect::<Map<_, _>>().into()
+    Artefact::VARIANTS
+        .iter()
+        .map(|artefact| of(*artefact))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use osm_api::pool::Pool;
 use osm_api::settings::Packages;
 use serde_json::{Map, Value, json};
 
-use crate::additions;
+use crate::additions::{self, modules};
 use crate::late_bound::in_single_quotes;
 use crate::systems::{self, Family};
 
@@ -112,10 +112,6 @@ fn has_file_with(stage: &StageConfig, words: &[&str]) -> bool {
     texts
         .into_iter()
         .any(|inline| words.iter().all(|word| inline.data.contains(word)))
-}
-
-fn modules(stage: &mut StageConfig) -> Option<&mut Map<String, Value>> {
-    stage.modules.get_or_insert_with(|| json!({})).as_object_mut()
 }
 
 fn apt(packages: &Packages) -> Option<Value> {

@@ -1,51 +1,85 @@
-//! Decides which of the two documents contains what OSM adds to a profile.
+//! Adds what settings and pool ask for to the documents of a profile, and decides which of the two contains it.
 //!
 //! `osm-bootstrap` of the library applies all modules of the second document. Profiles of the Go implementation apply that document by
 //! `cloud-init init`, which runs only the modules of this stage, and some never fetch it. So what OSM adds to such a profile is in the
 //! first document, which runs through all stages.
 
-use osm_api::profile::TemplateEngine;
+use osm_api::config::StageConfig;
+use osm_api::pool::Pool;
+use osm_api::profile::{OperatingSystemProfileSpec, TemplateEngine};
+use osm_api::settings::Settings;
+use serde_json::json;
 
-use crate::Stage;
 use crate::user_data::Reader;
+use crate::{Stage, additions, packages, subscription, time_servers};
 
-/// What OSM adds to the documents of a profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Addition {
-    /// `ntp`, or a file and commands.
-    TimeServers,
-    /// `apt`, or `yum_repos` and `bootcmd`.
-    PackageSources,
-    /// `prefer_fqdn_over_hostname`.
-    HostNames,
-    Subscription,
-    Packages,
-    /// `package_upgrade` and `package_reboot_if_required`.
-    Upgrade,
-    /// Files with kernel parameters and modules, and a command or a unit that applies them.
-    Kernel,
-}
-
-/// The documents that contain an addition.
-pub(crate) fn documents(addition: Addition, engine: TemplateEngine, reader: Reader) -> &'static [Stage] {
-    match (addition, engine, reader) {
-        // The first request to the API server needs the time, and every later installation of a package its source.
-        (Addition::TimeServers | Addition::PackageSources | Addition::HostNames, _, _) => &[Stage::Bootstrap],
-        // As the Go implementation writes them.
-        (Addition::Subscription | Addition::Upgrade, TemplateEngine::GoTemplate, _) => &Stage::ALL,
-        // Ignition applies all of the second document.
-        (_, TemplateEngine::GoTemplate, Reader::CloudInit | Reader::CoreosCloudinit) => &[Stage::Bootstrap],
-        _ => &[Stage::Provisioning],
+/// Adds to the documents. Returns warnings about what has no effect.
+pub(crate) fn add(
+    spec: &OperatingSystemProfileSpec,
+    [bootstrap, provisioning]: [&mut StageConfig; 2],
+    pool: &Pool,
+    settings: &Settings,
+) -> Vec<String> {
+    let reader = Reader::of(Some(spec.os_name), spec.provisioning_utility);
+    let is_go = spec.template_engine == TemplateEngine::GoTemplate;
+    let mut warnings = Vec::new();
+    // The first request to the API server needs the time, and every later installation of a package its source.
+    warnings.extend(time_servers::configure(
+        reader,
+        bootstrap,
+        pool,
+        &settings.system.ntp_servers,
+    ));
+    // Ignition applies all of the second document.
+    let usual = match is_go && reader != Reader::Ignition {
+        true => Stage::Bootstrap,
+        false => Stage::Provisioning,
+    };
+    let document = match usual {
+        Stage::Bootstrap => &mut *bootstrap,
+        Stage::Provisioning => &mut *provisioning,
+    };
+    additions::add_settings(reader, usual, document, &settings.system);
+    let packages = &settings.packages;
+    if reader != Reader::CloudInit {
+        let os = pool.operating_system;
+        warnings.extend((!packages.install.is_empty()).then(|| {
+            format!("packages.install of the settings has no effect, because {os} has no package manager")
+        }));
+        return warnings;
     }
+    warnings.extend(packages::install(
+        document,
+        &spec.provisioning_config.packages,
+        packages,
+    ));
+    warnings.extend(packages::configure(bootstrap, pool, packages));
+    if settings.kubelet.hostname_override == Some(false)
+        && let Some(modules) = additions::modules(bootstrap)
+    {
+        // Some distributions would take the name with the domain of the cloud.
+        modules.insert("prefer_fqdn_over_hostname".to_owned(), json!(false));
+    }
+    // The Go implementation writes these to both.
+    for document in is_go.then_some(bootstrap).into_iter().chain([provisioning]) {
+        let found = [
+            subscription::configure(document, pool),
+            packages::upgrade_on_boot(document, pool, packages),
+        ];
+        for warning in found.into_iter().flatten() {
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+    }
+    warnings
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use osm_api::profile::OperatingSystemProfileSpec;
-    use osm_api::settings::Settings;
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     use super::*;
     use crate::{compile, resolve, sample_pools, stand_in_cluster};

@@ -1,6 +1,6 @@
 //! A compiled profile, and rendering it for a pool.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 
 use osm_api::config::{self, CloudProviderRef, LateBound, ProfileRef, StageConfig, UserDataBytes};
@@ -14,23 +14,22 @@ use osm_api::profile::{
 use osm_api::settings::Settings;
 use osm_api::{digest, node_name};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::budget::Budget;
 use crate::conflicts::Conflict;
 use crate::downloads::{Catalogue, Download};
 use crate::engine::{Compiled, Engine, Failure, Inputs, Sources};
-use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
-use crate::go_templates::passed_on;
-use crate::late_bound::{self, Marker, RESERVED_PREFIX};
+use crate::error::{ProfileError, RenderError, UserDataError};
+use crate::go_templates::{containerd, passed_on};
+use crate::late_bound::{self, RESERVED_PREFIX};
 use crate::model::KUBECONFIG_SECRET_NAME;
-use crate::placement::Addition;
 use crate::readable::{is_password, readable};
 use crate::rendered_text::{Placements, RenderedText};
 use crate::user_data::{self, Reader};
 use crate::{
-    Stage, additions, checks, conflicts, engines, kubelet, model, packages, placement, profile_secrets, size,
-    static_network, subscription, template_walk, time_servers, unused_settings,
+    Stage, checks, conflicts, engines, go_templates, kubelet, model, placement, profile_secrets, size,
+    static_network, subscription, template_walk, unused_settings,
 };
 use osm_api::ClusterEndpoint;
 
@@ -58,9 +57,9 @@ pub struct Profile {
     provisioning: Box<dyn Compiled>,
     /// Values of Secrets that the texts of the provisioning stage name, by id.
     secrets: Secrets,
-    /// By the digest of the configuration. A controller renders the same pools again and again, and writing and compressing
-    /// both documents takes longer than rendering them.
-    measured: Mutex<BTreeMap<String, Measured>>,
+    /// By the digest of the configuration and the minor version of the kubelet. A controller renders the same pools again and again, and
+    /// writing and compressing both documents takes longer than rendering them.
+    measured: Mutex<BTreeMap<(String, u64), Measured>>,
 }
 
 impl std::fmt::Debug for Profile {
@@ -77,24 +76,10 @@ type Secrets = BTreeMap<String, LateBound>;
 /// What depends on a configuration and a kubelet alone.
 #[derive(Clone)]
 struct Measured {
-    /// Minor version of the kubelet.
-    minor: u64,
     bytes: UserDataBytes,
     /// A warning when the first document is near its limit.
     near: Option<String>,
     conflicts: Vec<Conflict>,
-}
-
-/// What both stages are rendered with, and what that leaves behind besides their configurations.
-struct Rendering<'a> {
-    pool: &'a Pool,
-    settings: &'a Settings,
-    cluster: &'a ClusterEndpoint,
-    data: &'a Value,
-    downloads: &'a Catalogue<'a>,
-    budget: Budget<'a>,
-    late_bound: BTreeMap<String, LateBound>,
-    warnings: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -172,18 +157,14 @@ fn compile_stage(
     };
     let compiled = engine
         .compile(&sources, budget)
-        .map_err(|Failure { template, at, .. }| {
-            let partial = partials.iter().find(|(_, name, _)| *name == template);
-            let template = partial.map_or(template.clone(), |(place, ..)| place.clone());
-            let position = TemplatePosition {
-                template,
-                line: at.line,
-                column: at.column,
+        .map_err(|Failure { template, text, at }| {
+            let is_it = |(_, name, _): &&(_, &str, _)| Some(*name) == template.as_deref();
+            let place = match partials.iter().find(is_it) {
+                Some((place, ..)) => place.clone(),
+                None => template_walk::place(stage.field(), config, text.unwrap_or_default()),
             };
-            ProfileError::Template {
-                position,
-                problem: at.problem,
-            }
+            let (position, problem) = at.inside(place);
+            ProfileError::Template { position, problem }
         })?;
     Ok((compiled, profile_secrets::named(&sources)))
 }
@@ -238,110 +219,44 @@ impl Profile {
                 problems: kubelet.mistakes,
             });
         }
-        warnings.extend(
-            kubelet
-                .warnings
-                .iter()
-                .map(|warning| format!("the settings' {warning}")),
-        );
+        let of_settings = |warning: &String| format!("the settings' {warning}");
+        warnings.extend(kubelet.warnings.iter().map(of_settings));
         let data = model::data(pool, settings, cluster);
         check_reserved(pool, &data)?;
         let downloads = Catalogue::new(&settings.downloads, &pool.kubelet_version);
-        let mut rendering = Rendering {
-            pool,
-            settings,
-            cluster,
-            data: &data,
-            downloads: &downloads,
-            budget,
-            late_bound: BTreeMap::new(),
-            warnings,
+        let mut late_bound = BTreeMap::new();
+        let mut stage = |stage| {
+            let known = self.known(stage, settings, pool);
+            let inputs = Inputs {
+                data: &data,
+                pool,
+                settings,
+                cluster,
+                late_bound: &Placements::new(&known),
+                downloads: &downloads,
+            };
+            let (config, used) = self.render_stage(stage, &inputs, &budget, &mut warnings)?;
+            late_bound.extend(known.into_iter().filter(|(id, _)| used.contains(id)));
+            Ok::<_, RenderError>(config)
         };
-        let mut stage = |stage| self.render_stage(stage, &mut rendering);
         let (mut bootstrap, mut provisioning) = (stage(Stage::Bootstrap)?, stage(Stage::Provisioning)?);
-        let Rendering {
-            mut late_bound,
-            mut warnings,
-            ..
-        } = rendering;
         let reader = Reader::of(Some(self.spec.os_name), self.spec.provisioning_utility);
         bootstrap.user_ssh_keys.clone_from(&pool.ssh_public_keys);
         let language = self.spec.template_engine;
-        warnings.extend(unused_settings::warnings(
-            language,
-            [&bootstrap, &provisioning],
-            settings,
-        ));
-        let mut add = |addition, change: &dyn Fn(Stage, &mut StageConfig) -> Vec<String>| {
-            for stage in placement::documents(addition, language, reader) {
-                let config = match stage {
-                    Stage::Bootstrap => &mut bootstrap,
-                    Stage::Provisioning => &mut provisioning,
-                };
-                for warning in change(*stage, config) {
-                    if !warnings.contains(&warning) {
-                        warnings.push(warning);
-                    }
-                }
-            }
-        };
-        let servers = &settings.system.ntp_servers;
-        add(Addition::TimeServers, &|_, stage| {
-            time_servers::configure(reader, stage, pool, servers)
-                .into_iter()
-                .collect()
-        });
-        add(Addition::Kernel, &|document, stage| {
-            additions::add_settings(reader, document, stage, &settings.system);
-            Vec::new()
-        });
+        let documents = [&bootstrap, &provisioning];
+        warnings.extend(unused_settings::warnings(language, documents, settings));
+        let documents = [&mut bootstrap, &mut provisioning];
+        warnings.extend(placement::add(&self.spec, documents, pool, settings));
         if reader == Reader::CloudInit {
-            let packages = &settings.packages;
-            let listed = &self.spec.provisioning_config.packages;
-            add(Addition::PackageSources, &|_, stage| {
-                packages::configure(stage, pool, packages).into_iter().collect()
-            });
-            add(Addition::Packages, &|_, stage| {
-                packages::install(stage, listed, packages)
-            });
-            add(Addition::Subscription, &|_, stage| {
-                subscription::configure(stage, pool).into_iter().collect()
-            });
-            add(Addition::Upgrade, &|_, stage| {
-                packages::upgrade_on_boot(stage, pool, packages)
-                    .into_iter()
-                    .collect()
-            });
-            if settings.kubelet.hostname_override == Some(false) {
-                add(Addition::HostNames, &|_, stage| {
-                    // Some distributions would take the name with the domain of the cloud.
-                    let modules = stage.modules.get_or_insert_with(|| json!({})).as_object_mut();
-                    modules
-                        .map(|modules| modules.insert("prefer_fqdn_over_hostname".to_owned(), json!(false)));
-                    Vec::new()
-                });
-            }
-        }
-        if reader != Reader::CloudInit && !settings.packages.install.is_empty() {
-            let os = pool.operating_system;
-            warnings.push(format!(
-                "packages.install of the settings has no effect, because {os} has no package manager"
-            ));
-        }
-        if reader == Reader::CloudInit {
-            late_bound.extend(
-                subscription::used(pool)
-                    .into_iter()
-                    .map(|late| (late.id.clone(), late)),
-            );
+            let used = subscription::used(pool).into_iter();
+            late_bound.extend(used.map(|late| (late.id.clone(), late)));
             warnings.extend(hidden_machine_names(&bootstrap));
         }
         configure_network(reader, &mut bootstrap, pool)?;
 
-        let kubelet_kubeconfig = late_bound
-            .contains_key(KUBECONFIG_SECRET_NAME)
-            .then(|| engines::engine(self.spec.template_engine).kubelet_kubeconfig(cluster))
-            .flatten();
+        // Only templates in Go's language can ask for the name.
+        let is_fetched = late_bound.contains_key(KUBECONFIG_SECRET_NAME);
+        let kubelet_kubeconfig = is_fetched.then(|| go_templates::kubelet_kubeconfig(cluster));
         if kubelet_kubeconfig.is_some() {
             let token = model::kubelet_token();
             late_bound.entry(token.id.clone()).or_insert(token);
@@ -379,7 +294,6 @@ impl Profile {
             bytes,
             near,
             conflicts,
-            ..
         } = self.measure(&digest, &spec, pool)?;
         warnings.extend(near);
         warnings.extend(conflicts.iter().map(ToString::to_string));
@@ -396,24 +310,21 @@ impl Profile {
 
     /// Sizes and conflicts, which are remembered.
     fn measure(&self, digest: &str, spec: &Content, pool: &Pool) -> Result<Measured, RenderError> {
-        let minor = pool.kubelet_version.minor;
-        let known = self.measured.lock().get(digest).cloned();
-        if let Some(known) = known.filter(|known| known.minor == minor) {
-            return Ok(known);
+        let key = (digest.to_owned(), pool.kubelet_version.minor);
+        if let Some(known) = self.measured.lock().get(&key) {
+            return Ok(known.clone());
         }
         let (bytes, near) = sizes(spec, pool)?;
-        let conflicts = conflicts::find(spec, minor);
         let new = Measured {
-            minor,
             bytes,
             near,
-            conflicts,
+            conflicts: conflicts::find(spec, pool.kubelet_version.minor),
         };
         let mut measured = self.measured.lock();
         if measured.len() >= MAX_MEASURED {
             measured.clear();
         }
-        measured.insert(digest.to_owned(), new.clone());
+        measured.insert(key, new.clone());
         Ok(new)
     }
 
@@ -439,64 +350,66 @@ impl Profile {
         Err(RenderError::HostNameUnpredictable { problem })
     }
 
-    fn render_stage(&self, stage: Stage, rendering: &mut Rendering<'_>) -> Result<StageConfig, RenderError> {
+    /// The late-bound values that the templates of a stage may place.
+    fn known(&self, stage: Stage, settings: &Settings, pool: &Pool) -> BTreeMap<String, LateBound> {
+        let mut known = model::late_bound(stage, self.spec.template_engine, settings, pool);
+        // A pod can read the bootstrap document from the metadata service of many clouds.
+        if stage == Stage::Provisioning {
+            known.extend(self.secrets.clone());
+        }
+        known
+    }
+
+    /// A rendered stage, and the ids of the late-bound values that it refers to.
+    fn render_stage(
+        &self,
+        stage: Stage,
+        inputs: &Inputs<'_>,
+        budget: &Budget<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(StageConfig, BTreeSet<String>), RenderError> {
         let config = stage.config(&self.spec);
-        let language = self.spec.template_engine;
-        let mut known = model::late_bound(stage, language, rendering.settings, rendering.pool);
         let compiled = match stage {
             Stage::Bootstrap => &self.bootstrap,
-            // A pod can read the bootstrap document from the metadata service of many clouds.
-            Stage::Provisioning => {
-                known.extend(self.secrets.clone());
-                &self.provisioning
-            }
+            Stage::Provisioning => &self.provisioning,
         };
-        let placements = Placements::new(&known);
-        let inputs = Inputs {
-            data: rendering.data,
-            pool: rendering.pool,
-            settings: rendering.settings,
-            cluster: rendering.cluster,
-            late_bound: &placements,
-            downloads: rendering.downloads,
-        };
-        let rendered = compiled.render(&inputs, &rendering.budget);
+        let rendered = compiled.render(inputs, budget);
         let mut texts = rendered
-            .map_err(|failure| template_error(stage, failure))?
+            .map_err(|failure| template_error(stage, config, failure))?
             .into_iter();
+        let mut used = BTreeSet::new();
         let mut rendered = template_walk::map(stage.field(), config, &mut |place, _| {
             let unknown = || UserDataError::UnknownMarker {
                 place: place.to_string(),
             };
             let RenderedText { content, markers } = texts.next().ok_or_else(unknown)?;
-            for Marker { id, .. } in markers {
-                let late = known.get(&id).ok_or_else(unknown)?;
-                rendering.late_bound.entry(id).or_insert_with(|| late.clone());
-            }
+            used.extend(markers.into_iter().map(|marker| marker.id));
             Ok::<_, UserDataError>(content)
         })?;
-        let engine = engines::engine(language);
-        if !engine.keeps_empty_files() {
+        if self.spec.template_engine != TemplateEngine::GoTemplate {
             leave_out_empty_files(stage, config, &mut rendered);
+            return Ok((rendered, used));
         }
-        if language == TemplateEngine::GoTemplate {
-            let reader = Reader::of(Some(self.spec.os_name), self.spec.provisioning_utility);
-            let warnings = &mut rendering.warnings;
-            warnings.extend(passed_on::settle(stage, reader, &mut rendered));
-            warnings.extend(leave_out_hidden_files(reader, &mut rendered));
+        let reader = Reader::of(Some(self.spec.os_name), self.spec.provisioning_utility);
+        warnings.extend(passed_on::settle(stage, reader, &mut rendered));
+        warnings.extend(leave_out_hidden_files(reader, &mut rendered));
+        if stage == Stage::Provisioning {
+            warnings.extend(replace_mirrors(inputs.settings, &mut rendered));
         }
-        for file in engine.files(stage, rendering.settings) {
-            let before = rendered.files.len();
-            rendered.files.retain(|other| other.path != file.path);
-            if rendered.files.len() < before {
-                let path = &file.path;
-                let warning = format!("the profile's {path} is replaced: the settings determine this file");
-                rendering.warnings.push(warning);
-            }
-            rendered.files.push(file);
-        }
-        Ok(rendered)
+        Ok((rendered, used))
     }
+}
+
+/// Writes the mirrors of registries, as the Go implementation does, with a warning for each file of the profile that it replaces.
+fn replace_mirrors(settings: &Settings, rendered: &mut StageConfig) -> Vec<String> {
+    let mirrors = containerd::mirrors(settings);
+    let is_replaced = |file: &mut File| mirrors.iter().any(|mirror| mirror.path == file.path);
+    let warning = |File { path, .. }: File| {
+        format!("the profile's {path} is replaced: the settings determine this file")
+    };
+    let warnings = rendered.files.extract_if(.., is_replaced).map(warning).collect();
+    rendered.files.extend(mirrors);
+    warnings
 }
 
 /// Whether a profile is for this pool, and what deserves a look. It renders nothing.
@@ -614,31 +527,24 @@ fn configure_network(reader: Reader, bootstrap: &mut StageConfig, pool: &Pool) -
     })
 }
 
-fn template_error(stage: Stage, Failure { template, text, at }: Failure) -> RenderError {
-    let template = match text {
-        Some(text) if text != template => {
-            format!("{text}, in the template {template:?} of {}", stage.field())
-        }
-        Some(_) => template,
-        None => format!("the template {template:?} of {}", stage.field()),
+fn template_error(stage: Stage, config: &ProfileConfig, failure: Failure) -> RenderError {
+    let field = stage.field();
+    let text = failure
+        .text
+        .map(|number| template_walk::place(field, config, number));
+    let place = match (failure.template, text) {
+        (Some(name), Some(text)) => format!("{text}, in the template {name:?} of {field}"),
+        (Some(name), None) => format!("the template {name:?} of {field}"),
+        (None, text) => text.unwrap_or_default(),
     };
-    let position = TemplatePosition {
-        template,
-        line: at.line,
-        column: at.column,
-    };
-    RenderError::Template {
-        position,
-        problem: at.problem,
-    }
+    let (position, problem) = failure.at.inside(place);
+    RenderError::Template { position, problem }
 }
 
 /// Warnings for files and units with a password that every user of a machine can read.
 fn readable_passwords(spec: &Content) -> Vec<String> {
-    let stages = [&spec.bootstrap_config, &spec.provisioning_config];
-    let paths = stages
-        .into_iter()
-        .flat_map(|stage| readable(stage, &spec.late_bound, is_password));
+    let of_stage = |stage: Stage| readable(stage.of_content(spec), &spec.late_bound, is_password);
+    let paths = Stage::ALL.into_iter().flat_map(of_stage);
     paths
         .map(|path| {
             format!(
@@ -665,17 +571,13 @@ fn hidden_machine_names(bootstrap: &StageConfig) -> Vec<String> {
 /// No input may contain text that is replaced later: markers by secret-syncer, and the placeholder of a machine's name by
 /// machine-controller.
 fn check_reserved(pool: &Pool, data: &Value) -> Result<(), RenderError> {
+    let texts: Map<String, Value> = subscription::plain_texts(pool)
+        .map(|(field, text)| (field.to_owned(), json!(text)))
+        .collect();
+    let own = json!({"sshPublicKeys": pool.ssh_public_keys, "operatingSystemSpec": texts});
     let find = |is: &dyn Fn(&str) -> bool| {
-        let key = pool.ssh_public_keys.iter().position(|key| is(key));
-        let key = key.map(|i| format!("sshPublicKeys[{i}]"));
-        let subscription = || {
-            let mut texts = subscription::plain_texts(pool);
-            texts
-                .find(|(_, text)| is(text))
-                .map(|(field, _)| format!("operatingSystemSpec.{field}"))
-        };
-        key.or_else(subscription)
-            .or_else(|| late_bound::find(data, &is).map(|path| format!("template data.{path}")))
+        let of_data = || late_bound::find(data, &is).map(|path| format!("template data.{path}"));
+        late_bound::find(&own, &is).or_else(of_data)
     };
     if let Some(place) = find(&|text| text.contains(RESERVED_PREFIX)) {
         return Err(RenderError::ReservedText { place });

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
+use osm_api::config::{LateBound, LateBoundKind};
 use osm_api::names::{is_data_key, is_dns_subdomain};
 
 use crate::engine::Sources;
-use crate::late_bound::SECRET_PREFIX;
+use crate::late_bound::{SECRET_PREFIX, of_object};
 
 /// The values that the texts of a stage name, by id.
 pub(crate) fn named(sources: &Sources<'_>) -> BTreeMap<String, LateBound> {
@@ -35,15 +35,8 @@ fn late_bound(id: &str) -> Option<LateBound> {
     let mut parts = id.strip_prefix(SECRET_PREFIX)?.split('/');
     let (namespace, name, key) = (parts.next()?, parts.next()?, parts.next()?);
     let is_valid = is_dns_subdomain(namespace) && is_dns_subdomain(name) && is_data_key(key);
-    (is_valid && parts.next().is_none()).then(|| LateBound {
-        id: id.to_owned(),
-        kind: LateBoundKind::ProfileSecretKey,
-        source: Some(LateBoundSource {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            key: key.to_owned(),
-        }),
-    })
+    let is_whole = is_valid && parts.next().is_none();
+    is_whole.then(|| of_object(id, LateBoundKind::ProfileSecretKey, [namespace, name, key]))
 }
 
 #[cfg(test)]

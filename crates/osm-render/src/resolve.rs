@@ -7,10 +7,9 @@ use osm_api::profile::{
 };
 use serde_json::Value;
 
-use crate::engine::Engine;
 use crate::error::ProfileError;
 use crate::extends::{self, Base, ProfileKey};
-use crate::{Stage, additions, checks, engines, late_bound, library};
+use crate::{additions, checks, late_bound, library};
 
 /// [`resolve_on`] for a profile that extends none that is stored.
 ///
@@ -31,9 +30,8 @@ pub fn resolve_on(
 ) -> Result<AcceptedProfile, ProfileError> {
     let composed = extends::compose(spec, bases)?;
     check(&composed).map_err(|error| as_written(spec, bases, error))?;
-    let engine = engines::engine(composed.template_engine);
-    let lowered = additions::lower(composed);
-    let (resolved, included) = apply_library(engine, &lowered)?;
+    let mut resolved = additions::lower(composed);
+    let included = library::add_parts(&mut resolved)?;
     let extended = bases.iter().any(Base::is_of_library);
     let json = digest::canonical_json(&resolved).map_err(|_| unwritable())?;
     check_size(&json)?;
@@ -137,20 +135,6 @@ fn unwritable() -> ProfileError {
         path: String::new(),
         problem: "can't be written as JSON".to_owned(),
     }
-}
-
-/// `spec` with the parts of the library that it includes, and whether it includes any.
-fn apply_library(
-    engine: &dyn Engine,
-    spec: &OperatingSystemProfileSpec,
-) -> Result<(OperatingSystemProfileSpec, bool), ProfileError> {
-    let mut resolved = spec.clone();
-    let bootstrap = library::add(engine, Stage::Bootstrap, &spec.bootstrap_config)?;
-    let provisioning = library::add(engine, Stage::Provisioning, &spec.provisioning_config)?;
-    let used = bootstrap.is_some() || provisioning.is_some();
-    resolved.bootstrap_config = bootstrap.unwrap_or(resolved.bootstrap_config);
-    resolved.provisioning_config = provisioning.unwrap_or(resolved.provisioning_config);
-    Ok((resolved, used))
 }
 
 fn check_size(json: &str) -> Result<(), ProfileError> {

@@ -45,18 +45,8 @@ system: {swap: {behavior: LimitedSwap, size: 2Gi}, sysctls: {vm.max_map_count: 2
 /// Plain pools that the profile is for: every cloud × lowest and highest kubelet × IP family, each with a label such
 /// as `aws, kubelet 1.33.0, IPv4`.
 pub fn sample_pools(spec: &OperatingSystemProfileSpec) -> Vec<(String, Pool)> {
-    pools(spec, sample_kubelets()).collect()
-}
-
-/// The lowest and the highest kubelet.
-fn sample_kubelets() -> Vec<Version> {
     let (oldest, newest) = kubelet::TESTED_MINORS;
-    vec![Version::new(1, oldest, 0), Version::new(1, newest, 0)]
-}
-
-/// [`sample_pools`] with other kubelets.
-pub fn plain_pools(spec: &OperatingSystemProfileSpec, kubelets: &[Version]) -> Vec<(String, Pool)> {
-    pools(spec, kubelets.to_vec()).collect()
+    plain_pools(spec, &[oldest, newest].map(|minor| Version::new(1, minor, 0)))
 }
 
 /// The IP families of samples, with their labels.
@@ -67,10 +57,12 @@ const FAMILIES: [(&str, IpFamily); 4] = [
     ("IPv6+IPv4", IpFamily::IPv6IPv4),
 ];
 
-fn pools(spec: &OperatingSystemProfileSpec, kubelets: Vec<Version>) -> impl Iterator<Item = (String, Pool)> {
-    spec.supported_cloud_providers.iter().flat_map(move |cloud| {
-        kubelets.clone().into_iter().flat_map(move |version| {
-            FAMILIES.map(|(family, ip_family)| {
+/// [`sample_pools`] with other kubelets.
+pub fn plain_pools(spec: &OperatingSystemProfileSpec, kubelets: &[Version]) -> Vec<(String, Pool)> {
+    let mut pools = Vec::new();
+    for cloud in &spec.supported_cloud_providers {
+        for version in kubelets {
+            for (family, ip_family) in FAMILIES {
                 let label = format!("{}, kubelet {version}, {family}", cloud.name);
                 let pool = Pool {
                     name: "sample".to_owned(),
@@ -91,10 +83,11 @@ fn pools(spec: &OperatingSystemProfileSpec, kubelets: Vec<Version>) -> impl Iter
                     kubelet: KubeletSettings::default(),
                     warnings: Vec::new(),
                 };
-                (label, pool)
-            })
-        })
-    })
+                pools.push((label, pool));
+            }
+        }
+    }
+    pools
 }
 
 /// `pool` with everything set that a MachineDeployment can set.
@@ -136,7 +129,7 @@ fn with_everything(pool: &Pool) -> Pool {
 /// `None` where the profile is not for the cloud.
 pub fn full_sample(spec: &OperatingSystemProfileSpec, cloud: CloudProvider) -> Option<(Pool, Settings)> {
     let (_, newest) = kubelet::TESTED_MINORS;
-    let mut pools = pools(spec, vec![Version::new(1, newest, 0)]);
+    let mut pools = plain_pools(spec, &[Version::new(1, newest, 0)]).into_iter();
     let (_, pool) = pools
         .find(|(_, pool)| pool.cloud_provider == cloud && pool.network.ip_family == IpFamily::IPv4IPv6)?;
     Some((with_everything(&pool), full_settings(spec)?))
@@ -163,23 +156,28 @@ pub(crate) fn static_network() -> Network {
     }
 }
 
-/// Of all sample pools, those with which every branch is taken that a template can choose by cloud, kubelet or IP family: all of the first
-/// cloud; of each other one both kubelets, and from one to the next another family. All of all would take seconds. The first cloud has the
-/// minor versions between as well, each with one family, and a static address where the operating system can have one.
+/// Sample pools with which every branch is taken that a template can choose by cloud, kubelet or IP family: the first cloud has every minor
+/// version and family, and a static address where the operating system can have one; each other cloud has the lowest and the highest
+/// kubelet, and from one to the next another family. All of all would take seconds.
 fn representatives(spec: &OperatingSystemProfileSpec) -> impl Iterator<Item = (String, Pool)> {
     let (oldest, newest) = kubelet::TESTED_MINORS;
-    let between: Vec<Version> = (oldest + 1..newest)
-        .map(|minor| Version::new(1, minor, 0))
-        .collect();
-    let number = between.len();
-    let of_between = pools(spec, between).step_by(FAMILIES.len()).take(number);
-    let with_address = pools(spec, vec![Version::new(1, newest, 0)])
+    let kubelets: Vec<Version> = (oldest..=newest).map(|minor| Version::new(1, minor, 0)).collect();
+    let (minors, families) = (kubelets.len(), FAMILIES.len());
+    let all = plain_pools(spec, &kubelets).into_iter().enumerate();
+    let usual = all.filter_map(move |(n, pool)| {
+        let (cloud, minor, family) = (n / families / minors, n / families % minors, n % families);
+        let is_lowest_or_highest = minor == 0 || minor + 1 == minors;
+        let is_its_turn = is_lowest_or_highest && family == (cloud + minor) % families;
+        (cloud == 0 || is_its_turn).then_some(pool)
+    });
+    let with_address = plain_pools(spec, &[Version::new(1, newest, 0)])
+        .into_iter()
         .take(usize::from(has_static_network(spec)))
         .map(|(label, pool)| {
             let network = static_network();
             (format!("{label}, static address"), Pool { network, ..pool })
         });
-    usual_representatives(spec).chain(of_between).chain(with_address)
+    usual.chain(with_address)
 }
 
 /// Whether pools of a profile can have a static address.
@@ -187,16 +185,6 @@ fn has_static_network(spec: &OperatingSystemProfileSpec) -> bool {
     let reader = Reader::of(Some(spec.os_name), spec.provisioning_utility);
     let mut files = spec.bootstrap_config.files.iter();
     reader != Reader::CloudInit && !files.any(|file| static_network::unit(&file.path).is_some())
-}
-
-fn usual_representatives(spec: &OperatingSystemProfileSpec) -> impl Iterator<Item = (String, Pool)> {
-    let families = FAMILIES.len();
-    pools(spec, sample_kubelets())
-        .enumerate()
-        .filter_map(move |(n, pool)| {
-            let (cloud, kubelet, family) = (n / (2 * families), n / families % 2, n % families);
-            (cloud == 0 || family == (cloud + kubelet) % families).then_some(pool)
-        })
 }
 
 /// Renders representatives of the sample pools with default settings, and again with everything set.

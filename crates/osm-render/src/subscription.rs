@@ -4,13 +4,14 @@
 //! every process on the machine. Profiles of the Go implementation have it there all the same, see [`crate::placement`]. The configuration
 //! contains no credential, not even one that the MachineDeployment contains.
 
-use osm_api::config::{LateBound, LateBoundKind, LateBoundSource, StageConfig};
+use osm_api::config::{LateBound, LateBoundKind, StageConfig};
 use osm_api::pool::Pool;
 use osm_api::profile::OperatingSystem;
-use osm_api::provider_spec::{ConfigVar, KeyReference};
+use osm_api::provider_spec::ConfigVar;
 use serde_json::{Map, Value, json};
 
-use crate::late_bound::{Encoding, Marker};
+use crate::additions;
+use crate::late_bound::{self, Encoding, Marker};
 
 const MODULE: &str = "rh_subscription";
 
@@ -39,34 +40,24 @@ struct Field<'p> {
 /// The two ways to register, each complete or not there at all: user and password, and organization and activation key.
 fn fields(pool: &Pool) -> [[Field<'_>; 2]; 2] {
     let os = &pool.os;
+    let (user, password) = (
+        &os.rhel_subscription_manager_user,
+        &os.rhel_subscription_manager_password,
+    );
+    let (organization, activation_key) = (&os.rhel_organization_name, &os.rhel_activation_key);
     let field = |id, name, key, value| Field { id, name, key, value };
     [
         [
-            field(
-                USER,
-                "rhelSubscriptionManagerUser",
-                "username",
-                &os.rhel_subscription_manager_user,
-            ),
-            field(
-                PASSWORD,
-                "rhelSubscriptionManagerPassword",
-                "password",
-                &os.rhel_subscription_manager_password,
-            ),
+            field(USER, "rhelSubscriptionManagerUser", "username", user),
+            field(PASSWORD, "rhelSubscriptionManagerPassword", "password", password),
         ],
         [
-            field(
-                ORGANIZATION,
-                "rhelOrganizationName",
-                "org",
-                &os.rhel_organization_name,
-            ),
+            field(ORGANIZATION, "rhelOrganizationName", "org", organization),
             field(
                 ACTIVATION_KEY,
                 "rhelActivationKey",
                 "activation-key",
-                &os.rhel_activation_key,
+                activation_key,
             ),
         ],
     ]
@@ -101,31 +92,21 @@ pub(crate) fn used(pool: &Pool) -> Vec<LateBound> {
 
 impl Field<'_> {
     fn late_bound(&self, pool: &Pool) -> Option<LateBound> {
-        let of = |kind, KeyReference { namespace, name, key }: &KeyReference| {
-            let source = LateBoundSource {
-                namespace: namespace.clone(),
-                name: name.clone(),
-                key: key.clone(),
-            };
-            Some(LateBound {
-                id: self.id.to_owned(),
-                kind,
-                source: Some(source),
-            })
-        };
+        let of = |kind, source| Some(late_bound::of_object(self.id, kind, source));
         match self.value {
-            ConfigVar::Empty => None,
-            ConfigVar::Text(_) if !is_secret(self.id) => None,
-            ConfigVar::Text(_) => of(
-                LateBoundKind::OperatingSystemSpecField,
-                &KeyReference {
-                    namespace: pool.namespace.clone(),
-                    name: pool.name.clone(),
-                    key: self.name.to_owned(),
-                },
+            ConfigVar::Text(_) if is_secret(self.id) => {
+                let source = [pool.namespace.as_str(), &pool.name, self.name];
+                of(LateBoundKind::OperatingSystemSpecField, source)
+            }
+            ConfigVar::Empty | ConfigVar::Text(_) => None,
+            ConfigVar::SecretKey(source) => of(
+                LateBoundKind::SecretKey,
+                [&source.namespace, &source.name, &source.key],
             ),
-            ConfigVar::SecretKey(key) => of(LateBoundKind::SecretKey, key),
-            ConfigVar::ConfigMapKey(key) => of(LateBoundKind::ConfigMapKey, key),
+            ConfigVar::ConfigMapKey(source) => of(
+                LateBoundKind::ConfigMapKey,
+                [&source.namespace, &source.name, &source.key],
+            ),
         }
     }
 
@@ -170,8 +151,9 @@ pub(crate) fn configure(stage: &mut StageConfig, pool: &Pool) -> Option<String> 
         module.insert("server-hostname".to_owned(), json!(server));
         module.insert("rhsm-baseurl".to_owned(), json!(url));
     }
-    let modules = stage.modules.get_or_insert_with(|| json!({})).as_object_mut()?;
-    let own = modules.entry(MODULE).or_insert_with(|| json!({}));
+    let own = additions::modules(stage)?
+        .entry(MODULE)
+        .or_insert_with(|| json!({}));
     // The profile's own fields of the module, such as repositories, stay.
     match own.as_object_mut() {
         Some(own) => own.extend(module),

@@ -1,4 +1,6 @@
 //! The one walk over everything in a stage that may be a template, used to compile and to render.
+//!
+//! The place of a text inside the spec is formatted only where it is printed: the keys of modules can be long, and their values many.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -6,79 +8,11 @@ use std::fmt;
 use osm_api::config::StageConfig;
 use osm_api::profile::{
     ContainerRuntime, ContainerRuntimeName, DropIn, File, FileContent, InlineContent, ProfileConfig,
-    ProfileFile, ProfileUnit, Unit,
+    ProfileFile, Unit,
 };
 use serde_json::Value;
 
 use crate::engine::Source;
-
-/// Where a text is inside the spec.
-#[derive(Clone, Copy)]
-pub(crate) enum Place<'a> {
-    /// Of a file of the stage, or of its container runtime.
-    File {
-        stage: &'static str,
-        of_runtime: bool,
-        index: usize,
-        path: &'a str,
-    },
-    /// Of a unit, or of a drop-in of it.
-    Unit {
-        stage: &'static str,
-        index: usize,
-        unit: &'a str,
-        drop_in: Option<&'a str>,
-    },
-    /// Of a value of the modules.
-    Value { stage: &'static str, path: &'a Path<'a> },
-}
-
-/// Where a value is inside a tree.
-pub(crate) enum Path<'a> {
-    Top,
-    Key(&'a Path<'a>, &'a str),
-    Item(&'a Path<'a>, usize),
-}
-
-impl fmt::Display for Path<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Top => Ok(()),
-            Self::Key(above, key) => write!(f, "{above}.{key}"),
-            Self::Item(above, index) => write!(f, "{above}[{index}]"),
-        }
-    }
-}
-
-impl fmt::Display for Place<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File {
-                stage,
-                of_runtime,
-                index,
-                path,
-            } => {
-                let runtime = if *of_runtime {
-                    ".supportedContainerRuntimes[containerd]"
-                } else {
-                    ""
-                };
-                write!(f, "{stage}{runtime}.files[{index}] ({path})")
-            }
-            Self::Unit {
-                stage,
-                index,
-                unit,
-                drop_in,
-            } => {
-                write!(f, "{stage}.units[{index}] ({unit})")?;
-                drop_in.map_or(Ok(()), |name| write!(f, ".dropIns ({name})"))
-            }
-            Self::Value { stage, path } => write!(f, "{stage}.modules{path}"),
-        }
-    }
-}
 
 /// The container runtime whose files and templates are used.
 pub(crate) fn runtime(config: &ProfileConfig) -> Option<&ContainerRuntime> {
@@ -88,29 +22,25 @@ pub(crate) fn runtime(config: &ProfileConfig) -> Option<&ContainerRuntime> {
         .find(|runtime| runtime.name == ContainerRuntimeName::Containerd)
 }
 
-/// Files of a stage with their places: its own, then those of the container runtime.
+/// Files of a stage with their places inside the spec: its own, then those of the container runtime.
 pub(crate) fn files<'a>(
-    stage: &'static str,
+    stage: &str,
     config: &'a ProfileConfig,
-) -> impl Iterator<Item = (Place<'a>, &'a ProfileFile)> {
-    let of_runtime = runtime(config).into_iter().flat_map(|runtime| &runtime.files);
-    let place = move |(index, file): (usize, &'a ProfileFile), of_runtime| {
-        (
-            Place::File {
-                stage,
-                of_runtime,
-                index,
-                path: &file.path,
-            },
-            file,
-        )
-    };
+) -> impl Iterator<Item = (String, &'a ProfileFile)> {
+    let place = |list: &str, index: usize, file: &ProfileFile| format!("{list}[{index}] ({})", file.path);
+    let own = format!("{stage}.files");
     let own = config
         .files
         .iter()
         .enumerate()
-        .map(move |file| place(file, false));
-    own.chain(of_runtime.enumerate().map(move |file| place(file, true)))
+        .map(move |(i, file)| (place(&own, i, file), file));
+    let others = format!("{stage}.supportedContainerRuntimes[containerd].files");
+    let of_runtime = runtime(config).into_iter().flat_map(|runtime| &runtime.files);
+    own.chain(
+        of_runtime
+            .enumerate()
+            .map(move |(i, file)| (place(&others, i, file), file)),
+    )
 }
 
 /// Named templates of a stage with their paths inside the spec: those of the container runtime, overlaid by its own.
@@ -132,31 +62,43 @@ pub(crate) fn templates<'a>(stage: &str, config: &'a ProfileConfig) -> Vec<(Stri
     of_runtime.chain(own).collect()
 }
 
-/// Every text of a stage with its place inside the spec, in the order of [`map`].
-pub(crate) fn texts<'a>(stage: &'static str, config: &'a ProfileConfig) -> Vec<Source<'a>> {
+/// Every text of a stage, in the order of [`map`].
+pub(crate) fn texts<'a>(stage: &str, config: &'a ProfileConfig) -> Vec<Source<'a>> {
+    let files = files(stage, config).count();
     let mut texts = Vec::new();
-    let collected: Result<_, Infallible> = map(stage, config, &mut |place, text| {
-        texts.push(Source {
-            place: place.to_string(),
-            text,
-            in_file: matches!(place, Place::File { .. }),
-        });
+    let collected: Result<_, Infallible> = map(stage, config, &mut |_, text| {
+        let in_file = texts.len() < files;
+        texts.push(Source { text, in_file });
         Ok(String::new())
     });
     let Ok(_) = collected;
     texts
 }
 
+/// The place inside the spec of the text with this number in [`texts`].
+pub(crate) fn place(stage: &str, config: &ProfileConfig, number: usize) -> String {
+    let (mut walked, mut found) = (0, String::new());
+    let all: Result<_, Infallible> = map(stage, config, &mut |place, _| {
+        if walked == number {
+            found = place.to_string();
+        }
+        walked += 1;
+        Ok(String::new())
+    });
+    let Ok(_) = all;
+    found
+}
+
 /// `config` with every text replaced by what `render` makes of it, given its place inside the spec: files, units, modules.
 pub(crate) fn map<'a, E>(
-    stage: &'static str,
+    stage: &str,
     config: &'a ProfileConfig,
-    render: &mut impl FnMut(Place<'_>, &'a str) -> Result<String, E>,
+    render: &mut impl FnMut(fmt::Arguments<'_>, &'a str) -> Result<String, E>,
 ) -> Result<StageConfig, E> {
     let mut mapped = StageConfig::default();
     for (place, file) in files(stage, config) {
         let inline = file.content.inline.as_ref();
-        let data = render(place, inline.map_or("", |inline| &inline.data))?;
+        let data = render(format_args!("{place}"), inline.map_or("", |inline| &inline.data))?;
         let encoding = inline.and_then(|inline| inline.encoding.clone());
         mapped.files.push(File {
             path: file.path.clone(),
@@ -170,68 +112,57 @@ pub(crate) fn map<'a, E>(
             },
         });
     }
-    for (index, unit) in config.units.iter().enumerate() {
-        let place = |drop_in| Place::Unit {
-            stage,
-            index,
-            unit: &unit.name,
-            drop_in,
-        };
+    for (i, unit) in config.units.iter().enumerate() {
+        let name = &unit.name;
         let content = unit
             .content
             .as_ref()
-            .map(|content| render(place(None), content))
+            .map(|content| render(format_args!("{stage}.units[{i}] ({name})"), content))
             .transpose()?;
         let mut drop_ins = Vec::new();
-        for DropIn { name, content } in &unit.drop_ins {
-            drop_ins.push(DropIn {
-                name: name.clone(),
-                content: render(place(Some(name)), content)?,
-            });
+        for drop_in in &unit.drop_ins {
+            let place = format_args!("{stage}.units[{i}] ({name}).dropIns ({})", drop_in.name);
+            let content = render(place, &drop_in.content)?;
+            let name = drop_in.name.clone();
+            drop_ins.push(DropIn { name, content });
         }
-        // A resolved unit has no mark any more.
-        let ProfileUnit {
-            name,
-            enable,
-            mask,
-            content: _,
-            drop_ins: _,
-            replace: _,
-            remove: _,
-        } = unit;
         mapped.units.push(Unit {
             name: name.clone(),
-            enable: *enable,
-            mask: *mask,
+            enable: unit.enable,
+            mask: unit.mask,
             content,
             drop_ins,
         });
     }
     if let Some(modules) = &config.modules {
-        let render = &mut |path: &Path<'_>, text: &'a str| render(Place::Value { stage, path }, text);
-        mapped.modules = Some(map_value(&Path::Top, modules, render)?);
+        mapped.modules = Some(map_value(format_args!("{stage}.modules"), modules, render)?);
     }
     Ok(mapped)
 }
 
-/// A JSON tree with every string, keys left alone, replaced.
+/// A JSON tree with every string, keys left alone, replaced. `place` is that of the tree.
 pub(crate) fn map_value<'v, E>(
-    path: &Path<'_>,
+    place: fmt::Arguments<'_>,
     value: &'v Value,
-    render: &mut impl FnMut(&Path<'_>, &'v str) -> Result<String, E>,
+    render: &mut impl FnMut(fmt::Arguments<'_>, &'v str) -> Result<String, E>,
 ) -> Result<Value, E> {
     Ok(match value {
-        Value::String(text) => Value::String(render(path, text)?),
+        Value::String(text) => Value::String(render(place, text)?),
         Value::Array(items) => Value::Array(
             items
                 .iter()
                 .enumerate()
-                .map(|(i, item)| map_value(&Path::Item(path, i), item, render))
+                .map(|(i, item)| map_value(format_args!("{place}[{i}]"), item, render))
                 .collect::<Result<_, E>>()?,
         ),
         Value::Object(map) => Value::Object(
             map.iter()
-                .map(|(key, item)| Ok((key.clone(), map_value(&Path::Key(path, key), item, render)?)))
+                .map(|(key, item)| {
+                    Ok((
+                        key.clone(),
+                        map_value(format_args!("{place}.{key}"), item, render)?,
+                    ))
+                })
                 .collect::<Result<_, E>>()?,
         ),
         scalar => scalar.clone(),

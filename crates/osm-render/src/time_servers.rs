@@ -5,7 +5,7 @@
 use osm_api::config::StageConfig;
 use osm_api::pool::Pool;
 use osm_api::profile::{File, FileContent, InlineContent, OperatingSystem, Unit};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::additions;
 use crate::user_data::Reader;
@@ -44,10 +44,7 @@ pub(crate) fn configure(
                 .collect(),
         ),
         (Reader::CloudInit, _) => {
-            let modules = bootstrap
-                .modules
-                .get_or_insert_with(|| json!({}))
-                .as_object_mut()?;
+            let modules = additions::modules(bootstrap)?;
             if modules.contains_key("ntp") {
                 return not_used("bootstrapConfig.modules.ntp");
             }
@@ -73,11 +70,8 @@ pub(crate) fn configure(
     });
     match reader {
         Reader::CloudInit => {
-            let modules = bootstrap
-                .modules
-                .get_or_insert_with(|| json!({}))
-                .as_object_mut()?;
-            let command = vec![Value::String(READ_BY_CHRONY.to_owned())];
+            let command = vec![json!(READ_BY_CHRONY)];
+            let modules = additions::modules(bootstrap)?;
             additions::set(modules, "runcmd", |own| [command, own].concat());
         }
         Reader::CoreosCloudinit => bootstrap.units.insert(

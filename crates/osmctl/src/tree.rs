@@ -202,10 +202,9 @@ pub fn overview(machine: &MachineStage) -> Value {
         .units
         .iter()
         .map(|unit| {
-            (
-                unit.name.clone(),
-                json!(if unit.masked { "masked" } else { "enabled" }),
-            )
+            let is_masked = unit.mask == Some(true);
+            let state = if is_masked { "masked" } else { "enabled" };
+            (unit.name.clone(), json!(state))
         })
         .collect();
     json!({"modes": modes, "units": units, "other": machine.other})

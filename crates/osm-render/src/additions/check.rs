@@ -5,6 +5,7 @@ use osm_api::system_names;
 use serde_json::Value;
 
 use crate::Stage;
+use crate::checks::{ensure, invalid};
 use crate::error::ProfileError;
 use crate::user_data::{self, Reader};
 
@@ -65,19 +66,17 @@ fn check_commands(stage: &str, commands: &Commands, reader: Reader) -> Result<()
                 Value::Array(words) => !words.is_empty() && words.iter().all(Value::is_string),
                 _ => false,
             };
-            if !is_command {
-                return Err(invalid(
-                    place,
-                    "must be a command: a string, or a list of strings",
-                ));
-            }
+            ensure(
+                is_command,
+                &place,
+                "must be a command: a string, or a list of strings",
+            )?;
             // There the words are quoted in a script, and what a template renders could end the quotes.
-            if reader != Reader::CloudInit && command.is_array() && command.to_string().contains("{{") {
-                return Err(invalid(
-                    place,
-                    "a list of words can't contain template tags on Flatcar; write the command as one string",
-                ));
-            }
+            ensure(
+                reader == Reader::CloudInit || !command.is_array() || !command.to_string().contains("{{"),
+                place,
+                "a list of words can't contain template tags on Flatcar; write the command as one string",
+            )?;
         }
     }
     Ok(())
@@ -86,11 +85,4 @@ fn check_commands(stage: &str, commands: &Commands, reader: Reader) -> Result<()
 /// As [`system_names::check_name`].
 fn check_name(place: &str, name: &str, others: &str) -> Result<(), ProfileError> {
     system_names::check_name(name, others).map_err(|problem| invalid(place, problem))
-}
-
-fn invalid(path: impl Into<String>, problem: impl Into<String>) -> ProfileError {
-    ProfileError::Invalid {
-        path: path.into(),
-        problem: problem.into(),
-    }
 }

@@ -98,9 +98,7 @@ pub(crate) fn add_settings(reader: Reader, document: Stage, stage: &mut StageCon
     if reader != Reader::CloudInit {
         return;
     }
-    let Value::Object(modules) = stage.modules.get_or_insert_with(|| json!({})) else {
-        return;
-    };
+    let Some(modules) = modules(stage) else { return };
     // cloud-init runs `bootcmd` before it writes files; `osm-bootstrap`, which applies the other document, writes them first.
     if document == Stage::Bootstrap {
         set(modules, "runcmd", |own| [vec![json!(command)], own].concat());
@@ -163,6 +161,11 @@ fn around(
         set(modules, "bootcmd", |own| [first, own].concat());
         set(modules, "runcmd", |own| [last, own, after].concat());
     }
+}
+
+/// The modules of a document.
+pub(crate) fn modules(stage: &mut StageConfig) -> Option<&mut Map<String, Value>> {
+    stage.modules.get_or_insert_with(|| json!({})).as_object_mut()
 }
 
 /// Changes a list of commands.

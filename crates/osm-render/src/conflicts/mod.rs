@@ -55,7 +55,7 @@ impl fmt::Display for Conflict {
     }
 }
 
-/// A text of a document.
+/// Where a text is in the documents of a pool, and the text.
 struct Text<'a> {
     stage: Stage,
     path: String,
@@ -63,26 +63,20 @@ struct Text<'a> {
 }
 
 impl Text<'_> {
-    fn conflict(&self, subject: impl Into<String>, problem: impl Into<String>) -> Conflict {
+    fn conflict(&self, subject: &str, problem: String) -> Conflict {
         Conflict {
             stage: self.stage,
             path: self.path.clone(),
-            subject: subject.into(),
-            problem: problem.into(),
+            subject: subject.to_owned(),
+            problem,
         }
     }
 }
 
 /// All conflicts in the documents of a pool, whose kubelet has the minor version `kubelet`.
 pub(crate) fn find(spec: &Content, kubelet: u64) -> Vec<Conflict> {
-    let stages = [
-        (Stage::Bootstrap, &spec.bootstrap_config),
-        (Stage::Provisioning, &spec.provisioning_config),
-    ];
-    let texts: Vec<Text<'_>> = stages
-        .into_iter()
-        .flat_map(|(stage, config)| texts(stage, config))
-        .collect();
+    let of_stage = |stage: Stage| texts(stage, stage.of_content(spec));
+    let texts: Vec<Text<'_>> = Stage::ALL.into_iter().flat_map(of_stage).collect();
     let mut found = of_containerd(&texts);
     found.extend(texts.iter().flat_map(|text| removed_flags(text, kubelet)));
     found
@@ -115,7 +109,7 @@ fn removed_flags(text: &Text<'_>, kubelet: u64) -> Vec<Conflict> {
             let problem = format!(
                 "is no flag of kubelet 1.{since} and newer, which do not start with it; remove it, or write it only for older ones"
             );
-            text.conflict(format!("--{flag}"), problem)
+            text.conflict(&format!("--{flag}"), problem)
         })
         .collect()
 }
@@ -131,11 +125,8 @@ fn of_containerd(texts: &[Text<'_>]) -> Vec<Conflict> {
     };
     let versions: Vec<_> = texts.iter().map(|text| (text, majors(&text.text))).collect();
     // A profile that can install both decides on the machine.
-    if versions
-        .iter()
-        .flat_map(|(_, majors)| majors)
-        .any(|major| *major > 1)
-    {
+    let mut all = versions.iter().flat_map(|(_, majors)| majors);
+    if all.any(|major| *major > 1) {
         return Vec::new();
     }
     let problem = format!(
@@ -144,7 +135,7 @@ fn of_containerd(texts: &[Text<'_>]) -> Vec<Conflict> {
         config.path
     );
     let old = versions.iter().filter(|(_, majors)| majors.contains(&1));
-    old.map(|(text, _)| text.conflict("containerd 1", problem.as_str()))
+    old.map(|(text, _)| text.conflict("containerd 1", problem.clone()))
         .collect()
 }
 

@@ -14,31 +14,28 @@ pub(crate) fn compose(
     spec: &OperatingSystemProfileSpec,
     bases: &[Base],
 ) -> Result<OperatingSystemProfileSpec, ProfileError> {
-    let mut upwards = bases.iter().rev();
-    let Some(root) = upwards.next() else {
-        check_stands_alone(spec).map_err(in_own)?;
+    // From the root up to the profile itself.
+    let mut upwards = bases
+        .iter()
+        .rev()
+        .map(|base| (Some(base), &base.spec))
+        .chain([(None, spec)]);
+    let Some((root, root_spec)) = upwards.next() else {
         return Ok(spec.clone());
     };
-    check_stands_alone(&root.spec).map_err(|problem| in_base(root.name(), problem))?;
-    let (mut composed, mut on) = (root.spec.clone(), root.name());
-    for base in upwards {
-        composed = extend(composed, on, &base.spec).map_err(|problem| in_base(base.name(), problem))?;
-        on = base.name();
+    check_stands_alone(root_spec).map_err(|problem| problem_of(root, problem))?;
+    let (mut composed, mut on) = (root_spec.clone(), root.map_or("", Base::name));
+    for (base, spec) in upwards {
+        composed = extend(composed, on, spec).map_err(|problem| problem_of(base, problem))?;
+        on = base.map_or("", Base::name);
     }
-    extend(composed, on, spec).map_err(in_own)
+    Ok(composed)
 }
 
-fn in_own(Problem { path, problem }: Problem) -> ProfileError {
+/// A problem of the profile itself, or of the `base` that has it.
+fn problem_of(base: Option<&Base>, Problem { path, problem }: Problem) -> ProfileError {
     ProfileError::Extends {
-        base: None,
-        path,
-        problem,
-    }
-}
-
-fn in_base(base: &str, Problem { path, problem }: Problem) -> ProfileError {
-    ProfileError::Extends {
-        base: Some(base.to_owned()),
+        base: base.map(|base| base.name().to_owned()),
         path,
         problem,
     }
@@ -50,27 +47,18 @@ fn extend(
     name: &str,
     extension: &OperatingSystemProfileSpec,
 ) -> Result<OperatingSystemProfileSpec, Problem> {
-    let (utility, engine) = (base.provisioning_utility, base.template_engine);
-    let same = [
-        (
-            "osName",
-            extension.os_name == base.os_name,
-            base.os_name.to_string(),
-        ),
-        (
-            "provisioningUtility",
-            extension.provisioning_utility == utility,
-            utility.to_string(),
-        ),
-        (
-            "templateEngine",
-            extension.template_engine == engine,
-            format!("{engine:?}"),
-        ),
-    ];
-    if let Some((field, _, wanted)) = same.into_iter().find(|(_, is_same, _)| !is_same) {
-        let problem = format!("must be {wanted}, as in the parent profile {name}");
-        return Err(Problem::new(field, problem));
+    let fields = |spec: &OperatingSystemProfileSpec| {
+        [
+            ("osName", spec.os_name.to_string()),
+            ("provisioningUtility", spec.provisioning_utility.to_string()),
+            ("templateEngine", format!("{:?}", spec.template_engine)),
+        ]
+    };
+    for ((field, own), (_, wanted)) in fields(extension).into_iter().zip(fields(&base)) {
+        if own != wanted {
+            let problem = format!("must be {wanted}, as in the parent profile {name}");
+            return Err(Problem::new(field, problem));
+        }
     }
     check_clouds(&base, name, extension)?;
     let merge = |stage: Stage, base| stage::merge(base, name, stage, stage.config(extension));
@@ -121,7 +109,7 @@ fn check_stands_alone(spec: &OperatingSystemProfileSpec) -> Result<(), Problem> 
         ];
         let lists = lists.into_iter().filter(|(_, is_empty)| !is_empty);
         let mut found = files
-            .map(|(place, _)| place.to_string())
+            .map(|(place, _)| place)
             .chain(units.map(|(i, unit)| format!("{field}.units[{i}] ({})", unit.name)))
             .chain(lists.map(|(list, _)| format!("{field}.{list}")));
         if let Some(path) = found.next() {

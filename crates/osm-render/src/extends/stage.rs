@@ -1,7 +1,6 @@
 //! Puts one stage of a profile on the same stage of its base.
 
 use std::collections::BTreeSet;
-use std::fmt::Display;
 
 use osm_api::profile::{Commands, ProfileConfig, ProfileFile, ProfileUnit};
 use serde_json::Value;
@@ -21,7 +20,7 @@ pub(super) fn merge(
     let mut listed = BTreeSet::new();
     for (place, file) in template_walk::files(field, extension) {
         listed_once(listed.insert(&file.path), &place)?;
-        merge_file(&mut merged.files, base, &place.to_string(), file)?;
+        merge_file(&mut merged.files, base, &place, file)?;
     }
     let mut listed = BTreeSet::new();
     for (i, unit) in extension.units.iter().enumerate() {
@@ -50,13 +49,10 @@ fn flatten(config: &mut ProfileConfig) {
 }
 
 /// An extension that lists an item twice would seem to collide with its base.
-fn listed_once(is_first: bool, place: &impl Display) -> Result<(), Problem> {
+fn listed_once(is_first: bool, place: &str) -> Result<(), Problem> {
     match is_first {
         true => Ok(()),
-        false => Err(Problem::new(
-            place.to_string(),
-            "is listed more than once; list it once",
-        )),
+        false => Err(Problem::new(place, "is listed more than once; list it once")),
     }
 }
 
@@ -181,9 +177,25 @@ fn merge_templates(
             .ok_or_else(|| missing(format!("{stage}.replaceTemplates.{name}")))?
             .clone_from(text);
     }
-    for (i, name) in extension.remove_templates.iter().enumerate() {
-        let known = templates.remove(name);
-        known.ok_or_else(|| missing(format!("{stage}.removeTemplates[{i}] ({name})")))?;
+    let place = format!("{stage}.removeTemplates");
+    remove(&extension.remove_templates, &place, base, "template", |name| {
+        templates.remove(name).is_some()
+    })
+}
+
+/// Removes what an extension lists by name, which the base must have.
+fn remove(
+    names: &[String],
+    place: &str,
+    base: &str,
+    what: &str,
+    mut is_removed: impl FnMut(&str) -> bool,
+) -> Result<(), Problem> {
+    for (i, name) in names.iter().enumerate() {
+        if !is_removed(name) {
+            let place = format!("{place}[{i}] ({name})");
+            return Err(Problem::new(place, format!("{base} {}", has_no(what))));
+        }
     }
     Ok(())
 }
@@ -194,13 +206,11 @@ fn merge_modules(
     stage: &str,
     extension: &ProfileConfig,
 ) -> Result<(), Problem> {
-    for (i, name) in extension.remove_modules.iter().enumerate() {
+    let place = format!("{stage}.removeModules");
+    remove(&extension.remove_modules, &place, base, "module", |name| {
         let known = merged.modules.as_mut().and_then(Value::as_object_mut);
-        if known.and_then(|modules| modules.remove(name)).is_none() {
-            let place = format!("{stage}.removeModules[{i}] ({name})");
-            return Err(Problem::new(place, format!("{base} {}", has_no("module"))));
-        }
-    }
+        known.and_then(|modules| modules.remove(name)).is_some()
+    })?;
     match (&mut merged.modules, &extension.modules) {
         (_, None) => Ok(()),
         (Some(known), Some(own)) => modules::merge(known, own, &format!("{stage}.modules"), None),
@@ -217,15 +227,11 @@ fn merge_sysctls(
     stage: &str,
     extension: &ProfileConfig,
 ) -> Result<(), Problem> {
-    for (i, key) in extension.remove_sysctls.iter().enumerate() {
-        if merged.sysctls.remove(key).is_none() {
-            let place = format!("{stage}.removeSysctls[{i}] ({key})");
-            return Err(Problem::new(
-                place,
-                format!("{base} {}", has_no("entry in sysctls")),
-            ));
-        }
-    }
+    let place = format!("{stage}.removeSysctls");
+    let what = "entry in sysctls";
+    remove(&extension.remove_sysctls, &place, base, what, |key| {
+        merged.sysctls.remove(key).is_some()
+    })?;
     for (key, value) in &extension.sysctls {
         if merged.sysctls.get(key).is_some_and(|known| known != value) {
             let problem = format!("{base} sets another value; to replace it, list {key} in removeSysctls");

@@ -63,7 +63,7 @@ fn hosts(registry: &Registry) -> impl Iterator<Item = &str> {
 }
 
 /// A `hosts.toml` for docker.io and for each registry with mirrors, in the order of their paths.
-pub(super) fn mirrors(settings: &Settings) -> Vec<File> {
+pub(crate) fn mirrors(settings: &Settings) -> Vec<File> {
     let docker = Registry {
         host: "docker.io".to_owned(),
         mirrors: Vec::new(),

@@ -17,7 +17,7 @@ use osm_gotemplate::functions::Parameter;
 use osm_gotemplate::methods::{Behavior, Encoded, Method};
 use osm_gotemplate::value::{IntKind, Map, Named, Pointer, Struct, Type};
 use osm_gotemplate::{Problem, Value, standard};
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use super::containerd;
 use super::spelling::Spelling;
@@ -233,77 +233,43 @@ fn of_kubelet(pool: &Pool) -> Fields {
 fn of_systems(pool: &Pool, spelling: Spelling) -> Fields {
     let os = &pool.os;
     let is = |system| pool.operating_system == system;
-    let flag = |system, set| Value::Bool(is(system) && set);
-    let upgrade = |system| ("DistUpgradeOnBoot", flag(system, os.dist_upgrade_on_boot));
-    let only_upgrade = |name, system| structure(name, fields([upgrade(system)]));
-    let (flatcar, rhel) = (OperatingSystem::Flatcar, OperatingSystem::Rhel);
-    let utility = os.provisioning_utility.filter(|_| is(flatcar));
-    let satellite = is(rhel).then_some(os.rhel_satellite_server.as_str());
-    let subscribed = |value: &ConfigVar, id: &str| {
-        text(&match value {
-            ConfigVar::Text(plain) if is(rhel) && !subscription::is_secret(id) => plain.clone(),
-            ConfigVar::Empty => String::new(),
-            _ if is(rhel) => spelling.of(id, Encoding::Raw),
-            _ => String::new(),
-        })
+    let upgrade = |system| is(system) && os.dist_upgrade_on_boot;
+    let only_upgrade = |name, system| structure(name, json!({"DistUpgradeOnBoot": upgrade(system)}));
+    let (is_flatcar, is_rhel) = (is(OperatingSystem::Flatcar), is(OperatingSystem::Rhel));
+    let utility = os.provisioning_utility.filter(|_| is_flatcar);
+    let satellite = is_rhel.then_some(os.rhel_satellite_server.as_str());
+    let subscribed = |value: &ConfigVar, id: &str| match value {
+        ConfigVar::Text(plain) if is_rhel && !subscription::is_secret(id) => plain.clone(),
+        ConfigVar::Empty => String::new(),
+        _ if is_rhel => spelling.of(id, Encoding::Raw),
+        _ => String::new(),
     };
+    let flatcar = json!({
+        "DisableAutoUpdate": is_flatcar && os.disable_auto_update,
+        "DisableLocksmithD": is_flatcar && os.disable_locksmith_d,
+        "DisableUpdateEngine": is_flatcar && os.disable_update_engine,
+        "ProvisioningUtility": utility.map_or("", ProvisioningUtility::as_str),
+    });
+    let rhel = json!({
+        "DistUpgradeOnBoot": upgrade(OperatingSystem::Rhel),
+        "RHELSubscriptionManagerUser": subscribed(&os.rhel_subscription_manager_user, subscription::USER),
+        "RHELSubscriptionManagerPassword": subscribed(&os.rhel_subscription_manager_password, subscription::PASSWORD),
+        "RHSMOfflineToken": "",
+        "AttachSubscription": is_rhel && os.attach_subscription,
+        "RHELUseSatelliteServer": is_rhel && os.rhel_use_satellite_server,
+        "RHELSatelliteServer": satellite.unwrap_or_default(),
+        "RHELOrganizationName": subscribed(&os.rhel_organization_name, subscription::ORGANIZATION),
+        "RHELActivationKey": subscribed(&os.rhel_activation_key, subscription::ACTIVATION_KEY),
+    });
+    let amazon_linux = only_upgrade("resources.amazonLinuxConfig", OperatingSystem::Amzn2);
+    let ubuntu = only_upgrade("resources.ubuntuConfig", OperatingSystem::Ubuntu);
+    let rocky_linux = only_upgrade("resources.rockyLinuxConfig", OperatingSystem::RockyLinux);
     fields([
-        (
-            "AmazonLinuxConfig",
-            only_upgrade("resources.amazonLinuxConfig", OperatingSystem::Amzn2),
-        ),
-        (
-            "FlatcarConfig",
-            structure(
-                "resources.flatcarConfig",
-                fields([
-                    ("DisableAutoUpdate", flag(flatcar, os.disable_auto_update)),
-                    ("DisableLocksmithD", flag(flatcar, os.disable_locksmith_d)),
-                    ("DisableUpdateEngine", flag(flatcar, os.disable_update_engine)),
-                    (
-                        "ProvisioningUtility",
-                        text_or_empty(utility.map(ProvisioningUtility::as_str)),
-                    ),
-                ]),
-            ),
-        ),
-        (
-            "RhelConfig",
-            structure(
-                "resources.rhelConfig",
-                fields([
-                    upgrade(rhel),
-                    (
-                        "RHELSubscriptionManagerUser",
-                        subscribed(&os.rhel_subscription_manager_user, subscription::USER),
-                    ),
-                    (
-                        "RHELSubscriptionManagerPassword",
-                        subscribed(&os.rhel_subscription_manager_password, subscription::PASSWORD),
-                    ),
-                    ("RHSMOfflineToken", text("")),
-                    ("AttachSubscription", flag(rhel, os.attach_subscription)),
-                    ("RHELUseSatelliteServer", flag(rhel, os.rhel_use_satellite_server)),
-                    ("RHELSatelliteServer", text_or_empty(satellite)),
-                    (
-                        "RHELOrganizationName",
-                        subscribed(&os.rhel_organization_name, subscription::ORGANIZATION),
-                    ),
-                    (
-                        "RHELActivationKey",
-                        subscribed(&os.rhel_activation_key, subscription::ACTIVATION_KEY),
-                    ),
-                ]),
-            ),
-        ),
-        (
-            "UbuntuConfig",
-            only_upgrade("resources.ubuntuConfig", OperatingSystem::Ubuntu),
-        ),
-        (
-            "RockyLinuxConfig",
-            only_upgrade("resources.rockyLinuxConfig", OperatingSystem::RockyLinux),
-        ),
+        ("AmazonLinuxConfig", amazon_linux),
+        ("FlatcarConfig", structure("resources.flatcarConfig", flatcar)),
+        ("RhelConfig", structure("resources.rhelConfig", rhel)),
+        ("UbuntuConfig", ubuntu),
+        ("RockyLinuxConfig", rocky_linux),
     ])
 }
 
@@ -347,13 +313,12 @@ fn network(network: &Network) -> Value {
         return Value::Pointer(Pointer::nil(to));
     }
     let servers = Value::strings(network.dns.servers.iter().map(String::as_str));
+    let dns = Value::Struct(Struct::new(fields([("Servers", servers)])));
+    let dns = Value::Named(Named::new("providerconfig.DNSConfig", dns));
     let all = fields([
         ("CIDR", text(&network.cidr)),
         ("Gateway", text(&network.gateway)),
-        (
-            "DNS",
-            structure("providerconfig.DNSConfig", fields([("Servers", servers)])),
-        ),
+        ("DNS", dns),
         (
             "IPFamily",
             named_text("providerconfig.IPFamily", network.ip_family.as_str()),
@@ -382,8 +347,13 @@ fn fields<const N: usize>(fields: [(&str, Value); N]) -> Fields {
     fields.map(|(name, value)| (name.into(), value)).into()
 }
 
-fn structure(name: &str, fields: Fields) -> Value {
-    Value::Named(Named::new(name, Value::Struct(Struct::new(fields))))
+/// A struct of a named type, with texts and flags.
+fn structure(name: &str, of: Json) -> Value {
+    let fields = of.as_object().into_iter().flatten().map(|(name, value)| {
+        let value = value.as_str().map_or(Value::Bool(*value == true), text);
+        (name.as_str().into(), value)
+    });
+    Value::Named(Named::new(name, Value::Struct(Struct::new(fields.collect()))))
 }
 
 fn text(text: &str) -> Value {

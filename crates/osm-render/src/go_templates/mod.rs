@@ -4,22 +4,18 @@
 //! implementation takes that result for the source of a template once more, so that whoever writes a setting can write template code.
 //! Here results are written as they are, and a profile that relies on the second time is refused.
 
-mod containerd;
+pub(crate) mod containerd;
 mod data;
 pub(crate) mod passed_on;
 mod spelling;
 
-use std::cell::Cell;
-
-use osm_api::profile::{File, MAX_CONTENT_BYTES};
-use osm_api::settings::Settings;
-use osm_gotemplate::{TemplateSet, Value, budget};
+use osm_api::profile::MAX_CONTENT_BYTES;
+use osm_gotemplate::{TemplateSet, budget};
 
 pub(crate) use self::passed_on::clean_path;
 use self::spelling::Spelling;
-use crate::Stage;
 use crate::budget::Budget;
-use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Parts, Sources};
+use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Sources};
 use crate::late_bound;
 use crate::rendered_text::{NotCopied, RenderedText};
 use osm_api::ClusterEndpoint;
@@ -27,51 +23,35 @@ use osm_api::ClusterEndpoint;
 /// What starts an action.
 const ACTION: &str = "{{";
 
+/// Name of the template of a file.
+const FILE: &str = "file";
+
 pub(crate) struct GoTemplateEngine;
 
 impl Engine for GoTemplateEngine {
-    fn library(&self) -> &'static Parts {
-        const { &Parts::new() }
-    }
-
-    fn check<'s>(&self, _: &'s str) -> Result<Vec<&'s str>, Located> {
-        Ok(Vec::new())
-    }
-
     fn compile(&self, sources: &Sources<'_>, budget: &Budget<'_>) -> Result<Box<dyn Compiled>, Failure> {
-        let budget = &Charged::new(budget);
-        let named = sources.partials.iter();
-        let named = named.map(|(name, text)| Template::parse(name, text, budget));
-        let texts = sources.texts.iter().map(|source| {
-            Ok(Text {
-                place: source.place.clone(),
-                content: if source.in_file && source.text.contains(ACTION) {
-                    Content::Template(Template::parse(&source.place, source.text, budget)?)
-                } else {
-                    Content::Verbatim(source.text.to_owned())
-                },
-            })
+        let named = sources.partials.iter().map(|(name, text)| {
+            let template = Template::parse(name, text, budget);
+            template.map_err(|error| Failure::of_template(name, located(&error)))
+        });
+        let texts = sources.texts.iter().enumerate().map(|(number, source)| {
+            if !source.in_file || !source.text.contains(ACTION) {
+                return Ok(Content::Verbatim(source.text.to_owned()));
+            }
+            let template = Template::parse(FILE, source.text, budget);
+            let template = template.map_err(|error| Failure::from(located(&error)).in_text(number));
+            Ok(Content::Template(template?))
         });
         Ok(Box::new(Templates {
             named: named.collect::<Result<_, Failure>>()?,
             texts: texts.collect::<Result<_, Failure>>()?,
         }))
     }
+}
 
-    fn keeps_empty_files(&self) -> bool {
-        true
-    }
-
-    fn kubelet_kubeconfig(&self, cluster: &ClusterEndpoint) -> Option<String> {
-        Some(data::kubeconfig(cluster, Spelling::Marker))
-    }
-
-    fn files(&self, stage: Stage, settings: &Settings) -> Vec<File> {
-        match stage {
-            Stage::Bootstrap => Vec::new(),
-            Stage::Provisioning => containerd::mirrors(settings),
-        }
-    }
+/// The kubelet's bootstrap kubeconfig, with a marker for its token, for nodes that fetch it from a Secret of its own.
+pub(crate) fn kubelet_kubeconfig(cluster: &ClusterEndpoint) -> String {
+    data::kubeconfig(cluster, Spelling::Marker)
 }
 
 /// A template with those that it defines itself.
@@ -81,25 +61,13 @@ struct Template {
 }
 
 impl Template {
-    fn parse(name: &str, source: &str, budget: &Charged<'_>) -> Result<Self, Failure> {
+    fn parse(name: &str, source: &str, budget: &Budget<'_>) -> Result<Self, osm_gotemplate::Error> {
         let mut set = TemplateSet::new(name);
-        set.parse(name, source, budget)
-            .map_err(|error| failure(name, None, &error))?;
+        set.parse(name, source, budget)?;
         Ok(Self {
             name: name.to_owned(),
             set,
         })
-    }
-
-    /// Renders it. `called` are the results of the named templates.
-    fn render(
-        &self,
-        called: &TemplateSet,
-        data: &Value,
-        budget: &Charged<'_>,
-    ) -> Result<String, osm_gotemplate::Error> {
-        budget.written.set(0);
-        self.set.execute_with(called, &self.name, data, budget)
     }
 }
 
@@ -116,13 +84,7 @@ fn not_copied(refused: &NotCopied) -> String {
 struct Templates {
     /// Those that files can call.
     named: Vec<Template>,
-    texts: Vec<Text>,
-}
-
-/// Something that is rendered.
-struct Text {
-    place: String,
-    content: Content,
+    texts: Vec<Content>,
 }
 
 enum Content {
@@ -132,13 +94,12 @@ enum Content {
 
 impl Compiled for Templates {
     fn render(&self, inputs: &Inputs<'_>, budget: &Budget<'_>) -> Result<Vec<RenderedText>, Failure> {
-        let budget = &Charged::new(budget);
         let with_markers = self.spelled(Spelling::Marker, inputs, budget)?;
         let with_others = self.spelled(Spelling::Other, inputs, budget)?;
-        let rendered = self.texts.iter().zip(with_markers).zip(with_others);
+        let rendered = with_markers.into_iter().zip(with_others).enumerate();
         rendered
-            .map(|((text, marked), other)| {
-                let fail = |problem| Failure::of_text(&text.place, Located::nowhere(problem));
+            .map(|(number, (marked, other))| {
+                let fail = |problem: String| Failure::from(problem).in_text(number);
                 if spelling::with_markers(&other) != marked {
                     return Err(fail(
                         "a function changes a credential, or a name that is known only when user data is published: print it as it is"
@@ -158,29 +119,42 @@ impl Templates {
         &self,
         spelling: Spelling,
         inputs: &Inputs<'_>,
-        budget: &Charged<'_>,
+        budget: &Budget<'_>,
     ) -> Result<Vec<String>, Failure> {
         let secrets = inputs.late_bound.secrets();
         let data = data::files_data(inputs.pool, inputs.settings, inputs.cluster, secrets, spelling);
         let (mut called, nothing) = (TemplateSet::new("named"), TemplateSet::new("nothing"));
         for named in &self.named {
-            let result = named.render(&nothing, &data, budget);
-            let result = result.map_err(|error| failure(&named.name, None, &error))?;
-            refuse_second_evaluation(&named.name, &result, inputs)?;
+            let failed = |at| Failure::of_template(&named.name, at);
+            let result = named.set.execute_with(&nothing, &named.name, &data, budget);
+            let result = result.map_err(|error| failed(located(&error)))?;
+            if gives_action(&result, inputs) {
+                let problem = "its result contains {{, which is not evaluated a second time: move the action into the files that call \
+                    this template";
+                return Err(failed(Located::nowhere(problem)));
+            }
             called.define_text(&named.name, &as_called(&result));
         }
-        let text = |text: &Text| match &text.content {
-            Content::Verbatim(content) => {
-                budget.written.set(0);
-                let charged = budget::Budget::write(budget, content.len());
-                charged.map_err(|exhausted| Failure::of_text(&text.place, Located::nowhere(exhausted.0)))?;
-                Ok(content.clone())
-            }
-            Content::Template(template) => template
-                .render(&called, &data, budget)
-                .map_err(|error| failure(&text.place, Some(&text.place), &error)),
+        let text = |(number, text): (usize, &Content)| {
+            let rendered = match text {
+                Content::Verbatim(content) => match budget.write(content.len()) {
+                    Ok(()) => Ok(content.clone()),
+                    Err(exhausted) => Err(Located::nowhere(exhausted.to_string())),
+                },
+                Content::Template(Template { name, set }) => {
+                    let rendered = set.execute_with(&called, name, &data, budget);
+                    rendered.map_err(|error| located(&error))
+                }
+            };
+            let rendered = match rendered {
+                Ok(text) if text.len() > MAX_CONTENT_BYTES => Err(Located::nowhere(format!(
+                    "the template writes more than {MAX_CONTENT_BYTES} bytes"
+                ))),
+                rendered => rendered,
+            };
+            rendered.map_err(|at| Failure::from(at).in_text(number))
         };
-        self.texts.iter().map(text).collect()
+        self.texts.iter().enumerate().map(text).collect()
     }
 }
 
@@ -193,33 +167,21 @@ fn as_called(result: &str) -> String {
     format!("\n{trimmed}")
 }
 
-/// Refuses a named template whose own text gives an action, which the Go implementation would evaluate.
-fn refuse_second_evaluation(name: &str, result: &str, inputs: &Inputs<'_>) -> Result<(), Failure> {
+/// Whether the result of a named template has an action of its own, which the Go implementation would evaluate.
+fn gives_action(result: &str, inputs: &Inputs<'_>) -> bool {
     let is_action = |text: &str| text.contains(ACTION);
-    if !is_action(result) || late_bound::find(inputs.data, &is_action).is_some() {
-        return Ok(());
-    }
-    let problem = "its result contains {{, which is not evaluated a second time: move the action into the files that call this template";
-    Err(Failure {
-        template: name.to_owned(),
-        text: None,
-        at: Located::nowhere(problem),
-    })
+    is_action(result) && late_bound::find(inputs.data, &is_action).is_none()
 }
 
-fn failure(template: &str, text: Option<&str>, error: &osm_gotemplate::Error) -> Failure {
+fn located(error: &osm_gotemplate::Error) -> Located {
     let mut problem = without_data(&error.problem).to_owned();
     if let Some(context) = error.context.as_deref().filter(|_| !error.exhausted) {
         problem = format!("at <{context}>: {problem}");
     }
-    Failure {
-        template: template.to_owned(),
-        text: text.map(str::to_owned),
-        at: Located {
-            line: (error.line > 0).then_some(error.line),
-            column: error.column.map(|before| before.saturating_add(1)),
-            problem,
-        },
+    Located {
+        line: (error.line > 0).then_some(error.line),
+        column: error.column.map(|before| before.saturating_add(1)),
+        problem,
     }
 }
 
@@ -237,45 +199,24 @@ fn without_data(problem: &str) -> &str {
         .unwrap_or(problem)
 }
 
-/// The budget of the rendering, as the interpreter charges it.
-struct Charged<'b> {
-    budget: &'b Budget<'b>,
-    /// Bytes that the template has written that is rendered now.
-    written: Cell<usize>,
-}
-
-impl<'b> Charged<'b> {
-    fn new(budget: &'b Budget<'b>) -> Self {
-        Self {
-            budget,
-            written: Cell::new(0),
-        }
-    }
-}
-
 fn exhausted(exhausted: crate::budget::Exhausted) -> budget::Exhausted {
     budget::Exhausted(exhausted.to_string())
 }
 
-impl budget::Budget for Charged<'_> {
+impl budget::Budget for Budget<'_> {
     fn step(&self, steps: u64) -> Result<(), budget::Exhausted> {
-        self.budget.step(steps).map_err(exhausted)
+        Budget::step(self, steps).map_err(exhausted)
     }
 
     fn read(&self, bytes: usize) -> Result<(), budget::Exhausted> {
-        self.budget.read(bytes).map_err(exhausted)
+        Budget::read(self, bytes).map_err(exhausted)
     }
 
     fn copy(&self, bytes: usize) -> Result<(), budget::Exhausted> {
-        self.budget.copy(bytes).map_err(exhausted)
+        Budget::copy(self, bytes).map_err(exhausted)
     }
 
     fn write(&self, bytes: usize) -> Result<(), budget::Exhausted> {
-        self.written.set(self.written.get().saturating_add(bytes));
-        if self.written.get() > MAX_CONTENT_BYTES {
-            let problem = format!("the template writes more than {MAX_CONTENT_BYTES} bytes");
-            return Err(budget::Exhausted(problem));
-        }
-        self.budget.write(bytes).map_err(exhausted)
+        Budget::write(self, bytes).map_err(exhausted)
     }
 }

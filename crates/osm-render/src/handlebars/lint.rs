@@ -1,7 +1,7 @@
 //! Checks a stage's parsed templates: they call only known helpers, and include only templates that exist, in no circle and not
 //! too deep.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use ::handlebars::template::{HelperTemplate, Parameter, TemplateElement};
 use ::handlebars::{Path, Template};
@@ -42,219 +42,188 @@ pub(super) fn name(parameter: &Parameter) -> Result<&str, Located> {
     }
 }
 
-/// Checks one parsed template on its own.
-pub(super) fn check(template: &Template) -> Result<(), Located> {
-    for (i, element) in template.elements.iter().enumerate() {
-        let position = template.mapping.get(i).map(|at| (at.0, at.1));
-        element_is_known(element).map_err(|error| match (error.line, position) {
-            (None, Some((line, column))) => Located {
-                line: Some(line),
-                column: Some(column),
-                ..error
-            },
-            _ => error,
-        })?;
-    }
-    Ok(())
+/// What checking a template found out about it.
+#[derive(Default)]
+pub(super) struct Outline {
+    /// Elements of the template and of its blocks, and the values in their tags.
+    pub(super) elements: u64,
+    /// Levels of blocks.
+    depth: usize,
+    /// Names of the templates that it includes, and the levels of blocks around each.
+    included: BTreeMap<String, usize>,
 }
 
-/// Elements of a template, with those of its blocks, and the values in its tags.
-pub(super) fn elements(template: &Template) -> u64 {
-    let of_blocks = |element: &TemplateElement| match element {
-        TemplateElement::HelperBlock(helper) => {
-            let branches = helper.template.iter().chain(&helper.inverse);
-            branches.map(elements).sum()
+impl Outline {
+    /// Checks one parsed template on its own.
+    pub(super) fn of(template: &Template) -> Result<Self, Located> {
+        let mut outline = Self::default();
+        outline.template(template, 1)?;
+        Ok(outline)
+    }
+
+    fn enter(&mut self, level: usize) -> Result<(), Located> {
+        self.elements += 1;
+        self.depth = self.depth.max(level);
+        match level > MAX_DEPTH {
+            true => Err(Located::nowhere(too_deep())),
+            false => Ok(()),
         }
-        _ => 0,
-    };
-    own_weight(template) + template.elements.iter().map(of_blocks).sum::<u64>()
-}
+    }
 
-fn element_is_known(element: &TemplateElement) -> Result<(), Located> {
-    match element {
-        TemplateElement::RawString(_) | TemplateElement::Comment(_) => Ok(()),
-        TemplateElement::Expression(helper) | TemplateElement::HtmlExpression(helper) => expression(helper),
-        TemplateElement::HelperBlock(helper) => {
-            let name = name(&helper.name)?;
-            if !BLOCK_HELPERS.contains(&name) {
-                return Err(Located::nowhere(format!(
-                    "{{{{#{name}}}}} is no block: use if, unless, each or with, such as {{{{#if ({name} …)}}}}"
-                )));
-            }
-            if helper.params.len() != 1 {
-                return Err(Located::nowhere(format!("{{{{#{name}}}}} takes one value")));
-            }
-            values(&helper.params, &helper.hash)?;
-            helper.template.iter().chain(&helper.inverse).try_for_each(check)
+    fn template(&mut self, template: &Template, level: usize) -> Result<(), Located> {
+        self.enter(level)?;
+        for (i, element) in template.elements.iter().enumerate() {
+            self.elements += 1;
+            self.element(element, level).map_err(|error| {
+                let position = template.mapping.get(i).filter(|_| error.line.is_none());
+                Located {
+                    line: position.map(|at| at.0).or(error.line),
+                    column: position.map(|at| at.1).or(error.column),
+                    ..error
+                }
+            })?;
         }
-        TemplateElement::PartialExpression(partial) => {
-            name(&partial.name)?;
-            if partial.params.len() > 1 {
-                return Err(Located::nowhere(
-                    "an included template takes at most one value without a name",
-                ));
-            }
-            values(&partial.params, &partial.hash)
-        }
-        _ => Err(Located::nowhere(
-            "decorators, inline partials and partial blocks are not supported",
-        )),
+        Ok(())
     }
-}
 
-fn expression(helper: &HelperTemplate) -> Result<(), Located> {
-    let name = name(&helper.name)?;
-    let plain = helper.params.is_empty() && helper.hash.is_empty();
-    if BLOCK_HELPERS.contains(&name) {
-        return Err(Located::nowhere(format!(
-            "{{{{{name} …}}}} must open a block: {{{{#{name} …}}}}"
-        )));
-    }
-    if !plain && !is_helper(name) {
-        return Err(Located::nowhere(format!(
-            "there is no helper {name:?}: the helpers are {}, {}, and the blocks {}",
-            VALUE_HELPERS.join(", "),
-            SESSION_HELPERS.join(", "),
-            BLOCK_HELPERS.join(", ")
-        )));
-    }
-    values(&helper.params, &helper.hash)
-}
-
-/// Checks the values of an expression.
-fn values(params: &[Parameter], hash: &HashMap<String, Parameter>) -> Result<(), Located> {
-    params.iter().chain(hash.values()).try_for_each(parameter)
-}
-
-fn parameter(parameter: &Parameter) -> Result<(), Located> {
-    match parameter {
-        Parameter::Subexpression(sub) => match sub.as_element() {
-            TemplateElement::Expression(helper) => expression(helper),
-            _ => Err(Located::nowhere("is not an expression")),
-        },
-        _ => Ok(()),
-    }
-}
-
-/// The partials that `template` includes.
-pub(super) fn partials<'t>(template: &'t Template, found: &mut BTreeSet<&'t str>) {
-    for element in &template.elements {
+    fn element(&mut self, element: &TemplateElement, level: usize) -> Result<(), Located> {
         match element {
-            TemplateElement::PartialExpression(partial) => found.extend(name(&partial.name).ok()),
-            TemplateElement::HelperBlock(helper) => {
-                helper
-                    .template
-                    .iter()
-                    .chain(&helper.inverse)
-                    .for_each(|inner| partials(inner, found));
+            TemplateElement::RawString(_) | TemplateElement::Comment(_) => Ok(()),
+            TemplateElement::Expression(helper) | TemplateElement::HtmlExpression(helper) => {
+                self.expression(helper, level)
             }
-            _ => {}
+            TemplateElement::HelperBlock(helper) => {
+                let name = name(&helper.name)?;
+                if !BLOCK_HELPERS.contains(&name) {
+                    return Err(Located::nowhere(format!(
+                        "{{{{#{name}}}}} is no block: use if, unless, each or with, such as {{{{#if ({name} …)}}}}"
+                    )));
+                }
+                if helper.params.len() != 1 {
+                    return Err(Located::nowhere(format!("{{{{#{name}}}}} takes one value")));
+                }
+                self.values(&helper.params, &helper.hash, level)?;
+                let mut branches = helper.template.iter().chain(&helper.inverse);
+                branches.try_for_each(|branch| self.template(branch, level + 1))
+            }
+            TemplateElement::PartialExpression(partial) => {
+                let around = self.included.entry(name(&partial.name)?.to_owned()).or_default();
+                *around = level.max(*around);
+                if partial.params.len() > 1 {
+                    return Err(Located::nowhere(
+                        "an included template takes at most one value without a name",
+                    ));
+                }
+                self.values(&partial.params, &partial.hash, level)
+            }
+            _ => Err(Located::nowhere(
+                "decorators, inline partials and partial blocks are not supported",
+            )),
         }
     }
+
+    fn expression(&mut self, helper: &HelperTemplate, level: usize) -> Result<(), Located> {
+        let name = name(&helper.name)?;
+        let plain = helper.params.is_empty() && helper.hash.is_empty();
+        if BLOCK_HELPERS.contains(&name) {
+            return Err(Located::nowhere(format!(
+                "{{{{{name} …}}}} must open a block: {{{{#{name} …}}}}"
+            )));
+        }
+        if !plain && !is_helper(name) {
+            return Err(Located::nowhere(format!(
+                "there is no helper {name:?}: the helpers are {}, {}, and the blocks {}",
+                VALUE_HELPERS.join(", "),
+                SESSION_HELPERS.join(", "),
+                BLOCK_HELPERS.join(", ")
+            )));
+        }
+        self.values(&helper.params, &helper.hash, level)
+    }
+
+    /// Checks the values in a tag.
+    fn values(
+        &mut self,
+        params: &[Parameter],
+        hash: &HashMap<String, Parameter>,
+        level: usize,
+    ) -> Result<(), Located> {
+        for value in params.iter().chain(hash.values()) {
+            self.enter(level)?;
+            if let Parameter::Subexpression(sub) = value {
+                let TemplateElement::Expression(helper) = sub.as_element() else {
+                    return Err(Located::nowhere("is not an expression"));
+                };
+                self.expression(helper, level)?;
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Checks how the templates of a stage include each other: those with names, and texts with their places.
-pub(super) fn check_inclusions(
-    named: &BTreeMap<String, Template>,
-    texts: &[(String, Template)],
-) -> Result<(), Failure> {
-    let mut depths = BTreeMap::new();
-    let texts = texts.iter().map(|(place, text)| (place, text));
-    for (name, template) in named.iter().chain(texts) {
-        visit(named, name, template, &mut Vec::new(), &mut depths)?;
-    }
-    Ok(())
+fn too_deep() -> String {
+    format!("blocks and included templates are nested more than {MAX_DEPTH} deep")
 }
 
-/// The levels of a template with all that it includes, depth first. `trail` never gets longer than [`MAX_DEPTH`].
-fn visit<'r>(
-    named: &'r BTreeMap<String, Template>,
-    template_name: &'r str,
-    template: &'r Template,
-    trail: &mut Vec<&'r str>,
-    depths: &mut BTreeMap<&'r str, usize>,
-) -> Result<usize, Failure> {
-    let fail = |problem: String| {
-        Err(Failure {
-            template: template_name.to_owned(),
-            text: None,
-            at: Located::nowhere(problem),
-        })
-    };
-    if let Some(start) = trail.iter().position(|name| *name == template_name) {
-        let cycle: Vec<&str> = trail.iter().skip(start).copied().chain([template_name]).collect();
-        return fail(format!(
-            "templates include each other in a circle: {}",
-            cycle.join(" → ")
-        ));
+/// Checks how the templates of a stage include each other.
+pub(super) struct Inclusions<'r> {
+    /// The templates with names.
+    named: &'r BTreeMap<String, Outline>,
+    /// The levels of those that were visited, with all that they include.
+    depths: BTreeMap<&'r str, usize>,
+    /// The templates that lead to the one that is visited. It never gets longer than [`MAX_DEPTH`].
+    trail: Vec<&'r str>,
+}
+
+impl<'r> Inclusions<'r> {
+    pub(super) fn of(named: &'r BTreeMap<String, Outline>) -> Self {
+        Self {
+            named,
+            depths: BTreeMap::new(),
+            trail: Vec::new(),
+        }
     }
-    if trail.len() >= MAX_DEPTH {
-        return fail(format!("templates are included more than {MAX_DEPTH} deep"));
-    }
-    let mut included = BTreeSet::new();
-    partials(template, &mut included);
-    trail.push(template_name);
-    for name in included {
-        let Some(template) = named.get(name) else {
-            return fail(format!("there is no template {name:?} in this stage's templates"));
+
+    /// The levels of a named template with all that it includes, depth first.
+    pub(super) fn check_named(&mut self, name: &str) -> Result<usize, Failure> {
+        let Some((name, outline)) = self.named.get_key_value(name) else {
+            return Err(self.failed(format!("there is no template {name:?} in this stage's templates")));
         };
-        if !depths.contains_key(name) {
-            let depth = visit(named, name, template, trail, depths)?;
-            depths.insert(name, depth);
+        if let Some(known) = self.depths.get(name.as_str()) {
+            return Ok(*known);
+        }
+        let start = self.trail.iter().position(|above| above == name);
+        self.trail.push(name);
+        if let Some(start) = start {
+            let cycle: Vec<&str> = self.trail.iter().skip(start).copied().collect();
+            let cycle = cycle.join(" → ");
+            return Err(self.failed(format!("templates include each other in a circle: {cycle}")));
+        }
+        if self.trail.len() > MAX_DEPTH {
+            return Err(self.failed(too_deep()));
+        }
+        let depth = self.check(outline)?;
+        self.trail.pop();
+        self.depths.insert(name, depth);
+        Ok(depth)
+    }
+
+    /// As [`Self::check_named`], for a template that may have no name.
+    pub(super) fn check(&mut self, outline: &Outline) -> Result<usize, Failure> {
+        let mut depth = outline.depth;
+        for (name, around) in &outline.included {
+            depth = depth.max(around + self.check_named(name)?);
+        }
+        match depth > MAX_DEPTH {
+            true => Err(self.failed(too_deep())),
+            false => Ok(depth),
         }
     }
-    trail.pop();
-    match depth(template, depths) {
-        depth if depth > MAX_DEPTH => fail(format!(
-            "blocks and included templates are nested more than {MAX_DEPTH} deep"
-        )),
-        depth => Ok(depth),
-    }
-}
 
-/// Levels of a template: its own, and those of its blocks and of the templates that it includes.
-fn depth(template: &Template, depths: &BTreeMap<&str, usize>) -> usize {
-    let below = |element: &TemplateElement| match element {
-        TemplateElement::HelperBlock(helper) => {
-            let branches = helper.template.iter().chain(&helper.inverse);
-            branches.map(|inner| depth(inner, depths)).max().unwrap_or(0)
+    fn failed(&self, problem: String) -> Failure {
+        Failure {
+            template: self.trail.last().map(|name| (*name).to_owned()),
+            ..problem.into()
         }
-        TemplateElement::PartialExpression(partial) => {
-            let name = name(&partial.name).ok();
-            name.and_then(|name| depths.get(name)).copied().unwrap_or(0)
-        }
-        _ => 0,
-    };
-    1 + template.elements.iter().map(below).max().unwrap_or(0)
-}
-
-/// Elements of a template and the values in their tags, without those in its blocks.
-pub(super) fn own_weight(template: &Template) -> u64 {
-    let values = |element: &TemplateElement| match element {
-        TemplateElement::PartialExpression(partial) => values_weight(&partial.params, &partial.hash),
-        TemplateElement::Expression(helper)
-        | TemplateElement::HtmlExpression(helper)
-        | TemplateElement::HelperBlock(helper) => values_weight(&helper.params, &helper.hash),
-        _ => 0,
-    };
-    1 + template
-        .elements
-        .iter()
-        .map(|element| 1 + values(element))
-        .sum::<u64>()
-}
-
-fn values_weight(params: &[Parameter], hash: &HashMap<String, Parameter>) -> u64 {
-    params.iter().chain(hash.values()).map(weigh).sum()
-}
-
-/// A value, with those of the expressions in it.
-fn weigh(parameter: &Parameter) -> u64 {
-    match parameter {
-        Parameter::Subexpression(sub) => match sub.as_element() {
-            TemplateElement::Expression(helper) => 1 + values_weight(&helper.params, &helper.hash),
-            _ => 1,
-        },
-        _ => 1,
     }
 }

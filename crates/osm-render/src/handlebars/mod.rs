@@ -7,10 +7,10 @@ use std::panic::catch_unwind;
 
 use ::handlebars::{Template, TemplateErrorReason};
 
-use self::render::{Fault, Renderer};
-use crate::budget::Budget;
-use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Parts, Sources};
-use crate::library;
+use self::lint::{Inclusions, Outline};
+use self::render::Renderer;
+use crate::budget::{Budget, Exhausted};
+use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Sources};
 use crate::rendered_text::RenderedText;
 
 mod lint;
@@ -23,39 +23,38 @@ mod values;
 pub(crate) struct HandlebarsEngine;
 
 impl Engine for HandlebarsEngine {
-    fn library(&self) -> &'static Parts {
-        &library::HANDLEBARS
-    }
-
-    fn check<'s>(&self, source: &'s str) -> Result<Vec<&'s str>, Located> {
-        scan::check(source)
-    }
-
     fn compile(&self, sources: &Sources<'_>, budget: &Budget<'_>) -> Result<Box<dyn Compiled>, Failure> {
-        let parse = |name: &str, source| {
-            parse(name, source, budget).map_err(|at| Failure {
-                template: name.to_owned(),
-                text: None,
-                at,
-            })
+        let (mut named, mut outlines) = (BTreeMap::new(), BTreeMap::new());
+        for &(name, source) in &sources.partials {
+            let parsed = parse(Some(name), source, budget);
+            let (template, outline) = parsed.map_err(|at| Failure::of_template(name, at))?;
+            named.insert(name.to_owned(), template);
+            outlines.insert(name.to_owned(), outline);
+        }
+        let mut inclusions = Inclusions::of(&outlines);
+        for name in outlines.keys() {
+            inclusions.check_named(name)?;
+        }
+        let mut text = |source| {
+            let (template, outline) = parse(None, source, budget)?;
+            inclusions.check(&outline)?;
+            Ok(template)
         };
-        let named = sources.partials.iter();
-        let named = named.map(|(name, source)| Ok(((*name).to_owned(), parse(name, source)?)));
-        let named = named.collect::<Result<BTreeMap<_, _>, Failure>>()?;
-        let texts = sources.texts.iter();
-        let texts = texts.map(|text| Ok((text.place.clone(), parse(&text.place, text.text)?)));
-        let texts = texts.collect::<Result<Vec<_>, Failure>>()?;
-        lint::check_inclusions(&named, &texts)?;
+        let texts = sources.texts.iter().enumerate();
+        let texts = texts.map(|(n, source)| text(source.text).map_err(|failure: Failure| failure.in_text(n)));
+        let texts = texts.collect::<Result<_, Failure>>()?;
         Ok(Box::new(Templates { named, texts }))
     }
 }
 
-fn parse(name: &str, source: &str, budget: &Budget<'_>) -> Result<Template, Located> {
-    budget
-        .read(source.len())
-        .map_err(|exhausted| Located::nowhere(exhausted.to_string()))?;
+fn parse(name: Option<&str>, source: &str, budget: &Budget<'_>) -> Result<(Template, Outline), Located> {
+    let exhausted = |exhausted: Exhausted| Located::nowhere(exhausted.to_string());
+    budget.read(source.len()).map_err(exhausted)?;
     scan::check(source)?;
-    let parsed = catch_unwind(|| Template::compile_with_name(source, name.to_owned()));
+    let parsed = catch_unwind(|| match name {
+        Some(name) => Template::compile_with_name(source, name.to_owned()),
+        None => Template::compile(source),
+    });
     let parsed = parsed.map_err(|_| Located::nowhere("can't be parsed"))?;
     let template = parsed.map_err(|error| {
         let (line, column) = error.pos().unzip();
@@ -72,18 +71,17 @@ fn parse(name: &str, source: &str, budget: &Budget<'_>) -> Result<Template, Loca
             problem,
         }
     })?;
-    lint::check(&template)?;
-    let held = budget.hold(lint::elements(&template));
-    held.map_err(|exhausted| Located::nowhere(exhausted.to_string()))?;
-    Ok(template)
+    let outline = Outline::of(&template)?;
+    budget.hold(outline.elements).map_err(exhausted)?;
+    Ok((template, outline))
 }
 
 /// The parsed templates of one stage.
 struct Templates {
     /// Those that others can include.
     named: BTreeMap<String, Template>,
-    /// Those that are rendered by themselves, with their places. Two can have the same place.
-    texts: Vec<(String, Template)>,
+    /// Those that are rendered by themselves.
+    texts: Vec<Template>,
 }
 
 impl Compiled for Templates {
@@ -93,16 +91,11 @@ impl Compiled for Templates {
             inputs,
             budget,
         };
-        let render = |(place, template): &(String, Template)| {
-            let failure = |Fault { template, at }| Failure {
-                template: template.unwrap_or_else(|| place.clone()),
-                text: Some(place.clone()),
-                at,
-            };
-            let content = renderer.text(template).map_err(failure)?;
-            let text = inputs.late_bound.text(content);
-            text.map_err(|problem| failure(Fault::from(problem)))
+        let render = |(number, template)| {
+            let content = renderer.text(template);
+            let text = content.and_then(|content| Ok(inputs.late_bound.text(content)?));
+            text.map_err(|failure| failure.in_text(number))
         };
-        self.texts.iter().map(render).collect()
+        self.texts.iter().enumerate().map(render).collect()
     }
 }

@@ -12,10 +12,10 @@ use ::handlebars::{JsonRender, JsonTruthy, Path, Template};
 use osm_api::profile::MAX_CONTENT_BYTES;
 use serde_json::Value;
 
-use super::{lint, values};
-use crate::budget::{Budget, Exhausted};
-use crate::downloads::Part;
-use crate::engine::{Inputs, Located};
+use super::lint::{self, name};
+use super::values;
+use crate::budget::Budget;
+use crate::engine::{Failure, Inputs};
 
 /// Renders the templates of one stage for one pool.
 pub(super) struct Renderer<'a> {
@@ -25,39 +25,15 @@ pub(super) struct Renderer<'a> {
     pub(super) budget: &'a Budget<'a>,
 }
 
-/// Why a template can't be rendered, without repeating data.
-pub(super) struct Fault {
-    /// Name of the template, once it is known.
-    pub(super) template: Option<String>,
-    pub(super) at: Located,
-}
-
-impl From<String> for Fault {
-    fn from(problem: String) -> Self {
-        Self {
-            template: None,
-            at: Located::nowhere(problem),
-        }
+/// Adds the place to a failure, unless an included template or an inner block has added its own.
+fn inside(mut failure: Failure, template: &Template, element: usize) -> Failure {
+    if let (None, Some(at)) = (failure.at.line, template.mapping.get(element)) {
+        (failure.at.line, failure.at.column) = (Some(at.0), Some(at.1));
     }
-}
-
-impl From<Exhausted> for Fault {
-    fn from(exhausted: Exhausted) -> Self {
-        exhausted.to_string().into()
+    if failure.template.is_none() {
+        failure.template.clone_from(&template.name);
     }
-}
-
-impl Fault {
-    /// Adds the place, unless an included template or an inner block has added its own.
-    fn inside(mut self, template: &Template, element: usize) -> Self {
-        if let (None, Some(at)) = (self.at.line, template.mapping.get(element)) {
-            (self.at.line, self.at.column) = (Some(at.0), Some(at.1));
-        }
-        if self.template.is_none() {
-            self.template.clone_from(&template.name);
-        }
-        self
-    }
+    failure
 }
 
 /// What a path in a template can lead to.
@@ -129,7 +105,7 @@ impl<'s> Scope<'s> {
 
 impl Renderer<'_> {
     /// Renders a template that is no part of another one.
-    pub(super) fn text(&self, template: &Template) -> Result<String, Fault> {
+    pub(super) fn text(&self, template: &Template) -> Result<String, Failure> {
         let scope = Scope {
             around: None,
             base: self.inputs.data,
@@ -147,12 +123,13 @@ impl Renderer<'_> {
         template: Option<&Template>,
         scope: &Scope<'_>,
         out: &mut String,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Failure> {
         let Some(template) = template else { return Ok(()) };
-        self.budget.step(lint::own_weight(template))?;
+        self.budget.step(1)?;
         // The parser removes the blanks before an inclusion that is alone on its line.
         let mut after_blank = false;
         for (index, element) in template.elements.iter().enumerate() {
+            self.budget.step(1)?;
             let is_alone = !std::mem::replace(&mut after_blank, ends_with_blank(element));
             let rendered = match element {
                 TemplateElement::RawString(text) => self.write(text, out),
@@ -163,12 +140,12 @@ impl Renderer<'_> {
                 TemplateElement::PartialExpression(partial) => self.include(partial, is_alone, scope, out),
                 _ => Ok(()),
             };
-            rendered.map_err(|fault| fault.inside(template, index))?;
+            rendered.map_err(|failure| inside(failure, template, index))?;
         }
         Ok(())
     }
 
-    fn write(&self, text: &str, out: &mut String) -> Result<(), Fault> {
+    fn write(&self, text: &str, out: &mut String) -> Result<(), Failure> {
         if out.len().saturating_add(text.len()) > MAX_CONTENT_BYTES {
             return Err(format!("the output is larger than {MAX_CONTENT_BYTES} bytes").into());
         }
@@ -178,7 +155,7 @@ impl Renderer<'_> {
     }
 
     /// Prints a field, or the result of a helper.
-    fn print(&self, call: &HelperTemplate, scope: &Scope<'_>, out: &mut String) -> Result<(), Fault> {
+    fn print(&self, call: &HelperTemplate, scope: &Scope<'_>, out: &mut String) -> Result<(), Failure> {
         let value = self.called(call, scope)?;
         match &*value {
             Value::Array(_) | Value::Object(_) => {
@@ -190,7 +167,7 @@ impl Renderer<'_> {
         }
     }
 
-    fn block(&self, block: &HelperTemplate, scope: &Scope<'_>, out: &mut String) -> Result<(), Fault> {
+    fn block(&self, block: &HelperTemplate, scope: &Scope<'_>, out: &mut String) -> Result<(), Failure> {
         let (name, inverse) = (name(&block.name)?, block.inverse.as_ref());
         let value = block.params.first().map(|value| self.value(value, scope));
         let value = value.ok_or_else(|| missing_argument(name))??;
@@ -265,7 +242,7 @@ impl Renderer<'_> {
         is_alone: bool,
         scope: &Scope<'_>,
         out: &mut String,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Failure> {
         let template = self.named.get(name(&partial.name)?);
         let base = partial.params.first();
         let base = base.map(|base| self.value(base, scope)).transpose()?;
@@ -274,7 +251,7 @@ impl Renderer<'_> {
         let fields = fields
             .into_iter()
             .map(|(name, value)| Ok((name.as_str(), self.value(value, scope)?)));
-        let fields = fields.collect::<Result<Vec<(&str, Cow<'_, Value>)>, Fault>>()?;
+        let fields = fields.collect::<Result<Vec<(&str, Cow<'_, Value>)>, Failure>>()?;
         let names: Vec<(&str, &Value)> = fields.iter().map(|(name, value)| (*name, &**value)).collect();
         let inner = Scope {
             around: Some(scope),
@@ -295,8 +272,9 @@ impl Renderer<'_> {
     }
 
     /// The value of a parameter, which must exist; null is a value.
-    fn value<'s>(&self, parameter: &'s Parameter, scope: &'s Scope<'s>) -> Result<Cow<'s, Value>, Fault> {
-        let missing = |path: &str| Fault::from(format!("there is no field {path:?} here"));
+    fn value<'s>(&self, parameter: &'s Parameter, scope: &'s Scope<'s>) -> Result<Cow<'s, Value>, Failure> {
+        self.budget.step(1)?;
+        let missing = |path: &str| Failure::from(format!("there is no field {path:?} here"));
         match parameter {
             Parameter::Literal(value) => Ok(Cow::Borrowed(value)),
             Parameter::Name(name) => Err(missing(name)),
@@ -318,7 +296,7 @@ impl Renderer<'_> {
         call: &'s HelperTemplate,
         name: &str,
         scope: &'s Scope<'s>,
-    ) -> Result<Option<Cow<'s, Value>>, Fault> {
+    ) -> Result<Option<Cow<'s, Value>>, Failure> {
         call.hash
             .get(name)
             .map(|value| self.value(value, scope))
@@ -326,13 +304,13 @@ impl Renderer<'_> {
     }
 
     /// The result of a helper, or the field that an expression names. What a helper makes is charged.
-    fn called<'s>(&self, call: &'s HelperTemplate, scope: &'s Scope<'s>) -> Result<Cow<'s, Value>, Fault> {
+    fn called<'s>(&self, call: &'s HelperTemplate, scope: &'s Scope<'s>) -> Result<Cow<'s, Value>, Failure> {
         let name = name(&call.name)?;
         if !lint::is_helper(name) {
             return self.value(&call.name, scope);
         }
         let arguments = call.params.iter().map(|argument| self.value(argument, scope));
-        let arguments = arguments.collect::<Result<Vec<_>, Fault>>()?;
+        let arguments = arguments.collect::<Result<Vec<_>, Failure>>()?;
         let text =
             |value: &Option<Cow<'_, Value>>| value.as_deref().and_then(Value::as_str).map(str::to_owned);
         let first = || arguments.first().ok_or_else(|| missing_argument(name));
@@ -344,14 +322,16 @@ impl Renderer<'_> {
                     .map(Value::String)
             }
             lint::DOWNLOAD_URL | lint::CHECKSUM_URL => {
-                let part = match name {
-                    lint::DOWNLOAD_URL => Part::Artefact,
-                    _ => Part::Checksum,
-                };
                 let architecture = text(&self.option(call, "arch", scope)?);
                 let artefact = first()?.as_str().unwrap_or_default();
-                let url = self.inputs.downloads.url(artefact, architecture.as_deref(), part);
-                url.map(Value::String)
+                let urls = self.inputs.downloads.urls(artefact, architecture.as_deref());
+                urls.map(|[url, of_checksum]| {
+                    Value::String(if name == lint::DOWNLOAD_URL {
+                        url
+                    } else {
+                        of_checksum
+                    })
+                })
             }
             _ => {
                 let arguments: Vec<&Value> = arguments.iter().map(|argument| &**argument).collect();
@@ -367,12 +347,7 @@ impl Renderer<'_> {
     }
 }
 
-/// The name of a helper or partial, or the path of a field.
-fn name(parameter: &Parameter) -> Result<&str, Fault> {
-    lint::name(parameter).map_err(|at| Fault { template: None, at })
-}
-
-fn missing_argument(helper: &str) -> Fault {
+fn missing_argument(helper: &str) -> Failure {
     format!("{helper}: an argument is missing").into()
 }
 

@@ -1,5 +1,5 @@
 //! Bounds on template text, checked before it is parsed: the parser and its result recurse, and an overflowing
-//! stack can't be caught.
+//! stack can't be caught. The parser has a guard of its own, but what makes a template of its result has none.
 //!
 //! The scanner follows the grammar exactly where that decides what is a tag, and refuses the rare syntax (raw
 //! blocks, `[` and `{` inside a tag, quoted partial names) that would make it guess.
@@ -15,8 +15,8 @@ pub(super) const MAX_BLOCK_DEPTH: usize = 24;
 /// Deepest nesting of parentheses in a tag.
 pub(super) const MAX_PARENTHESES: usize = 12;
 
-/// Checks `source`, and lists the names of the templates that it includes itself, as often as it does.
-pub(super) fn check(source: &str) -> Result<Vec<&str>, Located> {
+/// Checks `source`.
+pub(super) fn check(source: &str) -> Result<(), Located> {
     if source.len() > MAX_BYTES {
         return Err(Located::nowhere(format!(
             "is longer than {MAX_BYTES} bytes: split it"
@@ -27,7 +27,6 @@ pub(super) fn check(source: &str) -> Result<Vec<&str>, Located> {
         at: 0,
         tags: 0,
         blocks: Vec::new(),
-        partials: Vec::new(),
     };
     let scanned = scanner.run();
     scanned.map_err(|problem| {
@@ -39,8 +38,7 @@ pub(super) fn check(source: &str) -> Result<Vec<&str>, Located> {
             column: Some(column),
             problem,
         }
-    })?;
-    Ok(scanner.partials)
+    })
 }
 
 struct Scanner<'a> {
@@ -49,7 +47,6 @@ struct Scanner<'a> {
     /// How many were read, comments among them.
     tags: usize,
     blocks: Vec<Block>,
-    partials: Vec<&'a str>,
 }
 
 struct Block {
@@ -131,8 +128,6 @@ impl<'a> Scanner<'a> {
             if !word(name).starts_with(|c: char| c.is_alphanumeric() || "-_./".contains(c)) {
                 return Err("a partial is included by its plain name, {{> name}}".to_owned());
             }
-            self.partials
-                .extend(word(name).split([' ', '\t', '\n', '\r', '~', '}']).next());
         } else if let Some(name) = inner.strip_prefix('#') {
             if word(name).starts_with(['>', '*']) {
                 return Err(
@@ -223,12 +218,6 @@ mod tests {
         ] {
             assert!(check(source).is_ok(), "{source}");
         }
-    }
-
-    #[test]
-    fn included_templates_are_named() {
-        let source = "{{> a}}{{~>lib/b.c~}}\\{{> no}}{{! {{> no }}{{#if x}}{{> d e=\"{{> no}}\"}}{{/if}}{{>a\n}}{{concat \"> no\"}}";
-        assert_eq!(check(source).unwrap(), ["a", "lib/b.c", "d", "a"]);
     }
 
     #[test]

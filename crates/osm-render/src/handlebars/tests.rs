@@ -40,6 +40,7 @@ fn known() -> BTreeMap<String, LateBound> {
 }
 
 fn say(Failure { template, at, .. }: Failure) -> String {
+    let template = template.unwrap_or_default();
     format!("{template} {:?} {}", at.line.zip(at.column), at.problem)
 }
 
@@ -53,7 +54,6 @@ fn render_within(budget: &Budget<'_>, partials: &[(&str, &str)], source: &str) -
     let sources = Sources {
         partials: partials.to_vec(),
         texts: vec![Source {
-            place: "the template".to_owned(),
             text: source,
             in_file: true,
         }],

@@ -23,19 +23,8 @@ const MAX_MISTAKES: usize = 50;
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
 
-/// Types in `fields.txt` that are no structs.
-const SCALARS: [&str; 10] = [
-    "string",
-    "bool",
-    "int32",
-    "int64",
-    "uint32",
-    "float64",
-    "duration",
-    "duration-or-nanoseconds",
-    "quantity",
-    "time",
-];
+/// Where the settings have fields of it.
+const CONFIGURATION: &str = "kubelet.configuration";
 
 /// Fields that are the profile's, with the reason. The list is short on purpose: without these a node does not join, does
 /// not stay, or is open to everyone; or a credential would be in a custom resource.
@@ -173,21 +162,16 @@ impl Judge {
     fn document(&mut self, configuration: &Map<String, Value>) {
         for (name, ours) in [("apiVersion", API_VERSION), ("kind", KIND)] {
             if configuration.get(name).is_some_and(|value| value != ours) {
-                self.mistake(
-                    &format!("kubelet.configuration.{name}"),
-                    &format!("must be {ours}, or left out"),
-                );
+                let path = format!("{CONFIGURATION}.{name}");
+                self.mistake(&path, &format!("must be {ours}, or left out"));
             }
         }
-        self.structure("kubelet.configuration", "", KIND, configuration);
+        self.structure(CONFIGURATION, KIND, configuration);
         if let Some(Value::Object(gates)) = configuration.get("featureGates") {
             for (name, value) in gates {
                 if let Value::Bool(value) = value {
-                    self.gate(
-                        &format!("kubelet.configuration.featureGates.{name}"),
-                        name,
-                        *value,
-                    );
+                    let path = format!("{CONFIGURATION}.featureGates.{name}");
+                    self.gate(&path, name, *value);
                 }
             }
         }
@@ -210,63 +194,49 @@ impl Judge {
         }
     }
 
-    /// Judges the fields of a struct. `path` is for messages; `at` is the path in [`OURS`].
-    fn structure(&mut self, path: &str, at: &str, name: &str, fields: &Map<String, Value>) {
+    /// Judges the fields of a struct.
+    fn structure(&mut self, path: &str, name: &str, fields: &Map<String, Value>) {
         for (field, value) in fields {
             let path = format!("{path}.{field}");
-            let Some(kind) = self.kubelet.field(name, field) else {
-                let problem = format!("kubelet {} has no such field", self.kubelet.judged_as);
-                self.doubt(&path, &problem);
-                continue;
-            };
-            let at = if at.is_empty() {
-                field.clone()
-            } else {
-                format!("{at}.{field}")
-            };
-            self.value(&path, &at, kind, value);
+            match self.kubelet.field(name, field) {
+                Some(kind) => self.value(&path, kind, value),
+                None => {
+                    let problem = format!("kubelet {} has no such field", self.kubelet.judged_as);
+                    self.doubt(&path, &problem);
+                }
+            }
         }
     }
 
-    fn value(&mut self, path: &str, at: &str, kind: &str, value: &Value) {
-        if let Some((_, reason)) = OURS.iter().find(|(ours, _)| *ours == at) {
+    fn value(&mut self, path: &str, kind: &str, value: &Value) {
+        let is_at = |ours: &str| path.strip_prefix(CONFIGURATION) == Some(&format!(".{ours}"));
+        if let Some((_, reason)) = OURS.iter().find(|(ours, _)| is_at(ours)) {
             return self.mistake(path, &format!("is set by the profile ({reason}); remove it"));
         }
-        if value.is_null() {
-            self.mistake(path, "is empty; set a value, or remove it");
-        } else if let Some(kind) = kind.strip_prefix("[]") {
-            match value {
-                Value::Array(items) => {
-                    for (i, item) in items.iter().enumerate() {
-                        self.value(&format!("{path}[{i}]"), &format!("{at}[]"), kind, item);
-                    }
+        let (of_items, of_entries) = (kind.strip_prefix("[]"), kind.strip_prefix("map[string]"));
+        match (value, of_items, of_entries, scalar(kind, value)) {
+            (Value::Null, ..) => self.mistake(path, "is empty; set a value, or remove it"),
+            (Value::Array(items), Some(kind), ..) => {
+                for (i, item) in items.iter().enumerate() {
+                    self.value(&format!("{path}[{i}]"), kind, item);
                 }
-                _ => self.mistake(path, "must be a list"),
             }
-        } else if let Some(kind) = kind.strip_prefix("map[string]") {
-            match value {
-                Value::Object(entries) => {
-                    for (key, entry) in entries {
-                        self.value(&format!("{path}.{key}"), &format!("{at}.*"), kind, entry);
-                    }
+            (_, Some(_), ..) => self.mistake(path, "must be a list"),
+            (Value::Object(entries), _, Some(kind), _) => {
+                for (key, entry) in entries {
+                    self.value(&format!("{path}.{key}"), kind, entry);
                 }
-                _ => self.mistake(path, "must be a map"),
             }
-        } else if SCALARS.contains(&kind) {
-            if let Err(problem) = scalar(kind, value) {
-                self.mistake(path, problem);
-            }
-        } else {
-            match value {
-                Value::Object(fields) => self.structure(path, at, kind, fields),
-                _ => self.mistake(path, "must be a map"),
-            }
+            (.., Some((true, _))) => {}
+            (.., Some((false, problem))) => self.mistake(path, problem),
+            (Value::Object(fields), ..) => self.structure(path, kind, fields),
+            _ => self.mistake(path, "must be a map"),
         }
     }
 
     /// Judges values as those of the annotations of a pool. The pool's own are used where the settings have none.
     fn values(&mut self, configuration: &Map<String, Value>, pool: &Pool) {
-        let path = |name: &str| format!("kubelet.configuration.{name}");
+        let path = |name: &str| format!("{CONFIGURATION}.{name}");
         for (name, check) in ENTRIES {
             let entries = configuration.get(name).and_then(Value::as_object);
             for (key, entry) in entries.into_iter().flatten() {
@@ -303,35 +273,28 @@ impl Judge {
     }
 }
 
-/// Judges a value by a type of [`SCALARS`].
-fn scalar(kind: &str, value: &Value) -> Result<(), &'static str> {
+/// Whether a value is of a type, and what a mistake is told. `None`: the type is a struct, a list or a map.
+fn scalar(kind: &str, value: &Value) -> Option<(bool, &'static str)> {
     let text = |check: fn(&str) -> bool| value.as_str().is_some_and(check);
     let whole = |fits: fn(i64) -> bool| value.as_i64().is_some_and(fits);
-    let (good, problem) = match kind {
+    let is_duration = text(|text| duration(text).is_some());
+    let is_quantity = text(|text| quantity(text).is_some());
+    Some(match kind {
         "string" => (value.is_string(), "must be a text"),
         "bool" => (value.is_boolean(), "must be true or false"),
-        "int32" => (
-            whole(|number| i32::try_from(number).is_ok()),
-            "must be a whole number",
-        ),
+        "int32" => (whole(|n| i32::try_from(n).is_ok()), "must be a whole number"),
         "uint32" => (
-            whole(|number| u32::try_from(number).is_ok()),
+            whole(|n| u32::try_from(n).is_ok()),
             "must be a whole number from 0",
         ),
         "int64" => (value.is_i64(), "must be a whole number"),
         "float64" => (value.is_number(), "must be a number"),
-        "duration" => (text(|text| duration(text).is_some()), NO_DURATION),
-        "duration-or-nanoseconds" => (
-            text(|text| duration(text).is_some()) || value.is_i64(),
-            NO_DURATION,
-        ),
-        "quantity" => (
-            text(|text| quantity(text).is_some()) || value.is_number(),
-            NO_QUANTITY,
-        ),
-        _ => (false, "can't be set"),
-    };
-    if good { Ok(()) } else { Err(problem) }
+        "duration" => (is_duration, NO_DURATION),
+        "duration-or-nanoseconds" => (is_duration || value.is_i64(), NO_DURATION),
+        "quantity" => (is_quantity || value.is_number(), NO_QUANTITY),
+        "time" => (false, "can't be set"),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

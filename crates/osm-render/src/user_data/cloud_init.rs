@@ -6,7 +6,7 @@ use osm_api::gzip;
 use osm_api::profile::Unit;
 use serde_json::{Map, Value, json};
 
-use super::{Filled, FilledFile, MACHINE_NAME_FILE, Packing, has_machine_name, unit_files};
+use super::{Filled, FilledFile, Packing, has_machine_name, unit_files};
 use crate::error::UserDataError;
 use crate::{Stage, yaml};
 
@@ -40,7 +40,6 @@ pub(super) fn document(stage: Stage, filled: Filled, packing: Packing) -> Map<St
     let mut files = Vec::new();
     if let Some(name) = &filled.name {
         document.insert("hostname".to_owned(), json!(name));
-        files.push(json!({"path": MACHINE_NAME_FILE, "permissions": "0600", "content": name}));
     }
     if stage == Stage::Bootstrap {
         document.insert("ssh_pwauth".to_owned(), json!(false));

@@ -10,10 +10,7 @@ use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::Unit;
 use serde_json::{Map, Value, json};
 
-use super::{
-    Filled, FilledFile, MACHINE_NAME_FILE, Packing, SSHD_FILE, SSHD_TEXT, distinct, mode, unfit, unit_files,
-    unit_texts,
-};
+use super::{Filled, FilledFile, Packing, distinct, mode, unfit, unit_files, unit_texts};
 use crate::error::UserDataError;
 use crate::{Stage, static_network, yaml};
 
@@ -24,28 +21,20 @@ const PROGRAM: &str = "coreos-cloudinit";
 
 /// The cloud-config of a stage.
 pub(super) fn write(stage: Stage, filled: &Filled, packing: Packing) -> Result<String, UserDataError> {
-    let document = Value::Object(document(stage, filled, packing)?);
+    let document = Value::Object(document(filled, packing)?);
     let body = yaml::write_sparing(&document, &REPLACED).map_err(|_| UserDataError::Unwritable {
         place: stage.field().to_owned(),
     })?;
     Ok(format!("#cloud-config\n{body}"))
 }
 
-/// The cloud-config of a stage, as an object.
-pub(super) fn document(
-    stage: Stage,
-    filled: &Filled,
-    packing: Packing,
-) -> Result<Map<String, Value>, UserDataError> {
+/// The cloud-config as an object.
+pub(super) fn document(filled: &Filled, packing: Packing) -> Result<Map<String, Value>, UserDataError> {
     let file = |path: &str, mode: u32, text: &str| file(path, mode, text, packing);
     let mut document = Map::new();
     let (mut files, mut units) = (Vec::new(), Vec::new());
     if let Some(name) = &filled.name {
         document.insert("hostname".to_owned(), json!(name));
-        files.push(file(MACHINE_NAME_FILE, 0o600, name));
-    }
-    if stage == Stage::Bootstrap {
-        files.push(file(SSHD_FILE, 0o600, SSHD_TEXT));
     }
     for FilledFile {
         path,

@@ -32,9 +32,9 @@ pub fn edge_script(spec: &Content, values: &LateValues) -> Result<Option<String>
     if !is_edge || Reader::of(spec.os_name, spec.provisioning_utility) != Reader::CloudInit {
         return Ok(None);
     }
-    let mut filled = Filled::new(spec, Stage::Bootstrap, Filling::Values(values))?;
     // The script fills it in: a pool may have more than one machine.
-    filled.name = Some(MACHINE_NAME_PLACEHOLDER.to_owned());
+    let name = Some(MACHINE_NAME_PLACEHOLDER.to_owned());
+    let filled = Filled::new(spec, Stage::Bootstrap, Filling::Values(values), name)?;
     let document = cloud_init::write_for_owned(filled)?;
     let pool = content::pool_name(spec).unwrap_or_default();
     let script = SCRIPT

@@ -12,10 +12,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use super::{
-    DEFAULT_USER, Filled, FilledFile, HOST_NAME_FILE, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, distinct,
-    keep_last, mode, unfit, unit_files, unit_text, unit_texts,
+    DEFAULT_USER, Filled, FilledFile, distinct, keep_last, mode, unfit, unit_files, unit_text, unit_texts,
 };
-use crate::Stage;
 use crate::error::UserDataError;
 
 /// What a data URL escapes: everything but letters, digits and these.
@@ -35,16 +33,9 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'!')
     .remove(b'*');
 
-/// The Ignition config of a stage.
-pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataError> {
+/// An Ignition config.
+pub(super) fn write(filled: Filled) -> Result<String, UserDataError> {
     let mut files = Vec::new();
-    if let Some(name) = &filled.name {
-        files.push(file(HOST_NAME_FILE, 0o644, name));
-        files.push(file(MACHINE_NAME_FILE, 0o600, name));
-    }
-    if stage == Stage::Bootstrap {
-        files.push(file(SSHD_FILE, 0o600, SSHD_TEXT));
-    }
     for FilledFile {
         path,
         permissions,

@@ -1,12 +1,10 @@
 //! What a document puts on a machine, for people to read and compare: its files, the state of its units, and everything else.
 
 use osm_api::content::Content;
+use osm_api::profile::Unit;
 use serde_json::{Map, Value, json};
 
-use super::{
-    Filled, HOST_NAME_FILE, MACHINE_NAME_FILE, Packing, Reader, SSHD_FILE, SSHD_TEXT, cloud_init,
-    coreos_cloudinit, ignition, unit_files,
-};
+use super::{Filled, Packing, Reader, cloud_init, coreos_cloudinit, ignition, machine_name, unit_files};
 use crate::Stage;
 use crate::error::UserDataError;
 use crate::late_bound::{Filling, LateValues};
@@ -17,7 +15,7 @@ pub struct MachineStage {
     /// Files in the order of the document, then those of units. Each path occurs once, with what is written last.
     pub files: Vec<MachineFile>,
     /// Units that the document enables or masks.
-    pub units: Vec<MachineUnit>,
+    pub units: Vec<Unit>,
     /// Everything else in the document, in the words of the program that reads it.
     pub other: Map<String, Value>,
 }
@@ -31,15 +29,6 @@ pub struct MachineFile {
     pub mode: String,
     /// The text, with late-bound values filled in.
     pub text: String,
-}
-
-/// The state of a unit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MachineUnit {
-    /// Name with suffix.
-    pub name: String,
-    /// Whether it is masked. Else it is enabled.
-    pub masked: bool,
 }
 
 /// What the document of a stage puts on a machine.
@@ -69,24 +58,22 @@ fn filled_machine_stage(
     filling: Filling<'_>,
 ) -> Result<MachineStage, UserDataError> {
     let reader = Reader::of(spec.os_name, spec.provisioning_utility);
-    let filled = Filled::new(spec, stage, filling)?;
-    let files = own_files(reader, stage, &filled);
-    let of_profile = filled.files.iter().map(|file| MachineFile {
+    let filled = Filled::new(spec, stage, filling, machine_name(spec, stage))?;
+    let of_units = filled.units.iter().flat_map(unit_files);
+    let of_units = of_units.map(|(path, text)| MachineFile {
+        path,
+        mode: "0644".to_owned(),
+        text: text.to_owned(),
+    });
+    let others = filled.files.iter().map(|file| MachineFile {
         path: file.path.clone(),
         mode: format!("{:04}", file.permissions),
         text: file.text.clone(),
     });
-    let of_units = filled.units.iter().flat_map(unit_files);
-    let of_units = of_units.map(|(path, text)| text_file(&path, "0644", text));
-    let mut files: Vec<MachineFile> = files.into_iter().chain(of_profile).chain(of_units).collect();
+    let mut files: Vec<MachineFile> = others.chain(of_units).collect();
     super::keep_last(&mut files, |file| &file.path);
-    let units = filled.units.iter().filter_map(|unit| {
-        let masked = unit.mask == Some(true);
-        (masked || unit.enable == Some(true)).then(|| MachineUnit {
-            name: unit.name.clone(),
-            masked,
-        })
-    });
+    let has_state = |unit: &&Unit| unit.mask == Some(true) || unit.enable == Some(true);
+    let units = filled.units.iter().filter(has_state).cloned();
     Ok(MachineStage {
         files,
         units: units.collect(),
@@ -94,34 +81,11 @@ fn filled_machine_stage(
     })
 }
 
-fn text_file(path: &str, mode: &str, text: &str) -> MachineFile {
-    MachineFile {
-        path: path.to_owned(),
-        mode: mode.to_owned(),
-        text: text.to_owned(),
-    }
-}
-
-/// Files that are not the profile's.
-fn own_files(reader: Reader, stage: Stage, filled: &Filled) -> Vec<MachineFile> {
-    let mut files = Vec::new();
-    if let Some(name) = &filled.name {
-        if reader == Reader::Ignition {
-            files.push(text_file(HOST_NAME_FILE, "0644", name));
-        }
-        files.push(text_file(MACHINE_NAME_FILE, "0600", name));
-    }
-    if stage == Stage::Bootstrap && reader != Reader::CloudInit {
-        files.push(text_file(SSHD_FILE, "0600", SSHD_TEXT));
-    }
-    files
-}
-
 /// What the document contains besides files and units.
 fn other(reader: Reader, stage: Stage, filled: Filled) -> Result<Map<String, Value>, UserDataError> {
     let mut other = match reader {
         Reader::CloudInit => cloud_init::document(stage, filled, Packing::Plain),
-        Reader::CoreosCloudinit => coreos_cloudinit::document(stage, &filled, Packing::Plain)?,
+        Reader::CoreosCloudinit => coreos_cloudinit::document(&filled, Packing::Plain)?,
         Reader::Ignition => Map::from_iter([("passwd".to_owned(), Value::Object(ignition::passwd(&filled)))]),
     };
     other.remove("write_files");

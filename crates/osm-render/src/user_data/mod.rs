@@ -12,8 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::UserDataError;
 use crate::late_bound::{self, Filling, LateValues, RESERVED_PREFIX, Room};
-use crate::template_walk::{self, Path, Place};
-use crate::{Stage, clouds};
+use crate::{Stage, clouds, template_walk};
 
 mod cloud_init;
 mod coreos_cloudinit;
@@ -23,7 +22,7 @@ mod machine;
 mod unit_text;
 
 pub use edge::edge_script;
-pub use machine::{MachineFile, MachineStage, MachineUnit, machine_stage, masked_machine_stage};
+pub use machine::{MachineFile, MachineStage, machine_stage, masked_machine_stage};
 
 /// The program that reads a document, each with a language of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,11 +116,11 @@ fn write(
     values: &LateValues,
     packing: Packing,
 ) -> Result<String, UserDataError> {
-    let filled = Filled::new(spec, stage, Filling::Values(values))?;
+    let filled = Filled::new(spec, stage, Filling::Values(values), machine_name(spec, stage))?;
     match Reader::of(spec.os_name, spec.provisioning_utility) {
         Reader::CloudInit => cloud_init::write(stage, filled, packing),
         Reader::CoreosCloudinit => coreos_cloudinit::write(stage, &filled, packing),
-        Reader::Ignition => ignition::write(stage, filled),
+        Reader::Ignition => ignition::write(filled),
     }
 }
 
@@ -174,11 +173,14 @@ struct FilledFile {
 }
 
 impl Filled {
-    fn new(spec: &Content, stage: Stage, filling: Filling<'_>) -> Result<Self, UserDataError> {
-        let config = match stage {
-            Stage::Bootstrap => &spec.bootstrap_config,
-            Stage::Provisioning => &spec.provisioning_config,
-        };
+    /// `name` is that of the machine, or what machine-controller replaces by it.
+    fn new(
+        spec: &Content,
+        stage: Stage,
+        filling: Filling<'_>,
+        name: Option<String>,
+    ) -> Result<Self, UserDataError> {
+        let config = stage.of_content(spec);
         let room = Room::default();
         let fill = |place: &dyn fmt::Display, text: &str| {
             let filled = late_bound::fill(text, place, &spec.late_bound, filling, &room)?;
@@ -198,15 +200,8 @@ impl Filled {
         check_names(config, stage)?;
         let reader = Reader::of(spec.os_name, spec.provisioning_utility);
         let modules = config.modules.clone().unwrap_or(Value::Null);
-        let modules = template_walk::map_value(&Path::Top, &modules, &mut |path, text| {
-            fill(
-                &Place::Value {
-                    stage: stage.field(),
-                    path,
-                },
-                text,
-            )
-        })?;
+        let place = format_args!("{}.modules", stage.field());
+        let modules = template_walk::map_value(place, &modules, &mut |place, text| fill(&place, text))?;
         let modules = if let Value::Object(modules) = modules {
             modules
         } else {
@@ -218,9 +213,11 @@ impl Filled {
             }
         }
         Ok(Self {
-            name: (stage == Stage::Bootstrap).then(|| machine_name(spec)).flatten(),
+            files: own_files(reader, stage, name.as_deref())
+                .chain(files(config, &fill)?)
+                .collect(),
+            name,
             ssh_keys: config.user_ssh_keys.clone(),
-            files: files(config, &fill)?,
             units: config
                 .units
                 .iter()
@@ -254,11 +251,31 @@ fn check_names(config: &StageConfig, stage: Stage) -> Result<(), UserDataError> 
     })
 }
 
-/// machine-controller puts the name of each machine in; with `edge` it never does, there the pool's name is taken.
-fn machine_name(spec: &Content) -> Option<String> {
+/// The files of a document that are not the profile's.
+fn own_files(reader: Reader, stage: Stage, name: Option<&str>) -> impl Iterator<Item = FilledFile> {
+    let host_name = name.filter(|_| reader == Reader::Ignition);
+    let sshd = (stage == Stage::Bootstrap && reader != Reader::CloudInit).then_some(SSHD_TEXT);
+    let files = [
+        (HOST_NAME_FILE, 644, host_name),
+        (MACHINE_NAME_FILE, 600, name),
+        (SSHD_FILE, 600, sshd),
+    ];
+    let files = files.map(|(path, permissions, text)| {
+        text.map(|text| FilledFile {
+            path: path.to_owned(),
+            permissions,
+            text: text.to_owned(),
+            encoding: None,
+        })
+    });
+    files.into_iter().flatten()
+}
+
+/// machine-controller puts the name of each machine into the bootstrap document; with `edge` it never does, there the pool's name is taken.
+fn machine_name(spec: &Content, stage: Stage) -> Option<String> {
     let cloud = spec.cloud_provider.as_ref().map(|cloud| cloud.name);
     let name = match content::pool_name(spec) {
-        _ if cloud.is_some_and(clouds::names_machines) => return None,
+        _ if stage != Stage::Bootstrap || cloud.is_some_and(clouds::names_machines) => return None,
         Some(pool) if cloud == Some(CloudProvider::Edge) => pool,
         _ => MACHINE_NAME_PLACEHOLDER,
     };

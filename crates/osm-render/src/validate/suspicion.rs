@@ -19,10 +19,7 @@ pub struct DecimalMode {
 pub fn decimal_modes(spec: &OperatingSystemProfileSpec) -> Vec<DecimalMode> {
     let mut found = Vec::new();
     for stage in Stage::ALL {
-        let (name, config) = match stage {
-            Stage::Bootstrap => ("bootstrapConfig", &spec.bootstrap_config),
-            Stage::Provisioning => ("provisioningConfig", &spec.provisioning_config),
-        };
+        let (name, config) = (stage.field(), stage.config(spec));
         for (index, file) in config.files.iter().enumerate() {
             let meant = DECIMAL_MODES
                 .iter()

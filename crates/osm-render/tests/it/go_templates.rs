@@ -394,7 +394,7 @@ fn errors_say_where_and_repeat_no_data() {
         ),
         (
             "a\n {{ .KubeVersion\n",
-            "provisioningConfig.files[0] (/a), line 2, column 2: unclosed action started at provisioningConfig.files[0] (/a):2",
+            "provisioningConfig.files[0] (/a), line 2, column 2: unclosed action started at file:2",
         ),
     ] {
         assert_eq!(of_file(json!({}), data).unwrap_err(), expected, "{data}");

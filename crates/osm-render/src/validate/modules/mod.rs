@@ -5,9 +5,8 @@ mod schema;
 
 use std::fmt::Write;
 
-use crate::{Rendered, TemplatePosition};
+use crate::{Rendered, Stage, TemplatePosition};
 use osm_api::Reason;
-use osm_api::content::Content;
 use serde_json::Value;
 
 use self::schema::Schema;
@@ -35,19 +34,10 @@ struct Sample {
 impl Modules {
     /// Notes the modules of a sample.
     pub(crate) fn note(&mut self, label: &str, rendered: &Rendered) {
-        let Content {
-            bootstrap_config,
-            provisioning_config,
-            ..
-        } = &rendered.spec;
         let known = self.samples.iter().flat_map(|sample| &sample.stages);
-        let stages = [
-            ("bootstrapConfig", bootstrap_config),
-            ("provisioningConfig", provisioning_config),
-        ];
-        let stages: Vec<_> = stages
+        let stages: Vec<_> = Stage::ALL
             .into_iter()
-            .filter_map(|(stage, config)| Some((stage, config.modules.as_ref()?)))
+            .filter_map(|stage| Some((stage.field(), stage.of_content(&rendered.spec).modules.as_ref()?)))
             .filter(|(_, modules)| !known.clone().any(|(_, known)| known == *modules))
             .map(|(stage, modules)| (stage, modules.clone()))
             .collect();
