@@ -94,7 +94,7 @@ fn recorded(bases: &[Base]) -> Result<Vec<BaseProfile>, ProfileError> {
 /// Checks size and text of a whole spec.
 fn check_text(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileError> {
     let tree = serde_json::to_value(spec).map_err(|_| unwritable())?;
-    check_depth(&tree)?;
+    check_shape(&tree)?;
     check_size(&tree.to_string())?;
     match late_bound::find_reserved(&tree) {
         Some(path) => Err(ProfileError::ReservedText { path }),
@@ -106,27 +106,33 @@ fn check_text(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileError> {
 /// few more than the spec.
 const MAX_DEPTH: usize = 100;
 
-fn check_depth(spec: &Value) -> Result<(), ProfileError> {
-    match spec
-        .as_object()
-        .into_iter()
-        .flatten()
-        .find(|(_, field)| depth(field) >= MAX_DEPTH)
-    {
-        None => Ok(()),
-        Some((field, _)) => Err(ProfileError::Invalid {
-            path: field.clone(),
-            problem: format!("nested too deeply; remove levels until spec has at most {MAX_DEPTH}"),
-        }),
+/// Longest key in bytes. The place of a text has all keys above it, and many texts can have the same.
+const MAX_KEY: usize = 256;
+
+fn check_shape(spec: &Value) -> Result<(), ProfileError> {
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        let (depth, longest_key) = shape(value);
+        let too_deep = format!("nested too deeply; remove levels until spec has at most {MAX_DEPTH}");
+        checks::ensure(depth < MAX_DEPTH, field, too_deep)?;
+        let too_long = format!("has a key of {longest_key} bytes; shorten it to at most {MAX_KEY}");
+        checks::ensure(longest_key <= MAX_KEY, field, too_long)?;
     }
+    Ok(())
 }
 
-/// Levels of lists and objects.
-fn depth(value: &Value) -> usize {
+/// Levels of lists and objects, and the length of the longest key.
+fn shape(value: &Value) -> (usize, usize) {
+    let inside = |(depth, longest): (usize, usize), value| {
+        let (below, key) = shape(value);
+        (depth.max(1 + below), longest.max(key))
+    };
     match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
-        _ => 0,
+        Value::Array(items) => items.iter().fold((1, 0), inside),
+        Value::Object(fields) => {
+            let longest = fields.keys().map(String::len).max().unwrap_or(0);
+            fields.values().fold((1, longest), inside)
+        }
+        _ => (0, 0),
     }
 }
 

@@ -197,6 +197,10 @@ fn handlebars() -> Vec<Hostile> {
             ..Hostile::handlebars("many texts", Vec::new())
         },
         Hostile {
+            modules: json!({"k".repeat(MAX_CONTENT_BYTES / 2): vec!["a"; MAX_CONTENT_BYTES / 9]}),
+            ..Hostile::handlebars("many texts with a long place", Vec::new())
+        },
+        Hostile {
             modules: json!({"runcmd": vec!["{{pool.name}}"; MAX_CONTENT_BYTES / 17]}),
             ..Hostile::handlebars("many fields", Vec::new())
         },
