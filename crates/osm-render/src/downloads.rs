@@ -259,69 +259,49 @@ mod tests {
         Settings::parse(&text).unwrap().downloads
     }
 
-    /// As published: name, what follows the base URL, and what follows it for the checksum.
-    const PUBLISHED: [(&str, &str, &str, &str); 5] = [
-        (
-            "kubelet",
-            "https://dl.k8s.io",
-            "/v1.34.4/bin/linux/ARCH/kubelet",
-            "/v1.34.4/bin/linux/ARCH/kubelet.sha256",
-        ),
-        (
-            "containerd",
-            "https://github.com/containerd/containerd/releases/download",
-            "/v2.2.9/containerd-static-2.2.9-linux-ARCH.tar.gz",
-            "/v2.2.9/containerd-static-2.2.9-linux-ARCH.tar.gz.sha256sum",
-        ),
-        (
-            "runc",
-            "http://files.example:8080/runc",
-            "/v1.3.6/runc.ARCH",
-            "/v1.3.6/runc.sha256sum",
-        ),
-        (
-            "cni",
-            "https://github.com/containernetworking/plugins/releases/download",
-            "/v1.9.1/cni-plugins-linux-ARCH-v1.9.1.tgz",
-            "/v1.9.1/cni-plugins-linux-ARCH-v1.9.1.tgz.sha256",
-        ),
-        (
-            "crictl",
-            "https://github.com/kubernetes-sigs/cri-tools/releases/download",
-            "/v1.34.0/crictl-v1.34.0-linux-ARCH.tar.gz",
-            "/v1.34.0/crictl-v1.34.0-linux-ARCH.tar.gz.sha256",
-        ),
-    ];
+    /// As published: name, base URL, what follows it, and what follows that for the checksum.
+    const PUBLISHED: &str = "
+        kubelet https://dl.k8s.io /v1.34.4/bin/linux/ARCH/kubelet .sha256
+        containerd https://github.com/containerd/containerd/releases/download /v2.2.9/containerd-static-2.2.9-linux-ARCH.tar.gz .sha256sum
+        runc http://files.example:8080/runc /v1.3.6/runc.ARCH /v1.3.6/runc.sha256sum
+        cni https://github.com/containernetworking/plugins/releases/download /v1.9.1/cni-plugins-linux-ARCH-v1.9.1.tgz .sha256
+        crictl https://github.com/kubernetes-sigs/cri-tools/releases/download /v1.34.0/crictl-v1.34.0-linux-ARCH.tar.gz .sha256
+    ";
 
     #[test]
     fn urls_are_where_projects_publish() {
         let settings = settings();
-        for (name, base, path, checksum_path) in PUBLISHED {
-            for written in ["amd64", "arm64", "$arch"] {
+        for row in PUBLISHED.trim().lines() {
+            let [name, base, path, checksum] = row.split_whitespace().collect::<Vec<_>>()[..] else {
+                panic!("{row}")
+            };
+            let artefact = |arch: &str| format!("{base}{path}").replace("ARCH", arch);
+            // One file has the checksums of all architectures.
+            let checksum = |arch: &str| match checksum.starts_with('/') {
+                true => format!("{base}{checksum}"),
+                false => artefact(arch) + checksum,
+            };
+            for (written, meant) in [
+                ("amd64", &["amd64"][..]),
+                ("arm64", &["arm64"]),
+                ("$arch", &["amd64", "arm64"]),
+            ] {
                 let catalogue = Catalogue::new(&settings, &KUBELET);
                 assert_eq!(
                     catalogue.urls(name, Some(written)).unwrap(),
-                    [path, checksum_path].map(|path| format!("{base}{}", path.replace("ARCH", written)))
+                    [artefact(written), checksum(written)]
                 );
-
-                let meant = if written == "$arch" {
-                    vec!["amd64", "arm64"]
-                } else {
-                    vec![written]
-                };
                 let asked = catalogue.asked();
-                assert_eq!(
+                assert!(
                     asked
                         .iter()
                         .map(|download| download.architecture)
-                        .collect::<Vec<_>>(),
-                    meant
+                        .eq(meant.iter().copied())
                 );
                 for download in asked {
                     assert_eq!(download.artefact.name(), name);
-                    let real = |path: &str| format!("{base}{}", path.replace("ARCH", download.architecture));
-                    assert_eq!(download.url(), real(path));
-                    assert_eq!(download.checksum_url(), real(checksum_path));
+                    assert_eq!(download.url(), artefact(download.architecture));
+                    assert_eq!(download.checksum_url(), checksum(download.architecture));
                 }
             }
         }
@@ -356,29 +336,16 @@ mod tests {
             .unwrap()
             .downloads;
         let catalogue = Catalogue::new(&settings, &KUBELET);
-        let cases = [
-            (
-                "kubectl",
-                Some("$arch"),
-                "it can be kubelet, containerd, runc, cni, crictl",
-            ),
-            (
-                "crictl",
-                Some("$arch"),
-                "downloads.crictl.enabled of the settings is false; enable it there, or test {{#if downloads.crictl.version}}",
-            ),
-            (
-                "kubelet",
-                None,
-                "write arch=\"amd64\" or arch=\"arm64\", or arch=\"$arch\"",
-            ),
-            ("kubelet", Some("x86_64"), "write arch="),
-            ("kubelet", Some("$"), "write arch="),
-            ("kubelet", Some("$1"), "write arch="),
-            ("kubelet", Some("$(arch)"), "write arch="),
-            ("kubelet", Some("$arch\""), "write arch="),
-        ];
-        for (name, architecture, text) in cases {
+        let disabled = "downloads.crictl.enabled of the settings is false; enable it there, or test {{#if downloads.crictl.version}}";
+        let missing = "write arch=\"amd64\" or arch=\"arm64\", or arch=\"$arch\"";
+        let known = "it can be kubelet, containerd, runc, cni, crictl";
+        let wrong = ["x86_64", "$", "$1", "$(arch)", "$arch\""];
+        let wrong = wrong.map(|written| ("kubelet", Some(written), missing));
+        for (name, architecture, text) in wrong.into_iter().chain([
+            ("kubectl", Some("$arch"), known),
+            ("crictl", Some("$arch"), disabled),
+            ("kubelet", None, missing),
+        ]) {
             let error = catalogue.urls(name, architecture).unwrap_err();
             assert!(error.contains(text), "{name} {architecture:?}: {error}");
         }

@@ -44,23 +44,19 @@ mod tests {
         const NAME: &str = "%%osm-late{kubelet/kubeconfig-secret-name,raw}%%";
         const PASSWORD: &str = "%%osm-late{registry/r/password,toml}%%";
         for (what, bootstrap, provisioning, expected) in [
-            ("no markers", "", "", false),
+            ("no markers", &[][..], &[][..], false),
             (
                 "tokens in the bootstrap document",
-                &format!("{API} {KUBELET}"),
-                PASSWORD,
+                &[API, KUBELET],
+                &[PASSWORD],
                 false,
             ),
-            ("the API token in both", API, API, true),
-            ("the kubelet's token later", API, KUBELET, true),
-            ("a kubeconfig that is fetched later", API, NAME, true),
-            (
-                "a kubeconfig that is fetched at once",
-                &format!("{API} {NAME}"),
-                "",
-                true,
-            ),
+            ("the API token in both", &[API], &[API], true),
+            ("the kubelet's token later", &[API], &[KUBELET], true),
+            ("a kubeconfig that is fetched later", &[API], &[NAME], true),
+            ("a kubeconfig that is fetched at once", &[API, NAME], &[], true),
         ] {
+            let (bootstrap, provisioning) = (bootstrap.concat(), provisioning.concat());
             let kinds = [
                 (API, LateBoundKind::ApiToken),
                 (KUBELET, LateBoundKind::KubeletToken),
@@ -75,7 +71,7 @@ mod tests {
                 kind: *kind,
                 source: None,
             });
-            let stage = |data: &str| {
+            let stage = |data: String| {
                 let files = json!({"files": [{"path": "/a", "content": {"inline": {"data": data}}}]});
                 serde_json::from_value(files).unwrap()
             };

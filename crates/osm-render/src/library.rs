@@ -287,21 +287,6 @@ mod tests {
     }
 
     #[test]
-    fn every_base_is_read_and_others_are_refused_with_the_names() {
-        let (_, extending) = crate::defaults().pop().unwrap();
-        for (name, text) in BASES {
-            let found = base(name, &extending).unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!(found.version, extending.version);
-            assert!(!found.provisioning_config.files.is_empty(), "{text}");
-        }
-        let error = base("lib/rehdat", &extending).unwrap_err().to_string();
-        assert!(
-            error.starts_with("spec.extends: ") && error.contains("lib/redhat"),
-            "{error}"
-        );
-    }
-
-    #[test]
     fn the_version_is_short_and_fits_a_label() {
         let version = library_version();
         assert_eq!((version.len(), version.get(..4)), (16, Some("sha.")));

@@ -139,76 +139,55 @@ fn yum(packages: &Packages) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use osm_api::settings::Settings;
-    use osm_api::{MachineDeployment, Pool};
 
     use super::*;
 
     const SOURCES: &str = "packages:\n  apt: {mirror: 'https://m.example/ubuntu'}\n  yum:\n    repositories:\n    \
         - {name: base, baseURL: 'https://m.example/$releasever/$basearch', gpgKey: 'file:///etc/key'}\n";
 
-    fn pool(os: &str) -> Pool {
-        let md: MachineDeployment = serde_json::from_value(json!({
-            "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment", "metadata": {"name": "pool"},
-            "spec": {"template": {"spec": {"versions": {"kubelet": "1.34.2"}, "providerSpec": {"value": {
-                "cloudProvider": "aws", "operatingSystem": os, "operatingSystemSpec": {"distUpgradeOnBoot": true}}}}}},
+    fn configured(os: &str, settings: &str, own: Value) -> (Value, Option<String>) {
+        let spec = serde_json::from_value(json!({
+            "osName": os, "osVersion": "1", "version": "v1.0.0", "supportedCloudProviders": [{"name": "aws"}],
         }))
         .unwrap();
-        Pool::read(&md).unwrap()
-    }
-
-    fn configured(os: &str, settings: &str, own: Option<Value>) -> (Value, Option<String>) {
+        let (_, mut pool) = crate::sample_pools(&spec).swap_remove(0);
+        pool.os.dist_upgrade_on_boot = true;
         let packages = Settings::parse(settings).unwrap().packages;
         let mut config = StageConfig {
-            modules: own,
+            modules: Some(own),
             ..StageConfig::default()
         };
-        let pool = pool(os);
-        let warnings = [
-            configure(&mut config, &pool, &packages),
-            upgrade_on_boot(&mut config, &pool, &packages),
-        ];
-        (
-            config.modules.unwrap_or_default(),
-            warnings.into_iter().flatten().next(),
-        )
+        let warning = configure(&mut config, &pool, &packages);
+        let of_upgrade = upgrade_on_boot(&mut config, &pool, &packages);
+        (config.modules.unwrap(), warning.or(of_upgrade))
     }
 
     #[test]
     fn sources_are_redirected_in_the_systems_own_way() {
-        let (modules, warning) = configured("ubuntu", SOURCES, None);
         let uri = json!([{"arches": ["default"], "uri": "https://m.example/ubuntu"}]);
-        assert_eq!(
-            (&modules["apt"], warning),
-            (&json!({"primary": uri, "security": uri}), None)
-        );
-        assert_eq!(modules["package_upgrade"], true);
+        let upgrade = json!({"package_upgrade": true, "package_reboot_if_required": true});
+        let mut expected = upgrade.clone();
+        expected["apt"] = json!({"primary": uri, "security": uri});
+        assert_eq!(configured("ubuntu", SOURCES, json!({})), (expected, None));
+        assert_eq!(configured("ubuntu", "", json!({})), (upgrade, None));
         let (modules, _) = configured(
             "rockylinux",
             SOURCES,
-            Some(json!({"bootcmd": ["own"], "runcmd": ["x"]})),
+            json!({"bootcmd": ["own"], "runcmd": ["x"]}),
         );
-        assert_eq!(
-            modules["yum_repos"]["osm-base"]["baseurl"],
-            "https://m.example/$releasever/$basearch"
-        );
-        assert_eq!(
-            (&modules["bootcmd"][0][0], &modules["bootcmd"][1]),
-            (&json!("cloud-init-per"), &json!("own"))
-        );
-        let (modules, _) = configured("ubuntu", "", None);
-        assert_eq!(
-            modules,
-            json!({"package_upgrade": true, "package_reboot_if_required": true})
-        );
+        let repository = &modules["yum_repos"]["osm-base"];
+        assert_eq!(repository["baseurl"], "https://m.example/$releasever/$basearch");
+        assert_eq!(modules["bootcmd"][0][0], "cloud-init-per");
+        assert_eq!(modules["bootcmd"][1], "own");
     }
 
     #[test]
     fn what_is_switched_off_or_the_profiles_own_is_left_alone_with_a_warning() {
         let off = format!("{SOURCES}  enabled: false\n");
-        let (modules, warning) = configured("ubuntu", &off, None);
-        assert_eq!(modules, Value::Null);
+        let (modules, warning) = configured("ubuntu", &off, json!({}));
+        assert_eq!(modules, json!({}));
         assert!(warning.unwrap().contains("distUpgradeOnBoot has no effect"));
-        let (modules, warning) = configured("ubuntu", SOURCES, Some(json!({"apt": {"conf": "x"}})));
+        let (modules, warning) = configured("ubuntu", SOURCES, json!({"apt": {"conf": "x"}}));
         assert_eq!(modules["apt"], json!({"conf": "x"}));
         assert!(warning.unwrap().contains("packages.apt"));
     }

@@ -204,35 +204,25 @@ mod tests {
 
     #[test]
     fn each_way_to_register_and_none() {
+        let modules = |os: &str, spec: &Value, own: Value| configured(&pool(os, spec.clone()), Some(own)).0;
+        let late = |id: &str| format!("%%osm-late{{rhel/{id},text}}%%");
         let user = json!({"rhelSubscriptionManagerUser": "me", "rhelSubscriptionManagerPassword": "hunter2"});
-        let password = "%%osm-late{rhel/password,text}%%";
-        let (modules, _) = configured(&pool("rhel", user.clone()), None);
-        assert_eq!(
-            modules,
-            Some(json!({MODULE: {"username": "me", "password": password}}))
-        );
-        let key = json!({"rhelOrganizationName": "12", "rhelActivationKey": {"secretKeyRef": {"namespace": "n", "name": "s", "key": "k"}}});
-        let (modules, _) = configured(&pool("rhel", key.clone()), Some(json!({"packages": ["x"]})));
-        let modules = modules.unwrap();
-        assert_eq!(
-            modules[MODULE],
-            json!({"org": "12", "activation-key": "%%osm-late{rhel/activation-key,text}%%"})
-        );
-        assert_eq!(modules["packages"], json!(["x"]));
-        let mut satellite = key;
-        satellite["rhelUseSatelliteServer"] = json!(true);
-        satellite["rhelSatelliteServer"] = json!("sat.example");
-        let (modules, _) = configured(
-            &pool("rhel", satellite),
-            Some(json!({MODULE: {"enable-repo": ["a"]}})),
-        );
-        let module = &modules.unwrap()[MODULE];
+        let of_user = json!({"username": "me", "password": late("password")});
+        assert_eq!(modules("rhel", &user, json!({})), Some(json!({MODULE: of_user})));
+        let mut key = json!({"rhelOrganizationName": "12", "rhelActivationKey": {"secretKeyRef": {"namespace": "n", "name": "s", "key": "k"}}});
+        let of_key = json!({"org": "12", "activation-key": late("activation-key")});
+        let expected = json!({MODULE: of_key, "packages": ["x"]});
+        assert_eq!(modules("rhel", &key, json!({"packages": ["x"]})), Some(expected));
+        key["rhelUseSatelliteServer"] = json!(true);
+        key["rhelSatelliteServer"] = json!("sat.example");
+        let module = modules("rhel", &key, json!({MODULE: {"enable-repo": ["a"]}})).unwrap()[MODULE].take();
         assert_eq!(module["rhsm-baseurl"], "https://sat.example/pulp/repos");
         assert_eq!(module["enable-repo"], json!(["a"]));
         let empty =
             json!({"rhelSubscriptionManagerUser": "", "rhelSubscriptionManagerPassword": {"value": ""}});
-        assert_eq!(configured(&pool("rhel", empty), None), (None, None));
-        assert_eq!(configured(&pool("rockylinux", user), None), (None, None));
+        for (os, spec) in [("rhel", empty), ("rockylinux", user)] {
+            assert_eq!(configured(&pool(os, spec), None), (None, None));
+        }
     }
 
     #[test]
@@ -263,32 +253,18 @@ mod tests {
         let spec = json!({"rhelSubscriptionManagerUser": {"configMapKeyRef": {"namespace": "n", "name": "m", "key": "u"}},
             "rhelSubscriptionManagerPassword": "hunter2"});
         let late = late_bound(&pool("rhel", spec));
-        let found: Vec<_> = late
-            .iter()
-            .map(|late| {
-                (
-                    late.id.as_str(),
-                    late.kind,
-                    late.source.as_ref().unwrap().key.as_str(),
-                )
-            })
-            .collect();
-        assert_eq!(
-            found,
-            [
-                ("rhel/username", LateBoundKind::ConfigMapKey, "u"),
-                (
-                    "rhel/password",
-                    LateBoundKind::OperatingSystemSpecField,
-                    "rhelSubscriptionManagerPassword"
-                ),
-            ]
-        );
-        let source = late[1].source.as_ref().unwrap();
-        assert_eq!(
-            (source.namespace.as_str(), source.name.as_str()),
-            ("machines", "pool")
-        );
+        let [user, password] = late.as_slice() else {
+            panic!("{late:?}")
+        };
+        let named = |late: &LateBound| {
+            let source = late.source.clone().unwrap();
+            [late.id.clone(), source.namespace, source.name, source.key]
+        };
+        assert_eq!(user.kind, LateBoundKind::ConfigMapKey);
+        assert_eq!(named(user), ["rhel/username", "n", "m", "u"]);
+        assert_eq!(password.kind, LateBoundKind::OperatingSystemSpecField);
+        let field = "rhelSubscriptionManagerPassword";
+        assert_eq!(named(password), ["rhel/password", "machines", "pool", field]);
         assert!(!format!("{late:?}").contains("hunter2"));
     }
 }

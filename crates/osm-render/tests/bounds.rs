@@ -1,7 +1,7 @@
 //! What a hostile profile takes: memory, and, in an optimised build, time of a processor. This prints both:
 //! `cargo test --release -p osm-render --test bounds -- --nocapture`.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::alloc::System;
 use std::time::Duration;
@@ -100,10 +100,51 @@ fn loops(levels: usize, inner: &str) -> String {
     "{{#each @root.downloads}}".repeat(levels) + inner + &"{{/each}}".repeat(levels)
 }
 
+/// Loops in Handlebars: a name, how many of them stand in each other, and what they do. `VALUE` is a value of some 400 KiB.
+const IN_LOOPS: &str = r#"
+large values in loops | 7 | {{#if (eq (yaml VALUE) "")}}{{/if}}
+large values compared in loops | 7 | {{#if (eq VALUE "")}}{{/if}}
+large values in conditions | 7 | {{#if VALUE}}{{/if}}
+large values in options | 7 | {{#if 1 includeZero=VALUE}}{{/if}}
+large values given to templates | 7 | {{> a b=VALUE}}
+nested templates that get large values | 0 | {{> a0 b=VALUE}}
+quoting what is large | 7 | {{#if (toml (json (yaml (shell VALUE))))}}{{/if}}
+all steps in empty loops | 20 | {{! nothing }}
+all steps in loops with a name | 20 | {{#with @root.pool as |p|}}{{#if p.name}}{{/if}}{{/with}}
+all steps in helpers | 20 | {{#if (semver @root.kubelet.version ">=1.0, <2.0")}}{{/if}}
+all steps in late-bound values | 20 | {{#if (late "registry/docker.io/password" as="toml")}}{{/if}}
+all steps in URLs | 20 | {{#if (download-url "kubelet" arch="$arch")}}{{/if}}
+"#;
+
 fn handlebars() -> Vec<Hostile> {
+    let in_loops = IN_LOOPS.trim().lines().map(|row| {
+        let [name, levels, inner] = row.split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let text = loops(levels.parse().unwrap(), inner);
+        let text = if text.contains("VALUE") {
+            doubled(&text)
+        } else {
+            text
+        };
+        // Templates `a0` to `a20` include each other with a value.
+        let next = |i: usize| (format!("a{i}"), format!("{{{{> a{} c=b b=b}}}}", i + 1));
+        let mut hostile = Hostile::handlebars(name, vec![text])
+            .including("a", "{{#if b}}{{/if}}".to_owned())
+            .including("a20", "{{len b}}".to_owned());
+        hostile.templates.extend((0..20).map(next));
+        hostile
+    });
     let many = |text: &str, files| vec![text.to_owned(); files];
-    let values = " VALUE".repeat(31);
-    vec![
+    let commands = |name, text: &str, count| Hostile {
+        modules: json!({"runcmd": vec![text; count]}),
+        ..Hostile::handlebars(name, Vec::new())
+    };
+    let negations = "{{#if (not (not (not (not (not (not (not (not pool.name))))))))}}{{/if}}";
+    let blocks: String = (0..12)
+        .map(|i| format!("{{{{#with (concat VALUE) as |w{i}|}}}}"))
+        .collect();
+    let others = [
         Hostile::handlebars(
             "a large template, included often",
             many(&"{{> a}}".repeat(4), 600),
@@ -115,139 +156,28 @@ fn handlebars() -> Vec<Hostile> {
         )
         .including("a", "x\n".repeat(60_000)),
         Hostile::handlebars(
-            "large values in loops",
-            vec![doubled(&loops(7, "{{#if (eq (yaml VALUE) \"\")}}{{/if}}"))],
-        ),
-        Hostile::handlebars(
-            "large values compared in loops",
-            vec![doubled(&loops(7, "{{#if (eq VALUE \"\")}}{{/if}}"))],
-        ),
-        Hostile::handlebars(
             "large values joined",
-            vec![doubled(&format!("{{{{len (concat{values})}}}}"))],
+            vec![doubled(&format!("{{{{len (concat{})}}}}", " VALUE".repeat(31)))],
         ),
-        Hostile::handlebars(
-            "large values in conditions",
-            vec![doubled(&loops(7, "{{#if VALUE}}{{/if}}"))],
-        ),
-        Hostile::handlebars(
-            "large values in options",
-            vec![doubled(&loops(7, "{{#if 1 includeZero=VALUE}}{{/if}}"))],
-        ),
-        Hostile::handlebars(
-            "large values given to templates",
-            vec![doubled(&loops(7, "{{> a b=VALUE}}"))],
-        )
-        .including("a", "{{#if b}}{{/if}}".to_owned()),
-        Hostile::handlebars(
-            "nested templates that get large values",
-            vec![doubled("{{> a0 b=VALUE}}")],
-        )
-        .including("a20", "{{len b}}".to_owned())
-        .chain(20),
         Hostile::handlebars(
             "large values in blocks",
-            vec![doubled(&{
-                let open: String = (0..12)
-                    .map(|i| format!("{{{{#with (concat VALUE) as |w{i}|}}}}"))
-                    .collect();
-                open + &"{{/with}}".repeat(12)
-            })],
-        ),
-        Hostile::handlebars("all steps in empty loops", vec![loops(20, "")]),
-        Hostile::handlebars(
-            "all steps in loops with a name",
-            vec![loops(
-                20,
-                "{{#with @root.pool as |p|}}{{#if p.name}}{{/if}}{{/with}}",
-            )],
-        ),
-        Hostile::handlebars(
-            "all steps in helpers",
-            vec![loops(
-                20,
-                "{{#if (semver @root.kubelet.version \">=1.0, <2.0\")}}{{/if}}",
-            )],
-        ),
-        Hostile::handlebars(
-            "all steps in late-bound values",
-            vec![loops(
-                20,
-                "{{#if (late \"registry/docker.io/password\" as=\"toml\")}}{{/if}}",
-            )],
-        ),
-        Hostile::handlebars(
-            "all steps in URLs",
-            vec![loops(
-                20,
-                "{{#if (download-url \"kubelet\" arch=\"$arch\")}}{{/if}}",
-            )],
+            vec![doubled(&(blocks + &"{{/with}}".repeat(12)))],
         ),
         Hostile::handlebars(
             "many tags",
             many(&repeated("{{pool.name}}", 20_000), MAX_CONTENT_BYTES / 21_000),
         ),
         Hostile::handlebars("many small files", many("{{pool.name}}", MAX_CONTENT_BYTES / 100)),
-        Hostile {
-            modules: json!({"runcmd": vec!["{{this}}"; MAX_CONTENT_BYTES / 10]}),
-            ..Hostile::handlebars("many short texts", Vec::new())
-        },
-        Hostile {
-            modules: json!({"runcmd": vec!["a"; MAX_CONTENT_BYTES / 4 - 1000]}),
-            ..Hostile::handlebars("many texts", Vec::new())
-        },
+        Hostile::handlebars("deep expressions", many(&repeated(negations, 60_000), 8)),
+        commands("many short texts", "{{this}}", MAX_CONTENT_BYTES / 10),
+        commands("many texts", "a", MAX_CONTENT_BYTES / 4 - 1000),
         Hostile {
             modules: json!({"k".repeat(MAX_CONTENT_BYTES / 2): vec!["a"; MAX_CONTENT_BYTES / 9]}),
             ..Hostile::handlebars("many texts with a long place", Vec::new())
         },
-        Hostile {
-            modules: json!({"runcmd": vec!["{{pool.name}}"; MAX_CONTENT_BYTES / 17]}),
-            ..Hostile::handlebars("many fields", Vec::new())
-        },
-        Hostile::handlebars(
-            "deep expressions",
-            many(
-                &repeated(
-                    "{{#if (not (not (not (not (not (not (not (not pool.name))))))))}}{{/if}}",
-                    60_000,
-                ),
-                8,
-            ),
-        ),
-        Hostile::handlebars(
-            "quoting what is large",
-            vec![doubled(&loops(
-                7,
-                "{{#if (toml (json (yaml (shell VALUE))))}}{{/if}}",
-            ))],
-        ),
-    ]
-}
-
-impl Hostile {
-    /// Templates `a0` to `aN` that include each other with a value.
-    fn chain(mut self, last: usize) -> Self {
-        for i in 0..last {
-            self = self.including(&format!("a{i}"), format!("{{{{> a{} c=b b=b}}}}", i + 1));
-        }
-        self
-    }
-}
-
-/// Decodes a document with so many times the same text in it. Apostrophes stand for quotation marks.
-fn many(function: &str, times: usize, before: &str, text: &str, after: &str) -> Vec<String> {
-    let quoted = |text: &str| json!(text.replace('\'', "\"")).to_string();
-    let (before, text, after) = (quoted(before), quoted(text), quoted(after));
-    vec![format!(
-        "{{{{$x := {function} (print {before} (repeat {times} {text}) {after})}}}}"
-    )]
-}
-
-/// Calls a function again and again, and keeps what it makes.
-fn kept(call: &str) -> Vec<String> {
-    vec![format!(
-        "{{{{$x := list}}}}{{{{range 200000}}}}{{{{$x = list $x ({call})}}}}{{{{end}}}}"
-    )]
+        commands("many fields", "{{pool.name}}", MAX_CONTENT_BYTES / 17),
+    ];
+    in_loops.chain(others).collect()
 }
 
 /// Templates of one file in Go's language with their names, one a line.
@@ -276,74 +206,49 @@ templates that call themselves | {{define "a"}}{{template "a" .}}{{end}}{{templa
 a copy of lists | {{$x := list}}{{range 99}}{{$x = list $x $x}}{{end}}{{$y := toYaml $x}}
 a copy of maps | {{$x := dict}}{{range 99}}{{$x = dict "a" $x "b" $x}}{{end}}{{$y := toYaml $x}}
 parts of a text | {{$x := splitList "," (repeat 300000 ",")}}
+empty loops | {{range 1000}}{{range 1000}}{{range 1000}}{{range 1000}}{{range 1000}}{{end}}{{end}}{{end}}{{end}}{{end}}
+calls in loops | {{range 1000}}{{range 1000}}{{range 1000}}{{range 1000}}{{$x := trim $.KubeVersion}}{{end}}{{end}}{{end}}{{end}}
+a text that doubles | {{$x := "0123456789"}}{{range 60}}{{$x = cat $x $x}}{{end}}
+small lists of JSON | {{$x := fromJson (print "[" (repeat 250000 "[0],") "0]")}}
+small maps of JSON | {{$x := fromJson (print "[" (repeat 150000 `{"a":0},`) "0]")}}
+small lists of YAML | {{$x := fromYaml (print "a:\n" (repeat 40000 "- [0]\n"))}}
+small maps of YAML | {{$x := fromYaml (print "a:\n" (repeat 40000 "- {a: 0}\n"))}}
+small lists that stay | {{$x := list}}{{range 200000}}{{$x = list $x (list 1)}}{{end}}
+small maps that stay | {{$x := list}}{{range 200000}}{{$x = list $x (dict "a" 1)}}{{end}}
+versions that stay | {{$x := list}}{{range 200000}}{{$x = list $x (semver "1.2.3")}}{{end}}
+errors that stay | {{$x := list}}{{range 200000}}{{$x = list $x (fromYaml "[")}}{{end}}
 "#;
 
 fn go() -> Vec<Hostile> {
     let rows = OF_GO.trim().lines().map(|row| row.split_once(" | ").unwrap());
-    let mut all: Vec<Hostile> = rows
-        .map(|(name, text)| Hostile::go(name, vec![text.to_owned()]))
-        .collect();
-    let one = |text: &str| vec![text.to_owned()];
-    all.extend([
-        Hostile::go(
-            "Go: empty loops",
-            one(&("{{range 1000}}".repeat(5) + &"{{end}}".repeat(5))),
+    let rows = rows.map(|(name, text)| (name, vec![text.to_owned()]));
+    let calls_twice = |i: usize| {
+        let next = format!("{{{{template \"a{}\"}}}}", i + 1);
+        format!("{{{{define \"a{i}\"}}}}{next}{next}{{{{end}}}}")
+    };
+    let grow = (0..40).map(calls_twice).collect::<String>() + "{{define \"a40\"}}x{{end}}{{template \"a0\"}}";
+    let actions = repeated("{{.KubeVersion}}", 20_000);
+    let others = [
+        ("templates that grow", vec![grow]),
+        ("many actions", vec![actions; MAX_CONTENT_BYTES / 21_000]),
+        ("short actions", vec![repeated("{{1}}", 60_000); 8]),
+        (
+            "long pipelines",
+            vec![format!("{{{{1{}}}}}", repeated("|int", 400_000))],
         ),
-        Hostile::go(
-            "Go: calls in loops",
-            one(&("{{range 1000}}".repeat(4) + "{{$x := trim $.KubeVersion}}" + &"{{end}}".repeat(4))),
+        (
+            "many values",
+            vec![format!("{{{{list{}}}}}", repeated(" 1", 500_000))],
         ),
-        Hostile::go(
-            "Go: a text that doubles",
-            one(&("{{$x := \"0123456789\"}}".to_owned() + &"{{$x = cat $x $x}}".repeat(60))),
-        ),
-        Hostile::go(
-            "Go: templates that grow",
-            one(&{
-                let defined: String = (0..40).map(|i| format!("{{{{define \"a{i}\"}}}}{{{{template \"a{}\"}}}}{{{{template \"a{}\"}}}}{{{{end}}}}", i + 1, i + 1)).collect();
-                defined + "{{define \"a40\"}}x{{end}}{{template \"a0\"}}"
-            }),
-        ),
-        Hostile::go(
-            "Go: many actions",
-            vec![repeated("{{.KubeVersion}}", 20_000); MAX_CONTENT_BYTES / 21_000],
-        ),
-        Hostile::go("Go: short actions", vec![repeated("{{1}}", 60_000); 8]),
-        Hostile::go(
-            "Go: long pipelines",
-            one(&format!("{{{{1{}}}}}", repeated("|int", 400_000))),
-        ),
-        Hostile::go(
-            "Go: many values",
-            one(&format!("{{{{list{}}}}}", repeated(" 1", 500_000))),
-        ),
-        Hostile::go(
-            "Go: small lists of JSON",
-            many("fromJson", 250_000, "[", "[0],", "0]"),
-        ),
-        Hostile::go(
-            "Go: small maps of JSON",
-            many("fromJson", 150_000, "[", "{'a':0},", "0]"),
-        ),
-        Hostile::go(
-            "Go: small lists of YAML",
-            many("fromYaml", 40_000, "a:\n", "- [0]\n", ""),
-        ),
-        Hostile::go(
-            "Go: small maps of YAML",
-            many("fromYaml", 40_000, "a:\n", "- {a: 0}\n", ""),
-        ),
-        Hostile::go("Go: small lists that stay", kept("list 1")),
-        Hostile::go("Go: small maps that stay", kept("dict \"a\" 1")),
-        Hostile::go("Go: versions that stay", kept("semver \"1.2.3\"")),
-        Hostile::go("Go: errors that stay", kept("fromYaml \"[\"")),
-        Hostile::go("Go: output", one(&"x".repeat(400_000))),
-        Hostile::go(
-            "Go: much output",
+        ("output", vec!["x".repeat(400_000)]),
+        (
+            "much output",
             vec!["{{repeat 300 .HostCABundle}}".to_owned(); 1000],
         ),
-    ]);
-    all
+    ];
+    rows.chain(others)
+        .map(|(name, files)| Hostile::go(name, files))
+        .collect()
 }
 
 #[test]
@@ -369,20 +274,16 @@ fn no_profile_takes_much_memory_or_time() {
         };
         let took = now() - start;
         let bytes = ALLOCATOR.get_peak_memory().saturating_sub(before);
-        println!("{}", line(hostile.name, bytes, compiled, took, &result));
+        let (name, result): (_, String) = (hostile.name, result.chars().take(90).collect());
+        let [mib, first, all] = [
+            bytes as f64 / 1_048_576.0,
+            compiled.as_secs_f64(),
+            took.as_secs_f64(),
+        ];
+        println!("{name:42} {mib:7.1} MiB {first:6.2} s {all:6.2} s  {result}");
         if bytes > MAX_MEMORY || (took > MAX_TIME && !cfg!(debug_assertions)) {
             too_much.push(hostile.name);
         }
     }
     assert!(too_much.is_empty(), "{too_much:?}");
-}
-
-fn line(name: &str, bytes: usize, compiled: Duration, took: Duration, result: &str) -> String {
-    let result: String = result.chars().take(90).collect();
-    format!(
-        "{name:42} {:7.1} MiB {:6.2} s {:6.2} s  {result}",
-        bytes as f64 / 1024.0 / 1024.0,
-        compiled.as_secs_f64(),
-        took.as_secs_f64()
-    )
 }

@@ -119,57 +119,45 @@ mod tests {
     #[test]
     fn each_profile_is_looked_for_from_the_one_that_extends_it() {
         assert_eq!(chain("b", &[("own/b", None)]).unwrap(), ["b"]);
-        assert_eq!(
-            chain(
-                "b",
-                &[("own/b", Some("c")), ("installation/c", None), ("own/d", None)]
-            )
-            .unwrap(),
-            ["b", "c"]
-        );
+        let others = [("own/b", Some("c")), ("installation/c", None), ("own/d", None)];
+        assert_eq!(chain("b", &others).unwrap(), ["b", "c"]);
         // A profile of the installation does not mean one of another namespace.
         let error = chain("b", &[("installation/b", Some("c")), ("own/c", None)]).unwrap_err();
         assert_eq!(error.reason(), "ParentNotFound");
-        assert!(
-            error.to_string().contains("\"c\", which spec.extends of b names"),
-            "{error}"
-        );
+        let text = "\"c\", which spec.extends of b names";
+        assert!(error.to_string().contains(text), "{error}");
         let error = chain("b", &[]).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .starts_with("the profile \"b\", which spec.extends names,"),
-            "{error}"
-        );
+        let text = "the profile \"b\", which spec.extends names,";
+        assert!(error.to_string().starts_with(text), "{error}");
     }
 
     #[test]
     fn profiles_of_the_library_are_found_from_everywhere() {
         assert_eq!(chain("lib/redhat", &[]).unwrap(), ["lib/redhat"]);
-        assert_eq!(
-            chain("b", &[("own/b", Some("lib/redhat"))]).unwrap(),
-            ["b", "lib/redhat"]
-        );
+        let found = chain("b", &[("own/b", Some("lib/redhat"))]);
+        assert_eq!(found.unwrap(), ["b", "lib/redhat"]);
         let error = chain("lib/none", &[]).unwrap_err();
         assert_eq!(error.reason(), "ProfileInvalid");
+        let error = error.to_string();
+        assert!(
+            error.starts_with("spec.extends: ") && error.contains("lib/redhat"),
+            "{error}"
+        );
     }
 
     #[test]
     fn cycles_are_named_and_the_depth_is_bounded() {
+        let circle = [
+            ("own/b", Some("c")),
+            ("installation/c", Some("d")),
+            ("installation/d", Some("c")),
+        ];
         for (extends, others, expected) in [
-            ("a", vec![("own/a", Some("a"))], "a → a"),
-            ("b", vec![("own/b", Some("a")), ("own/a", Some("b"))], "a → b → a"),
-            (
-                "b",
-                vec![
-                    ("own/b", Some("c")),
-                    ("installation/c", Some("d")),
-                    ("installation/d", Some("c")),
-                ],
-                "installation/c → installation/d → installation/c",
-            ),
+            ("a", &[("own/a", Some("a"))][..], "a → a"),
+            ("b", &[("own/b", Some("a")), ("own/a", Some("b"))], "a → b → a"),
+            ("b", &circle, "installation/c → installation/d → installation/c"),
         ] {
-            let error = chain(extends, &others).unwrap_err();
+            let error = chain(extends, others).unwrap_err();
             assert_eq!(error.reason(), "ExtendsInvalid");
             assert!(error.to_string().contains(&format!(": {expected};")), "{error}");
         }

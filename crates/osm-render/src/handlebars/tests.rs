@@ -25,18 +25,12 @@ fn data() -> Value {
 }
 
 fn known() -> BTreeMap<String, LateBound> {
-    ["api/token", "registry/r:5000/password"]
-        .map(|id| {
-            (
-                id.to_owned(),
-                LateBound {
-                    id: id.to_owned(),
-                    kind: LateBoundKind::ApiToken,
-                    source: None,
-                },
-            )
-        })
-        .into()
+    let known = ["api/token", "registry/r:5000/password"].map(|id| LateBound {
+        id: id.to_owned(),
+        kind: LateBoundKind::ApiToken,
+        source: None,
+    });
+    known.map(|late| (late.id.clone(), late)).into()
 }
 
 fn say(Failure { template, at, .. }: Failure) -> String {
@@ -101,7 +95,6 @@ fn helpers_give_what_the_documentation_says() {
         ("{{#if (semver version \">=1.34, <1.35\")}}old{{/if}}", ""),
         ("{{indent 2 text}}", "  a\n\n  b\n"),
         ("{{json map}}", "{\"a\":{\"n\":1},\"b\":{\"n\":null}}"),
-        ("{{toml quote}} {{toml list}} {{toml yes}}", "'it''s' "),
         (
             "{{yaml list}} {{yaml \"yes\"}} {{yaml null}}",
             "[\"x\", \"y\"] \"yes\" null",
@@ -144,18 +137,12 @@ fn helpers_give_what_the_documentation_says() {
         ("C:\\\\{{number}}", "C:\\0"),
         ("a\n{{#if yes}}\nb\n{{/if}}\nc\n", "a\nb\nc\n"),
     ] {
-        let rendered = render(source).unwrap_or_else(|error| panic!("{source}: {error}"));
-        if source.starts_with("{{toml") {
-            let document: toml::Table =
-                toml::from_str(&format!("v = {}", render("{{toml quote}}").unwrap())).unwrap();
-            assert_eq!(
-                document.get("v").and_then(toml::Value::as_str),
-                Some("it's \"x\"")
-            );
-        } else {
-            assert_eq!(rendered, expected, "{source}");
-        }
+        assert_eq!(render(source).as_deref(), Ok(expected), "{source}");
     }
+    let document = render("quote = {{toml quote}}\nlist = {{toml list}}\nyes = {{toml yes}}").unwrap();
+    let document: Value = toml::from_str(&document).unwrap();
+    let expected = json!({"quote": "it's \"x\"", "list": ["x", "y"], "yes": true});
+    assert_eq!(document, expected);
 }
 
 #[test]
@@ -302,11 +289,8 @@ fn what_is_included_is_rendered_in_its_place() {
             assert_eq!(rendered.as_deref(), Ok(expected), "{source}");
         }
     }
-    let error = render_with(
-        &[("a", "{{#if yes}}{{> b}}{{/if}}"), ("b", "\n {{typo}}")],
-        "{{> a}}",
-    )
-    .unwrap_err();
+    let failing = [("a", "{{#if yes}}{{> b}}{{/if}}"), ("b", "\n {{typo}}")];
+    let error = render_with(&failing, "{{> a}}").unwrap_err();
     assert!(error.starts_with("b Some((2, 2))"), "{error}");
     refused("{{> a list map}}", "at most one value without a name");
 }
@@ -315,27 +299,14 @@ fn what_is_included_is_rendered_in_its_place() {
 fn comparisons_are_those_of_handlebars() {
     let mut plain = Handlebars::new();
     plain.register_escape_fn(no_escape);
-    let values = [
-        "null",
-        "yes",
-        "number",
-        "text",
-        "list",
-        "map",
-        "1",
-        "1.5",
-        "-2",
-        "18446744073709551615",
-        "\"1\"",
-        "\"1.5\"",
-        "\"a\"",
-        "\"\"",
-        "true",
-        "false",
+    let of_data = ["null", "yes", "number", "text", "list", "map"];
+    let literals = [
+        "1", "1.5", "-2", "\"1\"", "\"1.5\"", "\"a\"", "\"\"", "true", "false",
     ];
+    let values = [&of_data[..], &literals, &["18446744073709551615"]].concat();
     for helper in ["eq", "ne", "gt", "gte", "lt", "lte"] {
-        for a in values {
-            for b in values {
+        for a in &values {
+            for b in &values {
                 let source = format!("{{{{{helper} {a} {b}}}}}");
                 let expected = plain.render_template(&source, &data()).unwrap();
                 assert_eq!(render(&source), Ok(expected), "{source}");
@@ -348,10 +319,8 @@ fn comparisons_are_those_of_handlebars() {
             assert_eq!(render(&source), Ok(expected), "{source}");
         }
     }
-    assert_eq!(
-        render("{{lookup list 1}}{{lookup (lookup map \"a\") \"n\"}}").unwrap(),
-        "y1"
-    );
+    let looked_up = render("{{lookup list 1}}{{lookup (lookup map \"a\") \"n\"}}");
+    assert_eq!(looked_up.unwrap(), "y1");
     refused("{{lookup list 2}}", "lookup: there is no such key or item");
     refused("{{lookup map 1}}", "lookup: there is no such key or item");
 }
@@ -365,84 +334,48 @@ fn lists_and_maps_are_not_printed() {
 
 #[test]
 fn including_in_a_circle_is_refused() {
-    let error = render_with(&[("a", "{{> a}}")], "{{> a}}").unwrap_err();
-    assert!(error.contains("a → a"), "{error}");
-    let error = render_with(
-        &[
-            ("a", "{{#if yes}}{{> b}}{{/if}}"),
-            ("b", "{{#if no}}{{else}}{{> a}}{{/if}}"),
-        ],
-        "{{> a}}",
-    )
-    .unwrap_err();
-    assert!(error.contains("a → b → a"), "{error}");
-    assert_eq!(
-        render_with(&[("a", "1{{> b}}"), ("b", "2")], "{{> a}}{{> b}}").unwrap(),
-        "122"
-    );
+    let circle = [
+        ("a", "{{#if yes}}{{> b}}{{/if}}"),
+        ("b", "{{#if no}}{{else}}{{> a}}{{/if}}"),
+    ];
+    for (partials, expected) in [(&[("a", "{{> a}}")][..], "a → a"), (&circle, "a → b → a")] {
+        let error = render_with(partials, "{{> a}}").unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+    let twice = render_with(&[("a", "1{{> b}}"), ("b", "2")], "{{> a}}{{> b}}");
+    assert_eq!(twice.unwrap(), "122");
 }
 
+/// Templates `p0` to `pN` that each include the next one so many times.
+fn render_chain(last: usize, times: usize) -> String {
+    let text = |i: usize| format!("{{{{> p{}}}}}", i + 1).repeat(if i < last { times } else { 0 });
+    let named: Vec<(String, String)> = (0..=last).map(|i| (format!("p{i}"), text(i))).collect();
+    let named: Vec<(&str, &str)> = named.iter().map(|(name, text)| (&**name, &**text)).collect();
+    render_with(&named, "{{> p0}}").unwrap_err()
+}
+
+/// Tests of the scanner have what is too long or nested too deeply.
 #[test]
 fn what_grows_without_end_is_refused_at_once() {
     // 2^40 inclusions.
-    let names: Vec<String> = (0..=40).map(|i| format!("p{i}")).collect();
-    let texts: Vec<String> = (0..=40)
-        .map(|i| {
-            if i == 40 {
-                String::new()
-            } else {
-                format!("{{{{> p{}}}}}", i + 1).repeat(2)
-            }
-        })
-        .collect();
-    let bomb: Vec<(&str, &str)> = names
-        .iter()
-        .zip(&texts)
-        .map(|(name, text)| (name.as_str(), text.as_str()))
-        .collect();
-    let error = render_with(&bomb, "{{> p0}}").unwrap_err();
+    let error = render_chain(40, 2);
     assert!(error.contains("too many loops"), "{error}");
     // A long chain, which would recurse.
-    let texts: Vec<String> = (0..=400)
-        .map(|i| {
-            if i == 400 {
-                String::new()
-            } else {
-                format!("{{{{> q{}}}}}", i + 1)
-            }
-        })
-        .collect();
-    let names: Vec<String> = (0..=400).map(|i| format!("q{i}")).collect();
-    let chain: Vec<(&str, &str)> = names
-        .iter()
-        .zip(&texts)
-        .map(|(name, text)| (name.as_str(), text.as_str()))
-        .collect();
-    let error = render_with(&chain, "{{> q0}}").unwrap_err();
+    let error = render_chain(400, 1);
     assert!(error.contains("deep"), "{error}");
     // Loops in loops: 200^4 rounds.
     let each = "{{#each @root.many}}".repeat(4) + "{{#if @root.number}}x{{/if}}" + &"{{/each}}".repeat(4);
     refused(&each, "too many loops");
     // Values that double.
-    let doubling = (0..16).fold("{{len v16}}".to_owned(), |inner, i| {
-        let i = 15 - i;
-        format!(
-            "{{{{#with (concat v{i} v{i}) as |v{}|}}}}{inner}{{{{/with}}}}",
-            i + 1
-        )
+    let doubling = (0..16).rev().fold("{{len v16}}".to_owned(), |inner, i| {
+        let next = i + 1;
+        format!("{{{{#with (concat v{i} v{i}) as |v{next}|}}}}{inner}{{{{/with}}}}")
     });
     refused(
         &format!("{{{{#with wide as |v0|}}}}{doubling}{{{{/with}}}}"),
         "bytes",
     );
     refused(&"{{wide}}".repeat(20), "the output is larger");
-    refused(&"{{#if yes}}".repeat(100_000), "longer than");
-    refused(&"{{#if yes}}".repeat(10_000), "nested more than");
-    refused(&format!("{{{{not {}", "(not ".repeat(20_000)), "parentheses");
-    refused(
-        &format!("{{{{#if yes}}}}{}{{{{/if}}}}", "{{else if yes}}x".repeat(5_000)),
-        "nested more than",
-    );
 }
 
 #[test]
@@ -473,69 +406,32 @@ fn the_deepest_nesting_that_passes_renders_on_a_small_stack() {
         .unwrap();
 }
 
+/// Pieces of templates, and what only looks like them.
+const TOKENS: [&[&str]; 2] = [
+    &[
+        "{{", "}}", "{{/if}}", "{{else}}", "{{^}}", "{{> p}}", "{{>", "{{!--", "--}}", "{{!", "\\", "\\\\",
+        "~", "(", ")", "\"", "'", "[", "]", "{", "}", "{{{", "}}}", "{{{{", "}}}}", "|", "as", "=", "@",
+        "../", "this", "text", "map.a", "@key", "late", "concat", "indent 2", " ", "\n", "\r\n", "é",
+        "\u{85}", "#", "*", "&", "/", "else", "1",
+    ],
+    &[
+        "{{/each}}",
+        "{{/with}}",
+        "{{#if yes}}",
+        "{{else if null}}",
+        "{{#each list}}",
+        "{{#with map}}",
+        "{{#each map as |a b|}}",
+        "{{late \"api/token\" as=\"raw\"}}",
+        "{{download-url \"runc\" arch=\"$arch\"}}",
+        "checksum-url",
+        "%%osm-late{",
+    ],
+];
+
 /// Text that is likely to be nearly a template.
 fn soup() -> impl Strategy<Value = String> {
-    let token = prop_oneof![
-        Just("{{"),
-        Just("}}"),
-        Just("{{#if yes}}"),
-        Just("{{/if}}"),
-        Just("{{else}}"),
-        Just("{{else if null}}"),
-        Just("{{^}}"),
-        Just("{{#each list}}"),
-        Just("{{/each}}"),
-        Just("{{#with map}}"),
-        Just("{{/with}}"),
-        Just("{{#each map as |a b|}}"),
-        Just("{{> p}}"),
-        Just("{{>"),
-        Just("{{!--"),
-        Just("--}}"),
-        Just("{{!"),
-        Just("\\"),
-        Just("\\\\"),
-        Just("~"),
-        Just("("),
-        Just(")"),
-        Just("\""),
-        Just("'"),
-        Just("["),
-        Just("]"),
-        Just("{"),
-        Just("}"),
-        Just("{{{"),
-        Just("}}}"),
-        Just("{{{{"),
-        Just("}}}}"),
-        Just("|"),
-        Just("as"),
-        Just("="),
-        Just("@"),
-        Just("../"),
-        Just("this"),
-        Just("text"),
-        Just("map.a"),
-        Just("@key"),
-        Just("{{late \"api/token\" as=\"raw\"}}"),
-        Just("late"),
-        Just("{{download-url \"runc\" arch=\"$arch\"}}"),
-        Just("checksum-url"),
-        Just("concat"),
-        Just("indent 2"),
-        Just(" "),
-        Just("\n"),
-        Just("\r\n"),
-        Just("é"),
-        Just("\u{85}"),
-        Just("#"),
-        Just("*"),
-        Just("&"),
-        Just("/"),
-        Just("else"),
-        Just("%%osm-late{"),
-        Just("1"),
-    ];
+    let token = prop::sample::select(TOKENS.concat());
     prop::collection::vec(token, 0..40).prop_map(|tokens| tokens.concat())
 }
 

@@ -65,28 +65,6 @@ mod tests {
 
     use super::*;
 
-    fn kubelet(minor: u64) -> Kubelet {
-        Kubelet {
-            judged_as: format!("1.{minor}"),
-            known: true,
-        }
-    }
-
-    #[test]
-    fn fields_and_gates_have_their_versions() {
-        let field = |minor, name| kubelet(minor).field("KubeletConfiguration", name);
-        assert_eq!(field(33, "maxPods"), Some("int32"));
-        assert_eq!(field(33, "maxPod"), None);
-        assert_eq!(field(36, "memoryReservationPolicy"), Some("string"));
-        assert_eq!(field(35, "memoryReservationPolicy"), None);
-        assert_eq!(kubelet(34).field("Taint", "maxPods"), None);
-
-        assert_eq!(kubelet(33).gate("KubeletTracing"), Some(None));
-        assert_eq!(kubelet(36).gate("KubeletTracing"), Some(Some(true)));
-        assert_eq!(kubelet(36).gate("Kubelet"), None);
-        assert_eq!(kubelet(33).gate("AllAlpha"), Some(None));
-    }
-
     #[test]
     fn every_type_is_one_that_is_judged() {
         let structs: Vec<&str> = lines(FIELDS)

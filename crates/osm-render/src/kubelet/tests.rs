@@ -26,32 +26,6 @@ fn told(configuration: &str) -> Vec<String> {
     found.mistakes
 }
 
-#[test]
-fn what_a_kubelet_takes_passes() {
-    for good in [
-        "{}",
-        "{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration}",
-        "{maxPods: 0, podPidsLimit: -1, memoryThrottlingFactor: 0.9, seccompDefault: true}",
-        "{evictionHard: {memory.available: 5%, nodefs.available: 1Gi, pid.available: 0%}}",
-        "{evictionSoft: {memory.available: 500Mi}, evictionSoftGracePeriod: {memory.available: 1m30s}}",
-        "{systemReserved: {cpu: '2', memory: 1.5Gi, ephemeral-storage: '1e9', pid: '100'}}",
-        "{shutdownGracePeriod: 1m, shutdownGracePeriodCriticalPods: 10s}",
-        "{logging: {format: json, flushFrequency: 5000000000, verbosity: 2, options: {json: {infoBufferSize: 64Ki}}}}",
-        "{logging: {flushFrequency: 5s, vmodule: [{filePattern: a*, verbosity: 5}]}}",
-        "{reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}, {numaNode: 1, limits: {memory: 100}}]}",
-        "{registerWithTaints: [{key: a.example/b, value: c, effect: NoSchedule}]}",
-        "{authentication: {webhook: {cacheTTL: 30s}}, authorization: {webhook: {cacheAuthorizedTTL: 5m0s}}}",
-        "{serializeImagePulls: true, maxParallelImagePulls: 1}",
-        "{imageGCHighThresholdPercent: 70, imageGCLowThresholdPercent: 60, imageMaximumGCAge: 24h}",
-        "{enforceNodeAllocatable: [pods, system-reserved], systemReservedCgroup: /system.slice}",
-        "{cpuManagerPolicy: static, cpuManagerPolicyOptions: {full-pcpus-only: 'true'}}",
-        "{tlsCurvePreferences: [29], memoryReservationPolicy: None, userNamespaces: {idsPerPod: 65536}}",
-        "{featureGates: {AllAlpha: false, ImageMaximumGCAge: true, RotateKubeletServerCertificate: true}}",
-    ] {
-        assert_eq!(told(good), [""; 0], "{good}");
-    }
-}
-
 /// Configurations, each with the path of its mistake and a part of what is told.
 const MISTAKES: &str = "
     {apiVersion: s77} | apiVersion | must be kubelet.config.k8s.io/v1beta1

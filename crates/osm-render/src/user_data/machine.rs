@@ -105,83 +105,44 @@ mod tests {
     use super::*;
     use crate::user_data::{placeholders, user_data};
 
-    fn text(value: &Value) -> String {
-        value.as_str().unwrap_or_default().to_owned()
-    }
-
-    /// Files of a document: path, mode, and the text where it is plain.
-    fn files_of(document: &str) -> BTreeMap<String, (String, Option<String>)> {
-        let unit = |name: &Value, below: Option<&Value>| {
-            let name = name.as_str().unwrap();
-            match below {
-                None => format!("/etc/systemd/system/{name}"),
-                Some(drop_in) => format!("/etc/systemd/system/{name}.d/{}", drop_in.as_str().unwrap()),
+    /// Files of a document by path, with mode and text, as the programs that read it on a machine tell them.
+    fn files_of(spec: &Content, document: &str) -> BTreeMap<String, (String, String)> {
+        let named = [("document", document)];
+        let read = match Reader::of(spec.os_name, spec.provisioning_utility) {
+            Reader::CloudInit => osm_judges::user_data_files(document),
+            Reader::CoreosCloudinit => {
+                let mut configs = osm_judges::coreos_read(&named).unwrap();
+                configs.remove(0).map(osm_judges::MachineConfig::into_files)
+            }
+            Reader::Ignition => {
+                let mut configs = osm_judges::ignition_read(&named).unwrap();
+                configs.remove(0).map(osm_judges::MachineConfig::into_files)
             }
         };
-        let mut found = BTreeMap::new();
-        let mut units = |units: &Value, content: &str, drop_ins: &str| {
-            for one in units.as_array().into_iter().flatten() {
-                if let Some(data) = one[content].as_str() {
-                    // A network file is a unit of coreos-cloudinit.
-                    let path = match text(&one["name"]).ends_with(".network") {
-                        true => format!("/etc/systemd/network/{}", text(&one["name"])),
-                        false => unit(&one["name"], None),
-                    };
-                    found.insert(path, ("0644".to_owned(), Some(data.to_owned())));
-                }
-                for drop_in in one[drop_ins].as_array().into_iter().flatten() {
-                    let path = unit(&one["name"], Some(&drop_in["name"]));
-                    found.insert(path, ("0644".to_owned(), Some(text(&drop_in[content]))));
-                }
-            }
-        };
-        if let Some(body) = document.strip_prefix("#cloud-config\n") {
-            let document = crate::yaml::read(body).unwrap().remove(0);
-            units(&document["coreos"]["units"], "content", "drop-ins");
-            for file in document["write_files"].as_array().into_iter().flatten() {
-                let plain = file.get("encoding").is_none().then(|| text(&file["content"]));
-                found.insert(text(&file["path"]), (text(&file["permissions"]), plain));
-            }
-        } else {
-            let document: Value = serde_json::from_str(document).unwrap();
-            units(&document["systemd"]["units"], "contents", "dropins");
-            for file in document["storage"]["files"].as_array().into_iter().flatten() {
-                let mode = format!("{:04o}", file["mode"].as_u64().unwrap());
-                found.insert(text(&file["path"]), (mode, None));
-            }
-        }
-        found
+        let files = read.unwrap_or_else(|verdict| panic!("{verdict}")).into_iter();
+        files
+            .map(|file| (file.path, (format!("{:04o}", file.mode), file.content)))
+            .collect()
     }
 
     #[test]
     fn the_files_are_those_of_the_document_in_every_language() {
         for (name, spec) in crate::defaults() {
-            let accepted = crate::resolve(&spec).unwrap();
-            let profile = crate::compile(&accepted).unwrap();
+            let profile = crate::compile(&crate::resolve(&spec).unwrap()).unwrap();
             for cloud in &spec.supported_cloud_providers {
                 let (pool, settings) = crate::full_sample(&spec, cloud.name).unwrap();
                 for settings in [settings, Settings::default()] {
-                    let config = profile
-                        .render(&pool, &settings, &crate::stand_in_cluster())
-                        .unwrap()
-                        .spec;
+                    let rendered = profile.render(&pool, &settings, &crate::stand_in_cluster());
+                    let config = rendered.unwrap().spec;
                     let values = placeholders(&config);
                     for stage in Stage::ALL {
-                        let expected = files_of(&user_data(&config, stage, &values).unwrap());
+                        let expected = files_of(&config, &user_data(&config, stage, &values).unwrap());
                         let machine = machine_stage(&config, stage, &values).unwrap();
-                        let paths: Vec<&String> = machine.files.iter().map(|file| &file.path).collect();
-                        let mut sorted = paths.clone();
-                        sorted.sort();
-                        assert!(sorted.iter().copied().eq(expected.keys()), "{name} {paths:?}");
-                        for file in &machine.files {
-                            let (mode, plain) = &expected[&file.path];
-                            assert_eq!(*mode, file.mode, "{name} {}", file.path);
-                            assert!(
-                                plain.as_ref().is_none_or(|plain| *plain == file.text),
-                                "{name} {}",
-                                file.path
-                            );
-                        }
+                        assert_eq!(machine.files.len(), expected.len(), "{name}");
+                        let files = machine.files.into_iter();
+                        let files: BTreeMap<_, _> =
+                            files.map(|file| (file.path, (file.mode, file.text))).collect();
+                        assert_eq!(files, expected, "{name}");
                         assert!(!machine.other.contains_key("write_files"));
                     }
                 }

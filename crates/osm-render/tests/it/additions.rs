@@ -1,17 +1,18 @@
 //! Commands, packages, kernel parameters and kernel modules of a profile, for each program that reads documents.
-#![allow(clippy::type_complexity)]
 
 use std::process::Command;
 
 use osm_api::Settings;
 use osm_api::config::StageConfig;
-use osm_api::profile::{CloudProvider, OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility};
+use osm_api::profile::{OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility};
 use osm_judges::{UserData, coreos_cloud_configs, judge_user_data_batch};
 use osm_render::{
-    Base, ProfileKey, Rendered, Stage, compile, full_sample, placeholders, resolve, resolve_on,
-    stand_in_cluster, user_data,
+    Base, ProfileKey, Rendered, Stage, full_sample, placeholders, resolve, resolve_on, stand_in_cluster,
+    user_data,
 };
 use serde_json::{Value, json};
+
+use crate::common::compiled;
 
 /// A profile for a system with this provisioning stage, besides a unit and, where there are commands, commands.
 fn spec(os: &str, utility: &str, provisioning: Value) -> OperatingSystemProfileSpec {
@@ -47,13 +48,18 @@ fn everything() -> Value {
     })
 }
 
-fn render(spec: &OperatingSystemProfileSpec, settings: &str) -> Rendered {
-    let (mut pool, _) = full_sample(spec, CloudProvider::Aws).unwrap();
+/// Without an upgrade of packages, and without a judge.
+fn rendered(spec: &OperatingSystemProfileSpec, settings: &str) -> Rendered {
+    let cloud = spec.supported_cloud_providers[0].name;
+    let (mut pool, _) = full_sample(spec, cloud).unwrap();
     pool.os.dist_upgrade_on_boot = false;
-    let profile = compile(&resolve(spec).unwrap()).unwrap();
-    let rendered = profile
-        .render(&pool, &Settings::parse(settings).unwrap(), &stand_in_cluster())
-        .unwrap();
+    let settings = Settings::parse(settings).unwrap();
+    let rendered = compiled(spec).render(&pool, &settings, &stand_in_cluster());
+    rendered.unwrap()
+}
+
+fn render(spec: &OperatingSystemProfileSpec, settings: &str) -> Rendered {
+    let rendered = rendered(spec, settings);
     let text = user_data(&rendered.spec, Stage::Provisioning, &placeholders(&rendered.spec)).unwrap();
     let is_coreos = spec.os_name == OperatingSystem::Flatcar
         && spec.provisioning_utility == ProvisioningUtility::CloudInit;
@@ -69,25 +75,26 @@ fn render(spec: &OperatingSystemProfileSpec, settings: &str) -> Rendered {
     rendered
 }
 
+/// The modules of a profile for Ubuntu with this provisioning stage.
+fn modules(provisioning: Value, settings: &str) -> Value {
+    let rendered = render(&spec("ubuntu", "cloud-init", provisioning), settings);
+    rendered.spec.provisioning_config.modules.unwrap()
+}
+
 #[test]
 fn a_kernel_module_of_a_package_is_loaded_after_its_installation() {
-    let gpu = json!({"packages": ["nvidia-headless-535-server"], "kernelModules": ["nvidia"], "modules": {"runcmd": ["echo own"]}});
     let load = "modprobe -a nvidia; :";
-    let modules = |provisioning: Value| {
-        let rendered = render(&spec("ubuntu", "cloud-init", provisioning), "");
-        rendered.spec.provisioning_config.modules.unwrap()
-    };
-    let found = modules(gpu.clone());
-    assert_eq!(found["bootcmd"], json!([load]));
-    assert_eq!(found["runcmd"], json!([load, "echo own"]));
-    assert_eq!(found["packages"], json!(["nvidia-headless-535-server"]));
-    let mut without = gpu;
-    without["packages"] = json!([]);
-    let found = modules(without);
-    assert_eq!(
-        (&found["bootcmd"], &found["runcmd"]),
-        (&json!([load]), &json!(["echo own"]))
-    );
+    let package = "nvidia-headless-535-server";
+    for (packages, runcmd) in [
+        (json!([package]), json!([load, "echo own"])),
+        (json!([]), json!(["echo own"])),
+    ] {
+        let gpu =
+            json!({"packages": packages, "kernelModules": ["nvidia"], "modules": {"runcmd": ["echo own"]}});
+        let found = modules(gpu, "");
+        assert_eq!(found["bootcmd"], json!([load]));
+        assert_eq!(found["runcmd"], runcmd);
+    }
 }
 
 fn text(stage: &StageConfig, path: &str) -> Option<String> {
@@ -98,17 +105,14 @@ fn text(stage: &StageConfig, path: &str) -> Option<String> {
 #[test]
 fn each_reader_gets_what_it_understands() {
     for (os, utility) in READERS {
-        let rendered = render(&spec(os, utility, everything()), "{}")
-            .spec
-            .provisioning_config;
+        let rendered = render(&spec(os, utility, everything()), "{}");
+        let rendered = rendered.spec.provisioning_config;
         assert_eq!(
             text(&rendered, "/etc/sysctl.d/99-zz-osm-profile.conf").unwrap(),
             "kernel.shmmax = 68719476736\nnet.ipv4.tcp_rmem = 4096 87380 6291456\nvm.max_map_count = 262144\n"
         );
-        assert_eq!(
-            text(&rendered, "/etc/modules-load.d/osm-profile.conf").unwrap(),
-            "nf_conntrack\nip_vs\n"
-        );
+        let loaded = text(&rendered, "/etc/modules-load.d/osm-profile.conf");
+        assert_eq!(loaded.unwrap(), "nf_conntrack\nip_vs\n");
         let units: Vec<&str> = rendered.units.iter().map(|unit| unit.name.as_str()).collect();
         let apply = "modprobe -a nf_conntrack ip_vs; sysctl -q -e -p /etc/sysctl.d/99-zz-osm-profile.conf; :";
         let before = "osm-commands-before.service";
@@ -141,11 +145,8 @@ fn each_reader_gets_what_it_understands() {
                 let found = rendered.units.iter().find(|unit| unit.name.contains(name));
                 found.unwrap().content.clone().unwrap()
             };
-            let order = unit("before")
-                .lines()
-                .find(|line| line.starts_with("Before="))
-                .unwrap()
-                .to_owned();
+            let before = unit("before");
+            let order = before.lines().find(|line| line.starts_with("Before=")).unwrap();
             assert!(
                 order.ends_with("setup.service") && !order.contains("commands"),
                 "{order}"
@@ -153,11 +154,8 @@ fn each_reader_gets_what_it_understands() {
             assert!(unit("after").contains("setup.service\n"), "{}", unit("after"));
             let script = text(&rendered, "/opt/bin/osm-commands-before").unwrap();
             let run = Command::new("sh").args(["-euc", &script]).output().unwrap();
-            let said = String::from_utf8(run.stdout).unwrap();
-            assert_eq!(
-                (run.status.success(), said.as_str()),
-                (true, "first in sample\nit's a;b\n")
-            );
+            assert!(run.status.success());
+            assert_eq!(run.stdout, b"first in sample\nit's a;b\n");
         }
     }
 }
@@ -178,14 +176,10 @@ fn without_them_a_resolved_profile_is_what_it_was() {
 fn own_modules_stay_in_the_middle() {
     let mut provisioning = everything();
     provisioning["modules"] = json!({"bootcmd": ["own first"], "runcmd": ["own last"]});
-    let modules = render(&spec("ubuntu", "cloud-init", provisioning), "{}")
-        .spec
-        .provisioning_config
-        .modules
-        .unwrap();
+    let modules = modules(provisioning, "{}");
     assert_eq!(
-        modules["bootcmd"].as_array().unwrap().last(),
-        Some(&json!("own first"))
+        modules["bootcmd"].as_array().unwrap().last().unwrap(),
+        "own first"
     );
     assert_eq!(modules["runcmd"], json!(["own last", "echo last"]));
 }
@@ -194,22 +188,19 @@ fn own_modules_stay_in_the_middle() {
 fn packages_are_installed_unless_the_settings_forbid_it() {
     let provisioning = json!({"packages": ["htop", "g++"], "modules": {"packages": ["own"]}});
     let listed = spec("ubuntu", "cloud-init", provisioning);
-    let rendered = render(&listed, "{}");
-    let modules = rendered.spec.provisioning_config.modules.unwrap();
-    assert_eq!(modules, json!({"packages": ["own", "htop", "g++"]}));
-    let rendered = render(&listed, "packages: {enabled: false}");
-    assert_eq!(
-        rendered.spec.provisioning_config.modules,
-        Some(json!({"packages": ["own"]}))
-    );
-    assert!(
-        rendered
+    for (settings, packages, warnings) in [
+        ("{}", json!(["own", "htop", "g++"]), 0),
+        ("packages: {enabled: false}", json!(["own"]), 1),
+    ] {
+        let rendered = render(&listed, settings);
+        let modules = rendered.spec.provisioning_config.modules.unwrap();
+        assert_eq!(modules, json!({"packages": packages}));
+        let about = rendered
             .warnings
             .iter()
-            .any(|warning| warning.contains("packages.enabled")),
-        "{:?}",
-        rendered.warnings
-    );
+            .filter(|warning| warning.contains("packages.enabled"));
+        assert_eq!(about.count(), warnings);
+    }
 }
 
 /// Who refuses a stage, the stage, and a part of the message.
@@ -244,15 +235,17 @@ fn mistakes_are_refused_with_the_place() {
             assert!(error.to_string().contains(text), "{text}: {error}");
         }
     }
-    for field in ["commands", "packages", "sysctls", "kernelModules"] {
+    for (field, value) in [
+        ("commands", json!({})),
+        ("packages", json!(["a"])),
+        ("sysctls", json!({"a": 1})),
+        ("kernelModules", json!(["a"])),
+    ] {
         let mut early = spec("ubuntu", "cloud-init", json!({}));
-        let all = json!({"commands": {}, "packages": ["a"], "sysctls": {"a": 1}, "kernelModules": ["a"]});
-        early.bootstrap_config = serde_json::from_value(json!({field: all[field]})).unwrap();
+        early.bootstrap_config = serde_json::from_value(json!({field: value})).unwrap();
         let error = resolve(&early).unwrap_err().to_string();
-        assert!(
-            error.contains(&format!("spec.bootstrapConfig.{field}: can't be set here")),
-            "{error}"
-        );
+        let problem = format!("spec.bootstrapConfig.{field}: can't be set here");
+        assert!(error.contains(&problem), "{error}");
     }
 }
 
@@ -278,28 +271,21 @@ fn an_extension_adds_to_those_of_its_base() {
     let resolved = on_base(own).unwrap();
     assert_eq!(resolved.packages, ["a", "b", "c"]);
     let modules = resolved.modules.unwrap();
-    assert_eq!(modules["bootcmd"][0], "own 1");
-    assert_eq!(modules["bootcmd"][1], "base 1");
+    let first: Vec<&Value> = modules["bootcmd"].as_array().unwrap().iter().take(2).collect();
+    assert_eq!(first, ["own 1", "base 1"]);
     // The packages may contain the kernel modules.
-    assert_eq!(
-        modules["runcmd"],
-        json!(["modprobe -a m n; :", "base 2", "own 2"])
-    );
-    let texts: Vec<String> = resolved
-        .files
-        .into_iter()
-        .map(|file| file.content.inline.unwrap().data)
-        .collect();
+    let last = json!(["modprobe -a m n; :", "base 2", "own 2"]);
+    assert_eq!(modules["runcmd"], last);
+    let files = resolved.files.into_iter();
+    let texts: Vec<String> = files.map(|file| file.content.inline.unwrap().data).collect();
     assert_eq!(texts, ["m\nn\n", "x = 1\ny = 3\nz = 4\n"]);
+    let missing = "has no such entry in sysctls; correct the name";
     for (own, text) in [
         (
             json!({"sysctls": {"y": 3}}),
             "spec.provisioningConfig.sysctls.y: ",
         ),
-        (
-            json!({"removeSysctls": ["z"]}),
-            "has no such entry in sysctls; correct the name",
-        ),
+        (json!({"removeSysctls": ["z"]}), missing),
     ] {
         let error = on_base(own).expect_err(text);
         assert_eq!(error.reason(), "ExtendsInvalid");
@@ -312,70 +298,56 @@ const OF_SETTINGS: &str = "system: {sysctls: {vm.max_map_count: 300000, kernel.c
 
 #[test]
 fn the_settings_reach_profiles_of_every_engine_and_reader() {
-    for engine in ["Handlebars", "GoTemplate", "None"] {
+    let engines = ["Handlebars", "GoTemplate", "None"].map(|engine| (engine, json!({})));
+    for (engine, own) in engines.into_iter().chain([("Handlebars", everything())]) {
         for (os, utility) in READERS {
-            for own in [json!({}), everything()] {
-                let mut spec = serde_json::to_value(spec(os, utility, own.clone())).unwrap();
-                spec["templateEngine"] = json!(engine);
-                let has_own = own != json!({});
-                if has_own && engine != "Handlebars" {
-                    continue;
-                }
-                let rendered = render(&serde_json::from_value(spec).unwrap(), OF_SETTINGS).spec;
-                let (bootstrap, provisioning) = (rendered.bootstrap_config, rendered.provisioning_config);
-                let file = "/etc/sysctl.d/99-zz-osm-settings.conf";
-                let of_go = engine == "GoTemplate" && utility == "cloud-init";
-                let document = if of_go { &bootstrap } else { &provisioning };
-                assert_eq!(
-                    text(document, file).unwrap(),
-                    "kernel.core_pattern = core.%p\nvm.max_map_count = 300000\n"
-                );
-                let modules = text(document, "/etc/modules-load.d/osm-settings.conf");
-                assert_eq!(modules.unwrap(), "ip_vs\n");
-                let apply = format!("modprobe -a ip_vs; sysctl -q -e -p {file}; :");
-                let kept = format!("status=$?; {apply}; (exit $status)");
-                let timesyncd = text(&bootstrap, "/etc/systemd/timesyncd.conf.d/10-osm.conf");
-                let first: Vec<&str> = document.units.iter().map(|unit| unit.name.as_str()).collect();
-                match (os, utility) {
-                    ("ubuntu", _) => {
-                        let module = if of_go { "runcmd" } else { "bootcmd" };
-                        let commands = document.modules.as_ref().unwrap()[module].clone();
-                        // The profile's own come first, as their files do.
-                        let expected = if of_go { &apply } else { &kept };
-                        assert_eq!(commands.as_array().unwrap().last(), Some(&json!(expected)));
-                        let ntp = &bootstrap.modules.unwrap()["ntp"];
-                        assert_eq!(
-                            ntp,
-                            &json!({"enabled": true, "servers": ["time.example", "fd00::7b"]})
-                        );
-                    }
-                    (_, "cloud-init") => {
-                        let before = if has_own {
-                            vec!["osm-commands-before.service", "osm-profile-kernel.service"]
-                        } else {
-                            vec![]
-                        };
-                        let own = if of_go {
-                            vec!["osm-time-servers.service"]
-                        } else {
-                            vec!["setup.service"]
-                        };
-                        let expected = [before, vec!["osm-settings-kernel.service"], own.clone()].concat();
-                        assert_eq!(first[..expected.len()], expected);
-                        let unit = &document.units[expected.len() - 2];
-                        assert!(unit.content.as_ref().unwrap().contains(&apply));
-                        let order = format!("\nBefore={}", own[0]);
-                        assert!(unit.content.as_ref().unwrap().contains(&order));
-                        let last = bootstrap.units.last().unwrap();
-                        assert_eq!(last.name, "osm-time-servers.service");
-                        assert_eq!(timesyncd.unwrap(), "[Time]\nNTP=time.example fd00::7b\n");
-                    }
-                    _ => {
-                        assert!(!first.contains(&"osm-settings-kernel.service"), "{first:?}");
-                        assert_eq!(timesyncd.unwrap(), "[Time]\nNTP=time.example fd00::7b\n");
-                    }
-                }
+            let has_own = own != json!({});
+            let mut spec = serde_json::to_value(spec(os, utility, own.clone())).unwrap();
+            spec["templateEngine"] = json!(engine);
+            let rendered = render(&serde_json::from_value(spec).unwrap(), OF_SETTINGS).spec;
+            let (bootstrap, provisioning) = (rendered.bootstrap_config, rendered.provisioning_config);
+            let of_go = engine == "GoTemplate" && utility == "cloud-init";
+            let document = if of_go { &bootstrap } else { &provisioning };
+            let file = "/etc/sysctl.d/99-zz-osm-settings.conf";
+            let sysctls = "kernel.core_pattern = core.%p\nvm.max_map_count = 300000\n";
+            assert_eq!(text(document, file).unwrap(), sysctls);
+            let modules = text(document, "/etc/modules-load.d/osm-settings.conf");
+            assert_eq!(modules.unwrap(), "ip_vs\n");
+            let apply = format!("modprobe -a ip_vs; sysctl -q -e -p {file}; :");
+            let units: Vec<&str> = document.units.iter().map(|unit| unit.name.as_str()).collect();
+            if os == "ubuntu" {
+                // The profile's own come first, as their files do.
+                let (module, expected) = match of_go {
+                    true => ("runcmd", apply),
+                    false => ("bootcmd", format!("status=$?; {apply}; (exit $status)")),
+                };
+                let commands = document.modules.as_ref().unwrap()[module].as_array().unwrap();
+                assert_eq!(*commands.last().unwrap(), expected);
+                let ntp = json!({"enabled": true, "servers": ["time.example", "fd00::7b"]});
+                assert_eq!(bootstrap.modules.unwrap()["ntp"], ntp);
+                continue;
             }
+            let timesyncd = text(&bootstrap, "/etc/systemd/timesyncd.conf.d/10-osm.conf");
+            assert_eq!(timesyncd.unwrap(), "[Time]\nNTP=time.example fd00::7b\n");
+            let kernel = "osm-settings-kernel.service";
+            if utility == "ignition" {
+                assert!(!units.contains(&kernel), "{units:?}");
+                continue;
+            }
+            let own = ["osm-commands-before.service", "osm-profile-kernel.service"];
+            let next = match of_go {
+                true => "osm-time-servers.service",
+                false => "setup.service",
+            };
+            let at = units.iter().position(|unit| *unit == kernel).unwrap();
+            assert_eq!(units[..at], own[..if has_own { 2 } else { 0 }]);
+            assert_eq!(units[at + 1], next);
+            let unit = document.units[at].content.as_ref().unwrap();
+            assert!(
+                unit.contains(&apply) && unit.contains(&format!("\nBefore={next}")),
+                "{unit}"
+            );
+            assert_eq!(bootstrap.units.last().unwrap().name, "osm-time-servers.service");
         }
     }
 }
@@ -384,106 +356,76 @@ fn the_settings_reach_profiles_of_every_engine_and_reader() {
 fn amazon_linux_2_has_its_time_servers_in_a_file_of_chrony() {
     let rendered = render(&spec("amzn2", "cloud-init", json!({})), OF_SETTINGS);
     let bootstrap = rendered.spec.bootstrap_config;
+    let servers = text(&bootstrap, "/etc/chrony.d/osm.conf");
     assert_eq!(
-        text(&bootstrap, "/etc/chrony.d/osm.conf").unwrap(),
+        servers.unwrap(),
         "server time.example iburst\nserver fd00::7b iburst\n"
     );
-    let commands = bootstrap.modules.unwrap()["runcmd"].clone();
-    assert!(
-        commands[0]
-            .as_str()
-            .unwrap()
-            .contains("try-restart chronyd.service")
-    );
+    let modules = bootstrap.modules.unwrap();
+    let command = modules["runcmd"][0].as_str().unwrap();
+    assert!(command.contains("try-restart chronyd.service"), "{command}");
     // The command, on a configuration without and then with the line.
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("chrony.conf");
+    let config = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&config, "driftfile x\n").unwrap();
-    let command = commands[0]
-        .as_str()
-        .unwrap()
-        .replace("/etc/chrony.conf", config.to_str().unwrap());
-    let command = command.replace("systemctl", "true");
+    let here = config.path().to_str().unwrap();
+    let command = command
+        .replace("/etc/chrony.conf", here)
+        .replace("systemctl", "true");
     for _ in 0..2 {
-        assert!(
-            Command::new("/bin/sh")
-                .args(["-c", &command])
-                .status()
-                .unwrap()
-                .success()
-        );
+        let run = Command::new("/bin/sh").args(["-c", &command]).status();
+        assert!(run.unwrap().success());
     }
-    assert_eq!(
-        std::fs::read_to_string(&config).unwrap(),
-        "driftfile x\ninclude /etc/chrony.d/*.conf\n"
-    );
+    let written = std::fs::read_to_string(&config).unwrap();
+    assert_eq!(written, "driftfile x\ninclude /etc/chrony.d/*.conf\n");
 }
 
 #[test]
 fn time_servers_of_the_profile_itself_stay() {
-    let mut spec = serde_json::to_value(spec("ubuntu", "cloud-init", json!({}))).unwrap();
-    spec["bootstrapConfig"] = json!({"modules": {"ntp": {"enabled": false}}});
-    let rendered = render(&serde_json::from_value(spec).unwrap(), OF_SETTINGS);
-    assert_eq!(
-        rendered.spec.bootstrap_config.modules.unwrap()["ntp"],
-        json!({"enabled": false})
+    let mut spec = spec("ubuntu", "cloud-init", json!({}));
+    spec.bootstrap_config.modules = Some(json!({"ntp": {"enabled": false}}));
+    let rendered = render(&spec, OF_SETTINGS);
+    let modules = rendered.spec.bootstrap_config.modules.unwrap();
+    assert_eq!(modules["ntp"], json!({"enabled": false}));
+    let [warning] = rendered.warnings.as_slice() else {
+        panic!("{:?}", rendered.warnings)
+    };
+    assert!(
+        warning.contains("system.ntpServers of the settings has no effect"),
+        "{warning}"
     );
-    assert_eq!(rendered.warnings.len(), 1, "{:?}", rendered.warnings);
-    assert!(rendered.warnings[0].contains("system.ntpServers of the settings has no effect"));
 }
 
 #[test]
 fn packages_of_the_settings_are_installed_by_whatever_installs_packages() {
-    let settings = "packages: {install: [chrony]}";
-    let listed = |rendered: &Rendered| {
-        let modules = rendered.spec.provisioning_config.modules.clone();
-        modules.and_then(|modules| modules.get("packages").cloned())
-    };
-    let own = render(
-        &spec("ubuntu", "cloud-init", json!({"packages": ["jq"]})),
-        settings,
-    );
-    assert_eq!(listed(&own), Some(json!(["jq", "chrony"])));
+    let own = modules(json!({"packages": ["jq"]}), "packages: {install: [chrony]}");
+    assert_eq!(own["packages"], json!(["jq", "chrony"]));
+    let on = "packages: {install: [chrony, jq]}";
+    let off = "packages: {enabled: false, install: [chrony, jq]}";
     for (name, default) in osm_render::defaults() {
-        let cloud = default.supported_cloud_providers[0].name;
-        let (mut pool, _) = full_sample(&default, cloud).unwrap();
-        pool.os.dist_upgrade_on_boot = false;
-        let profile = compile(&resolve(&default).unwrap()).unwrap();
-        let settings = |text: &str| Settings::parse(text).unwrap();
-        let rendered = profile
-            .render(&pool, &settings(settings_of(true)), &stand_in_cluster())
-            .unwrap();
-        let off = profile
-            .render(&pool, &settings(settings_of(false)), &stand_in_cluster())
-            .unwrap();
-        assert_eq!(listed(&rendered), None, "{name}");
+        let [on, off] = [on, off].map(|settings| rendered(&default, settings));
         let warned = |rendered: &Rendered| {
             rendered
                 .warnings
                 .iter()
                 .any(|text| text.contains("packages.install"))
         };
+        let modules = &on.spec.provisioning_config.modules;
+        assert!(
+            modules
+                .as_ref()
+                .is_none_or(|modules| modules.get("packages").is_none()),
+            "{name}"
+        );
         if default.os_name == OperatingSystem::Flatcar {
-            assert!(warned(&rendered), "{name}");
-        } else {
-            let extras = text(&rendered.spec.provisioning_config, "/opt/bin/osm-extras").unwrap();
-            assert!(
-                extras.contains("set -- \"$@\" 'chrony' 'jq'\n"),
-                "{name}: {extras}"
-            );
-            assert!(
-                warned(&off) && !warned(&rendered),
-                "{name}: {:?}",
-                rendered.warnings
-            );
+            assert!(warned(&on), "{name}");
+            continue;
         }
-    }
-}
-
-fn settings_of(enabled: bool) -> &'static str {
-    match enabled {
-        true => "packages: {install: [chrony, jq]}",
-        false => "packages: {enabled: false, install: [chrony, jq]}",
+        let extras = text(&on.spec.provisioning_config, "/opt/bin/osm-extras").unwrap();
+        assert!(
+            extras.contains("set -- \"$@\" 'chrony' 'jq'\n"),
+            "{name}: {extras}"
+        );
+        assert!(warned(&off) && !warned(&on), "{name}: {:?}", on.warnings);
     }
 }
 
@@ -497,27 +439,19 @@ fn nodes_have_host_names_as_names_only_where_these_can_be_predicted() {
         let (mut pool, _) = full_sample(&spec, spec.supported_cloud_providers[0].name).unwrap();
         pool.name = name.to_owned();
         let settings = Settings::parse("kubelet: {hostnameOverride: false}").unwrap();
-        let rendered =
-            compile(&resolve(&spec).unwrap())
-                .unwrap()
-                .render(&pool, &settings, &stand_in_cluster());
-        rendered.map(|rendered| {
-            rendered.spec.bootstrap_config.modules.unwrap()["prefer_fqdn_over_hostname"].clone()
-        })
+        compiled(&spec).render(&pool, &settings, &stand_in_cluster())
     };
     for cloud in ["openstack", "hetzner", "vsphere", "kubevirt", "azure"] {
-        assert_eq!(of(cloud, "workers", json!({})).unwrap(), json!(false), "{cloud}");
+        let content = of(cloud, "workers", json!({})).unwrap().spec;
+        let modules = content.bootstrap_config.modules.unwrap();
+        assert_eq!(modules["prefer_fqdn_over_hostname"], json!(false), "{cloud}");
     }
+    let fqdn = json!({"fqdn": "a.b"});
     for (cloud, name, modules, problem) in [
         ("aws", "workers", json!({}), "on aws OSM does not set"),
         ("edge", "workers", json!({}), "on edge OSM does not set"),
         ("openstack", "workers.b", json!({}), "has a dot"),
-        (
-            "openstack",
-            "workers",
-            json!({"fqdn": "a.b"}),
-            "bootstrapConfig.modules.fqdn",
-        ),
+        ("openstack", "workers", fqdn, "bootstrapConfig.modules.fqdn"),
     ] {
         let error = of(cloud, name, modules).unwrap_err();
         assert_eq!(error.reason(), "HostNameUnpredictable");

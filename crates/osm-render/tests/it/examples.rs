@@ -5,20 +5,26 @@ use std::path::Path;
 use osm_api::profile::AcceptedProfile;
 use osm_api::{MachineDeployment, OperatingSystemProfile, OperatingSystemProfileSpec, Pool, Settings};
 use osm_judges::{UserData, judge_user_data_batch};
-use osm_render::{Base, Download, ProfileKey, Stage, stand_in_cluster, user_data};
+use osm_render::{Base, Download, ProfileKey, Stage, placeholders, resolve, stand_in_cluster, user_data};
+
+use crate::common::{compiled, default_spec};
+
+/// A file below the root of the repository.
+fn read(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::fs::read_to_string(root.join(path)).unwrap()
+}
 
 fn example(name: &str) -> String {
-    std::fs::read_to_string(
-        Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../examples")
-            .join(name),
-    )
-    .unwrap()
+    read(&format!("examples/{name}"))
+}
+
+fn air_gapped() -> Settings {
+    Settings::parse(&example("settings-air-gapped.yaml")).unwrap()
 }
 
 fn pool(name: &str) -> Pool {
-    let text = example(name);
-    let deployment: MachineDeployment = serde_saphyr::from_str(&text).unwrap();
+    let deployment: MachineDeployment = serde_saphyr::from_str(&example(name)).unwrap();
     Pool::read(&deployment).unwrap()
 }
 
@@ -28,7 +34,7 @@ fn judge(pool: &Pool, accepted: &AcceptedProfile, settings: &Settings) {
     let rendered = profile.render(pool, settings, &stand_in_cluster()).unwrap();
     assert!(rendered.warnings.is_empty(), "{:?}", rendered.warnings);
     for stage in Stage::ALL {
-        let text = user_data(&rendered.spec, stage, &osm_render::placeholders(&rendered.spec)).unwrap();
+        let text = user_data(&rendered.spec, stage, &placeholders(&rendered.spec)).unwrap();
         let name = format!("{} {stage:?}", pool.name);
         let kubelet = Some(pool.kubelet_version.to_string());
         judge_user_data_batch(&[UserData {
@@ -42,30 +48,17 @@ fn judge(pool: &Pool, accepted: &AcceptedProfile, settings: &Settings) {
 
 #[test]
 fn machine_deployments_render_with_default_and_air_gapped_settings() {
-    let (_, ubuntu) = osm_render::defaults()
-        .into_iter()
-        .find(|(name, _)| name == "osp-ubuntu")
-        .unwrap();
-    let ubuntu = osm_render::resolve(&ubuntu).unwrap();
-    let air_gapped = Settings::parse(&example("settings-air-gapped.yaml")).unwrap();
-    for name in [
-        "machinedeployment-ubuntu-aws.yaml",
-        "machinedeployment-ubuntu-openstack.yaml",
-    ] {
-        let pool = pool(name);
+    let ubuntu = resolve(&default_spec("osp-ubuntu")).unwrap();
+    for cloud in ["aws", "openstack"] {
+        let pool = pool(&format!("machinedeployment-ubuntu-{cloud}.yaml"));
         judge(&pool, &ubuntu, &Settings::default());
-        judge(&pool, &ubuntu, &air_gapped);
+        judge(&pool, &ubuntu, &air_gapped());
     }
 }
 
 #[test]
 fn an_air_gapped_site_names_no_host_but_its_own() {
-    let (_, ubuntu) = osm_render::defaults()
-        .into_iter()
-        .find(|(name, _)| name == "osp-ubuntu")
-        .unwrap();
-    let profile = osm_render::compile(&osm_render::resolve(&ubuntu).unwrap()).unwrap();
-    let air_gapped = Settings::parse(&example("settings-air-gapped.yaml")).unwrap();
+    let profile = compiled(&default_spec("osp-ubuntu"));
     let pool = pool("machinedeployment-ubuntu-openstack.yaml");
     let downloads = |settings: &Settings| {
         let rendered = profile.render(&pool, settings, &stand_in_cluster()).unwrap();
@@ -75,13 +68,10 @@ fn an_air_gapped_site_names_no_host_but_its_own() {
         (internet.iter().filter(|host| text.contains(**host)).count(), urls)
     };
     assert_eq!(downloads(&Settings::default()).0, 2);
-    let (internet, urls) = downloads(&air_gapped);
+    let (internet, urls) = downloads(&air_gapped());
     assert_eq!((internet, urls.len()), (0, 10));
-    assert!(
-        urls.iter()
-            .all(|url| url.starts_with("https://files.example.com/")),
-        "{urls:?}"
-    );
+    let own = "https://files.example.com/";
+    assert!(urls.iter().all(|url| url.starts_with(own)), "{urls:?}");
 }
 
 #[test]
@@ -89,11 +79,8 @@ fn the_custom_profile_is_accepted_and_renders() {
     let profile: OperatingSystemProfile = serde_saphyr::from_str(&example("osp-custom.yaml")).unwrap();
     let accepted = osm_render::resolve(&profile.spec).unwrap();
     osm_render::dry_run(&osm_render::compile(&accepted).unwrap()).unwrap();
-    judge(
-        &pool("machinedeployment-ubuntu-openstack.yaml"),
-        &accepted,
-        &Settings::default(),
-    );
+    let pool = pool("machinedeployment-ubuntu-openstack.yaml");
+    judge(&pool, &accepted, &Settings::default());
 }
 
 /// The profile with this name, without what the installation has.
@@ -109,8 +96,7 @@ fn built_in(_: &str, name: &str) -> Option<Base> {
 
 #[test]
 fn every_recipe_of_the_cookbook_renders_to_what_machines_read() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cookbook.md");
-    let page = std::fs::read_to_string(page).unwrap();
+    let page = read("docs/cookbook.md");
     let blocks = page.split("\n```yaml\n").skip(1);
     let blocks = blocks.filter_map(|block| block.split("\n```").next());
     let pool = pool("machinedeployment-ubuntu-openstack.yaml");
@@ -120,9 +106,8 @@ fn every_recipe_of_the_cookbook_renders_to_what_machines_read() {
         let spec = recipe.get("spec").unwrap_or(&recipe);
         let Some(stage) = spec.get("provisioningConfig") else {
             settings += 1;
-            let ubuntu = built_in("", "osp-ubuntu").unwrap().spec;
             let recipe = Settings::from_document(recipe).unwrap();
-            judge(&pool, &osm_render::resolve(&ubuntu).unwrap(), &recipe);
+            judge(&pool, &resolve(&default_spec("osp-ubuntu")).unwrap(), &recipe);
             continue;
         };
         profiles += 1;
@@ -133,41 +118,25 @@ fn every_recipe_of_the_cookbook_renders_to_what_machines_read() {
         }))
         .unwrap();
         let bases = osm_render::bases(&ProfileKey::default(), &spec, built_in).unwrap();
-        judge(
-            &pool,
-            &osm_render::resolve_on(&spec, &bases).unwrap(),
-            &Settings::default(),
-        );
+        let accepted = osm_render::resolve_on(&spec, &bases).unwrap();
+        judge(&pool, &accepted, &Settings::default());
     }
     assert!(profiles >= 5 && settings >= 6, "{profiles} {settings}");
-}
-
-/// The first block of docs/write-a-profile.md.
-fn documented() -> String {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/write-a-profile.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let (_, block) = page.split_once("\n```yaml\n").unwrap();
-    block.split("\n```").next().unwrap().to_owned()
 }
 
 #[test]
 fn the_profile_that_extends_a_default_is_accepted_renders_and_is_documented() {
     let profile: OperatingSystemProfile = serde_saphyr::from_str(&example("osp-extends.yaml")).unwrap();
-    let documented: serde_json::Value = serde_saphyr::from_str(&documented()).unwrap();
+    let page = read("docs/write-a-profile.md");
+    let (_, block) = page.split_once("\n```yaml\n").unwrap();
+    let documented: serde_json::Value = serde_saphyr::from_str(block.split("\n```").next().unwrap()).unwrap();
     let documented: OperatingSystemProfileSpec = serde_json::from_value(documented["spec"].clone()).unwrap();
     assert_eq!(documented, profile.spec);
 
-    let key = |name: &str| ProfileKey {
-        namespace: "kube-system".to_owned(),
-        name: name.to_owned(),
-    };
-    let bases = osm_render::bases(&key("osp-ubuntu-site"), &profile.spec, built_in).unwrap();
+    let bases = osm_render::bases(&ProfileKey::default(), &profile.spec, built_in).unwrap();
     let accepted = osm_render::resolve_on(&profile.spec, &bases).unwrap();
-    assert!(
-        accepted.version.starts_with("v1.0.0 on osp-ubuntu v"),
-        "{}",
-        accepted.version
-    );
+    let version = &accepted.version;
+    assert!(version.starts_with("v1.0.0 on osp-ubuntu v"), "{version}");
     osm_render::dry_run(&osm_render::compile(&accepted).unwrap()).unwrap();
     let pool = pool("machinedeployment-ubuntu-openstack.yaml");
     judge(&pool, &accepted, &Settings::default());
@@ -176,10 +145,8 @@ fn the_profile_that_extends_a_default_is_accepted_renders_and_is_documented() {
         let file = files.iter().find(|file| file.path == path)?;
         Some(file.content.inline.as_ref()?.data.as_str())
     };
-    assert_eq!(
-        text("/etc/systemd/journald.conf.d/10-kubernetes.conf"),
-        Some("[Journal]\nSystemMaxUse=5G\n")
-    );
+    let journald = text("/etc/systemd/journald.conf.d/10-kubernetes.conf");
+    assert_eq!(journald, Some("[Journal]\nSystemMaxUse=5G\n"));
     assert_eq!(text("/etc/profile.d/osm-path.sh"), None);
     assert!(text("/opt/bin/osm-setup").is_some() && text("/etc/chrony/conf.d/site.conf").is_some());
 }

@@ -3,13 +3,10 @@ use osm_api::profile::{AcceptedProfile, OperatingSystemProfileSpec};
 use osm_render::{Base, ProfileError, ProfileKey, bases, compile, dry_run, resolve, resolve_on};
 use serde_json::{Value, json};
 
+use crate::common::default_spec;
+
 fn file(path: &str, text: &str) -> Value {
     json!({"path": path, "permissions": 644, "content": {"inline": {"data": text}}})
-}
-
-fn replaced(mut item: Value) -> Value {
-    item["replace"] = json!(true);
-    item
 }
 
 /// The profile that the others extend.
@@ -75,11 +72,8 @@ fn resolved(provisioning: Value) -> Value {
 /// The base's provisioning stage with a change. Files and templates of its container runtime are those of the stage.
 fn changed(change: impl FnOnce(&mut Value)) -> Value {
     let mut provisioning = base()["provisioningConfig"].clone();
-    let runtimes = provisioning
-        .as_object_mut()
-        .unwrap()
-        .remove("supportedContainerRuntimes");
-    let runtime = &runtimes.unwrap()[0];
+    let fields = provisioning.as_object_mut().unwrap();
+    let runtime = fields.remove("supportedContainerRuntimes").unwrap()[0].take();
     push(&mut provisioning["files"], runtime["files"][0].clone());
     provisioning["templates"]["auth"] = runtime["templates"]["auth"].clone();
     change(&mut provisioning);
@@ -103,299 +97,149 @@ fn an_empty_extension_is_its_base_with_its_own_version() {
     let [recorded] = accepted.bases.as_slice() else {
         panic!("{:?}", accepted.bases)
     };
-    assert_eq!(
-        (
-            recorded.namespace.as_str(),
-            recorded.name.as_str(),
-            recorded.version.as_str()
-        ),
-        ("kube-system", "base", "v1.3.2")
-    );
+    let named = [&recorded.namespace, &recorded.name, &recorded.version];
+    assert_eq!(named, ["kube-system", "base", "v1.3.2"]);
     assert_eq!(recorded.digest.len(), 64);
     assert_eq!((alone.version.as_str(), alone.bases), ("v1.3.2", vec![]));
 }
 
-#[test]
-fn an_extension_adds_replaces_and_removes() {
-    let motd = file("/etc/motd", "mine");
-    let cases: Vec<(Value, Value)> = vec![
-        (
-            json!({"files": [file("/etc/b", "b")]}),
-            changed(|p| push(&mut p["files"], file("/etc/b", "b"))),
-        ),
-        // In its place, so that the order of the base stays.
-        (
-            json!({"files": [replaced(motd.clone())]}),
-            changed(|p| p["files"][1] = motd.clone()),
-        ),
-        (
-            json!({"files": [{"path": "/etc/motd", "remove": true}]}),
-            changed(|p| drop(p["files"].as_array_mut().unwrap().remove(1))),
-        ),
-        // Wherever the base has it.
-        (
-            json!({"files": [replaced(file("/etc/containerd/config.toml", "x"))]}),
-            changed(|p| p["files"][3] = file("/etc/containerd/config.toml", "x")),
-        ),
-        (
-            json!({"supportedContainerRuntimes": [{"name": "containerd", "files": [file("/etc/b", "b"), replaced(motd.clone())]}]}),
-            changed(|p| {
-                push(&mut p["files"], file("/etc/b", "b"));
-                p["files"][1] = motd.clone();
-            }),
-        ),
-        (
-            json!({"units": [{"name": "x.service", "enable": true}]}),
-            changed(|p| push(&mut p["units"], json!({"name": "x.service", "enable": true}))),
-        ),
-        (
-            json!({"units": [{"name": "ufw.service", "enable": true, "replace": true}]}),
-            changed(|p| p["units"][1] = json!({"name": "ufw.service", "enable": true})),
-        ),
-        (
-            json!({"units": [{"name": "ufw.service", "remove": true}]}),
-            changed(|p| drop(p["units"].as_array_mut().unwrap().pop())),
-        ),
-        // Drop-ins alone change nothing of the unit.
-        (
-            json!({"units": [{"name": "setup.service", "dropIns": [{"name": "20.conf", "content": "[Service]\n"}]}]}),
-            changed(|p| {
-                push(
-                    &mut p["units"][0]["dropIns"],
-                    json!({"name": "20.conf", "content": "[Service]\n"}),
-                )
-            }),
-        ),
-        (
-            json!({"templates": {"b": "b"}}),
-            changed(|p| p["templates"]["b"] = json!("b")),
-        ),
-        (
-            json!({"replaceTemplates": {"motd": "mine"}}),
-            changed(|p| p["templates"]["motd"] = json!("mine")),
-        ),
-        (
-            json!({"replaceTemplates": {"auth": "mine"}}),
-            changed(|p| p["templates"]["auth"] = json!("mine")),
-        ),
-        (
-            json!({"removeTemplates": ["motd"], "files": [replaced(motd.clone())]}),
-            changed(|p| {
-                p["templates"].as_object_mut().unwrap().remove("motd");
-                p["files"][1] = motd.clone();
-            }),
-        ),
-        (
-            json!({"modules": {"runcmd": ["own"], "ntp": {"servers": ["ntp.own"]}, "locale": "C.UTF-8", "timezone": "UTC"}}),
-            changed(|p| {
-                p["modules"] = json!({"timezone": "UTC", "runcmd": ["base", "own"], "locale": "C.UTF-8",
-                    "ntp": {"enabled": true, "servers": ["ntp.base", "ntp.own"]}});
-            }),
-        ),
-        (
-            json!({"removeModules": ["ntp", "timezone"], "modules": {"timezone": "Europe/Berlin"}}),
-            changed(|p| p["modules"] = json!({"timezone": "Europe/Berlin", "runcmd": ["base"]})),
-        ),
-    ];
-    for (extension, expected) in cases {
-        assert_eq!(resolved(extension.clone()), expected, "{extension}");
+/// Provisioning stages of an extension, and what they change in the base's: values by place, where `-` is behind the last one, and null
+/// stands for nothing.
+const CHANGES: &str = r#"
+{"files": [{"path": "/b", "content": {"inline": {"data": "b"}}}]} | {"/files/-": {"path": "/b", "permissions": 644, "content": {"inline": {"data": "b"}}}}
+{"files": [{"path": "/etc/a", "replace": true, "content": {"inline": {"data": "b"}}}]} | {"/files/0/content/inline/data": "b"}
+{"files": [{"path": "/etc/containerd/config.toml", "replace": true, "content": {"inline": {"data": "b"}}}]} | {"/files/3/content/inline/data": "b"}
+{"files": [{"path": "/etc/motd", "remove": true}]} | {"/files/1": null}
+{"supportedContainerRuntimes": [{"name": "containerd", "files": [{"path": "/etc/a", "replace": true, "content": {"inline": {"data": "b"}}}]}]} | {"/files/0/content/inline/data": "b"}
+{"units": [{"name": "x.service", "enable": true}]} | {"/units/-": {"name": "x.service", "enable": true}}
+{"units": [{"name": "ufw.service", "enable": true, "replace": true}]} | {"/units/1": {"name": "ufw.service", "enable": true}}
+{"units": [{"name": "ufw.service", "remove": true}]} | {"/units/1": null}
+{"units": [{"name": "setup.service", "dropIns": [{"name": "20.conf", "content": "[Service]\n"}]}]} | {"/units/0/dropIns/-": {"name": "20.conf", "content": "[Service]\n"}}
+{"templates": {"b": "b"}} | {"/templates/b": "b"}
+{"replaceTemplates": {"motd": "mine", "auth": "mine"}} | {"/templates/motd": "mine", "/templates/auth": "mine"}
+{"removeTemplates": ["motd"], "files": [{"path": "/etc/motd", "remove": true}]} | {"/templates/motd": null, "/files/1": null}
+{"modules": {"runcmd": ["own"], "ntp": {"servers": ["own"]}, "locale": "C", "timezone": "UTC"}} | {"/modules/runcmd/-": "own", "/modules/ntp/servers/-": "own", "/modules/locale": "C"}
+{"removeModules": ["ntp", "timezone"], "modules": {"timezone": "CET"}} | {"/modules/ntp": null, "/modules/timezone": "CET"}
+"#;
+
+/// Puts a value into a place of a tree.
+fn put(tree: &mut Value, place: &str, value: &Value) {
+    let (above, key) = place.rsplit_once('/').unwrap();
+    match tree.pointer_mut(above).unwrap() {
+        Value::Array(items) if key == "-" => items.push(value.clone()),
+        Value::Array(items) if value.is_null() => drop(items.remove(key.parse().unwrap())),
+        Value::Object(fields) if value.is_null() => drop(fields.remove(key)),
+        Value::Object(fields) => drop(fields.insert(key.to_owned(), value.clone())),
+        items => items[key.parse::<usize>().unwrap()] = value.clone(),
     }
 }
 
 #[test]
-fn what_both_set_or_the_base_does_not_have_is_refused_with_what_to_do() {
-    let in_provisioning = |value: Value| move |spec: &mut Value| spec["provisioningConfig"] = value;
-    type Change = Box<dyn FnOnce(&mut Value)>;
-    let cases: Vec<(Change, &str, &str)> = vec![
-        (
-            Box::new(in_provisioning(json!({"files": [file("/etc/motd", "mine")]}))),
-            "spec.provisioningConfig.files[0] (/etc/motd): base has this file as well",
-            "set replace: true",
-        ),
-        (
-            Box::new(in_provisioning(
-                json!({"files": [file("/etc/containerd/config.toml", "mine")]}),
-            )),
-            "(/etc/containerd/config.toml): base has this file",
-            "replace: true",
-        ),
-        (
-            Box::new(in_provisioning(
-                json!({"files": [replaced(file("/etc/mtod", "mine"))]}),
-            )),
-            "spec.provisioningConfig.files[0] (/etc/mtod): base has no such file",
-            "correct the name",
-        ),
-        (
-            Box::new(|spec| {
-                spec["bootstrapConfig"] = json!({"units": [{"name": "a.service", "remove": true}]})
-            }),
-            "spec.bootstrapConfig.units[0] (a.service): base has no such unit",
-            "correct the name",
-        ),
-        (
-            Box::new(in_provisioning(
-                json!({"files": [{"path": "/etc/motd", "remove": true, "replace": true}]}),
-            )),
-            "(/etc/motd)",
-            "set one of them",
-        ),
-        (
-            Box::new(in_provisioning(
-                json!({"units": [{"name": "ufw.service", "enable": true}]}),
-            )),
-            "spec.provisioningConfig.units[0] (ufw.service): base has this unit",
-            "replace: true",
-        ),
-        (
-            Box::new(in_provisioning(
-                json!({"units": [{"name": "setup.service", "dropIns": [{"name": "10.conf", "content": "x"}]}]}),
-            )),
-            "units[0] (setup.service).dropIns (10.conf)",
-            "another name",
-        ),
-        (
-            Box::new(in_provisioning(json!({"templates": {"motd": "mine"}}))),
-            "spec.provisioningConfig.templates.motd: base has this template",
-            "under replaceTemplates",
-        ),
-        (
-            Box::new(in_provisioning(json!({"templates": {"auth": "mine"}}))),
-            "templates.auth",
-            "under replaceTemplates",
-        ),
-        (
-            Box::new(in_provisioning(json!({"replaceTemplates": {"mtd": "mine"}}))),
-            "replaceTemplates.mtd: base has no such template",
-            "correct the name",
-        ),
-        (
-            Box::new(in_provisioning(json!({"removeTemplates": ["x"]}))),
-            "removeTemplates[0]",
-            "base has no such template",
-        ),
-        (
-            Box::new(in_provisioning(
-                json!({"removeTemplates": ["motd"], "templates": {"motd": "mine"}}),
-            )),
-            "spec.provisioningConfig.templates: motd is listed more than once",
-            "list it once",
-        ),
-        (
-            Box::new(in_provisioning(json!({"modules": {"timezone": "CET"}}))),
-            "spec.provisioningConfig.modules.timezone",
-            "list timezone in removeModules",
-        ),
-        (
-            Box::new(in_provisioning(json!({"modules": {"ntp": {"enabled": false}}}))),
-            "spec.provisioningConfig.modules.ntp.enabled",
-            "list ntp in removeModules",
-        ),
-        (
-            Box::new(in_provisioning(json!({"removeModules": ["npt"]}))),
-            "removeModules[0] (npt): base has no such module",
-            "correct the name",
-        ),
-        (
-            Box::new(|spec| spec["osName"] = json!("rhel")),
-            "spec.osName: must be ubuntu",
-            "as in the parent profile base",
-        ),
-        (
-            Box::new(|spec| spec["supportedCloudProviders"] = json!([{"name": "aws"}, {"name": "azure"}])),
-            "spec.supportedCloudProviders: azure is not supported by base, which supports aws, openstack",
-            "remove it",
-        ),
-        (
-            Box::new(|spec| spec["templateEngine"] = json!("GoTemplate")),
-            "spec.templateEngine: must be Handlebars",
-            "as in the parent profile base",
-        ),
-    ];
-    for (change, text, remedy) in cases {
-        let mut extension = on_base(json!({}));
-        change(&mut extension);
-        let error = on(&extension, &base()).expect_err(text);
-        let message = error.to_string();
-        assert_eq!(error.reason(), "ExtendsInvalid", "{message}");
-        assert!(
-            message.contains(text) && message.contains(remedy),
-            "{text}, {remedy}: {message}"
+fn an_extension_adds_replaces_and_removes() {
+    for row in CHANGES.trim().lines() {
+        let (extension, changes) = row.split_once(" | ").unwrap();
+        let changes: Value = serde_json::from_str(changes).unwrap();
+        let expected = changed(|stage| {
+            for (place, value) in changes.as_object().unwrap() {
+                put(stage, place, value);
+            }
+        });
+        assert_eq!(
+            resolved(serde_json::from_str(extension).unwrap()),
+            expected,
+            "{row}"
         );
     }
+}
+
+/// A field of an extension, its value, what is wrong, and what to do.
+const MISTAKES: &str = r#"
+provisioningConfig | {"files": [{"path": "/etc/motd", "content": {"inline": {"data": ""}}}]} | spec.provisioningConfig.files[0] (/etc/motd): base has this file as well | set replace: true
+provisioningConfig | {"files": [{"path": "/etc/containerd/config.toml", "content": {"inline": {"data": ""}}}]} | (/etc/containerd/config.toml): base has this file | replace: true
+provisioningConfig | {"files": [{"path": "/etc/mtod", "replace": true, "content": {"inline": {"data": ""}}}]} | spec.provisioningConfig.files[0] (/etc/mtod): base has no such file | correct the name
+provisioningConfig | {"files": [{"path": "/etc/motd", "remove": true, "replace": true}]} | (/etc/motd) | set one of them
+bootstrapConfig | {"units": [{"name": "a.service", "remove": true}]} | spec.bootstrapConfig.units[0] (a.service): base has no such unit | correct the name
+provisioningConfig | {"units": [{"name": "ufw.service", "enable": true}]} | spec.provisioningConfig.units[0] (ufw.service): base has this unit | replace: true
+provisioningConfig | {"units": [{"name": "setup.service", "dropIns": [{"name": "10.conf", "content": "x"}]}]} | units[0] (setup.service).dropIns (10.conf) | another name
+provisioningConfig | {"templates": {"motd": "mine"}} | spec.provisioningConfig.templates.motd: base has this template | under replaceTemplates
+provisioningConfig | {"templates": {"auth": "mine"}} | templates.auth | under replaceTemplates
+provisioningConfig | {"replaceTemplates": {"mtd": "mine"}} | replaceTemplates.mtd: base has no such template | correct the name
+provisioningConfig | {"replaceTemplates": {"lib/proxy.env": "x"}} | base has no such template | correct the name
+provisioningConfig | {"removeTemplates": ["x"]} | removeTemplates[0] | base has no such template
+provisioningConfig | {"removeTemplates": ["motd"], "templates": {"motd": "mine"}} | spec.provisioningConfig.templates: motd is listed more than once | list it once
+provisioningConfig | {"modules": {"timezone": "CET"}} | spec.provisioningConfig.modules.timezone | list timezone in removeModules
+provisioningConfig | {"modules": {"ntp": {"enabled": false}}} | spec.provisioningConfig.modules.ntp.enabled | list ntp in removeModules
+provisioningConfig | {"modules": {"runcmd": {"a": "b"}}} | spec.provisioningConfig.modules.runcmd | list runcmd in removeModules
+provisioningConfig | {"modules": {"ntp": null}} | spec.provisioningConfig.modules.ntp | list ntp in removeModules
+provisioningConfig | {"removeModules": ["npt"]} | removeModules[0] (npt): base has no such module | correct the name
+osName | "rhel" | spec.osName: must be ubuntu | as in the parent profile base
+supportedCloudProviders | [{"name": "aws"}, {"name": "azure"}] | spec.supportedCloudProviders: azure is not supported by base, which supports aws, openstack | remove it
+templateEngine | "GoTemplate" | spec.templateEngine: must be Handlebars | as in the parent profile base
+"#;
+
+#[test]
+fn what_both_set_or_the_base_does_not_have_is_refused_with_what_to_do() {
+    for row in MISTAKES.trim().lines() {
+        let [field, value, text, remedy] = row.split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let mut extension = on_base(json!({}));
+        extension[field] = serde_json::from_str(value).unwrap();
+        let error = on(&extension, &base()).expect_err(row);
+        assert_eq!(error.reason(), "ExtendsInvalid", "{error}");
+        let message = error.to_string();
+        assert!(
+            message.contains(text) && message.contains(remedy),
+            "{row}: {message}"
+        );
+    }
+}
+
+/// Stages that need a base, and what is said of them where there is none.
+const MARKS: &str = r#"
+{"files": [{"path": "/a", "replace": true, "content": {"inline": {"data": ""}}}]} | files[0] (/a): replaces or removes
+{"files": [{"path": "/a", "remove": true}]} | files[0] (/a): replaces or removes
+{"units": [{"name": "a.service", "remove": true}]} | units[0] (a.service): replaces or removes
+{"supportedContainerRuntimes": [{"name": "containerd", "files": [{"path": "/a", "remove": true}]}]} | supportedContainerRuntimes[containerd].files[0] (/a): replaces
+{"replaceTemplates": {"a": "b"}} | replaceTemplates: replaces or removes
+{"removeTemplates": ["a"]} | removeTemplates: replaces or removes
+{"removeModules": ["a"]} | removeModules: replaces or removes
+{"removeSysctls": ["a"]} | removeSysctls: replaces or removes
+"#;
+
+/// Stages that contradict themselves.
+const CONTRADICTIONS: &str = r#"
+{"files": [{"path": "/etc/motd", "remove": true, "content": {"inline": {"data": ""}}}]} | a removed file has no content
+{"files": [{"path": "/etc/motd", "replace": true}]} | content.inline is missing
+{"units": [{"name": "ufw.service", "remove": true, "mask": true}]} | a removed unit has only its name
+{"files": [{"path": "/etc/motd", "remove": true}, {"path": "/etc/motd", "content": {"inline": {"data": ""}}}]} | spec.provisioningConfig.files[1] (/etc/motd): is listed more than once
+"#;
+
+/// Rows of a table of stages.
+fn stages(table: &'static str) -> impl Iterator<Item = (Value, &'static str)> {
+    let rows = table.trim().lines().map(|row| row.split_once(" | ").unwrap());
+    rows.map(|(stage, text)| (serde_json::from_str(stage).unwrap(), text))
 }
 
 #[test]
 fn marks_without_a_base_and_contents_of_what_is_removed_are_refused() {
-    for (provisioning, text) in [
-        (
-            json!({"files": [replaced(file("/a", "a"))]}),
-            "files[0] (/a): replaces or removes",
-        ),
-        (
-            json!({"files": [{"path": "/a", "remove": true}]}),
-            "files[0] (/a): replaces or removes",
-        ),
-        (
-            json!({"units": [{"name": "a.service", "remove": true}]}),
-            "units[0] (a.service): replaces or removes",
-        ),
-        (
-            json!({"supportedContainerRuntimes": [{"name": "containerd", "files": [{"path": "/a", "remove": true}]}]}),
-            "supportedContainerRuntimes[containerd].files[0] (/a): replaces",
-        ),
-        (
-            json!({"replaceTemplates": {"a": "b"}}),
-            "replaceTemplates: replaces or removes",
-        ),
-        (
-            json!({"removeTemplates": ["a"]}),
-            "removeTemplates: replaces or removes",
-        ),
-        (
-            json!({"removeModules": ["a"]}),
-            "removeModules: replaces or removes",
-        ),
-        (
-            json!({"removeSysctls": ["a"]}),
-            "removeSysctls: replaces or removes",
-        ),
-    ] {
-        let mut alone = on_base(provisioning);
+    for (stage, text) in stages(MARKS) {
+        let mut alone = on_base(stage);
         alone.as_object_mut().unwrap().remove("extends");
-        let error = resolve(&spec(&alone)).expect_err(text);
+        let error = resolve(&spec(&alone)).expect_err(text).to_string();
         assert!(
-            error.to_string().contains(text) && error.to_string().contains("set spec.extends"),
+            error.contains(text) && error.contains("set spec.extends"),
             "{text}: {error}"
         );
         // The same mistake in a base names the base.
-        let error = on(&on_base(json!({})), &alone).expect_err(text);
+        let error = on(&on_base(json!({})), &alone).expect_err(text).to_string();
         assert!(
-            error
-                .to_string()
-                .starts_with("in base, which the profile extends: "),
+            error.starts_with("in base, which the profile extends: "),
             "{error}"
         );
     }
-    for (provisioning, text) in [
-        (
-            json!({"files": [{"path": "/etc/motd", "remove": true, "content": {"inline": {"data": ""}}}]}),
-            "a removed file has no content",
-        ),
-        (
-            json!({"files": [{"path": "/etc/motd", "replace": true}]}),
-            "content.inline is missing",
-        ),
-        (
-            json!({"units": [{"name": "ufw.service", "remove": true, "mask": true}]}),
-            "a removed unit has only its name",
-        ),
-        (
-            json!({"files": [{"path": "/etc/motd", "remove": true}, file("/etc/motd", "x")]}),
-            "spec.provisioningConfig.files[1] (/etc/motd): is listed more than once",
-        ),
-    ] {
-        let error = on(&on_base(provisioning), &base()).expect_err(text);
+    for (stage, text) in stages(CONTRADICTIONS) {
+        let error = on(&on_base(stage), &base()).expect_err(text);
         assert!(error.to_string().contains(text), "{text}: {error}");
     }
     // What is removed makes room for a folder.
@@ -407,40 +251,22 @@ fn the_library_is_applied_to_the_whole() {
     let including = json!({"files": [file("/etc/osm/proxy.env", "{{> lib/proxy.env}}")]});
     let accepted = on(&on_base(including), &base()).unwrap();
     assert_eq!(accepted.library, Some(osm_render::library_version()));
-    assert!(
-        accepted
-            .spec
-            .0
-            .provisioning_config
-            .templates
-            .contains_key("lib/proxy.env")
-    );
-    let error = on(
-        &on_base(json!({"replaceTemplates": {"lib/proxy.env": "x"}})),
-        &base(),
-    )
-    .unwrap_err();
-    assert!(error.to_string().contains("base has no such template"), "{error}");
+    let templates = &accepted.spec.0.provisioning_config.templates;
+    assert!(templates.contains_key("lib/proxy.env"), "{templates:?}");
 }
 
 #[test]
 fn the_profiles_of_the_rhel_family_need_no_stored_profile_and_can_be_copied() {
-    let family = ["osp-rhel", "osp-rockylinux", "osp-centos", "osp-amzn2"];
-    let defaults = osm_render::defaults();
-    let family: Vec<_> = defaults
-        .iter()
-        .filter(|(name, _)| family.contains(&name.as_str()))
-        .collect();
-    assert_eq!(family.len(), 4);
-    for (name, spec) in family {
+    for name in ["osp-rhel", "osp-rockylinux", "osp-centos", "osp-amzn2"] {
+        let spec = default_spec(name);
         let accepted_as = |name: &str| {
             let key = ProfileKey {
                 namespace: "kube-system".to_owned(),
                 name: name.to_owned(),
             };
             // The default profiles are disabled, so none is stored.
-            let bases = bases(&key, spec, |_, _| None).unwrap();
-            resolve_on(spec, &bases).unwrap()
+            let bases = bases(&key, &spec, |_, _| None).unwrap();
+            resolve_on(&spec, &bases).unwrap()
         };
         let accepted = accepted_as(name);
         assert_eq!(accepted, accepted_as("osp-copy"));
@@ -454,41 +280,40 @@ fn the_profiles_of_the_rhel_family_need_no_stored_profile_and_can_be_copied() {
 
 #[test]
 fn mistakes_of_the_whole_are_found() {
-    // The path is fine on its own, and lies below a file of the base.
-    let error = on(&on_base(json!({"files": [file("/etc/motd/x", "")]})), &base()).unwrap_err();
-    assert!(
-        error.to_string().contains("below a path that is itself a file"),
-        "{error}"
-    );
-    let unit_file = file("/etc/systemd/system/setup.service", "");
-    let error = on(&on_base(json!({"files": [unit_file]})), &base()).unwrap_err();
-    assert!(error.to_string().contains("written more than once"), "{error}");
-    // A mistake of one of them is where its author wrote it.
+    let refused = |stage: Value, base: &Value| on(&on_base(stage), base).unwrap_err();
     let mut wrong = file("/etc/b", "b");
     wrong["permissions"] = json!(999);
-    let extension = on_base(json!({"files": [wrong.clone()]}));
-    let error = on(&extension, &base()).unwrap_err().to_string();
-    assert!(
-        error.starts_with("spec.provisioningConfig.files[0] (/etc/b): permissions"),
-        "{error}"
-    );
-    let mut wrong_base = base();
-    push(&mut wrong_base["provisioningConfig"]["files"], wrong);
-    let error = on(&on_base(json!({})), &wrong_base).unwrap_err().to_string();
+    for (added, problem) in [
+        // The path is fine on its own, and lies below a file of the base.
+        (file("/etc/motd/x", ""), "below a path that is itself a file"),
+        (
+            file("/etc/systemd/system/setup.service", ""),
+            "written more than once",
+        ),
+        // A mistake of one of them is where its author wrote it.
+        (
+            wrong.clone(),
+            "spec.provisioningConfig.files[0] (/etc/b): permissions",
+        ),
+    ] {
+        let error = refused(json!({"files": [added]}), &base()).to_string();
+        assert!(
+            error.contains(problem) && !error.starts_with("in base"),
+            "{error}"
+        );
+    }
+    let with_file = |file: Value| {
+        let mut base = base();
+        push(&mut base["provisioningConfig"]["files"], file);
+        base
+    };
+    let error = refused(json!({}), &with_file(wrong)).to_string();
     let place = "in base, which the profile extends: spec.provisioningConfig.files[3] (/etc/b): permissions";
     assert!(error.starts_with(place), "{error}");
     // Each is small enough, but not both.
     let large = "x".repeat(300 * 1024);
-    let mut big_base = base();
-    push(
-        &mut big_base["provisioningConfig"]["files"],
-        file("/etc/large", &large),
-    );
-    let error = on(
-        &on_base(json!({"files": [file("/etc/larger", &large)]})),
-        &big_base,
-    )
-    .unwrap_err();
+    let larger = json!({"files": [file("/etc/larger", &large)]});
+    let error = refused(larger, &with_file(file("/etc/large", &large)));
     assert_eq!(error.reason(), "ContentTooLarge");
     // A profile that is resolved without its base.
     let error = resolve(&spec(&on_base(json!({})))).unwrap_err();
@@ -500,24 +325,27 @@ fn mistakes_of_the_whole_are_found() {
 fn a_chain_says_all_versions_and_which_base_is_wrong() {
     let mut middle = on_base(json!({"files": [file("/etc/b", "b")]}));
     middle["version"] = json!("v2.0.0");
-    let mut top =
-        on_base(json!({"files": [{"path": "/etc/b", "remove": true}, {"path": "/etc/a", "remove": true}]}));
+    let removed = ["/etc/b", "/etc/a"].map(|path| json!({"path": path, "remove": true}));
+    let mut top = on_base(json!({"files": removed}));
     top["extends"] = json!("middle");
-    let bases = [stored("middle", &middle), stored("base", &base())];
-    let accepted = resolve_on(&spec(&top), &bases).unwrap();
+    let resolved =
+        |middle: &Value| resolve_on(&spec(&top), &[stored("middle", middle), stored("base", &base())]);
+    let accepted = resolved(&middle).unwrap();
     assert_eq!(accepted.version, "v1.0.0 on middle v2.0.0 on base v1.3.2");
-    let names: Vec<&str> = accepted.bases.iter().map(|base| base.name.as_str()).collect();
-    assert_eq!(names, ["middle", "base"]);
-    let files = &accepted.spec.0.provisioning_config.files;
-    assert_eq!(
-        files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(),
-        ["/etc/motd", "/etc/z", "/etc/containerd/config.toml"]
+    assert!(
+        accepted
+            .bases
+            .iter()
+            .map(|base| &*base.name)
+            .eq(["middle", "base"])
     );
+    let files = &accepted.spec.0.provisioning_config.files;
+    let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(paths, ["/etc/motd", "/etc/z", "/etc/containerd/config.toml"]);
 
     middle["provisioningConfig"]["files"][0]["path"] = json!("/etc/a");
-    let error = resolve_on(&spec(&top), &[stored("middle", &middle), stored("base", &base())]).unwrap_err();
     assert_eq!(
-        error.to_string(),
+        resolved(&middle).unwrap_err().to_string(),
         "in middle, which the profile extends: spec.provisioningConfig.files[0] (/etc/a): base has this file as well; \
          to replace it, set replace: true"
     );

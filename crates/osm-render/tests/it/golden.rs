@@ -9,14 +9,16 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use flate2::read::GzDecoder;
 use osm_api::Settings;
 use osm_api::config::Rendered;
 use osm_api::content::Unpacked;
 use osm_api::profile::{CloudProvider, OperatingSystemProfileSpec};
-use osm_render::{
-    Stage, compile, defaults, full_sample, placeholders, resolve, stand_in_cluster, user_data, yaml,
-};
+use osm_render::{Stage, defaults, full_sample, placeholders, stand_in_cluster, user_data, yaml};
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
+
+use crate::common::compiled;
 
 #[test]
 fn documents_are_those_that_are_committed() {
@@ -71,9 +73,8 @@ fn the_digest_of_the_same_content_stays_the_same() {
     pool.kubelet_version = "1.34.2".parse().unwrap();
     pool.ssh_public_keys = vec!["ssh-ed25519 AAAA".to_owned()];
     pool.os.dist_upgrade_on_boot = false;
-    let profile = compile(&resolve(&spec).unwrap()).unwrap();
-    let rendered = profile
-        .render(&pool, &Settings::parse("{}").unwrap(), &stand_in_cluster())
+    let rendered = compiled(&spec)
+        .render(&pool, &Settings::default(), &stand_in_cluster())
         .unwrap();
     let unpacked = Unpacked::new(&rendered.spec, false, Rendered::default());
     assert_eq!(
@@ -87,114 +88,61 @@ fn the_digest_of_the_same_content_stays_the_same() {
 fn goldens() -> Vec<(String, String)> {
     let mut goldens = Vec::new();
     for (name, spec) in defaults() {
-        let documents = documents(&spec).unwrap_or_else(|error| panic!("{name}: {error}"));
-        goldens.extend(
-            documents
-                .into_iter()
-                .map(|(stage, text)| (format!("{name}/{stage}.yaml"), text)),
-        );
+        let mut clouds = spec.supported_cloud_providers.iter().map(|cloud| cloud.name);
+        let first = spec.supported_cloud_providers[0].name;
+        // The most usual one, where it is supported.
+        let cloud = clouds
+            .find(|cloud| *cloud == CloudProvider::Openstack)
+            .unwrap_or(first);
+        let (pool, settings) = full_sample(&spec, cloud).unwrap();
+        let rendered = compiled(&spec).render(&pool, &settings, &stand_in_cluster());
+        let content = rendered.unwrap_or_else(|error| panic!("{name}: {error}")).spec;
+        let kubelet = &pool.kubelet_version;
+        for (stage, label) in Stage::ALL.into_iter().zip(["bootstrap", "provisioning"]) {
+            let text = readable(&user_data(&content, stage, &placeholders(&content)).unwrap());
+            let header = format!(
+                "# {label} on {cloud}, kubelet {kubelet}, everything set. Written by `cargo xtask bless`."
+            );
+            goldens.push((format!("{name}/{label}.yaml"), format!("{header}\n{text}")));
+        }
     }
     goldens
 }
 
-fn documents(spec: &OperatingSystemProfileSpec) -> Result<Vec<(&'static str, String)>, String> {
-    let supports = |cloud| {
-        spec.supported_cloud_providers
-            .iter()
-            .any(|known| known.name == cloud)
-    };
-    let first = spec.supported_cloud_providers.first().map(|cloud| cloud.name);
-    // The most usual one, where it is supported.
-    let usual = supports(CloudProvider::Openstack)
-        .then_some(CloudProvider::Openstack)
-        .or(first);
-    let cloud = usual.ok_or("supports no cloud")?;
-    let (pool, settings) = full_sample(spec, cloud).ok_or("there is no sample")?;
-    let profile = resolve(spec)
-        .and_then(|accepted| compile(&accepted))
-        .map_err(|error| error.to_string())?;
-    let rendered = profile
-        .render(&pool, &settings, &stand_in_cluster())
-        .map_err(|error| error.to_string())?;
-    let kubelet = &pool.kubelet_version;
-    [
-        ("bootstrap", Stage::Bootstrap),
-        ("provisioning", Stage::Provisioning),
-    ]
-    .into_iter()
-    .map(|(name, stage)| {
-        let document = user_data(&rendered.spec, stage, &placeholders(&rendered.spec));
-        let text = readable(&document.map_err(|error| error.to_string())?)?;
-        let header = format!(
-            "# {name} on {cloud}, kubelet {kubelet}, everything set. Written by `cargo xtask bless`."
-        );
-        Ok((name, format!("{header}\n{text}")))
-    })
-    .collect()
-}
-
 /// A document as people read it: of a cloud-config the compressed files unpacked, of an Ignition config the contents of all files decoded,
 /// as YAML.
-fn readable(document: &str) -> Result<String, String> {
+fn readable(document: &str) -> String {
     if let Some(body) = document.strip_prefix("#cloud-config\n") {
-        let mut config = yaml::read(body).map_err(|error| error.to_string())?.remove(0);
-        let files = config.get_mut("write_files").and_then(Value::as_array_mut);
-        for file in files.into_iter().flatten() {
-            let encoding = file.get("encoding").and_then(Value::as_str).unwrap_or_default();
-            if encoding.starts_with("gz") {
-                let content = file["content"].as_str().ok_or("a file without content")?;
-                file["content"] = json!(decode(&format!("data:;base64,{content}"), true)?);
+        let mut config = yaml::read(body).unwrap().remove(0);
+        for file in config["write_files"].as_array_mut().into_iter().flatten() {
+            if file["encoding"]
+                .as_str()
+                .is_some_and(|encoding| encoding.starts_with("gz"))
+            {
+                let packed = STANDARD.decode(file["content"].as_str().unwrap()).unwrap();
+                file["content"] = json!(unpacked(&packed));
             }
         }
-        return Ok(format!("#cloud-config\n{}", yaml::write(&config)?));
+        return format!("#cloud-config\n{}", yaml::write(&config).unwrap());
     }
-    let mut config: Value = serde_json::from_str(document).map_err(|error| error.to_string())?;
-    for file in config
-        .pointer_mut("/storage/files")
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-    {
-        let contents = file.get("contents").ok_or("a file without contents")?;
-        let compressed = contents.get("compression").is_some();
-        let source = contents
-            .get("source")
-            .and_then(Value::as_str)
-            .ok_or("contents without a source")?;
-        let text = decode(source, compressed)?;
-        let compression = if compressed { "gzip" } else { "none" };
-        let fields = file.as_object_mut().ok_or("a file that is none")?;
-        fields.insert(
-            "contents".to_owned(),
-            json!({"compression": compression, "text": text}),
-        );
+    let mut config: Value = serde_json::from_str(document).unwrap();
+    for file in config["storage"]["files"].as_array_mut().into_iter().flatten() {
+        let contents = &file["contents"];
+        let (kind, data) = contents["source"].as_str().unwrap().split_once(',').unwrap();
+        let bytes = match kind {
+            "data:;base64" => STANDARD.decode(data).unwrap(),
+            _ => percent_decode_str(data).collect(),
+        };
+        file["contents"] = match contents.get("compression") {
+            Some(_) => json!({"compression": "gzip", "text": unpacked(&bytes)}),
+            None => json!({"compression": "none", "text": String::from_utf8(bytes).unwrap()}),
+        };
     }
-    yaml::write(&config)
+    yaml::write(&config).unwrap()
 }
 
-fn decode(source: &str, compressed: bool) -> Result<String, String> {
-    let bytes = match source.strip_prefix("data:;base64,") {
-        Some(body) => STANDARD.decode(body).map_err(|error| error.to_string())?,
-        None => percent_decoded(source.strip_prefix("data:,").ok_or("no data URL")?)?,
-    };
+fn unpacked(packed: &[u8]) -> String {
     let mut text = String::new();
-    let read = match compressed {
-        true => flate2::read::GzDecoder::new(bytes.as_slice()).read_to_string(&mut text),
-        false => bytes.as_slice().read_to_string(&mut text),
-    };
-    read.map_err(|error| error.to_string())?;
-    Ok(text)
-}
-
-fn percent_decoded(text: &str) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('%') {
-        bytes.extend(before.as_bytes());
-        let digits = after.get(..2).ok_or("a % without digits")?;
-        bytes.push(u8::from_str_radix(digits, 16).map_err(|error| error.to_string())?);
-        rest = after.get(2..).unwrap_or_default();
-    }
-    bytes.extend(rest.as_bytes());
-    Ok(bytes)
+    GzDecoder::new(packed).read_to_string(&mut text).unwrap();
+    text
 }

@@ -5,12 +5,31 @@ use osm_api::Settings;
 use osm_api::pool::Pool;
 use osm_api::profile::OperatingSystemProfileSpec;
 use osm_judges::{KUBELET_MINORS, kubelet_configs, kubelet_flags};
-use osm_render::{Profile, REMOVED_FLAGS, compile, resolve, sample_pools, stand_in_cluster, yaml};
+use osm_render::{Profile, REMOVED_FLAGS, sample_pools, stand_in_cluster, yaml};
 use semver::Version;
 use serde_json::json;
 
-/// Configurations, many of which no kubelet can decode.
-const CONFIGURATIONS: [&str; 65] = [
+use crate::common::compiled;
+
+/// Configurations, some of which are usual, and many of which no kubelet can decode.
+const CONFIGURATIONS: [&str; 82] = [
+    "{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration}",
+    "{maxPods: 0, podPidsLimit: -1, memoryThrottlingFactor: 0.9, seccompDefault: true}",
+    "{evictionHard: {memory.available: 5%, nodefs.available: 1Gi, pid.available: 0%}}",
+    "{evictionSoft: {memory.available: 500Mi}, evictionSoftGracePeriod: {memory.available: 1m30s}}",
+    "{systemReserved: {cpu: '2', memory: 1.5Gi, ephemeral-storage: '1e9', pid: '100'}}",
+    "{shutdownGracePeriod: 1m, shutdownGracePeriodCriticalPods: 10s}",
+    "{logging: {format: json, flushFrequency: 5000000000, verbosity: 2, options: {json: {infoBufferSize: 64Ki}}}}",
+    "{logging: {flushFrequency: 5s, vmodule: [{filePattern: a*, verbosity: 5}]}}",
+    "{reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}, {numaNode: 1, limits: {memory: 100}}]}",
+    "{registerWithTaints: [{key: a.example/b, value: c, effect: NoSchedule}]}",
+    "{authentication: {webhook: {cacheTTL: 30s}}, authorization: {webhook: {cacheAuthorizedTTL: 5m0s}}}",
+    "{serializeImagePulls: true, maxParallelImagePulls: 1}",
+    "{imageGCHighThresholdPercent: 70, imageGCLowThresholdPercent: 60, imageMaximumGCAge: 24h}",
+    "{enforceNodeAllocatable: [pods, system-reserved], systemReservedCgroup: /system.slice}",
+    "{cpuManagerPolicy: static, cpuManagerPolicyOptions: {full-pcpus-only: 'true'}}",
+    "{tlsCurvePreferences: [29], memoryReservationPolicy: None, userNamespaces: {idsPerPod: 65536}}",
+    "{featureGates: {AllAlpha: false, ImageMaximumGCAge: true, RotateKubeletServerCertificate: true}}",
     "{}",
     "{maxPods: 5}",
     "{maxPods: '5'}",
@@ -89,7 +108,7 @@ fn profile() -> (Profile, Pool) {
     }))
     .unwrap();
     let (_, pool) = sample_pools(&spec).remove(0);
-    (compile(&resolve(&spec).unwrap()).unwrap(), pool)
+    (compiled(&spec), pool)
 }
 
 /// What we think of a configuration, and the drop-in if it is good.

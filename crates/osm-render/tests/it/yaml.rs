@@ -1,118 +1,47 @@
 //! What is written must be read back as it was, by every reader.
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use osm_render::yaml;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Texts that some YAML reader takes for something else.
-fn tricky() -> Vec<String> {
-    [
-        "",
-        "yes",
-        "no",
-        "on",
-        "off",
-        "y",
-        "n",
-        "true",
-        "False",
-        "null",
-        "Null",
-        "~",
-        "12:30:45",
-        "1_000",
-        "0777",
-        "0o7",
-        "0x1f",
-        "0b1",
-        "1e3",
-        ".5",
-        "-1",
-        "+1",
-        ".inf",
-        ".nan",
+/// Texts that some YAML reader takes for something else, or does not accept.
+const TRICKY: [&[&str]; 6] = [
+    &[
+        "", "yes", "no", "on", "off", "y", "n", "true", "False", "null", "Null", "~",
+    ],
+    &[
+        "12:30:45", "1_000", "0777", "0o7", "0x1f", "0b1", "1e3", ".5", "-1", "+1", ".inf", ".nan",
+    ],
+    &[
+        "=", "<<", "!", "!!str x", "&a", "*a", "-", "- a", "?", "? a", ":", "a: b", "a #b", "#a", "%a", "@a",
+        "`a", "{a}", "[a]", "{{a}}", "a,b", "'", "\"", "\\", "\\n", "|", ">",
+    ],
+    &[
+        " lead", "trail ", "\ttab", "tab\t", "a\tb", "\n", "\n\n", "a\n", "a\nb", "a\nb\n", "a\nb\n\n",
+        "\na\nb", " a\nb", "a\n b\n", "a\n\tb\n", "a\n\nb\n", "a \nb\n", "a\rb", "---", "...", "---\na\n",
+        "a\n# b\n",
+    ],
+    &[
+        "\u{85}", "a\u{85}b", "\u{2028}", "\u{feff}", "\u{0}", "\u{7}", "\u{1b}", "\u{7f}", "\u{9f}",
+        "\u{a0}", "é", "日本", "🙂", "\u{fffe}", "\u{ffff}",
+    ],
+    &[
+        "a\n🙂\n",
         "2001-01-01",
         "2001-12-14t21:59:43.10-05:00",
-        "=",
-        "<<",
-        "!",
-        "!!str x",
-        "&a",
-        "*a",
-        "-",
-        "- a",
-        "?",
-        "? a",
-        ":",
-        "a: b",
-        "a #b",
-        "#a",
-        "%a",
-        "@a",
-        "`a",
-        "{a}",
-        "[a]",
-        "{{a}}",
-        "a,b",
-        "'",
-        "\"",
-        "\\",
-        "\\n",
-        "|",
-        ">",
-        " lead",
-        "trail ",
-        "\ttab",
-        "tab\t",
-        "a\tb",
-        "\n",
-        "\n\n",
-        "a\n",
-        "a\nb",
-        "a\nb\n",
-        "a\nb\n\n",
-        "\na\nb",
-        " a\nb",
-        "a\n b\n",
         "a\n  \nb\n",
         "a\n\t\nb\n",
-        "a\n\tb\n",
-        "a\n\nb\n",
-        "a \nb\n",
         "a\r\nb\r\n",
-        "a\rb",
-        "---",
-        "...",
-        "---\na\n",
         "a\n---\nb\n",
-        "a\n# b\n",
-        "\u{85}",
-        "a\u{85}b",
         "a\n\u{85}b\n",
-        "\u{2028}",
         "a\n\u{2029}b\n",
-        "\u{feff}",
         "a\n\u{feff}b\n",
-        "\u{0}",
-        "\u{7}",
-        "\u{1b}",
-        "\u{7f}",
-        "\u{9f}",
-        "\u{a0}",
-        "é",
-        "日本",
-        "🙂",
-        "a\n🙂\n",
-        "\u{fffe}",
-        "\u{ffff}",
         "<MACHINE_NAME>",
         "a\n<MACHINE_NAME>\n",
         "#!/bin/sh\nset -e\nif a; then\n\tb\nfi\n",
-    ]
-    .map(str::to_owned)
-    .into()
-}
+    ],
+];
 
 /// A tree with every text as value, list item and key.
 fn tree(texts: &[String]) -> Value {
@@ -124,73 +53,42 @@ fn tree(texts: &[String]) -> Value {
 }
 
 #[test]
-fn tricky_texts_come_back() {
-    let tree = tree(&tricky());
-    let written = yaml::write(&tree).unwrap();
-    assert_eq!(yaml::read(&written).unwrap(), [tree]);
-}
-
-#[test]
 fn multi_line_text_stays_readable() {
     let written =
         yaml::write(&json!({"content": "#!/bin/sh\n\nif a; then\n  b\nfi\n", "path": "/a"})).unwrap();
     assert!(written.contains("content: |\n"), "{written}");
     assert!(written.contains("\n    b\n"), "{written}");
-    assert!(
-        !written
-            .lines()
-            .any(|line| !line.is_empty() && line.trim().is_empty()),
-        "{written}"
-    );
     assert!(written.contains("path: \"/a\""), "{written}");
 }
 
-/// Reads `text` with PyYAML, which is what cloud-init reads with; `None` where it is not installed.
-fn pyyaml(text: &str) -> Option<Value> {
-    use std::io::Write;
+/// Reads texts with PyYAML, which is what cloud-init reads with.
+fn pyyaml(texts: &[String]) -> Vec<Value> {
+    osm_judges::packages::ensure(&["python3", "python3-yaml"]).unwrap();
     let script =
-        "import sys, json, yaml\njson.dump(yaml.safe_load(sys.stdin.buffer.read().decode()), sys.stdout)";
-    let found = Command::new("python3")
-        .args(["-c", "import yaml"])
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
-    if !found {
-        return None;
-    }
-    let mut child = Command::new("python3")
+        "import sys, json, yaml\njson.dump([yaml.safe_load(text) for text in sys.argv[1:]], sys.stdout)";
+    let output = Command::new("python3")
         .args(["-c", script])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
+        .args(texts)
+        .output()
         .unwrap();
-    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "PyYAML refuses:\n{text}");
-    Some(serde_json::from_slice(&output.stdout).unwrap())
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[test]
 fn cloud_inits_reader_agrees() {
-    let tree = tree(&tricky());
-    if let Some(read) = pyyaml(&yaml::write(&tree).unwrap()) {
-        assert_eq!(read, tree);
-    }
-    let texts = tricky();
-    let flow = format!(
-        "[{}]",
-        texts
-            .iter()
-            .map(|text| yaml::quote(text))
-            .collect::<Vec<_>>()
-            .join(", ")
-    );
-    assert_eq!(yaml::read(&flow).unwrap(), [json!(texts)]);
-    if let Some(read) = pyyaml(&flow) {
-        assert_eq!(read, json!(texts));
-    }
-    let flow = yaml::flow(&tree);
-    assert_eq!(yaml::read(&flow).unwrap(), [tree]);
+    let texts = TRICKY.concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let tree = tree(&texts);
+    let quoted: Vec<String> = texts.iter().map(|text| yaml::quote(text)).collect();
+    let written = [
+        yaml::write(&tree).unwrap(),
+        yaml::flow(&tree),
+        format!("[{}]", quoted.join(", ")),
+    ];
+    let expected = [tree.clone(), tree, json!(texts)];
+    assert_eq!(pyyaml(&written), expected);
+    assert_eq!(written.map(|text| yaml::read(&text).unwrap().remove(0)), expected);
 }
 
 #[test]
@@ -209,18 +107,8 @@ fn manifests_are_read_as_kubectl_reads_them() {
         let error = yaml::read(bad).unwrap_err();
         assert!(!error.contains('\n') && error.contains("line"), "{error}");
     }
-    let bomb: String = (0..30)
-        .map(|i| {
-            format!(
-                "a{i}: &a{i} [{}]\n",
-                if i == 0 {
-                    "x".to_owned()
-                } else {
-                    vec![format!("*a{}", i - 1); 10].join(",")
-                }
-            )
-        })
-        .collect();
+    let anchors = (1..30).map(|i| format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 10].join(",")));
+    let bomb = "a0: &a0 [x]\n".to_owned() + &anchors.collect::<String>();
     assert!(yaml::read(&bomb).is_err());
 }
 

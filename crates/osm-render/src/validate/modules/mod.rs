@@ -228,37 +228,27 @@ mod tests {
         }
         for (modules, expected) in &bad {
             let found = problems(modules);
+            let mut all = found.iter();
             assert!(
-                found.iter().any(|problem| problem.starts_with(expected)),
-                "{expected} is not in {found:#?}"
+                all.any(|problem| problem.starts_with(expected)),
+                "{expected}: {found:#?}"
             );
         }
 
         // cloud-init itself finds the same, in each document.
-        let text = |modules: &Value| format!("#cloud-config\n{modules}\n");
-        let texts: Vec<(String, String)> = good
-            .iter()
-            .map(|modules| (format!("good {modules}"), text(modules)))
-            .chain(
-                bad.iter()
-                    .map(|(modules, _)| (format!("bad {modules}"), text(modules))),
-            )
+        let bad = bad.iter().map(|(modules, _)| ("bad", modules));
+        let all = good.iter().map(|modules| ("good", modules)).chain(bad);
+        let texts: Vec<(String, String)> = all
+            .map(|(kind, modules)| (format!("{kind} {modules}"), format!("#cloud-config\n{modules}\n")))
             .collect();
-        let documents: Vec<(&str, &str)> = texts
-            .iter()
-            .map(|(name, text)| (name.as_str(), text.as_str()))
-            .collect();
+        let documents: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (&**name, &**text)).collect();
         let complaints = cloud_config(&documents).unwrap_err();
-        let complained: BTreeSet<&str> = complaints
+        let ours = complaints
             .iter()
-            .filter(|complaint| complaint.to_string().contains("25.1"))
-            .map(|complaint| &*complaint.document)
-            .collect();
-        let refused: BTreeSet<&str> = documents
-            .iter()
-            .map(|(name, _)| *name)
-            .filter(|name| name.starts_with("bad"))
-            .collect();
+            .filter(|complaint| complaint.to_string().contains("25.1"));
+        let complained: BTreeSet<&str> = ours.map(|complaint| &*complaint.document).collect();
+        let names = documents.iter().map(|(name, _)| *name);
+        let refused: BTreeSet<&str> = names.filter(|name| name.starts_with("bad")).collect();
         assert_eq!(complained, refused, "{complaints}");
     }
 

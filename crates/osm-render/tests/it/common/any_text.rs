@@ -1,85 +1,47 @@
 //! Any text, in every place of a document that takes one: it comes out as it went in, or is refused.
 
-use osm_api::config::{CloudProviderRef, LateBound, LateBoundKind, StageConfig};
 use osm_api::content::Content;
-use osm_api::profile::{CloudProvider, DropIn, File, FileContent, InlineContent, Unit};
-use osm_judges::Complaints;
+use osm_judges::{Complaints, MachineConfig};
 use osm_render::{LateValues, Stage, user_data};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, TestRunner};
+use serde_json::json;
+
+use super::without_blanks;
 
 /// What machine-controller replaces.
 pub const MACHINE_NAME: &str = "<MACHINE_NAME>";
 
 const TEXTS: usize = 800;
 
-/// Reads documents.
-pub type Reader<C> = fn(&[(&str, &str)]) -> Vec<Result<C, Complaints>>;
-
-/// A language of user data, and who reads it as configs.
-pub struct Language<C> {
-    /// What a config has that determines the language.
-    pub spec: Content,
+/// A language of user data.
+pub struct Language {
+    /// The program that reads it, by its name in profiles.
+    pub utility: &'static str,
     /// Of the content of files.
     pub encoding: Option<&'static str>,
     /// What machine-controller replaces.
     pub replaced: &'static [&'static str],
-    /// What machine-controller makes of a bootstrap document.
-    pub passed_on: fn(String) -> String,
-    pub read: Reader<C>,
-    /// The files of a config, and those that its units become.
-    pub files: fn(C) -> Vec<osm_judges::File>,
+    pub read: fn(&[(&str, &str)]) -> Vec<Result<MachineConfig, Complaints>>,
 }
 
-impl<C> Language<C> {
+impl Language {
     fn config(&self, text: &str) -> Content {
-        let file = |path: &str, data: &str| File {
-            path: path.to_owned(),
-            permissions: 600,
-            content: FileContent {
-                inline: Some(InlineContent {
-                    encoding: self.encoding.map(str::to_owned),
-                    data: data.to_owned(),
-                }),
-            },
-        };
-        let unit = |name: &str, content: Option<&str>, drop_in: Option<&str>| Unit {
-            name: name.to_owned(),
-            enable: None,
-            mask: None,
-            content: content.map(str::to_owned),
-            drop_ins: drop_in
-                .map(|content| DropIn {
-                    name: "a.conf".to_owned(),
-                    content: content.to_owned(),
-                })
-                .into_iter()
-                .collect(),
-        };
-        Content {
-            cloud_provider: Some(CloudProviderRef {
-                name: CloudProvider::Aws,
-                spec: None,
-            }),
-            bootstrap_config: StageConfig {
-                files: vec![
-                    file("/plain", text),
-                    file("/named", &format!("{MACHINE_NAME}{text}")),
-                    file("/late", "%%osm-late{a,json}%%"),
+        let file = |path: &str, data: &str| json!({"path": path, "permissions": 600, "content": {"inline": {"encoding": self.encoding, "data": data}}});
+        serde_json::from_value(json!({
+            "osName": "flatcar", "provisioningUtility": self.utility, "cloudProvider": {"name": "aws"},
+            "bootstrapConfig": {
+                "files": [
+                    file("/plain", text), file("/named", &format!("{MACHINE_NAME}{text}")), file("/late", "%%osm-late{a,json}%%"),
                 ],
-                units: vec![
-                    unit("a.service", Some(text), None),
-                    unit("b.service", None, Some(text)),
+                "units": [
+                    {"name": "a.service", "content": text},
+                    {"name": "b.service", "dropIns": [{"name": "a.conf", "content": text}]},
                 ],
-                ..StageConfig::default()
             },
-            late_bound: vec![LateBound {
-                id: "a".to_owned(),
-                kind: LateBoundKind::RegistryPassword,
-                source: None,
-            }],
-            ..self.spec.clone()
-        }
+            "lateBound": [{"id": "a", "kind": "RegistryPassword"}],
+        }))
+        .unwrap()
     }
 
     /// Everything at once, because one process that reads a thousand documents is much quicker than a thousand processes.
@@ -101,24 +63,22 @@ impl<C> Language<C> {
             let without_units = || user_data(&spec, Stage::Bootstrap, &values);
             if self.replaced.iter().any(|replaced| text.contains(replaced)) {
                 let refusal = without_units().unwrap_err().to_string();
-                assert!(
-                    refusal.starts_with("/late: ") && refusal.contains(MACHINE_NAME),
-                    "{refusal}"
-                );
+                let says = refusal.starts_with("/late: ") && refusal.contains(MACHINE_NAME);
+                assert!(says, "{refusal}");
                 continue;
             }
             let document = whole.unwrap_or_else(|_| without_units().unwrap());
-            written.push((text, refused, (self.passed_on)(document)));
+            written.push((text, refused, without_blanks(&document)));
         }
-        let documents: Vec<(&str, &str)> = written
+        let documents = written
             .iter()
-            .map(|(_, _, document)| ("document", document.as_str()))
-            .collect();
+            .map(|(_, _, document)| ("document", document.as_str()));
+        let documents: Vec<(&str, &str)> = documents.collect();
         let mut accepted = 0;
         let configs = (self.read)(&documents);
         for ((text, refused, document), config) in written.iter().zip(configs) {
             let config = config.unwrap_or_else(|verdict| panic!("{text:?}: {verdict}{document}"));
-            let files = (self.files)(config);
+            let files = config.into_files();
             let content = |path: &str| {
                 let file = files.iter().find(|file| file.path == path);
                 file.map(|file| file.content.as_str())
@@ -129,11 +89,9 @@ impl<C> Language<C> {
             assert_eq!(serde_json::from_str::<String>(content("/late")).unwrap(), **text);
             if !refused {
                 accepted += 1;
-                for path in [
-                    "/etc/systemd/system/a.service",
-                    "/etc/systemd/system/b.service.d/a.conf",
-                ] {
-                    assert_eq!(content(path), text.as_str(), "{document}");
+                for path in ["a.service", "b.service.d/a.conf"] {
+                    let unit = content(&format!("/etc/systemd/system/{path}"));
+                    assert_eq!(unit, text.as_str(), "{document}");
                 }
             }
         }

@@ -1,7 +1,4 @@
-//! Pools, settings and credentials that profiles are tried with.
-
-// Not every test program needs all of it.
-#![allow(dead_code)]
+//! Pools, settings and credentials that profiles are tried with, and the documents that they give.
 
 pub mod any_text;
 pub mod flatcar;
@@ -10,10 +7,11 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use osm_api::Pool;
 use osm_api::machine_deployment::MachineDeployment;
 use osm_api::names;
-use osm_render::LateValues;
+use osm_api::provider_spec::{Dns, Network};
+use osm_api::{OperatingSystemProfileSpec, Pool, Settings};
+use osm_render::{ClusterEndpoint, LateValues, Profile, Stage, compile, resolve, user_data};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -105,6 +103,69 @@ pub fn pool(os: &str, cloud: &str, kubelet: &str, family: &str, annotations: boo
     Pool::read(&deployment).unwrap()
 }
 
+/// A default profile.
+pub fn default_spec(name: &str) -> OperatingSystemProfileSpec {
+    let mut defaults = osm_render::defaults().into_iter();
+    defaults.find(|(known, _)| known == name).unwrap().1
+}
+
+pub fn compiled(spec: &OperatingSystemProfileSpec) -> Profile {
+    compile(&resolve(spec).unwrap()).unwrap()
+}
+
+pub fn cluster(api_server: &str, ca: &str) -> ClusterEndpoint {
+    ClusterEndpoint {
+        api_server: api_server.to_owned(),
+        ca: ca.to_owned(),
+    }
+}
+
+/// Gives the pool's machines a static address.
+pub fn give_static_address(pool: &mut Pool) {
+    pool.network = Network {
+        cidr: "192.0.2.7/24".to_owned(),
+        gateway: "192.0.2.1".to_owned(),
+        dns: Dns {
+            servers: vec!["192.0.2.2".to_owned()],
+        },
+        ..pool.network.clone()
+    };
+}
+
+/// What machine-controller makes of a bootstrap document.
+pub fn named(document: &str, machine: &str) -> String {
+    let named = document.replace("<MACHINE_NAME>", machine);
+    named.replace("%3CMACHINE_NAME%3E", machine)
+}
+
+/// What machine-controller makes of the lines of a bootstrap document.
+pub fn without_blanks(document: &str) -> String {
+    let blank = |line: &str| line.chars().all(|c| c == ' ' || c == '\t');
+    let lines: Vec<&str> = document
+        .split('\n')
+        .map(|line| if blank(line) { "" } else { line })
+        .collect();
+    lines.join("\n")
+}
+
+/// Both documents that a machine of this pool gets with the default profile of its system, for a cluster with this API server and CA.
+pub fn documents(
+    pool: &Pool,
+    settings: &str,
+    (server, ca): (&str, &str),
+    values: &LateValues,
+) -> [String; 2] {
+    let name = osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility());
+    let settings = Settings::parse(settings).unwrap();
+    let profile = compiled(&default_spec(&name));
+    let rendered = profile
+        .render(pool, &settings, &cluster(server, ca))
+        .unwrap()
+        .spec;
+    let [bootstrap, provisioning] = Stage::ALL.map(|stage| user_data(&rendered, stage, values).unwrap());
+    [named(&bootstrap, "pool-5d8f"), provisioning]
+}
+
 /// Text that does not compress, as signatures don't.
 pub fn noise(seed: &str, length: usize) -> String {
     let mut bytes = Vec::new();
@@ -148,4 +209,9 @@ pub fn values(digest: &str, issued: u64) -> LateValues {
         );
     }
     values
+}
+
+/// Values for a machine that fetches no document.
+pub fn any_values() -> LateValues {
+    values(&"0".repeat(64), 1)
 }

@@ -6,21 +6,9 @@ use osm_judges::{MachineConfig, coreos_apply, coreos_read};
 use super::*;
 
 fn pool(family: &str, everything: bool) -> Pool {
-    let mut pool = super::pool("anexia", "1.34.2", family, everything);
+    let mut pool = super::pool("anexia", family, everything);
     pool.os.provisioning_utility = Some(ProvisioningUtility::CloudInit);
     pool
-}
-
-/// The default of such pools.
-fn profile() -> Profile {
-    let pool = pool("IPv4", false);
-    let name = osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility());
-    assert_eq!(name, "osp-flatcar-cloud-init");
-    let (_, spec) = osm_render::defaults()
-        .into_iter()
-        .find(|(known, _)| *known == name)
-        .unwrap();
-    osm_render::compile(&osm_render::resolve(&spec).unwrap()).unwrap()
 }
 
 fn read(document: &str) -> MachineConfig {
@@ -32,25 +20,22 @@ fn read(document: &str) -> MachineConfig {
 
 /// A machine that has read a bootstrap document which names `document`, with a coreos-cloudinit that applies it as `program` says.
 fn booted(kind: Kind, server: &Server, ca: &str, document: &str, program: &str) -> Machine {
-    packages::ensure(&["busybox", "curl", "dash", "jq", "python3"]).unwrap();
+    prepare();
     let machine = Machine::new(kind);
     let values = values(&sha256(document.as_bytes()), 1);
-    let url = format!("https://127.0.0.1:{}", server.port);
-    let [bootstrap, _] = render(&profile(), &pool("IPv4", false), "{}", (&url, ca), &values);
+    let [bootstrap, _] = documents(&pool("IPv4", false), "{}", (&server.url(), ca), &values);
     machine.write(&read(&bootstrap).into_files());
-    let calls = machine.path("/calls");
-    machine.program(
-        "coreos-cloudinit",
-        &format!("echo coreos-cloudinit \"$@\" >>'{}'\n{program}", calls.display()),
-    );
+    machine.noted("coreos-cloudinit", program);
     machine
 }
+
+const DOCUMENT: &str = "/var/lib/osm/provisioning.yaml";
 
 /// The call that applies the document.
 fn call(machine: &Machine) -> String {
     format!(
         "coreos-cloudinit --from-file={}\n",
-        machine.path("/var/lib/osm/provisioning.yaml").display()
+        machine.path(DOCUMENT).display()
     )
 }
 
@@ -60,61 +45,33 @@ fn bootstrap_says_what_is_wrong_goes_on_and_applies_the_document() {
     let document = "#cloud-config\nhostname: \"a\"\n";
     for kind in kinds() {
         let server = Server::start(Some(&authority));
-        let fails = "[ -e \"$0.works\" ] || { echo 'Writing file'; echo 'Failed to apply cloud-config: no space' >&2; exit 1; }";
+        let fails = "[ -e \"$MACHINE/works\" ] || { echo 'Writing file'; echo 'Failed to apply cloud-config: no space' >&2; exit 1; }";
         let machine = booted(kind, &server, &authority.ca, document, fails);
         let good = secret(document);
-        let steps = [
-            (Answer::status(401), "refuses this machine's token (401)"),
-            (Answer::status(404), "there is no Secret"),
-            (Answer::ok(secret("{}")), "digest differs"),
-            (Answer::ok("{\"data\":"), "can't take the document out"),
-            (
-                Answer {
-                    cut: true,
-                    ..Answer::ok(good.clone())
-                },
-                "can't read from the API server",
-            ),
-            (
-                Answer::ok(good),
-                "can't apply the document: Failed to apply cloud-config: no space",
-            ),
-        ];
-        let mut run = None;
-        let mut seen = 0;
-        for (i, (answer, text)) in steps.into_iter().enumerate() {
-            assert!(machine.read("/calls").is_empty(), "before step {i}");
-            server.always(answer);
-            run.get_or_insert_with(|| machine.start("/opt/bin/osm-bootstrap"));
-            seen = machine.wait_for_log(seen, text);
-        }
-        assert!(!machine.path("/var/lib/osm/bootstrapped").exists());
-        assert!(machine.path("/etc/osm/api-token").exists());
+        let run = bootstrap(&machine, &server, &refusals(&good));
+        assert_eq!(machine.calls(), "");
+        server.always(Answer::ok(good));
+        machine.wait_for_log(
+            0,
+            "can't apply the document: Failed to apply cloud-config: no space",
+        );
+        assert!(!machine.has("/var/lib/osm/bootstrapped") && machine.has("/etc/osm/api-token"));
         let asked = server.requests().len();
-        fs::write(machine.path("/bin/coreos-cloudinit.works"), "").unwrap();
-        assert!(run.unwrap().succeeds(), "{}", machine.read("/log"));
+        machine.put("/works", "");
+        run.ends_well();
 
-        assert!(machine.read("/calls").ends_with(&call(&machine)), "{kind:?}");
-        assert_eq!(
-            server.requests().len(),
-            asked,
-            "what is there and whole is not fetched again"
-        );
-        assert_eq!(machine.read("/var/lib/osm/provisioning.yaml"), document);
-        assert_eq!(machine.mode("/var/lib/osm/provisioning.yaml"), 0o600);
-        assert!(machine.path("/var/lib/osm/bootstrapped").exists());
+        assert!(machine.calls().ends_with(&call(&machine)), "{kind:?}");
+        // What is there and whole is not fetched again.
+        assert_eq!(server.requests().len(), asked);
+        assert_eq!(machine.read(DOCUMENT), document);
+        assert_eq!(machine.mode(DOCUMENT), 0o600);
+        assert!(machine.has("/var/lib/osm/bootstrapped") && !machine.has("/run/osm/osm-bootstrap/answer"));
+        let console = machine.read("/dev/console");
         assert!(
-            !machine.path("/etc/osm/api-token").exists()
-                && !machine.path("/run/osm/osm-bootstrap/answer").exists()
+            console.ends_with("the provisioning document is applied\n"),
+            "{console}"
         );
-        assert!(
-            machine
-                .read("/dev/console")
-                .ends_with("the provisioning document is applied\n")
-        );
-        assert!(server.requests().iter().all(|(path, authorization)| {
-            path.ends_with(SECRET) && *authorization == format!("Bearer {}", token("api", 1))
-        }));
+        has_used_its_token(&machine, &server);
     }
 }
 
@@ -126,29 +83,22 @@ fn a_power_cut_while_the_document_is_applied_costs_no_more_than_time() {
         let server = Server::start(Some(&authority));
         server.always(Answer::ok(secret(document)));
         // Until it is told otherwise, or the machine is no more.
-        let hangs = "while [ -e \"$0\" ] && [ ! -e \"$0.works\" ]; do /usr/bin/sleep 0.05; done";
+        let hangs = "while [ -e \"$0\" ] && [ ! -e \"$MACHINE/works\" ]; do /usr/bin/sleep 0.05; done";
         let machine = booted(kind, &server, &authority.ca, document, hangs);
-        let run = machine.start("/opt/bin/osm-bootstrap");
+        let run = machine.start(BOOTSTRAP);
         wait_for("the document to be applied", || {
-            (machine.read("/calls") == call(&machine)).then_some(())
+            (machine.calls() == call(&machine)).then_some(())
         });
         run.kill();
-        assert!(!machine.path("/var/lib/osm/bootstrapped").exists());
-        assert!(machine.path("/etc/osm/api-token").exists());
+        assert!(!machine.has("/var/lib/osm/bootstrapped") && machine.has("/etc/osm/api-token"));
 
         // What was kept is no longer whole.
-        fs::write(machine.path("/var/lib/osm/provisioning.yaml"), "damaged").unwrap();
-        fs::write(machine.path("/bin/coreos-cloudinit.works"), "").unwrap();
-        assert!(
-            machine.start("/opt/bin/osm-bootstrap").succeeds(),
-            "{}",
-            machine.read("/log")
-        );
-        assert_eq!(machine.read("/var/lib/osm/provisioning.yaml"), document);
-        assert_eq!(
-            (server.requests().len(), machine.read("/calls")),
-            (2, call(&machine).repeat(2))
-        );
+        machine.put(DOCUMENT, "damaged");
+        machine.put("/works", "");
+        machine.runs(BOOTSTRAP);
+        assert_eq!(machine.read(DOCUMENT), document);
+        assert_eq!(server.requests().len(), 2);
+        assert_eq!(machine.calls(), call(&machine).repeat(2));
     }
 }
 
@@ -159,23 +109,12 @@ fn at_later_boots_the_token_is_taken_away_and_nothing_else_done() {
         let server = Server::start(Some(&authority));
         server.always(Answer::ok(secret("{}")));
         let machine = booted(kind, &server, &authority.ca, "{}", "");
-        assert!(
-            machine.start("/opt/bin/osm-bootstrap").succeeds(),
-            "{}",
-            machine.read("/log")
-        );
+        machine.runs(BOOTSTRAP);
         // coreos-cloudinit writes it at every boot.
-        fs::write(
-            machine.path("/etc/osm/api-token"),
-            "Authorization: Bearer a.b.c\n",
-        )
-        .unwrap();
-        assert!(machine.start("/opt/bin/osm-bootstrap").succeeds());
-        assert!(!machine.path("/etc/osm/api-token").exists());
-        assert_eq!(
-            (server.requests().len(), machine.read("/calls")),
-            (1, call(&machine))
-        );
+        machine.put("/etc/osm/api-token", "Authorization: Bearer a.b.c\n");
+        machine.runs(BOOTSTRAP);
+        assert!(!machine.has("/etc/osm/api-token"));
+        assert_eq!((server.requests().len(), machine.calls()), (1, call(&machine)));
         // Which systemd lets it do.
         let condition = machine.read("/etc/systemd/system/osm-bootstrap.service.d/10-every-boot.conf");
         assert!(condition.ends_with("\nConditionPathExists=\n"), "{condition}");
@@ -184,127 +123,64 @@ fn at_later_boots_the_token_is_taken_away_and_nothing_else_done() {
 
 #[test]
 fn coreos_cloudinit_makes_of_the_documents_what_the_profile_says() {
-    let pool = pool("IPv4+IPv6", true);
-    let cluster = ("https://10.0.0.1:6443", "CA\n");
-    let documents = render(
-        &profile(),
-        &pool,
-        EVERYTHING,
-        cluster,
-        &values(&"0".repeat(64), 1),
-    );
+    let documents = documents(&pool("IPv4+IPv6", true), EVERYTHING, NOWHERE, &any_values());
     let root = tempfile::tempdir().unwrap();
-    let at = |path: &str| root.path().join(path.trim_start_matches('/'));
-    for (document, unit) in documents
-        .iter()
-        .zip(["osm-bootstrap.service", "osm-setup.service"])
-    {
-        let calls = coreos_apply(document, root.path()).unwrap();
-        let of_systemd: Vec<&str> = calls
-            .iter()
-            .filter_map(|call| call.strip_prefix("systemd "))
-            .collect();
-        let mut expected = Vec::new();
-        if unit == "osm-bootstrap.service" {
-            expected.extend([
-                "enable osm-time-servers.service",
-                "enable osm-bootstrap.service",
-                "daemon-reload",
-                "restart systemd-networkd.service",
-                "start osm-time-servers.service",
-                "start osm-bootstrap.service",
-            ]);
-            assert_eq!(calls[0], "hostnamectl set-hostname pool-5d8f");
-            assert!(calls[2].starts_with("ssh-ed25519 "), "{calls:?}");
-        } else {
-            expected.extend([
-                "enable osm-settings-kernel.service",
-                "enable osm-setup.service",
-                "daemon-reload",
-                "start osm-settings-kernel.service",
-                "start osm-setup.service",
-            ]);
-            assert_eq!(
-                of_systemd.len(),
-                calls.len(),
-                "the name and the keys stay as they are: {calls:?}"
-            );
-        }
-        assert_eq!(of_systemd, expected);
-        let files = read(document).into_files();
-        assert!(files.len() > 5);
-        for file in files {
-            let metadata = fs::metadata(at(&file.path)).unwrap();
-            assert_eq!(
-                fs::read_to_string(at(&file.path)).unwrap(),
-                file.content,
-                "{}",
-                file.path
-            );
-            assert_eq!(metadata.mode() & 0o7777, file.mode, "{}", file.path);
-        }
-    }
-    let network = fs::read_to_string(at("/etc/systemd/network/05-osm-static.network")).unwrap();
-    assert!(network.contains("192.0.2.7"));
-    let config: toml::Table = fs::read_to_string(at("/etc/containerd/config.toml"))
-        .unwrap()
-        .parse()
-        .unwrap();
-    let password = &config["plugins"]["io.containerd.cri.v1.images"]["registry"]["configs"]["docker.io"]["auth"]
-        ["password"];
-    assert_eq!(password.as_str(), Some("quo\"te's \\ and\nline"));
+    let [first, second] = documents.map(|document| {
+        let calls = coreos_apply(&document, root.path()).unwrap();
+        assert_written(root.path(), read(&document).into_files());
+        calls
+    });
+    assert_eq!(first[0], "hostnamectl set-hostname pool-5d8f");
+    assert!(first[2].starts_with("ssh-ed25519 "), "{first:?}");
+    assert_eq!(
+        first[3..],
+        [
+            "systemd enable osm-time-servers.service",
+            "systemd enable osm-bootstrap.service",
+            "systemd daemon-reload",
+            "systemd restart systemd-networkd.service",
+            "systemd start osm-time-servers.service",
+            "systemd start osm-bootstrap.service",
+        ]
+    );
+    // The name and the keys stay as they are.
+    assert_eq!(
+        second,
+        [
+            "systemd enable osm-settings-kernel.service",
+            "systemd enable osm-setup.service",
+            "systemd daemon-reload",
+            "systemd start osm-settings-kernel.service",
+            "systemd start osm-setup.service",
+        ]
+    );
+    assert_configured(root.path());
 }
 
 #[test]
 fn setup_makes_a_node_behind_a_proxy() {
+    prepare();
     for kind in kinds() {
-        let server = Server::start(None);
-        server.answer(&mirror());
+        let server = mirror();
         let machine = Machine::new(kind);
         let settings = "proxy: {http: \"http://127.0.0.1:1\", noProxy: 127.0.0.1}\n".to_owned();
-        let [_, document] = render(
-            &profile(),
-            &pool("IPv6", false),
-            &(settings + &downloads(server.port)),
-            ("https://127.0.0.1:1", "CA"),
-            &values(&"0".repeat(64), 1),
-        );
+        let settings = settings + &downloads(server.port);
+        let [_, document] = documents(&pool("IPv6", false), &settings, NOWHERE, &any_values());
         machine.write(&read(&document).into_files());
-        machine.program(
-            "containerd",
-            "echo containerd github.com/containerd/containerd/v2 v2.1.5 abc",
-        );
-        assert!(
-            machine.start("/opt/bin/osm-setup").succeeds(),
-            "{}",
-            machine.read("/log")
-        );
+        let containerd = "echo containerd github.com/containerd/containerd/v2 v2.1.5 abc";
+        machine.program("containerd", containerd);
+        machine.runs(SETUP);
         assert_eq!(machine.read("/opt/bin/kubelet").as_bytes(), program("kubelet"));
-        let calls = machine.read("/calls");
-        assert!(
-            calls.contains("systemctl try-restart update-engine.service\n"),
-            "{calls}"
-        );
-        assert!(
-            calls.contains("systemctl try-restart systemd-journald.service\n"),
-            "{calls}"
-        );
-        assert!(calls.contains("systemctl mask --now docker.socket docker.service\n"));
-        for foreign in [
-            "mask --now update-engine",
-            "swapoff",
-            "osm-extras",
-            "ufw",
-            "setenforce",
-            "apt-get",
+        for call in [
+            "systemctl try-restart update-engine.service\n",
+            "systemctl try-restart systemd-journald.service\n",
+            "systemctl mask --now docker.socket docker.service\n",
         ] {
-            assert!(!calls.contains(foreign), "{calls}");
+            machine.called(&[call]);
         }
-        assert!(machine.path("/var/lib/osm/set-up").exists());
-        assert!(
-            !machine.read("/log").contains("warning"),
-            "{}",
-            machine.read("/log")
-        );
+        machine.never_called(&["mask --now update-engine", "swapoff", "osm-extras"]);
+        machine.never_called(&["ufw", "setenforce", "apt-get"]);
+        assert!(machine.has("/var/lib/osm/set-up"));
+        machine.never_said("warning");
     }
 }

@@ -10,44 +10,32 @@ const USER_DATA: &str = "dG9wIHNlY3JldA==";
 /// Keys and values of an OVF environment.
 type Properties = Vec<(String, String)>;
 
-fn bootstrap(cloud: &str, family: &str) -> MachineConfig {
-    let pool = pool(cloud, "1.34.2", family, false);
-    let cluster = ("https://127.0.0.1:1", "CA");
-    let [bootstrap, _] = render(&profile(), &pool, "{}", cluster, &values(&"0".repeat(64), 1));
+fn config(cloud: &str) -> MachineConfig {
+    let [bootstrap, _] = documents(&pool(cloud, "IPv4", false), "{}", NOWHERE, &any_values());
     read(&bootstrap)
 }
 
 /// A machine that has read its bootstrap document. Its OVF environment is the file `ovf.xml`.
-fn machine(kind: Kind, family: &str) -> Machine {
+fn machine(kind: Kind) -> Machine {
     packages::ensure(&["busybox", "dash"]).unwrap();
     let machine = Machine::new(kind);
-    machine.write(&bootstrap("vmware-cloud-director", family).files);
-    let document = machine.path("/ovf.xml");
+    machine.write(&config("vmware-cloud-director").files);
     machine.program(
         "vmware-rpctool",
-        &format!(
-            "[ \"$*\" = 'info-get guestinfo.ovfEnv' ] || exit 2\n\
-             cat '{}' 2>/dev/null || {{ echo 'No value found' >&2; exit 1; }}",
-            document.display()
-        ),
+        "[ \"$*\" = 'info-get guestinfo.ovfEnv' ] || exit 2\n\
+         cat \"$MACHINE/ovf.xml\" 2>/dev/null || { echo 'No value found' >&2; exit 1; }",
     );
     machine.program("vmtoolsd", "echo 'No value found' >&2; exit 1");
-    let calls = machine.path("/calls");
-    machine.program(
-        "networkctl",
-        &format!("echo networkctl \"$@\" >>'{}'", calls.display()),
-    );
+    machine.noted("networkctl", "");
     machine
 }
 
 /// An interface of a network with a static pool, or with DHCP if it has no address.
 fn interface(number: u8, address: Option<&str>) -> Properties {
     let mac = format!("00:50:56:01:aa:0{number}");
-    let of_all = [
-        ("bootproto", if address.is_some() { "static" } else { "dhcp" }),
-        ("macaddr", &mac),
-    ];
     let of_static = [
+        ("bootproto", "static"),
+        ("macaddr", &*mac),
         ("dns1", "192.0.2.2"),
         ("dns2", ""),
         ("gateway", "192.0.2.1"),
@@ -55,11 +43,23 @@ fn interface(number: u8, address: Option<&str>) -> Properties {
         ("netmask", "255.255.255.0"),
         ("suffix", ""),
     ];
-    of_all
-        .into_iter()
-        .chain(of_static.into_iter().filter(|_| address.is_some()))
-        .map(|(name, value)| (format!("vCloud_{name}_{number}"), value.to_owned()))
-        .collect()
+    let of_dhcp = [("bootproto", "dhcp"), ("macaddr", &*mac)];
+    let properties = if address.is_some() {
+        &of_static[..]
+    } else {
+        &of_dhcp
+    };
+    let keyed = |(name, value): &(&str, &str)| (format!("vCloud_{name}_{number}"), (*value).to_owned());
+    properties.iter().map(keyed).collect()
+}
+
+/// Two interfaces with static addresses.
+fn two() -> Properties {
+    [
+        interface(0, Some("192.0.2.7")),
+        interface(1, Some("198.51.100.7")),
+    ]
+    .concat()
 }
 
 /// `properties` with another value; without the property, if there is none.
@@ -71,21 +71,14 @@ fn with(mut properties: Properties, key: &str, value: Option<&str>) -> Propertie
 
 /// The document, as VMware Cloud Director writes it.
 fn document(properties: &Properties) -> String {
-    let escaped = |text: &str| {
-        text.replace('&', "&amp;")
-            .replace('<', "&lt;")
-            .replace('"', "&quot;")
-            .replace('\n', "&#10;")
+    let escapes = [("&", "&amp;"), ("<", "&lt;"), ("\"", "&quot;"), ("\n", "&#10;")];
+    let property = |(key, value): &(String, String)| {
+        let value = escapes
+            .iter()
+            .fold(value.clone(), |value, (c, escaped)| value.replace(c, escaped));
+        format!("<oe:Property oe:key=\"{key}\" oe:value=\"{value}\"/>\n")
     };
-    let properties: String = properties
-        .iter()
-        .map(|(key, value)| {
-            format!(
-                "<oe:Property oe:key=\"{key}\" oe:value=\"{}\"/>\n",
-                escaped(value)
-            )
-        })
-        .collect();
+    let properties: String = properties.iter().map(property).collect();
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
          <Environment xmlns=\"http://schemas.dmtf.org/ovf/environment/1\" oe:id=\"\">\n<PropertySection>\n\
@@ -94,9 +87,13 @@ fn document(properties: &Properties) -> String {
     )
 }
 
-/// Boots the machine with this document; whether the script succeeds.
-fn boots(machine: &Machine, document: &str) -> bool {
-    fs::write(machine.path("/ovf.xml"), document).unwrap();
+/// Boots the machine with these properties; whether the script succeeds.
+fn boots(machine: &Machine, properties: &Properties) -> bool {
+    boots_with(machine, &document(properties))
+}
+
+fn boots_with(machine: &Machine, document: &str) -> bool {
+    machine.put("/ovf.xml", document);
     machine.start(SCRIPT).succeeds()
 }
 
@@ -118,34 +115,21 @@ fn name(number: u8) -> String {
 
 #[test]
 fn only_machines_of_this_cloud_have_the_script_and_the_network_waits_for_it() {
-    let parts = [
-        SCRIPT,
-        "/etc/systemd/system/osm-ovf-network.service",
-        "/etc/systemd/system/systemd-networkd.service.d/10-osm-ovf.conf",
-    ];
+    let unit = "/etc/systemd/system/osm-ovf-network.service";
+    let drop_in = "/etc/systemd/system/systemd-networkd.service.d/10-osm-ovf.conf";
     for cloud in CLOUDS {
-        let config = bootstrap(cloud, "IPv4");
-        let found: Vec<&str> = config
-            .files
-            .iter()
-            .map(|file| file.path.as_str())
-            .filter(|path| path.contains("ovf"))
+        let files = config(cloud).files.into_iter();
+        let found: BTreeMap<String, String> = files
+            .filter(|file| file.path.contains("ovf"))
+            .map(|file| (file.path, file.content))
             .collect();
         if cloud != "vmware-cloud-director" {
-            assert_eq!(found, Vec::<&str>::new(), "{cloud}");
+            assert_eq!(found, BTreeMap::new(), "{cloud}");
             continue;
         }
-        assert_eq!(found, parts);
-        let text = |path: &str| {
-            &config
-                .files
-                .iter()
-                .find(|file| file.path == path)
-                .unwrap()
-                .content
-        };
-        assert!(text(parts[1]).contains("\nBefore=systemd-networkd.service network-pre.target"));
-        assert!(text(parts[2]).contains("\nWants=osm-ovf-network.service\nAfter=osm-ovf-network.service\n"));
+        assert!(found.keys().eq([unit, drop_in, SCRIPT]), "{:?}", found.keys());
+        assert!(found[unit].contains("\nBefore=systemd-networkd.service network-pre.target"));
+        assert!(found[drop_in].contains("\nWants=osm-ovf-network.service\nAfter=osm-ovf-network.service\n"));
     }
 }
 
@@ -154,14 +138,17 @@ fn each_interface_gets_its_addresses_and_the_primary_one_the_default_route() {
     let mut properties = interface(0, Some("198.51.100.7"));
     properties.extend(interface(1, Some("192.0.2.7")));
     properties.extend(interface(2, None));
-    properties.push(("vCloud_primaryNic".to_owned(), "1".to_owned()));
-    properties.push(("vCloud_numnics".to_owned(), "3".to_owned()));
-    let properties = with(properties, "vCloud_dns2_1", Some("2001:db8::2"));
-    let properties = with(properties, "vCloud_suffix_1", Some("nodes.example"));
-    let document = document(&properties);
+    let properties = [
+        ("vCloud_primaryNic", "1"),
+        ("vCloud_numnics", "3"),
+        ("vCloud_dns2_1", "2001:db8::2"),
+        ("vCloud_suffix_1", "nodes.example"),
+    ]
+    .into_iter()
+    .fold(properties, |all, (key, value)| with(all, key, Some(value)));
     for kind in kinds() {
-        let machine = machine(kind, "IPv4");
-        assert!(boots(&machine, &document), "{}", machine.read("/log"));
+        let machine = machine(kind);
+        assert!(boots(&machine, &properties), "{}", machine.log());
         let expected = [
             "[Match]\nMACAddress=00:50:56:01:aa:00\nName=en* eth*\n\n\
              [Network]\nDHCP=no\nAddress=198.51.100.7/24\nDNS=192.0.2.2\n\n[IPv6AcceptRA]\nUseGateway=no\n",
@@ -175,16 +162,10 @@ fn each_interface_gets_its_addresses_and_the_primary_one_the_default_route() {
         let expected: BTreeMap<String, String> = (0..).map(name).zip(expected.map(str::to_owned)).collect();
         assert_eq!(networks(&machine), expected);
         assert_eq!(machine.mode(&format!("{FOLDER}/{}", name(0))), 0o644);
-        let log = machine.read("/log");
-        assert!(
-            log.contains("interface 0: static address 198.51.100.7/24\n"),
-            "{log}"
-        );
+        machine.said("interface 0: static address 198.51.100.7/24\n");
         // A file, unlike a console, has only what was written last.
-        assert_eq!(
-            machine.read("/dev/console"),
-            "osm-ovf-network: interface 2: DHCP\n"
-        );
+        let console = machine.read("/dev/console");
+        assert_eq!(console, "osm-ovf-network: interface 2: DHCP\n");
     }
 }
 
@@ -223,19 +204,10 @@ ip -4 route
 #[test]
 fn systemd_networkd_does_what_the_files_say() {
     packages::ensure(&["iproute2", "systemd"]).unwrap();
-    let machine = machine(KINDS[0], "IPv4");
-    let interfaces = [
-        interface(0, Some("192.0.2.7")),
-        interface(1, Some("198.51.100.7")),
-        interface(2, None),
-    ]
-    .concat();
+    let machine = machine(KINDS[0]);
+    let interfaces = [two(), interface(2, None)].concat();
     let properties = with(interfaces, "vCloud_suffix_0", Some("nodes.example"));
-    assert!(
-        boots(&machine, &document(&properties)),
-        "{}",
-        machine.read("/log")
-    );
+    assert!(boots(&machine, &properties), "{}", machine.log());
     let output = std::process::Command::new("unshare")
         .args(["--net", "--mount", "sh", "-c", NETWORKD, "sh"])
         .arg(machine.path(FOLDER))
@@ -243,14 +215,8 @@ fn systemd_networkd_does_what_the_files_say() {
         .unwrap();
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    let lines: Vec<Vec<&str>> = text
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
-    let found: Vec<String> = lines
-        .iter()
-        .map(|words| words[..words.len().min(5)].join(" "))
-        .collect();
+    let start = |line: &str| line.split_whitespace().take(5).collect::<Vec<_>>().join(" ");
+    let found: Vec<String> = text.lines().map(start).collect();
     assert_eq!(
         found,
         [
@@ -267,49 +233,41 @@ fn systemd_networkd_does_what_the_files_say() {
 
 #[test]
 fn without_a_static_address_the_image_configures_the_network() {
+    let others = vec![("instance-id".to_owned(), "vm-1".to_owned())];
+    let one = || interface(0, Some("192.0.2.7"));
+    let none = "describes no network interfaces";
     for kind in kinds() {
-        let machine = machine(kind, "IPv4");
-        let nothing = |machine: &Machine, text: &str| {
-            assert_eq!(networks(machine), BTreeMap::new());
-            assert_eq!(machine.read("/calls"), "");
-            assert!(machine.read("/log").contains(text), "{}", machine.read("/log"));
-        };
-        assert!(machine.start(SCRIPT).succeeds());
-        nothing(&machine, "describes no network interfaces");
-        let others = vec![("instance-id".to_owned(), "vm-1".to_owned())];
-        assert!(boots(&machine, &document(&others)));
-        let without_mac = with(interface(0, Some("192.0.2.7")), "vCloud_macaddr_0", None);
-        assert!(boots(&machine, &document(&without_mac)));
-        nothing(&machine, "describes no network interfaces");
-        let dhcp = [interface(0, None), interface(1, None)].concat();
-        assert!(boots(&machine, &document(&dhcp)));
-        nothing(&machine, "nothing to do");
-        // Addresses that VMware Cloud Director keeps for an interface that uses DHCP now.
-        let was_static = with(
-            interface(0, Some("192.0.2.7")),
-            "vCloud_bootproto_0",
-            Some("dhcp"),
-        );
-        assert!(boots(&machine, &document(&was_static)));
-        nothing(&machine, "nothing to do");
+        let machine = machine(kind);
+        machine.runs(SCRIPT);
+        machine.said(none);
+        for (properties, text) in [
+            (others.clone(), none),
+            (with(one(), "vCloud_macaddr_0", None), none),
+            ([interface(0, None), interface(1, None)].concat(), "nothing to do"),
+            // Addresses that VMware Cloud Director keeps for an interface that uses DHCP now.
+            (with(one(), "vCloud_bootproto_0", Some("dhcp")), "nothing to do"),
+        ] {
+            assert!(boots(&machine, &properties), "{}", machine.log());
+            assert_eq!(networks(&machine), BTreeMap::new());
+            assert_eq!(machine.calls(), "");
+            machine.said(text);
+        }
     }
 }
 
 #[test]
 fn every_netmask_has_its_prefix_length_and_no_other_text_is_one() {
-    let machine = machine(KINDS[0], "IPv4");
+    let machine = machine(KINDS[0]);
     let boot = |mask: &str| {
         let properties = with(interface(0, Some("192.0.2.7")), "vCloud_netmask_0", Some(mask));
-        boots(&machine, &document(&properties))
+        boots(&machine, &properties)
     };
     for length in 1..=32_u32 {
         let mask = std::net::Ipv4Addr::from(u32::MAX << (32 - length)).to_string();
         assert!(boot(&mask), "{mask}");
         let text = networks(&machine).remove(&name(0)).unwrap();
-        assert!(
-            text.contains(&format!("\nAddress=192.0.2.7/{length}\n")),
-            "{mask}: {text}"
-        );
+        let address = format!("\nAddress=192.0.2.7/{length}\n");
+        assert!(text.contains(&address), "{mask}: {text}");
     }
     let before = networks(&machine);
     for mask in [
@@ -349,41 +307,33 @@ fn an_interface_with_an_invalid_value_keeps_its_last_configuration() {
         "192.0.2.07",
     ];
     let hardware = ["00:50:56:01:aa", "00-50-56-01-aa-00", "00:50:56:01:aa:0g"];
-    let cases: Vec<(&str, &str)> = [
-        addresses.map(|value| ("ip", value)).as_slice(),
-        &hardware.map(|value| ("macaddr", value)),
-        &hostile.map(|value| ("ip", value)),
-        &hostile.map(|value| ("macaddr", value))[..3],
-        &hostile.map(|value| ("netmask", value))[..3],
-    ]
-    .concat();
-    let good = [
-        interface(0, Some("192.0.2.7")),
-        interface(1, Some("198.51.100.7")),
-    ]
-    .concat();
+    let cases = [
+        ("vCloud_ip_0", &addresses[..]),
+        ("vCloud_ip_0", &hostile),
+        ("vCloud_macaddr_0", &hardware),
+        ("vCloud_macaddr_0", &hostile[..3]),
+        ("vCloud_netmask_0", &hostile[..3]),
+    ];
     for kind in kinds() {
-        let machine = machine(kind, "IPv4");
-        assert!(boots(&machine, &document(&good)), "{}", machine.read("/log"));
+        let machine = machine(kind);
+        assert!(boots(&machine, &two()), "{}", machine.log());
         let before = networks(&machine);
-        for (property, value) in &cases {
-            let key = format!("vCloud_{property}_0");
-            let seen = machine.read("/log").len();
-            let bad = with(good.clone(), &key, Some(value));
-            assert!(!boots(&machine, &document(&bad)), "{property} {value:?}");
-            assert_eq!(networks(&machine), before, "{property} {value:?}");
-            let log = machine.read("/log").split_off(seen);
-            assert!(
-                log.contains(&format!("{key} in the OVF environment is missing or invalid\n"))
-                    && log.contains("interface 0: not configured"),
-                "{property} {value:?}: {log}"
-            );
+        for (key, values) in cases {
+            for value in values {
+                machine.put("/log", "");
+                assert!(
+                    !boots(&machine, &with(two(), key, Some(value))),
+                    "{key} {value:?}"
+                );
+                assert_eq!(networks(&machine), before, "{key} {value:?}");
+                machine.said(&format!("{key} in the OVF environment is missing or invalid\n"));
+                machine.said("interface 0: not configured");
+            }
         }
         // The other interface is configured nevertheless.
         fs::remove_dir_all(machine.path(FOLDER)).unwrap();
-        let bad = with(good.clone(), "vCloud_ip_0", Some("192.0.2.256"));
-        assert!(!boots(&machine, &document(&bad)));
-        assert_eq!(networks(&machine).keys().collect::<Vec<_>>(), [&name(1)]);
+        assert!(!boots(&machine, &with(two(), "vCloud_ip_0", Some("192.0.2.256"))));
+        assert!(networks(&machine).into_keys().eq([name(1)]));
     }
 }
 
@@ -391,52 +341,47 @@ fn an_interface_with_an_invalid_value_keeps_its_last_configuration() {
 fn xml_is_read_as_xml() {
     let good = document(&interface(0, Some("192.0.2.7")));
     let fake = "oe:key=\"vCloud_ip_0\" oe:value=\"6.6.6.6\"";
-    let start = "<PropertySection>";
+    let quoted = fake.replace('"', "&quot;");
+    let (start, end) = ("<PropertySection>", "</PropertySection>");
+    // What takes the place of a part of the document.
     let variants = [
         // In single quotes, in another order, on several lines, without a prefix, with content.
-        good.replace(
+        (
             "<oe:Property oe:key=\"vCloud_ip_0\" oe:value=\"192.0.2.7\"/>",
-            "<Property\n\tvalue = '192.0.2.7'\r\n  oe:key='vCloud_ip_0' >\n</Property>",
+            "<Property\n\tvalue = '192.0.2.7'\r\n  oe:key='vCloud_ip_0' >\n</Property>".to_owned(),
         ),
-        good.replace(
+        (
             start,
-            &format!("{start}<!-- <Property {fake}/> - <Property {fake}/> -->"),
+            format!("{start}<!-- <Property {fake}/> - <Property {fake}/> -->"),
         ),
-        good.replace(start, &format!("{start}<![CDATA[ <Property {fake}/> ]]>")),
-        good.replace(start, &format!("{start}<Other {fake}/><PropertyOther {fake}/>")),
-        good.replace(
+        (start, format!("{start}<![CDATA[ <Property {fake}/> ]]>")),
+        (start, format!("{start}<Other {fake}/><PropertyOther {fake}/>")),
+        (
             start,
-            &format!("{start}<Property oe:key='note' oe:value='{fake}'/>"),
+            format!("{start}<Property oe:key='note' oe:value='{fake}'/>"),
         ),
-        good.replace(
+        (
             start,
-            &format!(
-                "{start}<Property oe:key=\"a > b\" oe:value=\"&lt;Property {}\"/>",
-                fake.replace('"', "&quot;")
-            ),
+            format!("{start}<Property oe:key=\"a > b\" oe:value=\"&lt;Property {quoted}\"/>"),
         ),
         // The first one is that of VMware Cloud Director.
-        good.replace(
-            "</PropertySection>",
-            &format!("<Property {fake}/></PropertySection>"),
-        ),
+        (end, format!("<Property {fake}/>{end}")),
     ];
     for kind in kinds() {
-        for document in &variants {
-            assert_ne!(*document, good);
-            let machine = machine(kind, "IPv4");
-            assert!(boots(&machine, document), "{document}\n{}", machine.read("/log"));
+        for (part, other) in &variants {
+            let document = good.replace(part, other);
+            assert_ne!(document, good);
+            let machine = machine(kind);
+            assert!(boots_with(&machine, &document), "{document}\n{}", machine.log());
             let text = &networks(&machine)[&name(0)];
-            assert!(
-                text.contains("\nAddress=192.0.2.7/24\n") && !text.contains("6.6.6.6"),
-                "{document}\n{text}"
-            );
+            let is_ours = text.contains("\nAddress=192.0.2.7/24\n") && !text.contains("6.6.6.6");
+            assert!(is_ours, "{document}\n{text}");
         }
         // A document that breaks off, or is none.
-        let machine = machine(kind, "IPv4");
+        let machine = machine(kind);
         for end in ["vCloud_macaddr_0\" oe:va", "<oe:Prop", "<?xml"] {
             let cut = &good[..good.find(end).unwrap() + end.len()];
-            assert!(boots(&machine, cut), "{}", machine.read("/log"));
+            assert!(boots_with(&machine, cut), "{}", machine.log());
             assert_eq!(networks(&machine), BTreeMap::new());
         }
     }
@@ -444,105 +389,78 @@ fn xml_is_read_as_xml() {
 
 #[test]
 fn only_a_change_is_written_and_makes_a_running_networkd_reload() {
-    let first = document(
-        &[
-            interface(0, Some("192.0.2.7")),
-            interface(1, Some("198.51.100.7")),
-        ]
-        .concat(),
-    );
-    let second = document(&interface(0, Some("192.0.2.8")));
     let reload = "systemctl -q is-active systemd-networkd.service\nnetworkctl reload\n";
     for kind in kinds() {
-        let machine = machine(kind, "IPv4");
+        let machine = machine(kind);
         // As at boot.
-        let calls = machine.path("/calls");
-        let noted = format!("echo systemctl \"$@\" >>'{}'", calls.display());
-        machine.program("systemctl", &format!("{noted}; exit 3"));
-        assert!(boots(&machine, &first));
-        assert!(!machine.read("/calls").contains("networkctl"));
-        fs::remove_file(&calls).unwrap();
+        machine.noted("systemctl", "exit 3");
+        assert!(boots(&machine, &two()));
+        machine.never_called(&["networkctl"]);
+        machine.remove("/calls");
 
-        machine.program("systemctl", &noted);
-        let file = machine.path(&format!("{FOLDER}/{}", name(0)));
-        let written = fs::metadata(&file).unwrap().ino();
-        assert!(boots(&machine, &first));
-        assert_eq!(machine.read("/calls"), "");
-        assert_eq!(fs::metadata(&file).unwrap().ino(), written);
-        assert!(machine.read("/log").ends_with("nothing to do\n"));
+        machine.noted("systemctl", "");
+        let inode = || {
+            fs::metadata(machine.path(&format!("{FOLDER}/{}", name(0))))
+                .unwrap()
+                .ino()
+        };
+        let written = inode();
+        assert!(boots(&machine, &two()));
+        assert_eq!((machine.calls(), inode()), (String::new(), written));
+        assert!(machine.log().ends_with("nothing to do\n"));
 
-        assert!(boots(&machine, &second));
-        assert_eq!(machine.read("/calls"), reload);
-        let networks_now = networks(&machine);
-        assert_eq!(
-            networks_now.keys().collect::<Vec<_>>(),
-            [&name(0)],
-            "the other interface is gone"
-        );
-        assert!(networks_now[&name(0)].contains("Address=192.0.2.8/24\n"));
+        assert!(boots(&machine, &interface(0, Some("192.0.2.8"))));
+        assert_eq!(machine.calls(), reload);
+        // The other interface is gone.
+        assert!(networks(&machine).into_keys().eq([name(0)]));
+        assert!(networks(&machine)[&name(0)].contains("Address=192.0.2.8/24\n"));
 
         // DHCP from now on. Files of others stay.
-        fs::write(machine.path(&format!("{FOLDER}/05-osm-static.network")), "").unwrap();
-        assert!(boots(&machine, &document(&interface(0, None))));
-        assert_eq!(machine.read("/calls"), reload.repeat(2));
-        assert_eq!(
-            networks(&machine).keys().collect::<Vec<_>>(),
-            ["05-osm-static.network"]
-        );
+        machine.put(&format!("{FOLDER}/05-osm-static.network"), "");
+        assert!(boots(&machine, &interface(0, None)));
+        assert_eq!(machine.calls(), reload.repeat(2));
+        assert!(networks(&machine).into_keys().eq(["05-osm-static.network"]));
 
         machine.program("networkctl", "echo refused >&2; exit 1");
-        assert!(!boots(&machine, &first));
-        assert!(machine.read("/log").ends_with("does not reload: refused \n"));
+        assert!(!boots(&machine, &two()));
+        assert!(machine.log().ends_with("does not reload: refused \n"));
     }
 }
 
 #[test]
 fn a_hypervisor_that_does_not_answer_is_asked_again_in_both_ways() {
-    let good = document(&interface(0, Some("192.0.2.7")));
     for kind in kinds() {
-        let machine = machine(kind, "IPv4");
-        assert!(boots(&machine, &good));
+        let machine = machine(kind);
+        assert!(boots(&machine, &interface(0, Some("192.0.2.7"))));
         let before = networks(&machine);
         for name in ["vmware-rpctool", "vmtoolsd"] {
             machine.program(name, "echo 'channel is busy' >&2; exit 1");
         }
-        assert!(!machine.start(SCRIPT).succeeds());
+        machine.fails(SCRIPT);
         assert_eq!(machine.read("/sleeps"), "1\n".repeat(4));
-        assert!(
-            machine
-                .read("/log")
-                .ends_with("can't read the OVF environment: channel is busy \n")
-        );
+        machine.said("can't read the OVF environment: channel is busy \n");
         assert_eq!(networks(&machine), before);
 
         fs::remove_dir_all(machine.path(FOLDER)).unwrap();
-        let document = machine.path("/ovf.xml");
-        let answer = format!(
-            "[ \"$*\" = '--cmd info-get guestinfo.ovfEnv' ] && cat '{}'",
-            document.display()
-        );
-        machine.program("vmtoolsd", &answer);
-        assert!(machine.start(SCRIPT).succeeds(), "{}", machine.read("/log"));
+        let answer = "[ \"$*\" = '--cmd info-get guestinfo.ovfEnv' ] && cat \"$MACHINE/ovf.xml\"";
+        machine.program("vmtoolsd", answer);
+        machine.runs(SCRIPT);
         assert_eq!(networks(&machine), before);
 
         machine.program("awk", "echo 'out of memory' >&2; exit 2");
-        assert!(!machine.start(SCRIPT).succeeds());
-        assert!(
-            machine
-                .read("/log")
-                .ends_with("can't understand the OVF environment: out of memory \n")
-        );
+        machine.fails(SCRIPT);
+        machine.said("can't understand the OVF environment: out of memory \n");
         assert_eq!(networks(&machine), before);
 
         // The document has the machine's credentials in it.
-        let mut folders = vec![machine.path("/run"), machine.path("/etc"), machine.path("/var")];
-        let mut texts = vec![machine.read("/log"), machine.read("/dev/console")];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap()) {
-                match entry.file_type().unwrap().is_dir() {
-                    true => folders.push(entry.path()),
-                    false => texts.push(fs::read_to_string(entry.path()).unwrap()),
-                }
+        let mut left = ["/run", "/etc", "/var", "/log", "/dev"]
+            .map(|path| machine.path(path))
+            .to_vec();
+        let mut texts = Vec::new();
+        while let Some(path) = left.pop() {
+            match path.is_dir() {
+                true => left.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path())),
+                false => texts.push(fs::read_to_string(path).unwrap()),
             }
         }
         assert!(texts.len() > 5 && !texts.iter().any(|text| text.contains(USER_DATA)));

@@ -1,59 +1,49 @@
 //! What osm-setup does before it downloads anything: the network, certificates, mirrors and the cloud-config. A step that fails is named and
 //! repeated, and nothing is downloaded before.
 
-use std::os::unix::fs::symlink;
-
 use super::*;
-
-/// A file that osm-setup writes on its way, where the disk is full; and what there must be once it is not.
-struct FullDisk {
-    os: &'static str,
-    /// The first thing that can't be written.
-    at: &'static str,
-    complaint: &'static str,
-    file: &'static str,
-    text: &'static str,
-}
 
 const NO_SPACE: &str = "No space left on device";
 
-const FULL_DISKS: [FullDisk; 5] = [
-    FullDisk {
-        os: "ubuntu",
-        at: "/etc/environment.new",
-        complaint: NO_SPACE,
-        file: "/etc/environment",
-        text: "https_proxy=\"http://proxy.example:3128\"\n",
-    },
+/// Files that osm-setup writes on its way, on a full disk: the system, the first thing that can't be written, the complaint, and what
+/// there must be in which file once there is room.
+const FULL_DISKS: [[&str; 5]; 5] = [
+    [
+        "ubuntu",
+        "/etc/environment.new",
+        NO_SPACE,
+        "/etc/environment",
+        "https_proxy=\"http://proxy.example:3128\"\n",
+    ],
     // The scripts write into a folder here, which can't be made.
-    FullDisk {
-        os: "ubuntu",
-        at: "/usr/local/share/ca-certificates",
-        complaint: "File exists",
-        file: "/usr/local/share/ca-certificates/osm-2.crt",
-        text: "b25lIHRydXN0\n-----END CERTIFICATE-----\n",
-    },
-    FullDisk {
-        os: "rockylinux",
-        at: "/etc/pki/ca-trust/source/anchors/osm.pem",
-        complaint: NO_SPACE,
-        file: "/etc/pki/ca-trust/source/anchors/osm.pem",
-        text: "b25lIHRydXN0\n-----END CERTIFICATE-----\n",
-    },
-    FullDisk {
-        os: "ubuntu",
-        at: "/etc/containerd/certs.d/docker.io/hosts.toml",
-        complaint: NO_SPACE,
-        file: "/etc/containerd/certs.d/docker.io/hosts.toml",
-        text: "[host.\"https://a.example\"]\n",
-    },
-    FullDisk {
-        os: "ubuntu",
-        at: "/etc/kubernetes/cloud-config.new",
-        complaint: NO_SPACE,
-        file: "/etc/kubernetes/cloud-config",
-        text: "[Global]\nregion = \"EOF\"\nEOF\n",
-    },
+    [
+        "ubuntu",
+        "/usr/local/share/ca-certificates",
+        "File exists",
+        "/usr/local/share/ca-certificates/osm-2.crt",
+        "b25lIHRydXN0\n-----END CERTIFICATE-----\n",
+    ],
+    [
+        "rockylinux",
+        "/etc/pki/ca-trust/source/anchors/osm.pem",
+        NO_SPACE,
+        "/etc/pki/ca-trust/source/anchors/osm.pem",
+        "b25lIHRydXN0\n-----END CERTIFICATE-----\n",
+    ],
+    [
+        "ubuntu",
+        "/etc/containerd/certs.d/docker.io/hosts.toml",
+        NO_SPACE,
+        "/etc/containerd/certs.d/docker.io/hosts.toml",
+        "[host.\"https://a.example\"]\n",
+    ],
+    [
+        "ubuntu",
+        "/etc/kubernetes/cloud-config.new",
+        NO_SPACE,
+        "/etc/kubernetes/cloud-config",
+        "[Global]\nregion = \"EOF\"\nEOF\n",
+    ],
 ];
 
 /// A machine of such a system that downloads from `server`, past its proxy.
@@ -65,37 +55,32 @@ fn machine(os: &str, kind: Kind, server: &Server) -> Machine {
 
 /// Nothing was downloaded, and no later boot skips osm-setup.
 fn nothing_else_was_done(machine: &Machine, server: &Server) {
-    assert_eq!(server.requests(), [], "{}", machine.read("/log"));
-    assert!(!machine.path("/var/lib/osm/set-up").exists());
-    assert!(!machine.read("/calls").contains("systemctl restart"));
+    assert_eq!(server.requests(), [], "{}", machine.log());
+    assert!(!machine.has("/var/lib/osm/set-up"));
+    machine.never_called(&["systemctl restart"]);
 }
 
 #[test]
 fn a_full_disk_is_named_and_what_could_not_be_written_is_there_in_the_end() {
     prepare();
     for kind in KINDS {
-        for full in FULL_DISKS {
-            let server = Server::start(None);
-            server.answer(&mirror());
-            let machine = machine(full.os, kind, &server);
-            let at = machine.path(full.at);
+        for [os, full, complaint, file, text] in FULL_DISKS {
+            let server = mirror();
+            let machine = machine(os, kind, &server);
+            let at = machine.path(full);
             std::fs::create_dir_all(at.parent().unwrap()).unwrap();
             symlink("/dev/full", &at).unwrap();
-            let run = machine.start("/opt/bin/osm-setup");
+            let run = machine.start(SETUP);
             let seen = machine.wait_for_log(0, "can't write the node's files: ");
-            let log = machine.read("/log");
-            assert!(
-                log[..seen].contains(full.complaint),
-                "{kind:?} {}: {log}",
-                full.at
-            );
+            let log = machine.log();
+            assert!(log[..seen].contains(complaint), "{kind:?} {full}: {log}");
             nothing_else_was_done(&machine, &server);
 
-            std::fs::remove_file(&at).unwrap();
-            assert!(run.succeeds(), "{}", machine.read("/log"));
-            let text = machine.read(full.file);
-            assert!(text.contains(full.text), "{kind:?} {}: {text}", full.file);
-            assert!(machine.path("/var/lib/osm/set-up").exists());
+            machine.remove(full);
+            run.ends_well();
+            let written = machine.read(file);
+            assert!(written.contains(text), "{kind:?} {file}: {written}");
+            assert!(machine.has("/var/lib/osm/set-up"));
         }
     }
 }
@@ -104,16 +89,12 @@ fn a_full_disk_is_named_and_what_could_not_be_written_is_there_in_the_end() {
 fn what_people_set_in_their_environment_is_kept() {
     prepare();
     for kind in KINDS {
-        let server = Server::start(None);
-        server.answer(&mirror());
+        let server = mirror();
         let machine = machine("ubuntu", kind, &server);
-        std::fs::write(
-            machine.path("/etc/environment"),
-            "PATH=\"/usr/bin\"\nhttp_proxy=http://old.example:1\nNO_PROXY=old.example\n",
-        )
-        .unwrap();
+        let own = "PATH=\"/usr/bin\"\nhttp_proxy=http://old.example:1\nNO_PROXY=old.example\n";
+        machine.put("/etc/environment", own);
         for _ in 0..2 {
-            assert!(machine.start("/opt/bin/osm-setup").succeeds());
+            machine.runs(SETUP);
             let text = machine.read("/etc/environment");
             assert!(text.starts_with("PATH=\"/usr/bin\"\n"), "{kind:?}: {text}");
             assert_eq!(text.matches("\nhttp_proxy=").count(), 1, "{kind:?}: {text}");
@@ -126,33 +107,25 @@ fn what_people_set_in_their_environment_is_kept() {
 #[test]
 fn nothing_is_downloaded_before_the_certificates_are_trusted() {
     prepare();
-    for (os, program) in [
+    let programs = [
         ("ubuntu", "update-ca-certificates"),
         ("rockylinux", "update-ca-trust"),
-    ] {
+    ];
+    for (os, program) in programs {
         for kind in KINDS {
-            let server = Server::start(None);
-            server.answer(&mirror());
+            let server = mirror();
             let machine = machine(os, kind, &server);
-            let (calls, trusted) = (machine.path("/calls"), machine.path("/trusted"));
-            machine.program(
-                program,
-                &format!(
-                    "echo {program} >>'{}'; [ -e '{}' ] || {{ echo 'no memory' >&2; exit 1; }}",
-                    calls.display(),
-                    trusted.display()
-                ),
-            );
-            let run = machine.start("/opt/bin/osm-setup");
+            let fails = r#"[ -e "$MACHINE/trusted" ] || { echo 'no memory' >&2; exit 1; }"#;
+            machine.noted(program, fails);
+            let run = machine.start(SETUP);
             machine.wait_for_log(0, &format!("can't write the node's files: no memory {program}"));
-            wait_for("three attempts", || {
-                (machine.read("/calls").matches(program).count() > 2).then_some(())
-            });
+            let attempts = || machine.calls().matches(program).count();
+            wait_for("three attempts", || (attempts() > 2).then_some(()));
             nothing_else_was_done(&machine, &server);
 
-            std::fs::write(&trusted, "").unwrap();
-            assert!(run.succeeds(), "{}", machine.read("/log"));
-            assert!(machine.path("/var/lib/osm/set-up").exists());
+            machine.put("/trusted", "");
+            run.ends_well();
+            assert!(machine.has("/var/lib/osm/set-up"));
         }
     }
 }

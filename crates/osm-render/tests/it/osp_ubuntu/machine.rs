@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use osm_judges::File;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 /// Long enough for the slowest machine; nothing waits for it unless it fails.
@@ -66,25 +66,22 @@ pub struct Kind {
     pub curl: bool,
 }
 
+const DASH: &[&str] = &["/usr/bin/dash"];
+const BUSYBOX: &[&str] = &["/usr/bin/busybox", "sh"];
+
 /// Every kind of machine that scripts must work on.
 pub const KINDS: [Kind; 4] = [
-    Kind {
-        shell: &["/usr/bin/dash"],
-        curl: true,
-    },
-    Kind {
-        shell: &["/usr/bin/dash"],
-        curl: false,
-    },
-    Kind {
-        shell: &["/usr/bin/busybox", "sh"],
-        curl: true,
-    },
-    Kind {
-        shell: &["/usr/bin/busybox", "sh"],
-        curl: false,
-    },
+    Kind::new(DASH, true),
+    Kind::new(DASH, false),
+    Kind::new(BUSYBOX, true),
+    Kind::new(BUSYBOX, false),
 ];
+
+impl Kind {
+    const fn new(shell: &'static [&'static str], curl: bool) -> Self {
+        Self { shell, curl }
+    }
+}
 
 /// Waits until `condition` gives a value.
 pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
@@ -113,30 +110,18 @@ impl Machine {
         for folder in ["bin", "dev", "etc", "proc", "run", "var/lib"] {
             fs::create_dir_all(machine.root.path().join(folder)).unwrap();
         }
-        fs::write(machine.root.path().join("proc/swaps"), "Filename\n").unwrap();
+        machine.put("/proc/swaps", "Filename\n");
         for name in NOTED {
-            machine.program(
-                name,
-                &format!("echo {name} \"$@\" >>'{}'", machine.path("/calls").display()),
-            );
+            machine.noted(name, "");
         }
         // logind waits for the kubelet as long as anybody wants.
         machine.program("busctl", "echo t 86400000000");
         // Time passes quickly here, but notes how it would have.
-        machine.program(
-            "sleep",
-            &format!(
-                "echo \"$1\" >>'{}'; exec /usr/bin/sleep 0.01",
-                machine.path("/sleeps").display()
-            ),
-        );
+        let sleep = r#"echo "$1" >>"$MACHINE/sleeps"; exec /usr/bin/sleep 0.01"#;
+        machine.program("sleep", sleep);
         if !kind.curl {
             for tool in TOOLS.split_whitespace() {
-                symlink(
-                    Path::new("/usr/bin").join(tool),
-                    machine.root.path().join("bin").join(tool),
-                )
-                .unwrap();
+                symlink(Path::new("/usr/bin").join(tool), machine.path("bin").join(tool)).unwrap();
             }
         }
         machine
@@ -145,11 +130,24 @@ impl Machine {
     /// Writes the files of a document.
     pub fn write(&self, files: &[File]) {
         for file in files {
-            let path = self.path(&file.path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(&path, self.moved(&file.content)).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(file.mode)).unwrap();
+            self.put(&file.path, self.moved(&file.content));
+            fs::set_permissions(self.path(&file.path), fs::Permissions::from_mode(file.mode)).unwrap();
         }
+    }
+
+    /// Writes a file, and the folders above it.
+    pub fn put(&self, path: &str, text: impl AsRef<[u8]>) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    pub fn remove(&self, path: &str) {
+        fs::remove_file(self.path(path)).unwrap();
+    }
+
+    pub fn has(&self, path: &str) -> bool {
+        self.path(path).exists()
     }
 
     /// `text` with the paths of a real machine moved into this one.
@@ -165,13 +163,21 @@ impl Machine {
         self.root.path().join(path.trim_start_matches('/'))
     }
 
-    /// Puts a program in place of the machine's own.
+    /// Puts a program in place of the machine's own. `$MACHINE` is the folder of the machine.
     pub fn program(&self, name: &str, script: &str) {
-        let path = self.root.path().join("bin").join(name);
+        let path = format!("/bin/{name}");
         // It may be a link to the real one.
-        let _ = fs::remove_file(&path);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let _ = fs::remove_file(self.path(&path));
+        self.put(&path, format!("#!/bin/sh\n{script}\n"));
+        fs::set_permissions(self.path(&path), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Puts a program in place of the machine's own that notes its calls and then does what the script says.
+    pub fn noted(&self, name: &str, script: &str) {
+        self.program(
+            name,
+            &format!("echo {name} \"$@\" >>\"$MACHINE/calls\"\n{script}"),
+        );
     }
 
     /// A file's text; empty where there is none.
@@ -198,56 +204,143 @@ impl Machine {
         } else {
             Command::new("/usr/bin/python3")
         };
-        let bin = self.root.path().join("bin");
-        let bin = bin.display();
-        let search = if self.kind.curl {
-            format!("{bin}:/usr/sbin:/usr/bin")
-        } else {
-            bin.to_string()
-        };
+        let mut search = self.path("bin").display().to_string();
+        if self.kind.curl {
+            search += ":/usr/sbin:/usr/bin";
+        }
         command
             .env_clear()
             .env("PATH", search)
+            .env("MACHINE", self.root.path())
             .arg(path)
             .stdin(Stdio::null());
         if let Some(argument) = self.read("/argument").lines().next() {
             command.arg(argument);
         }
         command.stdout(log.try_clone().unwrap()).stderr(log);
-        Run(command.spawn().unwrap())
+        Run {
+            process: command.spawn().unwrap(),
+            log: self.path("/log"),
+        }
+    }
+
+    /// Runs a script, which must succeed.
+    pub fn runs(&self, script: &str) {
+        assert!(self.start(script).succeeds(), "{:?}: {}", self.kind, self.log());
+    }
+
+    /// Runs a script, which must not succeed.
+    pub fn fails(&self, script: &str) {
+        assert!(!self.start(script).succeeds(), "{:?}: {}", self.kind, self.log());
+    }
+
+    pub fn log(&self) -> String {
+        self.read("/log")
+    }
+
+    /// The log has this text.
+    pub fn said(&self, text: &str) {
+        assert!(
+            self.log().contains(text),
+            "{:?}: {text:?} not in {}",
+            self.kind,
+            self.log()
+        );
+    }
+
+    /// The log does not have this text.
+    pub fn never_said(&self, text: &str) {
+        assert!(
+            !self.log().contains(text),
+            "{:?}: {text:?} in {}",
+            self.kind,
+            self.log()
+        );
+    }
+
+    /// What programs that only note their calls were called with, one call a line.
+    pub fn calls(&self) -> String {
+        self.read("/calls")
+    }
+
+    /// Texts that are among the calls, each behind the one before.
+    pub fn called(&self, texts: &[&str]) {
+        let calls = self.calls();
+        let mut rest = calls.as_str();
+        for text in texts {
+            let at = rest.find(text);
+            let at =
+                at.unwrap_or_else(|| panic!("{:?}: {text:?} is not, or not here, in {calls}", self.kind));
+            rest = &rest[at + text.len()..];
+        }
+    }
+
+    /// A text is so often among the calls.
+    pub fn called_times(&self, text: &str, times: usize) {
+        let calls = self.calls();
+        assert_eq!(
+            calls.matches(text).count(),
+            times,
+            "{:?}: {text:?} in {calls}",
+            self.kind
+        );
+    }
+
+    /// Texts that are in no call.
+    pub fn never_called(&self, texts: &[&str]) {
+        let calls = self.calls();
+        for text in texts {
+            assert!(!calls.contains(text), "{:?}: {text:?} in {calls}", self.kind);
+        }
     }
 
     /// Waits until the machine's log has a line with `text`, among those after the first `from` bytes; gives its length then.
     pub fn wait_for_log(&self, from: usize, text: &str) -> usize {
         let what = format!("{text:?} on {:?}", self.kind);
-        let log = || self.read("/log");
         let found = std::panic::catch_unwind(|| {
-            wait_for(&what, || log()[from..].contains(text).then(|| log().len()))
+            wait_for(&what, || {
+                self.log()[from..].contains(text).then(|| self.log().len())
+            })
         });
-        found.unwrap_or_else(|_| panic!("{what} not in:\n{}", log()))
+        found.unwrap_or_else(|_| panic!("{what} not in:\n{}", self.log()))
+    }
+
+    /// Waits until the console shows this text.
+    pub fn wait_for_console(&self, text: &str) {
+        wait_for("the console", || {
+            self.read("/dev/console").contains(text).then_some(())
+        });
     }
 }
 
 /// A running script; it ends with its owner.
-pub struct Run(Child);
+pub struct Run {
+    process: Child,
+    log: PathBuf,
+}
 
 impl Run {
     /// Waits for the end; whether it was a success.
     pub fn succeeds(mut self) -> bool {
-        wait_for("a script to end", || self.0.try_wait().unwrap()).success()
+        wait_for("a script to end", || self.process.try_wait().unwrap()).success()
+    }
+
+    /// Waits for the end, which must be a success.
+    pub fn ends_well(self) {
+        let log = self.log.clone();
+        assert!(self.succeeds(), "{}", fs::read_to_string(log).unwrap());
     }
 
     /// Ends it as a power cut would.
-    pub fn kill(mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
+    pub fn kill(self) {
+        drop(self);
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
@@ -323,24 +416,24 @@ impl Server {
 
     /// Sets all answers.
     pub fn answer(&self, answers: &BTreeMap<String, Answer>) {
-        let answers: BTreeMap<&String, Value> = answers
+        let written = |Answer { status, body, cut }: &Answer| json!({"status": status, "body": STANDARD.encode(body), "cut": cut});
+        let answers: Map<String, Value> = answers
             .iter()
-            .map(|(path, answer)| {
-                let body = STANDARD.encode(&answer.body);
-                (
-                    path,
-                    json!({"status": answer.status, "body": body, "cut": answer.cut}),
-                )
-            })
+            .map(|(path, answer)| (path.clone(), written(answer)))
             .collect();
         let new = self.folder.path().join("answers.new");
-        fs::write(&new, serde_json::to_vec(&answers).unwrap()).unwrap();
+        fs::write(&new, json!(answers).to_string()).unwrap();
         fs::rename(new, self.folder.path().join("answers.json")).unwrap();
     }
 
     /// Answers everything with `answer`.
     pub fn always(&self, answer: Answer) {
         self.answer(&BTreeMap::from([("*".to_owned(), answer)]));
+    }
+
+    /// Its address, for a client that uses TLS.
+    pub fn url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
     }
 
     /// Requests so far: path and Authorization.

@@ -7,56 +7,86 @@ mod system;
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use self::machine::{Answer, Authority, KINDS, Kind, Machine, Server, wait_for};
-use crate::common::{EVERYTHING, SECRET, pool, token, values};
+use self::machine::{Answer, Authority, KINDS, Kind, Machine, Run, Server, wait_for};
+use crate::common::{
+    EVERYTHING, SECRET, any_values, cluster, compiled, default_spec, documents, pool, token, values,
+};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use osm_api::{Pool, Settings, gzip};
 use osm_judges::packages;
-use osm_judges::{File, hosts_toml, user_data_files};
-use osm_render::{ClusterEndpoint, LateValues, Stage, user_data};
+use osm_judges::{hosts_toml, user_data_files};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-fn render(pool: &Pool, settings: &str, server: &str, ca: &str, values: &LateValues) -> (String, String) {
-    let name = osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility());
-    let (_, spec) = osm_render::defaults()
-        .into_iter()
-        .find(|(known, _)| *known == name)
-        .unwrap();
-    let profile = osm_render::compile(&osm_render::resolve(&spec).unwrap()).unwrap();
-    let cluster = ClusterEndpoint {
-        api_server: server.to_owned(),
-        ca: ca.to_owned(),
-    };
-    let rendered = profile
-        .render(pool, &Settings::parse(settings).unwrap(), &cluster)
-        .unwrap();
-    let document = |stage| user_data(&rendered.spec, stage, values).unwrap();
-    (document(Stage::Bootstrap), document(Stage::Provisioning))
-}
+pub(crate) const BOOTSTRAP: &str = "/opt/bin/osm-bootstrap";
+pub(crate) const SETUP: &str = "/opt/bin/osm-setup";
+const EXTRAS: &str = "/opt/bin/osm-extras";
+pub(crate) const KUBELET_ENV: &str = "/opt/bin/osm-kubelet-env";
 
-/// What the cloud hands to a machine that is to apply `document`.
-fn bootstrap(machine: &Machine, server: &str, ca: &str, document: &str, issued: u64) {
+/// A machine with what the cloud hands to it, so that it applies `document`.
+fn booted(kind: Kind, server: &str, ca: &str, document: &str, issued: u64) -> Machine {
+    let machine = Machine::new(kind);
+    let pool = pool("ubuntu", "openstack", "1.34.2", "IPv4", false);
     let values = values(&sha256(document.as_bytes()), issued);
-    let (text, _) = render(
-        &pool("ubuntu", "openstack", "1.34.2", "IPv4", false),
-        "{}",
-        server,
-        ca,
-        &values,
-    );
-    machine.write(&user_data_files(&text).unwrap());
+    let [bootstrap, _] = documents(&pool, "{}", (server, ca), &values);
+    machine.write(&user_data_files(&bootstrap).unwrap());
+    machine
 }
 
 pub(crate) fn secret(document: &str) -> Vec<u8> {
     json!({"kind": "Secret", "data": {"cloud-config.gz": gzip::USUAL.base64(document)}})
         .to_string()
         .into_bytes()
+}
+
+/// Answers instead of the Secret, and what a machine says of each.
+pub(crate) fn refusals(good: &[u8]) -> [(Answer, &'static str); 8] {
+    let cut = Answer {
+        cut: true,
+        ..Answer::ok(good)
+    };
+    [
+        (Answer::status(401), "refuses this machine's token (401)"),
+        (Answer::status(403), "may not read Secret"),
+        (Answer::status(404), "there is no Secret"),
+        (Answer::status(503), "answers 503"),
+        (Answer::ok(secret("#cloud-config\n")), "digest differs"),
+        (Answer::ok("{\"data\":"), "can't take the document out"),
+        (Answer::ok("{}"), "can't take the document out"),
+        (cut, "can't read from the API server"),
+    ]
+}
+
+/// Starts the bootstrap, and gives it one answer after the other, until it has said what it thinks of each.
+pub(crate) fn bootstrap(machine: &Machine, server: &Server, answers: &[(Answer, &str)]) -> Run {
+    server.always(answers[0].0.clone());
+    let run = machine.start(BOOTSTRAP);
+    let mut seen = 0;
+    for (answer, text) in answers {
+        server.always(answer.clone());
+        seen = machine.wait_for_log(seen, text);
+    }
+    run
+}
+
+/// The machine asked for its Secret with its token, which it has told nobody and has no more.
+pub(crate) fn has_used_its_token(machine: &Machine, server: &Server) {
+    let secret = format!("/api/v1/namespaces/cloud-init-settings/secrets/{SECRET}");
+    let authorization = format!("Bearer {}", token("api", 1));
+    assert!(
+        server
+            .requests()
+            .iter()
+            .all(|request| *request == (secret.clone(), authorization.clone()))
+    );
+    machine.never_said(&token("api", 1));
+    assert!(!machine.has("/etc/osm/api-token"));
 }
 
 fn prepare() {
@@ -69,85 +99,44 @@ fn bootstrap_says_what_is_wrong_and_goes_on() {
     let authority = Authority::new("127.0.0.1");
     for kind in KINDS {
         let server = Server::start(Some(&authority));
-        let machine = Machine::new(kind);
-        let applied = machine.path("/applied");
-        let document = format!(
-            "#cloud-config\nruncmd: [[sh, -c, 'echo \"$1\" >>{}', _, \"it's\"]]\n",
-            applied.display()
-        );
-        bootstrap(
-            &machine,
-            &format!("https://127.0.0.1:{}/", server.port),
-            &authority.ca,
-            &document,
-            1,
-        );
-
-        let good = secret(&document);
-        let steps = [
-            (Answer::status(401), "refuses this machine's token (401)"),
-            (Answer::status(403), "may not read Secret"),
-            (Answer::status(404), "there is no Secret"),
-            (Answer::status(503), "answers 503"),
-            (Answer::ok(secret("#cloud-config\n")), "digest differs"),
-            (Answer::ok("{\"data\":"), "can't take the document out"),
-            (
-                Answer {
-                    cut: true,
-                    ..Answer::ok(good.clone())
-                },
-                "can't read from the API server",
-            ),
-        ];
-        let mut run = None;
-        let mut seen = 0;
-        for (answer, text) in steps {
-            server.always(answer);
-            run.get_or_insert_with(|| machine.start("/opt/bin/osm-bootstrap"));
-            seen = machine.wait_for_log(seen, text);
-        }
+        let document =
+            "#cloud-config\nruncmd: [[sh, -c, 'echo \"$1\" >>\"$MACHINE/applied\"', _, \"it's\"]]\n";
+        let machine = booted(kind, &(server.url() + "/"), &authority.ca, document, 1);
+        let good = secret(document);
+        let run = bootstrap(&machine, &server, &refusals(&good));
         server.always(Answer::ok(good));
-        assert!(run.unwrap().succeeds());
+        run.ends_well();
 
         assert_eq!(machine.read("/applied"), "it's\n", "{kind:?}");
-        assert_eq!(
-            machine.mode("/applied"),
-            0o644,
-            "the script's own umask is for secrets only"
-        );
-        let (path, authorization) = server.requests().swap_remove(0);
-        assert_eq!(
-            path,
-            format!("/api/v1/namespaces/cloud-init-settings/secrets/{SECRET}")
-        );
-        assert_eq!(authorization, format!("Bearer {}", token("api", 1)));
-        assert!(!machine.read("/log").contains(&token("api", 1)));
-        assert!(!machine.path("/etc/osm/api-token").exists());
+        let own_umask = "the script's own umask is for secrets only";
+        assert_eq!(machine.mode("/applied"), 0o644, "{own_umask}");
+        has_used_its_token(&machine, &server);
         assert_eq!(machine.mode("/var/lib/osm/provisioning.yaml"), 0o600);
-        assert!(machine.path("/var/lib/osm/bootstrapped").exists());
+        assert!(machine.has("/var/lib/osm/bootstrapped"));
+        let console = machine.read("/dev/console");
         assert!(
-            machine
-                .read("/dev/console")
-                .ends_with("the provisioning document is applied\n")
+            console.ends_with("the provisioning document is applied\n"),
+            "{console}"
         );
-        let pauses: Vec<u32> = machine
-            .read("/sleeps")
-            .lines()
-            .map(|line| line.parse().unwrap())
-            .collect();
+        let pauses = machine.read("/sleeps");
+        let pauses: Vec<u32> = pauses.lines().map(|line| line.parse().unwrap()).collect();
+        let mut most = [2, 4, 8, 16, 32, 64, 64].into_iter().zip(&pauses);
         assert!(
-            pauses
-                .iter()
-                .zip([2, 4, 8, 16, 32, 64, 64])
-                .all(|(pause, most)| (most / 2..=most).contains(pause)),
+            most.all(|(most, pause)| (most / 2..=most).contains(pause)),
             "{pauses:?}"
         );
 
         // Again: what is there is not fetched again.
         let asked = server.requests().len();
-        assert!(machine.start("/opt/bin/osm-bootstrap").succeeds());
+        machine.runs(BOOTSTRAP);
         assert_eq!(server.requests().len(), asked);
     }
+}
+
+/// A time after every certificate of these tests was issued, in seconds.
+fn later() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    now.as_secs() + 100_000
 }
 
 #[test]
@@ -156,35 +145,21 @@ fn bootstrap_tells_network_tls_and_clock_apart() {
     let (ours, other) = (Authority::new("127.0.0.1"), Authority::new("127.0.0.1"));
     let elsewhere = Authority::new("10.9.9.9");
     let (another, misnamed) = (Server::start(Some(&other)), Server::start(Some(&elsewhere)));
-    let later = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 100_000;
-    let [stranger, wrong_name] =
-        [&another, &misnamed].map(|server| format!("https://127.0.0.1:{}", server.port));
-    let cases = [
-        (
-            "https://no-such-name.invalid:6443",
-            &ours,
-            1,
-            "can't resolve a name",
-        ),
-        (
-            "https://127.0.0.1:1",
-            &ours,
-            1,
-            "can't reach the API server https://127.0.0.1:1",
-        ),
-        (&stranger, &ours, 1, "can't verify the API server"),
-        (&wrong_name, &elsewhere, 1, "can't verify the API server"),
-        (&stranger, &ours, later, "the clock is wrong"),
-    ];
+    let (no_name, nobody) = ("https://no-such-name.invalid:6443", "https://127.0.0.1:1");
+    let unreachable = "can't reach the API server https://127.0.0.1:1";
+    let [stranger, wrong_name] = [&another, &misnamed].map(Server::url);
     for kind in KINDS {
-        for (server, authority, issued, text) in cases {
-            let machine = Machine::new(kind);
-            bootstrap(&machine, server, &authority.ca, "", issued);
-            let _run = machine.start("/opt/bin/osm-bootstrap");
+        for (server, authority, issued, text) in [
+            (no_name, &ours, 1, "can't resolve a name"),
+            (nobody, &ours, 1, unreachable),
+            (&stranger, &ours, 1, "can't verify the API server"),
+            (&wrong_name, &elsewhere, 1, "can't verify the API server"),
+            (&stranger, &ours, later(), "the clock is wrong"),
+        ] {
+            let machine = booted(kind, server, &authority.ca, "", issued);
+            let _run = machine.start(BOOTSTRAP);
             machine.wait_for_log(0, text);
-            wait_for("the console", || {
-                machine.read("/dev/console").contains(text).then_some(())
-            });
+            machine.wait_for_console(text);
         }
     }
     // Nobody else has got a request, and with it the token.
@@ -197,37 +172,18 @@ fn a_clock_that_is_not_set_is_waited_for_a_minute() {
     let authority = Authority::new("127.0.0.1");
     let server = Server::start(Some(&authority));
     server.always(Answer::ok(secret("{}")));
-    let later = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 100_000;
-    let machine = Machine::new(KINDS[0]);
-    bootstrap(
-        &machine,
-        &format!("https://127.0.0.1:{}", server.port),
-        &authority.ca,
-        "{}",
-        later,
-    );
-    assert!(
-        machine.start("/opt/bin/osm-bootstrap").succeeds(),
-        "a server that can be verified is good enough"
-    );
-    assert_eq!(machine.read("/sleeps"), "1\n".repeat(60));
+    let later = later();
+    let machine = || booted(KINDS[0], &server.url(), &authority.ca, "{}", later);
+    let never = machine();
+    // A server that can be verified is good enough.
+    never.runs(BOOTSTRAP);
+    assert_eq!(never.read("/sleeps"), "1\n".repeat(60));
 
-    let machine = Machine::new(KINDS[0]);
-    bootstrap(
-        &machine,
-        &format!("https://127.0.0.1:{}", server.port),
-        &authority.ca,
-        "{}",
-        later,
-    );
-    // Set while it waits.
-    let set = format!(
-        "[ -s '{}' ] && echo {later} || exec /usr/bin/date \"$@\"",
-        machine.path("/sleeps").display()
-    );
-    machine.program("date", &set);
-    assert!(machine.start("/opt/bin/osm-bootstrap").succeeds());
-    assert_eq!(machine.read("/sleeps"), "1\n");
+    let meanwhile = machine();
+    let set = format!(r#"[ -s "$MACHINE/sleeps" ] && echo {later} || exec /usr/bin/date "$@""#);
+    meanwhile.program("date", &set);
+    meanwhile.runs(BOOTSTRAP);
+    assert_eq!(meanwhile.read("/sleeps"), "1\n");
 }
 
 #[test]
@@ -235,24 +191,24 @@ fn a_power_cut_while_applying_is_survived_without_the_api_server() {
     prepare();
     let authority = Authority::new("127.0.0.1");
     let server = Server::start(Some(&authority));
-    let machine = Machine::new(KINDS[0]);
-    let tries = machine.path("/tries").display().to_string();
-    let document = format!("#cloud-config\nruncmd: ['echo try >>{tries}', '[ -e {tries}.go ]']\n");
-    bootstrap(
-        &machine,
-        &format!("https://127.0.0.1:{}", server.port),
-        &authority.ca,
-        &document,
-        1,
-    );
-    server.always(Answer::ok(secret(&document)));
-    let run = machine.start("/opt/bin/osm-bootstrap");
-    machine.wait_for_log(0, "can't apply the document: runcmd failed with status 1");
+    let document = "#cloud-config\nruncmd: ['echo try >>\"$MACHINE/tries\"', '[ -e \"$MACHINE/go\" ]']\n";
+    let machine = booted(KINDS[0], &server.url(), &authority.ca, document, 1);
+    let fails = "can't apply the document: runcmd failed with status 1";
+    let run = bootstrap(&machine, &server, &[(Answer::ok(secret(document)), fails)]);
     run.kill();
     drop(server);
-    std::fs::write(machine.path("/tries.go"), "").unwrap();
-    assert!(machine.start("/opt/bin/osm-bootstrap").succeeds());
+    machine.put("/go", "");
+    machine.runs(BOOTSTRAP);
     assert!(machine.read("/tries").lines().count() >= 2);
+}
+
+const APPLY: &str = "/opt/bin/osm-apply";
+
+/// A machine with the program that applies documents.
+fn applier() -> Machine {
+    let machine = booted(KINDS[0], "https://127.0.0.1:1", "", "", 1);
+    machine.put("/argument", machine.path("/document").display().to_string());
+    machine
 }
 
 #[test]
@@ -262,27 +218,23 @@ fn the_applier_does_what_cloud_init_would() {
         ("single [--file FILE]", "single --file", ""),
         ("single", "--file", " single"),
     ] {
-        let machine = Machine::new(KINDS[0]);
-        bootstrap(&machine, "https://127.0.0.1:1", "", "", 1);
-        let calls = machine.path("/calls");
-        let noted = format!(
-            "[ \"$*\" != 'single --help' ] || {{ echo '{usage}'; exit; }}\necho \"$@\" >>'{}'\nexit 2",
-            calls.display()
+        let machine = applier();
+        let help = format!("[ \"$*\" != 'single --help' ] || {{ echo '{usage}'; exit; }}");
+        machine.program(
+            "cloud-init",
+            &format!("{help}\necho \"$@\" >>\"$MACHINE/calls\"\nexit 2"),
         );
-        machine.program("cloud-init", &noted);
-        let path = |name: &str| machine.path(name).display().to_string();
         let cloud_cfg = "cloud_init_modules: [users-groups]\ncloud_config_modules: [set-passwords, [ntp, always], apt-configure]\n\
                      cloud_final_modules: [package-update-upgrade-install]\n";
-        std::fs::create_dir_all(machine.path("/etc/cloud")).unwrap();
-        std::fs::write(machine.path("/etc/cloud/cloud.cfg"), cloud_cfg).unwrap();
+        machine.put("/etc/cloud/cloud.cfg", cloud_cfg);
+        let path = |name: &str| machine.path(name).display().to_string();
         let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
         gzip.write_all(b"zipped").unwrap();
-        std::fs::write(machine.path("/appended"), "one\n").unwrap();
-        std::os::unix::fs::symlink(machine.path("/target"), machine.path("/link")).unwrap();
+        machine.put("/appended", "one\n");
+        symlink(path("/target"), path("/link")).unwrap();
         // Another name of a file keeps the old content only if the file is replaced, as a power cut requires.
-        std::fs::write(machine.path("/plain"), "before\n").unwrap();
-        std::fs::hard_link(machine.path("/plain"), machine.path("/before")).unwrap();
-        let order = path("/order");
+        machine.put("/plain", "before\n");
+        std::fs::hard_link(path("/plain"), path("/before")).unwrap();
         let document = json!({
             "write_files": [
                 {"path": path("/plain"), "content": "plain\n"},
@@ -294,33 +246,25 @@ fn the_applier_does_what_cloud_init_would() {
                 {"path": path("/link"), "content": "through"},
             ],
             "packages": ["a"], "apt": {}, "chpasswd": {}, "mine": {}, "package_update": true, "ntp": {}, "users": [],
-            "bootcmd": [format!("[ -e {} ] && echo first >>{order}", path("/plain"))],
+            "bootcmd": ["[ -e \"$MACHINE/plain\" ] && echo first >>\"$MACHINE/order\""],
             "runcmd": [["cd", path("/")], ["sh", "-c", "echo \"$1\" >>order", "_", "it's"]],
         });
-        std::fs::write(machine.path("/document"), document.to_string()).unwrap();
-        std::fs::write(machine.path("/argument"), path("/document")).unwrap();
+        machine.put("/document", document.to_string());
         for _ in 0..2 {
-            assert!(
-                machine.start("/opt/bin/osm-apply").succeeds(),
-                "{}",
-                machine.read("/log")
-            );
+            machine.runs(APPLY);
         }
-        assert_eq!(machine.read("/order"), "first\nit's\n".repeat(2));
-        assert_eq!(
-            (machine.read("/plain"), machine.mode("/plain")),
-            ("plain\n".to_owned(), 0o644)
-        );
-        assert_eq!(machine.read("/before"), "before\n");
-        assert_eq!(
-            (
-                machine.read("/new/folder/zipped"),
-                machine.mode("/new/folder/zipped")
-            ),
-            ("zipped".to_owned(), 0o600)
-        );
-        assert_eq!(machine.read("/appended"), "one\ntwo\n");
-        assert_eq!(machine.read("/target"), "through");
+        for (file, text) in [
+            ("/order", "first\nit's\nfirst\nit's\n"),
+            ("/plain", "plain\n"),
+            ("/before", "before\n"),
+            ("/new/folder/zipped", "zipped"),
+            ("/appended", "one\ntwo\n"),
+            ("/target", "through"),
+        ] {
+            assert_eq!(machine.read(file), text, "{file}");
+        }
+        let modes = ["/plain", "/new/folder/zipped"].map(|file| machine.mode(file));
+        assert_eq!(modes, [0o644, 0o600]);
         let document = path("/document");
         let names = [
             "users_groups",
@@ -333,7 +277,7 @@ fn the_applier_does_what_cloud_init_would() {
         let calls: String = names
             .map(|name| format!("{before} {document}{after} --name {name} --frequency always\n"))
             .concat();
-        assert_eq!(machine.read("/calls"), calls.repeat(2));
+        assert_eq!(machine.calls(), calls.repeat(2));
     }
 }
 
@@ -419,13 +363,9 @@ fn the_applier_knows_the_module_of_every_key() {
 #[test]
 fn the_applier_names_what_it_can_not_do() {
     prepare();
-    let machine = Machine::new(KINDS[0]);
-    bootstrap(&machine, "https://127.0.0.1:1", "", "", 1);
-    std::fs::write(
-        machine.path("/argument"),
-        machine.path("/document").display().to_string(),
-    )
-    .unwrap();
+    let machine = applier();
+    machine.put("/etc/cloud/cloud.cfg", "{}\n");
+    machine.program("cloud-init", "[ \"$*\" != 'single --help' ] || exit 0\nexit 1");
     let mut seen = 0;
     for (document, text) in [
         (
@@ -441,61 +381,33 @@ fn the_applier_names_what_it_can_not_do() {
             json!({"power_state": {"mode": "reboot"}}),
             "power_state: would end this",
         ),
+        (
+            json!({"packages": ["x"], "ntp": {}}),
+            "module ntp failed with status 1",
+        ),
     ] {
-        std::fs::write(machine.path("/document"), document.to_string()).unwrap();
-        assert!(!machine.start("/opt/bin/osm-apply").succeeds());
+        machine.put("/document", document.to_string());
+        machine.fails(APPLY);
         seen = machine.wait_for_log(seen, text);
     }
-}
-
-#[test]
-fn a_module_that_fails_is_named_and_what_needs_repositories_is_a_warning() {
-    prepare();
-    let machine = Machine::new(KINDS[0]);
-    bootstrap(&machine, "https://127.0.0.1:1", "", "", 1);
-    std::fs::write(
-        machine.path("/argument"),
-        machine.path("/document").display().to_string(),
-    )
-    .unwrap();
-    std::fs::create_dir_all(machine.path("/etc/cloud")).unwrap();
-    std::fs::write(machine.path("/etc/cloud/cloud.cfg"), "{}\n").unwrap();
-    machine.program("cloud-init", "[ \"$*\" != 'single --help' ] || exit 0\nexit 1");
-    std::fs::write(
-        machine.path("/document"),
-        json!({"packages": ["x"], "rh_subscription": {}}).to_string(),
-    )
-    .unwrap();
-    assert!(
-        machine.start("/opt/bin/osm-apply").succeeds(),
-        "{}",
-        machine.read("/log")
-    );
-    let log = machine.read("/log");
+    // What needs repositories may come later.
+    let document = json!({"packages": ["x"], "rh_subscription": {}});
+    machine.put("/document", document.to_string());
+    machine.runs(APPLY);
     for module in ["package_update_upgrade_install", "rh_subscription"] {
-        assert!(
-            log.contains(&format!("warning: module {module} failed with status 1")),
-            "{log}"
-        );
+        machine.said(&format!("warning: module {module} failed with status 1"));
     }
-    std::fs::write(
-        machine.path("/document"),
-        json!({"packages": ["x"], "ntp": {}}).to_string(),
-    )
-    .unwrap();
-    assert!(!machine.start("/opt/bin/osm-apply").succeeds());
-    machine.wait_for_log(0, "module ntp failed with status 1");
 }
 
 /// A tar archive, compressed, of programs that print their name; as release archives, with an owner that no node has.
-fn archive(folder: &str, names: &[&str]) -> Vec<u8> {
+fn archive(names: &[&str]) -> Vec<u8> {
     let scratch = tempfile::tempdir().unwrap();
     for name in names {
-        let path = scratch.path().join(folder).join(name);
+        let path = scratch.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, program(name)).unwrap();
         let mode = if name.contains('.') { 0o644 } else { 0o755 };
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
     }
     let made = std::process::Command::new("tar")
         .args(["-cz", "--owner=1001", "--group=1001", "-C"])
@@ -515,61 +427,58 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     format!("{:x}", Sha256::digest(bytes))
 }
 
-/// A mirror of what a node downloads, laid out and with checksum files as upstream has them.
-pub(crate) fn mirror() -> BTreeMap<String, Answer> {
-    let arch = if cfg!(target_arch = "aarch64") {
-        "arm64"
-    } else {
-        "amd64"
-    };
-    let kubelet = format!("/k/v1.34.2/bin/linux/{arch}/kubelet");
-    let containerd = format!("containerd-static-2.2.9-linux-{arch}.tar.gz");
-    let cni = format!("cni-plugins-linux-{arch}-v1.9.1.tgz");
-    let crictl = format!("/t/v1.34.0/crictl-v1.34.0-linux-{arch}.tar.gz");
-    let programs = [
+const ARCH: &str = if cfg!(target_arch = "aarch64") {
+    "arm64"
+} else {
+    "amd64"
+};
+
+/// What a node downloads, laid out and with checksum files as upstream has them.
+fn artefacts() -> BTreeMap<String, Answer> {
+    let kubelet = format!("/k/v1.34.2/bin/linux/{ARCH}/kubelet");
+    let containerd = format!("containerd-static-2.2.9-linux-{ARCH}.tar.gz");
+    let cni = format!("cni-plugins-linux-{ARCH}-v1.9.1.tgz");
+    let crictl = format!("/t/v1.34.0/crictl-v1.34.0-linux-{ARCH}.tar.gz");
+    let containerd_archive = archive(&[
         "bin/containerd",
         "bin/containerd-shim-runc-v2",
         "bin/ctr",
         "bin/containerd-stress",
-    ];
-    let (containerd_archive, cni_archive) = (
-        archive("", &programs),
-        archive("", &["bridge", "loopback", "README.md"]),
-    );
-    let crictl_archive = archive("", &["crictl"]);
-    let runc_sums = format!(
-        "{}  runc.s390x\n{} *runc.{arch}\n",
-        "f".repeat(64),
-        sha256(&program("runc"))
-    );
+    ]);
+    let cni_archive = archive(&["bridge", "loopback", "README.md"]);
+    let crictl_archive = archive(&["crictl"]);
+    let other = "f".repeat(64);
+    let runc_sums = format!("{other}  runc.s390x\n{} *runc.{ARCH}\n", sha256(&program("runc")));
+    let sum = |bytes: &[u8], name: &str| format!("{}{name}", sha256(bytes)).into_bytes();
     let files = [
-        (
-            format!("{kubelet}.sha256"),
-            sha256(&program("kubelet")).into_bytes(),
-        ),
+        (format!("{kubelet}.sha256"), sum(&program("kubelet"), "")),
         (kubelet, program("kubelet")),
         (
             format!("/c/v2.2.9/{containerd}.sha256sum"),
-            format!("{}  {containerd}\n", sha256(&containerd_archive)).into_bytes(),
+            sum(&containerd_archive, &format!("  {containerd}\n")),
         ),
         (format!("/c/v2.2.9/{containerd}"), containerd_archive),
         ("/r/v1.3.6/runc.sha256sum".to_owned(), runc_sums.into_bytes()),
-        (format!("/r/v1.3.6/runc.{arch}"), program("runc")),
+        (format!("/r/v1.3.6/runc.{ARCH}"), program("runc")),
         (
             format!("/n/v1.9.1/{cni}.sha256"),
-            format!("{}  ./{cni}\n", sha256(&cni_archive)).into_bytes(),
+            sum(&cni_archive, &format!("  ./{cni}\n")),
         ),
         (format!("/n/v1.9.1/{cni}"), cni_archive),
-        (format!("{crictl}.sha256"), sha256(&crictl_archive).into_bytes()),
+        (format!("{crictl}.sha256"), sum(&crictl_archive, "")),
         (crictl, crictl_archive),
     ];
-    files
-        .into_iter()
-        .map(|(path, body)| (path, Answer::ok(body)))
-        .collect()
+    files.map(|(path, body)| (path, Answer::ok(body))).into()
 }
 
-/// Settings by which nodes download from [`mirror()`] on `port`.
+/// A mirror of what a node downloads.
+pub(crate) fn mirror() -> Server {
+    let server = Server::start(None);
+    server.answer(&artefacts());
+    server
+}
+
+/// Settings by which nodes download from a [`mirror()`] on `port`.
 pub(crate) fn downloads(port: u16) -> String {
     let urls: String = [
         ("kubelet", "k"),
@@ -593,47 +502,31 @@ pub(crate) fn downloading_from(port: u16) -> String {
 
 /// A machine with the provisioning document applied, that downloads from `port`.
 fn provisioned(kind: Kind, port: u16, family: &str) -> Machine {
-    provisioned_with(kind, &downloading_from(port), family)
-}
-
-fn provisioned_with(kind: Kind, settings: &str, family: &str) -> Machine {
-    machine_of(
-        &pool("ubuntu", "openstack", "1.34.2", family, true),
-        kind,
-        settings,
-    )
+    let pool = pool("ubuntu", "openstack", "1.34.2", family, true);
+    machine_of(&pool, kind, &downloading_from(port))
 }
 
 /// A machine of `pool` with the provisioning document applied.
 fn machine_of(pool: &Pool, kind: Kind, settings: &str) -> Machine {
-    let (_, text) = render(
-        pool,
-        settings,
-        "https://127.0.0.1:1",
-        "",
-        &values(&"0".repeat(64), 1),
-    );
-    let files: Vec<File> = user_data_files(&text).unwrap();
+    let [_, document] = documents(pool, settings, ("https://127.0.0.1:1", ""), &any_values());
     let machine = Machine::new(kind);
-    machine.write(&files);
-    std::fs::write(
-        machine.path("/etc/fstab"),
+    machine.write(&user_data_files(&document).unwrap());
+    machine.put(
+        "/etc/fstab",
         "/dev/vda1 / ext4 defaults 0 1\n/swap none swap sw 0 0\n",
-    )
-    .unwrap();
-    std::fs::write(machine.path("/etc/machine-name"), "Pool-5D8F\n").unwrap();
+    );
+    machine.put("/etc/machine-name", "Pool-5D8F\n");
     machine
 }
 
 #[test]
 fn setup_survives_a_bad_mirror_and_a_power_cut() {
     prepare();
-    let good = mirror();
+    let good = artefacts();
     let path = |prefix: &str, suffix: &str| {
-        good.keys()
-            .find(|path| path.starts_with(prefix) && path.ends_with(suffix))
-            .unwrap()
-            .clone()
+        let mut paths = good.keys();
+        let found = paths.find(|path| path.starts_with(prefix) && path.ends_with(suffix));
+        found.unwrap().clone()
     };
     let (kubelet, containerd, cni) = (path("/k/", "/kubelet"), path("/c/", ".gz"), path("/n/", ".tgz"));
     for kind in KINDS {
@@ -644,7 +537,7 @@ fn setup_survives_a_bad_mirror_and_a_power_cut() {
         answers.get_mut(&containerd).unwrap().body[40] ^= 1;
         answers.get_mut(&cni).unwrap().body.truncate(20);
         server.answer(&answers);
-        let run = machine.start("/opt/bin/osm-setup");
+        let run = machine.start(SETUP);
         let mut seen = machine.wait_for_log(0, "no kubelet yet");
         answers.insert(kubelet.clone(), good[&kubelet].clone());
         server.answer(&answers);
@@ -656,15 +549,10 @@ fn setup_survives_a_bad_mirror_and_a_power_cut() {
 
         server.answer(&good);
         let asked = server.requests().len();
+        machine.runs(SETUP);
+        let mut more = server.requests().split_off(asked).into_iter();
         assert!(
-            machine.start("/opt/bin/osm-setup").succeeds(),
-            "{}",
-            machine.read("/log")
-        );
-        assert!(
-            server.requests()[asked..]
-                .iter()
-                .all(|(path, _)| path.starts_with("/n/")),
+            more.all(|(path, _)| path.starts_with("/n/")),
             "the rest was there"
         );
         for (file, name) in [
@@ -677,239 +565,220 @@ fn setup_survives_a_bad_mirror_and_a_power_cut() {
             assert_eq!(machine.read(file).into_bytes(), program(name), "{kind:?} {file}");
             assert_eq!(machine.mode(file), 0o755, "{file}");
         }
-        assert!(!machine.path("/opt/cni/bin/README.md").exists());
-        assert!(machine.path("/var/lib/osm/set-up").exists());
-        assert!(!machine.path("/var/lib/osm/downloads").exists());
-        let calls = machine.read("/calls");
-        let last: Vec<&str> = calls.lines().rev().take(4).collect();
-        assert_eq!(
-            last,
-            [
-                "systemctl start --no-block osm-extras.service",
-                "systemctl start osm-health.timer",
-                "systemctl restart kubelet.service",
-                "systemctl restart containerd.service",
-            ]
-        );
+        assert!(!machine.has("/opt/cni/bin/README.md"));
+        assert!(machine.has("/var/lib/osm/set-up") && !machine.has("/var/lib/osm/downloads"));
+        let last = "systemctl restart containerd.service\nsystemctl restart kubelet.service\n\
+            systemctl start osm-health.timer\nsystemctl start --no-block osm-extras.service\n";
+        assert!(machine.calls().ends_with(last), "{}", machine.calls());
     }
 }
 
 #[test]
 fn what_is_pinned_needs_no_checksum_file() {
     prepare();
-    let good = mirror();
-    let (sums, files): (BTreeMap<_, _>, BTreeMap<_, _>) =
-        good.into_iter().partition(|(path, _)| path.contains("sha256"));
-    let arch = if cfg!(target_arch = "aarch64") {
-        "arm64"
-    } else {
-        "amd64"
-    };
+    let (sums, files): (BTreeMap<_, _>, BTreeMap<_, _>) = artefacts()
+        .into_iter()
+        .partition(|(path, _)| path.contains("sha256"));
     // Upper case, as some people write them.
     let pin = |prefix: &str| {
         let (_, answer) = files.iter().find(|(path, _)| path.starts_with(prefix)).unwrap();
-        format!("sha256: {{{arch}: {}}}", sha256(&answer.body).to_uppercase())
-    };
-    let settings = |port, runc: &str| {
-        let kubelet = pin("/k/").replace("{", "{1.34.2: {").replace('}', "}}");
-        [
-            ("k", kubelet),
-            ("c", pin("/c/")),
-            ("r", runc.to_owned()),
-            ("n", pin("/n/")),
-        ]
-        .iter()
-        .fold(downloading_from(port), |settings, (path, pin)| {
-            settings.replace(&format!("/{path}\""), &format!("/{path}\", {pin}"))
-        })
+        format!("sha256: {{{ARCH}: {}}}", sha256(&answer.body).to_uppercase())
     };
     let server = Server::start(None);
     server.answer(&files);
-    let machine = provisioned_with(KINDS[0], &settings(server.port, &pin("/r/")), "IPv4");
+    let machine = |runc: &str| {
+        let kubelet = pin("/k/").replace("{", "{1.34.2: {").replace('}', "}}");
+        let pins = [
+            ("k", &*kubelet),
+            ("c", &pin("/c/")),
+            ("r", runc),
+            ("n", &pin("/n/")),
+        ];
+        let settings = pins
+            .iter()
+            .fold(downloading_from(server.port), |settings, (path, pin)| {
+                settings.replace(&format!("/{path}\""), &format!("/{path}\", {pin}"))
+            });
+        machine_of(
+            &pool("ubuntu", "openstack", "1.34.2", "IPv4", true),
+            KINDS[0],
+            &settings,
+        )
+    };
+    machine(&pin("/r/")).runs(SETUP);
+    let asked = server.requests();
     assert!(
-        machine.start("/opt/bin/osm-setup").succeeds(),
-        "{}",
-        machine.read("/log")
-    );
-    assert!(
-        server.requests().iter().all(|(path, _)| !sums.contains_key(path)),
-        "{:?}",
-        server.requests()
+        asked.iter().all(|(path, _)| !sums.contains_key(path)),
+        "{asked:?}"
     );
 
-    let wrong = format!("sha256: {{{arch}: {}}}", "f".repeat(64));
-    let machine = provisioned_with(KINDS[0], &settings(server.port, &wrong), "IPv4");
-    let _run = machine.start("/opt/bin/osm-setup");
-    machine.wait_for_log(0, "no runc yet: checksum of");
+    let wrong = machine(&format!("sha256: {{{ARCH}: {}}}", "f".repeat(64)));
+    let _run = wrong.start(SETUP);
+    wrong.wait_for_log(0, "no runc yet: checksum of");
 }
 
 #[test]
 fn setup_writes_what_depends_on_settings() {
     prepare();
-    let server = Server::start(None);
-    server.answer(&mirror());
+    let server = mirror();
     let machine = provisioned(KINDS[0], server.port, "IPv4");
-    assert!(machine.start("/opt/bin/osm-setup").succeeds());
-    let hub = machine.read("/etc/containerd/certs.d/docker.io/hosts.toml");
-    let others = machine.read("/etc/containerd/certs.d/_default/hosts.toml");
-    for (name, text) in [("docker.io", &hub), ("_default", &others)] {
-        hosts_toml(name, text).unwrap_or_else(|verdict| panic!("{verdict}"));
+    machine.runs(SETUP);
+    for host in ["docker.io", "_default"] {
+        let hosts = machine.read(&format!("/etc/containerd/certs.d/{host}/hosts.toml"));
+        hosts_toml(host, &hosts).unwrap_or_else(|verdict| panic!("{verdict}"));
     }
+    let hub = machine.read("/etc/containerd/certs.d/docker.io/hosts.toml");
     let at = |text: &str| hub.find(text).unwrap_or_else(|| panic!("{text} not in {hub}"));
-    assert!(
-        at("server = \"https://registry-1.docker.io\"") < at("z.example"),
-        "{hub}"
-    );
-    assert!(
-        at("z.example") < at("override_path = true") && at("override_path = true") < at("a.example"),
-        "{hub}"
-    );
-    assert!(
-        !machine
-            .path("/etc/containerd/certs.d/registry.example:5000")
-            .exists(),
-        "it has no mirrors"
-    );
-    assert_eq!(
-        machine.read("/etc/kubernetes/cloud-config"),
-        "[Global]\nregion = \"EOF\"\nEOF\n"
-    );
-    assert_eq!(machine.mode("/etc/kubernetes/cloud-config"), 0o600);
-    assert_eq!(machine.mode("/etc/containerd/config.toml"), 0o600);
+    let order = [
+        "server = \"https://registry-1.docker.io\"",
+        "z.example",
+        "override_path = true",
+        "a.example",
+    ];
+    assert!(order.map(at).is_sorted(), "{hub}");
+    let without_mirrors = "/etc/containerd/certs.d/registry.example:5000";
+    assert!(!machine.has(without_mirrors));
+    let cloud_config = machine.read("/etc/kubernetes/cloud-config");
+    assert_eq!(cloud_config, "[Global]\nregion = \"EOF\"\nEOF\n");
+    for file in ["/etc/kubernetes/cloud-config", "/etc/containerd/config.toml"] {
+        assert_eq!(machine.mode(file), 0o600);
+    }
     for (number, body) in [(1, "TWFueSBtYWNoaW5lcw=="), (2, "b25lIHRydXN0")] {
         let certificate = machine.read(&format!("/usr/local/share/ca-certificates/osm-{number}.crt"));
-        assert_eq!(
-            certificate,
-            format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n")
-        );
+        let expected = format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
+        assert_eq!(certificate, expected);
     }
-    let config = machine.read("/etc/containerd/config.toml");
-    let config: Value = toml::from_str(&config).unwrap();
+    let config: Value = toml::from_str(&machine.read("/etc/containerd/config.toml")).unwrap();
     let registry = &config["plugins"]["io.containerd.cri.v1.images"]["registry"]["configs"];
     for host in ["docker.io", "registry-1.docker.io", "registry.example:5000"] {
         assert_eq!(registry[host]["auth"]["password"], "quo\"te's \\ and\nline");
     }
 }
 
+/// A system on a cloud, its package manager, packages that are installed whatever else is missing, and the unit that the second brings.
+const PACKAGES: [[&str; 6]; 2] = [
+    [
+        "ubuntu",
+        "openstack",
+        "apt-get",
+        "nfs-common",
+        "qemu-guest-agent",
+        "qemu-guest-agent",
+    ],
+    [
+        "rockylinux",
+        "vsphere",
+        "yum",
+        "nfs-utils",
+        "open-vm-tools",
+        "vmtoolsd",
+    ],
+];
+
 #[test]
 fn what_is_missing_in_the_end_is_a_warning() {
     prepare();
     for kind in KINDS {
-        let server = Server::start(None);
-        server.answer(&mirror());
-        let machine = provisioned(kind, server.port, "IPv4");
-        let calls = machine.path("/calls");
-        // An archive without socat, so that installing all at once fails.
-        let apt = format!(
-            "echo \"$*\" >>'{}'; case \"$*\" in *update) exit 100 ;; *socat*) exit 100 ;; esac",
-            calls.display()
-        );
-        machine.program("apt-get", &apt);
-        assert!(machine.start("/opt/bin/osm-extras").succeeds());
-        assert!(
-            machine.read("/log").contains("warning: not installed: socat\n"),
-            "{kind:?}: {}",
-            machine.read("/log")
-        );
-        assert!(
-            machine.read("/calls").contains("nfs-common\n")
-                && machine.read("/calls").contains("qemu-guest-agent\n")
-        );
-        assert_eq!(machine.read("/opt/bin/crictl").into_bytes(), program("crictl"));
-        assert!(
-            !machine.path("/var/lib/osm/extras").exists(),
-            "tried again at the next boot"
-        );
+        for [os, cloud, tool, storage, agent, unit] in PACKAGES {
+            let server = mirror();
+            let pool = pool(os, cloud, "1.34.2", "IPv4", true);
+            let machine = machine_of(&pool, kind, &downloading_from(server.port));
+            // A repository without socat, so that installing all at once fails.
+            machine.noted(tool, "case \"$*\" in *update | *socat*) exit 100 ;; esac");
+            machine.runs(EXTRAS);
+            machine.said("warning: not installed: socat\n");
+            for package in [storage, agent] {
+                machine.called(&[&format!(" {package}\n")]);
+            }
+            machine.called(&[&format!("systemctl start --no-block {unit}.service\n")]);
+            assert_eq!(machine.read("/opt/bin/crictl").into_bytes(), program("crictl"));
+            assert!(
+                !machine.has("/var/lib/osm/extras"),
+                "tried again at the next boot"
+            );
 
-        machine.program("apt-get", "exit 0");
-        assert!(machine.start("/opt/bin/osm-extras").succeeds());
-        assert!(machine.path("/var/lib/osm/extras").exists());
+            machine.program(tool, "exit 0");
+            machine.runs(EXTRAS);
+            assert!(machine.has("/var/lib/osm/extras"));
+        }
+    }
+}
+
+#[test]
+fn packages_that_are_switched_off_are_not_asked_for() {
+    prepare();
+    for [os, cloud, tool, ..] in PACKAGES {
+        let server = mirror();
+        let settings = downloading_from(server.port).replace("packages:\n", "packages:\n  enabled: false\n");
+        let machine = machine_of(&pool(os, cloud, "1.34.2", "IPv4", true), KINDS[0], &settings);
+        machine.noted(tool, "exit 1");
+        machine.runs(EXTRAS);
+        machine.never_called(&[tool]);
+        assert_eq!(machine.read("/opt/bin/crictl").into_bytes(), program("crictl"));
+        assert!(machine.has("/var/lib/osm/extras"));
     }
 }
 
 #[test]
 fn the_kubelet_is_told_what_only_the_machine_knows() {
     prepare();
-    let cases = [
-        ("IPv4", "--node-ip=10.0.0.7"),
-        ("IPv6", "--node-ip=2001:db8::7"),
-        ("IPv4+IPv6", "--node-ip=10.0.0.7,2001:db8::7"),
-        ("IPv6+IPv4", "--node-ip=2001:db8::7,10.0.0.7"),
-    ];
     for kind in KINDS {
-        for (family, flag) in cases {
+        for (family, flag) in [
+            ("IPv4", "--node-ip=10.0.0.7"),
+            ("IPv6", "--node-ip=2001:db8::7"),
+            ("IPv4+IPv6", "--node-ip=10.0.0.7,2001:db8::7"),
+            ("IPv6+IPv4", "--node-ip=2001:db8::7,10.0.0.7"),
+        ] {
             let machine = provisioned(kind, 1, family);
             machine.program(
                 "ip",
                 "case $1 in -4) echo '192.0.2.1 via 10.0.0.1 dev eth0 src 10.0.0.7 uid 0 ' ;;\n\
                  -6) echo '2001:db8::1 from :: via fe80::1 dev eth0 proto ra src 2001:db8::7 metric 100 pref medium' ;; esac",
             );
-            assert!(
-                machine.start("/opt/bin/osm-kubelet-env").succeeds(),
-                "{kind:?}: {}",
-                machine.read("/log")
-            );
+            machine.runs(KUBELET_ENV);
             let arguments = format!("KUBELET_NODE_ARGS=--hostname-override=pool-5d8f {flag}\n");
             assert_eq!(machine.read("/run/osm/kubelet.env"), arguments);
-            let link = || std::fs::read_link(machine.path("/run/osm/resolv.conf")).unwrap();
             assert_eq!(machine.read("/run/osm/resolv.conf"), "");
-            assert!(machine.read("/log").contains("pods get no name servers"));
+            machine.said("pods get no name servers");
             for file in ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"] {
-                std::fs::create_dir_all(machine.path(file).parent().unwrap()).unwrap();
-                std::fs::write(machine.path(file), "").unwrap();
-                assert!(machine.start("/opt/bin/osm-kubelet-env").succeeds());
-                assert_eq!(link(), machine.path(file));
+                machine.put(file, "");
+                machine.runs(KUBELET_ENV);
+                let link = std::fs::read_link(machine.path("/run/osm/resolv.conf")).unwrap();
+                assert_eq!(link, machine.path(file));
             }
         }
     }
 }
 
 #[test]
-fn a_missing_address_family_delays_the_kubelet_only() {
+fn a_missing_address_delays_the_kubelet_only() {
     prepare();
     let only_four = "case $1 in -4) echo '192.0.2.1 dev eth0 src 10.0.0.7 uid 0' ;; *) exit 2 ;; esac";
-    let cases = [
+    let no_default_route =
+        "case $* in *'addr show'*) echo '2: eth0    inet 10.0.0.7/24 scope global eth0' ;; *) exit 2 ;; esac";
+    for (family, ip, complaint, flag) in [
         ("IPv4+IPv6", only_four, "no IPv6 address", " --node-ip=10.0.0.7\n"),
         ("IPv4", "exit 2", "no IPv4 address", " --node-ip=0.0.0.0\n"),
         ("IPv6", "exit 2", "no IPv6 address", " --node-ip=::\n"),
-    ];
-    for (family, ip, complaint, flag) in cases {
+        ("IPv4", no_default_route, "", " --node-ip=10.0.0.7\n"),
+    ] {
         let machine = provisioned(KINDS[0], 1, family);
         machine.program("ip", ip);
-        assert!(machine.start("/opt/bin/osm-kubelet-env").succeeds());
-        assert!(machine.read("/run/osm/kubelet.env").ends_with(flag), "{family}");
-        assert!(machine.read("/log").contains(complaint), "{family}");
+        machine.runs(KUBELET_ENV);
+        let arguments = machine.read("/run/osm/kubelet.env");
+        assert!(arguments.ends_with(flag), "{family}: {arguments}");
+        machine.said(complaint);
     }
-}
-
-#[test]
-fn without_a_default_route_the_node_has_the_address_of_the_machine() {
-    prepare();
-    let machine = provisioned(KINDS[0], 1, "IPv4");
-    let isolated =
-        "case $* in *'addr show'*) echo '2: eth0    inet 10.0.0.7/24 scope global eth0' ;; *) exit 2 ;; esac";
-    machine.program("ip", isolated);
-    assert!(machine.start("/opt/bin/osm-kubelet-env").succeeds());
-    let arguments = machine.read("/run/osm/kubelet.env");
-    assert!(arguments.ends_with(" --node-ip=10.0.0.7\n"), "{arguments}");
 }
 
 /// The script of an edge pool, with the paths of a real machine moved into this one.
 fn edge_script(machine: &Machine) -> String {
     let pool = pool("ubuntu", "edge", "1.34.2", "IPv4", false);
-    let profile = osm_render::defaults()
-        .into_iter()
-        .find(|(name, _)| name == "osp-ubuntu");
-    let profile = osm_render::compile(&osm_render::resolve(&profile.unwrap().1).unwrap()).unwrap();
-    let cluster = ClusterEndpoint {
-        api_server: "https://127.0.0.1:1".to_owned(),
-        ca: String::new(),
-    };
-    let rendered = profile
-        .render(&pool, &Settings::parse("{}").unwrap(), &cluster)
+    let profile = compiled(&default_spec("osp-ubuntu"));
+    let rendered = profile.render(&pool, &Settings::default(), &cluster("https://127.0.0.1:1", ""));
+    let script = osm_render::edge_script(&rendered.unwrap().spec, &any_values())
+        .unwrap()
         .unwrap();
-    let values = values(&"0".repeat(64), 1);
-    let script = osm_render::edge_script(&rendered.spec, &values).unwrap().unwrap();
     let (mut moved, mut encoded) = (String::new(), None);
     for line in script.lines() {
         match &mut encoded {
@@ -933,29 +802,21 @@ fn a_machine_of_its_owner_gets_no_more_than_the_script_says() {
     prepare();
     let machine = Machine::new(KINDS[0]);
     machine.program("id", "echo 0");
-    let script = edge_script(&machine);
-    std::fs::write(machine.path("/join.sh"), script).unwrap();
-    std::fs::write(machine.path("/argument"), "not a name\n").unwrap();
-    assert!(!machine.start("/join.sh").succeeds());
-    machine.wait_for_log(0, "this machine was not changed");
-    assert!(!machine.path("/opt").exists() && machine.read("/calls").is_empty());
-    std::fs::write(machine.path("/argument"), "Node-1\n").unwrap();
-    assert!(machine.start("/join.sh").succeeds(), "{}", machine.read("/log"));
-    machine.wait_for_log(0, "joins as node-1");
+    machine.put("/join.sh", edge_script(&machine));
+    machine.put("/argument", "not a name\n");
+    machine.fails("/join.sh");
+    machine.said("this machine was not changed");
+    assert!(!machine.has("/opt") && machine.calls().is_empty());
+    machine.put("/argument", "Node-1\n");
+    machine.runs("/join.sh");
+    machine.said("joins as node-1");
     assert_eq!(machine.read("/etc/machine-name").trim_end(), "node-1");
     assert_eq!(machine.mode("/etc/osm/api-token"), 0o600);
     // Host name, users, keys and networks are the owner's: nothing of the kind is written or asked for.
-    let calls = machine.read("/calls");
-    assert!(
-        calls.contains("systemctl") && !calls.contains("cloud-init") && !calls.contains("hostname"),
-        "{calls}"
-    );
-    let etc: Vec<_> = std::fs::read_dir(machine.path("/etc"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
+    machine.called(&["systemctl"]);
+    machine.never_called(&["cloud-init", "hostname"]);
     for of_the_owner in ["hostname", "passwd", "shadow", "netplan", "network"] {
-        assert!(!etc.contains(&of_the_owner.into()), "{etc:?}");
+        assert!(!machine.has(&format!("/etc/{of_the_owner}")), "{of_the_owner}");
     }
 }
 
@@ -963,215 +824,85 @@ fn a_machine_of_its_owner_gets_no_more_than_the_script_says() {
 fn what_hangs_three_times_in_a_row_is_restarted() {
     prepare();
     let machine = provisioned(KINDS[0], 1, "IPv4");
-    let healthy = |healthy: bool| {
-        std::fs::create_dir_all(machine.path("/opt/bin")).unwrap();
-        std::fs::write(
-            machine.path("/opt/bin/ctr"),
-            if healthy {
-                "#!/bin/sh\n"
-            } else {
-                "#!/bin/sh\nexit 1\n"
-            },
-        )
-        .unwrap();
-        std::fs::set_permissions(
-            machine.path("/opt/bin/ctr"),
-            std::os::unix::fs::PermissionsExt::from_mode(0o755),
-        )
-        .unwrap();
-        assert!(machine.start("/opt/bin/osm-health").succeeds());
-    };
-    let restarts = || {
-        machine
-            .read("/calls")
-            .matches("systemctl restart --no-block containerd.service")
-            .count()
-    };
-    for (state, restarted) in [
-        (false, 0),
-        (false, 0),
+    machine.put(
+        "/opt/bin/ctr",
+        format!("#!/bin/sh\n[ ! -e '{}' ]\n", machine.path("/hangs").display()),
+    );
+    std::fs::set_permissions(machine.path("/opt/bin/ctr"), PermissionsExt::from_mode(0o755)).unwrap();
+    for (hangs, restarted) in [
+        (true, 0),
         (true, 0),
         (false, 0),
-        (false, 0),
-        (false, 1),
-        (false, 1),
+        (true, 0),
+        (true, 0),
+        (true, 1),
+        (true, 1),
     ] {
-        healthy(state);
-        assert_eq!(restarts(), restarted);
+        match hangs {
+            true => machine.put("/hangs", ""),
+            false => machine.remove("/hangs"),
+        }
+        machine.runs("/opt/bin/osm-health");
+        let restart = "systemctl restart --no-block containerd.service";
+        machine.called_times(restart, restarted);
     }
-    assert!(
-        !machine.read("/calls").contains("kubelet"),
-        "it has no certificate yet"
-    );
+    // It has no certificate yet.
+    machine.never_called(&["kubelet"]);
 }
 
 #[test]
 fn a_machine_like_rhel_is_set_up() {
     prepare();
-    let server = Server::start(None);
-    server.answer(&mirror());
+    let server = mirror();
     for (os, kind) in [("rockylinux", KINDS[0]), ("rhel", KINDS[3])] {
-        let machine = machine_of(
-            &pool(os, "openstack", "1.34.2", "IPv4", true),
-            kind,
-            &downloading_from(server.port),
-        );
-        std::fs::create_dir_all(machine.path("/etc/selinux")).unwrap();
-        std::fs::write(
-            machine.path("/etc/selinux/config"),
-            "# SELINUX=enforcing\nSELINUX=enforcing\nSELINUXTYPE=targeted\n",
-        )
-        .unwrap();
+        let pool = pool(os, "openstack", "1.34.2", "IPv4", true);
+        let machine = machine_of(&pool, kind, &downloading_from(server.port));
+        let selinux = "# SELINUX=enforcing\nSELINUX=enforcing\nSELINUXTYPE=targeted\n";
+        machine.put("/etc/selinux/config", selinux);
         machine.program("getenforce", "echo Enforcing");
-        machine.program(
-            "ip",
-            "echo '0: from all lookup local'; echo '30400: from 10.0.0.9 lookup 30400'",
-        );
-        let calls = machine.path("/calls");
-        let nmcli = "[ \"$1\" != -t ] || printf 'eth0:ethernet\\nlo:loopback\\ncali1:veth\\n'";
-        machine.program(
-            "nmcli",
-            &format!("echo nmcli \"$@\" >>'{}'; {nmcli}", calls.display()),
-        );
-
-        assert!(
-            machine.start("/opt/bin/osm-setup").succeeds(),
-            "{kind:?}: {}",
-            machine.read("/log")
-        );
-        let calls = machine.read("/calls");
-        let at = |call: &str| {
-            calls
-                .find(call)
-                .unwrap_or_else(|| panic!("{kind:?}: {call} not in {calls}"))
-        };
+        let rules = "echo '0: from all lookup local'; echo '30400: from 10.0.0.9 lookup 30400'";
+        machine.program("ip", rules);
+        let devices = "[ \"$1\" != -t ] || printf 'eth0:ethernet\\nlo:loopback\\ncali1:veth\\n'";
+        machine.noted("nmcli", devices);
+        machine.runs(SETUP);
         for unit in [
             "firewalld.service",
             "nm-cloud-setup.timer",
             "nm-cloud-setup.service",
         ] {
-            assert!(at(&format!("systemctl disable {unit}\n")) < at(&format!("systemctl stop {unit}\n")));
+            let [disable, stop] = ["disable", "stop"].map(|verb| format!("systemctl {verb} {unit}\n"));
+            machine.called(&[&disable, &stop]);
         }
-        assert!(at("stop nm-cloud-setup.service\n") < at("reload NetworkManager.service\n"));
-        assert!(at("reload NetworkManager.service\n") < at("nmcli device reapply eth0\n"));
-        assert_eq!(calls.matches("reapply").count(), 1, "{calls}");
-        assert!(
-            at("setenforce 0\n") < at("restorecon -R ")
-                && at("restorecon -R ") < at("restart containerd.service\n")
-        );
-        at("update-ca-trust extract\n");
-        assert!(
-            !calls.contains("ufw") && !calls.contains("update-ca-certificates"),
-            "{calls}"
-        );
-        assert_eq!(
-            machine.read("/etc/selinux/config"),
-            "# SELINUX=enforcing\nSELINUX=permissive\nSELINUXTYPE=targeted\n"
-        );
+        machine.called(&[
+            "stop nm-cloud-setup.service\n",
+            "reload NetworkManager.service\n",
+            "nmcli device reapply eth0\n",
+        ]);
+        machine.called_times("reapply", 1);
+        machine.called(&["setenforce 0\n", "restorecon -R ", "restart containerd.service\n"]);
+        machine.called(&["update-ca-trust extract\n"]);
+        machine.never_called(&["ufw", "update-ca-certificates"]);
+        let permissive = selinux.replace("\nSELINUX=enforcing", "\nSELINUX=permissive");
+        assert_eq!(machine.read("/etc/selinux/config"), permissive);
         let trusted = machine.read("/etc/pki/ca-trust/source/anchors/osm.pem");
-        assert_eq!(
-            trusted.matches("-----BEGIN CERTIFICATE-----\n").count(),
-            2,
-            "{trusted}"
-        );
-        assert!(
-            !machine.read("/log").contains("warning"),
-            "{kind:?}: {}",
-            machine.read("/log")
-        );
+        assert_eq!(trusted.matches("-----BEGIN CERTIFICATE-----\n").count(), 2);
+        machine.never_said("warning");
     }
 }
 
 #[test]
 fn a_machine_without_selinux_and_networkmanager_needs_neither() {
     prepare();
-    let server = Server::start(None);
-    server.answer(&mirror());
-    let machine = machine_of(
-        &pool("amzn2", "aws", "1.34.2", "IPv4", true),
-        KINDS[3],
-        &downloading_from(server.port),
-    );
-    let none = format!(
-        "echo systemctl \"$@\" >>'{}'; case $* in cat* | *is-active*) exit 1 ;; esac",
-        machine.path("/calls").display()
-    );
-    machine.program("systemctl", &none);
-    assert!(
-        machine.start("/opt/bin/osm-setup").succeeds(),
-        "{}",
-        machine.read("/log")
-    );
-    let calls = machine.read("/calls");
-    for call in [
-        "systemctl disable",
-        "systemctl stop",
-        "systemctl reload",
-        "nmcli",
-        "setenforce",
-    ] {
-        assert!(!calls.contains(call), "{call}: {calls}");
-    }
-    assert!(!machine.path("/etc/NetworkManager").exists());
-    assert!(
-        !machine.read("/log").contains("warning"),
-        "{}",
-        machine.read("/log")
-    );
-}
-
-#[test]
-fn packages_that_are_switched_off_are_not_asked_for() {
-    prepare();
-    for (os, tool) in [("ubuntu", "apt-get"), ("rockylinux", "yum")] {
-        let server = Server::start(None);
-        server.answer(&mirror());
-        let settings = downloading_from(server.port).replace("packages:\n", "packages:\n  enabled: false\n");
-        let machine = machine_of(&pool(os, "vsphere", "1.34.2", "IPv4", true), KINDS[0], &settings);
-        let calls = machine.path("/calls");
-        machine.program(tool, &format!("echo {tool} >>'{}'; exit 1", calls.display()));
-        assert!(
-            machine.start("/opt/bin/osm-extras").succeeds(),
-            "{}",
-            machine.read("/log")
-        );
-        assert!(!calls.exists() || !machine.read("/calls").contains(tool), "{os}");
-        assert_eq!(machine.read("/opt/bin/crictl").into_bytes(), program("crictl"));
-        assert!(machine.path("/var/lib/osm/extras").exists());
-    }
-}
-
-#[test]
-fn yum_installs_what_it_can() {
-    prepare();
-    for kind in KINDS {
-        let server = Server::start(None);
-        server.answer(&mirror());
-        let pool = pool("rockylinux", "vsphere", "1.34.2", "IPv4", true);
-        let machine = machine_of(&pool, kind, &downloading_from(server.port));
-        let calls = machine.path("/calls");
-        let yum = format!(
-            "echo \"$*\" >>'{}'; case \"$*\" in *socat*) exit 1 ;; esac",
-            calls.display()
-        );
-        machine.program("yum", &yum);
-        assert!(machine.start("/opt/bin/osm-extras").succeeds());
-        let log = machine.read("/log");
-        assert!(log.contains("warning: not installed: socat\n"), "{kind:?}: {log}");
-        let calls = machine.read("/calls");
-        assert!(
-            calls.contains("install nfs-utils\n") && calls.contains("install open-vm-tools\n"),
-            "{calls}"
-        );
-        machine.program("yum", "exit 0");
-        assert!(machine.start("/opt/bin/osm-extras").succeeds());
-        assert!(
-            machine
-                .read("/calls")
-                .contains("start --no-block vmtoolsd.service\n")
-        );
-        assert!(machine.path("/var/lib/osm/extras").exists());
-    }
+    let server = mirror();
+    let pool = pool("amzn2", "aws", "1.34.2", "IPv4", true);
+    let machine = machine_of(&pool, KINDS[3], &downloading_from(server.port));
+    machine.noted("systemctl", "case $* in cat* | *is-active*) exit 1 ;; esac");
+    machine.runs(SETUP);
+    let of_systemctl = ["disable", "stop", "reload"].map(|verb| format!("systemctl {verb}"));
+    machine.never_called(&of_systemctl.each_ref().map(|call| &**call));
+    machine.never_called(&["nmcli", "setenforce"]);
+    assert!(!machine.has("/etc/NetworkManager"));
+    machine.never_said("warning");
 }
 
 #[test]
@@ -1180,39 +911,20 @@ fn on_aws_the_node_is_named_by_the_instance_metadata() {
     for os in ["ubuntu", "amzn2"] {
         let server = Server::start(None);
         let machine = machine_of(&pool(os, "aws", "1.34.2", "IPv4", false), KINDS[1], "{}");
-        std::fs::remove_file(machine.path("/etc/machine-name")).unwrap();
-        let script = machine.read("/opt/bin/osm-kubelet-env");
+        machine.remove("/etc/machine-name");
         let here = format!("127.0.0.1:{}", server.port);
-        std::fs::write(
-            machine.path("/opt/bin/osm-kubelet-env"),
-            script.replace("169.254.169.254", &here),
-        )
-        .unwrap();
+        let script = machine.read(KUBELET_ENV).replace("169.254.169.254", &here);
+        machine.put(KUBELET_ENV, script);
         machine.program("ip", "echo '192.0.2.1 dev eth0 src 10.0.0.7 uid 0'");
-
-        assert!(
-            !machine.start("/opt/bin/osm-kubelet-env").succeeds(),
-            "systemd tries again"
-        );
-        assert!(
-            machine
-                .read("/log")
-                .contains(&format!("instance metadata at {here}: ")),
-            "{}",
-            machine.read("/log")
-        );
+        // systemd tries again.
+        machine.fails(KUBELET_ENV);
+        machine.said(&format!("instance metadata at {here}: "));
+        let name = Answer::ok("IP-10-0-0-7.ec2.internal other");
         server.answer(&BTreeMap::from([
             ("/latest/api/token".to_owned(), Answer::ok("t")),
-            (
-                "/latest/meta-data/local-hostname".to_owned(),
-                Answer::ok("IP-10-0-0-7.ec2.internal other"),
-            ),
+            ("/latest/meta-data/local-hostname".to_owned(), name),
         ]));
-        assert!(
-            machine.start("/opt/bin/osm-kubelet-env").succeeds(),
-            "{}",
-            machine.read("/log")
-        );
+        machine.runs(KUBELET_ENV);
         assert_eq!(
             machine.read("/run/osm/kubelet.env"),
             "KUBELET_NODE_ARGS=--hostname-override=ip-10-0-0-7.ec2.internal --node-ip=10.0.0.7\n"
