@@ -462,9 +462,9 @@ mod tests {
             assert_eq!(verdict(opinion(), Some(opinion())), Verdict::allowed(), "{text}");
         };
         let good = || known(found(&["aws"]));
-        let mut labelled = object();
-        labelled["metadata"]["labels"] = json!({(names::PROFILE): "a"});
-        warned(&labelled, &good(), "has no effect");
+        let mut annotated = object();
+        annotated["spec"]["template"]["metadata"]["annotations"] = json!({(names::PROFILE): "a"});
+        warned(&annotated, &good(), "has no effect");
         warned(&kubelet(json!("1.20.0")), &good(), "kubelet 1.20.0 is not one of");
         let full = Known {
             full_at: Some(5),

@@ -197,13 +197,30 @@ impl Caches {
                 objects.provisioning.push(secret);
             }
         }
-        for account in self.accounts.group(config) {
+        // A copy of one has another name.
+        let is_named = |meta: &Meta| meta.name == names::pool_account(meta.pool().unwrap_or_default());
+        for account in self
+            .accounts
+            .group(config)
+            .into_iter()
+            .filter(|account| is_named(account))
+        {
             of(&mut by_pool, &account).account = Some(account.clone());
         }
-        for role in self.roles.group(config) {
+        for role in self
+            .roles
+            .group(config)
+            .into_iter()
+            .filter(|role| is_named(&role.meta))
+        {
             of(&mut by_pool, &role.meta).role = Some(role.clone());
         }
-        for binding in self.bindings.group(config) {
+        for binding in self
+            .bindings
+            .group(config)
+            .into_iter()
+            .filter(|binding| is_named(&binding.meta))
+        {
             of(&mut by_pool, &binding.meta).binding = Some(binding.clone());
         }
         for objects in by_pool.values_mut() {
@@ -276,6 +293,19 @@ mod tests {
     fn known(objects: &ExistingObjects) -> [Option<&str>; 2] {
         [&objects.bootstrap, &objects.edge_script]
             .map(|secret| secret.as_ref().map(|secret| secret.meta.name.as_str()))
+    }
+
+    #[test]
+    fn a_copy_of_an_account_is_not_the_account_of_the_pool() {
+        let (caches, account) = (Caches::default(), names::pool_account("p"));
+        for name in [account.clone(), format!("{account}-copy")] {
+            let copied = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": CLOUD_INIT_SETTINGS,
+                "name": name, "uid": name, "resourceVersion": "1",
+                "labels": {names::ROLE: PURPOSE_IDENTITY, names::POOL: "p"}, "annotations": {names::CONFIG: CONFIG}}});
+            caches.wrote_account(&serde_json::from_value(copied).unwrap());
+        }
+        let (own, _) = caches.existing(CONFIG, "p", &WellKnownNames::of(CONFIG, None));
+        assert_eq!(own.account.unwrap().name, account);
     }
 
     #[test]

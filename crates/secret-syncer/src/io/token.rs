@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use osm_api::Joining;
 use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
-use osm_runtime::Api;
 use osm_runtime::request::failed;
+use osm_runtime::{Api, RequestError};
 
 use crate::io::apply::{identity, objects, well_known};
 use crate::io::context::Context;
@@ -20,6 +20,9 @@ use crate::model::view::PURPOSE_TOKEN_BINDING;
 use crate::plan::adoption::WellKnown;
 use crate::plan::steps::Publish;
 use crate::plan::{questions, renewal};
+
+/// In errors.
+const ACCOUNT: &str = "a pool's ServiceAccount";
 
 /// The API server refuses to issue tokens for less.
 const SHORTEST_LIFE: Duration = Duration::from_secs(600);
@@ -57,6 +60,20 @@ pub async fn provide(
     let tokens = issue(context, gathered, publish, binding).await?;
     let kept = Some(tokens.clone());
     context.memory.edit(&gathered.name, |memory| memory.tokens = kept);
+    let of = tokens.bound_to.split('/').next();
+    if gathered
+        .existing
+        .account
+        .as_ref()
+        .is_some_and(|shown| of != Some(&shown.uid))
+    {
+        // Someone made the account anew, and the watch does not show it yet.
+        let account = names::pool_account(&gathered.pool);
+        let api: Api<ServiceAccount> = context.in_namespace();
+        let live = api.get(&account).await.map_err(failed(ACCOUNT))?;
+        context.caches.wrote_account(&live);
+        return Err(RequestError::Conflict { what: ACCOUNT }.into());
+    }
     Ok(Provided {
         tokens,
         are_new: true,
@@ -125,8 +142,25 @@ async fn binding_secret(
     Ok(secret.meta.uid)
 }
 
-/// Checks that the tokens may join, unless that [is known](questions::is_known). `is_asked_anyway`: the API server has to accept these very
-/// tokens.
+/// Checks that the API server accepts these very tokens, whatever they may do.
+///
+/// # Errors
+/// Requests that failed; [`ApplyError::TokenRefused`].
+pub async fn check_acceptance(
+    context: &Context,
+    gathered: &Gathered,
+    tokens: &Tokens,
+) -> Result<(), ApplyError> {
+    let other = Some(&tokens.kubelet).filter(|kubelet| **kubelet != tokens.api);
+    for token in [&tokens.api].into_iter().chain(other) {
+        let answer = context.token_probe.is_approved_anyway(token).await?;
+        let checked = answer.map(drop).ok_or(ApplyError::TokenRefused);
+        forget_refused(context, gathered, checked)?;
+    }
+    Ok(())
+}
+
+/// Checks that the tokens may join, unless that [is known](questions::is_known).
 ///
 /// # Errors
 /// Requests that failed; [`ApplyError::RightMissing`]; [`ApplyError::TokenRefused`].
@@ -134,10 +168,9 @@ pub async fn check_joining(
     context: &Context,
     gathered: &Gathered,
     tokens: &Tokens,
-    is_asked_anyway: bool,
 ) -> Result<(), ApplyError> {
     let probe = &context.token_probe;
-    if questions::is_known(probe.found_joinable()) && !is_asked_anyway {
+    if questions::is_known(probe.found_joinable()) {
         return Ok(());
     }
     let checked = probe.may_join(&tokens.kubelet, gathered.joining).await;

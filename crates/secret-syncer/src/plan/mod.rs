@@ -33,6 +33,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use osm_api::condition::Verdict;
 use osm_api::{PoolRef, Reason, names};
+use osm_runtime::error::LONGEST_DELAY;
 use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 
 use crate::model::existing::OwnershipLabels;
@@ -98,14 +99,17 @@ fn plan_with(gathered: &Gathered, memory: &mut PoolMemory) -> Result<Plan, PlanE
     let is_unsure = gathered.config.as_ref().is_some_and(|config| {
         config.status.rendered.is_none() || config.machine_deployment.is_none() || config.unreadable.is_some()
     });
-    if !is_unsure && !matches!(plan.step, Step::Teardown(_)) {
+    let changed = match &plan.step {
+        Step::SetStatus(verdict) if verdict.reason == CLUSTER_CHANGED => Some(verdict.message.clone()),
+        _ => None,
+    };
+    if changed.is_none() && !is_unsure && !matches!(plan.step, Step::Teardown(_)) {
         plan.orphans = orphans;
     }
-    plan.foreign_cluster = match &plan.step {
-        Step::SetStatus(verdict) if verdict.reason == CLUSTER_CHANGED => Some(verdict.message.clone()),
-        _ => orphans::of_another_cluster(gathered)
-            .map(|pool| messages::published_through_another_cluster(gathered, pool)),
-    };
+    plan.foreign_cluster = changed.or_else(|| {
+        let pool = orphans::of_another_cluster(gathered)?;
+        Some(messages::published_through_another_cluster(gathered, pool))
+    });
     plan.again = [orphans_again, plan.again].into_iter().flatten().min();
     Ok(plan)
 }
@@ -124,7 +128,8 @@ fn for_config(
     if let Some(was) = gathered.clusters.other_worker(config) {
         let message = messages::cluster_changed(was, &gathered.clusters.worker);
         let verdict = messages::not_published(CLUSTER_CHANGED, message);
-        return Ok(Plan::of(Step::SetStatus(verdict), Some(MAX_REQUEUE_INTERVAL)));
+        // Soon: a single answer may have come from elsewhere.
+        return Ok(Plan::of(Step::SetStatus(verdict), Some(LONGEST_DELAY)));
     }
     if config.is_retired() {
         (memory.made_from, memory.tokens) = (None, None);

@@ -49,7 +49,7 @@ pub fn extended(document: &SecretView, keep_until: Timestamp) -> Timestamp {
 }
 
 /// How the provisioning Secret of these documents comes to exist. It is named after what they are published from; with tokens in it, after
-/// its own content. Where a Secret of that name has other content, or can be altered, the next name is taken: machines may still fetch it.
+/// its own content. Where a Secret of that name has other content, the next name is taken: machines may still fetch it.
 pub fn document_step(gathered: &Gathered, documents: &Documents, published_from: &str) -> DocumentStep {
     let (existing, entries) = (&gathered.existing.provisioning, of_entries(&documents.entries));
     if let Some(secret) = existing.iter().find(|secret| holds(secret, &entries)) {
@@ -70,9 +70,9 @@ pub fn document_step(gathered: &Gathered, documents: &Documents, published_from:
     }
 }
 
-/// Whether a Secret holds the entries with this digest, and always will.
+/// Whether a Secret holds the entries with this digest. One that can be altered is made immutable when it is extended.
 pub fn holds(secret: &SecretView, digest: &str) -> bool {
-    secret.immutable && secret.entries == digest
+    secret.entries == digest
 }
 
 /// Secrets that a living token may fetch: provisioning Secrets, and the kubeconfig Secret. The provisioning Secret that the live

@@ -159,7 +159,7 @@ where
     let patch = Patch::Merge(&fenced);
     let patched = match api.patch(&name, &PatchParams::default(), &patch).await {
         // What a RoleBinding refers to can't be changed.
-        Err(error) if is_code(&error, 422) => {
+        Err(error) if is_code(&error, 422) && K::kind(&()) == "RoleBinding" => {
             let uid = found.uid.unwrap_or_default();
             teardown::delete(api, &name, &uid, None, what).await?;
             api.create(&PostParams::default(), object).await

@@ -75,7 +75,7 @@ async fn create(
     }
 }
 
-/// Also restores its labels and annotations.
+/// Also restores its labels and annotations, and makes it immutable again.
 async fn extend(
     context: &Context,
     publish: &Publish,
@@ -96,7 +96,7 @@ async fn extend(
             (names::ORPHANED_SINCE, None),
         ])
         .collect();
-    let patch = json!({"metadata": {
+    let patch = json!({"immutable": true, "metadata": {
         "resourceVersion": secret.meta.resource_version,
         "labels": publish.ownership.labels(&context.installation, PURPOSE_PROVISIONING),
         "annotations": annotations,

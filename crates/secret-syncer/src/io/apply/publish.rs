@@ -1,9 +1,9 @@
 //! Publishes a pool, in an order in which nothing that a machine reads ever refers to what does not exist yet:
 //!
 //! 1. the ServiceAccount, and what else tokens are bound to;
-//! 2. tokens, or those of a publish that was not finished, and a check that they may join;
+//! 2. tokens, or those of a publish that was not finished; where a document has them in it, a check that the API server accepts them;
 //! 3. the provisioning Secret, which is kept longer than the tokens live, and beside it the Role and the RoleBinding;
-//! 4. a check that the tokens open it;
+//! 4. a check of what the tokens may do;
 //! 5. the kubeconfig Secret, if machines fetch one;
 //! 6. the bootstrap Secret, and the script of an edge pool.
 //!
@@ -141,9 +141,10 @@ async fn write(
     let bootstrap = documents.bootstrap(tokens, &name)?;
     let script = documents.edge_script(tokens, &name)?;
     let kubeconfig = documents.kubeconfig(tokens)?;
-    // Otherwise each attempt would leave a document with other tokens in it while the API server refuses tokens.
-    let is_asked_anyway = provided.are_new && documents.have_tokens_later();
-    token::check_joining(context, gathered, tokens, is_asked_anyway).await?;
+    if provided.are_new && documents.have_tokens_later() {
+        // Otherwise each attempt would leave a document with other tokens in it while the API server refuses tokens.
+        token::check_acceptance(context, gathered, tokens).await?;
+    }
     let new: Vec<&str> = publish
         .kubeconfig_name
         .iter()
@@ -156,6 +157,8 @@ async fn write(
         identity::open(context, gathered, &publish.ownership, &opened),
     );
     let (document, is_open) = (document?.meta, is_open?);
+    // Only now: a right to join that is missing must not keep a document or a Role from being restored.
+    token::check_joining(context, gathered, tokens).await?;
     token::check_reading(context, gathered, publish, tokens, &name, is_open).await?;
     confirm_again(context, &gathered.name, publish)?;
 
