@@ -155,6 +155,11 @@ enum Unanswered {
     Failed(&'static str, #[source] BoxError),
 }
 
+pub(crate) fn is_watch(uri: &http::Uri) -> bool {
+    let mut pairs = uri.query().into_iter().flat_map(|query| query.split('&'));
+    pairs.any(|pair| pair == "watch=true" || pair == "watch=1")
+}
+
 /// Verb and resource of a request, as RBAC names them: `/api/v1/namespaces/n/secrets/x` → `secrets`.
 fn classify(method: &http::Method, uri: &http::Uri) -> (&'static str, String) {
     let mut segments = uri.path().split('/').filter(|segment| !segment.is_empty());
@@ -177,13 +182,8 @@ fn classify(method: &http::Method, uri: &http::Uri) -> (&'static str, String) {
         (Some(resource), None) => (*resource).to_owned(),
         _ => "other".to_owned(),
     };
-    let watch = uri.query().is_some_and(|query| {
-        query
-            .split('&')
-            .any(|pair| pair == "watch=true" || pair == "watch=1")
-    });
     let verb = match method.as_str() {
-        "GET" if watch => "watch",
+        "GET" if is_watch(uri) => "watch",
         "GET" if rest.len() > 1 => "get",
         "GET" => "list",
         "POST" => "create",
