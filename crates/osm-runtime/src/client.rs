@@ -1,13 +1,14 @@
 //! Clients that time and count every request.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::header::{HeaderValue, USER_AGENT};
 use http::{Request, Response};
 use kube::client::Body;
 use kube::{Client, Config};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use tower::BoxError;
 use tower_http::timeout::TimeoutBody;
 
@@ -18,6 +19,9 @@ use crate::{Environment, Metrics, Readiness};
 
 /// The shortest time between two starts of a watch.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long every answer has to be 401 until the credentials count as rejected. An API server that has just started answers so for seconds.
+const REJECTED_FOR: Duration = Duration::from_secs(10);
 
 /// Adds time limits and the user agent to a configuration.
 pub(crate) fn complete(mut config: Config, service: osm_api::rbac::Service, timeout: Duration) -> Config {
@@ -117,6 +121,8 @@ impl Observe {
 pub(crate) struct Credentials {
     gate: ProblemGate,
     problem: String,
+    /// Since when every answer is 401.
+    rejected_since: Option<Instant>,
 }
 
 impl Credentials {
@@ -129,15 +135,25 @@ impl Credentials {
              them; no restart is needed",
             role.name()
         );
-        Self { gate, problem }
+        Self {
+            gate,
+            problem,
+            rejected_since: None,
+        }
     }
 
     fn note(&mut self, code: u16) {
         match code {
             // No answer says nothing about credentials.
             0 => {}
-            401 => self.gate.report(self.problem.as_str()),
+            401 => {
+                let since = self.rejected_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= REJECTED_FOR {
+                    self.gate.report(self.problem.as_str());
+                }
+            }
             _ => {
+                self.rejected_since = None;
                 if self.gate.resolve() {
                     tracing::info!("the credentials are accepted again");
                 }
@@ -153,6 +169,11 @@ enum Unanswered {
     Late(&'static str, Duration),
     #[error("the API server of {0} can't be reached: {1}")]
     Failed(&'static str, #[source] BoxError),
+}
+
+pub(crate) fn is_watch(uri: &http::Uri) -> bool {
+    let mut pairs = uri.query().into_iter().flat_map(|query| query.split('&'));
+    pairs.any(|pair| pair == "watch=true" || pair == "watch=1")
 }
 
 /// Verb and resource of a request, as RBAC names them: `/api/v1/namespaces/n/secrets/x` → `secrets`.
@@ -177,13 +198,8 @@ fn classify(method: &http::Method, uri: &http::Uri) -> (&'static str, String) {
         (Some(resource), None) => (*resource).to_owned(),
         _ => "other".to_owned(),
     };
-    let watch = uri.query().is_some_and(|query| {
-        query
-            .split('&')
-            .any(|pair| pair == "watch=true" || pair == "watch=1")
-    });
     let verb = match method.as_str() {
-        "GET" if watch => "watch",
+        "GET" if is_watch(uri) => "watch",
         "GET" if rest.len() > 1 => "get",
         "GET" => "list",
         "POST" => "create",
@@ -227,6 +243,26 @@ mod tests {
         ] {
             let got = classify(&method.parse().unwrap(), &uri.parse().unwrap());
             assert_eq!(got, (verb, resource.to_owned()), "{method} {uri}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn credentials_count_as_rejected_once_every_answer_says_so_for_a_while() {
+        let readiness = Readiness::default();
+        let mut credentials = Credentials::new(&readiness, ConnectionRole::Only, "--kubeconfig");
+        for (pause, code, is_ready) in [
+            (0, 401, true),
+            (9, 401, true),
+            (1, 200, true),
+            (0, 401, true),
+            (9, 0, true),
+            (1, 401, false),
+            (9, 0, false),
+            (0, 403, true),
+        ] {
+            tokio::time::advance(Duration::from_secs(pause)).await;
+            credentials.note(code);
+            assert_eq!(readiness.waiting().is_empty(), is_ready, "{code} after {pause} s");
         }
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use osm_api::rbac::{ClusterKind, GoLease};
+use tokio::time::Instant;
 
 use crate::error::brief;
 use crate::queue::{Priority, Queue};
@@ -18,8 +19,12 @@ use crate::runner::{Key, Shared};
 use crate::shared_problem::SharedProblem;
 use crate::{Api, Cluster, Connection};
 
-/// Interval of the checks. A Lease is good for 15 seconds, so one that has not changed in the meantime is not renewed.
+/// Interval of the checks.
 const INTERVAL: Duration = Duration::from_secs(15);
+
+/// A Lease that has not changed for this long is not renewed. Another replica takes it over after 15 seconds and a pause between two attempts,
+/// and a pod that is restarted begins to wait for that when it is up.
+const EXPIRY: Duration = Duration::from_secs(25);
 
 /// Interval until each Lease was read once.
 const RETRY: Duration = Duration::from_secs(2);
@@ -127,7 +132,8 @@ struct WatchedLease {
 struct Shown {
     /// When a replica has renewed it; `None`: no replica holds it.
     time: Option<Timestamp>,
-    is_renewed: bool,
+    /// When that was last seen to change; `None`: it is not being renewed.
+    changed: Option<Instant>,
 }
 
 impl WatchedLease {
@@ -146,8 +152,8 @@ impl WatchedLease {
     async fn problem(&mut self) -> Option<String> {
         match self.api.get_opt(self.name).await {
             Ok(lease) => {
-                let clock = self.connection.server_time.now();
-                self.last = Some(shown(self.last, lease.and_then(|lease| lease.spec), clock));
+                let (clock, now) = (self.connection.server_time.now(), Instant::now());
+                self.last = Some(shown(self.last, lease.and_then(|lease| lease.spec), clock, now));
             }
             Err(error) if self.last.is_none() => {
                 return Some(format!(
@@ -156,9 +162,14 @@ impl WatchedLease {
                     brief(&error)
                 ));
             }
-            Err(_) => {}
+            // Perhaps no replica can renew it either.
+            Err(_) => {
+                if let Some(changed) = self.last.as_mut().and_then(|last| last.changed.as_mut()) {
+                    *changed = Instant::now();
+                }
+            }
         }
-        self.last.filter(|last| last.is_renewed).map(|_| {
+        self.last.and_then(|last| last.changed).map(|_| {
             format!(
                 "it renews the Lease {}; stop it with the script that `osmctl migrate script` prints",
                 self.place
@@ -169,7 +180,7 @@ impl WatchedLease {
 
 /// Whether a Lease is being renewed shows in its changes, because clocks differ. Only for the first read, its age by the `clock` of the API
 /// server has to do.
-fn shown(last: Option<Shown>, lease: Option<LeaseSpec>, clock: Timestamp) -> Shown {
+fn shown(last: Option<Shown>, lease: Option<LeaseSpec>, clock: Timestamp, now: Instant) -> Shown {
     let held = lease.filter(|lease| {
         lease
             .holder_identity
@@ -177,11 +188,14 @@ fn shown(last: Option<Shown>, lease: Option<LeaseSpec>, clock: Timestamp) -> Sho
             .is_some_and(|holder| !holder.is_empty())
     });
     let time = held.and_then(|lease| Some(lease.renew_time?.0));
-    let is_renewed = time.is_some_and(|renewed| match last {
-        Some(last) => last.time != time,
-        None => clock.duration_since(renewed) <= LARGEST_AGE,
+    let changed = time.and_then(|renewed| match last {
+        Some(last) if last.time == time => last
+            .changed
+            .filter(|changed| now.duration_since(*changed) < EXPIRY),
+        Some(_) => Some(now),
+        None => (clock.duration_since(renewed) <= LARGEST_AGE).then_some(now),
     });
-    Shown { time, is_renewed }
+    Shown { time, changed }
 }
 
 #[cfg(test)]
@@ -211,10 +225,11 @@ mod tests {
     fn looks(looks: &[(i64, Option<i64>)]) -> Vec<bool> {
         let start = Timestamp::from_second(1_800_000_000).unwrap();
         let at = |second: i64| start + SignedDuration::from_secs(second);
-        let mut last = None;
+        let (mut last, begin) = (None, Instant::now());
         let look = |&(second, time): &(i64, Option<i64>)| {
             let lease = time.map(|time| renewed(at(time)));
-            last.insert(shown(last, lease, at(second))).is_renewed
+            let now = begin + Duration::from_secs(second.unsigned_abs());
+            last.insert(shown(last, lease, at(second), now)).changed.is_some()
         };
         looks.iter().map(look).collect()
     }
@@ -231,8 +246,8 @@ mod tests {
             ),
             (
                 "expired, unless its clock is late",
-                vec![(0, Some(-75)), (15, Some(-75))],
-                vec![true, false],
+                vec![(0, Some(-75)), (15, Some(-75)), (30, Some(-75))],
+                vec![true, true, false],
             ),
             (
                 "its clock is late",
@@ -242,13 +257,18 @@ mod tests {
             ("starts", vec![(0, Some(-600)), (15, Some(14))], vec![false, true]),
             (
                 "stops",
-                vec![(0, Some(-1)), (15, Some(14)), (30, Some(14))],
-                vec![true, true, false],
+                vec![(0, Some(-1)), (15, Some(14)), (30, Some(14)), (40, Some(14))],
+                vec![true, true, true, false],
+            ),
+            (
+                "restarts, and waits for its own Lease",
+                vec![(0, Some(0)), (2, Some(0)), (24, Some(0)), (39, Some(25))],
+                vec![true, true, true, true],
             ),
             (
                 "its clock is early, and it stops",
-                vec![(0, Some(600)), (15, Some(600))],
-                vec![true, false],
+                vec![(0, Some(600)), (15, Some(600)), (30, Some(600))],
+                vec![true, true, false],
             ),
             (
                 "recreated",
@@ -267,8 +287,10 @@ mod tests {
             holder_identity: Some(holder.to_owned()),
             ..renewed(clock)
         };
-        assert!(!shown(None, Some(lease("")), clock).is_renewed);
-        assert!(shown(None, Some(lease("go")), clock).is_renewed);
+        for (holder, is_renewed) in [("", false), ("go", true)] {
+            let shown = shown(None, Some(lease(holder)), clock, Instant::now());
+            assert_eq!(shown.changed.is_some(), is_renewed);
+        }
     }
 
     /// An API server with one Lease, at the path that ends so, or without a permission to read any.
@@ -367,6 +389,7 @@ mod tests {
                 server.serve(Some(place));
                 assert!(!check.look(&|| true).await);
                 assert!(readiness.waiting().is_empty());
+                tokio::time::advance(EXPIRY).await;
                 assert_eq!(check.look(&|| true).await, is_held, "{service:?} {place}");
                 assert!(check.problem.problem().is_none());
             }
@@ -385,8 +408,12 @@ mod tests {
         );
         server.serve(Some(PLACES[2]));
         assert!(!check.look(&|| false).await && check.pause() == INTERVAL);
-        server.serve(None);
+        let lease = server.0.lock().take();
+        tokio::time::advance(EXPIRY).await;
         assert!(!check.look(&|| false).await && check.pause() == INTERVAL);
+        // The API server was away, and the Go implementation could not renew it.
+        *server.0.lock() = lease;
+        assert!(!check.look(&|| false).await);
         let found = check.problem.problem().unwrap();
         assert!(found.contains("-worker-manager; "), "{found}");
     }

@@ -14,7 +14,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use crate::connection_role::ConnectionRole;
 use crate::readiness::ProblemGate;
 use crate::supervisor::Supervisor;
-use crate::{Connection, Process, client, proxy};
+use crate::{Connection, Process, client, proxy, transport};
 
 /// Interval between two looks at a file. Kubernetes itself takes up to a minute to bring a changed Secret into a pod.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -60,6 +60,17 @@ impl KubeconfigFile {
         }
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
         Ok((config.context("is not a valid kubeconfig")?, text))
+    }
+
+    /// Whether another kubeconfig than this one is there, with the certificates and keys that it names.
+    async fn differs(&self, used: &str) -> anyhow::Result<bool> {
+        let (mut config, text) = self.read().await?;
+        let differs = text != used;
+        if differs {
+            proxy::except(&mut config, |name| std::env::var(name).ok());
+            transport::connect(&config).with_context(|| describe(Some(self)))?;
+        }
+        Ok(differs)
     }
 }
 
@@ -148,11 +159,11 @@ async fn restart_on_change(file: KubeconfigFile, used: String, mut gate: Problem
     let restart = async {
         loop {
             tokio::time::sleep(POLL_INTERVAL).await;
-            match file.read().await {
-                Ok((_, text)) if text == used => {
+            match file.differs(&used).await {
+                Ok(false) => {
                     gate.resolve();
                 }
-                Ok(_) => {
+                Ok(true) => {
                     let delay = MAX_RESTART_DELAY.mul_f64(process.environment.fraction());
                     tracing::info!(
                         flag = file.flag,
@@ -160,7 +171,7 @@ async fn restart_on_change(file: KubeconfigFile, used: String, mut gate: Problem
                         "the service restarts with the new kubeconfig"
                     );
                     tokio::time::sleep(delay).await;
-                    if file.read().await.is_ok() {
+                    if file.differs(&used).await.unwrap_or(false) {
                         return process.shutdown.cancel();
                     }
                 }
@@ -259,6 +270,28 @@ mod tests {
         std::fs::write(&path, kubeconfig("{token: a}")).unwrap();
         let problem = format!("{:#}", read().await.err().unwrap());
         assert!(problem.contains("ca.pem"), "{problem}");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_changed_kubeconfig_counts_once_the_files_that_it_names_are_there() {
+        _ = rustls::crypto::ring::default_provider().install_default();
+        let path = std::env::temp_dir().join(format!("osm-changed-kubeconfig-{}", std::process::id()));
+        let file = KubeconfigFile {
+            flag: "--kubeconfig",
+            path: path.clone(),
+            is_foreign: false,
+        };
+        let used = kubeconfig("{token: a}").replace(", certificate-authority: ca.pem", "");
+        let user = "client-certificate: /none/c.pem, client-key: /none/k.pem";
+        for (text, expected) in [
+            (used.clone(), Some(false)),
+            (used.replace("token: a", "token: b"), Some(true)),
+            (used.replace("token: a", user), None),
+        ] {
+            std::fs::write(&path, &text).unwrap();
+            assert_eq!(file.differs(&used).await.ok(), expected, "{text}");
+        }
         std::fs::remove_file(&path).unwrap();
     }
 }

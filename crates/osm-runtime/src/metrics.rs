@@ -132,7 +132,7 @@ impl Metrics {
             )?,
             request_seconds: histograms(
                 "osm_api_request_duration_seconds",
-                "Time until the API server answers, without watches.",
+                "Time until an answer, including up to three repeats with their pauses; without watches.",
                 "verb",
             )?,
             watch_errors: counters(

@@ -82,15 +82,27 @@ pub async fn work<K, S, F, Fut, E>(
         timeout: process.args.reconcile_timeout(),
     };
     let replicas = member.replicas().clone();
-    let wake = shutdown.run_until_cancelled(wake_when_well(cluster, &queue, &shared));
-    let (worked, leaving) = (CancellationToken::new(), CancellationToken::new());
+    let supervisor = cluster.supervisor();
+    let wake = wake_when_well(cluster.clone(), queue.clone(), shared.clone());
+    supervisor.spawn("requeue", &shutdown, wake);
+    let (worked, leaving, left) = (
+        CancellationToken::new(),
+        CancellationToken::new(),
+        CancellationToken::new(),
+    );
     let take_part = member.take_part(wakes(queue.clone(), shared.clone()), leaving.clone());
+    // Cancels even if the task panics.
+    let leaves = left.clone().drop_guard();
+    supervisor.spawn(LEASE, &leaving, async move {
+        take_part.await;
+        drop(leaves);
+    });
     let work = async {
         run(
             queue.clone(),
             limits,
             process.metrics.clone(),
-            (cluster.supervisor(), shutdown.clone()),
+            (supervisor, shutdown.clone()),
             (replicas, shared.clone()),
             reconcile,
         )
@@ -102,21 +114,24 @@ pub async fn work<K, S, F, Fut, E>(
         let _ = tokio::time::timeout(MAX_HANDOVER_DELAY, worked.cancelled()).await;
         leaving.cancel();
     };
-    tokio::join!(work, leave, take_part, wake);
+    tokio::join!(work, leave, left.cancelled());
 }
 
 /// Queues every key of this replica whenever a missing right or the like has been put right. Nothing else would tell of it, and failures
 /// that only a person can put right are retried rarely.
-async fn wake_when_well<K: Key>(cluster: &Cluster, queue: &Queue<K>, shared: &impl Shared<K>) {
+async fn wake_when_well<K: Key>(cluster: Cluster, queue: Arc<Queue<K>>, shared: impl Shared<K>) {
     let is_unwell = |closed: &[String]| closed.iter().any(|gate| is_vital(gate));
-    loop {
-        cluster.gates.until(is_unwell).await;
-        cluster.gates.until(|closed| !is_unwell(closed)).await;
-        shared
-            .known()
-            .into_iter()
-            .for_each(|key| queue.add_with(key, Priority::Low));
-    }
+    let wake = async {
+        loop {
+            cluster.gates.until(is_unwell).await;
+            cluster.gates.until(|closed| !is_unwell(closed)).await;
+            shared
+                .known()
+                .into_iter()
+                .for_each(|key| queue.add_with(key, Priority::Low));
+        }
+    };
+    let _ = cluster.shutdown.run_until_cancelled(wake).await;
 }
 
 /// Queues the keys that this replica now owns, to be reconciled, and those that it has lost, to be released.

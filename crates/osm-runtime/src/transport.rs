@@ -1,12 +1,13 @@
 //! How requests reach an API server. One TLS connection carries all of them, watches included, if the server speaks HTTP/2.
 //!
 //! kube's own connector speaks only HTTP/1.1, which needs a connection for each watch and for each request in flight. Everything else
-//! here is as in kube: its TLS configuration, its authentication and its way to repeat requests that an overloaded API server refuses.
+//! here is as in kube: its TLS configuration, its authentication and, within limits, its way to repeat requests that an overloaded API server
+//! refuses.
 
 use std::time::Duration;
 
 use anyhow::Context as _;
-use http::Uri;
+use http::{Request, Response, Uri};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
@@ -18,11 +19,12 @@ use kube::config::AuthInfo;
 use kube::{Client, Config};
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
-use tower::retry::RetryLayer;
+use tokio::time::{Instant, Sleep};
+use tower::retry::{Policy, RetryLayer};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder};
 
-use crate::proxy;
+use crate::{client, proxy};
 
 /// A connection that is silent for this long is asked whether it still lives. Without an answer within the same time, it is given up, and
 /// the next request opens another one. Otherwise all requests would wait for the one connection.
@@ -31,7 +33,7 @@ const PING: Duration = Duration::from_secs(10);
 /// The same below HTTP: after this time the system asks the other end.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// How often a refused request is repeated, and the pauses unless the API server asks for others.
+/// How often a refused request is repeated, and the pauses before. Together they are shorter than the default time limit of a request.
 const REPEATS: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -109,15 +111,49 @@ fn http(config: &Config, tcp: Tcp) -> anyhow::Result<Http> {
 }
 
 fn client(config: &Config, http: Http) -> anyhow::Result<Client> {
-    let repeat = RetryPolicy::new(FIRST_PAUSE, LONGEST_PAUSE, REPEATS, true).context(SETUP)?;
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .layer(RetryLayer::new(repeat))
+        .layer(RetryLayer::new(Repeat::new()?))
         .option_layer(config.auth_layer().context(SETUP)?)
         .layer(config.extra_headers_layer().context(SETUP)?)
         .map_err(BoxError::from)
         .service(http);
     Ok(Client::new(service, &config.default_namespace))
+}
+
+/// Repeats requests as kube does, unless the caller needs the answer.
+#[derive(Clone)]
+struct Repeat(RetryPolicy);
+
+impl Repeat {
+    fn new() -> anyhow::Result<Self> {
+        let policy = RetryPolicy::new(FIRST_PAUSE, LONGEST_PAUSE, REPEATS, true);
+        policy.map(Self).context(SETUP)
+    }
+}
+
+impl<B> Policy<Request<Body>, Response<B>, BoxError> for Repeat {
+    type Future = Sleep;
+
+    /// An API server may ask for a pause that is longer than the time limit of the request. The caller would only learn that there was no
+    /// answer.
+    fn retry(
+        &mut self,
+        request: &mut Request<Body>,
+        answer: &mut Result<Response<B>, BoxError>,
+    ) -> Option<Sleep> {
+        let pause = self.0.retry(request, answer)?;
+        (pause.deadline() <= Instant::now() + LONGEST_PAUSE).then_some(pause)
+    }
+
+    /// A watch is not repeated: its caller pauses, and lists again after any error, because the API server may have restored its store.
+    fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
+        let policy: &mut dyn Policy<_, Response<B>, BoxError, Future = Sleep> = &mut self.0;
+        match client::is_watch(request.uri()) {
+            true => None,
+            false => policy.clone_request(request),
+        }
+    }
 }
 
 fn https(config: &Config, tcp: Tcp) -> anyhow::Result<HttpsConnector<Tcp>> {
@@ -164,6 +200,30 @@ mod tests {
         ] {
             let read: AuthInfo = serde_json::from_value(credentials.clone()).unwrap();
             assert_eq!(may_have_certificate(&read), expected, "{credentials}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_is_repeated_after_short_pauses_and_a_watch_never() {
+        for (path, code, pause, expected) in [
+            ("/api/v1/secrets?watch=true", 429, None, false),
+            ("/api/v1/secrets", 200, None, false),
+            ("/api/v1/secrets", 429, None, true),
+            ("/api/v1/secrets", 429, Some("2"), true),
+            ("/api/v1/secrets", 429, Some("3"), false),
+        ] {
+            let mut answer = http::Response::builder().status(code);
+            if let Some(pause) = pause {
+                answer = answer.header("Retry-After", pause);
+            }
+            let answer = answer.body(Body::empty()).unwrap();
+            let request = Request::get(path).body(Body::empty()).unwrap();
+            let (mut repeat, mut answer) = (Repeat::new().unwrap(), Ok(answer));
+            let repeat: &mut dyn Policy<_, _, _, Future = Sleep> = &mut repeat;
+            let again = repeat
+                .clone_request(&request)
+                .and_then(|mut request| repeat.retry(&mut request, &mut answer));
+            assert_eq!(again.is_some(), expected, "{path} {code} {pause:?}");
         }
     }
 

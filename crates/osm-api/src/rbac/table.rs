@@ -15,7 +15,7 @@ fn events(about: &'static str) -> Right {
 
 /// The rule covers every Lease of the namespace, including those of other programs: RBAC cannot name pods that do not exist yet.
 pub(super) fn leases() -> Right {
-    let why = "each replica renews its own Lease; Leases of dead replicas are deleted";
+    let why = "each replica renews its own Lease, and deletes it when it stops";
     rule(
         "coordination.k8s.io",
         "leases",

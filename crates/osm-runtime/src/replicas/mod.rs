@@ -156,24 +156,15 @@ impl Replicas {
         let replicas = Self::new(&name(process.service, &process.args, &process.environment));
         let service = process.service.name();
         let observer = replicas.clone();
-        let changed = move |change: Change<bool>| {
-            let name = change
-                .key
-                .split_once('/')
-                .map_or(change.key.as_str(), |(_, name)| name);
-            let (mut membership, now) = (observer.membership(), Instant::now());
-            match change.new {
-                Some(is_fit) => membership.changed(name, *is_fit, now),
-                None => membership.gone(name, now),
-            }
-            drop(membership);
-            observer.0.lease_changed.notify_one();
-        };
         let namespace = cluster.installation.namespace.as_str();
         Watch::namespaced(&cluster.management, namespace, "leases")
             .labels(&format!("{}={installation}", names::INSTALLATION))
-            .project(move |lease: Lease| is_fit_replica(&lease.metadata, service))
-            .on_change(changed)
+            .project(move |lease: Lease| {
+                let is_fit = is_fit_replica(&lease.metadata, service)?;
+                let renewed = lease.spec.and_then(|spec| spec.renew_time);
+                Some(SeenLease { is_fit, renewed })
+            })
+            .on_change(move |change| observer.see(change))
             .spawn(cluster);
         let gate = ProblemGate::new(cluster.gates.gate(LEASE), cluster.management.role().label());
         Member {
@@ -186,6 +177,31 @@ impl Replicas {
             gate,
         }
     }
+
+    /// The watch shows a Lease. After each new list it shows even those that have not changed, perhaps because their replicas are dead.
+    fn see(&self, change: Change<SeenLease>) {
+        if change.old == change.new {
+            return;
+        }
+        let name = change
+            .key
+            .split_once('/')
+            .map_or(change.key.as_str(), |(_, name)| name);
+        let (mut membership, now) = (self.membership(), Instant::now());
+        match change.new {
+            Some(lease) => membership.changed(name, lease.is_fit, now),
+            None => membership.gone(name, now),
+        }
+        drop(membership);
+        self.0.lease_changed.notify_one();
+    }
+}
+
+/// What counts of the Lease of a replica of this service.
+#[derive(Debug, PartialEq)]
+struct SeenLease {
+    is_fit: bool,
+    renewed: Option<MicroTime>,
 }
 
 /// Whether the replica of this service that has the Lease is fit; `None`: it is another service's.
@@ -507,6 +523,7 @@ impl Member {
 mod tests {
     use super::*;
     use crate::readiness::CREDENTIALS;
+    use jiff::Timestamp;
 
     #[test]
     fn fit_once_ready_and_unfit_only_if_unable() {
@@ -525,5 +542,28 @@ mod tests {
                 "{closed:?}"
             );
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_another_list_shows_unchanged_does_not_live_longer() {
+        let replicas = Replicas::new("me");
+        let lease = |second: i64| {
+            Some(Arc::new(SeenLease {
+                is_fit: true,
+                renewed: Some(MicroTime(Timestamp::from_second(second).unwrap())),
+            }))
+        };
+        let see = |name: &str, [old, new]: [Option<Arc<SeenLease>>; 2]| {
+            let key = format!("osm/{name}");
+            replicas.see(Change { key, old, new });
+        };
+        see("dead", [None, lease(0)]);
+        see("slow", [None, lease(0)]);
+        tokio::time::advance(EXPIRY).await;
+        see("me", [lease(0), lease(1)]);
+        see("dead", [lease(0), lease(0)]);
+        see("slow", [lease(0), lease(1)]);
+        let live = replicas.membership().judge(Instant::now()).clone();
+        assert_eq!((live.contains("dead"), live.contains("slow")), (false, true));
     }
 }

@@ -12,8 +12,10 @@ use osm_api::rbac::{Installation, Service};
 use osm_runtime::args::{CommonArgs, LogFormat};
 use osm_runtime::cache::Cache;
 use osm_runtime::followed::{Followed, MAX_FOLLOWED};
+use osm_runtime::queue::Queue;
+use osm_runtime::runner::{self, Shared};
 use osm_runtime::watch::{GATE, Watch};
-use osm_runtime::{Cluster, Connection, Connections, Environment, Metrics, Process, Readiness};
+use osm_runtime::{Cluster, Connection, Connections, Environment, Metrics, Process, Readiness, RequestError};
 use osm_sim::memory::{Call, Link, Network, Passage, Server, User};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -190,6 +192,29 @@ async fn a_panic_in_a_watch_stops_the_service_and_is_named() {
             .any(|line| line.starts_with("task watch of maps in namespace kube-system: the task panicked")),
         "{waiting:?}"
     );
+}
+
+#[derive(Clone)]
+struct Panics;
+impl Shared<String> for Panics {
+    fn known(&self) -> Vec<String> {
+        panic!("on purpose")
+    }
+    fn released(&self, _: &String) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_keys_are_divided_stops_the_service_and_is_named() {
+    let cluster = cluster(&Server::new(Timestamp::UNIX_EPOCH));
+    let queue = Arc::new(Queue::new(&Environment::default()));
+    let reconcile = |_: String| async { Ok::<_, RequestError>(None) };
+    let work = runner::work(&cluster, "kube-system", queue, Panics, reconcile);
+    tokio::time::timeout(Duration::from_secs(60), work)
+        .await
+        .expect("the service stops");
+    let waiting = cluster.gates.waiting();
+    let named = |line: &String| line.starts_with("task Lease: the task panicked");
+    assert!(waiting.iter().any(named), "{waiting:?}");
 }
 
 #[tokio::test(start_paused = true)]
