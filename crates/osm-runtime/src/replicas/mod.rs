@@ -86,6 +86,8 @@ pub struct Replicas(Arc<Inner>);
 struct Inner {
     own: String,
     lease: watch::Sender<LeaseState>,
+    /// Held by the one that waits for the Lease. A watch wakes all that wait in random order, but keys are worked on in the order of the queue.
+    turn: tokio::sync::Mutex<()>,
     membership: Mutex<Membership>,
     lease_changed: Notify,
 }
@@ -109,6 +111,7 @@ impl Replicas {
         Self(Arc::new(Inner {
             own: own.to_owned(),
             lease: watch::Sender::default(),
+            turn: tokio::sync::Mutex::default(),
             membership: Mutex::new(Membership::new(own, Instant::now())),
             lease_changed: Notify::new(),
         }))
@@ -133,6 +136,7 @@ impl Replicas {
 
     /// Returns once this replica's Lease is valid. Before that, others may work on its keys.
     pub async fn hold(&self) {
+        let _turn = self.0.turn.lock().await;
         // The sender lives as long as `self`, so that this can't fail.
         let _ = self.0.lease.subscribe().wait_for(LeaseState::is_good).await;
     }
