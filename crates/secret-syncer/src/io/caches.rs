@@ -275,6 +275,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::model::view::PURPOSE_IDENTITY;
 
     const CONFIG: &str = "pool-kube-system-config";
 

@@ -52,7 +52,8 @@ pub fn extended(document: &SecretView, keep_until: Timestamp) -> Timestamp {
 /// its own content. Where a Secret of that name has other content, the next name is taken: machines may still fetch it.
 pub fn document_step(gathered: &Gathered, documents: &Documents, published_from: &str) -> DocumentStep {
     let (existing, entries) = (&gathered.existing.provisioning, of_entries(&documents.entries));
-    if let Some(secret) = existing.iter().find(|secret| holds(secret, &entries)) {
+    // One that can be altered is made immutable when it is extended.
+    if let Some(secret) = existing.iter().find(|secret| secret.entries == entries) {
         return DocumentStep::Extend(secret.clone());
     }
     let made_from = match documents.have_tokens_later() {
@@ -68,11 +69,6 @@ pub fn document_step(gathered: &Gathered, documents: &Documents, published_from:
         }
         attempt += 1;
     }
-}
-
-/// Whether a Secret holds the entries with this digest. One that can be altered is made immutable when it is extended.
-pub fn holds(secret: &SecretView, digest: &str) -> bool {
-    secret.entries == digest
 }
 
 /// Secrets that a living token may fetch: provisioning Secrets, and the kubeconfig Secret. The provisioning Secret that the live
@@ -283,18 +279,5 @@ mod tests {
             assert_eq!(extended(&document(text.as_deref()), at(25)), expected, "{what}");
         }
         assert_eq!(extended(&document(Some("soon")), at(25)), at(25));
-    }
-
-    #[test]
-    fn only_an_immutable_secret_holds_a_document() {
-        assert!(holds(&document(None), "digest"));
-        assert!(!holds(&document(None), "other"));
-        assert!(!holds(
-            &SecretView {
-                immutable: false,
-                ..document(None)
-            },
-            "digest"
-        ));
     }
 }

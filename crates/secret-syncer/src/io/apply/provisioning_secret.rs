@@ -63,7 +63,7 @@ async fn create(
         Err(error) if already_exists(&error) => {
             let found = SecretView::of(&api.get(name).await.map_err(failed(WHAT))?);
             // What has its name and its content is ours, whatever became of its labels.
-            if provisioning_secret::holds(&found, &of_entries(&documents.entries)) {
+            if found.entries == of_entries(&documents.entries) {
                 extend(context, publish, &found, tokens).await
             } else {
                 Err(ApplyError::ForeignSecret {
