@@ -160,8 +160,51 @@ impl Shared<Key> for Context {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
+    use std::time::Duration;
+
+    use osm_api::rbac::{Installation, Service};
+    use osm_runtime::args::{CommonArgs, LogFormat};
+    use osm_runtime::{Connection, Connections, Environment, Metrics, Readiness};
+    use osm_sim::memory::{Link, Network, Server, User};
+
     use super::*;
+
+    /// Of a service that reaches an empty API server over this network.
+    pub fn context(network: impl Network + 'static) -> Context {
+        let (server, link) = (
+            Server::new(jiff::Timestamp::UNIX_EPOCH),
+            Link::new(Arc::new(network)),
+        );
+        let service = Service::CsrApprover;
+        let (metrics, environment) = (Metrics::of(service).unwrap(), Environment::default());
+        let clients = [(); 2].map(|()| server.client(User::Admin, &link));
+        let connection = Connection::by(service, clients, &metrics, Duration::from_secs(10), &environment);
+        let args = CommonArgs {
+            namespace: "kube-system".to_owned(),
+            kubeconfig: None,
+            settings: "osm-settings".to_owned(),
+            listen: ([127, 0, 0, 1], 0).into(),
+            log_format: LogFormat::Text,
+            log: String::new(),
+            concurrency: 1,
+            request_timeout: 10,
+            reconcile_timeout: 60,
+            replica: None,
+            pod_uid: None,
+        };
+        let process = Arc::new(Process {
+            service,
+            args,
+            environment,
+            metrics,
+            readiness: Readiness::default(),
+            shutdown: Default::default(),
+        });
+        let connections = Connections::only(connection);
+        let (cluster, _) = Cluster::new(&process, Installation::default(), connections);
+        Context::new(&process, &cluster).unwrap()
+    }
 
     #[test]
     fn requests_beyond_the_bounds_are_kept_only_for_machines_that_exist() {
