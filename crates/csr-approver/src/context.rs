@@ -16,12 +16,14 @@ use crate::key::Key;
 use crate::reporting::Reporting;
 use crate::request::Seen;
 use crate::requester::Requester;
-use crate::views::{ClaimView, MachineSetView, MachineView, PoolView};
+use crate::views::{Bearer, ClaimView, MachineSetView, MachineView, PoolView};
 
 /// Pending requests that are remembered of one requester. A pool has at most as many machines that join at the same time.
 pub const MAX_OF_REQUESTER: usize = 1_000;
 /// Requests that are remembered of all requesters. Of approved ones, twice as many.
 pub const MAX_REQUESTS: usize = 20_000;
+/// Requests for one machine, beyond which none is remembered only because the machine has yet to join.
+const MAX_OF_MACHINE: usize = 16;
 
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
@@ -92,10 +94,17 @@ impl Context {
     }
 }
 
-/// Whether there is room for a further request, where so many of its requester and of all are remembered.
-fn has_room(of_requester: usize, of_all: usize, is_awaited: impl FnOnce() -> bool) -> bool {
-    let has_room = of_requester < MAX_OF_REQUESTER && of_all < MAX_REQUESTS;
-    has_room || (of_requester < 2 * MAX_OF_REQUESTER && is_awaited())
+/// Whether there is room for a further request, where so many of its requester and of all are remembered. Before the machines are listed, the
+/// bounds are twice as large, because any request may be for one of them. The room that is left then is for those of which it is known.
+fn has_room(
+    of_requester: usize,
+    of_all: usize,
+    are_machines_listed: bool,
+    is_awaited: impl FnOnce() -> bool,
+) -> bool {
+    let times = if are_machines_listed { 1 } else { 2 };
+    let has_room = of_requester < times * MAX_OF_REQUESTER && of_all < times * MAX_REQUESTS;
+    has_room || (of_requester < 3 * MAX_OF_REQUESTER && is_awaited())
 }
 
 impl Inner {
@@ -112,21 +121,29 @@ impl Inner {
     }
 
     /// Whether to remember this request, which is new. Of a flood, only requests for machines that have yet to join are kept beyond the bounds,
-    /// and those of one requester no further than twice its bound. A kubelet whose request is ignored sends another one within 15 minutes.
+    /// and those of one requester no further than three times its bound. A kubelet whose request is ignored sends another one within 15 minutes.
     pub fn is_kept(&self, seen: &Seen) -> bool {
         let Seen::Pending(request) = seen else {
             return self.requests.len() < 2 * MAX_REQUESTS;
         };
         let of_requester = self.requests.group_len(&request.requester.to_string());
         let is_awaited = || {
-            let machines = request.node().map(|node| self.machines.group(&by_name(node)));
-            machines.into_iter().flatten().any(|machine| {
-                machine.node_ref.is_none() && !machine.is_deleting && machine.created <= request.created
-            })
+            let Some(node) = seen.joins_as().filter(|node| self.nodes.get(node).is_none()) else {
+                return false;
+            };
+            let name = by_name(node);
+            let edges = self.pools.group(&name).into_iter();
+            let edges = edges.map(|edge| Bearer::of_edge_pool(&edge).machine);
+            let mut machines = self.machines.group(&name).into_iter().chain(edges);
+            self.requests.group_len(&name) < MAX_OF_MACHINE
+                && machines.any(|machine| {
+                    machine.node_ref.is_none() && !machine.is_deleting && machine.created <= request.created
+                })
         };
-        let is_kept = has_room(of_requester, self.requests.len(), is_awaited);
+        let are_machines_listed = self.machines.is_listed() && self.pools.is_listed();
+        let is_kept = has_room(of_requester, self.requests.len(), are_machines_listed, is_awaited);
         if !is_kept {
-            self.reporting.metrics.dropped.inc();
+            self.reporting.dropped(&request.requester);
         }
         is_kept
     }
@@ -163,10 +180,19 @@ impl Shared<Key> for Context {
 pub mod tests {
     use std::time::Duration;
 
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use osm_api::machine_deployment::MachineDeploymentSpec;
+    use osm_api::node_name::NodeName;
     use osm_api::rbac::{Installation, Service};
+    use osm_api::{Machine, MachineDeployment};
     use osm_runtime::args::{CommonArgs, LogFormat};
+    use osm_runtime::cache::Version;
     use osm_runtime::{Connection, Connections, Environment, Metrics, Readiness};
-    use osm_sim::memory::{Link, Network, Server, User};
+    use osm_sim::memory::{Calm, Link, Network, Server, User};
+    use serde_json::json;
+
+    use crate::pkcs10::Asked;
+    use crate::request::Request;
 
     use super::*;
 
@@ -208,17 +234,70 @@ pub mod tests {
 
     #[test]
     fn requests_beyond_the_bounds_are_kept_only_for_machines_that_exist() {
-        for (of_requester, of_all, any, awaited) in [
-            (999, 19_999, true, true),
-            (1_000, 1_000, false, true),
-            (0, 20_000, false, true),
-            (1_999, 100_000, false, true),
-            (2_000, 2_000, false, false),
+        for (of_requester, of_all, any, any_at_start, awaited) in [
+            (999, 19_999, true, true, true),
+            (1_000, 1_000, false, true, true),
+            (0, 20_000, false, true, true),
+            (0, 40_000, false, false, true),
+            (2_000, 2_000, false, false, true),
+            (2_999, 100_000, false, false, true),
+            (3_000, 3_000, false, false, false),
         ] {
-            let has_room = |is_awaited| has_room(of_requester, of_all, || is_awaited);
+            let has_room = |is_listed, is_awaited| has_room(of_requester, of_all, is_listed, || is_awaited);
             let case = format!("{of_requester} of {of_all}");
-            assert_eq!(has_room(false), any, "{case}");
-            assert_eq!(has_room(true), awaited, "{case}");
+            assert_eq!(has_room(true, false), any, "{case}");
+            assert_eq!(has_room(false, false), any_at_start, "{case}");
+            assert_eq!(has_room(true, true), awaited, "{case}");
         }
+    }
+
+    fn pending(name: String, node: &str) -> Seen {
+        let asked = Asked {
+            node: node.to_owned(),
+            names: Vec::new(),
+        };
+        let created = jiff::Timestamp::UNIX_EPOCH;
+        Seen::Pending(Arc::new(Request::for_test(&name, created, Ok(asked))))
+    }
+
+    /// All tokens of `osm-node-bootstrap` are one requester.
+    #[tokio::test]
+    async fn a_flood_for_one_machine_leaves_room_for_the_others_and_for_edge_pools() {
+        let context = context(Calm);
+        let version = |uid: &str| {
+            Version::of(&ObjectMeta {
+                uid: Some(uid.to_owned()),
+                ..ObjectMeta::default()
+            })
+        };
+        for name in ["flooded", "joins", "joined"] {
+            let machine = json!({"metadata": {"name": name, "namespace": "n"}, "spec": {}});
+            let mut machine = MachineView::from(serde_json::from_value::<Machine>(machine).unwrap());
+            machine.node = NodeName::Known(name.to_owned());
+            drop(context.machines.wrote(name, version(name), machine));
+        }
+        drop(context.nodes.wrote("joined", version("joined"), ()));
+        let md = MachineDeployment::new("edge", MachineDeploymentSpec::default());
+        let edge = PoolView {
+            edge_node: Some("edge".to_owned()),
+            ..PoolView::of(&md)
+        };
+        drop(context.pools.wrote("n/edge", version("edge"), edge));
+        for i in 0..2 * MAX_OF_REQUESTER {
+            let node = if i < 1_900 { "unknown" } else { "flooded" };
+            let (name, seen) = (format!("csr-{i}"), pending(format!("csr-{i}"), node));
+            drop(context.requests.wrote(&name, version(&name), seen));
+        }
+        for (node, kept) in [
+            ("unknown", false),
+            ("flooded", false),
+            ("joined", false),
+            ("joins", true),
+            ("edge", true),
+        ] {
+            let seen = pending("csr".to_owned(), node);
+            assert_eq!(context.is_kept(&seen), kept, "{node}");
+        }
+        assert_eq!(context.reporting.metrics.dropped.get(), 3);
     }
 }

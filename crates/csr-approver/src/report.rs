@@ -64,7 +64,7 @@ fn is_late(request: &Request, wait: &Wait, now: Timestamp) -> bool {
 
 /// Emits an Event about the pool of a request, unless there was one with the same reason minutes ago.
 async fn warn(context: &Context, applied: &Applied, reason: Reason, text: &str) {
-    let is_due = |pool: &&PoolRef| context.reporting.is_due(pool, reason);
+    let is_due = |pool: &&PoolRef| context.reporting.is_due(&pool.uid, reason.as_str());
     if let Some(pool) = applied.pool.as_ref().filter(is_due) {
         let message = format!("CertificateSigningRequest {}: {text}", applied.request.name);
         tracing::info!(%pool, %reason, "{message}");
