@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
-use osm_api::{PoolRef, Reason};
+use osm_api::Reason;
 
 use crate::apply::{Applied, Approved, Outcome};
 use crate::context::Context;
@@ -125,6 +125,7 @@ fn again(applied: &[Applied], has_more: bool) -> Option<Duration> {
 mod tests {
     use std::sync::Arc;
 
+    use osm_api::PoolRef;
     use osm_sim::memory::Calm;
 
     use crate::context::tests::context;
