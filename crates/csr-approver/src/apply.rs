@@ -62,7 +62,8 @@ pub struct Results {
     pub failure: Option<RequestError>,
 }
 
-/// Does what the plan says. A request that the API server refuses stops no other one.
+/// Does what the plan says. A request that the API server refuses stops no other one; an API server that does not answer stops all, so that
+/// there is time to report what was done.
 pub async fn apply(context: &Context, now: Timestamp, plan: Plan) -> Results {
     let mut results = Results {
         applied: Vec::new(),
@@ -77,7 +78,12 @@ pub async fn apply(context: &Context, now: Timestamp, plan: Plan) -> Results {
                 outcome,
             }),
             Err(error) => {
+                let is_unanswered = matches!(&error, RequestError::Failed { source, .. }
+                    if matches!(**source, kube::Error::Service(_) | kube::Error::HyperError(_)));
                 results.failure.get_or_insert(error);
+                if is_unanswered {
+                    break;
+                }
             }
         }
     }
@@ -191,5 +197,70 @@ async fn write(
         Err(error) => Err(failed("writing the decision into the CertificateSigningRequest")(
             error,
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use osm_sim::memory::{Call, Fault, Network, Passage};
+
+    use crate::context::tests::context;
+    use crate::plan::Decided;
+
+    use super::*;
+
+    /// Every request fails in this way.
+    struct Fails(Fault);
+
+    impl Network for Fails {
+        fn passage(&self, _: &Call) -> Passage {
+            Passage {
+                fault: Some(self.0),
+                ..Passage::default()
+            }
+        }
+
+        fn lag(&self, _: &str, _: u64) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_is_refused_stops_no_other_one_and_an_unanswered_one_stops_all() {
+        for (fault, done) in [
+            (Fault::Refused(500), &["first", "third"][..]),
+            (Fault::Silence, &["first"]),
+            (Fault::ResetBefore, &["first"]),
+        ] {
+            let context = context(Fails(fault));
+            let denial = Denial::Unreadable("x");
+            let decided = [
+                ("first", Decision::Wait(Wait::PoolNotFound)),
+                ("second", Decision::Deny(denial.clone())),
+                ("third", Decision::Wait(Wait::PoolNotFound)),
+            ]
+            .map(|(name, decision)| Decided {
+                request: Arc::new(Request::for_test(
+                    name,
+                    Timestamp::UNIX_EPOCH,
+                    Err(denial.clone()),
+                )),
+                pool: None,
+                decision,
+            });
+            let plan = Plan {
+                decided: decided.into(),
+                has_more: false,
+            };
+            let results = apply(&context, Timestamp::UNIX_EPOCH, plan).await;
+            let applied = results
+                .applied
+                .iter()
+                .map(|applied| applied.request.name.as_str());
+            assert_eq!(applied.collect::<Vec<_>>(), done, "{fault:?}");
+            assert!(results.failure.is_some(), "{fault:?}");
+        }
     }
 }

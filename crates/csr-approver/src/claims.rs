@@ -15,6 +15,10 @@ use crate::views::ClaimView;
 /// Interval of looking for claims.
 const INTERVAL: Duration = Duration::from_secs(60);
 
+/// Claims that one reconcile deletes, so that it ends in time. The rest follows soon.
+const MAX_DELETED: usize = 100;
+const SOON: Duration = Duration::from_secs(1);
+
 /// Deletes claims; returns when to look again.
 ///
 /// # Errors
@@ -24,10 +28,11 @@ pub async fn reconcile(context: &Context) -> Result<Option<Duration>, RequestErr
     let done = context
         .claims
         .select(|claim| claim::is_done(claim, is_awaited(context, claim), now));
-    for claim in &done {
+    for claim in done.iter().take(MAX_DELETED) {
         delete(context, claim).await?;
     }
-    Ok(Some(INTERVAL))
+    let has_more = done.len() > MAX_DELETED;
+    Ok(Some(if has_more { SOON } else { INTERVAL }))
 }
 
 /// Whether the object that a claim is for exists, and its node does not.
@@ -56,4 +61,35 @@ async fn delete(context: &Context, claim: &Arc<ClaimView>) -> Result<(), Request
     let key = format!("{}/{}", context.cluster.namespace(), claim.name);
     context.claims.deleted(&key, &claim.uid);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::coordination::v1::Lease;
+    use osm_runtime::cache::Version;
+    use osm_sim::memory::Calm;
+
+    use crate::context::tests::context;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn many_claims_are_deleted_in_portions() {
+        let context = context(Calm);
+        for i in 0..=MAX_DELETED {
+            let mut lease = Lease::default();
+            lease.metadata.name = Some(format!("claim-{i}"));
+            lease.metadata.uid = Some(i.to_string());
+            let claim = ClaimView {
+                since: jiff::Timestamp::UNIX_EPOCH,
+                ..ClaimView::of(&lease).unwrap()
+            };
+            let key = format!("kube-system/claim-{i}");
+            drop(context.claims.wrote(&key, Version::of(&lease.metadata), claim));
+        }
+        assert_eq!(reconcile(&context).await.unwrap(), Some(SOON));
+        assert_eq!(context.claims.len(), 1);
+        assert_eq!(reconcile(&context).await.unwrap(), Some(INTERVAL));
+        assert!(context.claims.is_empty());
+    }
 }

@@ -16,12 +16,14 @@ use crate::key::Key;
 use crate::reporting::Reporting;
 use crate::request::Seen;
 use crate::requester::Requester;
-use crate::views::{ClaimView, MachineSetView, MachineView, PoolView};
+use crate::views::{Bearer, ClaimView, MachineSetView, MachineView, PoolView};
 
 /// Pending requests that are remembered of one requester. A pool has at most as many machines that join at the same time.
 pub const MAX_OF_REQUESTER: usize = 1_000;
 /// Requests that are remembered of all requesters. Of approved ones, twice as many.
 pub const MAX_REQUESTS: usize = 20_000;
+/// Requests for one machine, beyond which none is remembered only because the machine has yet to join.
+const MAX_OF_MACHINE: usize = 16;
 
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
@@ -92,10 +94,12 @@ impl Context {
     }
 }
 
-/// Whether there is room for a further request, where so many of its requester and of all are remembered.
-fn has_room(of_requester: usize, of_all: usize, is_awaited: impl FnOnce() -> bool) -> bool {
-    let has_room = of_requester < MAX_OF_REQUESTER && of_all < MAX_REQUESTS;
-    has_room || (of_requester < 2 * MAX_OF_REQUESTER && is_awaited())
+/// Whether there is room for a further request, where so many of its requester and of all are remembered. Before the machines are listed, the
+/// bounds are twice as large, because any request may be for one of them. The room that is left then is for those of which it is known.
+fn has_room(of_requester: usize, of_all: usize, is_listed: bool, is_awaited: impl FnOnce() -> bool) -> bool {
+    let times = if is_listed { 1 } else { 2 };
+    let has_room = of_requester < times * MAX_OF_REQUESTER && of_all < times * MAX_REQUESTS;
+    has_room || (of_requester < 3 * MAX_OF_REQUESTER && is_awaited())
 }
 
 impl Inner {
@@ -112,21 +116,29 @@ impl Inner {
     }
 
     /// Whether to remember this request, which is new. Of a flood, only requests for machines that have yet to join are kept beyond the bounds,
-    /// and those of one requester no further than twice its bound. A kubelet whose request is ignored sends another one within 15 minutes.
+    /// and those of one requester no further than three times its bound. A kubelet whose request is ignored sends another one within 15 minutes.
     pub fn is_kept(&self, seen: &Seen) -> bool {
         let Seen::Pending(request) = seen else {
             return self.requests.len() < 2 * MAX_REQUESTS;
         };
         let of_requester = self.requests.group_len(&request.requester.to_string());
         let is_awaited = || {
-            let machines = request.node().map(|node| self.machines.group(&by_name(node)));
-            machines.into_iter().flatten().any(|machine| {
-                machine.node_ref.is_none() && !machine.is_deleting && machine.created <= request.created
-            })
+            let Some(node) = seen.joins_as().filter(|node| self.nodes.get(node).is_none()) else {
+                return false;
+            };
+            let name = by_name(node);
+            let edges = self.pools.group(&name).into_iter();
+            let edges = edges.map(|edge| Bearer::of_edge_pool(&edge).machine);
+            let mut machines = self.machines.group(&name).into_iter().chain(edges);
+            self.requests.group_len(&name) < MAX_OF_MACHINE
+                && machines.any(|machine| {
+                    machine.node_ref.is_none() && !machine.is_deleting && machine.created <= request.created
+                })
         };
-        let is_kept = has_room(of_requester, self.requests.len(), is_awaited);
+        let is_listed = self.machines.is_listed() && self.pools.is_listed();
+        let is_kept = has_room(of_requester, self.requests.len(), is_listed, is_awaited);
         if !is_kept {
-            self.reporting.metrics.dropped.inc();
+            self.reporting.dropped(&request.requester);
         }
         is_kept
     }
@@ -160,22 +172,5 @@ impl Shared<Key> for Context {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_beyond_the_bounds_are_kept_only_for_machines_that_exist() {
-        for (of_requester, of_all, any, awaited) in [
-            (999, 19_999, true, true),
-            (1_000, 1_000, false, true),
-            (0, 20_000, false, true),
-            (1_999, 100_000, false, true),
-            (2_000, 2_000, false, false),
-        ] {
-            let has_room = |is_awaited| has_room(of_requester, of_all, || is_awaited);
-            let case = format!("{of_requester} of {of_all}");
-            assert_eq!(has_room(false), any, "{case}");
-            assert_eq!(has_room(true), awaited, "{case}");
-        }
-    }
-}
+#[path = "context_tests.rs"]
+pub mod tests;

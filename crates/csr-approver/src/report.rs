@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
-use osm_api::{PoolRef, Reason};
+use osm_api::Reason;
 
 use crate::apply::{Applied, Approved, Outcome};
 use crate::context::Context;
@@ -62,17 +62,24 @@ fn is_late(request: &Request, wait: &Wait, now: Timestamp) -> bool {
     *wait != Wait::PoolNotFound && now.duration_since(request.created) >= PATIENCE
 }
 
-/// Emits an Event about the pool of a request, unless there was one with the same reason minutes ago.
+/// Logs why a request is not approved and emits an Event about its pool, if that is known, unless this was done with the same reason minutes
+/// ago.
 async fn warn(context: &Context, applied: &Applied, reason: Reason, text: &str) {
-    let is_due = |pool: &&PoolRef| context.reporting.is_due(pool, reason);
-    if let Some(pool) = applied.pool.as_ref().filter(is_due) {
-        let message = format!("CertificateSigningRequest {}: {text}", applied.request.name);
-        tracing::info!(%pool, %reason, "{message}");
-        let events = &context.cluster.worker.events;
-        events
-            .warning(&ObjectReference::from(pool), reason, &message)
-            .await;
+    let (pool, requester) = (applied.pool.as_ref(), &applied.request.requester);
+    let about = pool.map_or_else(|| requester.to_string(), |pool| pool.uid.clone());
+    if !context.reporting.is_due(&about, reason.as_str()) {
+        return;
     }
+    let message = format!("CertificateSigningRequest {}: {text}", applied.request.name);
+    let Some(pool) = pool else {
+        tracing::info!(%requester, %reason, "{message}");
+        return;
+    };
+    tracing::info!(%pool, %reason, "{message}");
+    let events = &context.cluster.worker.events;
+    events
+        .warning(&ObjectReference::from(pool), reason, &message)
+        .await;
 }
 
 /// Warns of a second certificate for the same machine. Whoever got the first one has not used it yet.
@@ -118,6 +125,10 @@ fn again(applied: &[Applied], has_more: bool) -> Option<Duration> {
 mod tests {
     use std::sync::Arc;
 
+    use osm_api::PoolRef;
+    use osm_sim::memory::Calm;
+
+    use crate::context::tests::context;
     use crate::verdict::Denial;
 
     use super::*;
@@ -171,6 +182,21 @@ mod tests {
             let due = again(&applied, has_more);
             assert_eq!(due.map(|due| due.as_secs()), seconds, "{applied:?}");
         }
+    }
+
+    /// No Event can be emitted about it.
+    #[tokio::test]
+    async fn a_request_that_waits_without_a_pool_is_logged_once_in_a_while() {
+        let context = context(Calm);
+        let mut waits = waits(0, Wait::MachineNotFound("n".to_owned()));
+        waits.pool = None;
+        report(&context, &Requester::AnyPool, &[waits], false).await;
+        let is_due = |reason: Reason| {
+            let requester = Requester::AnyPool.to_string();
+            context.reporting.is_due(&requester, reason.as_str())
+        };
+        assert!(!is_due(Reason::MachineNotFound), "it was logged");
+        assert!(is_due(Reason::NodeExists));
     }
 
     #[test]

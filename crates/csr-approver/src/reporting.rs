@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use osm_api::{PoolRef, Reason};
+use osm_api::Reason;
 use osm_runtime::Metrics;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ const EVENT_INTERVAL: Duration = Duration::from_secs(600);
 pub struct Reporting {
     pub metrics: JoiningMetrics,
     pending: Mutex<HashMap<Requester, Pending>>,
-    emitted: Mutex<HashMap<(String, Reason), Instant>>,
+    emitted: Mutex<HashMap<(String, &'static str), Instant>>,
 }
 
 /// The pending requests of a requester.
@@ -67,11 +67,19 @@ impl Reporting {
         self.count(requester, Pending::default(), Timestamp::now());
     }
 
-    /// Whether to emit an Event about a pool now.
-    pub fn is_due(&self, pool: &PoolRef, reason: Reason) -> bool {
+    /// A request is ignored.
+    pub fn dropped(&self, requester: &Requester) {
+        self.metrics.dropped.inc();
+        if self.is_due(&requester.to_string(), "dropped") {
+            tracing::warn!(%requester, "too many requests are pending; those for which there is no room are ignored");
+        }
+    }
+
+    /// Whether to emit an Event about a pool now, given its uid, or to log the same about a requester.
+    pub fn is_due(&self, about: &str, reason: &'static str) -> bool {
         let (mut emitted, now) = (self.emitted.lock(), Instant::now());
         emitted.retain(|_, at| now.duration_since(*at) < EVENT_INTERVAL);
-        match emitted.entry((pool.uid.clone(), reason)) {
+        match emitted.entry((about.to_owned(), reason)) {
             Entry::Vacant(entry) => {
                 entry.insert(now);
                 true
@@ -94,13 +102,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_event_is_repeated_after_ten_minutes_and_each_pool_and_reason_has_its_own() {
         let (_, reporting) = reporting();
-        let pool = |uid: &str| PoolRef::machine_deployment("kube-system", "pool", uid);
-        assert!(reporting.is_due(&pool("1"), Reason::NodeExists));
-        assert!(!reporting.is_due(&pool("1"), Reason::NodeExists));
-        assert!(reporting.is_due(&pool("2"), Reason::NodeExists));
-        assert!(reporting.is_due(&pool("1"), Reason::MachineHasNode));
+        let [exists, has_node] = [Reason::NodeExists, Reason::MachineHasNode].map(Reason::as_str);
+        assert!(reporting.is_due("1", exists));
+        assert!(!reporting.is_due("1", exists));
+        assert!(reporting.is_due("2", exists));
+        assert!(reporting.is_due("1", has_node));
         tokio::time::advance(EVENT_INTERVAL).await;
-        assert!(reporting.is_due(&pool("1"), Reason::NodeExists));
+        assert!(reporting.is_due("1", exists));
         assert_eq!(
             reporting.emitted.lock().len(),
             1,
