@@ -212,6 +212,8 @@ pub struct PoolView {
     pub wanted_profile: (Option<String>, Option<String>),
     /// Text of the annotation with the pool's settings.
     pub settings: Option<String>,
+    /// ConfigMap in the pool's namespace that those settings name. It is kept because every change of a ConfigMap looks for its pools.
+    pub settings_map: Option<String>,
     /// The cloud is known even where the rest of the pool cannot be read.
     pub cloud_provider: Option<CloudProvider>,
     pub pool: Result<Pool, PoolError>,
@@ -229,6 +231,8 @@ impl PoolView {
             Some(osm_render::default_name(system.as_str(), utility))
         };
         let profile = profile.or_else(default_profile);
+        let settings = pool::annotation(md, names::SETTINGS);
+        let parsed = settings.and_then(|text| PoolSettings::parse(text).ok());
         let finalizer = md
             .finalizers()
             .iter()
@@ -244,7 +248,8 @@ impl PoolView {
             revision: short(names::REVISION),
             template_digest: pool::template_digest(md),
             wanted_profile: (short(names::PROFILE_NAMESPACE), profile),
-            settings: pool::annotation(md, names::SETTINGS).map(str::to_owned),
+            settings: settings.map(str::to_owned),
+            settings_map: parsed.and_then(|settings| settings.config_map),
             cloud_provider: pool::cloud_provider(md),
             pool: Pool::read(md),
             go_finalizer_of_deleted: finalizer.filter(|_| md.metadata.deletion_timestamp.is_some()),
@@ -283,9 +288,7 @@ impl PoolView {
 
     /// Whether its settings name this ConfigMap.
     pub fn names_settings(&self, namespace: &str, name: &str) -> bool {
-        let parsed = |text: &String| PoolSettings::parse(text).ok();
-        let named = || self.settings.as_ref().and_then(parsed)?.config_map;
-        self.pool_ref.namespace == namespace && named().is_some_and(|named| named == name)
+        self.pool_ref.namespace == namespace && self.settings_map.as_deref() == Some(name)
     }
 
     /// Whether machine-controller has stamped a revision that the content of `config` was not rendered for.
@@ -432,6 +435,27 @@ mod tests {
         );
         assert_eq!(wanted(Value::Null, "windows", utility("cloud-init")), None);
         assert_eq!(wanted(annotations, "windows", Value::Null), mine);
+    }
+
+    #[test]
+    fn a_pool_names_a_config_map_of_its_namespace() {
+        let named = |settings: &str| {
+            let annotations = json!({names::SETTINGS: settings});
+            let md =
+                json!({"metadata": {"name": "p", "namespace": "n", "annotations": annotations}, "spec": {}});
+            let view = view(md);
+            assert!(!view.names_settings("other", "dmz") && !view.names_settings("n", ""));
+            view.names_settings("n", "dmz")
+        };
+        assert!(named("{fromConfigMap: dmz, pauseImage: a}"));
+        for other in [
+            "{fromConfigMap: lan}",
+            "{fromConfigMap: [dmz]}",
+            "fromConfigMap: {",
+            "",
+        ] {
+            assert!(!named(other), "{other}");
+        }
     }
 
     #[test]
