@@ -122,7 +122,7 @@ pub fn shown(context: &Context, requested: &RequestedProfile) -> ProfileLookup {
 }
 
 /// Gathers. It sends requests only for a pool that has vanished, for the profile of a new revision, and for
-/// settings that no watch has shown yet.
+/// the ConfigMap that a pool's settings name.
 ///
 /// # Errors
 /// Requests that failed.

@@ -104,7 +104,8 @@ fn pool_settings(context: &Context) {
     for (namespace, cache) in &context.caches.pool_settings {
         let waker = context.clone();
         Watch::namespaced(&context.cluster.worker, namespace, "pool-settings")
-            .project(pool_settings::document)
+            .large()
+            .project(|map| pool_settings::document(map).map(drop))
             .into_cache(cache)
             .on_change(move |change| {
                 if let Some((namespace, name)) = change.key.split_once('/') {
