@@ -15,7 +15,9 @@ use osm_api::profile::{
 };
 use osm_api::rbac::Installation;
 use osm_api::{MachineDeployment, Pool, PoolRef, Reason, condition, names, pool};
+use osm_runtime::cache::Cache;
 use osm_runtime::object::Unreadable;
+use osm_runtime::watch;
 use serde::de::IgnoredAny;
 use tokio::time::Instant;
 
@@ -162,18 +164,19 @@ pub struct ProfileView {
     pub accepted: Option<AcceptedProfile>,
     /// Why the newest generation is not accepted.
     pub refusal: Option<String>,
-    /// Since when it is known as it is.
+    /// Since when an edit of it waits to be validated, if one does.
     pub since: Instant,
 }
 
 impl ProfileView {
-    pub fn of(profile: OperatingSystemProfile) -> Self {
-        Self::new(&profile.metadata, profile.status.unwrap_or_default())
+    /// The view of a profile of which the cache may have an older view.
+    pub fn of(profile: OperatingSystemProfile, known: &Cache<Self>) -> Self {
+        Self::new(&profile.metadata, profile.status.unwrap_or_default(), known)
     }
 
     /// The view of a profile that can't be decoded. Its spec is not needed.
-    pub fn unreadable(unreadable: &Unreadable<'_>) -> Self {
-        let mut view = Self::new(&unreadable.metadata, unreadable.part("status"));
+    pub fn unreadable(unreadable: &Unreadable<'_>, known: &Cache<Self>) -> Self {
+        let mut view = Self::new(&unreadable.metadata, unreadable.part("status"), known);
         if view.accepted.is_none() {
             view.refusal
                 .get_or_insert_with(|| format!("it can't be read: {}", unreadable.problem));
@@ -181,16 +184,19 @@ impl ProfileView {
         view
     }
 
-    fn new(metadata: &ObjectMeta, status: OperatingSystemProfileStatus) -> Self {
+    fn new(metadata: &ObjectMeta, status: OperatingSystemProfileStatus, known: &Cache<Self>) -> Self {
         let refusal = condition::find(&status.conditions, condition::ACCEPTED)
             .filter(|accepted| accepted.status != "True")
             .map(|accepted| accepted.message.clone());
+        // A pool waits only so long. Neither further edits nor a new list of the same profile prolong that.
+        let known = known.get(&watch::key(metadata));
+        let waiting = known.filter(|known| known.judged < known.generation);
         Self {
             generation: metadata.generation.unwrap_or(0),
             judged: status.observed_generation.unwrap_or(0),
             accepted: status.accepted,
             refusal,
-            since: Instant::now(),
+            since: waiting.map_or_else(Instant::now, |known| known.since),
         }
     }
 }
@@ -317,7 +323,9 @@ pub fn is_default(name: &str) -> bool {
 mod tests {
     use super::*;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+    use osm_runtime::cache::Version;
     use serde_json::{Value, json};
+    use std::time::Duration;
 
     fn view(md: Value) -> PoolView {
         PoolView::of(&serde_json::from_value(md).unwrap())
@@ -435,6 +443,35 @@ mod tests {
         );
         assert_eq!(wanted(Value::Null, "windows", utility("cloud-init")), None);
         assert_eq!(wanted(annotations, "windows", Value::Null), mine);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_edit_waits_since_it_was_first_seen_whatever_follows_it() {
+        let known = Cache::default();
+        let start = Instant::now();
+        for (resource_version, generation, judged, since) in [
+            (1, 1, 1, 0),
+            (2, 2, 1, 1),
+            // Other edits, one of which is validated, and another list.
+            (3, 3, 1, 1),
+            (4, 3, 2, 1),
+            (4, 3, 2, 1),
+            (5, 3, 3, 1),
+            (6, 4, 3, 6),
+        ] {
+            let metadata: ObjectMeta = serde_json::from_value(json!({"name": "p", "namespace": "n",
+                "generation": generation, "resourceVersion": resource_version.to_string()}))
+            .unwrap();
+            let version = Version::of(&metadata);
+            let status = OperatingSystemProfileStatus {
+                observed_generation: Some(judged),
+                ..OperatingSystemProfileStatus::default()
+            };
+            let view = ProfileView::new(&metadata, status, &known);
+            assert_eq!((view.since - start).as_secs(), since, "{resource_version}");
+            let _ = known.wrote("n/p", version, view);
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
     }
 
     #[test]
