@@ -15,8 +15,8 @@ pub struct Caches {
     pub profiles: BTreeMap<String, Arc<Cache<ProfileView>>>,
     /// OperatingSystemConfigs of the installation's namespace.
     pub configs: Arc<Cache<ConfigView>>,
-    /// Settings documents of ConfigMaps, by namespace.
-    pub pool_settings: BTreeMap<String, Arc<Cache<String>>>,
+    /// ConfigMaps with settings of pools, by namespace. Their text is not kept: anyone who may write ConfigMaps there decides how long it is.
+    pub pool_settings: BTreeMap<String, Arc<Cache<()>>>,
     pub cluster_info: Arc<Cache<Discovered>>,
     pub endpoint_slices: Arc<Cache<Discovered>>,
 }

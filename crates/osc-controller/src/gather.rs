@@ -83,7 +83,7 @@ pub enum ProfileLookup {
 pub struct FoundProfile {
     pub requested: RequestedProfile,
     pub view: Arc<ProfileView>,
-    /// How long it has been known as it is.
+    /// How long an edit of it has waited to be validated, if one does.
     pub edited_for: Duration,
 }
 
@@ -122,7 +122,7 @@ pub fn shown(context: &Context, requested: &RequestedProfile) -> ProfileLookup {
 }
 
 /// Gathers. It sends requests only for a pool that has vanished, for the profile of a new revision, and for
-/// settings that no watch has shown yet.
+/// the ConfigMap that a pool's settings name.
 ///
 /// # Errors
 /// Requests that failed.
@@ -352,8 +352,13 @@ async fn refresh(
     let live = read::get(
         &api,
         name,
-        |profile| (Version::of(&profile.metadata), ProfileView::of(profile)),
-        |profile| (Version::of(&profile.metadata), ProfileView::unreadable(profile)),
+        |profile| (Version::of(&profile.metadata), ProfileView::of(profile, profiles)),
+        |profile| {
+            (
+                Version::of(&profile.metadata),
+                ProfileView::unreadable(profile, profiles),
+            )
+        },
     );
     // The watch reports deletions.
     if let Some((version, view)) = live.await.map_err(failed("reading the profile"))?

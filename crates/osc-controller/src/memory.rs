@@ -7,6 +7,9 @@ use osm_api::Reason;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+/// The number of profiles for which [`Memory::last_read`] remembers a time. MachineDeployments can name others without end.
+const MAX_REMEMBERED_READS: usize = 1024;
+
 /// When an object was last read from the API server.
 type LastRead = Arc<tokio::sync::Mutex<Option<Instant>>>;
 
@@ -49,6 +52,24 @@ impl Memory {
 
     /// When the profile with this key was last read from the API server. It is locked during the next read.
     pub fn last_read(&self, key: &str) -> LastRead {
-        self.last_read.lock().entry(key.to_owned()).or_default().clone()
+        let mut last_read = self.last_read.lock();
+        if last_read.len() >= MAX_REMEMBERED_READS {
+            last_read.clear();
+        }
+        last_read.entry(key.to_owned()).or_default().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_profiles_with_a_time_of_their_last_read_is_bounded() {
+        let memory = Memory::default();
+        for profile in 0..3 * MAX_REMEMBERED_READS {
+            memory.last_read(&profile.to_string());
+        }
+        assert!(memory.last_read.lock().len() <= MAX_REMEMBERED_READS);
     }
 }

@@ -7,7 +7,6 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use osm_api::Reason;
 use osm_api::names::{SETTINGS, SETTINGS_KEY};
 use osm_api::pool_settings::{PoolSettings, PoolSettingsError};
-use osm_runtime::cache::Cache;
 use osm_runtime::request::failed;
 use osm_runtime::settings::Current;
 use osm_runtime::{Api, RequestError, read};
@@ -52,7 +51,7 @@ impl SettingsProblem {
     }
 }
 
-/// Looks up the settings for a pool. It sends a request only for a ConfigMap that its watch has not shown.
+/// Looks up the settings for a pool. It sends a request only for a ConfigMap.
 ///
 /// # Errors
 /// That request, if it failed.
@@ -72,15 +71,15 @@ pub async fn lookup(
     let mut document = None;
     if let Some(name) = &settings.config_map {
         let namespace = &owner.pool_ref.namespace;
-        let Some(shown) = context.caches.pool_settings.get(namespace) else {
+        if !context.caches.pool_settings.contains_key(namespace) {
             return refused(SettingsProblem::NamespaceNotRead(namespace.clone()));
-        };
-        document = of_map(context, shown, namespace, name).await?;
+        }
+        document = of_map(context, namespace, name).await?;
         if document.is_none() {
             return refused(SettingsProblem::MapMissing(format!("{namespace}/{name}")));
         }
     }
-    let settings = match settings.merge(&installation.settings, document.as_deref().map(String::as_str)) {
+    let settings = match settings.merge(&installation.settings, document.as_deref()) {
         Ok(settings) => settings,
         Err(error) => return refused(error.into()),
     };
@@ -92,24 +91,14 @@ pub async fn lookup(
     })))
 }
 
-/// The document of a ConfigMap; `None`: there is none.
-async fn of_map(
-    context: &Context,
-    shown: &Cache<String>,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<Arc<String>>, RequestError> {
-    let key = format!("{namespace}/{name}");
-    if let Some(document) = shown.get(&key) {
-        return Ok(Some(document));
-    }
-    // It may be new, or the watch may have just started.
+/// The document of a ConfigMap; `None`: there is none. It is read each time, so that none is kept. Its watch requeues the pools that name it.
+async fn of_map(context: &Context, namespace: &str, name: &str) -> Result<Option<String>, RequestError> {
     let maps: Api<ConfigMap> = Api::namespaced(context.cluster.worker.client.clone(), namespace);
     let found = read::get(&maps, name, document, |_| None);
     let found = found
         .await
         .map_err(failed("reading the ConfigMap of a pool's settings"))?;
-    Ok(found.flatten().map(Arc::new))
+    Ok(found.flatten())
 }
 
 /// The settings document of a ConfigMap, if it has one.

@@ -15,7 +15,9 @@ use osm_api::profile::{
 };
 use osm_api::rbac::Installation;
 use osm_api::{MachineDeployment, Pool, PoolRef, Reason, condition, names, pool};
+use osm_runtime::cache::Cache;
 use osm_runtime::object::Unreadable;
+use osm_runtime::watch;
 use serde::de::IgnoredAny;
 use tokio::time::Instant;
 
@@ -162,18 +164,19 @@ pub struct ProfileView {
     pub accepted: Option<AcceptedProfile>,
     /// Why the newest generation is not accepted.
     pub refusal: Option<String>,
-    /// Since when it is known as it is.
+    /// Since when an edit of it waits to be validated, if one does.
     pub since: Instant,
 }
 
 impl ProfileView {
-    pub fn of(profile: OperatingSystemProfile) -> Self {
-        Self::new(&profile.metadata, profile.status.unwrap_or_default())
+    /// The view of a profile of which the cache may have an older view.
+    pub fn of(profile: OperatingSystemProfile, known: &Cache<Self>) -> Self {
+        Self::new(&profile.metadata, profile.status.unwrap_or_default(), known)
     }
 
     /// The view of a profile that can't be decoded. Its spec is not needed.
-    pub fn unreadable(unreadable: &Unreadable<'_>) -> Self {
-        let mut view = Self::new(&unreadable.metadata, unreadable.part("status"));
+    pub fn unreadable(unreadable: &Unreadable<'_>, known: &Cache<Self>) -> Self {
+        let mut view = Self::new(&unreadable.metadata, unreadable.part("status"), known);
         if view.accepted.is_none() {
             view.refusal
                 .get_or_insert_with(|| format!("it can't be read: {}", unreadable.problem));
@@ -181,16 +184,19 @@ impl ProfileView {
         view
     }
 
-    fn new(metadata: &ObjectMeta, status: OperatingSystemProfileStatus) -> Self {
+    fn new(metadata: &ObjectMeta, status: OperatingSystemProfileStatus, known: &Cache<Self>) -> Self {
         let refusal = condition::find(&status.conditions, condition::ACCEPTED)
             .filter(|accepted| accepted.status != "True")
             .map(|accepted| accepted.message.clone());
+        // A pool waits only so long. Neither further edits nor a new list of the same profile prolong that.
+        let known = known.get(&watch::key(metadata));
+        let waiting = known.filter(|known| known.judged < known.generation);
         Self {
             generation: metadata.generation.unwrap_or(0),
             judged: status.observed_generation.unwrap_or(0),
             accepted: status.accepted,
             refusal,
-            since: Instant::now(),
+            since: waiting.map_or_else(Instant::now, |known| known.since),
         }
     }
 }
@@ -212,6 +218,8 @@ pub struct PoolView {
     pub wanted_profile: (Option<String>, Option<String>),
     /// Text of the annotation with the pool's settings.
     pub settings: Option<String>,
+    /// ConfigMap in the pool's namespace that those settings name. It is kept because every change of a ConfigMap looks for its pools.
+    pub settings_map: Option<String>,
     /// The cloud is known even where the rest of the pool cannot be read.
     pub cloud_provider: Option<CloudProvider>,
     pub pool: Result<Pool, PoolError>,
@@ -229,6 +237,8 @@ impl PoolView {
             Some(osm_render::default_name(system.as_str(), utility))
         };
         let profile = profile.or_else(default_profile);
+        let settings = pool::annotation(md, names::SETTINGS);
+        let parsed = settings.and_then(|text| PoolSettings::parse(text).ok());
         let finalizer = md
             .finalizers()
             .iter()
@@ -244,7 +254,8 @@ impl PoolView {
             revision: short(names::REVISION),
             template_digest: pool::template_digest(md),
             wanted_profile: (short(names::PROFILE_NAMESPACE), profile),
-            settings: pool::annotation(md, names::SETTINGS).map(str::to_owned),
+            settings: settings.map(str::to_owned),
+            settings_map: parsed.and_then(|settings| settings.config_map),
             cloud_provider: pool::cloud_provider(md),
             pool: Pool::read(md),
             go_finalizer_of_deleted: finalizer.filter(|_| md.metadata.deletion_timestamp.is_some()),
@@ -283,9 +294,7 @@ impl PoolView {
 
     /// Whether its settings name this ConfigMap.
     pub fn names_settings(&self, namespace: &str, name: &str) -> bool {
-        let parsed = |text: &String| PoolSettings::parse(text).ok();
-        let named = || self.settings.as_ref().and_then(parsed)?.config_map;
-        self.pool_ref.namespace == namespace && named().is_some_and(|named| named == name)
+        self.pool_ref.namespace == namespace && self.settings_map.as_deref() == Some(name)
     }
 
     /// Whether machine-controller has stamped a revision that the content of `config` was not rendered for.
@@ -314,7 +323,9 @@ pub fn is_default(name: &str) -> bool {
 mod tests {
     use super::*;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+    use osm_runtime::cache::Version;
     use serde_json::{Value, json};
+    use std::time::Duration;
 
     fn view(md: Value) -> PoolView {
         PoolView::of(&serde_json::from_value(md).unwrap())
@@ -432,6 +443,56 @@ mod tests {
         );
         assert_eq!(wanted(Value::Null, "windows", utility("cloud-init")), None);
         assert_eq!(wanted(annotations, "windows", Value::Null), mine);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_edit_waits_since_it_was_first_seen_whatever_follows_it() {
+        let known = Cache::default();
+        let start = Instant::now();
+        for (resource_version, generation, judged, since) in [
+            (1, 1, 1, 0),
+            (2, 2, 1, 1),
+            // Other edits, one of which is validated, and another list.
+            (3, 3, 1, 1),
+            (4, 3, 2, 1),
+            (4, 3, 2, 1),
+            (5, 3, 3, 1),
+            (6, 4, 3, 6),
+        ] {
+            let metadata: ObjectMeta = serde_json::from_value(json!({"name": "p", "namespace": "n",
+                "generation": generation, "resourceVersion": resource_version.to_string()}))
+            .unwrap();
+            let version = Version::of(&metadata);
+            let status = OperatingSystemProfileStatus {
+                observed_generation: Some(judged),
+                ..OperatingSystemProfileStatus::default()
+            };
+            let view = ProfileView::new(&metadata, status, &known);
+            assert_eq!((view.since - start).as_secs(), since, "{resource_version}");
+            let _ = known.wrote("n/p", version, view);
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+    }
+
+    #[test]
+    fn a_pool_names_a_config_map_of_its_namespace() {
+        let named = |settings: &str| {
+            let annotations = json!({names::SETTINGS: settings});
+            let md =
+                json!({"metadata": {"name": "p", "namespace": "n", "annotations": annotations}, "spec": {}});
+            let view = view(md);
+            assert!(!view.names_settings("other", "dmz") && !view.names_settings("n", ""));
+            view.names_settings("n", "dmz")
+        };
+        assert!(named("{fromConfigMap: dmz, pauseImage: a}"));
+        for other in [
+            "{fromConfigMap: lan}",
+            "{fromConfigMap: [dmz]}",
+            "fromConfigMap: {",
+            "",
+        ] {
+            assert!(!named(other), "{other}");
+        }
     }
 
     #[test]

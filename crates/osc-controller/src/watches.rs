@@ -87,11 +87,12 @@ fn configs(context: &Context) {
 fn profiles(context: &Context) {
     for (namespace, cache) in &context.caches.profiles {
         let waker = context.clone();
+        let (known, also_known) = (cache.clone(), cache.clone());
         Watch::namespaced(&context.cluster.management, namespace, "operatingsystemprofiles")
             .at_most(MAX_PROFILES)
             .large()
-            .project(|profile: OperatingSystemProfile| Some(ProfileView::of(profile)))
-            .unreadable(|profile| Some(ProfileView::unreadable(profile)))
+            .project(move |profile: OperatingSystemProfile| Some(ProfileView::of(profile, &known)))
+            .unreadable(move |profile| Some(ProfileView::unreadable(profile, &also_known)))
             .into_cache(cache)
             .on_change(move |change| waker.wake_users_of(&change.key))
             // A namespace that can't be read holds up only the pools that use its profiles.
@@ -104,7 +105,8 @@ fn pool_settings(context: &Context) {
     for (namespace, cache) in &context.caches.pool_settings {
         let waker = context.clone();
         Watch::namespaced(&context.cluster.worker, namespace, "pool-settings")
-            .project(pool_settings::document)
+            .large()
+            .project(|map| pool_settings::document(map).map(drop))
             .into_cache(cache)
             .on_change(move |change| {
                 if let Some((namespace, name)) = change.key.split_once('/') {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::profile::{OperatingSystem, ProvisioningUtility};
+use crate::strict;
 
 /// The only field that is not read. What is below it may be large, and may hold credentials.
 const OF_CLOUD: &str = "cloudProviderSpec";
@@ -284,7 +285,14 @@ impl<'de> Deserialize<'de> for ConfigVar {
             config_map_key_ref: KeyReference,
         }
         let reference = match Value::deserialize(d)? {
-            object @ Value::Object(_) => serde_json::from_value(object).map_err(Error::custom)?,
+            object @ Value::Object(_) => serde_json::from_value(object).map_err(|error| {
+                let rule = strict::without_values(&error.to_string());
+                // The path in the message is that of the object, while other rules would be about one of its fields.
+                Error::custom(match rule.as_str() {
+                    rule @ (strict::NUMBER_WITHOUT_QUOTES | strict::BOOLEAN_WITHOUT_QUOTES) => rule,
+                    _ => "expected a text, or an object with value, secretKeyRef or configMapKeyRef",
+                })
+            })?,
             text => Reference {
                 value: serde_json::from_value(text).map_err(Error::custom)?,
                 ..Reference::default()
@@ -318,7 +326,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::strict;
 
     #[test]
     fn a_config_var_is_a_text_or_a_reference_and_hides_the_text() {
@@ -350,10 +357,16 @@ mod tests {
             assert_eq!(found, expected);
             assert!(!format!("{found:?}").contains("hunter2"));
         }
+        let object = "expected a text, or an object with value, secretKeyRef or configMapKeyRef";
         for (wrong, problem) in [
             (json!(5), "is a number; put it in quotes"),
             (json!({"value": 5}), "is a number; put it in quotes"),
-            (json!({"secretKeyRef": "hunter2"}), "is a string, expected a map"),
+            (
+                json!({"secretKeyRef": {"name": true}}),
+                "is a boolean; put it in quotes",
+            ),
+            (json!({"secretKeyRef": "hunter2"}), object),
+            (json!({"value": ["hunter2"]}), object),
             (json!(["hunter2"]), "is a list, expected a string"),
         ] {
             let errors = strict::decode::<ConfigVar>(wrong).unwrap_err();

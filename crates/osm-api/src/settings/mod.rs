@@ -227,6 +227,7 @@ cluster: {dnsIPs: []} => cluster.dnsIPs: must name
 cluster: {dnsDomain: "cluster.local:77"} => cluster.dnsDomain: must be a DNS domain
 pauseImage: "registry.example/pause 77" => pauseImage: must be an image
 pauseImage: "https://registry.example/pause:77" => pauseImage: must be an image
+pauseImage: "registry.example/pause:-77" => pauseImage: must be an image
 initialTaints: [{key: "77 key!", effect: NoSchedule}] => initialTaints[0].key: must be a label key
 initialTaints: [{key: a, value: "77 value!", effect: NoSchedule}] => initialTaints[0].value: must be a label value
 initialTaints: [{key: a, effect: Never}] => initialTaints[0].effect: expected one of
@@ -291,6 +292,7 @@ system: {ntpServers: ["77 prefer"]} => system.ntpServers[0]: must be the name of
             "limits: {machineDeployments: 10000}",
             "credentials: {profileSecrets: [{namespace: kube-system, name: vpn, key: tls.key}]}",
             "pauseImage: registry.example:5000/a/pause:3.10@sha256:abcd",
+            "pauseImage: registry.example/pause:_latest",
         ] {
             Settings::parse(good).unwrap();
         }

@@ -76,8 +76,8 @@ pub(super) const IMAGE_RULE: &str =
 /// (<https://github.com/distribution/reference>). It ends no string in a configuration, and is no URL.
 pub(super) fn is_image(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let is_part =
-        |part: &str| part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(inner);
+    let first = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_part = |part: &str| part.starts_with(first) && part.chars().all(inner);
     text.len() <= 512 && text.split(['/', ':', '@']).all(is_part)
 }
 
