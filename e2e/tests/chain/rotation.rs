@@ -1,6 +1,8 @@
 //! A new revision, a new profile, an edited template: what machines boot with, and from when.
 
 use anyhow::Result;
+use kube::api::ListParams;
+use osm_testkit::{check, wait_for};
 use serde_json::json;
 
 use crate::shared::in_shared_world;
@@ -9,6 +11,15 @@ use crate::world;
 #[test]
 fn a_new_revision_swaps_the_bootstrap_secret_without_a_moment_of_absence() -> Result<()> {
     in_shared_world(async |world| {
+        // A new revision waits ten seconds for an edit of its profile, and osp-controller validates the default profiles first.
+        wait_for("profiles to be validated", world::DEADLINE, async || {
+            let profiles = world.profiles().list(&ListParams::default()).await?;
+            check(profiles.iter().all(|profile| {
+                let status = profile.status.as_ref();
+                status.and_then(|status| status.observed_generation) == profile.metadata.generation
+            }))
+        })
+        .await?;
         world
             .accepted_profile("osp-tiny", "v1.0.0", "kubelet {{kubelet.version}}\n")
             .await?;
@@ -69,7 +80,7 @@ fn a_broken_profile_edit_costs_nothing_and_its_repair_takes_effect() -> Result<(
         world
             .apply(&world::profile("osp-tiny", "v2.0.0", "{{#if}}\n"))
             .await?;
-        osm_testkit::wait_for("the edit to be refused", world::DEADLINE, async || {
+        wait_for("the edit to be refused", world::DEADLINE, async || {
             let status = world.profiles().get("osp-tiny").await?.status.unwrap_or_default();
             let refused = osm_api::condition::find(&status.conditions, "Accepted")
                 .filter(|c| c.status == "False")

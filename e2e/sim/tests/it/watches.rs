@@ -1,7 +1,7 @@
 //! Watches and Events against the API server in memory: more objects than are kept, and what fails.
 
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -21,6 +21,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Dispatch;
+use tracing::level_filters::LevelFilter;
 use tracing::subscriber::DefaultGuard;
 
 fn config_map(name: &str) -> Value {
@@ -57,6 +59,15 @@ struct Log(Arc<Mutex<Vec<u8>>>);
 impl Log {
     /// Collects until the guard is dropped.
     fn start() -> (Self, DefaultGuard) {
+        // If a process has one subscriber, tracing asks the thread that reaches a line first whether it is wanted, and most tests have none.
+        static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| {
+            Dispatch::new(
+                tracing_subscriber::fmt()
+                    .with_max_level(LevelFilter::OFF)
+                    .finish(),
+            )
+        });
+        LazyLock::force(&ANOTHER);
         let log = Self::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()
