@@ -22,8 +22,11 @@ pub struct Language {
     pub encoding: Option<&'static str>,
     /// What machine-controller replaces.
     pub replaced: &'static [&'static str],
-    pub read: fn(&[(&str, &str)]) -> Vec<Result<MachineConfig, Complaints>>,
+    pub read: Read,
 }
+
+/// Reads documents of a kind with the program that reads them on a machine.
+type Read = fn(&[(&str, &str)]) -> Vec<Result<MachineConfig, Complaints>>;
 
 impl Language {
     fn config(&self, text: &str) -> Content {
