@@ -252,12 +252,14 @@ fn in_another_worker_cluster_nothing_is_published_or_undone() {
     for retired in [None, Some(retired)] {
         for mut gathered in [fresh(), published()] {
             gathered.clusters.worker = "uid-of-another".into();
+            gathered.orphans = vec![("other".into(), published().existing)];
             edit_config(&mut gathered, |config| config.status.retired = retired.clone());
             let plan = plan(&gathered).unwrap();
             let Step::SetStatus(verdict) = plan.step else {
                 panic!("{:?}", plan.step)
             };
             assert_eq!(verdict.reason, "ClusterChanged");
+            assert!(plan.orphans.is_empty(), "{:?}", plan.orphans);
             let foreign_cluster = plan.foreign_cluster.unwrap();
             assert!(
                 foreign_cluster.contains("uid-of-another") && foreign_cluster.contains(WORKER),
