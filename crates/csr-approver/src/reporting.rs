@@ -71,7 +71,7 @@ impl Reporting {
     pub fn dropped(&self, requester: &Requester) {
         self.metrics.dropped.inc();
         if self.is_due(&requester.to_string(), "dropped") {
-            tracing::warn!(%requester, "too many requests are pending; those for which there is no room are ignored");
+            tracing::warn!(%requester, "too many requests are pending, and further ones are ignored; find out who creates them");
         }
     }
 

@@ -158,7 +158,7 @@ pub fn signal(name: &str) -> Result<(), &'static str> {
         _ => false,
     };
     known.then_some(()).ok_or(
-        "is no eviction signal: use memory.available, nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree or pid.available",
+        "is not an eviction signal: use memory.available, nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree or pid.available",
     )
 }
 

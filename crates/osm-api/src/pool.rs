@@ -591,7 +591,7 @@ mod tests {
             ("KubeReserved cpu 77", "must be a list such as cpu=200m"),
             (
                 "EvictionHard memory.free<77",
-                "memory.free: is no eviction signal",
+                "memory.free: is not an eviction signal",
             ),
             ("EvictionHard memory.available<177%", "memory.available: must be"),
             ("EvictionHard nodefs.available<0", "a quantity above 0"),

@@ -96,7 +96,7 @@ impl Outline {
                 let name = name(&helper.name)?;
                 if !BLOCK_HELPERS.contains(&name) {
                     return Err(Located::nowhere(format!(
-                        "{{{{#{name}}}}} is no block: use if, unless, each or with, such as {{{{#if ({name} …)}}}}"
+                        "{{{{#{name}}}}} is not a block: use if, unless, each or with, such as {{{{#if ({name} …)}}}}"
                     )));
                 }
                 if helper.params.len() != 1 {

@@ -185,7 +185,7 @@ fn mistakes_are_found_and_located() {
             "{source}: {error}"
         );
     }
-    refused("{{#semver version \">1\"}}{{/semver}}", "is no block");
+    refused("{{#semver version \">1\"}}{{/semver}}", "is not a block");
     refused("{{if yes}}", "must open a block");
     refused("\n {{#if yes}}\n", "Some((2, 2)) this block is never closed");
     refused("{{a-}} {{b c.}}", "Some((1, 14)) syntax error");

@@ -34,7 +34,7 @@ const MISTAKES: &str = "
     {maxPods: s77} | maxPods | must be a whole number
     {maxPods: } | maxPods | is empty
     {evictionHard: {memory.available: s77}} | evictionHard.memory.available | must be a quantity
-    {evictionHard: {memory.free: 77Mi}} | evictionHard.memory.free | is no eviction signal
+    {evictionHard: {memory.free: 77Mi}} | evictionHard.memory.free | is not an eviction signal
     {kubeReserved: {gpu: '77'}} | kubeReserved.gpu | can't be reserved
     {systemReserved: {cpu: '-77'}} | systemReserved.cpu | must not be negative
     {containerLogMaxSize: 77MB} | containerLogMaxSize | must be a size

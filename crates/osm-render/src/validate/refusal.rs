@@ -23,8 +23,8 @@ impl Refusal {
     pub fn panicked() -> Self {
         Self {
             reason: Reason::ValidationPanicked,
-            message: "validation of the profile panicked or exceeded its time limit; it is repeated every few minutes. If this stays, \
-                      report the bug with the profile"
+            message: "validation of the profile panicked or exceeded its time limit; it will be retried in 5 minutes. If it keeps failing, \
+                      report this bug with the profile"
                 .to_owned(),
             position: None,
         }

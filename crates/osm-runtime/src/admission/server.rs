@@ -181,7 +181,7 @@ async fn validate<J: Judge>(State(shared): State<Arc<Shared<J>>>, body: Bytes) -
         }
         None => {
             let problem =
-                format!("the body is no {KIND} of {VERSION}; only an API server calls this address");
+                format!("the body is not an {KIND} of {VERSION}; only API servers call this address");
             (UNREADABLE, (StatusCode::BAD_REQUEST, problem).into_response())
         }
     };

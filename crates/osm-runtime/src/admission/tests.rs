@@ -255,7 +255,7 @@ async fn garbage_and_other_versions_are_no_verdict() {
         status == 400
             && answer
                 .to_string()
-                .contains("no AdmissionReview of admission.k8s.io/v1"),
+                .contains("not an AdmissionReview of admission.k8s.io/v1"),
         "{status} {answer}"
     );
 

@@ -15,7 +15,7 @@ use osm_api::{PoolRef, condition};
 use osm_runtime::object::Unreadable;
 use osm_runtime::queue::Priority;
 
-use crate::model::record::{content_digest, of_entries};
+use crate::model::record::{RECORDED, content_digest, of_entries};
 
 /// An OperatingSystemConfig without its content.
 #[derive(Clone, Debug, PartialEq)]
@@ -174,21 +174,15 @@ impl ConfigView {
 /// Labels or annotations. The keys are those of [`READ`]: the caches hold the metadata of every object of every pool.
 pub type Pairs = BTreeMap<&'static str, String>;
 
-/// Labels and annotations that are read, or compared with those of [`OwnershipLabels`](crate::model::existing::OwnershipLabels).
-const READ: [&str; 16] = [
+/// Labels and annotations that are read besides [`RECORDED`], or compared with those of
+/// [`OwnershipLabels`](crate::model::existing::OwnershipLabels).
+const READ: [&str; 9] = [
     names::POOL,
     names::INSTALLATION,
     names::ROLE,
     names::CONFIG,
     names::OWNER,
     names::MANAGEMENT_CLUSTER_UID,
-    names::MACHINE_DEPLOYMENT_REVISION,
-    names::PUBLISHED_FROM,
-    names::PROVISIONING_SECRET,
-    names::PROVISIONING_SECRET_UID,
-    names::BOUND_TO,
-    names::EXPIRES,
-    names::RENEW_AT,
     names::KEEP_UNTIL,
     names::ORPHANED_SINCE,
     names::COLLECTED,
@@ -197,6 +191,7 @@ const READ: [&str; 16] = [
 fn read(all: Option<&BTreeMap<String, String>>) -> Pairs {
     let mut ours = names::only_ours(all);
     READ.iter()
+        .chain(&RECORDED)
         .filter_map(|name| Some((*name, ours.remove(*name)?)))
         .collect()
 }
