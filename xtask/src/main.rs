@@ -1,14 +1,15 @@
 //! Starts the program of `cargo xtask <command>`, or runs the tests. It has no dependencies, so that the first commands that people run
-//! compile nothing but what they need.
+//! compile nothing but what they need. Where `OSM_BIN_DIR` names a folder of programs, they are taken from there.
 
 mod test;
 
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
-    let package = match arguments.first().map(String::as_str) {
+    let (package, program) = match arguments.first().map(String::as_str) {
         Some("test") => {
             return match test::run(arguments.get(1..).unwrap_or_default()) {
                 Ok(true) => ExitCode::SUCCESS,
@@ -19,18 +20,23 @@ fn main() -> ExitCode {
                 }
             };
         }
-        Some("demo") => "osm-demo",
-        Some("e2e") => "osm-tests",
-        _ => "osm-dev",
+        Some("demo") => ("osm-demo", "demo"),
+        Some("e2e") => ("osm-tests", "machines"),
+        _ => ("osm-dev", "osm-dev"),
     };
     if package != "osm-dev" {
         arguments.remove(0);
     }
-    let error = cargo()
-        .args(["run", "--package", package, "--"])
-        .args(arguments)
-        .exec();
-    eprintln!("xtask: cargo can't be run: {error}");
+    let mut command = match std::env::var_os("OSM_BIN_DIR") {
+        Some(folder) => Command::new(PathBuf::from(folder).join(program)),
+        None => {
+            let mut cargo = cargo();
+            cargo.args(["run", "--package", package, "--"]);
+            cargo
+        }
+    };
+    let error = command.args(arguments).exec();
+    eprintln!("xtask: {} can't be run: {error}", command.get_program().display());
     ExitCode::FAILURE
 }
 

@@ -65,6 +65,11 @@ fn all(
     test.args(["test", "--no-fail-fast"])
         .env("RUST_BACKTRACE", "0")
         .env("OSM_BIN_DIR", binaries);
+    // Tests of the whole system mostly wait for its services.
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        let threads = 2 * std::thread::available_parallelism()?.get();
+        test.env("RUST_TEST_THREADS", threads.to_string());
+    }
     if arguments.is_empty() {
         test.arg("--workspace");
     }

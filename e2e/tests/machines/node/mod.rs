@@ -280,7 +280,7 @@ impl Node {
             None => {
                 progress.step("building the workspace");
                 // As `cargo xtask test` does: a build of the services alone would select other features, and compile their dependencies twice.
-                crate::cargo(&["build", "--workspace", "--all-targets"]).await?;
+                crate::cargo(&["build", "--workspace", "--bins", "--tests"]).await?;
                 let program = std::env::current_exe()?;
                 program.parent().context("the folder of programs")?.to_owned()
             }

@@ -178,6 +178,7 @@ fn documents(world: &World) -> usize {
 fn new_content_waits_until_a_document_has_expired() {
     alone(async {
         let world = calm();
+        world.set_settings(4);
         world.create_pool(0);
         world.pass(Duration::from_secs(60)).await;
         let mut most = 0;
@@ -191,7 +192,7 @@ fn new_content_waits_until_a_document_has_expired() {
         assert_eq!(most, 50, "{}", world.story());
         assert!(world.wanted().is_err(), "the last ones wait");
         // What is published is renewed all the time, and the first documents go.
-        hours(&world, 30).await;
+        hours(&world, 7).await;
         world.broken().unwrap();
         assert!(documents(&world) < 50, "{}", documents(&world));
         world.wanted().unwrap();
@@ -287,7 +288,7 @@ fn a_pool_that_needs_the_names_of_another_one_is_told_so() {
 
 /// Without the values, the config and the settings: tokens live as long as they are renewed.
 #[test]
-fn what_is_published_is_renewed_and_restored_for_days_without_sources_settings_and_osc_controller() {
+fn what_is_published_is_renewed_and_restored_without_sources_settings_and_osc_controller() {
     type Loss = fn(&World);
     let losses: [(&str, Loss); 4] = [
         ("no password", |world| world.delete_password()),
@@ -305,9 +306,11 @@ fn what_is_published_is_renewed_and_restored_for_days_without_sources_settings_a
     for (what, lose) in losses {
         alone(async move {
             let world = calm();
+            world.set_settings(4);
             (0..POOLS).for_each(|number| world.create_pool(number));
             hours(&world, 1).await;
             lose(&world);
+            // More than twice as long as a token lives.
             for round in 0..3 {
                 // Another pod that remembers nothing, and then two of them.
                 world.kill(Which::SecretSyncer, 0, Duration::from_millis(501));
@@ -328,7 +331,7 @@ fn what_is_published_is_renewed_and_restored_for_days_without_sources_settings_a
                     };
                     world.damage(number, damaged, How::Delete);
                 }
-                hours(&world, 12).await;
+                hours(&world, 3).await;
                 for number in 0..POOLS {
                     let name = names::bootstrap_secret_name(&pool(number), "kube-system");
                     assert!(world.secret(&name).is_some(), "{what}: {name}: {}", world.story());
@@ -431,14 +434,19 @@ fn what_others_write_all_the_time_is_no_reason_to_write() {
 /// Two days each.
 #[test]
 fn other_modes_other_profiles_and_the_wrong_namespace_cost_nothing_however_long() {
-    let day = (0, Act::Wait(1200));
+    // Most of the life of a token.
+    let (short, long) = ((0, Act::Settings(3, true)), (0, Act::Wait(150)));
     // Each change of the mode issues other tokens, and those that machines boot with meanwhile can still ask.
-    let modes = [Joining::Approved, Joining::Static].map(|joining| [(5_000, Act::Joining(joining)), day]);
+    let modes = [Joining::Approved, Joining::Static].map(|joining| [(5_000, Act::Joining(joining)), long]);
     // The tokens of pool 1 are bound to a kubeconfig Secret, those of pool 2 with every other profile.
-    let profiles = [(5_000, Act::Profile(0)), day].repeat(2);
-    // Tokens outlive the time in which configs are looked for in the wrong place.
-    let lost = vec![(0, Act::Settings(720, true)), (5_000, Act::Lost(60 * 3600))];
-    play_calmly([modes.concat(), profiles, lost]);
+    let profiles = [(5_000, Act::Profile(0)), long].repeat(2);
+    // For longer than an orphan is left alone. Tokens outlive it.
+    let lost = vec![(0, Act::Settings(720, true)), (5_000, Act::Lost(30 * 3600))];
+    play_calmly([
+        [vec![short], modes.concat()].concat(),
+        [vec![short], profiles].concat(),
+        lost,
+    ]);
 }
 
 #[test]
