@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use osm_api::Reason;
 use osm_runtime::RequestError;
-use osm_runtime::error::{Failure, LONGEST_DELAY, LONGEST_DELAY_OF_PERMANENT};
+use osm_runtime::error::{Failure, LONGEST_DELAY, LONGEST_DELAY_OF_PERMANENT, is_code};
 
 use crate::model::documents::DocumentError;
 use crate::plan::{PlanError, messages};
@@ -53,13 +53,16 @@ impl ApplyError {
         }
     }
 
-    /// Whether the API server refuses what is to be published; `None`: the failure is not about that. Where the content itself is at fault,
-    /// nobody has to be asked again.
-    pub fn is_refusal_of_content(&self) -> Option<bool> {
+    /// Whether this is about the content that was to be published. `is_new`: it differs from what is published, which may fare better.
+    pub fn is_of_content(&self, is_new: bool) -> bool {
         match self {
-            Self::Document(_) | Self::TooManyDocuments(_) => Some(false),
-            Self::Request(error @ RequestError::Failed { .. }) if !error.may_pass() => Some(true),
-            _ => None,
+            Self::Document(_) | Self::TooManyDocuments(_) => true,
+            Self::ForeignSecret { .. } => is_new,
+            // Validation, a policy, a quota, or a limit of size.
+            Self::Request(RequestError::Failed { source, .. }) => {
+                is_new && [400, 403, 413, 422].iter().any(|code| is_code(source, *code))
+            }
+            _ => false,
         }
     }
 

@@ -97,6 +97,12 @@ impl ExistingObjects {
             .chain(&self.bootstrap)
     }
 
+    /// The provisioning Secret that the bootstrap Secret names.
+    pub fn document(&self) -> Option<&Arc<SecretView>> {
+        let named = self.bootstrap.as_ref()?.meta.annotation(names::PROVISIONING_SECRET)?;
+        self.provisioning.iter().find(|secret| secret.meta.name == named)
+    }
+
     pub fn metas(&self) -> impl Iterator<Item = &Meta> {
         let account = self.account.as_deref().into_iter();
         let role = self.role.as_deref().map(|role| &role.meta);

@@ -57,7 +57,7 @@ pub struct MadeFrom {
 }
 
 /// A content that can't be published: another client has altered it, a value does not fit, a document is too large, the pool has too many
-/// documents, or the API server refuses a request.
+/// documents, a Secret that it needs is someone else's, or the API server refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfit {
     /// resourceVersion of the config.
@@ -66,8 +66,8 @@ pub struct Unfit {
     pub published_from: String,
     pub reason: Reason,
     pub message: String,
-    /// Until when it waits for a renewal that is due; `None`: until something has changed.
-    pub until: Option<Timestamp>,
+    /// When it is tried again, unless something has changed before.
+    pub until: Timestamp,
 }
 
 /// Publishes in quick succession because something was altered, missing or due.

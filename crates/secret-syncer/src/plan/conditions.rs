@@ -40,14 +40,9 @@ pub fn is_in_force(
     let Some(bootstrap) = existing.bootstrap.as_ref().map(|secret| &secret.meta) else {
         return false;
     };
-    let named = bootstrap.annotation(names::PROVISIONING_SECRET);
-    let has_document = || {
-        let mut documents = existing.provisioning.iter();
-        documents.any(|secret| Some(secret.meta.name.as_str()) == named)
-    };
     bootstrap.pool() == Some(pool)
         && bootstrap.time(names::EXPIRES).is_some_and(|at| at > now)
-        && has_document()
+        && existing.document().is_some()
         && (existing.kubeconfig.is_some() || !needs_kubeconfig_secret)
         && existing.account.is_some()
         && existing.role.is_some()

@@ -77,15 +77,6 @@ impl Input<'_> {
         self.bootstrap()?.meta.annotation(name)
     }
 
-    /// The provisioning Secret that the bootstrap Secret names.
-    fn provisioning(&self) -> Option<&Arc<SecretView>> {
-        let named = self.recorded(names::PROVISIONING_SECRET)?;
-        self.existing()
-            .provisioning
-            .iter()
-            .find(|secret| secret.meta.name == named)
-    }
-
     /// What is wrong with the metadata of any Secret of the pool.
     fn has_wrong_metadata(&self, meta: &Meta) -> Option<&'static str> {
         if meta.annotation(names::ORPHANED_SINCE).is_some() {
@@ -175,7 +166,7 @@ fn kubeconfig_secret_is_altered(input: &Input<'_>) -> Option<Finding> {
 fn provisioning_secret_is_altered(input: &Input<'_>) -> Option<Finding> {
     input.bootstrap()?;
     let uid = input.recorded(names::PROVISIONING_SECRET_UID);
-    let problem = match input.provisioning() {
+    let problem = match input.existing().document() {
         None => Some("is missing"),
         Some(secret) if Some(secret.meta.uid.as_str()) != uid => Some("was replaced"),
         Some(secret) if !secret.immutable => Some("is not immutable"),

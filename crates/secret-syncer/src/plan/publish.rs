@@ -23,6 +23,8 @@ pub fn publish(
 ) -> Publish {
     // Where something else is to be put right, it is published in any case.
     let is_compared = wanted.comparison == Comparison::Unknown && findings.len() == 1;
+    // Repairs and renewals never wait, since nobody has chosen their content; nor does new content without which there would be nothing.
+    let can_wait = wanted.comparison != Comparison::Same && gathered.existing.document().is_some();
     Publish {
         uid: config.uid.clone(),
         compare: is_compared.then(|| hold::record(gathered, config)).flatten(),
@@ -36,7 +38,7 @@ pub fn publish(
         ownership,
         life: gathered.credentials.clone().unwrap_or_default().token_lifetime(),
         kept: provisioning_secret::kept_names(gathered),
-        too_many_documents: (!provisioning_secret::has_room(gathered)).then(|| {
+        too_many_documents: (can_wait && !provisioning_secret::has_room(gathered)).then(|| {
             let kept = provisioning_secret::documents(gathered);
             messages::too_many_documents(kept, provisioning_secret::next_expiry(gathered))
         }),
@@ -84,12 +86,10 @@ impl Publish {
         config.uid == self.uid && is_planned && !config.is_retired()
     }
 
-    /// Why the pool has to wait with this document. Repairs and renewals never wait, since nobody has chosen their content.
+    /// Why the pool has to wait with this document.
     pub fn has_no_room_for(&self, step: &DocumentStep) -> Option<&str> {
-        match (step, &self.wanted.content) {
-            (DocumentStep::Create(_), Content::Config { .. }) => self.too_many_documents.as_deref(),
-            _ => None,
-        }
+        let problem = self.too_many_documents.as_deref();
+        problem.filter(|_| matches!(step, DocumentStep::Create(_)))
     }
 
     /// Annotations of the bootstrap Secret, and of the Secrets that are written beside it, but for ownership.

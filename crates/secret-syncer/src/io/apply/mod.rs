@@ -22,6 +22,7 @@ use crate::io::context::{Context, Key};
 use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
 use crate::model::view::ConfigView;
+use crate::plan::content::Comparison;
 use crate::plan::findings::Cause;
 use crate::plan::steps::{Plan, Step};
 use crate::plan::{hold, messages};
@@ -130,9 +131,8 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
         Step::Publish(publish) => {
             let outcome = Box::pin(publish::publish(context, gathered, &publish)).await;
             if let Err(error) = &outcome
-                && let Some(is_refusal) = error.is_refusal_of_content()
-                && let Some(unfit) =
-                    hold::unfit(gathered, &publish, error.reason(), error.to_string(), is_refusal)
+                && error.is_of_content(publish.wanted.comparison != Comparison::Same)
+                && let Some(unfit) = hold::unfit(gathered, &publish, error.reason(), error.to_string())
             {
                 context
                     .memory
