@@ -7,7 +7,11 @@ use osm_runtime::RequestError;
 use osm_runtime::error::{Failure, LONGEST_DELAY, LONGEST_DELAY_OF_PERMANENT, is_code};
 
 use crate::model::documents::DocumentError;
-use crate::plan::{PlanError, messages};
+use crate::model::gathered::Gathered;
+use crate::model::memory::Fact;
+use crate::plan::content::Comparison;
+use crate::plan::steps::Publish;
+use crate::plan::{PlanError, hold, messages};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -53,9 +57,12 @@ impl ApplyError {
         }
     }
 
-    /// Whether this is about the content that was to be published. `is_new`: it differs from what is published, which may fare better.
-    pub fn is_of_content(&self, is_new: bool) -> bool {
-        match self {
+    /// What the next plans have to know of this failure.
+    pub fn fact(&self, gathered: &Gathered, publish: &Publish) -> Option<Fact> {
+        // Content that differs from what is published, which may fare better.
+        let is_new = publish.wanted.comparison != Comparison::Same;
+        let is_of_content = match self {
+            Self::TokenRefused => return Some(Fact::Refused),
             Self::Document(_) | Self::TooManyDocuments(_) => true,
             Self::ForeignSecret { .. } => is_new,
             // Validation, a policy, a quota, or a limit of size.
@@ -63,7 +70,9 @@ impl ApplyError {
                 is_new && [400, 403, 413, 422].iter().any(|code| is_code(source, *code))
             }
             _ => false,
-        }
+        };
+        let unfit = || hold::unfit(gathered, publish, self.reason(), self.to_string());
+        is_of_content.then(unfit)?.map(Fact::Unfit)
     }
 
     pub fn reason(&self) -> Reason {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::ResourceExt;
 use osm_api::condition::{self, PUBLISHED, REASON_DELETED, Verdict};
 use osm_api::config::{OperatingSystemConfigStatus, Published};
 use osm_api::{Reason, names};
@@ -17,6 +16,7 @@ use crate::io::caches;
 use crate::io::context::Context;
 use crate::io::error::Error;
 use crate::model::existing::WellKnownNames;
+use crate::model::memory::Fact;
 use crate::model::view::ConfigView;
 use crate::plan::conditions::{self, Announcement, event, is_change, is_reported};
 use crate::plan::{legacy_tokens, messages};
@@ -156,14 +156,10 @@ async fn set_status(
     let (api, version) = (context.configs(), &config.resource_version);
     let written = status::apply(&api, FIELD_MANAGER, &config.name, version, &status).await;
     if let Some(config) = written.map_err(failed("the OperatingSystemConfig's status"))? {
-        // Nothing but this status has changed since, so a content that is unfit still is.
-        let now = config.metadata.resource_version.clone().unwrap_or_default();
-        context.memory.edit(&config.name_any(), |memory| {
-            if let Some(unfit) = memory.unfit.as_mut().filter(|unfit| unfit.config == *version) {
-                unfit.config = now;
-            }
-        });
-        context.saw_config(ConfigView::of(config));
+        let config = ConfigView::of(config);
+        let (from, to) = (version.clone(), config.resource_version.clone());
+        context.memory.learn(&config.name, Fact::StatusWritten { from, to });
+        context.saw_config(config);
     }
     if is_change(before, &verdict) {
         let rendered = config.status.rendered.as_ref();

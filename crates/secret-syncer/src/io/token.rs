@@ -15,6 +15,7 @@ use crate::io::apply::{identity, objects, well_known};
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
+use crate::model::memory::Fact;
 use crate::model::tokens::{Issued, Tokens, granted};
 use crate::model::view::PURPOSE_TOKEN_BINDING;
 use crate::plan::adoption::WellKnown;
@@ -58,8 +59,7 @@ pub async fn provide(
         });
     }
     let tokens = issue(context, gathered, publish, binding).await?;
-    let kept = Some(tokens.clone());
-    context.memory.edit(&gathered.name, |memory| memory.tokens = kept);
+    context.memory.learn(&gathered.name, Fact::Issued(tokens.clone()));
     let of = tokens.bound_to.split('/').next();
     if gathered
         .existing
@@ -146,16 +146,11 @@ async fn binding_secret(
 ///
 /// # Errors
 /// Requests that failed; [`ApplyError::TokenRefused`].
-pub async fn check_acceptance(
-    context: &Context,
-    gathered: &Gathered,
-    tokens: &Tokens,
-) -> Result<(), ApplyError> {
+pub async fn check_acceptance(context: &Context, tokens: &Tokens) -> Result<(), ApplyError> {
     let other = Some(&tokens.kubelet).filter(|kubelet| **kubelet != tokens.api);
     for token in [&tokens.api].into_iter().chain(other) {
         let answer = context.token_probe.is_approved_anyway(token).await?;
-        let checked = answer.map(drop).ok_or(ApplyError::TokenRefused);
-        forget_refused(context, gathered, checked)?;
+        answer.ok_or(ApplyError::TokenRefused)?;
     }
     Ok(())
 }
@@ -173,8 +168,7 @@ pub async fn check_joining(
     if questions::is_known(probe.found_joinable()) {
         return Ok(());
     }
-    let checked = probe.may_join(&tokens.kubelet, gathered.joining).await;
-    forget_refused(context, gathered, checked)
+    probe.may_join(&tokens.kubelet, gathered.joining).await
 }
 
 /// Checks that the pool's token opens this Secret, unless that [is known](questions::is_readable).
@@ -183,7 +177,6 @@ pub async fn check_joining(
 /// As [`check_joining`].
 pub async fn check_reading(
     context: &Context,
-    gathered: &Gathered,
     publish: &Publish,
     tokens: &Tokens,
     secret: &str,
@@ -193,20 +186,7 @@ pub async fn check_reading(
     if questions::is_readable(probe.found_readable(), &publish.causes(), is_as_written) {
         return Ok(());
     }
-    let checked = probe.may_read(&tokens.api, secret).await;
-    forget_refused(context, gathered, checked)
-}
-
-/// The API server may have another key to verify tokens with by now, so the next attempt gets new ones.
-fn forget_refused(
-    context: &Context,
-    gathered: &Gathered,
-    checked: Result<(), ApplyError>,
-) -> Result<(), ApplyError> {
-    if matches!(checked, Err(ApplyError::TokenRefused)) {
-        context.memory.edit(&gathered.name, |memory| memory.tokens = None);
-    }
-    checked
+    probe.may_read(&tokens.api, secret).await
 }
 
 /// A token of this ServiceAccount with the shortest life, for a question about its rights. It is kept nowhere.

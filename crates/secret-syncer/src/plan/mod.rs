@@ -143,7 +143,7 @@ fn for_config(
     };
     let wanted = Wanted::new(gathered, config, rendered, inputs);
     if wanted.comparison == Comparison::Same {
-        memory.made_from = content::made_from(gathered, &rendered.digest, inputs);
+        memory.made_from = wanted.made_from(gathered);
     }
     keep_or_publish(gathered, config, md, wanted, memory)
 }
@@ -197,6 +197,10 @@ fn keep_or_publish(
             until(gathered.now, at).min(MAX_REQUEUE_INTERVAL)
         });
         return Ok(Plan::of(Step::Keep(keep), Some(again)));
+    }
+    if wanted.published_from.is_empty() {
+        // Of what is published by the status alone nothing is known, though something of the same empty reference may have been.
+        memory.made_from = None;
     }
     memory.repairs = repair_limit::count(&findings, memory.repairs, gathered.now)?.or(memory.repairs);
     let publish = publish::publish(gathered, config, md, wanted, ownership, findings);

@@ -21,11 +21,11 @@ use crate::io::apply::orphans::OrphanOutcome;
 use crate::io::context::{Context, Key};
 use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
+use crate::model::memory::Fact;
 use crate::model::view::ConfigView;
-use crate::plan::content::Comparison;
 use crate::plan::findings::Cause;
 use crate::plan::steps::{Plan, Step};
-use crate::plan::{hold, messages};
+use crate::plan::messages;
 
 /// In errors.
 const CONFIG: &str = "the OperatingSystemConfig";
@@ -130,13 +130,13 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
         }
         Step::Publish(publish) => {
             let outcome = Box::pin(publish::publish(context, gathered, &publish)).await;
-            if let Err(error) = &outcome
-                && error.is_of_content(publish.wanted.comparison != Comparison::Same)
-                && let Some(unfit) = hold::unfit(gathered, &publish, error.reason(), error.to_string())
-            {
-                context
-                    .memory
-                    .edit(&gathered.name, |memory| memory.unfit = Some(unfit));
+            let fact = match &outcome {
+                Ok(None) => publish.wanted.made_from(gathered).map(Fact::Same),
+                Ok(Some(_)) => None,
+                Err(error) => error.fact(gathered, &publish),
+            };
+            if let Some(fact) = fact {
+                context.memory.learn(&gathered.name, fact);
             }
             if let Some(published) = outcome? {
                 // osc-controller logs the same pool, revision and digest when it has rendered that.

@@ -22,7 +22,6 @@ use crate::io::error::ApplyError;
 use crate::io::{gather, token};
 use crate::model::documents::{DocumentError, Documents};
 use crate::model::gathered::Gathered;
-use crate::model::memory::MadeFrom;
 use crate::model::tokens::Tokens;
 use crate::model::view::{ConfigView, Meta, SecretView};
 use crate::plan::adoption::WellKnown;
@@ -41,8 +40,7 @@ pub async fn publish(
 ) -> Result<Option<Published>, ApplyError> {
     let LiveConfig { view, object } = live_config(context, &gathered.name).await?;
     confirm(publish, &view)?;
-    let wanted = &publish.wanted;
-    let documents = match &wanted.content {
+    let documents = match &publish.wanted.content {
         Content::Config { values, .. } => {
             let Some(config) = object else {
                 return Err(RequestError::Conflict { what: CONFIG }.into());
@@ -55,27 +53,10 @@ pub async fn publish(
     if is_published(context, gathered, publish, &documents).await? {
         return Ok(None);
     }
-    let published = write(context, gathered, publish, &documents).await?;
-    let made_from = match &wanted.content {
-        Content::Config { values, .. } => Some(MadeFrom {
-            published_from: wanted.published_from.clone(),
-            digest: wanted.digest.clone(),
-            values: values.clone(),
-        }),
-        // What was known of it still holds, unless it comes from the status alone.
-        Content::Published(_) => gathered
-            .memory
-            .made_from
-            .clone()
-            .filter(|_| !wanted.published_from.is_empty()),
-    };
-    context
-        .memory
-        .edit(&gathered.name, |memory| memory.made_from = made_from);
-    Ok(Some(published))
+    write(context, gathered, publish, &documents).await.map(Some)
 }
 
-/// Compares with the stored documents, where the plan says so. The outcome is remembered.
+/// Compares with the stored documents, where the plan says so.
 async fn is_published(
     context: &Context,
     gathered: &Gathered,
@@ -86,24 +67,7 @@ async fn is_published(
         return Ok(false);
     };
     let published = gather::published(context, &gathered.pool, record.clone()).await?;
-    let is_same = published
-        .as_ref()
-        .is_some_and(|published| documents.are_published(published));
-    let made_from = published.map(|published| MadeFrom {
-        published_from: record.published_from.clone(),
-        digest: match is_same {
-            true => publish.wanted.digest.clone(),
-            false => String::new(),
-        },
-        values: match &publish.wanted.content {
-            Content::Config { values, .. } if is_same => values.clone(),
-            _ => published.content.values().clone(),
-        },
-    });
-    context
-        .memory
-        .edit(&gathered.name, |memory| memory.made_from = made_from);
-    Ok(is_same)
+    Ok(published.is_some_and(|published| documents.are_published(&published)))
 }
 
 /// Nothing more is published for a pool whose end was seen since the config was fetched.
@@ -143,7 +107,7 @@ async fn write(
     let kubeconfig = documents.kubeconfig(tokens)?;
     if provided.are_new && documents.have_tokens_later() {
         // Otherwise each attempt would leave a document with other tokens in it while the API server refuses tokens.
-        token::check_acceptance(context, gathered, tokens).await?;
+        token::check_acceptance(context, tokens).await?;
     }
     let new: Vec<&str> = publish
         .kubeconfig_name
@@ -159,7 +123,7 @@ async fn write(
     let (document, is_open) = (document?.meta, is_open?);
     // Only now: a right to join that is missing must not keep a document or a Role from being restored.
     token::check_joining(context, gathered, tokens).await?;
-    token::check_reading(context, gathered, publish, tokens, &name, is_open).await?;
+    token::check_reading(context, publish, tokens, &name, is_open).await?;
     confirm_again(context, &gathered.name, publish)?;
 
     let replacing = Replacing {
