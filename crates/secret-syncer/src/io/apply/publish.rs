@@ -93,8 +93,7 @@ async fn write(
     documents: &Documents,
 ) -> Result<Published, ApplyError> {
     provisioning_secret::label_again(context, &publish.ownership, &publish.out_of_sight).await?;
-    let provided = token::provide(context, gathered, publish).await?;
-    let tokens = &provided.tokens;
+    let tokens = &token::provide(context, gathered, publish, documents.have_tokens_later()).await?;
     let documents = documents.with_tokens(tokens)?;
     let step = document_step(gathered, &documents, &publish.wanted.published_from);
     if let Some(problem) = publish.has_no_room_for(&step) {
@@ -105,10 +104,6 @@ async fn write(
     let bootstrap = documents.bootstrap(tokens, &name)?;
     let script = documents.edge_script(tokens, &name)?;
     let kubeconfig = documents.kubeconfig(tokens)?;
-    if provided.are_new && documents.have_tokens_later() {
-        // Otherwise each attempt would leave a document with other tokens in it while the API server refuses tokens.
-        token::check_acceptance(context, tokens).await?;
-    }
     let new: Vec<&str> = publish
         .kubeconfig_name
         .iter()
@@ -122,8 +117,8 @@ async fn write(
     );
     let (document, is_open) = (document?.meta, is_open?);
     // Only now: a right to join that is missing must not keep a document or a Role from being restored.
-    token::check_joining(context, gathered, tokens).await?;
-    token::check_reading(context, publish, tokens, &name, is_open).await?;
+    let causes = publish.causes();
+    token::check(context, gathered.joining, &causes, tokens, &name, is_open).await?;
     confirm_again(context, &gathered.name, publish)?;
 
     let replacing = Replacing {
