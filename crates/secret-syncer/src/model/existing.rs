@@ -97,10 +97,16 @@ impl ExistingObjects {
             .chain(&self.bootstrap)
     }
 
-    /// The provisioning Secret that the bootstrap Secret names.
+    /// Name of the provisioning Secret that the bootstrap Secret refers to.
+    pub fn document_name(&self) -> Option<&str> {
+        let bootstrap = &self.bootstrap.as_ref()?.meta;
+        bootstrap.annotation(names::PROVISIONING_SECRET)
+    }
+
+    /// The provisioning Secret that the bootstrap Secret refers to.
     pub fn document(&self) -> Option<&Arc<SecretView>> {
-        let named = self.bootstrap.as_ref()?.meta.annotation(names::PROVISIONING_SECRET)?;
-        self.provisioning.iter().find(|secret| secret.meta.name == named)
+        let name = self.document_name()?;
+        self.provisioning.iter().find(|secret| secret.meta.name == name)
     }
 
     pub fn metas(&self) -> impl Iterator<Item = &Meta> {

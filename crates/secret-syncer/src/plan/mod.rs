@@ -41,7 +41,7 @@ use crate::model::gathered::Gathered;
 use crate::model::memory::PoolMemory;
 use crate::model::view::ConfigView;
 use crate::plan::content::{Comparison, Wanted};
-use crate::plan::findings::{Finding, Input, findings};
+use crate::plan::findings::{Finding, findings};
 use crate::plan::hold::Hold;
 use crate::plan::steps::{Plan, Step};
 
@@ -182,11 +182,7 @@ fn keep_or_publish(
     memory: &mut PoolMemory,
 ) -> Result<Plan, PlanError> {
     let ownership = OwnershipLabels::new(&gathered.name, &gathered.pool, &gathered.clusters.management, md);
-    let findings = findings(&Input {
-        gathered,
-        wanted: &wanted,
-        ownership: &ownership,
-    });
+    let findings = findings(gathered, &wanted, &ownership);
     if findings.is_empty() {
         let keep = provisioning_secret::keep(gathered, ownership, &wanted);
         let bootstrap = gathered.existing.bootstrap.as_ref();

@@ -134,7 +134,7 @@ fn is_in_use(gathered: &Gathered, secret: &SecretView) -> bool {
     if is_kubeconfig {
         gathered.needs_kubeconfig_secret()
     } else {
-        named(existing) == Some(secret.meta.name.as_str())
+        existing.document_name() == Some(secret.meta.name.as_str())
     }
 }
 
@@ -169,7 +169,9 @@ pub fn out_of_sight(gathered: &Gathered) -> Vec<String> {
     let is_shown = |name: &str| of_tokens(&gathered.existing).any(|secret| secret.meta.name == name);
     let of_pool = names::provisioning_secret_name(&gathered.pool, "");
     let kubeconfig = names::kubeconfig_secret_name(&gathered.pool);
-    let lost: BTreeSet<&str> = named(&gathered.existing)
+    let lost: BTreeSet<&str> = gathered
+        .existing
+        .document_name()
         .into_iter()
         .chain(opened)
         .filter(|name| !is_shown(name) && (name.starts_with(&of_pool) || **name == kubeconfig))
@@ -202,14 +204,6 @@ pub fn keep(gathered: &Gathered, ownership: OwnershipLabels, wanted: &Wanted) ->
         published: publish::published(gathered, &wanted.digest),
         opened: existing.role.as_ref().is_some_and(is_other).then_some(names),
     }
-}
-
-fn named(existing: &ExistingObjects) -> Option<&str> {
-    existing
-        .bootstrap
-        .as_ref()?
-        .meta
-        .annotation(names::PROVISIONING_SECRET)
 }
 
 #[cfg(test)]
