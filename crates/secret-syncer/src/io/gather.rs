@@ -10,7 +10,6 @@ use osm_runtime::{Connection, RequestError};
 use crate::io::caches;
 use crate::io::context::Context;
 use crate::io::sources;
-use crate::model::existing::WellKnownNames;
 use crate::model::gathered::{Clusters, Gathered};
 use crate::model::published_content::Published;
 use crate::model::record::PublishedRecord;
@@ -32,7 +31,7 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
     let pool = md
         .map(|md| names::pool_id(&md.namespace, &md.name, &md.uid))
         .unwrap_or_default();
-    let (existing, orphans) = caches.existing(name, &pool, &WellKnownNames::of(name, md));
+    let (existing, orphans) = caches.existing(name, &pool);
     // A kubeconfig may lead to another cluster by now, whose answers would be a reason to delete or to publish.
     let is_retired = config.as_ref().is_some_and(|config| config.is_retired());
     let is_drastic = is_retired || existing.bootstrap.is_none() || !orphans.is_empty();

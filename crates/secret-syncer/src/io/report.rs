@@ -15,7 +15,6 @@ use crate::io::apply::orphans::OrphanOutcome;
 use crate::io::caches;
 use crate::io::context::Context;
 use crate::io::error::Error;
-use crate::model::existing::WellKnownNames;
 use crate::model::memory::Fact;
 use crate::model::view::ConfigView;
 use crate::plan::conditions::{self, Announcement, event, is_change, is_reported};
@@ -81,8 +80,8 @@ fn expiry(context: &Context, config: &ConfigView) -> Option<Timestamp> {
     if config.is_retired() {
         return None;
     }
-    let known = WellKnownNames::of(&config.name, config.machine_deployment.as_ref());
-    let bootstrap = context.caches.secrets.get(&caches::key(&known.bootstrap?));
+    let bootstrap = names::bootstrap_secret_of(&config.name)?;
+    let bootstrap = context.caches.secrets.get(&caches::key(&bootstrap));
     let of_secret = bootstrap.and_then(|secret| secret.meta.time(names::EXPIRES));
     let status = config.status.published.as_ref();
     of_secret.or_else(|| status?.credential_expires.parse().ok())
@@ -93,8 +92,8 @@ fn is_in_force(context: &Context, config: &ConfigView) -> bool {
     let Some(md) = &config.machine_deployment else {
         return false;
     };
-    let (pool, known) = (md.id(), WellKnownNames::of(&config.name, Some(md)));
-    let (existing, _) = context.caches.existing(&config.name, &pool, &known);
+    let pool = md.id();
+    let (existing, _) = context.caches.existing(&config.name, &pool);
     let now = context.cluster.worker.server_time.now();
     conditions::is_in_force(&existing, &pool, config.needs_kubeconfig_secret, now)
 }
@@ -158,7 +157,9 @@ async fn set_status(
     if let Some(config) = written.map_err(failed("the OperatingSystemConfig's status"))? {
         let config = ConfigView::of(config);
         let (from, to) = (version.clone(), config.resource_version.clone());
-        context.memory.learn(&config.name, Fact::StatusWritten { from, to });
+        context
+            .memory
+            .learn(&config.name, Fact::StatusWritten { from, to });
         context.saw_config(config);
     }
     if is_change(before, &verdict) {

@@ -88,7 +88,9 @@ impl TokenProbe {
 
     /// Whether the API server accepts the token, whatever it may do.
     pub async fn is_accepted(&self, token: &str) -> Result<bool, ApplyError> {
-        let answer = self.ask(token, &requests(None), &[Answer::Yes, Answer::No]).await?;
+        let answer = self
+            .ask(token, &requests(None), &[Answer::Yes, Answer::No])
+            .await?;
         Ok(answer != Answer::Unauthenticated)
     }
 

@@ -56,7 +56,10 @@ pub enum Fact {
     Same(MadeFrom),
     Unfit(Unfit),
     /// A write of the status, and nothing else, has changed the config from one resourceVersion to another.
-    StatusWritten { from: String, to: String },
+    StatusWritten {
+        from: String,
+        to: String,
+    },
 }
 
 impl PoolMemory {

@@ -100,7 +100,8 @@ fn modified(object: &str, problem: Option<&str>) -> Option<Finding> {
 /// What is wrong with the metadata of any Secret of the pool.
 fn has_wrong_metadata(meta: &Meta, ownership: &OwnershipLabels) -> Option<&'static str> {
     let is_orphan = meta.annotation(names::ORPHANED_SINCE).is_some();
-    (is_orphan || !ownership.are_on(meta)).then_some("lost a label or an annotation, or is marked as orphaned")
+    (is_orphan || !ownership.are_on(meta))
+        .then_some("lost a label or an annotation, or is marked as orphaned")
 }
 
 /// What is wrong with a Secret that is replaced in one write.

@@ -413,7 +413,9 @@ fn new_content_waits_until_there_is_room_for_its_document() {
     let mut gathered = published();
     let more = (1..50).map(|number| document(&format!("older-{number}"), hours(30)));
     gathered.existing.provisioning.extend(more);
-    edit_config(&mut gathered, |config| config.status.published = Some(in_status()));
+    edit_config(&mut gathered, |config| {
+        config.status.published = Some(in_status())
+    });
     edit_rendered(&mut gathered, |rendered| rendered.digest = "other".into());
     let publish = |gathered: &Gathered| match plan(gathered).1.unwrap().step {
         Step::Publish(publish) => *publish,
@@ -460,7 +462,9 @@ fn a_content_is_held_back_while_it_is_unfit_and_something_is_published() {
     };
     assert_eq!(refused(&fresh()), None, "nothing could be put first");
     let mut gathered = published();
-    edit_config(&mut gathered, |config| config.status.published = Some(in_status()));
+    edit_config(&mut gathered, |config| {
+        config.status.published = Some(in_status())
+    });
     edit_rendered(&mut gathered, |rendered| rendered.digest = "other".into());
     gathered.memory.unfit = refused(&gathered);
     type Edit = fn(&mut Gathered);
@@ -500,7 +504,10 @@ fn a_content_is_held_back_while_it_is_unfit_and_something_is_published() {
     renewal.now = hours(8);
     let plan = decide(renewal.clone());
     let publish = published_again(&plan);
-    assert_eq!(unfit(&renewal, publish, Reason::RequestFailed, String::new()), None);
+    assert_eq!(
+        unfit(&renewal, publish, Reason::RequestFailed, String::new()),
+        None
+    );
 }
 
 #[test]

@@ -199,7 +199,7 @@ fn keep_or_publish(
         memory.made_from = None;
     }
     memory.repairs = repair_limit::count(&findings, memory.repairs, gathered.now)?.or(memory.repairs);
-    let publish = publish::publish(gathered, config, md, wanted, ownership, findings);
+    let publish = publish::publish(gathered, config, wanted, ownership, findings);
     Ok(Plan::of(Step::Publish(Box::new(publish)), None))
 }
 

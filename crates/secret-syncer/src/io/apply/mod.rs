@@ -24,8 +24,8 @@ use crate::model::gathered::Gathered;
 use crate::model::memory::Fact;
 use crate::model::view::ConfigView;
 use crate::plan::findings::Cause;
-use crate::plan::steps::{Plan, Step};
 use crate::plan::messages;
+use crate::plan::steps::{Plan, Step};
 
 /// In errors.
 const CONFIG: &str = "the OperatingSystemConfig";
