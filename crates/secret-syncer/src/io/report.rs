@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-use osm_api::condition::{self, PUBLISHED, REASON_DELETED, Verdict};
+use osm_api::condition::{self, PUBLISHED, Verdict};
 use osm_api::config::{OperatingSystemConfigStatus, Published};
 use osm_api::{Reason, names};
 use osm_runtime::error::Failure;
@@ -43,7 +42,9 @@ pub async fn report(
         context.forget(name);
         return outcome.map(|applied| applied.again);
     };
-    reporting.note_expiry(name, expiry(context, &config));
+    let bootstrap = names::bootstrap_secret_of(name);
+    let bootstrap = bootstrap.and_then(|secret| context.caches.secrets.get(&caches::key(&secret)));
+    reporting.note_expiry(name, conditions::expiry(&config, bootstrap.as_deref()));
     match outcome {
         Ok(applied) => {
             reporting.succeeded(name);
@@ -73,18 +74,6 @@ pub async fn report(
             Err(error)
         }
     }
-}
-
-/// When the credentials of a pool expire: as its bootstrap Secret has it, and as its status has it where that is missing.
-fn expiry(context: &Context, config: &ConfigView) -> Option<Timestamp> {
-    if config.is_retired() {
-        return None;
-    }
-    let bootstrap = names::bootstrap_secret_of(&config.name)?;
-    let bootstrap = context.caches.secrets.get(&caches::key(&bootstrap));
-    let of_secret = bootstrap.and_then(|secret| secret.meta.time(names::EXPIRES));
-    let status = config.status.published.as_ref();
-    of_secret.or_else(|| status?.credential_expires.parse().ok())
 }
 
 /// Whether new machines can boot with what the caches show.
@@ -132,9 +121,7 @@ async fn set_status(
     published: Option<Published>,
 ) -> Result<(), RequestError> {
     let is_kept = published.is_some() || is_in_force(context, config);
-    let before = || config.status.published.clone();
-    let stays = || before().filter(|_| verdict.reason != REASON_DELETED);
-    let published = published.or_else(stays);
+    let published = published.or_else(|| conditions::kept(&config.status, &verdict));
     let ready = conditions::ready(&verdict, published.as_ref().filter(|_| is_kept));
     context
         .reporting

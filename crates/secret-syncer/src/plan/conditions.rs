@@ -6,10 +6,11 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use osm_api::condition::{READY, REASON_DELETED, Verdict};
-use osm_api::config::Published;
+use osm_api::config::{OperatingSystemConfigStatus, Published};
 use osm_api::{Reason, names};
 
 use crate::model::existing::ExistingObjects;
+use crate::model::view::{ConfigView, SecretView};
 
 /// `kept` is what stays in force although `published` is `False`; `None`: nothing does.
 pub fn ready(published: &Verdict, kept: Option<&Published>) -> Verdict {
@@ -28,6 +29,22 @@ pub fn ready(published: &Verdict, kept: Option<&Published>) -> Verdict {
         reason: Reason::Published,
         message,
     }
+}
+
+/// What the status says is published, where nothing was just seen to be: what was stays, unless the pool is gone.
+pub fn kept(before: &OperatingSystemConfigStatus, published: &Verdict) -> Option<Published> {
+    let is_kept = published.reason != REASON_DELETED;
+    before.published.clone().filter(|_| is_kept)
+}
+
+/// When the credentials of a pool expire: as its bootstrap Secret has it, and as its status has it where that is missing.
+pub fn expiry(config: &ConfigView, bootstrap: Option<&SecretView>) -> Option<Timestamp> {
+    if config.is_retired() {
+        return None;
+    }
+    let of_secret = bootstrap.and_then(|secret| secret.meta.time(names::EXPIRES));
+    let status = config.status.published.as_ref();
+    of_secret.or_else(|| status?.credential_expires.parse().ok())
 }
 
 /// Whether machines of `pool` can boot with these objects: none is missing, and the credentials have not expired.
@@ -96,7 +113,7 @@ mod tests {
     use crate::plan::fixtures::{self, POOL};
     use crate::plan::messages;
 
-    fn kept() -> Published {
+    fn last() -> Published {
         Published {
             digest: "d".into(),
             revision: "1".into(),
@@ -111,7 +128,7 @@ mod tests {
         let published = messages::published("tomorrow", true);
         let failed = messages::not_published(Reason::SourceMissing, "a Secret is missing");
         let altered = messages::not_published(Reason::RepeatedlyModified, "altered");
-        let kept = kept();
+        let kept = last();
         for (of, kept, status, reason, text) in [
             (
                 &published,

@@ -36,7 +36,7 @@ use osm_api::{PoolRef, Reason, names};
 use osm_runtime::error::LONGEST_DELAY;
 use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 
-use crate::model::existing::OwnershipLabels;
+use crate::model::existing::{ExistingObjects, OwnershipLabels};
 use crate::model::gathered::Gathered;
 use crate::model::memory::PoolMemory;
 use crate::model::view::ConfigView;
@@ -201,6 +201,17 @@ fn keep_or_publish(
     memory.repairs = repair_limit::count(&findings, memory.repairs, gathered.now)?.or(memory.repairs);
     let publish = publish::publish(gathered, config, wanted, ownership, findings);
     Ok(Plan::of(Step::Publish(Box::new(publish)), None))
+}
+
+/// Whether objects may be deleted, or published for the first time. A kubeconfig may lead to another cluster by now, whose answers would be a
+/// reason to, so the clusters have to be known as they are now.
+pub fn may_be_drastic(
+    config: Option<&ConfigView>,
+    existing: &ExistingObjects,
+    orphans: &[(String, ExistingObjects)],
+) -> bool {
+    let is_retired = config.is_some_and(ConfigView::is_retired);
+    is_retired || existing.bootstrap.is_none() || !orphans.is_empty()
 }
 
 /// What the Go implementation made is left unchanged until osc-controller can render it.

@@ -131,6 +131,10 @@ pub enum OrphanStep {
 #[derive(Debug)]
 pub struct Collect {
     pub pool: String,
+    /// No config of the name may exist.
+    pub has_no_config: bool,
+    /// There are Secrets, so that the deletion counts.
+    pub is_limited: bool,
     pub objects: ExistingObjects,
     /// None of these MachineDeployments may exist with the pool's id.
     pub owners: Vec<Owner>,
