@@ -14,7 +14,6 @@ use crate::io::apply::orphans::OrphanOutcome;
 use crate::io::caches;
 use crate::io::context::Context;
 use crate::io::error::Error;
-use crate::model::memory::Fact;
 use crate::model::view::ConfigView;
 use crate::plan::conditions::{self, Announcement, event, is_change, is_reported};
 use crate::plan::{legacy_tokens, messages};
@@ -142,12 +141,7 @@ async fn set_status(
     let (api, version) = (context.configs(), &config.resource_version);
     let written = status::apply(&api, FIELD_MANAGER, &config.name, version, &status).await;
     if let Some(config) = written.map_err(failed("the OperatingSystemConfig's status"))? {
-        let config = ConfigView::of(config);
-        let (from, to) = (version.clone(), config.resource_version.clone());
-        context
-            .memory
-            .learn(&config.name, Fact::StatusWritten { from, to });
-        context.saw_config(config);
+        context.saw_config(ConfigView::of(config));
     }
     if is_change(before, &verdict) {
         let rendered = config.status.rendered.as_ref();

@@ -55,11 +55,6 @@ pub enum Fact {
     /// What is published holds exactly what would be made from this.
     Same(MadeFrom),
     Unfit(Unfit),
-    /// A write of the status, and nothing else, has changed the config from one resourceVersion to another.
-    StatusWritten {
-        from: String,
-        to: String,
-    },
 }
 
 impl PoolMemory {
@@ -69,12 +64,6 @@ impl PoolMemory {
             Fact::Refused => self.tokens = None,
             Fact::Same(made_from) => self.made_from = Some(made_from),
             Fact::Unfit(unfit) => self.unfit = Some(unfit),
-            Fact::StatusWritten { from, to } => {
-                // A content that is unfit still is.
-                if let Some(unfit) = self.unfit.as_mut().filter(|unfit| unfit.config == from) {
-                    unfit.config = to;
-                }
-            }
         }
     }
 }
@@ -93,7 +82,7 @@ pub struct MadeFrom {
 /// documents, a Secret that it needs is someone else's, or the API server refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfit {
-    /// resourceVersion of the config.
+    /// resourceVersion of the config. The write of a status changes it too, and costs one more attempt.
     pub config: String,
     /// As the annotation [`osm_api::names::PUBLISHED_FROM`]: other values may fit.
     pub published_from: String,

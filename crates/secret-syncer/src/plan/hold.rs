@@ -99,8 +99,9 @@ const UNFIT_FOR: SignedDuration = SignedDuration::from_mins(10);
 /// nothing is, so there is nothing to put first.
 pub fn unfit(gathered: &Gathered, publish: &Publish, reason: Reason, message: String) -> Option<Unfit> {
     let config = gathered.config.as_ref()?;
+    record(gathered, config)?;
     let is_of_config = matches!(publish.wanted.content, Content::Config { .. });
-    (is_of_config && config.status.published.is_some()).then(|| Unfit {
+    is_of_config.then(|| Unfit {
         config: config.resource_version.clone(),
         published_from: publish.wanted.published_from.clone(),
         reason,

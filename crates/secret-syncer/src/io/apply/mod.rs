@@ -135,10 +135,16 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
                 Ok(Some(_)) => None,
                 Err(error) => error.fact(gathered, &publish),
             };
+            let is_unfit = matches!(fact, Some(Fact::Unfit(_)));
             if let Some(fact) = fact {
                 context.memory.learn(&gathered.name, fact);
             }
-            if let Some(published) = outcome? {
+            let published = match outcome {
+                // The next plan holds the content back, and says why.
+                Err(_) if is_unfit => None,
+                outcome => outcome?,
+            };
+            if let Some(published) = published {
                 // osc-controller logs the same pool, revision and digest when it has rendered that.
                 tracing::info!(
                     config = gathered.name,
