@@ -206,13 +206,15 @@ fn new_content_waits_until_a_document_has_expired() {
 fn while_a_policy_refuses_new_content_what_is_published_is_renewed_and_restored() {
     alone(async {
         let world = calm();
+        let life = jiff::SignedDuration::from_hours(2);
+        world.server.with(|state| state.shorten_tokens(life));
         world.create_pool(0);
         hours(&world, 1).await;
         world.schedule.refuse(Some(("create", "secrets")));
         world.edit_profile();
         world.server.with(judge);
-        for _ in 0..3 {
-            hours(&world, 20).await;
+        for _ in 0..2 {
+            hours(&world, 2).await;
             world.damage(0, Damaged::Role, How::Content);
             world.pass(Duration::from_secs(60)).await;
             let broken = world.broken();
