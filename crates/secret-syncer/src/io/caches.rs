@@ -14,13 +14,10 @@ use osm_runtime::watch;
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::model::existing::{ExistingObjects, WellKnownNames};
+use crate::model::existing::{ExistingObjects, Group};
 use crate::model::gathered::OrphanBudget;
 use crate::model::source::{SourceData, kind_of};
-use crate::model::view::{
-    self, BindingView, ConfigView, Meta, PURPOSE_BOOTSTRAP, PURPOSE_EDGE_SCRIPT, PURPOSE_KUBECONFIG,
-    PURPOSE_PROVISIONING, PURPOSE_TOKEN_BINDING, RoleView, SecretView,
-};
+use crate::model::view::{self, BindingView, ConfigView, Meta, PURPOSE_BOOTSTRAP, RoleView, SecretView};
 use crate::plan::legacy_tokens::LegacyToken;
 
 /// With so many Secrets, a pool gets a further document only if it has few.
@@ -161,86 +158,14 @@ impl Caches {
     }
 
     /// What exists for the pool of this config, and for other pools of the same config name.
-    pub fn existing(
-        &self,
-        config: &str,
-        pool: &str,
-        names: &WellKnownNames,
-    ) -> (ExistingObjects, Vec<(String, ExistingObjects)>) {
-        type ByPool = std::collections::BTreeMap<String, ExistingObjects>;
-        fn of<'a>(by_pool: &'a mut ByPool, meta: &Meta) -> &'a mut ExistingObjects {
-            by_pool
-                .entry(meta.pool().unwrap_or_default().to_owned())
-                .or_default()
-        }
-        let mut by_pool = ByPool::new();
-        for secret in self.secrets.group(config) {
-            let objects = of(&mut by_pool, &secret.meta);
-            // Labels are easily changed or copied, a name is not. A Secret whose name does not fit its label is ignored until it does.
-            let name = Some(secret.meta.name.as_str());
-            if secret.is(PURPOSE_BOOTSTRAP) && name == names.bootstrap.as_deref() {
-                objects.bootstrap = Some(secret);
-            } else if secret.is(PURPOSE_EDGE_SCRIPT) && name == names.edge_script.as_deref() {
-                objects.edge_script = Some(secret);
-            } else if secret.is(PURPOSE_KUBECONFIG)
-                && secret.meta.name == names::kubeconfig_secret_name(secret.meta.pool().unwrap_or_default())
-            {
-                objects.kubeconfig = Some(secret);
-            } else if secret.is(PURPOSE_TOKEN_BINDING)
-                && secret.meta.name
-                    == names::token_binding_secret_name(secret.meta.pool().unwrap_or_default())
-            {
-                objects.token_binding = Some(secret);
-            } else if secret.is(PURPOSE_PROVISIONING)
-                && secret.meta.name.starts_with(names::PROVISIONING_PREFIX)
-            {
-                objects.provisioning.push(secret);
-            }
-        }
-        // A copy of one has another name.
-        let is_named = |meta: &Meta| meta.name == names::pool_account(meta.pool().unwrap_or_default());
-        for account in self
-            .accounts
-            .group(config)
-            .into_iter()
-            .filter(|account| is_named(account))
-        {
-            of(&mut by_pool, &account).account = Some(account.clone());
-        }
-        for role in self
-            .roles
-            .group(config)
-            .into_iter()
-            .filter(|role| is_named(&role.meta))
-        {
-            of(&mut by_pool, &role.meta).role = Some(role.clone());
-        }
-        for binding in self
-            .bindings
-            .group(config)
-            .into_iter()
-            .filter(|binding| is_named(&binding.meta))
-        {
-            of(&mut by_pool, &binding.meta).binding = Some(binding.clone());
-        }
-        for objects in by_pool.values_mut() {
-            objects.provisioning.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
-        }
-        let mut own = by_pool.remove(pool).unwrap_or_default();
-        // The name of the bootstrap Secret is the same for each pool of this name: a successor takes it over.
-        if own.bootstrap.is_none() && !pool.is_empty() {
-            own.bootstrap = by_pool.values_mut().find_map(|orphan| orphan.bootstrap.take());
-        }
-        if own.edge_script.is_none() && !pool.is_empty() {
-            own.edge_script = by_pool.values_mut().find_map(|orphan| orphan.edge_script.take());
-        }
-        (
-            own,
-            by_pool
-                .into_iter()
-                .filter(|(_, objects)| !objects.is_nothing())
-                .collect(),
-        )
+    pub fn existing(&self, config: &str, pool: &str) -> (ExistingObjects, Vec<(String, ExistingObjects)>) {
+        let group = Group {
+            secrets: self.secrets.group(config),
+            accounts: self.accounts.group(config),
+            roles: self.roles.group(config),
+            bindings: self.bindings.group(config),
+        };
+        group.by_pool(config, pool)
     }
 
     // The rest records what the API server returned for our writes. Each writer requeues the config when it is done, so the
@@ -271,11 +196,10 @@ fn wrote<V: Clone>(cache: &Cache<V>, object: &impl Resource, view: V) -> V {
 
 #[cfg(test)]
 mod tests {
-    use osm_api::PoolRef;
     use serde_json::json;
 
     use super::*;
-    use crate::model::view::PURPOSE_IDENTITY;
+    use crate::model::view::{PURPOSE_EDGE_SCRIPT, PURPOSE_IDENTITY};
 
     const CONFIG: &str = "pool-kube-system-config";
 
@@ -305,7 +229,7 @@ mod tests {
                 "labels": {names::ROLE: PURPOSE_IDENTITY, names::POOL: "p"}, "annotations": {names::CONFIG: CONFIG}}});
             caches.wrote_account(&serde_json::from_value(copied).unwrap());
         }
-        let (own, _) = caches.existing(CONFIG, "p", &WellKnownNames::of(CONFIG, None));
+        let (own, _) = caches.existing(CONFIG, "p");
         assert_eq!(own.account.unwrap().name, account);
     }
 
@@ -322,38 +246,26 @@ mod tests {
             (PURPOSE_EDGE_SCRIPT, "edge-provider-script-a-copy"),
             (PURPOSE_EDGE_SCRIPT, "edge-provider-script-z-copy"),
         ];
-        let md = PoolRef::machine_deployment("kube-system", "pool", "uid");
-        for (what, md) in [("with its pool", Some(&md)), ("by the config's name", None)] {
-            let names = WellKnownNames::of(CONFIG, md);
-            let caches = Caches::default();
-            for (role, name) in copies {
-                add(&caches, role, "p", name, 1);
-            }
-            let (own, others) = caches.existing(CONFIG, "p", &names);
+        let caches = Caches::default();
+        for (role, name) in copies {
+            add(&caches, role, "p", name, 1);
+        }
+        for pool in ["p", "successor"] {
+            let (own, others) = caches.existing(CONFIG, pool);
             assert!(
                 own.is_nothing() && others.is_empty(),
-                "{what}: {own:?} {others:?}"
-            );
-            let (own, others) = caches.existing(CONFIG, "successor", &names);
-            assert!(
-                own.is_nothing() && others.is_empty(),
-                "{what}: {own:?} {others:?}"
-            );
-
-            add(&caches, PURPOSE_BOOTSTRAP, "p", bootstrap, 2);
-            add(&caches, PURPOSE_EDGE_SCRIPT, "p", script, 2);
-            let (own, others) = caches.existing(CONFIG, "p", &names);
-            assert_eq!(
-                (known(&own), others.len()),
-                ([Some(bootstrap), Some(script)], 0),
-                "{what}"
-            );
-            let (own, _) = caches.existing(CONFIG, "successor", &names);
-            assert_eq!(
-                known(&own),
-                [Some(bootstrap), Some(script)],
-                "{what}: a successor takes them over"
+                "{pool}: {own:?} {others:?}"
             );
         }
+        add(&caches, PURPOSE_BOOTSTRAP, "p", bootstrap, 2);
+        add(&caches, PURPOSE_EDGE_SCRIPT, "p", script, 2);
+        let (own, others) = caches.existing(CONFIG, "p");
+        assert_eq!((known(&own), others.len()), ([Some(bootstrap), Some(script)], 0));
+        let (own, _) = caches.existing(CONFIG, "successor");
+        assert_eq!(
+            known(&own),
+            [Some(bootstrap), Some(script)],
+            "a successor takes them over"
+        );
     }
 }

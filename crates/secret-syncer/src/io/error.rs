@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use osm_api::Reason;
 use osm_runtime::RequestError;
-use osm_runtime::error::{Failure, LONGEST_DELAY, LONGEST_DELAY_OF_PERMANENT};
+use osm_runtime::error::{Failure, LONGEST_DELAY, LONGEST_DELAY_OF_PERMANENT, is_code};
 
 use crate::model::documents::DocumentError;
-use crate::plan::{PlanError, messages};
+use crate::model::gathered::Gathered;
+use crate::model::memory::Fact;
+use crate::plan::content::Comparison;
+use crate::plan::steps::Publish;
+use crate::plan::{PlanError, hold, messages};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -53,14 +57,22 @@ impl ApplyError {
         }
     }
 
-    /// Whether the API server refuses what is to be published; `None`: the failure is not about that. Where the content itself is at fault,
-    /// nobody has to be asked again.
-    pub fn is_refusal_of_content(&self) -> Option<bool> {
-        match self {
-            Self::Document(_) | Self::TooManyDocuments(_) => Some(false),
-            Self::Request(error @ RequestError::Failed { .. }) if !error.may_pass() => Some(true),
-            _ => None,
-        }
+    /// What the next plans have to know of this failure.
+    pub fn fact(&self, gathered: &Gathered, publish: &Publish) -> Option<Fact> {
+        // Content that differs from what is published, which may fare better.
+        let is_new = publish.wanted.comparison != Comparison::Same;
+        let is_of_content = match self {
+            Self::TokenRefused => return Some(Fact::Refused),
+            Self::Document(_) | Self::TooManyDocuments(_) => true,
+            Self::ForeignSecret { .. } => is_new,
+            // Validation, a policy, a quota, or a limit of size.
+            Self::Request(RequestError::Failed { source, .. }) => {
+                is_new && [400, 403, 413, 422].iter().any(|code| is_code(source, *code))
+            }
+            _ => false,
+        };
+        let unfit = || hold::unfit(gathered, publish, self.reason(), self.to_string());
+        is_of_content.then(unfit)?.map(Fact::Unfit)
     }
 
     pub fn reason(&self) -> Reason {

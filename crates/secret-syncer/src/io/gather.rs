@@ -10,13 +10,12 @@ use osm_runtime::{Connection, RequestError};
 use crate::io::caches;
 use crate::io::context::Context;
 use crate::io::sources;
-use crate::model::existing::WellKnownNames;
 use crate::model::gathered::{Clusters, Gathered};
 use crate::model::published_content::Published;
 use crate::model::record::PublishedRecord;
 use crate::model::source::{Allowed, Inputs, SourceError};
 use crate::model::view::ConfigView;
-use crate::plan::hold;
+use crate::plan::{self, hold};
 
 /// Requests are made only for values in objects of other owners, for what is published while new content is held back, and for the uids of
 /// clusters.
@@ -32,10 +31,8 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
     let pool = md
         .map(|md| names::pool_id(&md.namespace, &md.name, &md.uid))
         .unwrap_or_default();
-    let (existing, orphans) = caches.existing(name, &pool, &WellKnownNames::of(name, md));
-    // A kubeconfig may lead to another cluster by now, whose answers would be a reason to delete or to publish.
-    let is_retired = config.as_ref().is_some_and(|config| config.is_retired());
-    let is_drastic = is_retired || existing.bootstrap.is_none() || !orphans.is_empty();
+    let (existing, orphans) = caches.existing(name, &pool);
+    let is_drastic = plan::may_be_drastic(config.as_deref(), &existing, &orphans);
     let uid = async |connection: &Connection| match is_drastic {
         true => connection.recent_uid().await,
         false => connection.uid().await,

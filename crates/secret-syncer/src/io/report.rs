@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-use kube::ResourceExt;
-use osm_api::condition::{self, PUBLISHED, REASON_DELETED, Verdict};
+use osm_api::condition::{self, PUBLISHED, Verdict};
 use osm_api::config::{OperatingSystemConfigStatus, Published};
 use osm_api::{Reason, names};
 use osm_runtime::error::Failure;
@@ -16,7 +14,6 @@ use crate::io::apply::orphans::OrphanOutcome;
 use crate::io::caches;
 use crate::io::context::Context;
 use crate::io::error::Error;
-use crate::model::existing::WellKnownNames;
 use crate::model::view::ConfigView;
 use crate::plan::conditions::{self, Announcement, event, is_change, is_reported};
 use crate::plan::{legacy_tokens, messages};
@@ -44,7 +41,9 @@ pub async fn report(
         context.forget(name);
         return outcome.map(|applied| applied.again);
     };
-    reporting.note_expiry(name, expiry(context, &config));
+    let bootstrap = names::bootstrap_secret_of(name);
+    let bootstrap = bootstrap.and_then(|secret| context.caches.secrets.get(&caches::key(&secret)));
+    reporting.note_expiry(name, conditions::expiry(&config, bootstrap.as_deref()));
     match outcome {
         Ok(applied) => {
             reporting.succeeded(name);
@@ -76,25 +75,13 @@ pub async fn report(
     }
 }
 
-/// When the credentials of a pool expire: as its bootstrap Secret has it, and as its status has it where that is missing.
-fn expiry(context: &Context, config: &ConfigView) -> Option<Timestamp> {
-    if config.is_retired() {
-        return None;
-    }
-    let known = WellKnownNames::of(&config.name, config.machine_deployment.as_ref());
-    let bootstrap = context.caches.secrets.get(&caches::key(&known.bootstrap?));
-    let of_secret = bootstrap.and_then(|secret| secret.meta.time(names::EXPIRES));
-    let status = config.status.published.as_ref();
-    of_secret.or_else(|| status?.credential_expires.parse().ok())
-}
-
 /// Whether new machines can boot with what the caches show.
 fn is_in_force(context: &Context, config: &ConfigView) -> bool {
     let Some(md) = &config.machine_deployment else {
         return false;
     };
-    let (pool, known) = (md.id(), WellKnownNames::of(&config.name, Some(md)));
-    let (existing, _) = context.caches.existing(&config.name, &pool, &known);
+    let pool = md.id();
+    let (existing, _) = context.caches.existing(&config.name, &pool);
     let now = context.cluster.worker.server_time.now();
     conditions::is_in_force(&existing, &pool, config.needs_kubeconfig_secret, now)
 }
@@ -133,9 +120,7 @@ async fn set_status(
     published: Option<Published>,
 ) -> Result<(), RequestError> {
     let is_kept = published.is_some() || is_in_force(context, config);
-    let before = || config.status.published.clone();
-    let stays = || before().filter(|_| verdict.reason != REASON_DELETED);
-    let published = published.or_else(stays);
+    let published = published.or_else(|| conditions::kept(&config.status, &verdict));
     let ready = conditions::ready(&verdict, published.as_ref().filter(|_| is_kept));
     context
         .reporting
@@ -156,13 +141,6 @@ async fn set_status(
     let (api, version) = (context.configs(), &config.resource_version);
     let written = status::apply(&api, FIELD_MANAGER, &config.name, version, &status).await;
     if let Some(config) = written.map_err(failed("the OperatingSystemConfig's status"))? {
-        // Nothing but this status has changed since, so a content that is unfit still is.
-        let now = config.metadata.resource_version.clone().unwrap_or_default();
-        context.memory.edit(&config.name_any(), |memory| {
-            if let Some(unfit) = memory.unfit.as_mut().filter(|unfit| unfit.config == *version) {
-                unfit.config = now;
-            }
-        });
         context.saw_config(ConfigView::of(config));
     }
     if is_change(before, &verdict) {

@@ -14,10 +14,12 @@ use osm_runtime::{Api, RequestError};
 use crate::io::apply::{identity, objects, well_known};
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
+use crate::model::existing::WellKnown;
 use crate::model::gathered::Gathered;
+use crate::model::memory::Fact;
 use crate::model::tokens::{Issued, Tokens, granted};
 use crate::model::view::PURPOSE_TOKEN_BINDING;
-use crate::plan::adoption::WellKnown;
+use crate::plan::findings::Cause;
 use crate::plan::steps::Publish;
 use crate::plan::{questions, renewal};
 
@@ -27,22 +29,17 @@ const ACCOUNT: &str = "a pool's ServiceAccount";
 /// The API server refuses to issue tokens for less.
 const SHORTEST_LIFE: Duration = Duration::from_secs(600);
 
-/// Tokens that are about to be published.
-pub struct Provided {
-    pub tokens: Tokens,
-    /// Whether they were issued just now.
-    pub are_new: bool,
-}
-
 /// The pool's token, and another one for its kubelets where all pools share an account for that; with everything that they are bound to.
+/// `are_in_document`: a document has them in it.
 ///
 /// # Errors
-/// Requests that failed; [`ApplyError::ForeignSecret`].
+/// Requests that failed; [`ApplyError::ForeignSecret`]; [`ApplyError::TokenRefused`].
 pub async fn provide(
     context: &Context,
     gathered: &Gathered,
     publish: &Publish,
-) -> Result<Provided, ApplyError> {
+    are_in_document: bool,
+) -> Result<Tokens, ApplyError> {
     identity::account(context, gathered, &publish.ownership).await?;
     let binding = match gathered.joining {
         Joining::Approved => None,
@@ -52,32 +49,27 @@ pub async fn provide(
         }
     };
     if let Some(tokens) = renewal::reusable(gathered, publish) {
-        return Ok(Provided {
-            tokens: tokens.clone(),
-            are_new: false,
-        });
+        return Ok(tokens.clone());
     }
     let tokens = issue(context, gathered, publish, binding).await?;
-    let kept = Some(tokens.clone());
-    context.memory.edit(&gathered.name, |memory| memory.tokens = kept);
-    let of = tokens.bound_to.split('/').next();
-    if gathered
-        .existing
-        .account
-        .as_ref()
-        .is_some_and(|shown| of != Some(&shown.uid))
-    {
-        // Someone made the account anew, and the watch does not show it yet.
+    context.memory.learn(&gathered.name, Fact::Issued(tokens.clone()));
+    if renewal::are_of_another_account(gathered, &tokens) {
         let account = names::pool_account(&gathered.pool);
         let api: Api<ServiceAccount> = context.in_namespace();
         let live = api.get(&account).await.map_err(failed(ACCOUNT))?;
         context.caches.wrote_account(&live);
         return Err(RequestError::Conflict { what: ACCOUNT }.into());
     }
-    Ok(Provided {
-        tokens,
-        are_new: true,
-    })
+    if are_in_document {
+        // Otherwise each attempt would leave a document with other tokens in it while the API server refuses tokens.
+        let other = Some(&tokens.kubelet).filter(|kubelet| **kubelet != tokens.api);
+        for token in [&tokens.api].into_iter().chain(other) {
+            if !context.token_probe.is_accepted(token).await? {
+                return Err(ApplyError::TokenRefused);
+            }
+        }
+    }
+    Ok(tokens)
 }
 
 /// `binding`: uid of the Secret that a token of the shared account is bound to.
@@ -142,71 +134,26 @@ async fn binding_secret(
     Ok(secret.meta.uid)
 }
 
-/// Checks that the API server accepts these very tokens, whatever they may do.
-///
-/// # Errors
-/// Requests that failed; [`ApplyError::TokenRefused`].
-pub async fn check_acceptance(
-    context: &Context,
-    gathered: &Gathered,
-    tokens: &Tokens,
-) -> Result<(), ApplyError> {
-    let other = Some(&tokens.kubelet).filter(|kubelet| **kubelet != tokens.api);
-    for token in [&tokens.api].into_iter().chain(other) {
-        let answer = context.token_probe.is_approved_anyway(token).await?;
-        let checked = answer.map(drop).ok_or(ApplyError::TokenRefused);
-        forget_refused(context, gathered, checked)?;
-    }
-    Ok(())
-}
-
-/// Checks that the tokens may join, unless that [is known](questions::is_known).
+/// Checks that the tokens may join and open this Secret, unless that [is](questions::is_known) [known](questions::is_readable).
 ///
 /// # Errors
 /// Requests that failed; [`ApplyError::RightMissing`]; [`ApplyError::TokenRefused`].
-pub async fn check_joining(
+pub async fn check(
     context: &Context,
-    gathered: &Gathered,
-    tokens: &Tokens,
-) -> Result<(), ApplyError> {
-    let probe = &context.token_probe;
-    if questions::is_known(probe.found_joinable()) {
-        return Ok(());
-    }
-    let checked = probe.may_join(&tokens.kubelet, gathered.joining).await;
-    forget_refused(context, gathered, checked)
-}
-
-/// Checks that the pool's token opens this Secret, unless that [is known](questions::is_readable).
-///
-/// # Errors
-/// As [`check_joining`].
-pub async fn check_reading(
-    context: &Context,
-    gathered: &Gathered,
-    publish: &Publish,
+    joining: Joining,
+    causes: &[Cause],
     tokens: &Tokens,
     secret: &str,
     is_as_written: bool,
 ) -> Result<(), ApplyError> {
     let probe = &context.token_probe;
-    if questions::is_readable(probe.found_readable(), &publish.causes(), is_as_written) {
-        return Ok(());
+    if !questions::is_known(probe.found_joinable()) {
+        probe.may_join(&tokens.kubelet, joining).await?;
     }
-    let checked = probe.may_read(&tokens.api, secret).await;
-    forget_refused(context, gathered, checked)
-}
-
-/// The API server may have another key to verify tokens with by now, so the next attempt gets new ones.
-fn forget_refused(
-    context: &Context,
-    gathered: &Gathered,
-    checked: Result<(), ApplyError>,
-) -> Result<(), ApplyError> {
-    if matches!(checked, Err(ApplyError::TokenRefused)) {
-        context.memory.edit(&gathered.name, |memory| memory.tokens = None);
+    if !questions::is_readable(probe.found_readable(), causes, is_as_written) {
+        probe.may_read(&tokens.api, secret).await?;
     }
-    checked
+    Ok(())
 }
 
 /// A token of this ServiceAccount with the shortest life, for a question about its rights. It is kept nowhere.

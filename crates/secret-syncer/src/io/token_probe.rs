@@ -80,31 +80,46 @@ impl TokenProbe {
     /// Whether kube-controller-manager approves each node's certificate that this token asks for; `None`: the API server did not accept the
     /// token, so this is not known.
     pub async fn is_approved_anyway(&self, token: &str) -> Result<Option<bool>, ApplyError> {
-        for pause in RETRY_PAUSES {
-            match self.answer(token, &requests(NODE_CLIENT)).await? {
-                Answer::Yes => return Ok(Some(true)),
-                Answer::No => return Ok(Some(false)),
-                Answer::Unauthenticated => tokio::time::sleep(pause).await,
-            }
-        }
-        Ok(None)
+        let answer = self
+            .ask(token, &requests(NODE_CLIENT), &[Answer::Yes, Answer::No])
+            .await?;
+        Ok((answer != Answer::Unauthenticated).then_some(answer == Answer::Yes))
+    }
+
+    /// Whether the API server accepts the token, whatever it may do.
+    pub async fn is_accepted(&self, token: &str) -> Result<bool, ApplyError> {
+        let answer = self
+            .ask(token, &requests(None), &[Answer::Yes, Answer::No])
+            .await?;
+        Ok(answer != Answer::Unauthenticated)
     }
 
     async fn must_be_allowed(&self, token: &str, attributes: ResourceAttributes) -> Result<(), ApplyError> {
-        let mut last = Answer::No;
+        match self.ask(token, &attributes, &[Answer::Yes]).await? {
+            Answer::Yes => Ok(()),
+            Answer::No => Err(ApplyError::RightMissing {
+                right: rights::describe(&attributes),
+            }),
+            Answer::Unauthenticated => Err(ApplyError::TokenRefused),
+        }
+    }
+
+    /// Asks until the answer is one of these, or the last.
+    async fn ask(
+        &self,
+        token: &str,
+        attributes: &ResourceAttributes,
+        until: &[Answer],
+    ) -> Result<Answer, ApplyError> {
+        let mut answer = Answer::Unauthenticated;
         for pause in RETRY_PAUSES {
-            last = self.answer(token, &attributes).await?;
-            if last == Answer::Yes {
-                return Ok(());
+            answer = self.answer(token, attributes).await?;
+            if until.contains(&answer) {
+                break;
             }
             tokio::time::sleep(pause).await;
         }
-        match last {
-            Answer::Unauthenticated => Err(ApplyError::TokenRefused),
-            Answer::Yes | Answer::No => Err(ApplyError::RightMissing {
-                right: rights::describe(&attributes),
-            }),
-        }
+        Ok(answer)
     }
 
     async fn answer(&self, token: &str, attributes: &ResourceAttributes) -> Result<Answer, ApplyError> {

@@ -8,6 +8,7 @@ use osm_api::content::{Content, ContentError};
 use osm_api::{digest, names};
 use osm_render::{LateValues, Stage, UserDataError, kubeconfig_secret};
 
+use crate::model::existing::WellKnown;
 use crate::model::published_content::{Entries, Published, PublishedContent, entries};
 use crate::model::record::of_parts;
 use crate::model::tokens::Tokens;
@@ -209,14 +210,6 @@ impl Documents {
         Ok(kubeconfig)
     }
 
-    /// The kubelet's bootstrap kubeconfig with its token; `None` where no machine fetches one.
-    ///
-    /// # Errors
-    /// As [`Self::make`].
-    pub fn kubeconfig(&self, tokens: &Tokens) -> Result<Option<String>, DocumentError> {
-        self.fill_kubeconfig(&self.values(tokens, NO_SECRET))
-    }
-
     /// Everything that is late-bound, tokens included.
     fn values(&self, tokens: &Tokens, provisioning_secret: &str) -> LateValues {
         let mut values = self.values.clone();
@@ -232,24 +225,36 @@ impl Documents {
         values
     }
 
-    /// The script of an edge pool, with its tokens and the name of the provisioning Secret; `None` for others.
+    /// What the Secrets hold that one publish replaces, in the order in which they are written; with these tokens, and the name of the
+    /// provisioning Secret. A kubeconfig Secret may hold nothing.
     ///
     /// # Errors
-    /// As [`Self::bootstrap`].
-    pub fn edge_script(&self, tokens: &Tokens, secret: &str) -> Result<Option<String>, DocumentError> {
+    /// As [`Self::make`]; a document that is larger than the cloud takes.
+    pub fn texts(
+        &self,
+        tokens: &Tokens,
+        secret: &str,
+    ) -> Result<Vec<(WellKnown, Option<Text>)>, DocumentError> {
+        let (values, mut texts) = (self.values(tokens, secret), Vec::new());
+        if self.have_tokens_later() {
+            let kubeconfig = self.fill_kubeconfig(&values)?;
+            let entry = kubeconfig.map(|text| (names::KUBECONFIG_KEY, text));
+            texts.push((WellKnown::Kubeconfig, entry));
+        }
+        let entry = (names::CLOUD_CONFIG_KEY, self.bootstrap(&values)?);
+        texts.push((WellKnown::Bootstrap, Some(entry)));
         let failed = |source| DocumentError::UserData {
             stage: "edge",
             source,
         };
-        osm_render::edge_script(&self.spec, &self.values(tokens, secret)).map_err(failed)
+        if let Some(script) = osm_render::edge_script(&self.spec, &values).map_err(failed)? {
+            texts.push((WellKnown::EdgeScript, Some((names::EDGE_SCRIPT_KEY, script))));
+        }
+        Ok(texts)
     }
 
-    /// The bootstrap document with its tokens and the name of the provisioning Secret.
-    ///
-    /// # Errors
-    /// A document that is larger than the cloud takes.
-    pub fn bootstrap(&self, tokens: &Tokens, secret: &str) -> Result<String, DocumentError> {
-        let text = self.document(Stage::Bootstrap, &self.values(tokens, secret))?;
+    fn bootstrap(&self, values: &LateValues) -> Result<String, DocumentError> {
+        let text = self.document(Stage::Bootstrap, values)?;
         if let (Some(cloud), Some(os)) = (&self.spec.cloud_provider, self.spec.os_name)
             && let Some(limit) = osm_render::size_limit(cloud.name, os)
             && let Some(bytes) = limit.exceeded_by(&text)
@@ -263,6 +268,9 @@ impl Documents {
         Ok(text)
     }
 }
+
+/// The key of an entry of a Secret, and its text.
+type Text = (&'static str, String);
 
 fn fits_a_secret(stage: &'static str, bytes: usize) -> Result<(), DocumentError> {
     match bytes <= MAX_SECRET_BYTES {
@@ -342,15 +350,19 @@ mod tests {
         assert_ne!(of_entries(&one.entries), of_entries(&two.entries));
         assert!(one.content == make().content && two.content == make().content);
 
-        let bootstrap = one.bootstrap(&tokens("one"), "the-secret").unwrap();
+        let texts = one.texts(&tokens("one"), "the-secret").unwrap();
+        let [
+            (WellKnown::Kubeconfig, Some((_, kubeconfig))),
+            (WellKnown::Bootstrap, Some((_, bootstrap))),
+        ] = texts.as_slice()
+        else {
+            panic!("{texts:?}")
+        };
         let digest = digest::sha256_hex(one.provisioning.as_bytes());
         for part in ["the-secret", &digest, "api-one"] {
             assert!(bootstrap.contains(part), "{part}: {bootstrap}");
         }
-        assert_eq!(
-            one.kubeconfig(&tokens("one")).unwrap().as_deref(),
-            Some("token: kubelet-one\n")
-        );
+        assert_eq!(kubeconfig, "token: kubelet-one\n");
     }
 
     #[test]
@@ -379,6 +391,13 @@ mod tests {
         let made = Documents::make(spec(LATER, None), LateValues::new(), POOL);
         assert!(matches!(made, Err(DocumentError::NoKubeconfig)));
         let made = Documents::make(spec("%%osm-late{api/token,raw}%%", None), LateValues::new(), POOL);
-        assert_eq!(made.unwrap().kubeconfig(&tokens("one")).unwrap(), None);
+        let texts = made.unwrap().texts(&tokens("one"), "the-secret").unwrap();
+        assert!(
+            matches!(
+                texts.as_slice(),
+                [(WellKnown::Kubeconfig, None), (WellKnown::Bootstrap, Some(_))]
+            ),
+            "{texts:?}"
+        );
     }
 }

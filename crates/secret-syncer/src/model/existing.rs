@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use osm_api::{PoolRef, names};
 
-use crate::model::view::{BindingView, Meta, Pairs, RoleView, SecretView};
+use crate::model::view::{
+    BindingView, Meta, PURPOSE_BOOTSTRAP, PURPOSE_EDGE_SCRIPT, PURPOSE_KUBECONFIG, PURPOSE_PROVISIONING,
+    PURPOSE_TOKEN_BINDING, Pairs, RoleView, SecretView,
+};
 
 /// Labels and annotations of everything that is made for one pool. All are among those that views keep, since [`Self::are_on`] would
 /// miss others. The purpose of an object ([`names::ROLE`]) and the installation
@@ -47,27 +50,120 @@ impl OwnershipLabels {
     }
 }
 
-/// Names of a pool's Secrets that other programs know. A copy under another name, such as a backup, is not the Secret that they read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WellKnownNames {
-    pub bootstrap: Option<String>,
-    pub edge_script: Option<String>,
+/// A Secret whose name does not depend on its content: other programs or machines know it. A copy under another name, such as a backup, is not
+/// the Secret that they read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WellKnown {
+    Bootstrap,
+    Kubeconfig,
+    EdgeScript,
+    TokenBinding,
 }
 
-impl WellKnownNames {
-    /// Of the pool of a config, or by the config's name where its pool is not known.
-    pub fn of(config: &str, md: Option<&PoolRef>) -> Self {
-        match md {
-            Some(md) => Self {
-                bootstrap: Some(names::bootstrap_secret_name(&md.name, &md.namespace)),
-                edge_script: Some(names::edge_script_secret_name(&md.name, &md.namespace)),
-            },
-            None => Self {
-                bootstrap: names::bootstrap_secret_of(config),
-                edge_script: names::edge_script_secret_of(config),
-            },
+impl WellKnown {
+    /// Value of the label [`names::ROLE`].
+    pub fn purpose(self) -> &'static str {
+        match self {
+            Self::Bootstrap => PURPOSE_BOOTSTRAP,
+            Self::Kubeconfig => PURPOSE_KUBECONFIG,
+            Self::EdgeScript => PURPOSE_EDGE_SCRIPT,
+            Self::TokenBinding => PURPOSE_TOKEN_BINDING,
         }
     }
+
+    /// For error messages.
+    pub fn what(self) -> &'static str {
+        match self {
+            Self::Bootstrap => "the bootstrap Secret",
+            Self::Kubeconfig => "the kubeconfig Secret",
+            Self::EdgeScript => "the Secret with the edge script",
+            Self::TokenBinding => "the Secret that a token is bound to",
+        }
+    }
+
+    /// Its name for this pool of this config; `None`: no pool has a config of that name.
+    pub fn name(self, config: &str, pool: &str) -> Option<String> {
+        match self {
+            Self::Bootstrap => names::bootstrap_secret_of(config),
+            Self::Kubeconfig => Some(names::kubeconfig_secret_name(pool)),
+            Self::EdgeScript => names::edge_script_secret_of(config),
+            Self::TokenBinding => Some(names::token_binding_secret_name(pool)),
+        }
+    }
+}
+
+/// What the watches show of all pools of one config name.
+pub struct Group {
+    pub secrets: Vec<Arc<SecretView>>,
+    pub accounts: Vec<Arc<Meta>>,
+    pub roles: Vec<Arc<RoleView>>,
+    pub bindings: Vec<Arc<BindingView>>,
+}
+
+impl Group {
+    /// What exists for this pool, and for others. Labels are easily changed or copied, a name is not: an object whose name does not fit its
+    /// labels is ignored until it does.
+    pub fn by_pool(self, config: &str, pool: &str) -> (ExistingObjects, Vec<(String, ExistingObjects)>) {
+        let mut by_pool = BTreeMap::<String, ExistingObjects>::new();
+        for secret in self.secrets {
+            let pool = secret.meta.pool().unwrap_or_default();
+            let is = |known: WellKnown| {
+                secret.is(known.purpose()) && known.name(config, pool).as_ref() == Some(&secret.meta.name)
+            };
+            let objects = by_pool.entry(pool.to_owned()).or_default();
+            if is(WellKnown::Bootstrap) {
+                objects.bootstrap = Some(secret);
+            } else if is(WellKnown::EdgeScript) {
+                objects.edge_script = Some(secret);
+            } else if is(WellKnown::Kubeconfig) {
+                objects.kubeconfig = Some(secret);
+            } else if is(WellKnown::TokenBinding) {
+                objects.token_binding = Some(secret);
+            } else if secret.is(PURPOSE_PROVISIONING)
+                && secret.meta.name.starts_with(names::PROVISIONING_PREFIX)
+            {
+                objects.provisioning.push(secret);
+            }
+        }
+        for account in self.accounts {
+            if let Some(objects) = of_identity(&mut by_pool, &account) {
+                objects.account = Some(account);
+            }
+        }
+        for role in self.roles {
+            if let Some(objects) = of_identity(&mut by_pool, &role.meta) {
+                objects.role = Some(role);
+            }
+        }
+        for binding in self.bindings {
+            if let Some(objects) = of_identity(&mut by_pool, &binding.meta) {
+                objects.binding = Some(binding);
+            }
+        }
+        for objects in by_pool.values_mut() {
+            objects.provisioning.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        }
+        let mut own = by_pool.remove(pool).unwrap_or_default();
+        // The name of the bootstrap Secret is the same for each pool of this name: a successor takes it over.
+        if own.bootstrap.is_none() && !pool.is_empty() {
+            own.bootstrap = by_pool.values_mut().find_map(|orphan| orphan.bootstrap.take());
+        }
+        if own.edge_script.is_none() && !pool.is_empty() {
+            own.edge_script = by_pool.values_mut().find_map(|orphan| orphan.edge_script.take());
+        }
+        by_pool.retain(|_, objects| !objects.is_nothing());
+        (own, by_pool.into_iter().collect())
+    }
+}
+
+/// The objects of the pool that this is the account, Role or RoleBinding of.
+fn of_identity<'a>(
+    by_pool: &'a mut BTreeMap<String, ExistingObjects>,
+    meta: &Meta,
+) -> Option<&'a mut ExistingObjects> {
+    let pool = meta.pool().unwrap_or_default();
+    let is_named = meta.name == names::pool_account(pool);
+    is_named.then(|| by_pool.entry(pool.to_owned()).or_default())
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -87,6 +183,16 @@ pub struct ExistingObjects {
 }
 
 impl ExistingObjects {
+    pub fn well_known(&self, known: WellKnown) -> Option<&Arc<SecretView>> {
+        let secret = match known {
+            WellKnown::Bootstrap => &self.bootstrap,
+            WellKnown::Kubeconfig => &self.kubeconfig,
+            WellKnown::EdgeScript => &self.edge_script,
+            WellKnown::TokenBinding => &self.token_binding,
+        };
+        secret.as_ref()
+    }
+
     /// Every Secret, in the order in which a teardown deletes them.
     pub fn secrets(&self) -> impl Iterator<Item = &Arc<SecretView>> {
         self.token_binding
@@ -95,6 +201,18 @@ impl ExistingObjects {
             .chain(&self.provisioning)
             .chain(&self.edge_script)
             .chain(&self.bootstrap)
+    }
+
+    /// Name of the provisioning Secret that the bootstrap Secret refers to.
+    pub fn document_name(&self) -> Option<&str> {
+        let bootstrap = &self.bootstrap.as_ref()?.meta;
+        bootstrap.annotation(names::PROVISIONING_SECRET)
+    }
+
+    /// The provisioning Secret that the bootstrap Secret refers to.
+    pub fn document(&self) -> Option<&Arc<SecretView>> {
+        let name = self.document_name()?;
+        self.provisioning.iter().find(|secret| secret.meta.name == name)
     }
 
     pub fn metas(&self) -> impl Iterator<Item = &Meta> {

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::model::tokens::Tokens;
 
-/// By name of the OperatingSystemConfig. A reconcile stores what its plan remembers, and carrying the plan out corrects it.
+/// By name of the OperatingSystemConfig. A reconcile stores what its plan remembers, and adds the [facts](Fact) that carrying it out shows.
 #[derive(Default)]
 pub struct Memory(Mutex<HashMap<String, PoolMemory>>);
 
@@ -25,8 +25,8 @@ impl Memory {
         self.0.lock().insert(config.to_owned(), memory);
     }
 
-    pub fn edit(&self, config: &str, edit: impl FnOnce(&mut PoolMemory)) {
-        edit(self.0.lock().entry(config.to_owned()).or_default());
+    pub fn learn(&self, config: &str, fact: Fact) {
+        self.0.lock().entry(config.to_owned()).or_default().learn(fact);
     }
 
     pub fn forget(&self, config: &str) {
@@ -46,28 +46,50 @@ pub struct PoolMemory {
     pub tokens: Option<Tokens>,
 }
 
+/// What only the API server's answers show.
+pub enum Fact {
+    /// Tokens were issued. A reconcile that ends early has to learn it at once.
+    Issued(Tokens),
+    /// The API server does not accept the tokens. It may have another key to verify them with by now, so the next attempt gets new ones.
+    Refused,
+    /// What is published holds exactly what would be made from this.
+    Same(MadeFrom),
+    Unfit(Unfit),
+}
+
+impl PoolMemory {
+    fn learn(&mut self, fact: Fact) {
+        match fact {
+            Fact::Issued(tokens) => self.tokens = Some(tokens),
+            Fact::Refused => self.tokens = None,
+            Fact::Same(made_from) => self.made_from = Some(made_from),
+            Fact::Unfit(unfit) => self.unfit = Some(unfit),
+        }
+    }
+}
+
 /// There is no `Debug`, so that no log shows values.
 #[derive(Clone)]
 pub struct MadeFrom {
     /// As the annotation [`osm_api::names::PUBLISHED_FROM`] of the bootstrap Secret.
     pub published_from: String,
-    /// Digest of the rendered content; empty where another process published it, and it differs from what is rendered now.
+    /// Digest of the rendered content.
     pub digest: String,
     pub values: LateValues,
 }
 
 /// A content that can't be published: another client has altered it, a value does not fit, a document is too large, the pool has too many
-/// documents, or the API server refuses a request.
+/// documents, a Secret that it needs is someone else's, or the API server refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfit {
-    /// resourceVersion of the config.
+    /// resourceVersion of the config. The write of a status changes it too, and costs one more attempt.
     pub config: String,
     /// As the annotation [`osm_api::names::PUBLISHED_FROM`]: other values may fit.
     pub published_from: String,
     pub reason: Reason,
     pub message: String,
-    /// Until when it waits for a renewal that is due; `None`: until something has changed.
-    pub until: Option<Timestamp>,
+    /// When it is tried again, unless something has changed before.
+    pub until: Timestamp,
 }
 
 /// Publishes in quick succession because something was altered, missing or due.

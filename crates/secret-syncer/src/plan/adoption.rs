@@ -6,10 +6,11 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::names;
 
+use crate::model::existing::WellKnown;
 use crate::model::gathered::Gathered;
-use crate::model::view::{
-    PURPOSE_BOOTSTRAP, PURPOSE_EDGE_SCRIPT, PURPOSE_KUBECONFIG, PURPOSE_TOKEN_BINDING, SecretView,
-};
+use crate::model::published_content::Entries;
+use crate::model::record::of_entries;
+use crate::model::view::SecretView;
 
 /// What to do with what has our name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,36 +30,6 @@ pub fn of_ours(existing: &SecretView) -> Adoption {
     match existing.immutable {
         true => Adoption::Recreate,
         false => Adoption::Replace,
-    }
-}
-
-/// A Secret whose name does not depend on its content: other programs or machines know it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WellKnown {
-    Bootstrap,
-    Kubeconfig,
-    EdgeScript,
-    TokenBinding,
-}
-
-impl WellKnown {
-    pub fn purpose(self) -> &'static str {
-        match self {
-            Self::Bootstrap => PURPOSE_BOOTSTRAP,
-            Self::Kubeconfig => PURPOSE_KUBECONFIG,
-            Self::EdgeScript => PURPOSE_EDGE_SCRIPT,
-            Self::TokenBinding => PURPOSE_TOKEN_BINDING,
-        }
-    }
-
-    /// For error messages.
-    pub fn what(self) -> &'static str {
-        match self {
-            Self::Bootstrap => "the bootstrap Secret",
-            Self::Kubeconfig => "the kubeconfig Secret",
-            Self::EdgeScript => "the Secret with the edge script",
-            Self::TokenBinding => "the Secret that a token is bound to",
-        }
     }
 }
 
@@ -104,6 +75,14 @@ fn is_of_the_go_implementation(known: WellKnown, found: &Secret, view: &SecretVi
     }
 }
 
+/// What has the name and the content of a document is ours, whatever became of its labels.
+pub fn of_document(found: &SecretView, entries: &Entries) -> Adoption {
+    match found.entries == of_entries(entries) {
+        true => Adoption::Replace,
+        false => Adoption::Foreign,
+    }
+}
+
 /// Of a ServiceAccount, Role or RoleBinding. Tokens hang on its uid, so one that only lost its label or annotation is patched.
 pub fn of_identity(installation: &str, wanted: &ObjectMeta, found: &ObjectMeta) -> Adoption {
     let has_all = |wanted: &Option<BTreeMap<String, String>>, found: &Option<BTreeMap<String, String>>| {
@@ -131,6 +110,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::model::view::PURPOSE_BOOTSTRAP;
     use crate::plan::fixtures::{POOL, fresh};
 
     fn pairs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {

@@ -6,10 +6,11 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use osm_api::condition::{READY, REASON_DELETED, Verdict};
-use osm_api::config::Published;
+use osm_api::config::{OperatingSystemConfigStatus, Published};
 use osm_api::{Reason, names};
 
 use crate::model::existing::ExistingObjects;
+use crate::model::view::{ConfigView, SecretView};
 
 /// `kept` is what stays in force although `published` is `False`; `None`: nothing does.
 pub fn ready(published: &Verdict, kept: Option<&Published>) -> Verdict {
@@ -30,6 +31,22 @@ pub fn ready(published: &Verdict, kept: Option<&Published>) -> Verdict {
     }
 }
 
+/// What the status says is published, where nothing was just seen to be: what was stays, unless the pool is gone.
+pub fn kept(before: &OperatingSystemConfigStatus, published: &Verdict) -> Option<Published> {
+    let is_kept = published.reason != REASON_DELETED;
+    before.published.clone().filter(|_| is_kept)
+}
+
+/// When the credentials of a pool expire: as its bootstrap Secret has it, and as its status has it where that is missing.
+pub fn expiry(config: &ConfigView, bootstrap: Option<&SecretView>) -> Option<Timestamp> {
+    if config.is_retired() {
+        return None;
+    }
+    let of_secret = bootstrap.and_then(|secret| secret.meta.time(names::EXPIRES));
+    let status = config.status.published.as_ref();
+    of_secret.or_else(|| status?.credential_expires.parse().ok())
+}
+
 /// Whether machines of `pool` can boot with these objects: none is missing, and the credentials have not expired.
 pub fn is_in_force(
     existing: &ExistingObjects,
@@ -40,14 +57,9 @@ pub fn is_in_force(
     let Some(bootstrap) = existing.bootstrap.as_ref().map(|secret| &secret.meta) else {
         return false;
     };
-    let named = bootstrap.annotation(names::PROVISIONING_SECRET);
-    let has_document = || {
-        let mut documents = existing.provisioning.iter();
-        documents.any(|secret| Some(secret.meta.name.as_str()) == named)
-    };
     bootstrap.pool() == Some(pool)
         && bootstrap.time(names::EXPIRES).is_some_and(|at| at > now)
-        && has_document()
+        && existing.document().is_some()
         && (existing.kubeconfig.is_some() || !needs_kubeconfig_secret)
         && existing.account.is_some()
         && existing.role.is_some()
@@ -101,7 +113,7 @@ mod tests {
     use crate::plan::fixtures::{self, POOL};
     use crate::plan::messages;
 
-    fn kept() -> Published {
+    fn last() -> Published {
         Published {
             digest: "d".into(),
             revision: "1".into(),
@@ -116,7 +128,7 @@ mod tests {
         let published = messages::published("tomorrow", true);
         let failed = messages::not_published(Reason::SourceMissing, "a Secret is missing");
         let altered = messages::not_published(Reason::RepeatedlyModified, "altered");
-        let kept = kept();
+        let kept = last();
         for (of, kept, status, reason, text) in [
             (
                 &published,

@@ -1,23 +1,12 @@
-//! Why a pool is published (again): a chain of checks, each of which knows one reason. Content that may be new is compared with the stored
-//! documents first, and published only if it is.
-
-use std::sync::Arc;
+//! Why a pool is published (again). Content that may be new is compared with the stored documents first, and published only if it is.
 
 use osm_api::{Joining, names};
 
-use crate::model::existing::ExistingObjects;
 use crate::model::existing::OwnershipLabels;
 use crate::model::gathered::Gathered;
 use crate::model::record::RECORDED;
 use crate::model::view::{Meta, SecretView};
 use crate::plan::content::{Comparison, Wanted};
-
-/// What checks look at.
-pub struct Input<'a> {
-    pub gathered: &'a Gathered,
-    pub wanted: &'a Wanted,
-    pub ownership: &'a OwnershipLabels,
-}
 
 /// Value of the label `cause` of the metric `publishes_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantNames)]
@@ -39,81 +28,62 @@ pub struct Finding {
     pub message: String,
 }
 
-/// `None`: no reason to publish.
-type Check = fn(&Input<'_>) -> Option<Finding>;
-
-/// Without a bootstrap Secret only the first one finds something.
-const CHAIN: [Check; 11] = [
-    bootstrap_secret_is_missing,
-    revision_is_new,
-    content_is_new,
-    bootstrap_secret_is_altered,
-    edge_script_is_altered,
-    kubeconfig_secret_is_altered,
-    provisioning_secret_is_altered,
-    tokens_are_invalid,
-    renewal_is_due,
-    role_is_altered,
-    role_binding_is_altered,
-];
-
 /// Every reason to publish, in the order of [`Cause`].
-pub fn findings(input: &Input<'_>) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = CHAIN.iter().filter_map(|check| check(input)).collect();
-    findings.sort_by_key(|finding| finding.cause);
-    findings
-}
-
-impl Input<'_> {
-    fn existing(&self) -> &ExistingObjects {
-        &self.gathered.existing
-    }
-
-    fn bootstrap(&self) -> Option<&SecretView> {
-        self.existing().bootstrap.as_deref()
-    }
-
-    fn recorded(&self, name: &str) -> Option<&str> {
-        self.bootstrap()?.meta.annotation(name)
-    }
-
-    /// The provisioning Secret that the bootstrap Secret names.
-    fn provisioning(&self) -> Option<&Arc<SecretView>> {
-        let named = self.recorded(names::PROVISIONING_SECRET)?;
-        self.existing()
-            .provisioning
-            .iter()
-            .find(|secret| secret.meta.name == named)
-    }
-
-    /// What is wrong with the metadata of any Secret of the pool.
-    fn has_wrong_metadata(&self, meta: &Meta) -> Option<&'static str> {
-        if meta.annotation(names::ORPHANED_SINCE).is_some() {
-            return Some("is marked as orphaned");
-        }
-        (!self.ownership.are_on(meta)).then_some("lost a label or an annotation")
-    }
-
-    /// What is wrong with a Secret that is replaced in one write.
-    fn is_altered(&self, secret: &SecretView) -> Option<&'static str> {
-        if secret.immutable {
-            return Some("was made immutable");
-        }
-        let wrong = self.has_wrong_metadata(&secret.meta);
-        wrong.or_else(|| (!secret.is_intact).then_some("was altered"))
-    }
-
-    /// The same of one that is written beside the bootstrap Secret, by the same publish.
-    fn differs(&self, secret: Option<&SecretView>) -> Option<&'static str> {
-        let Some(secret) = secret else {
-            return Some("is missing");
-        };
-        let is_of_same_publish = RECORDED
-            .iter()
-            .all(|name| secret.meta.annotation(name) == self.recorded(name));
-        let altered = self.is_altered(secret);
-        altered.or_else(|| (!is_of_same_publish).then_some("was not written with the bootstrap Secret"))
-    }
+pub fn findings(gathered: &Gathered, wanted: &Wanted, ownership: &OwnershipLabels) -> Vec<Finding> {
+    let existing = &gathered.existing;
+    let Some(bootstrap) = existing.bootstrap.as_deref() else {
+        return Vec::from_iter(because(Cause::Missing, true, "there is no bootstrap Secret"));
+    };
+    let recorded = |name: &str| bootstrap.meta.annotation(name);
+    let beside = |secret: Option<&SecretView>| differs(secret, bootstrap, ownership);
+    let is_new_revision = recorded(names::MACHINE_DEPLOYMENT_REVISION) != Some(&wanted.revision);
+    let script = wanted.is_edge.then(|| beside(existing.edge_script.as_deref()));
+    let kubeconfig = wanted
+        .needs_kubeconfig_secret
+        .then(|| beside(existing.kubeconfig.as_deref()));
+    let uid = recorded(names::PROVISIONING_SECRET_UID);
+    let document = existing.document().map(|secret| match secret {
+        secret if Some(secret.meta.uid.as_str()) != uid => Some("was replaced"),
+        secret if !secret.immutable => Some("is not immutable"),
+        secret => has_wrong_metadata(&secret.meta, ownership),
+    });
+    let current = valid_binding(gathered);
+    let is_bound = current.is_some() && current.as_deref() == recorded(names::BOUND_TO);
+    // Without a readable time the annotation was altered, and renewal is due now.
+    let renew_at = bootstrap.meta.time(names::RENEW_AT);
+    let is_due = renew_at.is_none_or(|at| gathered.now >= at);
+    let binding = existing.binding.as_ref();
+    [
+        because(
+            Cause::NewContent,
+            wanted.comparison != Comparison::Same,
+            "the content is new",
+        ),
+        because(Cause::NewRevision, is_new_revision, "the revision is new"),
+        modified("the bootstrap Secret", is_altered(bootstrap, ownership)),
+        modified("the Secret with the edge script", script.flatten()),
+        modified("the kubeconfig Secret", kubeconfig.flatten()),
+        modified("the provisioning Secret", document.unwrap_or(Some("is missing"))),
+        because(
+            Cause::TokensInvalid,
+            !is_bound,
+            "an object that tokens are bound to is missing or was replaced",
+        ),
+        because(Cause::RenewalDue, is_due, "the renewal of tokens is due"),
+        because(
+            Cause::RoleModified,
+            !opens_documents(gathered, wanted),
+            "the Role does not open the documents",
+        ),
+        because(
+            Cause::RoleModified,
+            !binding.is_some_and(|binding| binding.good),
+            "the RoleBinding does not bind the pool's ServiceAccount",
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn because(cause: Cause, if_so: bool, message: &str) -> Option<Finding> {
@@ -124,75 +94,39 @@ fn because(cause: Cause, if_so: bool, message: &str) -> Option<Finding> {
 }
 
 fn modified(object: &str, problem: Option<&str>) -> Option<Finding> {
-    let message = format!("{object} {}", problem?);
-    Some(Finding {
-        cause: Cause::Modified,
-        message,
-    })
+    because(Cause::Modified, true, &format!("{object} {}", problem?))
 }
 
-fn bootstrap_secret_is_missing(input: &Input<'_>) -> Option<Finding> {
-    because(
-        Cause::Missing,
-        input.bootstrap().is_none(),
-        "there is no bootstrap Secret",
-    )
+/// What is wrong with the metadata of any Secret of the pool.
+fn has_wrong_metadata(meta: &Meta, ownership: &OwnershipLabels) -> Option<&'static str> {
+    let is_orphan = meta.annotation(names::ORPHANED_SINCE).is_some();
+    (is_orphan || !ownership.are_on(meta))
+        .then_some("lost a label or an annotation, or is marked as orphaned")
 }
 
-fn revision_is_new(input: &Input<'_>) -> Option<Finding> {
-    input.bootstrap()?;
-    let is_new = input.recorded(names::MACHINE_DEPLOYMENT_REVISION) != Some(&input.wanted.revision);
-    because(Cause::NewRevision, is_new, "the revision is new")
-}
-
-fn content_is_new(input: &Input<'_>) -> Option<Finding> {
-    input.bootstrap()?;
-    match input.wanted.comparison {
-        Comparison::Same => None,
-        Comparison::Different => because(Cause::NewContent, true, "the content is new"),
-        Comparison::Unknown => because(Cause::NewContent, true, "the content may be new"),
+/// What is wrong with a Secret that is replaced in one write.
+fn is_altered(secret: &SecretView, ownership: &OwnershipLabels) -> Option<&'static str> {
+    if secret.immutable {
+        return Some("was made immutable");
     }
+    let wrong = has_wrong_metadata(&secret.meta, ownership);
+    wrong.or_else(|| (!secret.is_intact).then_some("was altered"))
 }
 
-fn bootstrap_secret_is_altered(input: &Input<'_>) -> Option<Finding> {
-    modified("the bootstrap Secret", input.is_altered(input.bootstrap()?))
-}
-
-fn edge_script_is_altered(input: &Input<'_>) -> Option<Finding> {
-    input.bootstrap().filter(|_| input.wanted.is_edge)?;
-    let script = input.existing().edge_script.as_deref();
-    modified("the Secret with the edge script", input.differs(script))
-}
-
-fn kubeconfig_secret_is_altered(input: &Input<'_>) -> Option<Finding> {
-    input
-        .bootstrap()
-        .filter(|_| input.wanted.needs_kubeconfig_secret)?;
-    let kubeconfig = input.existing().kubeconfig.as_deref();
-    modified("the kubeconfig Secret", input.differs(kubeconfig))
-}
-
-fn provisioning_secret_is_altered(input: &Input<'_>) -> Option<Finding> {
-    input.bootstrap()?;
-    let uid = input.recorded(names::PROVISIONING_SECRET_UID);
-    let problem = match input.provisioning() {
-        None => Some("is missing"),
-        Some(secret) if Some(secret.meta.uid.as_str()) != uid => Some("was replaced"),
-        Some(secret) if !secret.immutable => Some("is not immutable"),
-        Some(secret) => input.has_wrong_metadata(&secret.meta),
+/// The same of one that is written beside the bootstrap Secret, by the same publish.
+fn differs(
+    secret: Option<&SecretView>,
+    bootstrap: &SecretView,
+    ownership: &OwnershipLabels,
+) -> Option<&'static str> {
+    let Some(secret) = secret else {
+        return Some("is missing");
     };
-    modified("the provisioning Secret", problem)
-}
-
-fn tokens_are_invalid(input: &Input<'_>) -> Option<Finding> {
-    input.bootstrap()?;
-    let current = valid_binding(input.gathered);
-    let is_bound = current.is_some() && current.as_deref() == input.recorded(names::BOUND_TO);
-    because(
-        Cause::TokensInvalid,
-        !is_bound,
-        "an object that tokens are bound to is missing or was replaced",
-    )
+    let is_of_same_publish = RECORDED
+        .iter()
+        .all(|name| secret.meta.annotation(name) == bootstrap.meta.annotation(name));
+    let altered = is_altered(secret, ownership);
+    altered.or_else(|| (!is_of_same_publish).then_some("was not written with the bootstrap Secret"))
 }
 
 /// What tokens of the pool would be bound to now, as the annotation [`names::BOUND_TO`]; `None` where an object is missing. In mode `static`
@@ -207,44 +141,18 @@ pub fn valid_binding(gathered: &Gathered) -> Option<String> {
     Some([account, node_account, binding].join("/"))
 }
 
-/// Without a readable time the annotation was altered, and renewal is due now.
-fn renewal_is_due(input: &Input<'_>) -> Option<Finding> {
-    let at = input.bootstrap()?.meta.time(names::RENEW_AT);
-    let is_due = at.is_none_or(|at| input.gathered.now >= at);
-    because(Cause::RenewalDue, is_due, "the renewal of tokens is due")
-}
-
-fn role_is_altered(input: &Input<'_>) -> Option<Finding> {
-    let provisioning = input.bootstrap()?.meta.annotation(names::PROVISIONING_SECRET);
-    let kubeconfig = names::kubeconfig_secret_name(&input.gathered.pool);
-    let kubeconfig = input
-        .wanted
-        .needs_kubeconfig_secret
-        .then_some(kubeconfig.as_str());
-    let role = input.existing().role.as_ref();
+fn opens_documents(gathered: &Gathered, wanted: &Wanted) -> bool {
+    let role = gathered.existing.role.as_ref();
     let opened = role.and_then(|role| role.secrets.as_ref());
     let opens = |name: &str| opened.is_some_and(|opened| opened.iter().any(|opened| opened == name));
-    let is_good = opens(provisioning.unwrap_or_default()) && kubeconfig.is_none_or(opens);
-    because(
-        Cause::RoleModified,
-        !is_good,
-        "the Role does not open the documents",
-    )
-}
-
-fn role_binding_is_altered(input: &Input<'_>) -> Option<Finding> {
-    input.bootstrap()?;
-    let binding = input.existing().binding.as_ref();
-    let is_good = binding.is_some_and(|binding| binding.good);
-    because(
-        Cause::RoleModified,
-        !is_good,
-        "the RoleBinding does not bind the pool's ServiceAccount",
-    )
+    opens(gathered.existing.document_name().unwrap_or_default())
+        && (!wanted.needs_kubeconfig_secret || opens(&names::kubeconfig_secret_name(&gathered.pool)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::Cause::*;
     use super::*;
     use crate::model::view::{BindingView, RoleView};
@@ -325,7 +233,7 @@ mod tests {
                     edit_rendered(g, |rendered| rendered.digest = "other".into());
                 },
                 NewContent,
-                "may be new",
+                "content is new",
             ),
             (
                 "data altered",
@@ -355,7 +263,7 @@ mod tests {
                 "marked",
                 |g| edit_bootstrap(g, |s| annotate(s, names::ORPHANED_SINCE, "2026-01-01T00:00:00Z")),
                 Modified,
-                "bootstrap Secret is marked",
+                "or is marked as orphaned",
             ),
             (
                 "document gone",
@@ -387,7 +295,7 @@ mod tests {
                     edit_document(g, |s| annotate(s, names::ORPHANED_SINCE, "2026-01-01T00:00:00Z"));
                 },
                 Modified,
-                "provisioning Secret is marked",
+                "or is marked as orphaned",
             ),
             (
                 "another account",

@@ -15,7 +15,7 @@ use crate::model::record::{PublishedRecord, published_from};
 use crate::model::view::ConfigView;
 use crate::plan::content::Content;
 use crate::plan::steps::Publish;
-use crate::plan::{messages, provisioning_secret, until};
+use crate::plan::{messages, until};
 
 /// New content is held back.
 #[derive(Debug)]
@@ -88,42 +88,26 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
     let unfit = gathered.memory.unfit.as_ref()?;
     let published_from = published_from(&rendered.digest, &inputs.references);
     let is_it = unfit.config == config.resource_version && unfit.published_from == published_from;
-    // What the API server has refused is tried again, but a renewal goes first.
-    let is_over = unfit
-        .until
-        .is_some_and(|until| gathered.now >= until || !is_renewal_due(gathered))
-        || (unfit.reason == Reason::TooManyDocuments && provisioning_secret::has_room(gathered));
-    (is_it && !is_over).then(|| Hold::failure(unfit.reason, unfit.message.clone()))
+    (is_it && gathered.now < unfit.until).then(|| Hold::failure(unfit.reason, unfit.message.clone()))
 }
 
-fn is_renewal_due(gathered: &Gathered) -> bool {
-    let bootstrap = gathered.existing.bootstrap.as_ref();
-    let renew_at = bootstrap.and_then(|secret| secret.meta.time(names::RENEW_AT));
-    renew_at.is_some_and(|at| gathered.now >= at)
-}
+/// What can't be published is tried again after this time. What stood in its way may be gone: a policy or a quota of the API server, or a
+/// document of the pool.
+const UNFIT_FOR: SignedDuration = SignedDuration::from_mins(10);
 
-/// New content that the API server has refused waits for a renewal no longer than this.
-const REFUSED_FOR: SignedDuration = SignedDuration::from_mins(10);
-
-/// What to remember where new content can't be published, so that the next plan holds it back and renews what is published. `is_refusal`: the
-/// API server has refused a request, and may take it later.
-pub fn unfit(
-    gathered: &Gathered,
-    publish: &Publish,
-    reason: Reason,
-    message: String,
-    is_refusal: bool,
-) -> Option<Unfit> {
-    match publish.wanted.content {
-        Content::Config { .. } => Some(Unfit {
-            config: gathered.config.as_ref()?.resource_version.clone(),
-            published_from: publish.wanted.published_from.clone(),
-            reason,
-            message,
-            until: is_refusal.then(|| gathered.now + REFUSED_FOR),
-        }),
-        Content::Published(_) => None,
-    }
+/// What to remember where content can't be published, so that the next plans hold it back, and renew and restore what is published. `None`:
+/// nothing is, so there is nothing to put first.
+pub fn unfit(gathered: &Gathered, publish: &Publish, reason: Reason, message: String) -> Option<Unfit> {
+    let config = gathered.config.as_ref()?;
+    record(gathered, config)?;
+    let is_of_config = matches!(publish.wanted.content, Content::Config { .. });
+    is_of_config.then(|| Unfit {
+        config: config.resource_version.clone(),
+        published_from: publish.wanted.published_from.clone(),
+        reason,
+        message,
+        until: gathered.now + UNFIT_FOR,
+    })
 }
 
 /// Set for a config that can't be decoded, or that has no pool of its own.

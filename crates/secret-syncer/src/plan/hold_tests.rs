@@ -241,15 +241,19 @@ fn without_source() -> Gathered {
     gathered.inputs = Err(SourceError::new(&late, &source, SourceProblem::Missing));
     edit_config(&mut gathered, |config| {
         config.late_bound = vec![late.clone()];
-        config.status.published = Some(config::Published {
-            digest: "d".into(),
-            revision: "1".into(),
-            bootstrap_secret: "pool-kube-system-bootstrap-config".into(),
-            provisioning_secret: "document".into(),
-            credential_expires: hours(20).to_string(),
-        });
+        config.status.published = Some(in_status());
     });
     gathered
+}
+
+fn in_status() -> config::Published {
+    config::Published {
+        digest: "d".into(),
+        revision: "1".into(),
+        bootstrap_secret: "pool-kube-system-bootstrap-config".into(),
+        provisioning_secret: "document".into(),
+        credential_expires: hours(20).to_string(),
+    }
 }
 
 fn new_value() -> Result<Inputs, SourceError> {
@@ -364,7 +368,7 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
                 published_from: published_from("d", &new_value().unwrap().references),
                 reason: Reason::UserDataTooLarge,
                 message: "too large".into(),
-                until: None,
+                until: hours(9),
             });
         }),
         ("TooManyDocuments", |g| {
@@ -376,7 +380,7 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
                 published_from: published_from("d", &new_value().unwrap().references),
                 reason: Reason::TooManyDocuments,
                 message: "too many".into(),
-                until: None,
+                until: hours(9),
             });
         }),
     ];
@@ -409,6 +413,9 @@ fn new_content_waits_until_there_is_room_for_its_document() {
     let mut gathered = published();
     let more = (1..50).map(|number| document(&format!("older-{number}"), hours(30)));
     gathered.existing.provisioning.extend(more);
+    edit_config(&mut gathered, |config| {
+        config.status.published = Some(in_status())
+    });
     edit_rendered(&mut gathered, |rendered| rendered.digest = "other".into());
     let publish = |gathered: &Gathered| match plan(gathered).1.unwrap().step {
         Step::Publish(publish) => *publish,
@@ -420,55 +427,87 @@ fn new_content_waits_until_there_is_room_for_its_document() {
     let text = planned.has_no_room_for(&create).unwrap().to_owned();
     assert!(text.contains("50 provisioning documents"), "{text}");
     assert_eq!(planned.has_no_room_for(&DocumentStep::Extend(secret)), None);
-    gathered.memory.unfit = unfit(&gathered, &planned, Reason::TooManyDocuments, text, false);
+    // What is published already never waits, nor does what is put in the place of a document that is gone.
+    type Edit = fn(&mut Gathered);
+    let edits: [Edit; 3] = [
+        |g| edit_rendered(g, |rendered| rendered.digest = "d".into()),
+        |g| drop(g.existing.provisioning.remove(0)),
+        |g| g.existing.bootstrap = None,
+    ];
+    for edit in edits {
+        let mut gathered = gathered.clone();
+        (gathered.now, gathered.existing.binding) = (hours(8), None);
+        let more = document("one more", hours(30));
+        gathered.existing.provisioning.push(more);
+        edit(&mut gathered);
+        assert_eq!(publish(&gathered).has_no_room_for(&create), None);
+    }
+    gathered.memory.unfit = unfit(&gathered, &planned, Reason::TooManyDocuments, text);
     assert!(needed_record(&gathered).is_some(), "it is held back");
     // One less, and new content has room again.
     gathered.existing.provisioning.pop();
+    gathered.now += SignedDuration::from_mins(10);
     assert!(needed_record(&gathered).is_none());
     assert_eq!(publish(&gathered).has_no_room_for(&create), None);
 }
 
-/// Another config or other values may be fit, and a renewal has no content that could be held back.
+/// What is published goes first for ten minutes: it may be due for renewal, or have lost a part.
 #[test]
-fn a_content_is_held_back_as_long_as_it_is_unfit() {
-    let Step::Publish(publish) = plan(&fresh()).1.unwrap().step else {
-        panic!()
+fn a_content_is_held_back_while_it_is_unfit_and_something_is_published() {
+    let refused = |gathered: &Gathered| {
+        let Step::Publish(publish) = plan(gathered).1.unwrap().step else {
+            panic!()
+        };
+        unfit(gathered, &publish, Reason::RequestFailed, "refused".to_owned())
     };
-    let unfit = |gathered: &Gathered, publish: &Publish, is_refusal| {
-        let (reason, message) = (Reason::RequestFailed, "refused".to_owned());
-        unfit(gathered, publish, reason, message, is_refusal)
-    };
-    let mut gathered = fresh();
-    gathered.memory.unfit = unfit(&gathered, &publish, false);
-    let Err(PlanError::Held(verdict)) = plan(&gathered).1 else {
-        panic!()
-    };
-    assert!(verdict.message.contains("refused"), "{}", verdict.message);
-    // What the API server has refused is tried again at once, unless a renewal is due, which goes first for a while.
-    let mut refused = published();
-    edit_rendered(&mut refused, |rendered| rendered.digest = "other".into());
-    let Step::Publish(new) = plan(&refused).1.unwrap().step else {
-        panic!()
-    };
-    for (hour, is_held) in [(1, false), (8, true)] {
-        refused.now = hours(hour);
-        refused.memory.unfit = unfit(&refused, &new, true);
-        assert_eq!(needed_record(&refused).is_some(), is_held, "at {hour}");
+    assert_eq!(refused(&fresh()), None, "nothing could be put first");
+    let mut gathered = published();
+    edit_config(&mut gathered, |config| {
+        config.status.published = Some(in_status())
+    });
+    edit_rendered(&mut gathered, |rendered| rendered.digest = "other".into());
+    gathered.memory.unfit = refused(&gathered);
+    type Edit = fn(&mut Gathered);
+    let held: [(&str, Edit); 4] = [
+        ("nothing is to be done", |_| {}),
+        ("no bootstrap Secret", |g| g.existing.bootstrap = None),
+        ("no Role", |g| g.existing.role = None),
+        ("just before it is tried again", |g| {
+            g.now += SignedDuration::from_secs(599);
+        }),
+    ];
+    for (what, edit) in held {
+        let mut gathered = gathered.clone();
+        edit(&mut gathered);
+        let plan = decide(gathered);
+        let verdict = plan.degraded.unwrap_or_else(|| panic!("{what}"));
+        assert!(verdict.message.contains("refused. Until then"), "{what}");
     }
-    refused.now += SignedDuration::from_mins(10);
-    assert!(needed_record(&refused).is_none());
-    let mut edited = gathered.clone();
-    edit_config(&mut edited, |config| config.resource_version = "10".into());
-    let mut other_value = gathered;
-    other_value.inputs = new_value();
-    for gathered in [edited, other_value] {
-        assert!(matches!(plan(&gathered).1.unwrap().step, Step::Publish(_)));
+    let tried: [(&str, Edit); 3] = [
+        ("later", |g| g.now += SignedDuration::from_mins(10)),
+        ("another config", |g| {
+            edit_config(g, |config| config.resource_version = "10".into());
+        }),
+        ("another value", |g| g.inputs = new_value()),
+    ];
+    for (what, edit) in tried {
+        let mut gathered = gathered.clone();
+        edit(&mut gathered);
+        let plan = decide(gathered);
+        assert!(
+            matches!(&plan.step, Step::Publish(publish) if matches!(publish.wanted.content, content::Content::Config { .. })),
+            "{what}"
+        );
     }
+    // A renewal has no content that could be held back.
     let mut renewal = without_source();
     renewal.now = hours(8);
     let plan = decide(renewal.clone());
     let publish = published_again(&plan);
-    assert_eq!(unfit(&renewal, publish, false), None);
+    assert_eq!(
+        unfit(&renewal, publish, Reason::RequestFailed, String::new()),
+        None
+    );
 }
 
 #[test]

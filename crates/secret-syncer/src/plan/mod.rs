@@ -36,12 +36,12 @@ use osm_api::{PoolRef, Reason, names};
 use osm_runtime::error::LONGEST_DELAY;
 use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 
-use crate::model::existing::OwnershipLabels;
+use crate::model::existing::{ExistingObjects, OwnershipLabels};
 use crate::model::gathered::Gathered;
 use crate::model::memory::PoolMemory;
 use crate::model::view::ConfigView;
 use crate::plan::content::{Comparison, Wanted};
-use crate::plan::findings::{Finding, Input, findings};
+use crate::plan::findings::{Finding, findings};
 use crate::plan::hold::Hold;
 use crate::plan::steps::{Plan, Step};
 
@@ -143,7 +143,7 @@ fn for_config(
     };
     let wanted = Wanted::new(gathered, config, rendered, inputs);
     if wanted.comparison == Comparison::Same {
-        memory.made_from = content::made_from(gathered, &rendered.digest, inputs);
+        memory.made_from = wanted.made_from(gathered);
     }
     keep_or_publish(gathered, config, md, wanted, memory)
 }
@@ -182,11 +182,7 @@ fn keep_or_publish(
     memory: &mut PoolMemory,
 ) -> Result<Plan, PlanError> {
     let ownership = OwnershipLabels::new(&gathered.name, &gathered.pool, &gathered.clusters.management, md);
-    let findings = findings(&Input {
-        gathered,
-        wanted: &wanted,
-        ownership: &ownership,
-    });
+    let findings = findings(gathered, &wanted, &ownership);
     if findings.is_empty() {
         let keep = provisioning_secret::keep(gathered, ownership, &wanted);
         let bootstrap = gathered.existing.bootstrap.as_ref();
@@ -198,9 +194,24 @@ fn keep_or_publish(
         });
         return Ok(Plan::of(Step::Keep(keep), Some(again)));
     }
+    if wanted.published_from.is_empty() {
+        // Of what is published by the status alone nothing is known, though something of the same empty reference may have been.
+        memory.made_from = None;
+    }
     memory.repairs = repair_limit::count(&findings, memory.repairs, gathered.now)?.or(memory.repairs);
-    let publish = publish::publish(gathered, config, md, wanted, ownership, findings);
+    let publish = publish::publish(gathered, config, wanted, ownership, findings);
     Ok(Plan::of(Step::Publish(Box::new(publish)), None))
+}
+
+/// Whether objects may be deleted, or published for the first time. A kubeconfig may lead to another cluster by now, whose answers would be a
+/// reason to, so the clusters have to be known as they are now.
+pub fn may_be_drastic(
+    config: Option<&ConfigView>,
+    existing: &ExistingObjects,
+    orphans: &[(String, ExistingObjects)],
+) -> bool {
+    let is_retired = config.is_some_and(ConfigView::is_retired);
+    is_retired || existing.bootstrap.is_none() || !orphans.is_empty()
 }
 
 /// What the Go implementation made is left unchanged until osc-controller can render it.

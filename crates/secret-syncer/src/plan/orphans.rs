@@ -32,13 +32,13 @@ pub fn orphans(gathered: &Gathered) -> (Vec<OrphanStep>, Option<Duration>) {
             Some(since) if gathered.now.duration_since(since) >= MIN_ORPHAN_AGE => {
                 if left > 0 {
                     left -= 1;
-                    steps.push(collect(pool, objects));
+                    steps.push(collect(gathered, pool, objects));
                 }
                 again = Some(MAX_REQUEUE_INTERVAL);
             }
             Some(_) => again = Some(MAX_REQUEUE_INTERVAL),
             // An identity without any Secret opens nothing, so there is nothing to lose.
-            None if secrets.is_empty() => steps.push(collect(pool, objects)),
+            None if secrets.is_empty() => steps.push(collect(gathered, pool, objects)),
             None => {
                 let unmarked = secrets
                     .into_iter()
@@ -54,10 +54,12 @@ pub fn orphans(gathered: &Gathered) -> (Vec<OrphanStep>, Option<Duration>) {
     (steps, again)
 }
 
-fn collect(pool: &str, objects: &ExistingObjects) -> OrphanStep {
+fn collect(gathered: &Gathered, pool: &str, objects: &ExistingObjects) -> OrphanStep {
     let owners: BTreeSet<Owner> = objects.metas().filter_map(owner).collect();
     OrphanStep::Collect(Box::new(Collect {
         pool: pool.to_owned(),
+        has_no_config: gathered.config.is_none(),
+        is_limited: objects.secrets().next().is_some(),
         owners: owners.into_iter().collect(),
         objects: objects.clone(),
     }))
@@ -124,7 +126,11 @@ mod tests {
                 pool: POOL.into(),
             };
             assert_eq!(collect.owners, [owner], "{what}");
-            assert_eq!(collect.pool, POOL, "{what}");
+            assert_eq!(
+                (collect.pool.as_str(), collect.is_limited),
+                (POOL, secrets),
+                "{what}"
+            );
         }
     }
 

@@ -26,26 +26,19 @@ pub const MAX_DOCUMENTS: usize = 50;
 /// has up to three at any time.
 pub const MAX_DOCUMENTS_WHERE_CROWDED: usize = 4;
 
-/// Names of the Secrets that the Role has to open once these are there as well.
-pub fn opened(kept: &[String], new: &[&str]) -> Vec<String> {
-    let new = new.iter().map(|name| (*name).to_owned());
-    let secrets: BTreeSet<String> = kept.iter().cloned().chain(new).collect();
-    secrets.into_iter().collect()
+/// Names of the Secrets that the Role has to open once there is a new one as well.
+pub fn opened(kept: &[String], new: &str) -> Vec<String> {
+    let secrets: BTreeSet<&str> = kept.iter().map(String::as_str).chain([new]).collect();
+    secrets.into_iter().map(str::to_owned).collect()
 }
 
-/// Until when a document has to be kept whose tokens expire then.
-pub fn keep_until(expires: Timestamp) -> Timestamp {
-    expires
+/// Until when a Secret has to be kept that tokens may fetch which expire then; never earlier than what an earlier token was promised.
+pub fn keep_until(existing: Option<&SecretView>, expires: Timestamp) -> Timestamp {
+    let kept = expires
         .saturating_add(KEPT_AFTER_EXPIRY)
-        .unwrap_or(Timestamp::MAX)
-}
-
-/// Never earlier than what an earlier token was promised.
-pub fn extended(document: &SecretView, keep_until: Timestamp) -> Timestamp {
-    document
-        .meta
-        .time(names::KEEP_UNTIL)
-        .map_or(keep_until, |at| at.max(keep_until))
+        .unwrap_or(Timestamp::MAX);
+    let promised = existing.and_then(|secret| secret.meta.time(names::KEEP_UNTIL));
+    promised.map_or(kept, |promised| promised.max(kept))
 }
 
 /// How the provisioning Secret of these documents comes to exist. It is named after what they are published from; with tokens in it, after
@@ -134,7 +127,7 @@ fn is_in_use(gathered: &Gathered, secret: &SecretView) -> bool {
     if is_kubeconfig {
         gathered.needs_kubeconfig_secret()
     } else {
-        named(existing) == Some(secret.meta.name.as_str())
+        existing.document_name() == Some(secret.meta.name.as_str())
     }
 }
 
@@ -169,7 +162,9 @@ pub fn out_of_sight(gathered: &Gathered) -> Vec<String> {
     let is_shown = |name: &str| of_tokens(&gathered.existing).any(|secret| secret.meta.name == name);
     let of_pool = names::provisioning_secret_name(&gathered.pool, "");
     let kubeconfig = names::kubeconfig_secret_name(&gathered.pool);
-    let lost: BTreeSet<&str> = named(&gathered.existing)
+    let lost: BTreeSet<&str> = gathered
+        .existing
+        .document_name()
         .into_iter()
         .chain(opened)
         .filter(|name| !is_shown(name) && (name.starts_with(&of_pool) || **name == kubeconfig))
@@ -199,17 +194,12 @@ pub fn keep(gathered: &Gathered, ownership: OwnershipLabels, wanted: &Wanted) ->
         outdated: outdated.cloned().collect(),
         out_of_sight: out_of_sight(gathered),
         ownership,
-        published: publish::published(gathered, &wanted.digest),
+        published: existing
+            .bootstrap
+            .as_ref()
+            .and_then(|secret| publish::published(&secret.meta, &wanted.digest)),
         opened: existing.role.as_ref().is_some_and(is_other).then_some(names),
     }
-}
-
-fn named(existing: &ExistingObjects) -> Option<&str> {
-    existing
-        .bootstrap
-        .as_ref()?
-        .meta
-        .annotation(names::PROVISIONING_SECRET)
 }
 
 #[cfg(test)]
@@ -256,16 +246,15 @@ mod tests {
     #[test]
     fn the_role_opens_what_is_kept_and_the_new_document() {
         let kept = ["b".to_owned(), "c".to_owned()];
-        assert_eq!(opened(&kept, &["a"]), ["a", "b", "c"]);
-        assert_eq!(opened(&kept, &["b"]), ["b", "c"]);
-        assert_eq!(opened(&[], &["a"]), ["a"]);
-        assert_eq!(opened(&kept, &["d", "a"]), ["a", "b", "c", "d"]);
+        assert_eq!(opened(&kept, "a"), ["a", "b", "c"]);
+        assert_eq!(opened(&kept, "b"), ["b", "c"]);
+        assert_eq!(opened(&[], "a"), ["a"]);
     }
 
     #[test]
     fn a_document_outlives_its_tokens_by_an_hour() {
-        assert_eq!(keep_until(at(24)), at(25));
-        assert_eq!(keep_until(Timestamp::MAX), Timestamp::MAX);
+        assert_eq!(keep_until(None, at(24)), at(25));
+        assert_eq!(keep_until(None, Timestamp::MAX), Timestamp::MAX);
     }
 
     #[test]
@@ -276,8 +265,9 @@ mod tests {
             ("none", None, at(25)),
         ] {
             let text = promised.map(|at| at.to_string());
-            assert_eq!(extended(&document(text.as_deref()), at(25)), expected, "{what}");
+            let document = document(text.as_deref());
+            assert_eq!(keep_until(Some(&document), at(24)), expected, "{what}");
         }
-        assert_eq!(extended(&document(Some("soon")), at(25)), at(25));
+        assert_eq!(keep_until(Some(&document(Some("soon"))), at(24)), at(25));
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use osm_api::{PoolRef, config, names};
+use osm_api::{config, names};
 
-use crate::model::existing::OwnershipLabels;
+use crate::model::existing::{OwnershipLabels, WellKnown};
 use crate::model::gathered::Gathered;
 use crate::model::tokens::Tokens;
-use crate::model::view::{ConfigView, Meta};
+use crate::model::view::{ConfigView, Meta, SecretView};
 use crate::plan::content::{Comparison, Content, Wanted};
 use crate::plan::findings::{Cause, Finding};
 use crate::plan::steps::{DocumentStep, Publish};
@@ -16,27 +16,25 @@ use crate::plan::{hold, messages, provisioning_secret};
 pub fn publish(
     gathered: &Gathered,
     config: &ConfigView,
-    md: &PoolRef,
     wanted: Wanted,
     ownership: OwnershipLabels,
     findings: Vec<Finding>,
 ) -> Publish {
     // Where something else is to be put right, it is published in any case.
     let is_compared = wanted.comparison == Comparison::Unknown && findings.len() == 1;
+    // Repairs and renewals never wait, since nobody has chosen their content; nor does new content without which there would be nothing.
+    let can_wait = wanted.comparison != Comparison::Same && gathered.existing.document().is_some();
+    let mut kept = provisioning_secret::kept_names(gathered);
+    if wanted.needs_kubeconfig_secret {
+        kept = provisioning_secret::opened(&kept, &names::kubeconfig_secret_name(&gathered.pool));
+    }
     Publish {
         uid: config.uid.clone(),
         compare: is_compared.then(|| hold::record(gathered, config)).flatten(),
-        bootstrap_name: names::bootstrap_secret_name(&md.name, &md.namespace),
-        edge_script_name: wanted
-            .is_edge
-            .then(|| names::edge_script_secret_name(&md.name, &md.namespace)),
-        kubeconfig_name: wanted
-            .needs_kubeconfig_secret
-            .then(|| names::kubeconfig_secret_name(&gathered.pool)),
         ownership,
         life: gathered.credentials.clone().unwrap_or_default().token_lifetime(),
-        kept: provisioning_secret::kept_names(gathered),
-        too_many_documents: (!provisioning_secret::has_room(gathered)).then(|| {
+        kept,
+        too_many_documents: (can_wait && !provisioning_secret::has_room(gathered)).then(|| {
             let kept = provisioning_secret::documents(gathered);
             messages::too_many_documents(kept, provisioning_secret::next_expiry(gathered))
         }),
@@ -46,15 +44,16 @@ pub fn publish(
     }
 }
 
-/// What the status says of a pool about which nothing is to be done.
-pub fn published(gathered: &Gathered, digest: &str) -> Option<config::Published> {
-    let meta = &gathered.existing.bootstrap.as_ref()?.meta;
+/// What the status says of a pool with this bootstrap Secret; `None`: that lacks an annotation.
+pub fn published(bootstrap: &Meta, digest: &str) -> Option<config::Published> {
     Some(config::Published {
         digest: digest.to_owned(),
-        revision: meta.annotation(names::MACHINE_DEPLOYMENT_REVISION)?.to_owned(),
-        bootstrap_secret: meta.name.clone(),
-        provisioning_secret: meta.annotation(names::PROVISIONING_SECRET)?.to_owned(),
-        credential_expires: meta.time(names::EXPIRES)?.to_string(),
+        revision: bootstrap
+            .annotation(names::MACHINE_DEPLOYMENT_REVISION)?
+            .to_owned(),
+        bootstrap_secret: bootstrap.name.clone(),
+        provisioning_secret: bootstrap.annotation(names::PROVISIONING_SECRET)?.to_owned(),
+        credential_expires: bootstrap.time(names::EXPIRES)?.to_string(),
     })
 }
 
@@ -84,17 +83,24 @@ impl Publish {
         config.uid == self.uid && is_planned && !config.is_retired()
     }
 
-    /// Why the pool has to wait with this document. Repairs and renewals never wait, since nobody has chosen their content.
+    /// Why the pool has to wait with this document.
     pub fn has_no_room_for(&self, step: &DocumentStep) -> Option<&str> {
-        match (step, &self.wanted.content) {
-            (DocumentStep::Create(_), Content::Config { .. }) => self.too_many_documents.as_deref(),
-            _ => None,
-        }
+        let problem = self.too_many_documents.as_deref();
+        problem.filter(|_| matches!(step, DocumentStep::Create(_)))
     }
 
-    /// Annotations of the bootstrap Secret, and of the Secrets that are written beside it, but for ownership.
-    pub fn annotations(&self, document: &Meta, tokens: &Tokens) -> BTreeMap<String, String> {
+    /// Annotations of a Secret that is replaced, but for ownership. `existing` is what it replaces, and `document` the provisioning Secret.
+    pub fn annotations(
+        &self,
+        known: WellKnown,
+        existing: Option<&SecretView>,
+        document: &Meta,
+        tokens: &Tokens,
+    ) -> BTreeMap<String, String> {
         let (expires, renew_at) = (tokens.expires.to_string(), tokens.renew_at.to_string());
+        let keep_until = provisioning_secret::keep_until(existing, tokens.expires).to_string();
+        // Tokens that were published with it before may still fetch it.
+        let keep_until = (known == WellKnown::Kubeconfig).then_some((names::KEEP_UNTIL, keep_until.as_str()));
         [
             (names::MACHINE_DEPLOYMENT_REVISION, self.wanted.revision.as_str()),
             (names::PUBLISHED_FROM, &self.wanted.published_from),
@@ -104,18 +110,9 @@ impl Publish {
             (names::EXPIRES, &expires),
             (names::RENEW_AT, &renew_at),
         ]
+        .into_iter()
+        .chain(keep_until)
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into()
-    }
-
-    /// What the status says once everything is written.
-    pub fn result(&self, document: &Meta, tokens: &Tokens) -> config::Published {
-        config::Published {
-            digest: self.wanted.digest.clone(),
-            revision: self.wanted.revision.clone(),
-            bootstrap_secret: self.bootstrap_name.clone(),
-            provisioning_secret: document.name.clone(),
-            credential_expires: tokens.expires.to_string(),
-        }
+        .collect()
     }
 }

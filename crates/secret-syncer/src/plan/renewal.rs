@@ -40,6 +40,12 @@ pub fn reusable<'a>(gathered: &'a Gathered, publish: &Publish) -> Option<&'a Tok
     are_reusable.then_some(kept)
 }
 
+/// Whether someone has made the pool's account anew, and the watch does not show that yet.
+pub fn are_of_another_account(gathered: &Gathered, tokens: &Tokens) -> bool {
+    let account = gathered.existing.account.as_ref();
+    account.is_some_and(|shown| tokens.bound_to.split('/').next() != Some(&shown.uid))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

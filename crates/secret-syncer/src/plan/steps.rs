@@ -84,15 +84,11 @@ pub struct Publish {
     pub wanted: Wanted,
     /// Publish nothing where the provisioning Secret that is recorded here holds exactly what would be published.
     pub compare: Option<PublishedRecord>,
-    pub bootstrap_name: String,
-    /// Name of the Secret with the script of an edge pool.
-    pub edge_script_name: Option<String>,
-    /// Name of the kubeconfig Secret, if machines of the pool fetch one.
-    pub kubeconfig_name: Option<String>,
     pub ownership: OwnershipLabels,
     /// Life to ask for.
     pub life: Duration,
-    /// Names of Secrets that stay because a living token may fetch them.
+    /// Names of Secrets that the Role opens besides the document: those that stay because a living token may fetch them, and the kubeconfig
+    /// Secret that is about to be written.
     pub kept: Vec<String>,
     /// Why the pool may not get one more of them for new content.
     pub too_many_documents: Option<String>,
@@ -135,6 +131,10 @@ pub enum OrphanStep {
 #[derive(Debug)]
 pub struct Collect {
     pub pool: String,
+    /// No config of the name may exist.
+    pub has_no_config: bool,
+    /// There are Secrets, so that the deletion counts.
+    pub is_limited: bool,
     pub objects: ExistingObjects,
     /// None of these MachineDeployments may exist with the pool's id.
     pub owners: Vec<Owner>,

@@ -1,6 +1,8 @@
 //! What is deleted of a retired pool.
 
-use osm_api::Joining;
+use std::collections::BTreeMap;
+
+use osm_api::{Joining, names};
 
 use crate::model::gathered::Gathered;
 use crate::model::view::ConfigView;
@@ -26,6 +28,18 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Step {
     })
 }
 
+/// Whether the config, as it is now, is the one that was retired.
+pub fn is_confirmed(gathered: &Gathered, live: &ConfigView) -> bool {
+    let config = gathered.config.as_ref();
+    config.is_some_and(|config| config.uid == live.uid) && live.is_retired()
+}
+
+/// Whether an object with the label of the pool is deleted with it. What another installation made is left alone.
+pub fn is_included(installation: &str, labels: &BTreeMap<String, String>) -> bool {
+    let owner = labels.get(names::INSTALLATION);
+    owner.is_none_or(|owner| owner == installation)
+}
+
 /// Whether the watches show all that there should be. A pool that was published has one object of each kind, and every Secret that its Role and
 /// its bootstrap Secret name. Of one that never was, there is only what the watches show.
 fn is_shown(gathered: &Gathered, config: &ConfigView) -> bool {
@@ -49,7 +63,6 @@ mod tests {
     use std::sync::Arc;
 
     use osm_api::config::Published;
-    use osm_api::names;
 
     use super::*;
     use crate::model::existing::ExistingObjects;

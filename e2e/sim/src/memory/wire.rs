@@ -55,7 +55,7 @@ pub enum Fault {
     ResetBefore,
     /// It is done, and the answer is lost.
     ResetAfter,
-    /// It is refused with this status code: 403, 409, 429, 500 or 503.
+    /// It is refused with this status code: 403, 409, 422, 429, 500 or 503.
     Refused(u16),
     /// Nothing ever comes back, and it is not done.
     Silence,
@@ -361,6 +361,7 @@ fn refusal(code: u16) -> Failure {
         409 => {
             Failure::conflict("the object has been modified; please apply your changes to the latest version")
         }
+        422 => Failure::new(422, "Invalid", "refused by the test"),
         429 => Failure::new(429, "TooManyRequests", "too many requests"),
         503 => Failure::new(503, "ServiceUnavailable", "not available"),
         _ => Failure::new(500, "InternalError", "internal error"),

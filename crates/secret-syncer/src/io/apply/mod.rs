@@ -21,10 +21,11 @@ use crate::io::apply::orphans::OrphanOutcome;
 use crate::io::context::{Context, Key};
 use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
+use crate::model::memory::Fact;
 use crate::model::view::ConfigView;
 use crate::plan::findings::Cause;
+use crate::plan::messages;
 use crate::plan::steps::{Plan, Step};
-use crate::plan::{hold, messages};
 
 /// In errors.
 const CONFIG: &str = "the OperatingSystemConfig";
@@ -129,16 +130,21 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
         }
         Step::Publish(publish) => {
             let outcome = Box::pin(publish::publish(context, gathered, &publish)).await;
-            if let Err(error) = &outcome
-                && let Some(is_refusal) = error.is_refusal_of_content()
-                && let Some(unfit) =
-                    hold::unfit(gathered, &publish, error.reason(), error.to_string(), is_refusal)
-            {
-                context
-                    .memory
-                    .edit(&gathered.name, |memory| memory.unfit = Some(unfit));
+            let fact = match &outcome {
+                Ok(None) => publish.wanted.made_from(gathered).map(Fact::Same),
+                Ok(Some(_)) => None,
+                Err(error) => error.fact(gathered, &publish),
+            };
+            let is_unfit = matches!(fact, Some(Fact::Unfit(_)));
+            if let Some(fact) = fact {
+                context.memory.learn(&gathered.name, fact);
             }
-            if let Some(published) = outcome? {
+            let published = match outcome {
+                // The next plan holds the content back, and says why.
+                Err(_) if is_unfit => None,
+                outcome => outcome?,
+            };
+            if let Some(published) = published {
                 // osc-controller logs the same pool, revision and digest when it has rendered that.
                 tracing::info!(
                     config = gathered.name,

@@ -1,5 +1,7 @@
 //! Marks orphans, and deletes those that the plan says, once live reads have confirmed that nothing owns them.
 
+use std::sync::Arc;
+
 use kube::api::{Patch, PatchParams, PostParams};
 use osm_api::{MachineDeployment, names};
 use osm_runtime::Api;
@@ -13,6 +15,7 @@ use crate::io::apply::{objects, teardown};
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
+use crate::model::view::SecretView;
 use crate::plan::steps::{Collect, OrphanStep, Owner};
 use crate::plan::{orphan_budget, orphans};
 
@@ -40,7 +43,7 @@ pub async fn apply(context: &Context, gathered: &Gathered, step: &OrphanStep) ->
 
 async fn mark(
     context: &Context,
-    secrets: &[std::sync::Arc<crate::model::view::SecretView>],
+    secrets: &[Arc<SecretView>],
     since: &str,
 ) -> Result<OrphanOutcome, ApplyError> {
     for secret in secrets {
@@ -67,7 +70,7 @@ async fn collect(
     const CONFIG: &str = "the OperatingSystemConfig";
     let config = status::live(&context.configs(), &gathered.name).await;
     let config = config.map_err(failed("reading the OperatingSystemConfig"))?;
-    if gathered.config.is_none() && config.is_some() {
+    if collect.has_no_config && config.is_some() {
         return Err(RequestError::Conflict { what: CONFIG }.into());
     }
     if let Some(owner) = living(context, &collect.owners).await? {
@@ -76,8 +79,7 @@ async fn collect(
             owner.namespace, owner.name
         )));
     }
-    let has_secrets = collect.objects.secrets().next().is_some();
-    if has_secrets && !record(context, gathered).await? {
+    if collect.is_limited && !record(context, gathered).await? {
         return Ok(OrphanOutcome::OverBudget);
     }
     // Before the deletion: a request that fails later must not hide what was deleted.

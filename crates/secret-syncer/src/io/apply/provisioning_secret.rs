@@ -16,9 +16,9 @@ use crate::io::error::ApplyError;
 use crate::model::documents::Documents;
 use crate::model::existing::OwnershipLabels;
 use crate::model::gathered::Gathered;
-use crate::model::record::of_entries;
 use crate::model::tokens::Tokens;
 use crate::model::view::{PURPOSE_PROVISIONING, SecretView};
+use crate::plan::adoption::{self, Adoption};
 use crate::plan::provisioning_secret;
 use crate::plan::steps::{DocumentStep, Keep, Publish};
 
@@ -33,42 +33,29 @@ pub async fn provide(
     documents: &Documents,
     tokens: &Tokens,
 ) -> Result<SecretView, ApplyError> {
-    match step {
-        DocumentStep::Extend(secret) => extend(context, publish, &secret, tokens).await,
-        DocumentStep::Create(name) => create(context, publish, &name, documents, tokens).await,
-    }
-}
-
-async fn create(
-    context: &Context,
-    publish: &Publish,
-    name: &str,
-    documents: &Documents,
-    tokens: &Tokens,
-) -> Result<SecretView, ApplyError> {
+    let name = match step {
+        DocumentStep::Extend(secret) => return extend(context, publish, &secret, tokens).await,
+        DocumentStep::Create(name) => name,
+    };
     let api = context.secrets();
     let mut metadata = objects::metadata(
         &publish.ownership,
         &context.installation,
-        name,
+        &name,
         PURPOSE_PROVISIONING,
     );
     let annotations = metadata.annotations.get_or_insert_default();
-    let keep_until = provisioning_secret::keep_until(tokens.expires).to_string();
+    let keep_until = provisioning_secret::keep_until(None, tokens.expires).to_string();
     annotations.insert(names::KEEP_UNTIL.to_owned(), keep_until);
     annotations.insert(names::BOUND_TO.to_owned(), tokens.bound_to.clone());
     let secret = objects::secret(metadata, documents.entries.clone(), true);
     match api.create(&PostParams::default(), &secret).await {
         Ok(created) => Ok(context.caches.wrote_secret(&created)),
         Err(error) if already_exists(&error) => {
-            let found = SecretView::of(&api.get(name).await.map_err(failed(WHAT))?);
-            // What has its name and its content is ours, whatever became of its labels.
-            if found.entries == of_entries(&documents.entries) {
-                extend(context, publish, &found, tokens).await
-            } else {
-                Err(ApplyError::ForeignSecret {
-                    name: name.to_owned(),
-                })
+            let found = SecretView::of(&api.get(&name).await.map_err(failed(WHAT))?);
+            match adoption::of_document(&found, &documents.entries) {
+                Adoption::Foreign => Err(ApplyError::ForeignSecret { name }),
+                _ => extend(context, publish, &found, tokens).await,
             }
         }
         Err(error) => Err(failed(WHAT)(error).into()),
@@ -82,8 +69,7 @@ async fn extend(
     secret: &SecretView,
     tokens: &Tokens,
 ) -> Result<SecretView, ApplyError> {
-    let keep_until = provisioning_secret::keep_until(tokens.expires);
-    let keep_until = provisioning_secret::extended(secret, keep_until).to_string();
+    let keep_until = provisioning_secret::keep_until(Some(secret), tokens.expires).to_string();
     let owned = publish
         .ownership
         .annotations

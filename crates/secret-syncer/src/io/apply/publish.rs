@@ -10,10 +10,8 @@
 //! The status follows, in [`report`](crate::io::report).
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
 use osm_api::config::Published;
 use osm_api::content::ContentView;
-use osm_api::names;
 use osm_runtime::RequestError;
 
 use crate::io::apply::{CONFIG, LiveConfig, identity, live_config, objects, provisioning_secret, well_known};
@@ -21,13 +19,12 @@ use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::io::{gather, token};
 use crate::model::documents::{DocumentError, Documents};
+use crate::model::existing::WellKnown;
 use crate::model::gathered::Gathered;
-use crate::model::memory::MadeFrom;
-use crate::model::tokens::Tokens;
-use crate::model::view::{ConfigView, Meta, SecretView};
-use crate::plan::adoption::WellKnown;
+use crate::model::view::ConfigView;
 use crate::plan::content::Content;
-use crate::plan::provisioning_secret::{document_step, extended, keep_until, opened};
+use crate::plan::provisioning_secret::{document_step, opened};
+use crate::plan::publish::published;
 use crate::plan::steps::Publish;
 
 /// `None`: exactly this is published already.
@@ -41,8 +38,7 @@ pub async fn publish(
 ) -> Result<Option<Published>, ApplyError> {
     let LiveConfig { view, object } = live_config(context, &gathered.name).await?;
     confirm(publish, &view)?;
-    let wanted = &publish.wanted;
-    let documents = match &wanted.content {
+    let documents = match &publish.wanted.content {
         Content::Config { values, .. } => {
             let Some(config) = object else {
                 return Err(RequestError::Conflict { what: CONFIG }.into());
@@ -52,64 +48,13 @@ pub async fn publish(
         }
         Content::Published(published) => Documents::published(published, &gathered.pool)?,
     };
-    if is_published(context, gathered, publish, &documents).await? {
-        return Ok(None);
+    if let Some(record) = &publish.compare {
+        let published = gather::published(context, &gathered.pool, record.clone()).await?;
+        if published.is_some_and(|published| documents.are_published(&published)) {
+            return Ok(None);
+        }
     }
-    let published = write(context, gathered, publish, &documents).await?;
-    let made_from = match &wanted.content {
-        Content::Config { values, .. } => Some(MadeFrom {
-            published_from: wanted.published_from.clone(),
-            digest: wanted.digest.clone(),
-            values: values.clone(),
-        }),
-        // What was known of it still holds, unless it comes from the status alone.
-        Content::Published(_) => gathered
-            .memory
-            .made_from
-            .clone()
-            .filter(|_| !wanted.published_from.is_empty()),
-    };
-    context
-        .memory
-        .edit(&gathered.name, |memory| memory.made_from = made_from);
-    Ok(Some(published))
-}
-
-/// Compares with the stored documents, where the plan says so. The outcome is remembered.
-async fn is_published(
-    context: &Context,
-    gathered: &Gathered,
-    publish: &Publish,
-    documents: &Documents,
-) -> Result<bool, ApplyError> {
-    let Some(record) = &publish.compare else {
-        return Ok(false);
-    };
-    let published = gather::published(context, &gathered.pool, record.clone()).await?;
-    let is_same = published
-        .as_ref()
-        .is_some_and(|published| documents.are_published(published));
-    let made_from = published.map(|published| MadeFrom {
-        published_from: record.published_from.clone(),
-        digest: match is_same {
-            true => publish.wanted.digest.clone(),
-            false => String::new(),
-        },
-        values: match &publish.wanted.content {
-            Content::Config { values, .. } if is_same => values.clone(),
-            _ => published.content.values().clone(),
-        },
-    });
-    context
-        .memory
-        .edit(&gathered.name, |memory| memory.made_from = made_from);
-    Ok(is_same)
-}
-
-/// Nothing more is published for a pool whose end was seen since the config was fetched.
-fn confirm_again(context: &Context, name: &str, publish: &Publish) -> Result<(), ApplyError> {
-    let config = context.caches.configs.get(&context.config_key(name));
-    config.map_or(Ok(()), |config| confirm(publish, &config))
+    write(context, gathered, publish, &documents).await.map(Some)
 }
 
 fn confirm(publish: &Publish, config: &ConfigView) -> Result<(), ApplyError> {
@@ -129,8 +74,7 @@ async fn write(
     documents: &Documents,
 ) -> Result<Published, ApplyError> {
     provisioning_secret::label_again(context, &publish.ownership, &publish.out_of_sight).await?;
-    let provided = token::provide(context, gathered, publish).await?;
-    let tokens = &provided.tokens;
+    let tokens = &token::provide(context, gathered, publish, documents.have_tokens_later()).await?;
     let documents = documents.with_tokens(tokens)?;
     let step = document_step(gathered, &documents, &publish.wanted.published_from);
     if let Some(problem) = publish.has_no_room_for(&step) {
@@ -138,101 +82,39 @@ async fn write(
     }
     // Its name is known before it exists. All texts are made before the first of them is written.
     let name = step.name().to_owned();
-    let bootstrap = documents.bootstrap(tokens, &name)?;
-    let script = documents.edge_script(tokens, &name)?;
-    let kubeconfig = documents.kubeconfig(tokens)?;
-    if provided.are_new && documents.have_tokens_later() {
-        // Otherwise each attempt would leave a document with other tokens in it while the API server refuses tokens.
-        token::check_acceptance(context, gathered, tokens).await?;
-    }
-    let new: Vec<&str> = publish
-        .kubeconfig_name
-        .iter()
-        .chain([&name])
-        .map(String::as_str)
-        .collect();
-    let opened = opened(&publish.kept, &new);
+    let texts = documents.texts(tokens, &name)?;
+    let opened = opened(&publish.kept, &name);
     let (document, is_open) = tokio::join!(
         provisioning_secret::provide(context, publish, step, &documents, tokens),
         identity::open(context, gathered, &publish.ownership, &opened),
     );
     let (document, is_open) = (document?.meta, is_open?);
     // Only now: a right to join that is missing must not keep a document or a Role from being restored.
-    token::check_joining(context, gathered, tokens).await?;
-    token::check_reading(context, gathered, publish, tokens, &name, is_open).await?;
-    confirm_again(context, &gathered.name, publish)?;
-
-    let replacing = Replacing {
-        context,
-        gathered,
-        publish,
-        tokens,
-        document: &document,
-    };
-    let existing = &gathered.existing;
-    if let Some(name) = &publish.kubeconfig_name {
-        let entry = kubeconfig.as_deref().map(|text| (names::KUBECONFIG_KEY, text));
-        let existing = existing.kubeconfig.as_deref();
-        replacing
-            .put(WellKnown::Kubeconfig, name, entry, existing)
-            .await?;
-    }
-    let entry = Some((names::CLOUD_CONFIG_KEY, bootstrap.as_str()));
-    let replaced = existing.bootstrap.as_deref();
-    replacing
-        .put(WellKnown::Bootstrap, &publish.bootstrap_name, entry, replaced)
-        .await?;
-    if let (Some(name), Some(script)) = (&publish.edge_script_name, &script) {
-        let entry = Some((names::EDGE_SCRIPT_KEY, script.as_str()));
-        let existing = existing.edge_script.as_deref();
-        replacing
-            .put(WellKnown::EdgeScript, name, entry, existing)
-            .await?;
-    }
-    Ok(publish.result(&document, tokens))
-}
-
-/// What the Secrets have in common that one publish replaces.
-struct Replacing<'a> {
-    context: &'a Context,
-    gathered: &'a Gathered,
-    publish: &'a Publish,
-    tokens: &'a Tokens,
-    /// The provisioning Secret.
-    document: &'a Meta,
-}
-
-impl Replacing<'_> {
-    async fn put(
-        &self,
-        known: WellKnown,
-        name: &str,
-        entry: Option<(&str, &str)>,
-        existing: Option<&SecretView>,
-    ) -> Result<(), ApplyError> {
-        let secret = self.secret(known, name, entry, existing);
-        well_known::put(self.context, self.gathered, known, existing, secret).await?;
-        Ok(())
+    let causes = publish.causes();
+    token::check(context, gathered.joining, &causes, tokens, &name, is_open).await?;
+    // Nothing more is published for a pool whose end was seen since the config was fetched.
+    if let Some(config) = context.caches.configs.get(&context.config_key(&gathered.name)) {
+        confirm(publish, &config)?;
     }
 
-    fn secret(
-        &self,
-        known: WellKnown,
-        name: &str,
-        entry: Option<(&str, &str)>,
-        existing: Option<&SecretView>,
-    ) -> Secret {
-        let (publish, tokens) = (self.publish, self.tokens);
-        let installation = &self.context.installation;
-        let mut metadata = objects::metadata(&publish.ownership, installation, name, known.purpose());
-        let annotations = metadata.annotations.get_or_insert_default();
-        annotations.extend(publish.annotations(self.document, tokens));
-        if known == WellKnown::Kubeconfig {
-            let at = keep_until(tokens.expires);
-            let keep_until = existing.map_or(at, |secret| extended(secret, at));
-            annotations.insert(names::KEEP_UNTIL.to_owned(), keep_until.to_string());
+    let mut status = None;
+    for (known, entry) in texts {
+        let Some(name) = known.name(&gathered.name, &gathered.pool) else {
+            continue;
+        };
+        let existing = gathered.existing.well_known(known).map(|secret| &**secret);
+        let mut metadata =
+            objects::metadata(&publish.ownership, &context.installation, &name, known.purpose());
+        let annotations = publish.annotations(known, existing, &document, tokens);
+        metadata.annotations.get_or_insert_default().extend(annotations);
+        let entry = entry.map(|(key, text)| (key.to_owned(), ByteString(text.into_bytes())));
+        let secret = objects::with_digest(objects::secret(metadata, entry.into_iter().collect(), false));
+        let written = well_known::put(context, gathered, known, existing, secret).await?;
+        if known == WellKnown::Bootstrap {
+            status = published(&written.meta, &publish.wanted.digest);
         }
-        let entry = entry.map(|(name, text)| (name.to_owned(), ByteString(text.as_bytes().to_vec())));
-        objects::with_digest(objects::secret(metadata, entry.into_iter().collect(), false))
     }
+    let what = WellKnown::Bootstrap.what();
+    // It lacks an annotation only if another program changes what is written.
+    status.ok_or_else(|| RequestError::Conflict { what }.into())
 }

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::{Resource, ResourceExt};
-use osm_api::names::{INSTALLATION, POOL};
+use osm_api::names::POOL;
 use osm_runtime::Api;
 use osm_runtime::RequestError;
 use osm_runtime::cache::Cache;
@@ -23,6 +23,7 @@ use crate::io::error::ApplyError;
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;
 use crate::model::view::{self, BindingView, Meta, RoleView, SecretView};
+use crate::plan;
 
 /// Deletes everything: the ServiceAccount first and the Secret that the token of `osm-node-bootstrap` is bound to, which revokes the pool's
 /// tokens; then the rest.
@@ -69,14 +70,9 @@ where
 /// A conflict if the config is another one, and requests that failed.
 pub async fn confirm(context: &Context, gathered: &Gathered) -> Result<(), ApplyError> {
     let config = live_config(context, &gathered.name).await?.view;
-    let is_same = gathered
-        .config
-        .as_ref()
-        .is_some_and(|gathered| gathered.uid == config.uid);
-    if is_same && config.is_retired() {
-        Ok(())
-    } else {
-        Err(RequestError::Conflict { what: CONFIG }.into())
+    match plan::teardown::is_confirmed(gathered, &config) {
+        true => Ok(()),
+        false => Err(RequestError::Conflict { what: CONFIG }.into()),
     }
 }
 
@@ -127,14 +123,8 @@ where
         .list(&ListParams::default().labels(&format!("{POOL}={pool}")))
         .await
         .map_err(failed(what))?;
-    let installation = &context.installation;
-    let ours = |object: &K| {
-        object
-            .labels()
-            .get(INSTALLATION)
-            .is_none_or(|owner| owner == installation)
-    };
-    Ok(found.items.into_iter().filter(ours).collect())
+    let is_included = |object: &K| plan::teardown::is_included(&context.installation, object.labels());
+    Ok(found.items.into_iter().filter(is_included).collect())
 }
 
 /// Deletes a Secret of ours exactly as it was seen; a conflict where it has changed.

@@ -9,9 +9,10 @@ use osm_runtime::request::failed;
 use crate::io::apply::teardown;
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
+use crate::model::existing::WellKnown;
 use crate::model::gathered::Gathered;
 use crate::model::view::SecretView;
-use crate::plan::adoption::{Adoption, WellKnown, of_ours, of_well_known};
+use crate::plan::adoption::{Adoption, of_ours, of_well_known};
 
 /// Writes the Secret over `existing`; without that it is created, or written over what [`of_well_known`] adopts.
 ///

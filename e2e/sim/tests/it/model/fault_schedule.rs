@@ -21,6 +21,8 @@ pub struct FaultSchedule {
     calm: AtomicBool,
     /// Verb and name of the request before which its sender is stopped, and for how long.
     stop: Mutex<Option<(&'static str, String, Duration)>>,
+    /// Verb and resource of the requests that a policy refuses.
+    refused: Mutex<Option<(&'static str, &'static str)>>,
     /// The watch that lags this much; see [`Place::lag`].
     slow_watch: Mutex<Option<(u64, Duration)>>,
 }
@@ -35,6 +37,7 @@ impl FaultSchedule {
             lease_requests: AtomicU32::new(0),
             calm: AtomicBool::new(false),
             stop: Mutex::default(),
+            refused: Mutex::default(),
             slow_watch: Mutex::default(),
         }
     }
@@ -42,6 +45,11 @@ impl FaultSchedule {
     /// Stops the sender of the next request of this verb for the object of this name, right before it sends the request.
     pub fn stop_before(&self, verb: &'static str, name: &str, time: Duration) {
         *self.stop.lock().unwrap() = Some((verb, name.to_owned(), time));
+    }
+
+    /// From now on a policy refuses these requests: verb and resource.
+    pub fn refuse(&self, requests: Option<(&'static str, &'static str)>) {
+        *self.refused.lock().unwrap() = requests;
     }
 
     /// From now on the watch of a resource in this pod shows each change so much later.
@@ -138,6 +146,10 @@ impl FaultSchedule {
         let is_it = |(verb, name, _): &mut (&str, String, Duration)| call.verb == *verb && call.name == *name;
         if let Some((.., time)) = self.stop.lock().unwrap().take_if(is_it) {
             passage.fault = Some(Fault::StopBefore(time));
+            return passage;
+        }
+        if *self.refused.lock().unwrap() == Some((call.verb, &call.resource)) {
+            passage.fault = Some(Fault::Refused(422));
             return passage;
         }
         let Some(trouble) = faults.get(&number) else {

@@ -202,6 +202,35 @@ fn new_content_waits_until_a_document_has_expired() {
     });
 }
 
+/// The new content needs a document of its own, and a renewal does not.
+#[test]
+fn while_a_policy_refuses_new_content_what_is_published_is_renewed_and_restored() {
+    alone(async {
+        let world = calm();
+        let life = jiff::SignedDuration::from_hours(2);
+        world.server.with(|state| state.shorten_tokens(life));
+        world.create_pool(0);
+        hours(&world, 1).await;
+        world.schedule.refuse(Some(("create", "secrets")));
+        world.edit_profile();
+        world.server.with(judge);
+        for _ in 0..2 {
+            hours(&world, 2).await;
+            world.damage(0, Damaged::Role, How::Content);
+            world.pass(Duration::from_secs(60)).await;
+            let broken = world.broken();
+            broken.unwrap_or_else(|broken| panic!("{broken}\n\n{}", world.story()));
+            assert_eq!(published(&world), "False RequestFailed");
+        }
+        world.schedule.refuse(None);
+        hours(&world, 1).await;
+        world.wanted().unwrap();
+        world.end_of_faults().await;
+        world.pass(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
 /// A failure that only a change of something else ends is retried every ten minutes, and at once after that change.
 #[test]
 fn a_source_that_is_missing_is_asked_for_every_ten_minutes() {
