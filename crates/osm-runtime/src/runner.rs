@@ -11,7 +11,7 @@ use osm_api::Reason;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Failure, LONGEST_DELAY};
-use crate::queue::{Failed, Priority, Queue};
+use crate::queue::{Failed, Queue};
 use crate::readiness::{LEASE, is_vital};
 use crate::replicas::{OnChange, Replicas};
 use crate::supervisor::Supervisor;
@@ -125,10 +125,7 @@ async fn wake_when_well<K: Key>(cluster: Cluster, queue: Arc<Queue<K>>, shared: 
         loop {
             cluster.gates.until(is_unwell).await;
             cluster.gates.until(|closed| !is_unwell(closed)).await;
-            shared
-                .known()
-                .into_iter()
-                .for_each(|key| queue.add_with(key, Priority::Low));
+            shared.known().into_iter().for_each(|key| queue.add(key));
         }
     };
     let _ = cluster.shutdown.run_until_cancelled(wake).await;
@@ -142,7 +139,7 @@ fn wakes<K: Key>(queue: Arc<Queue<K>>, shared: impl Shared<K>) -> OnChange {
             let text = key.to_string();
             owned += usize::from(replicas.own(&text));
             if replicas.moved(&text, before, after) {
-                queue.add_with(key, Priority::Low);
+                queue.add(key);
             }
         }
         owned
