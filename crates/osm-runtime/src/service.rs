@@ -81,7 +81,7 @@ where
     F: FnOnce(Arc<Process>, Cluster) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
 {
-    let filter = telemetry::init(&args)?;
+    telemetry::init(&args)?;
     // This can only fail if the provider was installed before.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let shutdown = CancellationToken::new();
@@ -113,7 +113,7 @@ where
     .await?;
     let shutdown = process.shutdown.clone();
     // In a box, because the stack would hold a copy for each function that it passes through.
-    let work = Box::pin(work(process, start, Some(filter), worker, installation, run));
+    let work = Box::pin(work(process, start, worker, installation, run));
     let signal = async || {
         tokio::select! {
             _ = terminate.recv() => "SIGTERM",
@@ -130,7 +130,6 @@ where
 pub async fn work<F, Fut>(
     process: Arc<Process>,
     start: Gate,
-    filter: Option<telemetry::Filter>,
     worker: Option<PathBuf>,
     installation: Installation,
     run: F,
@@ -144,9 +143,6 @@ where
     };
     let (cluster, settings) = Cluster::new(&process, installation, connections);
     if process.service.reads_settings() {
-        if let Some(filter) = filter {
-            filter.follow(&cluster);
-        }
         settings_watch::spawn(&cluster, settings);
         definitions::spawn(&cluster);
     }
