@@ -8,25 +8,9 @@ use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::core::Request;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use crate::read;
-
-/// What a server-side apply sends. It is written directly, because a status can be large.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Configuration<'a, S> {
-    api_version: &'a str,
-    kind: &'a str,
-    metadata: Metadata<'a>,
-    status: &'a S,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata<'a> {
-    name: &'a str,
-    resource_version: &'a str,
-}
 
 /// Applies `status` as the fields of `manager`; what this manager owned and leaves out is removed.
 ///
@@ -47,16 +31,12 @@ pub async fn apply<K>(
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned,
 {
-    let patch = Configuration {
-        api_version: &K::api_version(&()),
-        kind: &K::kind(&()),
-        metadata: Metadata {
-            name,
-            resource_version,
-        },
-        status,
-    };
-    api.about(name)?;
+    let patch = json!({
+        "apiVersion": K::api_version(&()),
+        "kind": K::kind(&()),
+        "metadata": {"name": name, "resourceVersion": resource_version},
+        "status": status,
+    });
     let params = PatchParams::apply(manager).force();
     let request =
         Request::new(api.resource_url()).patch_subresource("status", name, &params, &Patch::Apply(&patch));
