@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
-    Encoder, Error, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    Encoder, Error, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
 
 /// Upper bounds of durations, in seconds.
@@ -69,6 +69,15 @@ pub struct Metrics {
     pub replicas: IntGauge,
     /// Objects that this replica owns.
     pub owned: IntGauge,
+}
+
+/// What one watch counts, together with others of the same kind of object.
+pub(crate) struct WatchMetrics {
+    pub(crate) errors: IntCounter,
+    /// Objects that can't be decoded.
+    pub(crate) invalid: IntCounter,
+    /// Objects for which there is no room.
+    pub(crate) ignored: IntGauge,
 }
 
 /// Metrics of a service that reads settings.
@@ -132,7 +141,7 @@ impl Metrics {
             )?,
             request_seconds: histograms(
                 "osm_api_request_duration_seconds",
-                "Time until an answer, including up to three repeats with their pauses; without watches.",
+                "Time until an answer, without watches.",
                 "verb",
             )?,
             watch_errors: counters(
@@ -213,23 +222,13 @@ impl Metrics {
         }
     }
 
-    /// A watch starts. Its failures are counted from zero, so that the rate of the first one is seen.
-    pub fn watches(&self, cluster: &str, kind: &str) {
-        self.watch_errors.with_label_values(&[cluster, kind]);
-    }
-
-    pub fn watch_failed(&self, cluster: &str, kind: &str) {
-        self.watch_errors.with_label_values(&[cluster, kind]).inc();
-    }
-
-    /// Counts an object that could not be decoded.
-    pub fn invalid_object(&self, cluster: &str, kind: &str) {
-        self.invalid_objects.with_label_values(&[cluster, kind]).inc();
-    }
-
-    /// How many objects of a kind are ignored, because the watches have no room for them.
-    pub fn ignored_objects(&self, cluster: &str, kind: &str) -> IntGauge {
-        self.ignored_objects.with_label_values(&[cluster, kind])
+    /// A watch starts. Everything is counted from zero, so that the rate of the first failure is seen.
+    pub(crate) fn watch(&self, cluster: &str, kind: &str) -> WatchMetrics {
+        WatchMetrics {
+            errors: self.watch_errors.with_label_values(&[cluster, kind]),
+            invalid: self.invalid_objects.with_label_values(&[cluster, kind]),
+            ignored: self.ignored_objects.with_label_values(&[cluster, kind]),
+        }
     }
 
     /// All metrics that have a value, in Prometheus' text format.
@@ -334,7 +333,7 @@ mod tests {
         let metrics = Metrics::of(Service::OspController).unwrap();
         metrics.reconciled("failure", "ProfileNotFound", Duration::from_millis(3));
         metrics.requested("single", "get", "secrets", 200, Duration::from_millis(3));
-        metrics.watches("single", "secrets");
+        let _ = metrics.watch("single", "secrets");
         let conditions = ConditionGauge::new(&metrics);
         conditions.count("a", "Rendered", true, Reason::Rendered);
         conditions.count("a", "Rendered", false, Reason::TemplateFailed);
