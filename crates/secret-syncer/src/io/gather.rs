@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
+use osm_runtime::RequestError;
 use osm_runtime::request::failed;
-use osm_runtime::{Connection, RequestError};
 
 use crate::io::caches;
 use crate::io::context::Context;
@@ -34,14 +34,8 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
         .unwrap_or_default();
     let (existing, orphans) = caches.existing(name, &pool, &WellKnownNames::of(name, md));
     // A kubeconfig may lead to another cluster by now, whose answers would be a reason to delete or to publish.
-    let is_retired = config.as_ref().is_some_and(|config| config.is_retired());
-    let is_drastic = is_retired || existing.bootstrap.is_none() || !orphans.is_empty();
-    let uid = async |connection: &Connection| match is_drastic {
-        true => connection.recent_uid().await,
-        false => connection.uid().await,
-    };
     let (management, worker) =
-        tokio::try_join!(uid(&context.cluster.management), uid(&context.cluster.worker))
+        tokio::try_join!(context.cluster.management.uid(), context.cluster.worker.uid())
             .map_err(failed("reading namespace kube-system"))?;
     let memory = context.memory.of(name);
     let settings = context.cluster.settings.borrow().clone();
