@@ -106,11 +106,6 @@ enum Unanswered {
     Failed(&'static str, #[source] BoxError),
 }
 
-fn is_watch(uri: &http::Uri) -> bool {
-    let mut pairs = uri.query().into_iter().flat_map(|query| query.split('&'));
-    pairs.any(|pair| pair == "watch=true" || pair == "watch=1")
-}
-
 /// The segments of a path from the resource on: `/api/v1/namespaces/n/secrets/x` → `secrets`, `x`. Empty: it is not the path of objects.
 fn segments(uri: &http::Uri) -> Vec<&str> {
     let mut segments: Vec<&str> = uri
@@ -152,8 +147,9 @@ fn classify(method: &http::Method, uri: &http::Uri) -> (&'static str, String) {
         (Some(resource), None) => (*resource).to_owned(),
         _ => return ("other", "other".to_owned()),
     };
+    let mut query = uri.query().unwrap_or_default().split('&');
     let verb = match method.as_str() {
-        "GET" if is_watch(uri) => "watch",
+        "GET" if query.any(|pair| pair == "watch=true") => "watch",
         "GET" if rest.len() > 1 => "get",
         "GET" => "list",
         "POST" => "create",

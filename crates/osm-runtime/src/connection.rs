@@ -15,7 +15,7 @@ use crate::client::Observe;
 use crate::connection_role::ConnectionRole;
 use crate::events::Events;
 use crate::server_time::ServerTime;
-use crate::transport::{self, Clients};
+use crate::transport::Clients;
 use crate::{Api, Environment, Metrics};
 
 /// How long [`Connection::uid`] uses an answer. No cluster replaces another within this time under the same address.
@@ -37,20 +37,6 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to the API server that the configuration names.
-    ///
-    /// # Errors
-    /// Certificates or keys can't be read.
-    pub(crate) fn open(
-        role: ConnectionRole,
-        service: Service,
-        observe: Observe,
-        config: Config,
-    ) -> anyhow::Result<Self> {
-        let clients = transport::connect(&config)?;
-        Ok(Self::assemble(role, service, &observe, config, clients))
-    }
-
     /// The only cluster of a service, by existing clients with and without its credentials, such as those of a simulated API
     /// server.
     pub fn by(
@@ -63,10 +49,10 @@ impl Connection {
         let observe = Observe::new(metrics, timeout, ConnectionRole::Only, environment);
         let config = Config::new(Uri::from_static("https://kubernetes.default.svc"));
         let clients = Clients { own, anonymous };
-        Self::assemble(ConnectionRole::Only, service, &observe, config, clients)
+        Self::new(ConnectionRole::Only, service, &observe, config, clients)
     }
 
-    fn assemble(
+    pub(crate) fn new(
         role: ConnectionRole,
         service: Service,
         observe: &Observe,

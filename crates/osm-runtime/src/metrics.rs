@@ -1,7 +1,6 @@
 //! Metrics of a service. Values of labels come from the code or from the API; none is the name of an object.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,14 +41,8 @@ impl Catalog {
     }
 }
 
-impl fmt::Debug for Catalog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Catalog")
-    }
-}
-
 /// Metrics that every service has.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Metrics {
     /// Takes further metrics, which one service has.
     pub catalog: Catalog,
@@ -60,7 +53,8 @@ pub struct Metrics {
     watch_errors: IntCounterVec,
     invalid_objects: IntCounterVec,
     ignored_objects: IntGaugeVec,
-    settings: Option<SettingsMetrics>,
+    settings_valid: IntGauge,
+    settings_hash: IntGauge,
     ready: IntGauge,
     objects: IntGaugeVec,
     /// Keys that wait to be reconciled.
@@ -78,13 +72,6 @@ pub(crate) struct WatchMetrics {
     pub(crate) invalid: IntCounter,
     /// Objects for which there is no room.
     pub(crate) ignored: IntGauge,
-}
-
-/// Metrics of a service that reads settings.
-#[derive(Clone, Debug)]
-struct SettingsMetrics {
-    valid: IntGauge,
-    hash: IntGauge,
 }
 
 impl Metrics {
@@ -119,9 +106,12 @@ impl Metrics {
             "1 while `/readyz` reports that the service is ready. The label names the service.",
             &["component"],
         )?;
-        let settings = match service.reads_settings() {
-            true => Some(SettingsMetrics::new(&catalog)?),
-            false => None,
+        let of_settings = |name: &str, help: &str| {
+            let gauge = IntGauge::new(name, help);
+            match service.reads_settings() {
+                true => catalog.add(gauge),
+                false => gauge,
+            }
         };
         Ok(Self {
             reconciles: counters(
@@ -159,7 +149,14 @@ impl Metrics {
                 "Objects that are ignored, because there are more of them than a service keeps.",
                 &["cluster", "kind"],
             )?,
-            settings,
+            settings_valid: of_settings(
+                "osm_settings_valid",
+                "1 while the settings document exists and is valid.",
+            )?,
+            settings_hash: of_settings(
+                "osm_settings_hash",
+                "Number of the settings in force. Services with the same settings have the same number.",
+            )?,
             ready: ready.with_label_values(&[service.name()]),
             objects: gauges(
                 "osm_objects",
@@ -189,17 +186,13 @@ impl Metrics {
 
     /// The settings document with this digest is in force.
     pub fn settings_in_force(&self, digest: &str) {
-        if let Some(settings) = &self.settings {
-            settings.valid.set(1);
-            settings.hash.set(number(digest));
-        }
+        self.settings_valid.set(1);
+        self.settings_hash.set(number(digest));
     }
 
     /// There is no valid settings document. The last one stays in force.
     pub fn settings_refused(&self) {
-        if let Some(settings) = &self.settings {
-            settings.valid.set(0);
-        }
+        self.settings_valid.set(0);
     }
 
     /// Counts a finished reconcile; `reason` is empty on success.
@@ -238,21 +231,6 @@ impl Metrics {
             tracing::error!(%error, "metrics can't be encoded");
         }
         text
-    }
-}
-
-impl SettingsMetrics {
-    fn new(catalog: &Catalog) -> Result<Self, Error> {
-        Ok(Self {
-            valid: catalog.add(IntGauge::new(
-                "osm_settings_valid",
-                "1 while the settings document exists and is valid.",
-            ))?,
-            hash: catalog.add(IntGauge::new(
-                "osm_settings_hash",
-                "Number of the settings in force. Services with the same settings have the same number.",
-            ))?,
-        })
     }
 }
 

@@ -48,20 +48,10 @@ pub enum RequestError {
 }
 
 pub fn failed(what: &'static str) -> impl FnOnce(kube::Error) -> RequestError {
-    move |source| {
-        if error::conflict(&source) {
-            RequestError::Conflict { what }
-        } else if error::namespace_missing(&source) {
-            RequestError::NamespaceMissing {
-                what,
-                source: Box::new(source),
-            }
-        } else {
-            RequestError::Failed {
-                what,
-                source: Box::new(source),
-            }
-        }
+    move |source| match Box::new(source) {
+        source if error::conflict(&source) => RequestError::Conflict { what },
+        source if error::namespace_missing(&source) => RequestError::NamespaceMissing { what, source },
+        source => RequestError::Failed { what, source },
     }
 }
 

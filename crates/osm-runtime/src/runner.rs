@@ -120,8 +120,9 @@ fn wakes<K: Key>(queue: Arc<Queue<K>>, shared: impl Shared<K>) -> OnChange {
         let mut owned = 0;
         for key in shared.known().into_iter().filter(|key| !key.is_of_each()) {
             let text = key.to_string();
-            owned += usize::from(replicas.own(&text));
-            if replicas.moved(&text, before, after) {
+            let (had, has) = (replicas.owns(before, &text), replicas.owns(after, &text));
+            owned += usize::from(has);
+            if had != has {
                 queue.add(key);
             }
         }

@@ -16,7 +16,7 @@ use crate::kubeconfig::{self, KubeconfigFile};
 use crate::readiness::Gate;
 use crate::{
     Cluster, CommonArgs, Connection, Environment, Metrics, Process, Readiness, admin, definitions, error,
-    rights, settings_watch, telemetry,
+    rights, settings_watch, telemetry, transport,
 };
 
 /// How long a thread for blocking work waits for more of it.
@@ -170,7 +170,10 @@ async fn connect(
     let connect = async |role: ConnectionRole, file: Option<KubeconfigFile>| {
         let timeout = process.args.request_timeout();
         let observe = Observe::new(&process.metrics, timeout, role, &process.environment);
-        let open = |config| Connection::open(role, process.service, observe.clone(), config);
+        let open = |config| {
+            let clients = transport::connect(&config)?;
+            Ok(Connection::new(role, process.service, &observe, config, clients))
+        };
         kubeconfig::connect(file, process, open).await
     };
     let file = kubeconfig(&process.args, process.service);

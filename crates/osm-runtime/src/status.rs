@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use crate::Api;
 use kube::Resource;
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
-use kube::core::Request;
+use kube::core::{Request, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -53,17 +53,15 @@ pub async fn live<K>(api: &Api<K>, name: &str) -> Result<Option<PartialObjectMet
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
+    let is_about = |status: &Status| {
+        status
+            .details
+            .as_ref()
+            .is_some_and(|details| details.name == name)
+    };
     match api.get_metadata(name).await {
         Ok(found) => Ok(Some(found)),
-        Err(kube::Error::Api(status))
-            if status.code == 404
-                && status
-                    .details
-                    .as_ref()
-                    .is_some_and(|details| details.name == name) =>
-        {
-            Ok(None)
-        }
+        Err(kube::Error::Api(status)) if status.code == 404 && is_about(&status) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -125,10 +125,11 @@ impl Replicas {
 
     /// Whether this replica owns the key.
     pub fn own(&self, key: &str) -> bool {
-        self.is_ours(&self.0.lease.borrow().live, key)
+        self.owns(&self.0.lease.borrow().live, key)
     }
 
-    fn is_ours(&self, live: &Live, key: &str) -> bool {
+    /// Whether this replica owns the key while these are alive.
+    pub fn owns(&self, live: &Live, key: &str) -> bool {
         live.owner(key) == Some(self.0.own.as_str())
     }
 
@@ -215,13 +216,6 @@ pub struct Member {
 /// Called with the replicas that were alive before and those that are now. Queues the keys that this replica has gained or lost,
 /// and returns how many it owns.
 pub type OnChange = Box<dyn Fn(&Replicas, &Live, &Live) -> usize + Send + Sync>;
-
-impl Replicas {
-    /// Whether this replica has gained or lost the key.
-    pub fn moved(&self, key: &str, before: &Live, after: &Live) -> bool {
-        self.is_ours(before, key) != self.is_ours(after, key)
-    }
-}
 
 impl Member {
     pub fn replicas(&self) -> &Replicas {

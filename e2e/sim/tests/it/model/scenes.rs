@@ -491,7 +491,7 @@ fn a_write_of_one_that_was_stopped_is_refused_and_breaks_nothing() {
             world.start([2, 2]);
             world.create_pool(0);
             world.pass(Duration::from_secs(60)).await;
-            world.schedule.stop_before(verb, &name, Duration::from_secs(7));
+            world.schedule.stop_before(verb, &name, Duration::from_secs(25));
             for _ in 0..2 {
                 world.edit_template(0, 0);
                 world.pass(Duration::from_secs(2)).await;
