@@ -7,7 +7,7 @@ use osm_api::rbac::{Installation, Service};
 use osm_api::{Machine, MachineDeployment};
 use osm_runtime::args::{CommonArgs, LogFormat};
 use osm_runtime::cache::Version;
-use osm_runtime::{Connection, Connections, Environment, Metrics, Readiness};
+use osm_runtime::{Connection, Environment, Metrics, Readiness};
 use osm_sim::memory::{Calm, Link, Network, Server, User};
 use serde_json::json;
 
@@ -47,8 +47,7 @@ pub fn context(network: impl Network + 'static) -> Context {
         readiness: Readiness::default(),
         shutdown: Default::default(),
     });
-    let connections = Connections::only(connection);
-    let (cluster, _) = Cluster::new(&process, Installation::default(), connections);
+    let (cluster, _) = Cluster::new(&process, Installation::default(), connection.clone(), connection);
     Context::new(&process, &cluster).unwrap()
 }
 

@@ -7,8 +7,6 @@
 //! shown, [`mod@plan`] makes all decisions, [`apply`] makes sure of a decision by [`live`] reads, makes the [`claim`]
 //! ([`hold`](mod@hold)) and writes the decision, and [`report`] alone counts, logs and emits Events.
 
-#![deny(clippy::disallowed_types)]
-
 pub mod apply;
 pub mod claim;
 pub mod claims;

@@ -157,7 +157,7 @@ impl PoolView {
     }
 
     /// The view of a MachineDeployment that can't be decoded. Its machines join, but for those of an edge pool, whose cloud is unknown.
-    pub fn unreadable(unreadable: &Unreadable<'_>) -> Self {
+    pub fn unreadable(unreadable: &Unreadable) -> Self {
         let mut md = MachineDeployment::new("", MachineDeploymentSpec::default());
         md.metadata = unreadable.metadata.clone();
         Self::of(&md)

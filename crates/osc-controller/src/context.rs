@@ -10,10 +10,9 @@ use osm_runtime::Api;
 use osm_runtime::cache::{Change, Version};
 use osm_runtime::foreign_cluster::ForeignCluster;
 use osm_runtime::metrics::ConditionGauge;
-use osm_runtime::queue::{Priority, Queue};
+use osm_runtime::queue::Queue;
 use osm_runtime::request::failed;
 use osm_runtime::runner::Shared;
-use osm_runtime::threads::Threads;
 use osm_runtime::{Cluster, Process, RequestError, read, watch};
 
 use crate::caches::Caches;
@@ -55,10 +54,7 @@ impl Context {
             caches: Caches::new(&cluster.installation),
             memory: Memory::default(),
             conditions: ConditionGauge::new(&process.metrics),
-            planning: Planning::new(
-                Threads::new(cluster.supervisor()),
-                process.args.reconcile_timeout(),
-            ),
+            planning: Planning::new(process.args.reconcile_timeout()),
             sizes: Sizes::new(&process.metrics)?,
             foreign_cluster: ForeignCluster::new(cluster),
         })))
@@ -166,7 +162,7 @@ impl Inner {
     /// Requeues every pool that `these` selects.
     pub fn wake(&self, these: impl Fn(&PoolView) -> bool) {
         for pool in self.caches.pools.select(these) {
-            self.queue.add_with(pool.pool_ref.config_name(), Priority::Low);
+            self.queue.add(pool.pool_ref.config_name());
         }
     }
 

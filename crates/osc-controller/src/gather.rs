@@ -136,12 +136,12 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
     if let Some(owner) = claimants.first_mut() {
         catch_up(context, owner, config.as_deref()).await?;
     }
-    let mut cluster_uid = cluster
+    let cluster_uid = cluster
         .worker
         .uid()
         .await
         .map_err(failed("reading namespace kube-system"))?;
-    let presence = presence(context, config.as_deref(), &claimants, &mut cluster_uid).await?;
+    let presence = presence(context, config.as_deref(), &claimants, &cluster_uid).await?;
     let other_cluster = if config.is_none() && !claimants.is_empty() {
         other_cluster(context, &cluster_uid)
     } else {
@@ -254,7 +254,7 @@ async fn presence(
     context: &Context,
     config: Option<&ConfigView>,
     claimants: &[Arc<PoolView>],
-    cluster_uid: &mut String,
+    cluster_uid: &str,
 ) -> Result<PoolPresence, RequestError> {
     let config = config.filter(|config| !config.is_retired());
     let rendered_for = config.and_then(|config| config.rendered_for.as_ref());
@@ -264,19 +264,11 @@ async fn presence(
     if claimants.iter().any(|claimant| claimant.pool_ref.uid == pool.uid) {
         return Ok(PoolPresence::Present);
     }
-    // Ask the API server itself, in the cluster of now: a wrong kubeconfig looks like an empty watch, too.
-    *cluster_uid = context
-        .cluster
-        .worker
-        .recent_uid()
-        .await
-        .map_err(failed("reading namespace kube-system"))?;
-    if config
-        .made_in()
-        .is_some_and(|made_in| made_in != cluster_uid.as_str())
-    {
+    // A wrong kubeconfig looks like an empty watch, too.
+    if config.made_in().is_some_and(|made_in| made_in != cluster_uid) {
         return Ok(PoolPresence::OtherCluster);
     }
+    // Ask the API server itself.
     let Some((version, live)) = live(context, pool).await? else {
         return Ok(PoolPresence::Gone);
     };

@@ -7,8 +7,6 @@
 //! A reconcile is `gather → plan → apply → report`. [`plan`](mod@plan) makes all decisions in a thread of [`planning`], [`apply`] writes
 //! objects, and [`report`] alone writes status, Events and metrics. A [`finalizer`] is removed or reported after that.
 
-#![deny(clippy::disallowed_types)]
-
 pub mod admission;
 pub mod apply;
 pub mod caches;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use osm_runtime::threads::Threads;
+use osm_runtime::threads;
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -25,7 +25,6 @@ const LONG: Duration = Duration::from_secs(60);
 /// Threads in which plans are made, a few at a time.
 pub struct Planning {
     slots: Arc<Semaphore>,
-    threads: Threads,
     /// How long one reconcile waits for a slot. The rest of its time limit is for what it does with it.
     patience: Duration,
     profiles: Arc<CompiledProfiles>,
@@ -35,10 +34,9 @@ pub struct Planning {
 
 impl Planning {
     /// `time_limit` is that of a reconcile.
-    pub fn new(threads: Threads, time_limit: Duration) -> Self {
+    pub fn new(time_limit: Duration) -> Self {
         Self {
             slots: Arc::new(Semaphore::new(SLOTS)),
-            threads,
             patience: time_limit / 2,
             profiles: Arc::default(),
             waits: Mutex::default(),
@@ -58,7 +56,7 @@ impl Planning {
             return make(&AtomicBool::new(false));
         }
         match self.slot(config).await {
-            Some(slot) => self.run(slot, config, make).await,
+            Some(slot) => run(slot, make).await,
             None if self.waits_long(config) => plan::plan(gathered, &Turn::Overdue),
             None => plan::plan(gathered, &Turn::Later),
         }
@@ -87,27 +85,22 @@ impl Planning {
         let waits = self.waits.lock();
         waits.get(config).is_some_and(|since| since.elapsed() >= LONG)
     }
+}
 
-    /// Does this in a thread, which holds the slot until it is done. Its argument is set where the reconcile exceeds its time limit; it must
-    /// then end soon.
-    async fn run<T: Send + 'static>(
-        &self,
-        slot: OwnedSemaphorePermit,
-        config: &str,
-        make: impl FnOnce(&AtomicBool) -> T + Send + 'static,
-    ) -> T {
-        let abandoned = Arc::new(AtomicBool::new(false));
-        let seen = abandoned.clone();
-        let work = move || {
-            let _slot = slot;
-            make(&seen)
-        };
-        let what = format!("rendering of {config}");
-        match self.threads.run(what, &abandoned, work).await {
-            Ok(made) => made,
-            // The reconcile reports the panic. Blocking tasks are not cancelled.
-            Err(error) => resume_unwind(Box::new(error.to_string())),
-        }
+/// Does this in a thread, which holds the slot until it is done. Its argument is set where the reconcile exceeds its time limit; it must
+/// then end soon.
+async fn run<T: Send + 'static>(
+    slot: OwnedSemaphorePermit,
+    make: impl FnOnce(&AtomicBool) -> T + Send + 'static,
+) -> T {
+    let work = move |abandoned: &AtomicBool| {
+        let _slot = slot;
+        make(abandoned)
+    };
+    match threads::run(work).await {
+        Ok(made) => made,
+        // The reconcile reports the panic. Blocking tasks are not cancelled.
+        Err(error) => resume_unwind(Box::new(error.to_string())),
     }
 }
 
@@ -119,7 +112,7 @@ mod tests {
     const DEADLINE: Duration = Duration::from_secs(30);
 
     fn planning() -> Planning {
-        Planning::new(Threads::of_no_service(), 2 * DEADLINE)
+        Planning::new(2 * DEADLINE)
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -136,7 +129,7 @@ mod tests {
             // The only thread of the runtime is free: otherwise the time limit would never be noticed.
             let slot = planning.slot("a").await.unwrap();
             let limit = Duration::from_millis(10);
-            assert!(timeout(limit, planning.run(slot, "a", make)).await.is_err());
+            assert!(timeout(limit, run(slot, make)).await.is_err());
             timeout(DEADLINE, async {
                 while ENDED.load(Ordering::SeqCst) < ended {
                     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -152,7 +145,7 @@ mod tests {
         static FINISH: AtomicBool = AtomicBool::new(false);
         let planning = planning();
         let slot = planning.slot("a").await.unwrap();
-        let run = planning.run(slot, "a", |_| {
+        let run = run(slot, |_| {
             while !FINISH.load(Ordering::Relaxed) {
                 std::thread::yield_now();
             }
@@ -177,7 +170,7 @@ mod tests {
             let planning = planning.clone();
             let reconcile = tokio::spawn(async move {
                 let slot = planning.slot("a").await.unwrap();
-                planning.run(slot, "a", |_| panic!("on purpose")).await
+                run(slot, |_| panic!("on purpose")).await
             });
             assert!(reconcile.await.is_err_and(|error| error.is_panic()));
         }
@@ -185,7 +178,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_config_that_waits_for_others_is_known_over_its_reconciles() {
-        let planning = Planning::new(Threads::of_no_service(), LONG);
+        let planning = Planning::new(LONG);
         let held = [planning.slot("b").await, planning.slot("c").await];
         // The first reconcile gives up after half of its time, and the next one goes on waiting.
         assert!(planning.slot("a").await.is_none() && !planning.waits_long("a"));

@@ -55,7 +55,7 @@ impl ConfigView {
     }
 
     /// The view of a config that can't be decoded. It is rendered again, and its spec is replaced.
-    pub fn unreadable(unreadable: &Unreadable<'_>) -> Self {
+    pub fn unreadable(unreadable: &Unreadable) -> Self {
         let mut config = OperatingSystemConfig::new("", unreadable.part("spec"));
         config.metadata = unreadable.metadata.clone();
         config.status = Some(unreadable.part("status"));
@@ -175,7 +175,7 @@ impl ProfileView {
     }
 
     /// The view of a profile that can't be decoded. Its spec is not needed.
-    pub fn unreadable(unreadable: &Unreadable<'_>, known: &Cache<Self>) -> Self {
+    pub fn unreadable(unreadable: &Unreadable, known: &Cache<Self>) -> Self {
         let mut view = Self::new(&unreadable.metadata, unreadable.part("status"), known);
         if view.accepted.is_none() {
             view.refusal
@@ -263,7 +263,7 @@ impl PoolView {
     }
 
     /// The view of a MachineDeployment that can't be decoded. Its metadata can.
-    pub fn unreadable(unreadable: &Unreadable<'_>) -> Self {
+    pub fn unreadable(unreadable: &Unreadable) -> Self {
         let mut md = MachineDeployment::new("", MachineDeploymentSpec::default());
         md.metadata = unreadable.metadata.clone();
         Self {

@@ -79,8 +79,8 @@ pub const INSTALLATION: &str = "operatingsystemmanager.k8c.io/installation";
 pub const ROLE: &str = "operatingsystemmanager.k8c.io/role";
 /// Label on Leases: the service whose replica has it.
 pub const REPLICA_OF: &str = "operatingsystemmanager.k8c.io/replica-of";
-/// Label on Leases, instead of [`REPLICA_OF`]: the service whose replica has it and owns no object while another replica is ready.
-pub const STANDBY_OF: &str = "operatingsystemmanager.k8c.io/standby-of";
+/// Label on Leases: `true` if the replica owns no object while another one is ready.
+pub const STANDBY: &str = "operatingsystemmanager.k8c.io/standby";
 /// Annotation: name of the OperatingSystemConfig that an object was created for.
 pub const CONFIG: &str = "operatingsystemmanager.k8c.io/config";
 /// Annotation: `namespace/name` of the MachineDeployment.

@@ -9,8 +9,8 @@ use crate::strict;
 /// Field that names a ConfigMap, whose document is applied first.
 const FROM_CONFIG_MAP: &str = "fromConfigMap";
 
-/// Fields that a pool must not change: they decide whom the installation trusts, what it installs, how much it takes on, and what it logs.
-const NOT_OF_POOLS: [&str; 4] = ["credentials", "defaultProfiles", "limits", "logLevel"];
+/// Fields that a pool must not change: they decide whom the installation trusts, what it installs, and how much it takes on.
+const NOT_OF_POOLS: [&str; 3] = ["credentials", "defaultProfiles", "limits"];
 
 /// The largest number of YAML nodes of one document of a pool, once its aliases are expanded. A document that sets every field has fewer
 /// than 300.
@@ -201,12 +201,11 @@ mod tests {
             );
         }
         let message = of_annotation(
-            "defaultProfiles: {}\nlimits: {machineDeployments: 9}\nlogLevel: debug\nprxy: 1\nproxy: {http: no-url}\n",
+            "defaultProfiles: {}\nlimits: {machineDeployments: 9}\nprxy: 1\nproxy: {http: no-url}\n",
         );
         for part in [
             "defaultProfiles: is the same",
             "limits: is the same",
-            "logLevel: is the same",
             "prxy: unknown field",
             "proxy.http: must be",
         ] {

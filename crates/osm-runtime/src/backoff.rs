@@ -25,10 +25,7 @@ impl Backoff {
 
     /// Returns the delay after another failure.
     pub(crate) fn failed(&mut self) -> Duration {
-        let doubled = self
-            .first
-            .saturating_mul(1 << self.failures.min(16))
-            .min(self.longest);
+        let doubled = doubled(self.first, self.failures).min(self.longest);
         self.failures = self.failures.saturating_add(1);
         doubled.mul_f64(1.0 + self.environment.fraction())
     }
@@ -36,6 +33,11 @@ impl Backoff {
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }
+}
+
+/// A duration after so many doublings.
+pub(crate) fn doubled(first: Duration, times: u32) -> Duration {
+    first.saturating_mul(1 << times.min(16))
 }
 
 #[cfg(test)]

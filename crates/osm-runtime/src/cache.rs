@@ -21,15 +21,6 @@ pub struct Cache<V> {
     groups_of: Grouping<V>,
 }
 
-/// What became of a value that the watch has shown.
-pub(crate) enum Shown<V> {
-    /// There was no room for it.
-    Ignored,
-    /// It is as before, or older.
-    Known,
-    Changed(Change<V>),
-}
-
 struct Inner<V> {
     /// Ordered, so that model tests are deterministic.
     entries: BTreeMap<Arc<str>, Entry<V>>,
@@ -147,15 +138,6 @@ impl<V> Cache<V> {
             .map(|entry| entry.value.clone())
     }
 
-    /// Whether the value of a key is of this version of the object.
-    pub fn has(&self, key: &str, version: &Version) -> bool {
-        let inner = self.inner.lock();
-        inner
-            .entries
-            .get(key)
-            .is_some_and(|entry| entry.version == *version)
-    }
-
     pub fn len(&self) -> usize {
         self.inner.lock().entries.len()
     }
@@ -250,8 +232,8 @@ impl<V> Cache<V> {
             .collect()
     }
 
-    /// The watch, which keeps so many objects, shows one.
-    pub(crate) fn shown(&self, key: &str, version: Version, value: V, most: usize) -> Shown<V> {
+    /// The watch shows an object.
+    pub(crate) fn shown(&self, key: &str, version: Version, value: V) -> Option<Change<V>> {
         let mut inner = self.inner.lock();
         // An object in a list that began after the deletion exists: etcd was restored.
         let epoch = inner.epoch;
@@ -260,16 +242,10 @@ impl<V> Cache<V> {
             .iter()
             .any(|tombstone| tombstone.epoch == epoch && tombstone.holds(&version))
         {
-            return Shown::Known;
-        }
-        if inner.entries.len() >= most && !inner.entries.contains_key(key) {
-            return Shown::Ignored;
+            return None;
         }
         inner.gone.retain(|grave| !grave.holds(&version));
-        match inner.put(key, version, value, &self.groups_of) {
-            Some(change) => Shown::Changed(change),
-            None => Shown::Known,
-        }
+        inner.put(key, version, value, &self.groups_of)
     }
 
     /// The namespace with most objects, where they are in namespaces.
@@ -392,16 +368,6 @@ mod tests {
         }
     }
 
-    impl<V> Cache<V> {
-        /// The watch shows an object, and there is room for it.
-        fn shows(&self, key: &str, version: Version, value: V) -> Option<Change<V>> {
-            match self.shown(key, version, value, usize::MAX) {
-                Shown::Changed(change) => Some(change),
-                Shown::Known | Shown::Ignored => None,
-            }
-        }
-    }
-
     fn value(cache: &Cache<i32>) -> Option<i32> {
         cache.get("a").map(|value| *value)
     }
@@ -409,21 +375,21 @@ mod tests {
     #[test]
     fn an_old_event_does_not_undo_our_write() {
         let cache = Cache::default();
-        cache.shows("a", version("u", 5), 1);
+        cache.shown("a", version("u", 5), 1);
         let _ = cache.wrote("a", version("u", 7), 2);
-        assert!(cache.shows("a", version("u", 6), 9).is_none());
+        assert!(cache.shown("a", version("u", 6), 9).is_none());
         assert_eq!(value(&cache), Some(2));
-        assert!(cache.shows("a", version("u", 8), 3).is_some());
+        assert!(cache.shown("a", version("u", 8), 3).is_some());
         assert_eq!(value(&cache), Some(3));
     }
 
     #[test]
     fn what_we_deleted_does_not_come_back_but_its_successor_does() {
         let cache = Cache::default();
-        cache.shows("a", version("u", 5), 1);
+        cache.shown("a", version("u", 5), 1);
         cache.deleted("a", "u");
         assert_eq!(value(&cache), None);
-        cache.shows("a", version("u", 6), 1);
+        cache.shown("a", version("u", 6), 1);
         assert_eq!(value(&cache), None, "an event from before the deletion");
         let _ = cache.wrote("a", version("v", 8), 2);
         cache.gone("a", &version("u", 7));
@@ -447,9 +413,9 @@ mod tests {
     #[test]
     fn a_list_after_a_restore_is_believed() {
         let cache = Cache::default();
-        cache.shows("a", version("u", 50), 1);
+        cache.shown("a", version("u", 50), 1);
         cache.list_begins();
-        cache.shows("a", version("u", 20), 2);
+        cache.shown("a", version("u", 20), 2);
         assert!(cache.list_ended().is_empty());
         assert_eq!(value(&cache), Some(2));
     }
@@ -458,11 +424,11 @@ mod tests {
     fn what_we_deleted_comes_back_with_a_restore() {
         let cache = Cache::default();
         cache.list_begins();
-        cache.shows("a", version("u", 5), 1);
+        cache.shown("a", version("u", 5), 1);
         cache.list_ended();
         cache.deleted("a", "u");
         cache.list_begins();
-        assert!(cache.shows("a", version("u", 5), 1).is_some());
+        assert!(cache.shown("a", version("u", 5), 1).is_some());
         assert!(cache.wrote("a", version("u", 6), 2).is_some());
         cache.list_ended();
         assert_eq!(value(&cache), Some(2));
@@ -474,9 +440,9 @@ mod tests {
         assert!(!cache.group_by_age("all").1, "nothing was listed");
         for _ in 0..2 {
             cache.list_begins();
-            cache.shows("a", version("younger", 2), 1);
+            cache.shown("a", version("younger", 2), 1);
             assert!(!cache.group_by_age("all").1);
-            cache.shows("b", version("older", 1), 1);
+            cache.shown("b", version("older", 1), 1);
             cache.list_ended();
             let (values, complete) = cache.group_by_age("all");
             assert_eq!((values.len(), complete), (2, true));
@@ -487,10 +453,10 @@ mod tests {
     fn groups_follow_their_values() {
         let cache =
             Cache::grouped(|value: &i32| Some(if value % 2 == 0 { "even" } else { "odd" }.to_owned()));
-        cache.shows("a", version("u", 1), 1);
-        cache.shows("b", version("v", 1), 3);
+        cache.shown("a", version("u", 1), 1);
+        cache.shown("b", version("v", 1), 3);
         assert_eq!(cache.group("odd").len(), 2);
-        cache.shows("a", version("u", 2), 2);
+        cache.shown("a", version("u", 2), 2);
         assert_eq!((cache.group("odd").len(), cache.group("even").len()), (1, 1));
         assert_eq!(cache.groups(), ["even", "odd"]);
         cache.gone("a", &version("u", 3));
@@ -503,10 +469,10 @@ mod tests {
         let cache = Cache::grouped(|value: &i32| {
             vec![format!("last {}", value % 10), format!("first {}", value / 10)]
         });
-        cache.shows("a", version("u", 1), 12);
-        cache.shows("b", version("v", 1), 13);
+        cache.shown("a", version("u", 1), 12);
+        cache.shown("b", version("v", 1), 13);
         assert_eq!((cache.group_len("first 1"), cache.group_len("last 2")), (2, 1));
-        cache.shows("a", version("u", 2), 23);
+        cache.shown("a", version("u", 2), 23);
         assert_eq!((cache.group_len("first 1"), cache.group_len("last 3")), (1, 2));
         cache.gone("a", &version("u", 3));
         cache.deleted("b", "v");
@@ -516,32 +482,13 @@ mod tests {
     #[test]
     fn a_list_removes_what_it_does_not_show_but_not_what_we_just_wrote() {
         let cache = Cache::default();
-        cache.shows("a", version("u", 5), 1);
-        cache.shows("b", version("w", 5), 1);
+        cache.shown("a", version("u", 5), 1);
+        cache.shown("b", version("w", 5), 1);
         cache.list_begins();
-        cache.shows("b", version("w", 5), 1);
+        cache.shown("b", version("w", 5), 1);
         let _ = cache.wrote("c", version("x", 9), 1);
         let gone: Vec<String> = cache.list_ended().into_iter().map(|change| change.key).collect();
         assert_eq!(gone, ["a"]);
         assert_eq!(cache.len(), 2);
-    }
-
-    #[test]
-    fn what_is_known_is_followed_and_what_finds_no_room_is_ignored() {
-        let cache = Cache::default();
-        let show = |key: &str, at: u64| match cache.shown(key, version(key, at), (), 3) {
-            Shown::Ignored => "ignored",
-            Shown::Known => "known",
-            Shown::Changed(_) => "kept",
-        };
-        for key in ["quiet/1", "flood/1", "flood/2"] {
-            assert_eq!(show(key, 1), "kept");
-        }
-        assert_eq!(show("quiet/2", 1), "ignored");
-        assert_eq!(show("quiet/1", 1), "known");
-        assert_eq!(show("quiet/1", 2), "kept", "it has changed");
-        assert_eq!(cache.largest_namespace().as_deref(), Some("flood"));
-        cache.gone("flood/1", &version("flood/1", 3));
-        assert_eq!(show("quiet/2", 1), "kept");
     }
 }

@@ -1,31 +1,24 @@
 //! Clients that time and count every request.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{HeaderValue, USER_AGENT};
 use http::{Request, Response};
 use kube::client::Body;
 use kube::{Client, Config};
-use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::BoxError;
 use tower_http::timeout::TimeoutBody;
 
 use crate::connection_role::ConnectionRole;
-use crate::readiness::{CREDENTIALS, ProblemGate};
 use crate::server_time::ServerTime;
-use crate::{Environment, Metrics, Readiness};
+use crate::{Environment, Metrics};
 
 /// The shortest time between two starts of a watch.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long every answer has to be 401 until the credentials count as rejected. An API server that has just started answers so for seconds.
-const REJECTED_FOR: Duration = Duration::from_secs(10);
-
-/// Adds time limits and the user agent to a configuration.
-pub(crate) fn complete(mut config: Config, service: osm_api::rbac::Service, timeout: Duration) -> Config {
-    config.connect_timeout = Some(timeout);
+/// Adds the user agent to a configuration.
+pub(crate) fn complete(mut config: Config, service: osm_api::rbac::Service) -> Config {
     let agent = format!("{}/{}", service.name(), env!("CARGO_PKG_VERSION"));
     if let Ok(agent) = HeaderValue::from_str(&agent) {
         config.headers.push((USER_AGENT, agent));
@@ -40,8 +33,6 @@ pub(crate) struct Observe {
     timeout: Duration,
     role: ConnectionRole,
     server_time: ServerTime,
-    /// `None`: the request does not carry the service's own credentials.
-    credentials: Option<Arc<Mutex<Credentials>>>,
 }
 
 impl Observe {
@@ -50,22 +41,12 @@ impl Observe {
         timeout: Duration,
         role: ConnectionRole,
         environment: &Environment,
-        credentials: Option<Credentials>,
     ) -> Self {
         Self {
             metrics: metrics.clone(),
             timeout,
             role,
             server_time: ServerTime::new(environment),
-            credentials: credentials.map(|credentials| Arc::new(Mutex::new(credentials))),
-        }
-    }
-
-    /// The same for requests with other credentials.
-    pub(crate) fn of_others(&self) -> Self {
-        Self {
-            credentials: None,
-            ..self.clone()
         }
     }
 
@@ -85,18 +66,22 @@ impl Observe {
         client: Client,
         request: Request<Body>,
     ) -> Result<Response<TimeoutBody<Body>>, BoxError> {
+        if !is_plain(request.method(), request.uri()) {
+            return Err(Unanswered::NotSent.into());
+        }
         let (verb, resource) = classify(request.method(), request.uri());
         if verb == "watch" {
             // kube starts a watch again at once, also if a server or proxy ends each one.
             tokio::time::sleep(SHORTEST_INTERVAL).await;
         }
-        let (started, name) = (Instant::now(), self.role.name());
+        let (started, place) = (Instant::now(), self.role.place());
         let answer = match tokio::time::timeout(self.timeout, client.send(request)).await {
-            Ok(answer) => answer.map_err(|error| Unanswered::Failed(name, error.into())),
-            Err(_) => Err(Unanswered::Late(name, self.timeout)),
+            Ok(answer) => answer.map_err(|error| Unanswered::Failed(place, error.into())),
+            Err(_) => Err(Unanswered::Late(place, self.timeout)),
         };
         let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
-        self.note(verb, &resource, code, started.elapsed());
+        self.metrics
+            .requested(self.role.label(), verb, &resource, code, started.elapsed());
         let answer = answer?;
         self.server_time.note(answer.headers());
         // A connection that many requests share lives on while one of the answers stalls. kube itself gives up a silent watch.
@@ -106,100 +91,65 @@ impl Observe {
         };
         Ok(answer.map(|body| TimeoutBody::new(limit, body)))
     }
-
-    fn note(&self, verb: &'static str, resource: &str, code: u16, took: Duration) {
-        self.metrics
-            .requested(self.role.label(), verb, resource, code, took);
-        if let Some(credentials) = &self.credentials {
-            // Held while the gate moves, so that of two answers at once the gate shows the later one.
-            credentials.lock().note(code);
-        }
-    }
-}
-
-/// Whether the API server accepts the service's credentials.
-pub(crate) struct Credentials {
-    gate: ProblemGate,
-    problem: String,
-    /// Since when every answer is 401.
-    rejected_since: Option<Instant>,
-}
-
-impl Credentials {
-    /// `origin`: where they come from, as messages name it.
-    pub(crate) fn new(gates: &Readiness, role: ConnectionRole, origin: &str) -> Self {
-        let mut gate = ProblemGate::new(gates.gate(format!("{CREDENTIALS}{}", role.place())), role.label());
-        gate.resolve();
-        let problem = format!(
-            "the API server of {} rejects the credentials of {origin} (401), because they are expired or revoked. Replace \
-             them; no restart is needed",
-            role.name()
-        );
-        Self {
-            gate,
-            problem,
-            rejected_since: None,
-        }
-    }
-
-    fn note(&mut self, code: u16) {
-        match code {
-            // No answer says nothing about credentials.
-            0 => {}
-            401 => {
-                let since = self.rejected_since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= REJECTED_FOR {
-                    self.gate.report(self.problem.as_str());
-                }
-            }
-            _ => {
-                self.rejected_since = None;
-                if self.gate.resolve() {
-                    tracing::info!("the credentials are accepted again");
-                }
-            }
-        }
-    }
 }
 
 /// A request without an answer.
 #[derive(Debug, thiserror::Error)]
 enum Unanswered {
-    #[error("the API server of {0} did not answer within {1:?}")]
+    #[error(
+        "a name can't be in the path of a request: it is empty, `.` or `..`, or contains one of `/?%\\`; correct the name where it is referred to"
+    )]
+    NotSent,
+    #[error("the API server{0} did not answer within {1:?}")]
     Late(&'static str, Duration),
-    #[error("the API server of {0} can't be reached: {1}")]
+    #[error("the API server{0} can't be reached: {1}")]
     Failed(&'static str, #[source] BoxError),
 }
 
-pub(crate) fn is_watch(uri: &http::Uri) -> bool {
-    let mut pairs = uri.query().into_iter().flat_map(|query| query.split('&'));
-    pairs.any(|pair| pair == "watch=true" || pair == "watch=1")
+/// The segments of a path from the resource on: `/api/v1/namespaces/n/secrets/x` → `secrets`, `x`. Empty: it is not the path of objects.
+fn segments(uri: &http::Uri) -> Vec<&str> {
+    let mut segments: Vec<&str> = uri
+        .path()
+        .split('/')
+        .filter(|segment| !segment.is_empty())
+        .collect();
+    let before = match segments.first() {
+        Some(&"api") => 2,
+        Some(&"apis") => 3,
+        _ => return Vec::new(),
+    };
+    segments.drain(..before.min(segments.len()));
+    if segments.first() == Some(&"namespaces") && segments.len() > 2 {
+        segments.drain(..2);
+    }
+    segments
+}
+
+/// Whether a request leads where its sender meant. kube puts a name into the path as it is, and a name that comes from the spec of an object
+/// can be any text: `a/../b` would lead to another object, and `a?b` to another request. Such objects are only read, and what reads one object has
+/// neither a subresource nor a query. The API server has checked the names of those that are written.
+fn is_plain(method: &http::Method, uri: &http::Uri) -> bool {
+    let is_name = |name: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"%\\".contains(&byte);
+        !matches!(name, "" | "." | "..") && name.bytes().all(is_plain)
+    };
+    let names_are_plain = uri.path().split('/').skip(1).all(is_name);
+    let segments = segments(uri).len();
+    let reads_one = *method == http::Method::GET && segments > 1;
+    names_are_plain && (!reads_one || (segments == 2 && uri.query().is_none()))
 }
 
 /// Verb and resource of a request, as RBAC names them: `/api/v1/namespaces/n/secrets/x` → `secrets`.
 fn classify(method: &http::Method, uri: &http::Uri) -> (&'static str, String) {
-    let mut segments = uri.path().split('/').filter(|segment| !segment.is_empty());
-    match segments.next() {
-        Some("api") => {
-            segments.next();
-        }
-        Some("apis") => {
-            segments.next();
-            segments.next();
-        }
-        _ => return ("other", "other".to_owned()),
-    }
-    let mut rest: Vec<&str> = segments.collect();
-    if rest.first() == Some(&"namespaces") && rest.len() > 2 {
-        rest.drain(..2);
-    }
+    let rest = segments(uri);
     let resource = match (rest.first(), rest.get(2)) {
         (Some(resource), Some(subresource)) => format!("{resource}/{subresource}"),
         (Some(resource), None) => (*resource).to_owned(),
-        _ => "other".to_owned(),
+        _ => return ("other", "other".to_owned()),
     };
+    let mut query = uri.query().unwrap_or_default().split('&');
     let verb = match method.as_str() {
-        "GET" if is_watch(uri) => "watch",
+        "GET" if query.any(|pair| pair == "watch=true") => "watch",
         "GET" if rest.len() > 1 => "get",
         "GET" => "list",
         "POST" => "create",
@@ -246,23 +196,45 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn credentials_count_as_rejected_once_every_answer_says_so_for_a_while() {
-        let readiness = Readiness::default();
-        let mut credentials = Credentials::new(&readiness, ConnectionRole::Only, "--kubeconfig");
-        for (pause, code, is_ready) in [
-            (0, 401, true),
-            (9, 401, true),
-            (1, 200, true),
-            (0, 401, true),
-            (9, 0, true),
-            (1, 401, false),
-            (9, 0, false),
-            (0, 403, true),
+    #[test]
+    fn no_request_has_a_name_that_means_something_else() {
+        let is_sent = |path: &str| {
+            let uri = path.parse().unwrap();
+            is_plain(&http::Method::GET, &uri)
+        };
+        for name in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "odd/../existing",
+            "/a",
+            "a/status",
+            "a?b",
+            "a?watch=true",
+            "a%2fb",
+            "a\\b",
         ] {
-            tokio::time::advance(Duration::from_secs(pause)).await;
-            credentials.note(code);
-            assert_eq!(readiness.waiting().is_empty(), is_ready, "{code} after {pause} s");
+            for path in [
+                format!("/api/v1/namespaces/n/secrets/{name}"),
+                format!("/apis/g/v1/things/{name}"),
+                format!("/api/v1/namespaces/{name}/secrets?limit=50"),
+                format!("/api/v1/namespaces/{name}/secrets?watch=true"),
+                format!("/api/v1/namespaces/{name}/secrets/b"),
+            ] {
+                assert!(path.parse::<http::Uri>().is_err() || !is_sent(&path), "{path}");
+            }
+        }
+        for name in ["a", "a.b-1", "osm:kube-system:osm", "node-csr-Ab_9", "a..b"] {
+            assert!(is_sent(&format!("/api/v1/namespaces/n/secrets/{name}")), "{name}");
+            assert!(is_sent(&format!("/api/v1/nodes/{name}")), "{name}");
+        }
+        for path in [
+            "/api/v1/secrets?watch=true",
+            "/apis/g/v1/namespaces/n/things?limit=5",
+            "/openapi/v3/apis/g/v1",
+        ] {
+            assert!(is_sent(path), "{path}");
         }
     }
 
@@ -278,7 +250,7 @@ mod tests {
             Environment::default(),
             Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
         );
-        let observe = Observe::new(&metrics, TIMEOUT, ConnectionRole::Only, &environment, None);
+        let observe = Observe::new(&metrics, TIMEOUT, ConnectionRole::Only, &environment);
         let request = Request::get(path).body(Body::empty()).unwrap();
         let client = Client::new(server, "default");
         let answer = observe.send(client, request).await.unwrap();

@@ -6,27 +6,9 @@ use osm_api::rbac::Installation;
 use tokio_util::sync::CancellationToken;
 
 use crate::connection_role::ConnectionRole;
-use crate::relist::Relist;
 use crate::shared_problem::SharedProblem;
 use crate::supervisor::Supervisor;
 use crate::{Connection, Process, Readiness, settings};
-
-/// The connections of a service. Both may be the same.
-#[derive(Clone)]
-pub struct Connections {
-    pub management: Connection,
-    pub worker: Connection,
-}
-
-impl Connections {
-    /// For an installation in one cluster, which has everything.
-    pub fn only(cluster: Connection) -> Self {
-        Self {
-            management: cluster.clone(),
-            worker: cluster,
-        }
-    }
-}
 
 /// One worker cluster, with the clusters that its profiles, configs and settings are in. Cheap to clone.
 #[derive(Clone)]
@@ -39,9 +21,7 @@ pub struct Cluster {
     pub worker: Connection,
     pub settings: settings::Receiver,
     pub gates: Readiness,
-    /// Lists everything again in every watch of this cluster.
-    pub relist: Relist,
-    /// Whether the CustomResourceDefinitions are known to be too old.
+    /// Whether the CustomResourceDefinitions are known to be too old. Every watch lists its objects again when that changes.
     pub outdated_definitions: SharedProblem,
     /// Why nothing new may be started, because of the Go implementation.
     pub go_implementation: SharedProblem,
@@ -50,16 +30,15 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Returns the handle, and the sender of its settings for [`settings_watch::spawn`](crate::settings_watch::spawn).
+    /// A cluster that has everything is given twice. Returns the handle, and the sender of its settings for [`settings_watch::spawn`](crate::settings_watch::spawn).
     pub fn new(
         process: &Arc<Process>,
         installation: Installation,
-        connections: Connections,
+        management: Connection,
+        worker: Connection,
     ) -> (Self, settings::Sender) {
-        let Connections { management, worker } = connections;
         let (sender, settings) = tokio::sync::watch::channel(None);
         let shutdown = process.shutdown.child_token();
-        let relist = Relist::default();
         (
             Self {
                 process: process.clone(),
@@ -68,7 +47,6 @@ impl Cluster {
                 worker,
                 settings,
                 gates: process.readiness.clone(),
-                relist,
                 outdated_definitions: SharedProblem::default(),
                 go_implementation: SharedProblem::default(),
                 shutdown,

@@ -1,6 +1,6 @@
 //! Connects to one cluster: clients, Events about objects of the cluster, and the cluster's identity.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
@@ -15,11 +15,10 @@ use crate::client::Observe;
 use crate::connection_role::ConnectionRole;
 use crate::events::Events;
 use crate::server_time::ServerTime;
-use crate::transport::{self, Clients};
+use crate::transport::Clients;
 use crate::{Api, Environment, Metrics};
 
-/// How long [`Connection::recent_uid`] uses an answer: many pools may come or go at once, and no cluster replaces another within this time
-/// under the same address.
+/// How long [`Connection::uid`] uses an answer. No cluster replaces another within this time under the same address.
 const UID_TTL: Duration = Duration::from_secs(5);
 
 /// The connection to a cluster. Cheap to clone.
@@ -33,32 +32,11 @@ pub struct Connection {
     pub server_time: ServerTime,
     role: ConnectionRole,
     config: Arc<Config>,
-    uid: Arc<OnceLock<String>>,
-    last_uid: Arc<Mutex<Option<ReadUid>>>,
-}
-
-/// The uid of `kube-system`, and when the cluster returned it.
-#[derive(Clone)]
-struct ReadUid {
-    uid: String,
-    at: Instant,
+    /// The uid of `kube-system`, and when it was asked for.
+    uid: Arc<Mutex<Option<(String, Instant)>>>,
 }
 
 impl Connection {
-    /// Connects to the API server that the configuration names.
-    ///
-    /// # Errors
-    /// Certificates or keys can't be read.
-    pub(crate) fn open(
-        role: ConnectionRole,
-        service: Service,
-        observe: Observe,
-        config: Config,
-    ) -> anyhow::Result<Self> {
-        let clients = transport::connect(&config)?;
-        Ok(Self::assemble(role, service, &observe, config, clients))
-    }
-
     /// The only cluster of a service, by existing clients with and without its credentials, such as those of a simulated API
     /// server.
     pub fn by(
@@ -68,13 +46,13 @@ impl Connection {
         timeout: Duration,
         environment: &Environment,
     ) -> Self {
-        let observe = Observe::new(metrics, timeout, ConnectionRole::Only, environment, None);
+        let observe = Observe::new(metrics, timeout, ConnectionRole::Only, environment);
         let config = Config::new(Uri::from_static("https://kubernetes.default.svc"));
         let clients = Clients { own, anonymous };
-        Self::assemble(ConnectionRole::Only, service, &observe, config, clients)
+        Self::new(ConnectionRole::Only, service, &observe, config, clients)
     }
 
-    fn assemble(
+    pub(crate) fn new(
         role: ConnectionRole,
         service: Service,
         observe: &Observe,
@@ -85,12 +63,11 @@ impl Connection {
         Self {
             events: Events::new(client.clone(), service),
             client,
-            anonymous: observe.of_others().client(clients.anonymous, &config),
+            anonymous: observe.client(clients.anonymous, &config),
             server_time: observe.server_time().clone(),
             role,
             config: Arc::new(config),
             uid: Arc::default(),
-            last_uid: Arc::default(),
         }
     }
 
@@ -102,39 +79,19 @@ impl Connection {
         &self.config
     }
 
-    /// uid of `kube-system` when this process first connected to the cluster.
+    /// uid of `kube-system`, which identifies the cluster, read at most `UID_TTL` ago.
     ///
     /// # Errors
     /// Those of the request.
     pub async fn uid(&self) -> Result<String, kube::Error> {
-        if let Some(uid) = self.uid.get() {
-            return Ok(uid.clone());
-        }
-        let uid = self.live_uid().await?;
-        Ok(self.uid.get_or_init(|| uid).clone())
-    }
-
-    /// uid of `kube-system`, read now.
-    ///
-    /// # Errors
-    /// Those of the request.
-    pub async fn live_uid(&self) -> Result<String, kube::Error> {
-        let api: Api<Namespace> = Api::all(self.client.clone());
-        Ok(api.get_metadata(KUBE_SYSTEM).await?.uid().unwrap_or_default())
-    }
-
-    /// As [`Self::live_uid`], read at most `UID_TTL` ago.
-    ///
-    /// # Errors
-    /// Those of the request.
-    pub async fn recent_uid(&self) -> Result<String, kube::Error> {
         let at = Instant::now();
-        let last = self.last_uid.lock().clone();
-        if let Some(last) = last.filter(|last| last.at.elapsed() < UID_TTL) {
-            return Ok(last.uid);
+        let last = self.uid.lock().clone();
+        if let Some((uid, _)) = last.filter(|(_, at)| at.elapsed() < UID_TTL) {
+            return Ok(uid);
         }
-        let uid = self.live_uid().await?;
-        *self.last_uid.lock() = Some(ReadUid { uid: uid.clone(), at });
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        let uid = api.get_metadata(KUBE_SYSTEM).await?.uid().unwrap_or_default();
+        *self.uid.lock() = Some((uid.clone(), at));
         Ok(uid)
     }
 }

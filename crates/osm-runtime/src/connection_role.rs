@@ -20,15 +20,6 @@ impl ConnectionRole {
         }
     }
 
-    /// `the cluster`, or such as `the worker cluster`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Only => "the cluster",
-            Self::Of(ClusterKind::Management) => "the management cluster",
-            Self::Of(ClusterKind::Worker) => "the worker cluster",
-        }
-    }
-
     /// Follows the name of an object in a message; empty where there is only one cluster.
     pub fn place(self) -> &'static str {
         match self {

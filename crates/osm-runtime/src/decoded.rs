@@ -16,16 +16,16 @@ use crate::object::{self, Unreadable};
 #[derive(Clone)]
 pub(crate) enum Decoded<K> {
     Object(K),
-    Unreadable(Box<Unreadable<'static>>),
+    Unreadable(Box<Unreadable>),
 }
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        match object::decode(text.get()).map_err(D::Error::custom)? {
-            Ok(object) => Ok(Self::Object(object)),
-            Err(unreadable) => Ok(Self::Unreadable(Box::new(unreadable.into_owned()))),
-        }
+        Ok(match object::decode(text.get()).map_err(D::Error::custom)? {
+            Ok(object) => Self::Object(object),
+            Err(unreadable) => Self::Unreadable(Box::new(unreadable)),
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use crate::Api;
 use k8s_openapi::NamespaceResourceScope;
 use kube::Resource;
 use parking_lot::Mutex;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::DropGuard;
 
 use crate::cache::Cache;
 use crate::watch::{Watch, Watchable};
@@ -25,11 +25,8 @@ pub struct Followed<V> {
     shown: Mutex<HashMap<String, Follow<V>>>,
 }
 
-/// One object that is followed until this is dropped.
-struct Follow<V> {
-    cache: Arc<Cache<V>>,
-    _end: DropGuard,
-}
+/// What a watch shows. It ends when the guard is dropped.
+type Follow<V> = (Arc<Cache<V>>, DropGuard);
 
 /// Key of an object: `Kind/namespace/name`.
 pub fn key(kind: &str, namespace: &str, name: &str) -> String {
@@ -45,7 +42,7 @@ impl<V: Send + Sync + 'static> Followed<V> {
         }
     }
 
-    /// The object of the cluster behind `of`, as its watch shows it. Until the watch shows it, each call asks the API server, which also
+    /// The object of the cluster behind `of`, as its watch shows it, which starts with the first call. Until the watch shows it, each call asks the API server, which also
     /// knows that there is none (`None`). `on_change` is called for every change from the first call on.
     ///
     /// # Errors
@@ -61,8 +58,27 @@ impl<V: Send + Sync + 'static> Followed<V> {
     where
         K: Watchable + Resource<Scope = NamespaceResourceScope>,
     {
-        if let Some(shown) = self.follow((cluster, of), namespace, name, project, on_change) {
-            return Ok(Some(shown));
+        {
+            let key = key(&K::kind(&()), namespace, name);
+            // Held until the watch is there, so that two workers do not start two.
+            let mut all = self.shown.lock();
+            if let Some((cache, _)) = all.get(&key) {
+                if let Some(shown) = cache.get(&format!("{namespace}/{name}")) {
+                    return Ok(Some(shown));
+                }
+            } else if all.len() < MAX_FOLLOWED {
+                let (cache, is_small) = (Arc::<Cache<V>>::default(), self.is_small);
+                let end = cluster.shutdown.child_token();
+                Watch::namespaced(of, namespace, self.what)
+                    .named(name)
+                    .project(move |object| Some(project(object)).filter(is_small))
+                    .into_cache(&cache)
+                    .on_change(move |_| on_change())
+                    .unawaited()
+                    .until(&end)
+                    .spawn(cluster);
+                all.insert(key, (cache, end.drop_guard()));
+            }
         }
         let api: Api<K> = Api::namespaced(of.client.clone(), namespace);
         let found = read::get(
@@ -77,44 +93,5 @@ impl<V: Send + Sync + 'static> Followed<V> {
     /// Ends the watches of all objects that `used` does not take, by [`key`].
     pub fn keep(&self, used: impl Fn(&str) -> bool) {
         self.shown.lock().retain(|key, _| used(key));
-    }
-
-    /// Returns what the watch shows, and starts it where there is none.
-    fn follow<K>(
-        &self,
-        (cluster, of): (&Cluster, &Connection),
-        namespace: &str,
-        name: &str,
-        project: fn(K) -> V,
-        on_change: impl Fn() + Send + Sync + 'static,
-    ) -> Option<Arc<V>>
-    where
-        K: Watchable + Resource<Scope = NamespaceResourceScope>,
-    {
-        let key = key(&K::kind(&()), namespace, name);
-        // Held until the watch is there, so that two workers do not start two.
-        let mut all = self.shown.lock();
-        if let Some(shown) = all.get(&key) {
-            return shown.cache.get(&format!("{namespace}/{name}"));
-        }
-        if all.len() >= MAX_FOLLOWED {
-            return None;
-        }
-        let (cache, is_small) = (Arc::<Cache<V>>::default(), self.is_small);
-        let end = cluster.shutdown.child_token();
-        Watch::namespaced(of, namespace, self.what)
-            .named(name)
-            .project(move |object| Some(project(object)).filter(is_small))
-            .into_cache(&cache)
-            .on_change(move |_| on_change())
-            .unawaited()
-            .until(&end)
-            .spawn(cluster);
-        let follow = Follow {
-            cache,
-            _end: CancellationToken::drop_guard(end),
-        };
-        all.insert(key, follow);
-        None
     }
 }

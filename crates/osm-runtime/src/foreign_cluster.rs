@@ -39,9 +39,6 @@ impl ForeignCluster {
         if !changed {
             return;
         }
-        if let Some(problem) = problem {
-            tracing::error!(config = name, "{problem}");
-        }
         match found.first_key_value() {
             None => self.gate.open(),
             Some((first, problem)) => {
@@ -49,7 +46,7 @@ impl ForeignCluster {
                     1 => String::new(),
                     all => format!(" (and {} more)", all - 1),
                 };
-                self.gate.close(format!("{first}{others}: {problem}"));
+                self.gate.report(format!("{first}{others}: {problem}"));
             }
         }
     }

@@ -10,28 +10,21 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use osm_api::rbac::{ClusterKind, GoLease};
-use tokio::time::Instant;
 
 use crate::error::brief;
-use crate::queue::{Priority, Queue};
+use crate::queue::Queue;
 use crate::readiness::Gate;
 use crate::runner::{Key, Shared};
+use crate::server_time::ServerTime;
 use crate::shared_problem::SharedProblem;
 use crate::{Api, Cluster, Connection};
 
 /// Interval of the checks.
 const INTERVAL: Duration = Duration::from_secs(15);
 
-/// A Lease that has not changed for this long is not renewed. Another replica takes it over after 15 seconds and a pause between two attempts,
-/// and a pod that is restarted begins to wait for that when it is up.
-const EXPIRY: Duration = Duration::from_secs(25);
-
-/// Interval until each Lease was read once.
-const RETRY: Duration = Duration::from_secs(2);
-
-/// The largest age of the first renewal that is seen: that of a Lease, and a minute more, by which clocks may differ. An older one is of a replica
-/// that had stopped before, so that a start after a migration is not delayed.
-const LARGEST_AGE: SignedDuration = SignedDuration::from_secs(75);
+/// A Lease that was renewed within this time is being renewed. Another replica takes it over after 15 seconds and a pause between two attempts,
+/// and a pod that is restarted begins to wait for that when it is up. The rest is for clocks that differ.
+const RENEWED_WITHIN: SignedDuration = SignedDuration::from_secs(45);
 
 /// Checks once, and then regularly until shutdown. Each key is queued when the result changes. `is_published`: whether anything is published
 /// in this cluster, or the service is ready without that.
@@ -54,10 +47,10 @@ pub async fn watch<K: Key>(
     }
     let repeat = async move {
         loop {
-            tokio::time::sleep(check.pause()).await;
+            tokio::time::sleep(INTERVAL).await;
             if check.look(&is_published).await {
                 let known = shared.known().into_iter();
-                known.for_each(|key| queue.add_with(key, Priority::Low));
+                known.for_each(|key| queue.add(key));
             }
         }
     };
@@ -71,14 +64,11 @@ pub async fn watch<K: Key>(
 
 fn leases(cluster: &Cluster) -> Vec<WatchedLease> {
     let leases = cluster.process.service.go_leases(&cluster.installation);
-    let watched = |lease: &GoLease| {
-        let connection = match lease.cluster {
-            ClusterKind::Worker => &cluster.worker,
-            _ => &cluster.management,
-        };
-        WatchedLease::new(connection, lease)
-    };
-    leases.iter().map(watched).collect()
+    let watched = leases.iter().map(|lease| match lease.cluster {
+        ClusterKind::Worker => WatchedLease::new(&cluster.worker, lease),
+        _ => WatchedLease::new(&cluster.management, lease),
+    });
+    watched.collect()
 }
 
 struct Check {
@@ -108,32 +98,16 @@ impl Check {
         }
         has_changed
     }
-
-    fn pause(&self) -> Duration {
-        match self.leases.iter().all(|lease| lease.last.is_some()) {
-            true => INTERVAL,
-            false => RETRY,
-        }
-    }
 }
 
 struct WatchedLease {
     api: Api<Lease>,
-    connection: Connection,
+    clock: ServerTime,
     name: &'static str,
     /// `namespace/name`, and the cluster if there are two.
     place: String,
-    /// What the last read has shown; `None`: there was none yet.
-    last: Option<Shown>,
-}
-
-/// What a read of a Lease has shown.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Shown {
-    /// When a replica has renewed it; `None`: no replica holds it.
-    time: Option<Timestamp>,
-    /// When that was last seen to change; `None`: it is not being renewed.
-    changed: Option<Instant>,
+    /// Whether it was being renewed when it was last read; `None`: it was not read yet.
+    is_renewed: Option<bool>,
 }
 
 impl WatchedLease {
@@ -141,10 +115,10 @@ impl WatchedLease {
         let GoLease { namespace, name, .. } = lease;
         Self {
             api: Api::namespaced(connection.client.clone(), namespace),
-            connection: connection.clone(),
+            clock: connection.server_time.clone(),
             name,
             place: format!("{namespace}/{name}{}", connection.role().place()),
-            last: None,
+            is_renewed: None,
         }
     }
 
@@ -152,24 +126,19 @@ impl WatchedLease {
     async fn problem(&mut self) -> Option<String> {
         match self.api.get_opt(self.name).await {
             Ok(lease) => {
-                let (clock, now) = (self.connection.server_time.now(), Instant::now());
-                self.last = Some(shown(self.last, lease.and_then(|lease| lease.spec), clock, now));
+                let spec = lease.and_then(|lease| lease.spec);
+                self.is_renewed = Some(is_renewed(spec, self.clock.now()));
             }
-            Err(error) if self.last.is_none() => {
+            Err(error) if self.is_renewed.is_none() => {
                 return Some(format!(
                     "the Lease {} can't be read yet: {}",
                     self.place,
                     brief(&error)
                 ));
             }
-            // Perhaps no replica can renew it either.
-            Err(_) => {
-                if let Some(changed) = self.last.as_mut().and_then(|last| last.changed.as_mut()) {
-                    *changed = Instant::now();
-                }
-            }
+            Err(_) => {}
         }
-        self.last.and_then(|last| last.changed).map(|_| {
+        (self.is_renewed == Some(true)).then(|| {
             format!(
                 "it renews the Lease {}; stop it with the script that `osmctl migrate script` prints",
                 self.place
@@ -178,24 +147,16 @@ impl WatchedLease {
     }
 }
 
-/// Whether a Lease is being renewed shows in its changes, because clocks differ. Only for the first read, its age by the `clock` of the API
-/// server has to do.
-fn shown(last: Option<Shown>, lease: Option<LeaseSpec>, clock: Timestamp, now: Instant) -> Shown {
+/// Whether a replica holds the Lease and has renewed it lately, by the `clock` of the API server.
+fn is_renewed(lease: Option<LeaseSpec>, clock: Timestamp) -> bool {
     let held = lease.filter(|lease| {
         lease
             .holder_identity
             .as_ref()
             .is_some_and(|holder| !holder.is_empty())
     });
-    let time = held.and_then(|lease| Some(lease.renew_time?.0));
-    let changed = time.and_then(|renewed| match last {
-        Some(last) if last.time == time => last
-            .changed
-            .filter(|changed| now.duration_since(*changed) < EXPIRY),
-        Some(_) => Some(now),
-        None => (clock.duration_since(renewed) <= LARGEST_AGE).then_some(now),
-    });
-    Shown { time, changed }
+    held.and_then(|lease| lease.renew_time)
+        .is_some_and(|renewed| clock.duration_since(renewed.0) < RENEWED_WITHIN)
 }
 
 #[cfg(test)]
@@ -221,76 +182,25 @@ mod tests {
         }
     }
 
-    /// Each look is so many seconds after the start, at a Lease that was renewed at another second; `None`: it does not exist.
-    fn looks(looks: &[(i64, Option<i64>)]) -> Vec<bool> {
-        let start = Timestamp::from_second(1_800_000_000).unwrap();
-        let at = |second: i64| start + SignedDuration::from_secs(second);
-        let (mut last, begin) = (None, Instant::now());
-        let look = |&(second, time): &(i64, Option<i64>)| {
-            let lease = time.map(|time| renewed(at(time)));
-            let now = begin + Duration::from_secs(second.unsigned_abs());
-            last.insert(shown(last, lease, at(second), now)).changed.is_some()
-        };
-        looks.iter().map(look).collect()
-    }
-
     #[test]
-    fn a_lease_is_renewed_while_it_changes() {
-        for (what, steps, expected) in [
-            ("no Lease", vec![(0, None), (15, None)], vec![false, false]),
-            ("renewed", vec![(0, Some(-1)), (15, Some(14))], vec![true, true]),
-            (
-                "expired long ago",
-                vec![(0, Some(-76)), (15, Some(-76))],
-                vec![false, false],
-            ),
-            (
-                "expired, unless its clock is late",
-                vec![(0, Some(-75)), (15, Some(-75)), (30, Some(-75))],
-                vec![true, true, false],
-            ),
-            (
-                "its clock is late",
-                vec![(0, Some(-200)), (15, Some(-185)), (30, Some(-170))],
-                vec![false, true, true],
-            ),
-            ("starts", vec![(0, Some(-600)), (15, Some(14))], vec![false, true]),
-            (
-                "stops",
-                vec![(0, Some(-1)), (15, Some(14)), (30, Some(14)), (40, Some(14))],
-                vec![true, true, true, false],
-            ),
-            (
-                "restarts, and waits for its own Lease",
-                vec![(0, Some(0)), (2, Some(0)), (24, Some(0)), (39, Some(25))],
-                vec![true, true, true, true],
-            ),
-            (
-                "its clock is early, and it stops",
-                vec![(0, Some(600)), (15, Some(600)), (30, Some(600))],
-                vec![true, true, false],
-            ),
-            (
-                "recreated",
-                vec![(0, Some(-1)), (15, None), (30, Some(-600))],
-                vec![true, false, true],
-            ),
-        ] {
-            assert_eq!(looks(&steps), expected, "{what}");
-        }
-    }
-
-    #[test]
-    fn a_lease_without_a_holder_is_not_renewed() {
+    fn a_lease_is_renewed_if_it_is_held_and_was_renewed_lately() {
         let clock = Timestamp::from_second(1_800_000_000).unwrap();
-        let lease = |holder: &str| LeaseSpec {
-            holder_identity: Some(holder.to_owned()),
-            ..renewed(clock)
-        };
-        for (holder, is_renewed) in [("", false), ("go", true)] {
-            let shown = shown(None, Some(lease(holder)), clock, Instant::now());
-            assert_eq!(shown.changed.is_some(), is_renewed);
+        for (seconds_ago, holder, expected) in [
+            (0, "go", true),
+            (44, "go", true),
+            (45, "go", false),
+            // Its clock is early.
+            (-600, "go", true),
+            (0, "", false),
+        ] {
+            let lease = LeaseSpec {
+                holder_identity: Some(holder.to_owned()),
+                ..renewed(clock - SignedDuration::from_secs(seconds_ago))
+            };
+            let is = is_renewed(Some(lease), clock);
+            assert_eq!(is, expected, "{seconds_ago} s ago by {holder:?}");
         }
+        assert!(!is_renewed(None, clock));
     }
 
     /// An API server with one Lease, at the path that ends so, or without a permission to read any.
@@ -336,6 +246,12 @@ mod tests {
 
         fn serve(&self, place: Option<&'static str>) {
             *self.0.lock() = place.map(|place| (place, renewed(Timestamp::now())));
+        }
+
+        fn let_expire(&self) {
+            if let Some((_, lease)) = &mut *self.0.lock() {
+                *lease = renewed(Timestamp::now() - RENEWED_WITHIN);
+            }
         }
     }
 
@@ -389,7 +305,7 @@ mod tests {
                 server.serve(Some(place));
                 assert!(!check.look(&|| true).await);
                 assert!(readiness.waiting().is_empty());
-                tokio::time::advance(EXPIRY).await;
+                server.let_expire();
                 assert_eq!(check.look(&|| true).await, is_held, "{service:?} {place}");
                 assert!(check.problem.problem().is_none());
             }
@@ -400,19 +316,15 @@ mod tests {
     async fn nothing_is_started_before_each_lease_was_read_and_later_the_last_answer_holds() {
         let server = Server::new(None);
         let mut check = check(&server, Service::SecretSyncer, &Readiness::default());
-        assert!(check.look(&|| false).await && check.pause() == RETRY);
+        assert!(check.look(&|| false).await);
         let found = check.problem.problem().unwrap();
         assert!(
             found.contains("osm/operating-system-manager can't be read yet"),
             "{found}"
         );
         server.serve(Some(PLACES[2]));
-        assert!(!check.look(&|| false).await && check.pause() == INTERVAL);
-        let lease = server.0.lock().take();
-        tokio::time::advance(EXPIRY).await;
-        assert!(!check.look(&|| false).await && check.pause() == INTERVAL);
-        // The API server was away, and the Go implementation could not renew it.
-        *server.0.lock() = lease;
+        assert!(!check.look(&|| false).await);
+        server.serve(None);
         assert!(!check.look(&|| false).await);
         let found = check.problem.problem().unwrap();
         assert!(found.contains("-worker-manager; "), "{found}");

@@ -11,8 +11,7 @@ use anyhow::{Context as _, bail};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-use crate::connection_role::ConnectionRole;
-use crate::readiness::ProblemGate;
+use crate::readiness::Gate;
 use crate::supervisor::Supervisor;
 use crate::{Connection, Process, client, proxy, transport};
 
@@ -121,12 +120,11 @@ fn without_values(error: KubeconfigError) -> anyhow::Error {
 /// No configuration is found.
 pub(crate) async fn connect(
     file: Option<KubeconfigFile>,
-    role: ConnectionRole,
     process: &Arc<Process>,
     open: impl Fn(Config) -> anyhow::Result<Connection>,
 ) -> anyhow::Result<Option<Connection>> {
     let open = |mut config| {
-        config = client::complete(config, process.service, process.args.request_timeout());
+        config = client::complete(config, process.service);
         proxy::except(&mut config, |name| std::env::var(name).ok());
         open(config).with_context(|| describe(file.as_ref()))
     };
@@ -136,7 +134,7 @@ pub(crate) async fn connect(
         )?;
         return open(config).map(Some);
     };
-    let mut gate = ProblemGate::new(process.readiness.gate(file.flag), role.label());
+    let gate = process.readiness.gate(file.flag);
     let (connection, text) = loop {
         let read = file.read().await;
         match read.and_then(|(config, text)| Ok((open(config)?, text))) {
@@ -148,21 +146,19 @@ pub(crate) async fn connect(
             return Ok(None);
         }
     };
-    gate.resolve();
+    gate.open();
     let follow = restart_on_change(file.clone(), text, gate, process.clone());
     Supervisor::new(&process.readiness, &process.shutdown).spawn(file.flag, &process.shutdown, follow);
     Ok(Some(connection))
 }
 
 /// Ends the process some time after the file has another valid content, so that Kubernetes restarts it with that.
-async fn restart_on_change(file: KubeconfigFile, used: String, mut gate: ProblemGate, process: Arc<Process>) {
+async fn restart_on_change(file: KubeconfigFile, used: String, gate: Gate, process: Arc<Process>) {
     let restart = async {
         loop {
             tokio::time::sleep(POLL_INTERVAL).await;
             match file.differs(&used).await {
-                Ok(false) => {
-                    gate.resolve();
-                }
+                Ok(false) => gate.open(),
                 Ok(true) => {
                     let delay = MAX_RESTART_DELAY.mul_f64(process.environment.fraction());
                     tracing::info!(

@@ -19,11 +19,9 @@
 //! 6. **One object affects no other.** [`object`] decodes each object from its own text, so that one that can't be decoded hides no other.
 
 #![allow(missing_docs)] // Not published: a doc comment that only repeats the name helps nobody.
-#![deny(clippy::disallowed_types)]
 
 pub mod admin;
 pub mod admission;
-pub mod api;
 pub mod args;
 mod backoff;
 pub mod cache;
@@ -47,7 +45,6 @@ mod proxy;
 pub mod queue;
 pub mod read;
 pub mod readiness;
-pub mod relist;
 pub mod replicas;
 pub mod request;
 pub mod rights;
@@ -57,6 +54,7 @@ pub mod service;
 pub mod settings;
 pub mod settings_watch;
 pub mod shared_problem;
+mod startup_check;
 pub mod status;
 pub mod supervisor;
 pub mod telemetry;
@@ -65,9 +63,10 @@ pub mod transport;
 pub mod watch;
 
 pub use admission::AdmissionArgs;
-pub use api::Api;
+pub use kube::Api;
+
 pub use args::{CommonArgs, ProfileArgs, WorkerArgs};
-pub use cluster::{Cluster, Connections};
+pub use cluster::Cluster;
 pub use connection::Connection;
 pub use environment::Environment;
 pub use metrics::Metrics;

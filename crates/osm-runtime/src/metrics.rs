@@ -1,7 +1,6 @@
 //! Metrics of a service. Values of labels come from the code or from the API; none is the name of an object.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +10,8 @@ use parking_lot::Mutex;
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
-    Encoder, Error, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    Encoder, Error, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
 
 /// Upper bounds of durations, in seconds.
@@ -42,14 +41,8 @@ impl Catalog {
     }
 }
 
-impl fmt::Debug for Catalog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Catalog")
-    }
-}
-
 /// Metrics that every service has.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Metrics {
     /// Takes further metrics, which one service has.
     pub catalog: Catalog,
@@ -60,7 +53,8 @@ pub struct Metrics {
     watch_errors: IntCounterVec,
     invalid_objects: IntCounterVec,
     ignored_objects: IntGaugeVec,
-    settings: Option<SettingsMetrics>,
+    settings_valid: IntGauge,
+    settings_hash: IntGauge,
     ready: IntGauge,
     objects: IntGaugeVec,
     /// Keys that wait to be reconciled.
@@ -71,11 +65,13 @@ pub struct Metrics {
     pub owned: IntGauge,
 }
 
-/// Metrics of a service that reads settings.
-#[derive(Clone, Debug)]
-struct SettingsMetrics {
-    valid: IntGauge,
-    hash: IntGauge,
+/// What one watch counts, together with others of the same kind of object.
+pub(crate) struct WatchMetrics {
+    pub(crate) errors: IntCounter,
+    /// Objects that can't be decoded.
+    pub(crate) invalid: IntCounter,
+    /// Objects for which there is no room.
+    pub(crate) ignored: IntGauge,
 }
 
 impl Metrics {
@@ -110,9 +106,12 @@ impl Metrics {
             "1 while `/readyz` reports that the service is ready. The label names the service.",
             &["component"],
         )?;
-        let settings = match service.reads_settings() {
-            true => Some(SettingsMetrics::new(&catalog)?),
-            false => None,
+        let of_settings = |name: &str, help: &str| {
+            let gauge = IntGauge::new(name, help);
+            match service.reads_settings() {
+                true => catalog.add(gauge),
+                false => gauge,
+            }
         };
         Ok(Self {
             reconciles: counters(
@@ -132,7 +131,7 @@ impl Metrics {
             )?,
             request_seconds: histograms(
                 "osm_api_request_duration_seconds",
-                "Time until an answer, including up to three repeats with their pauses; without watches.",
+                "Time until an answer, without watches.",
                 "verb",
             )?,
             watch_errors: counters(
@@ -150,7 +149,14 @@ impl Metrics {
                 "Objects that are ignored, because there are more of them than a service keeps.",
                 &["cluster", "kind"],
             )?,
-            settings,
+            settings_valid: of_settings(
+                "osm_settings_valid",
+                "1 while the settings document exists and is valid.",
+            )?,
+            settings_hash: of_settings(
+                "osm_settings_hash",
+                "Number of the settings in force. Services with the same settings have the same number.",
+            )?,
             ready: ready.with_label_values(&[service.name()]),
             objects: gauges(
                 "osm_objects",
@@ -180,17 +186,13 @@ impl Metrics {
 
     /// The settings document with this digest is in force.
     pub fn settings_in_force(&self, digest: &str) {
-        if let Some(settings) = &self.settings {
-            settings.valid.set(1);
-            settings.hash.set(number(digest));
-        }
+        self.settings_valid.set(1);
+        self.settings_hash.set(number(digest));
     }
 
     /// There is no valid settings document. The last one stays in force.
     pub fn settings_refused(&self) {
-        if let Some(settings) = &self.settings {
-            settings.valid.set(0);
-        }
+        self.settings_valid.set(0);
     }
 
     /// Counts a finished reconcile; `reason` is empty on success.
@@ -213,23 +215,13 @@ impl Metrics {
         }
     }
 
-    /// A watch starts. Its failures are counted from zero, so that the rate of the first one is seen.
-    pub fn watches(&self, cluster: &str, kind: &str) {
-        self.watch_errors.with_label_values(&[cluster, kind]);
-    }
-
-    pub fn watch_failed(&self, cluster: &str, kind: &str) {
-        self.watch_errors.with_label_values(&[cluster, kind]).inc();
-    }
-
-    /// Counts an object that could not be decoded.
-    pub fn invalid_object(&self, cluster: &str, kind: &str) {
-        self.invalid_objects.with_label_values(&[cluster, kind]).inc();
-    }
-
-    /// How many objects of a kind are ignored, because the watches have no room for them.
-    pub fn ignored_objects(&self, cluster: &str, kind: &str) -> IntGauge {
-        self.ignored_objects.with_label_values(&[cluster, kind])
+    /// A watch starts. Everything is counted from zero, so that the rate of the first failure is seen.
+    pub(crate) fn watch(&self, cluster: &str, kind: &str) -> WatchMetrics {
+        WatchMetrics {
+            errors: self.watch_errors.with_label_values(&[cluster, kind]),
+            invalid: self.invalid_objects.with_label_values(&[cluster, kind]),
+            ignored: self.ignored_objects.with_label_values(&[cluster, kind]),
+        }
     }
 
     /// All metrics that have a value, in Prometheus' text format.
@@ -239,21 +231,6 @@ impl Metrics {
             tracing::error!(%error, "metrics can't be encoded");
         }
         text
-    }
-}
-
-impl SettingsMetrics {
-    fn new(catalog: &Catalog) -> Result<Self, Error> {
-        Ok(Self {
-            valid: catalog.add(IntGauge::new(
-                "osm_settings_valid",
-                "1 while the settings document exists and is valid.",
-            ))?,
-            hash: catalog.add(IntGauge::new(
-                "osm_settings_hash",
-                "Number of the settings in force. Services with the same settings have the same number.",
-            ))?,
-        })
     }
 }
 
@@ -334,7 +311,7 @@ mod tests {
         let metrics = Metrics::of(Service::OspController).unwrap();
         metrics.reconciled("failure", "ProfileNotFound", Duration::from_millis(3));
         metrics.requested("single", "get", "secrets", 200, Duration::from_millis(3));
-        metrics.watches("single", "secrets");
+        let _ = metrics.watch("single", "secrets");
         let conditions = ConditionGauge::new(&metrics);
         conditions.count("a", "Rendered", true, Reason::Rendered);
         conditions.count("a", "Rendered", false, Reason::TemplateFailed);

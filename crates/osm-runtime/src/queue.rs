@@ -1,9 +1,6 @@
-//! A work queue with timers, per-key back-off and two priorities. Each key is in it at most once, and is worked on at most once at a time.
-//!
-//! What one object's own change needs goes before renewals, repairs and changes that concern many objects: machine-controller waits for a
-//! new revision. One key of five is of low priority while both kinds wait, so that neither waits for ever.
+//! A work queue with timers and per-key back-off. Each key is in it at most once, and is worked on at most once at a time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -12,21 +9,12 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::Environment;
+use crate::backoff::doubled;
 
 /// Delay after the first failure; doubled by each further one.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 /// The same failure is logged this many times in a row, and then only counted.
 const LOGGED_FAILURES: u32 = 2;
-/// So many failures in a row don't lower the priority of a key.
-const URGENT_FAILURES: u32 = 3;
-/// So many keys of high priority go before one of low priority that waits.
-const HIGH_IN_A_ROW: u32 = 4;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Priority {
-    Low,
-    High,
-}
 
 /// A failed attempt, as the queue sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,11 +55,14 @@ pub struct Queue<K> {
 
 #[derive(Debug)]
 struct State<K> {
-    ready: Ready<K>,
-    running: HashMap<K, Priority>,
+    /// Keys that wait for a worker, in the order in which they were added.
+    ready: VecDeque<K>,
+    /// The same keys.
+    waiting: HashSet<K>,
+    running: HashSet<K>,
     /// Added while running: runs again.
-    dirty: HashMap<K, Priority>,
-    timers: BTreeMap<(Instant, u64), (K, Priority)>,
+    dirty: HashSet<K>,
+    timers: BTreeMap<(Instant, u64), K>,
     timer_of: HashMap<K, (Instant, u64)>,
     failures: HashMap<K, Failures>,
     sequence: u64,
@@ -80,9 +71,10 @@ struct State<K> {
 impl<K: Clone + Eq + Hash> Queue<K> {
     pub fn new(environment: &Environment) -> Self {
         let state = State {
-            ready: Ready::default(),
-            running: HashMap::new(),
-            dirty: HashMap::new(),
+            ready: VecDeque::new(),
+            waiting: HashSet::new(),
+            running: HashSet::new(),
+            dirty: HashSet::new(),
             timers: BTreeMap::new(),
             timer_of: HashMap::new(),
             failures: HashMap::new(),
@@ -95,14 +87,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// Queues `key` for work at once, with [`Priority::High`].
+    /// Queues `key` for work at once. A key that is queued already keeps its place.
     pub fn add(&self, key: K) {
-        self.add_with(key, Priority::High);
-    }
-
-    /// Queues `key` for work at once. A key that is queued already keeps its place, unless its priority rises.
-    pub fn add_with(&self, key: K, priority: Priority) {
-        self.state.lock().add(key, priority);
+        self.state.lock().add(key);
         self.changed.notify_one();
     }
 
@@ -119,8 +106,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             let due = {
                 let mut state = self.state.lock();
                 state.fire_timers();
-                if let Some((key, priority)) = state.ready.pop() {
-                    state.running.insert(key.clone(), priority);
+                if let Some(key) = state.ready.pop_front() {
+                    state.waiting.remove(&key);
+                    state.running.insert(key.clone());
                     // Another worker has to wait for what is left.
                     if !state.ready.is_empty() || !state.timers.is_empty() {
                         self.changed.notify_one();
@@ -142,7 +130,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     pub fn done(&self, key: &K, again: Option<Duration>) -> Option<u32> {
         let mut state = self.state.lock();
         let failures = state.failures.remove(key);
-        state.finish(key, again, Priority::Low);
+        state.finish(key, again);
         drop(state);
         self.changed.notify_one();
         failures
@@ -171,12 +159,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 delay(failures.count, longest, self.environment.fraction())
             }
         };
-        let is_urgent = failures.count <= URGENT_FAILURES;
-        let priority = match state.running.get(key) {
-            Some(priority) if is_urgent => *priority,
-            _ => Priority::Low,
-        };
-        state.finish(key, Some(delay), priority);
+        state.finish(key, Some(delay));
         drop(state);
         self.changed.notify_one();
         Failed { delay, is_known }
@@ -185,94 +168,20 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
 /// Delay after the n-th consecutive failure: doubled each time up to `longest`, times a random factor from 0.75 to 1.25.
 fn delay(failures: u32, longest: Duration, random: f64) -> Duration {
-    let doubled = FIRST_DELAY.saturating_mul(
-        1u32.checked_shl(failures.saturating_sub(1).min(16))
-            .unwrap_or(u32::MAX),
-    );
+    let doubled = doubled(FIRST_DELAY, failures.saturating_sub(1));
     doubled.min(longest).mul_f64(0.75 + random / 2.0)
 }
 
-/// Keys that wait for a worker, in the order in which they were added, by priority.
-#[derive(Debug)]
-struct Ready<K> {
-    high: BTreeMap<u64, K>,
-    low: BTreeMap<u64, K>,
-    places: HashMap<K, (Priority, u64)>,
-    sequence: u64,
-    /// Keys of high priority that went before one of low priority.
-    high_in_a_row: u32,
-}
-
-impl<K> Default for Ready<K> {
-    fn default() -> Self {
-        Self {
-            high: BTreeMap::new(),
-            low: BTreeMap::new(),
-            places: HashMap::new(),
-            sequence: 0,
-            high_in_a_row: 0,
-        }
-    }
-}
-
-impl<K: Clone + Eq + Hash> Ready<K> {
-    fn of(&mut self, priority: Priority) -> &mut BTreeMap<u64, K> {
-        match priority {
-            Priority::High => &mut self.high,
-            Priority::Low => &mut self.low,
-        }
-    }
-
-    fn push(&mut self, key: K, priority: Priority) {
-        match self.places.get(&key).copied() {
-            Some((had, _)) if had >= priority => return,
-            Some((had, place)) => {
-                self.of(had).remove(&place);
-            }
-            None => {}
-        }
-        self.sequence += 1;
-        let place = self.sequence;
-        self.places.insert(key.clone(), (priority, place));
-        self.of(priority).insert(place, key);
-    }
-
-    fn pop(&mut self) -> Option<(K, Priority)> {
-        let is_lows_turn = self.high.is_empty() || self.high_in_a_row >= HIGH_IN_A_ROW;
-        let priority = match is_lows_turn && !self.low.is_empty() {
-            true => Priority::Low,
-            false => Priority::High,
-        };
-        let (_, key) = self.of(priority).pop_first()?;
-        self.places.remove(&key);
-        self.high_in_a_row = match priority {
-            Priority::High if !self.low.is_empty() => self.high_in_a_row + 1,
-            _ => 0,
-        };
-        Some((key, priority))
-    }
-
-    fn len(&self) -> usize {
-        self.places.len()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.places.is_empty()
-    }
-}
-
 impl<K: Clone + Eq + Hash> State<K> {
-    fn add(&mut self, key: K, priority: Priority) {
-        if self.running.contains_key(&key) {
-            let dirty = self.dirty.entry(key).or_insert(priority);
-            *dirty = priority.max(*dirty);
-        } else {
-            self.ready.push(key, priority);
+    fn add(&mut self, key: K) {
+        if self.running.contains(&key) {
+            self.dirty.insert(key);
+        } else if self.waiting.insert(key.clone()) {
+            self.ready.push_back(key);
         }
     }
 
-    /// `priority`: that of the timer.
-    fn finish(&mut self, key: &K, again: Option<Duration>, priority: Priority) {
+    fn finish(&mut self, key: &K, again: Option<Duration>) {
         self.running.remove(key);
         if let Some(timer) = self.timer_of.remove(key) {
             self.timers.remove(&timer);
@@ -280,11 +189,11 @@ impl<K: Clone + Eq + Hash> State<K> {
         if let Some(delay) = again {
             self.sequence += 1;
             let timer = (Instant::now() + delay, self.sequence);
-            self.timers.insert(timer, (key.clone(), priority));
+            self.timers.insert(timer, key.clone());
             self.timer_of.insert(key.clone(), timer);
         }
-        if let Some(priority) = self.dirty.remove(key) {
-            self.add(key.clone(), priority);
+        if self.dirty.remove(key) {
+            self.add(key.clone());
         }
     }
 
@@ -294,9 +203,9 @@ impl<K: Clone + Eq + Hash> State<K> {
             if entry.key().0 > now {
                 break;
             }
-            let (key, priority) = entry.remove();
+            let key = entry.remove();
             self.timer_of.remove(&key);
-            self.add(key, priority);
+            self.add(key);
         }
     }
 }
@@ -427,62 +336,6 @@ mod tests {
         queue.add("a");
         let key = queue.next().await;
         assert!(fail(&queue, key) <= LONGEST_DELAY);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_new_revision_goes_before_renewals_and_neither_waits_for_ever() {
-        let queue = Queue::new(&Environment::default());
-        let work = async || {
-            let key = queue.next().await;
-            queue.done(&key, None);
-            key
-        };
-        (0..1000).for_each(|renewal| queue.add_with(renewal, Priority::Low));
-        queue.add(5000);
-        assert_eq!(work().await, 5000);
-        // A renewal whose pool gets a new revision as well goes first, and once.
-        queue.add(999);
-        assert_eq!(work().await, 999);
-        let mut waited = Vec::new();
-        for turn in 0..100 {
-            (6000..6010).for_each(|revision| queue.add(revision));
-            if work().await < 1000 {
-                waited.push(turn);
-            }
-        }
-        assert_eq!(waited.len(), 20, "one of five: {waited:?}");
-        let mut left = Vec::new();
-        while let Some(key) = queue.next().now_or_never() {
-            queue.done(&key, None);
-            left.push(key);
-        }
-        assert_eq!(
-            left.iter().filter(|key| **key < 1000).count(),
-            1000 - 1 - 20,
-            "no key is lost"
-        );
-        assert_eq!(queue.depth(), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn timers_and_lasting_failures_are_of_low_priority() {
-        for (failures, last) in [(0, "a"), (1, "low"), (3, "low"), (4, "a")] {
-            let queue = Queue::new(&Environment::default());
-            queue.add("a");
-            for _ in 0..failures {
-                let key = queue.next().await;
-                fail(&queue, key);
-            }
-            if failures == 0 {
-                let key = queue.next().await;
-                queue.done(&key, Some(Duration::from_secs(1)));
-            }
-            tokio::time::sleep(Duration::from_secs(60)).await;
-            queue.add_with("low", Priority::Low);
-            queue.add("b");
-            let order = [queue.next().await, queue.next().await, queue.next().await];
-            assert_eq!((order[0], order[2]), ("b", last), "after {failures} failures");
-        }
     }
 
     #[tokio::test(start_paused = true)]

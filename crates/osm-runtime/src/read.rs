@@ -17,18 +17,11 @@ pub async fn get<K: Resource<DynamicType = ()> + Clone + DeserializeOwned, V>(
     api: &Api<K>,
     name: &str,
     project: impl FnOnce(K) -> V,
-    unreadable: impl FnOnce(&Unreadable<'_>) -> V,
+    unreadable: impl FnOnce(&Unreadable) -> V,
 ) -> Result<Option<V>, kube::Error> {
-    api.about(name)?;
     let request = Request::new(api.resource_url()).get(name, &GetParams::default());
-    match send(
-        api,
-        request.map_err(kube::Error::BuildRequest)?,
-        project,
-        unreadable,
-    )
-    .await
-    {
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    match send(api, request, project, unreadable).await {
         Ok(found) => Ok(Some(found)),
         Err(error) if is_code(&error, 404) => Ok(None),
         Err(error) => Err(error),
@@ -43,7 +36,7 @@ pub(crate) async fn send<K: Resource<DynamicType = ()> + Clone + DeserializeOwne
     api: &Api<K>,
     request: http::Request<Vec<u8>>,
     project: impl FnOnce(K) -> V,
-    unreadable: impl FnOnce(&Unreadable<'_>) -> V,
+    unreadable: impl FnOnce(&Unreadable) -> V,
 ) -> Result<V, kube::Error> {
     let text = api.clone().into_client().request_text(request).await?;
     let object = object::decode(&text).map_err(kube::Error::SerdeError)?;

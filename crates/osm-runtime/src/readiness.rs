@@ -13,8 +13,6 @@ pub const RIGHTS: &str = "rights";
 pub const DEFINITIONS: &str = "CustomResourceDefinitions";
 /// Start of the name of the gate of the settings.
 pub const SETTINGS: &str = "settings";
-/// Start of the names of the gates of credentials.
-pub const CREDENTIALS: &str = "credentials";
 
 /// What a service waits for. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -89,49 +87,16 @@ impl Gate {
             waiting.insert(self.name.clone(), why.into());
         });
     }
-}
 
-/// A gate that logs each problem once, in the words of `/readyz`.
-#[derive(Debug)]
-pub struct ProblemGate {
-    gate: Gate,
-    /// Value of the log field `cluster`.
-    cluster: &'static str,
-    /// The last result; `None` before the first.
-    last: Option<Result<(), String>>,
-}
-
-impl ProblemGate {
-    pub fn new(gate: Gate, cluster: &'static str) -> Self {
-        Self {
-            gate,
-            cluster,
-            last: None,
-        }
-    }
-
-    /// Closes the gate. Logs the problem unless it is the same as before.
-    pub fn report(&mut self, problem: impl Into<String>) {
-        let result = Some(Err(problem.into()));
-        if self.last == result {
-            return;
-        }
-        self.last = result;
-        if let Some(Err(problem)) = &self.last {
-            tracing::error!(cluster = self.cluster, "{}: {problem}", self.gate.name);
-            self.gate.close(problem);
-        }
-    }
-
-    /// Opens the gate, unless it is open; returns whether there was a problem. It is called for every answer of an API server,
-    /// and to open a gate takes a lock that all gates share.
-    pub fn resolve(&mut self) -> bool {
-        match self.last.replace(Ok(())) {
-            Some(Ok(())) => false,
-            before => {
-                self.gate.open();
-                before.is_some()
-            }
+    /// Closes the gate, and logs the problem unless it is the same as before.
+    pub fn report(&self, problem: impl Into<String>) {
+        let problem = problem.into();
+        let is_new = self.readiness.waiting.send_if_modified(|waiting| {
+            let before = waiting.insert(self.name.clone(), problem.clone());
+            before.as_ref() != Some(&problem)
+        });
+        if is_new {
+            tracing::error!("{}: {problem}", self.name);
         }
     }
 }
@@ -139,9 +104,7 @@ impl ProblemGate {
 /// Whether a service can't work while this gate is closed. Settings are not among them: the last valid ones stay in force. Nor are watches,
 /// which an unavailable API server closes for every replica.
 pub fn is_vital(gate: &str) -> bool {
-    [RIGHTS, DEFINITIONS, CREDENTIALS]
-        .iter()
-        .any(|vital| gate.starts_with(vital))
+    gate.starts_with(RIGHTS) || gate.starts_with(DEFINITIONS)
 }
 
 #[cfg(test)]
@@ -166,18 +129,13 @@ mod tests {
     #[test]
     fn a_problem_closes_its_gate_until_it_is_resolved() {
         let readiness = Readiness::default();
-        let mut gate = ProblemGate::new(readiness.gate("rights"), "only");
-        assert_eq!(readiness.waiting(), ["rights: not yet"]);
-        assert!(!gate.resolve());
-        assert!(readiness.waiting().is_empty());
+        let gate = readiness.gate("rights");
         gate.report("missing");
         gate.report("missing");
         assert_eq!(readiness.waiting(), ["rights: missing"]);
         gate.report("unknown");
         assert_eq!(readiness.waiting(), ["rights: unknown"]);
-        assert!(gate.resolve() && !gate.resolve());
+        gate.open();
         assert!(readiness.waiting().is_empty());
-        gate.report("unknown");
-        assert_eq!(readiness.waiting(), ["rights: unknown"]);
     }
 }

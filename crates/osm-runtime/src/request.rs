@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use osm_api::Reason;
 
-use crate::api;
 use crate::error::{self, Failure, LONGEST_DELAY, LONGEST_DELAY_OF_PERMANENT};
 
 #[derive(Debug, thiserror::Error)]
@@ -49,20 +48,10 @@ pub enum RequestError {
 }
 
 pub fn failed(what: &'static str) -> impl FnOnce(kube::Error) -> RequestError {
-    move |source| {
-        if error::conflict(&source) {
-            RequestError::Conflict { what }
-        } else if error::namespace_missing(&source) {
-            RequestError::NamespaceMissing {
-                what,
-                source: Box::new(source),
-            }
-        } else {
-            RequestError::Failed {
-                what,
-                source: Box::new(source),
-            }
-        }
+    move |source| match Box::new(source) {
+        source if error::conflict(&source) => RequestError::Conflict { what },
+        source if error::namespace_missing(&source) => RequestError::NamespaceMissing { what, source },
+        source => RequestError::Failed { what, source },
     }
 }
 
@@ -70,7 +59,7 @@ impl RequestError {
     /// Whether the API server or the network may be at fault, rather than the request, so that a retry may succeed.
     pub fn may_pass(&self) -> bool {
         match self {
-            Self::Failed { source, .. } => !error::is_code(source, 403) && !api::is_refused(source),
+            Self::Failed { source, .. } => !error::is_code(source, 403),
             Self::Conflict { .. } => true,
             Self::NamespaceMissing { .. }
             | Self::GoImplementationRunning { .. }

@@ -1,14 +1,6 @@
 //! Checks at start that the service has every permission that it will need, so that a missing one shows at once and not
 //! with the first renewal at night.
 
-use std::time::Duration;
-
-use crate::Api;
-use crate::Cluster;
-use crate::backoff::Backoff;
-use crate::connection_role::ConnectionRole;
-use crate::error::brief;
-use crate::readiness::{ProblemGate, RIGHTS};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -17,28 +9,25 @@ use kube::Client;
 use kube::api::PostParams;
 use osm_api::rbac::{Grant, Installation, Service};
 
-/// Pauses while rights are missing. At the very start they may just have been granted.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+use crate::connection_role::ConnectionRole;
+use crate::error::brief;
+use crate::readiness::RIGHTS;
+use crate::{Api, Cluster, startup_check};
+
 /// Reviews that are sent at the same time: one after the other they would take as long as the rest of the start.
 const PARALLEL_REVIEWS: usize = 8;
 
 /// Checks the rights in each cluster until all are granted. Readiness waits for that.
 pub fn spawn(cluster: &Cluster) {
-    let process = &cluster.process;
     for connection in cluster.connections() {
         let role = connection.role();
-        let name = format!("{RIGHTS}{}", role.place());
-        let gate = ProblemGate::new(cluster.gates.gate(&name), role.label());
-        let questions = questions(process.service, &cluster.installation, role);
-        let backoff = Backoff::new(&process.environment, FIRST_PAUSE, LONGEST_PAUSE);
-        let (client, end) = (connection.client.clone(), cluster.shutdown.clone());
-        cluster.supervisor().spawn(name, &cluster.shutdown, async move {
-            end.run_until_cancelled(check(&client, &questions, gate, backoff))
-                .await;
-            // A task that ends before the process does counts as failed.
-            end.cancelled().await;
-        });
+        let client = connection.client.clone();
+        let questions = questions(cluster.process.service, &cluster.installation, role);
+        let check = move || {
+            let (client, questions) = (client.clone(), questions.clone());
+            async move { problem(&client, &questions).await }
+        };
+        startup_check::spawn(cluster, format!("{RIGHTS}{}", role.place()), check);
     }
 }
 
@@ -57,23 +46,16 @@ fn questions(service: Service, installation: &Installation, role: ConnectionRole
     questions
 }
 
-/// Returns once the service has every right.
-async fn check(
-    client: &Client,
-    questions: &[ResourceAttributes],
-    mut gate: ProblemGate,
-    mut backoff: Backoff,
-) {
-    loop {
-        let problem = match missing(client, questions).await {
-            Ok(missing) if missing.is_empty() => break,
-            Ok(missing) => format!("missing: {}; apply the RBAC of this version", missing.join(", ")),
-            Err(error) => format!("can't be checked yet: {}", brief(&error)),
-        };
-        gate.report(problem);
-        tokio::time::sleep(backoff.failed()).await;
+/// What is missing and what to do.
+async fn problem(client: &Client, questions: &[ResourceAttributes]) -> Option<String> {
+    match missing(client, questions).await {
+        Ok(missing) if missing.is_empty() => None,
+        Ok(missing) => Some(format!(
+            "missing: {}; apply the RBAC of this version",
+            missing.join(", ")
+        )),
+        Err(error) => Some(format!("can't be checked yet: {}", brief(&error))),
     }
-    gate.resolve();
 }
 
 /// The rights that the API server does not grant. Each is asked for by itself: what a SelfSubjectRulesReview lists need not be complete.
@@ -156,61 +138,44 @@ pub fn describe(attributes: &ResourceAttributes) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use http::{Request, Response};
     use k8s_openapi::api::authorization::v1::SubjectAccessReviewStatus;
     use kube::client::Body;
-    use parking_lot::Mutex;
     use tower::BoxError;
 
     use super::*;
-    use crate::{Environment, Readiness};
 
     /// An API server that does not show what it grants, which is everything but this right.
-    fn server(lacks: &Arc<Mutex<&'static str>>) -> Client {
-        let lacks = lacks.clone();
-        let fake = tower::service_fn(move |request: Request<Body>| {
-            let lacks = lacks.clone();
-            async move {
-                let body = request.into_body().collect_bytes().await?;
-                let Ok(mut review) = serde_json::from_slice::<SelfSubjectAccessReview>(&body) else {
-                    return Ok(Response::builder().status(404).body(Body::empty())?);
-                };
-                let right = review.spec.resource_attributes.as_ref().map(describe);
-                review.status = right.map(|right| SubjectAccessReviewStatus {
-                    allowed: right != *lacks.lock(),
-                    ..Default::default()
-                });
-                let answer = serde_json::to_vec(&review)?;
-                Ok::<_, BoxError>(Response::new(Body::from(answer)))
-            }
+    fn server(lacks: &'static str) -> Client {
+        let fake = tower::service_fn(move |request: Request<Body>| async move {
+            let body = request.into_body().collect_bytes().await?;
+            let Ok(mut review) = serde_json::from_slice::<SelfSubjectAccessReview>(&body) else {
+                return Ok(Response::builder().status(404).body(Body::empty())?);
+            };
+            let right = review.spec.resource_attributes.as_ref().map(describe);
+            review.status = right.map(|right| SubjectAccessReviewStatus {
+                allowed: right != lacks,
+                ..Default::default()
+            });
+            let answer = serde_json::to_vec(&review)?;
+            Ok::<_, BoxError>(Response::new(Body::from(answer)))
         });
         Client::new(fake, "default")
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_missing_right_is_reported_until_it_is_granted() {
-        let lacks = Arc::new(Mutex::new("create secrets in cloud-init-settings"));
-        let readiness = Readiness::default();
-        let gate = ProblemGate::new(readiness.gate(RIGHTS), "only");
+    #[tokio::test]
+    async fn a_right_that_is_not_granted_is_named() {
         let questions = questions(
             Service::SecretSyncer,
             &Installation::default(),
             ConnectionRole::Only,
         );
-        let backoff = Backoff::new(&Environment::default(), FIRST_PAUSE, LONGEST_PAUSE);
-        let client = server(&lacks);
-        let running = tokio::spawn(async move { check(&client, &questions, gate, backoff).await });
-        tokio::time::sleep(LONGEST_PAUSE).await;
+        let lacks = async |right| problem(&server(right), &questions).await;
         assert_eq!(
-            readiness.waiting(),
-            ["rights: missing: create secrets in cloud-init-settings; apply the RBAC of this version"]
+            lacks("create secrets in cloud-init-settings").await.unwrap(),
+            "missing: create secrets in cloud-init-settings; apply the RBAC of this version"
         );
-        *lacks.lock() = "";
-        tokio::time::sleep(LONGEST_PAUSE * 2).await;
-        assert_eq!(readiness.waiting(), [""; 0]);
-        running.await.unwrap();
+        assert_eq!(lacks("").await, None);
     }
 
     #[test]

@@ -7,11 +7,12 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use osm_api::Reason;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Failure, LONGEST_DELAY};
-use crate::queue::{Failed, Priority, Queue};
+use crate::queue::{Failed, Queue};
 use crate::readiness::{LEASE, is_vital};
 use crate::replicas::{OnChange, Replicas};
 use crate::supervisor::Supervisor;
@@ -19,9 +20,6 @@ use crate::{Cluster, Metrics, watch};
 
 /// A replica joins the others as soon as it is ready, and after this time in any case: it may be the only one.
 const MAX_JOIN_DELAY: Duration = Duration::from_secs(5);
-
-/// At shutdown, the Lease is given up after this time even if reconciles still run, so that the other replicas can take over.
-const MAX_HANDOVER_DELAY: Duration = Duration::from_secs(2);
 
 /// A key of the queue. Its text decides which replica owns it.
 pub trait Key: Clone + Eq + Hash + Display + Send + Sync + 'static {
@@ -85,36 +83,21 @@ pub async fn work<K, S, F, Fut, E>(
     let supervisor = cluster.supervisor();
     let wake = wake_when_well(cluster.clone(), queue.clone(), shared.clone());
     supervisor.spawn("requeue", &shutdown, wake);
-    let (worked, leaving, left) = (
-        CancellationToken::new(),
-        CancellationToken::new(),
-        CancellationToken::new(),
-    );
-    let take_part = member.take_part(wakes(queue.clone(), shared.clone()), leaving.clone());
-    // Cancels even if the task panics.
-    let leaves = left.clone().drop_guard();
-    supervisor.spawn(LEASE, &leaving, async move {
-        take_part.await;
-        drop(leaves);
-    });
-    let work = async {
-        run(
-            queue.clone(),
-            limits,
-            process.metrics.clone(),
-            (supervisor, shutdown.clone()),
-            (replicas, shared.clone()),
-            reconcile,
-        )
-        .await;
-        worked.cancel();
-    };
-    let leave = async {
-        shutdown.cancelled().await;
-        let _ = tokio::time::timeout(MAX_HANDOVER_DELAY, worked.cancelled()).await;
-        leaving.cancel();
-    };
-    tokio::join!(work, leave, left.cancelled());
+    let worked = CancellationToken::new();
+    let take_part = member.take_part(wakes(queue.clone(), shared.clone()), worked.clone());
+    let member = supervisor.spawn(LEASE, &shutdown, take_part);
+    run(
+        queue,
+        limits,
+        process.metrics.clone(),
+        (supervisor, shutdown),
+        (replicas, shared),
+        reconcile,
+    )
+    .await;
+    worked.cancel();
+    // It has reported a panic.
+    let _ = member.await;
 }
 
 /// Queues every key of this replica whenever a missing right or the like has been put right. Nothing else would tell of it, and failures
@@ -125,10 +108,7 @@ async fn wake_when_well<K: Key>(cluster: Cluster, queue: Arc<Queue<K>>, shared: 
         loop {
             cluster.gates.until(is_unwell).await;
             cluster.gates.until(|closed| !is_unwell(closed)).await;
-            shared
-                .known()
-                .into_iter()
-                .for_each(|key| queue.add_with(key, Priority::Low));
+            shared.known().into_iter().for_each(|key| queue.add(key));
         }
     };
     let _ = cluster.shutdown.run_until_cancelled(wake).await;
@@ -140,9 +120,10 @@ fn wakes<K: Key>(queue: Arc<Queue<K>>, shared: impl Shared<K>) -> OnChange {
         let mut owned = 0;
         for key in shared.known().into_iter().filter(|key| !key.is_of_each()) {
             let text = key.to_string();
-            owned += usize::from(replicas.own(&text));
-            if replicas.moved(&text, before, after) {
-                queue.add_with(key, Priority::Low);
+            let (had, has) = (replicas.owns(before, &text), replicas.owns(after, &text));
+            owned += usize::from(has);
+            if had != has {
+                queue.add(key);
             }
         }
         owned
@@ -166,10 +147,7 @@ async fn run<K, S, F, Fut, E>(
     Fut: Future<Output = Result<Option<Duration>, E>> + Send + 'static,
     E: Failure + 'static,
 {
-    // A worker that has ended drops its end of this.
-    let (working, mut all_ended) = tokio::sync::mpsc::channel::<()>(1);
-    for number in 0..limits.concurrency {
-        let working = working.clone();
+    let worker = |number: usize| {
         let end = shutdown.clone();
         let (queue, metrics, shutdown, reconcile) = (
             queue.clone(),
@@ -179,7 +157,6 @@ async fn run<K, S, F, Fut, E>(
         );
         let (replicas, shared) = (replicas.clone(), shared.clone());
         supervisor.spawn(format!("worker {number}"), &end, async move {
-            let _working = working;
             while let Some(key) = shutdown.run_until_cancelled(queue.next()).await {
                 if shutdown.run_until_cancelled(replicas.hold()).await.is_none() {
                     break;
@@ -230,11 +207,9 @@ async fn run<K, S, F, Fut, E>(
                 };
                 metrics.reconciled(outcome, reason, started.elapsed());
             }
-        });
-    }
-    drop(working);
-    // Nothing is ever sent.
-    let _ = all_ended.recv().await;
+        })
+    };
+    join_all((0..limits.concurrency).map(worker)).await;
 }
 
 #[cfg(test)]
@@ -416,58 +391,5 @@ mod tests {
         assert!(!released.iter().any(|key| replicas.own(key)), "{released:?}");
         assert!(!reconciled.is_empty() && !released.is_empty());
         assert_eq!(reconciled.len() + released.len(), 20);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_slow_key_and_one_that_always_fails_delay_no_other() {
-        const OTHERS: usize = 500;
-        let queue = Arc::new(Queue::new(&crate::Environment::default()));
-        let shutdown = CancellationToken::new();
-        let names: Vec<&'static str> = (0..OTHERS).map(|i| &*format!("pool-{i}").leak()).collect();
-        ["slow", "fail"]
-            .iter()
-            .chain(&names)
-            .for_each(|key| queue.add(*key));
-        let finished = Arc::new(parking_lot::Mutex::new(Vec::new()));
-        let (seen, failures) = (finished.clone(), Arc::new(AtomicUsize::new(0)));
-        let failed = failures.clone();
-        let limits = Limits {
-            concurrency: 2,
-            timeout: Duration::from_secs(60),
-        };
-        let runner = tokio::spawn(run(
-            queue.clone(),
-            limits,
-            Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
-            supervised(&shutdown),
-            (Replicas::only(), Nothing),
-            move |key: &'static str| {
-                let (seen, failed) = (seen.clone(), failed.clone());
-                async move {
-                    match key {
-                        "slow" => std::future::pending().await,
-                        "fail" => {
-                            failed.fetch_add(1, Ordering::SeqCst);
-                            Err(Broken(false))
-                        }
-                        key => {
-                            tokio::time::sleep(Duration::from_millis(10)).await;
-                            seen.lock().push(key);
-                            Ok(None)
-                        }
-                    }
-                }
-            },
-        ));
-        // The worker that is left takes ten milliseconds for each.
-        tokio::time::sleep(Duration::from_millis(10 * OTHERS as u64 + 50)).await;
-        assert_eq!(finished.lock().len(), OTHERS);
-        // An hour later, the one that fails has not used more than its share.
-        let before = failures.load(Ordering::SeqCst);
-        tokio::time::sleep(Duration::from_secs(3600)).await;
-        let attempts = failures.load(Ordering::SeqCst) - before;
-        assert!((90..=170).contains(&attempts), "{attempts} in an hour");
-        shutdown.cancel();
-        runner.await.unwrap();
     }
 }

@@ -2,7 +2,6 @@
 //! host may be wrong by hours, or jump.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use http::HeaderMap;
 use jiff::{SignedDuration, Timestamp};
@@ -16,35 +15,24 @@ const PRECISION: SignedDuration = SignedDuration::from_secs(2);
 /// Shared by all clients of one API server. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct ServerTime {
-    seen: Arc<Mutex<Option<Seen>>>,
     environment: Environment,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Seen {
-    server: Timestamp,
-    at: Instant,
-}
-
-impl Seen {
-    fn now(self) -> Timestamp {
-        let since = SignedDuration::try_from(self.at.elapsed()).unwrap_or_default();
-        self.server.saturating_add(since).unwrap_or(Timestamp::MAX)
-    }
+    /// By how much the API server's clock is ahead of this host's, as its last answer showed.
+    ahead: Arc<Mutex<SignedDuration>>,
 }
 
 impl ServerTime {
     /// Uses the local clock until the API server has answered.
     pub fn new(environment: &Environment) -> Self {
         Self {
-            seen: Arc::default(),
             environment: environment.clone(),
+            ahead: Arc::default(),
         }
     }
 
     pub fn now(&self) -> Timestamp {
-        let seen = *self.seen.lock();
-        seen.map_or_else(|| self.environment.now(), Seen::now)
+        let ahead = *self.ahead.lock();
+        let now = self.environment.now().saturating_add(ahead);
+        now.unwrap_or(Timestamp::MAX)
     }
 
     /// Notes the time of an answer. A proxy may have another clock, but only the API server adds `Audit-Id` to answers.
@@ -56,13 +44,10 @@ impl ServerTime {
         let Ok(server) = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(date) else {
             return;
         };
-        let mut seen = self.seen.lock();
-        let known = seen.is_some_and(|seen| seen.now().duration_since(server).abs() < PRECISION);
-        if !known {
-            *seen = Some(Seen {
-                server,
-                at: Instant::now(),
-            });
+        let difference = server.duration_since(self.environment.now());
+        let mut ahead = self.ahead.lock();
+        if (difference - *ahead).abs() >= PRECISION {
+            *ahead = difference;
         }
     }
 }

@@ -10,13 +10,13 @@ use osm_api::rbac::{ClusterKind, Installation, Service};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Credentials, Observe};
+use crate::client::Observe;
 use crate::connection_role::ConnectionRole;
 use crate::kubeconfig::{self, KubeconfigFile};
 use crate::readiness::Gate;
 use crate::{
-    Cluster, CommonArgs, Connection, Connections, Environment, Metrics, Process, Readiness, admin,
-    definitions, error, rights, settings_watch, telemetry,
+    Cluster, CommonArgs, Connection, Environment, Metrics, Process, Readiness, admin, definitions, error,
+    rights, settings_watch, telemetry, transport,
 };
 
 /// How long a thread for blocking work waits for more of it.
@@ -38,7 +38,43 @@ where
     F: FnOnce(Arc<Process>, Cluster) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
 {
-    match block_on(serve(service, args, worker, installation, run)) {
+    let serve = async {
+        telemetry::init(&args)?;
+        // This can only fail if the provider was installed before.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let shutdown = CancellationToken::new();
+        let process = Arc::new(Process {
+            service,
+            args,
+            environment: Environment::default(),
+            metrics: Metrics::of(service)?,
+            readiness: Readiness::default(),
+            shutdown: shutdown.clone(),
+        });
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        tracing::info!(
+            service = service.name(),
+            version = env!("CARGO_PKG_VERSION"),
+            namespace = process.args.namespace,
+            "starting"
+        );
+        // It opens once the connections exist, with the gates of settings, definitions and rights. The gates of watches are added when
+        // the controller runs.
+        let start = process.readiness.gate("start");
+        let listen = process.args.listen;
+        admin::spawn(listen, &process.readiness, &process.metrics, &shutdown).await?;
+        // In a box, because the stack would hold a copy for each function that it passes through.
+        let work = Box::pin(work(process, start, worker, installation, run));
+        let signal = async || {
+            tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+            }
+        };
+        until_stopped(work, signal, &shutdown).await
+    };
+    match block_on(serve) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{}: {}", service.name(), error::chain(error.as_ref()));
@@ -70,59 +106,6 @@ fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()
     outcome
 }
 
-async fn serve<F, Fut>(
-    service: Service,
-    args: CommonArgs,
-    worker: Option<PathBuf>,
-    installation: Installation,
-    run: F,
-) -> anyhow::Result<()>
-where
-    F: FnOnce(Arc<Process>, Cluster) -> Fut,
-    Fut: Future<Output = anyhow::Result<()>>,
-{
-    let filter = telemetry::init(&args)?;
-    // This can only fail if the provider was installed before.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let shutdown = CancellationToken::new();
-    let process = Arc::new(Process {
-        service,
-        args,
-        environment: Environment::default(),
-        metrics: Metrics::of(service)?,
-        readiness: Readiness::default(),
-        shutdown,
-    });
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tracing::info!(
-        service = service.name(),
-        version = env!("CARGO_PKG_VERSION"),
-        namespace = process.args.namespace,
-        "starting"
-    );
-    // It opens once the connections exist, with the gates of settings, definitions and rights. The gates of watches are added when
-    // the controller runs.
-    let start = process.readiness.gate("start");
-    admin::spawn(
-        process.args.listen,
-        &process.readiness,
-        &process.metrics,
-        &process.shutdown,
-    )
-    .await?;
-    let shutdown = process.shutdown.clone();
-    // In a box, because the stack would hold a copy for each function that it passes through.
-    let work = Box::pin(work(process, start, Some(filter), worker, installation, run));
-    let signal = async || {
-        tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-        }
-    };
-    until_stopped(work, signal, &shutdown).await
-}
-
 /// Connects, opens the gate `start`, and runs the controller. The demo runs all services in its own process.
 ///
 /// # Errors
@@ -130,7 +113,6 @@ where
 pub async fn work<F, Fut>(
     process: Arc<Process>,
     start: Gate,
-    filter: Option<telemetry::Filter>,
     worker: Option<PathBuf>,
     installation: Installation,
     run: F,
@@ -139,14 +121,11 @@ where
     F: FnOnce(Arc<Process>, Cluster) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
 {
-    let Some(connections) = connect(&process, worker).await? else {
+    let Some((management, worker)) = connect(&process, worker).await? else {
         return Ok(());
     };
-    let (cluster, settings) = Cluster::new(&process, installation, connections);
+    let (cluster, settings) = Cluster::new(&process, installation, management, worker);
     if process.service.reads_settings() {
-        if let Some(filter) = filter {
-            filter.follow(&cluster);
-        }
         settings_watch::spawn(&cluster, settings);
         definitions::spawn(&cluster);
     }
@@ -183,25 +162,25 @@ async fn until_stopped(
     }
 }
 
-/// Connects to all clusters; `None`: shutdown came first.
-async fn connect(process: &Arc<Process>, worker: Option<PathBuf>) -> anyhow::Result<Option<Connections>> {
+/// Connects to the management cluster and the worker cluster, which may be the same; `None`: shutdown came first.
+async fn connect(
+    process: &Arc<Process>,
+    worker: Option<PathBuf>,
+) -> anyhow::Result<Option<(Connection, Connection)>> {
     let connect = async |role: ConnectionRole, file: Option<KubeconfigFile>| {
         let timeout = process.args.request_timeout();
-        let credentials = Credentials::new(&process.readiness, role, &kubeconfig::describe(file.as_ref()));
-        let observe = Observe::new(
-            &process.metrics,
-            timeout,
-            role,
-            &process.environment,
-            Some(credentials),
-        );
-        let open = |config| Connection::open(role, process.service, observe.clone(), config);
-        kubeconfig::connect(file, role, process, open).await
+        let observe = Observe::new(&process.metrics, timeout, role, &process.environment);
+        let open = |config| {
+            let clients = transport::connect(&config)?;
+            Ok(Connection::new(role, process.service, &observe, config, clients))
+        };
+        kubeconfig::connect(file, process, open).await
     };
     let file = kubeconfig(&process.args, process.service);
     // Two at the same time, so that the problems of both are reported.
     let Some(path) = worker else {
-        return Ok(connect(ConnectionRole::Only, file).await?.map(Connections::only));
+        let only = connect(ConnectionRole::Only, file).await?;
+        return Ok(only.map(|only| (only.clone(), only)));
     };
     let worker = KubeconfigFile {
         flag: kubeconfig::WORKER_CLUSTER_FLAG,
@@ -212,9 +191,7 @@ async fn connect(process: &Arc<Process>, worker: Option<PathBuf>) -> anyhow::Res
         connect(ConnectionRole::Of(ClusterKind::Management), file),
         connect(ConnectionRole::Of(ClusterKind::Worker), Some(worker))
     )?;
-    Ok(management
-        .zip(worker)
-        .map(|(management, worker)| Connections { management, worker }))
+    Ok(management.zip(worker))
 }
 
 #[cfg(test)]

@@ -23,26 +23,6 @@ pub type Sender = watch::Sender<Option<Arc<Current>>>;
 /// The settings in force: `None` until a valid document has been seen.
 pub type Receiver = watch::Receiver<Option<Arc<Current>>>;
 
-/// Why there is no valid document.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
-    #[error("the ConfigMap is gone: create it again")]
-    Gone,
-    #[error("the ConfigMap has no key {SETTINGS_KEY} in its data; add it. An empty text means the defaults")]
-    NoKey,
-    #[error(transparent)]
-    Invalid(#[from] SettingsError),
-}
-
-impl Refusal {
-    pub(crate) fn in_one_line(&self) -> String {
-        match self {
-            Self::Gone | Self::NoKey => self.to_string(),
-            Self::Invalid(SettingsError(mistakes)) => mistakes.join("; "),
-        }
-    }
-}
-
 /// The settings document of a ConfigMap; `None`: it has no such document.
 pub(crate) type Document = Option<String>;
 
@@ -51,13 +31,16 @@ pub(crate) fn document(map: ConfigMap) -> Document {
 }
 
 /// Reads the document of a ConfigMap; `None`: there is no ConfigMap.
-pub(crate) fn read(document: Option<&Document>) -> Result<Current, Refusal> {
-    let text = document.ok_or(Refusal::Gone)?;
-    let text = text.as_ref().ok_or(Refusal::NoKey)?;
+pub(crate) fn read(document: Option<&Document>) -> Result<Current, SettingsError> {
+    let mistake = |text: String| SettingsError(vec![text]);
+    let document = document.ok_or_else(|| mistake("the ConfigMap is gone: create it again".to_owned()))?;
+    let text = document.as_ref().ok_or_else(|| {
+        mistake(format!(
+            "the ConfigMap has no key {SETTINGS_KEY} in its data; add it. An empty text means the defaults"
+        ))
+    })?;
     let settings = Settings::parse(text)?;
-    let digest = settings
-        .digest()
-        .map_err(|error| SettingsError(vec![error.to_string()]))?;
+    let digest = settings.digest().map_err(|error| mistake(error.to_string()))?;
     Ok(Current {
         settings,
         digest,
@@ -72,7 +55,7 @@ mod tests {
 
     fn of(map: serde_json::Value) -> Result<Current, String> {
         let map = serde_json::from_value(map).unwrap();
-        read(Some(&document(map))).map_err(|refusal| refusal.in_one_line())
+        read(Some(&document(map))).map_err(|mistakes| mistakes.0.join("; "))
     }
 
     #[test]
@@ -90,6 +73,6 @@ mod tests {
                 "{refused}"
             );
         }
-        assert!(read(None).unwrap_err().in_one_line().contains("is gone"));
+        assert!(read(None).unwrap_err().0[0].contains("is gone"));
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use osm_api::names::SETTINGS_KEY;
+use osm_api::settings::SettingsError;
 
 use crate::cache::Change;
 use crate::readiness::SETTINGS;
@@ -36,10 +37,11 @@ pub fn spawn(cluster: &Cluster, sender: settings::Sender) {
                 tracing::info!(from = place, "settings are in force");
             }
         }
-        Err(problem) => {
-            gate.close(problem.to_string());
+        Err(SettingsError(mistakes)) => {
+            let problem = mistakes.join("; ");
+            let refused = format!("{place}, key {SETTINGS_KEY}: {problem}");
+            gate.report(problem);
             metrics.settings_refused();
-            let refused = format!("{place}, key {SETTINGS_KEY}: {}", problem.in_one_line());
             sender.send_if_modified(|last| match last {
                 Some(current) if current.refused.as_ref() != Some(&refused) => {
                     Arc::make_mut(current).refused = Some(refused);
@@ -47,8 +49,6 @@ pub fn spawn(cluster: &Cluster, sender: settings::Sender) {
                 }
                 _ => false,
             });
-            let kept = sender.borrow().is_some();
-            tracing::error!(from = place, kept_last_good = kept, "{problem}");
         }
     };
     Watch::namespaced(&cluster.management, namespace, "settings")

@@ -5,28 +5,12 @@ use std::fmt::Debug;
 use crate::Api;
 use kube::Resource;
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
-use kube::core::Request;
+use kube::core::{Request, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use crate::read;
-
-/// What a server-side apply sends. It is written directly, because a status can be large.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Configuration<'a, S> {
-    api_version: &'a str,
-    kind: &'a str,
-    metadata: Metadata<'a>,
-    status: &'a S,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata<'a> {
-    name: &'a str,
-    resource_version: &'a str,
-}
 
 /// Applies `status` as the fields of `manager`; what this manager owned and leaves out is removed.
 ///
@@ -47,16 +31,12 @@ pub async fn apply<K>(
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned,
 {
-    let patch = Configuration {
-        api_version: &K::api_version(&()),
-        kind: &K::kind(&()),
-        metadata: Metadata {
-            name,
-            resource_version,
-        },
-        status,
-    };
-    api.about(name)?;
+    let patch = json!({
+        "apiVersion": K::api_version(&()),
+        "kind": K::kind(&()),
+        "metadata": {"name": name, "resourceVersion": resource_version},
+        "status": status,
+    });
     let params = PatchParams::apply(manager).force();
     let request =
         Request::new(api.resource_url()).patch_subresource("status", name, &params, &Patch::Apply(&patch));
@@ -73,17 +53,15 @@ pub async fn live<K>(api: &Api<K>, name: &str) -> Result<Option<PartialObjectMet
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
+    let is_about = |status: &Status| {
+        status
+            .details
+            .as_ref()
+            .is_some_and(|details| details.name == name)
+    };
     match api.get_metadata(name).await {
         Ok(found) => Ok(Some(found)),
-        Err(kube::Error::Api(status))
-            if status.code == 404
-                && status
-                    .details
-                    .as_ref()
-                    .is_some_and(|details| details.name == name) =>
-        {
-            Ok(None)
-        }
+        Err(kube::Error::Api(status)) if status.code == 404 && is_about(&status) => Ok(None),
         Err(error) => Err(error),
     }
 }

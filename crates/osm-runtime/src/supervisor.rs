@@ -5,6 +5,7 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::Readiness;
@@ -24,13 +25,13 @@ impl Supervisor {
         }
     }
 
-    /// Runs `task`, which may end once `end` is cancelled. `what` names it in messages.
+    /// Runs `task`, which may end once `end` is cancelled, and returns a handle that waits for that. `what` names it in messages.
     pub fn spawn(
         &self,
         what: impl Into<String>,
         end: &CancellationToken,
         task: impl Future<Output = ()> + Send + 'static,
-    ) {
+    ) -> JoinHandle<()> {
         let (supervisor, what, end) = (self.clone(), what.into(), end.clone());
         tokio::spawn(async move {
             let panicked = AssertUnwindSafe(task).catch_unwind().await.is_err();
@@ -39,14 +40,13 @@ impl Supervisor {
             } else if !end.is_cancelled() {
                 supervisor.failed(&what, "ended unexpectedly");
             }
-        });
+        })
     }
 
     /// Stops the process because of a task that can't go on. `how` follows "the task".
-    pub(crate) fn failed(&self, what: &str, how: &str) {
+    fn failed(&self, what: &str, how: &str) {
         let problem = format!("the task {how}, and the service restarts; report this bug with the log");
-        tracing::error!(task = what, "{problem}");
-        self.gates.gate(format!("task {what}")).close(problem);
+        self.gates.gate(format!("task {what}")).report(problem);
         self.stop.cancel();
     }
 }

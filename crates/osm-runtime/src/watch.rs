@@ -16,14 +16,14 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{self, is_segment};
 use crate::backoff::Backoff;
-use crate::cache::{self, Cache, Change, Version};
+use crate::cache::{Cache, Change, Version};
 use crate::connection_role::ConnectionRole;
 use crate::decoded::Decoded;
+use crate::metrics::WatchMetrics;
 use crate::object::Unreadable;
 use crate::readiness::Gate;
-use crate::{Cluster, Connection, Metrics, error};
+use crate::{Api, Cluster, Connection, error};
 
 /// The largest number of objects that one watch keeps.
 pub const MAX_OBJECTS: usize = 50_000;
@@ -65,29 +65,19 @@ pub trait Watchable: Resource<DynamicType = ()> + Clone + DeserializeOwned + Deb
 impl<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static> Watchable for K {}
 
 pub struct Watch<K> {
-    /// `None`: the name of the namespace can't be in a path.
-    api: Option<Objects<K>>,
+    api: Api<Decoded<K>>,
     config: watcher::Config,
     /// For logs, metrics and readiness.
     what: &'static str,
-    namespace: Option<String>,
     role: ConnectionRole,
     /// The largest number of objects that are kept.
     most: usize,
 }
 
-#[allow(clippy::disallowed_types)] // A watch names no object, and checks the namespace.
-type Objects<K> = kube::Api<Decoded<K>>;
-
 impl<K: Watchable> Watch<K> {
     /// All objects of the cluster. `what` names them in logs, metrics and readiness.
     pub fn all(connection: &Connection, what: &'static str) -> Self {
-        Self::of(
-            connection,
-            what,
-            None,
-            Some(Objects::all(connection.client.clone())),
-        )
+        Self::of(connection, what, Api::all(connection.client.clone()))
     }
 
     /// The objects of a namespace.
@@ -95,21 +85,15 @@ impl<K: Watchable> Watch<K> {
     where
         K: Resource<Scope = NamespaceResourceScope>,
     {
-        let api = is_segment(namespace).then(|| Objects::namespaced(connection.client.clone(), namespace));
-        Self::of(connection, what, Some(namespace), api)
+        let api = Api::namespaced(connection.client.clone(), namespace);
+        Self::of(connection, what, api)
     }
 
-    fn of(
-        connection: &Connection,
-        what: &'static str,
-        namespace: Option<&str>,
-        api: Option<Objects<K>>,
-    ) -> Self {
+    fn of(connection: &Connection, what: &'static str, api: Api<Decoded<K>>) -> Self {
         Self {
             api,
             config: watcher::Config::default().page_size(PAGE).timeout(WATCH_SECONDS),
             what,
-            namespace: namespace.map(str::to_owned),
             role: connection.role(),
             most: MAX_OBJECTS,
         }
@@ -171,47 +155,37 @@ pub struct Projection<K, V> {
 }
 
 type Project<K, V> = Box<dyn Fn(K) -> Option<V> + Send + Sync>;
-type ProjectUnreadable<V> = Box<dyn Fn(&Unreadable<'_>) -> Option<V> + Send + Sync>;
+type ProjectUnreadable<V> = Box<dyn Fn(&Unreadable) -> Option<V> + Send + Sync>;
 
 impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
     /// Keeps the values in this cache.
-    pub fn into_cache(self, cache: &Arc<Cache<V>>) -> Self {
-        Self {
-            cache: cache.clone(),
-            ..self
-        }
+    pub fn into_cache(mut self, cache: &Arc<Cache<V>>) -> Self {
+        self.cache = cache.clone();
+        self
     }
 
     /// Calls `on_change` for every change, and for every key that a list no longer has.
-    pub fn on_change(self, on_change: impl Fn(Change<V>) + Send + Sync + 'static) -> Self {
-        Self {
-            on_change: Box::new(on_change),
-            ..self
-        }
+    pub fn on_change(mut self, on_change: impl Fn(Change<V>) + Send + Sync + 'static) -> Self {
+        self.on_change = Box::new(on_change);
+        self
     }
 
     /// Readiness does not wait for the first complete list: for a watch that starts later than the others, or that only some objects need.
-    pub fn unawaited(self) -> Self {
-        Self {
-            awaited: false,
-            ..self
-        }
+    pub fn unawaited(mut self) -> Self {
+        self.awaited = false;
+        self
     }
 
     /// What is kept of an object that can't be decoded. Without this, such an object is ignored, but for a metric and a line in the log.
-    pub fn unreadable(self, project: impl Fn(&Unreadable<'_>) -> Option<V> + Send + Sync + 'static) -> Self {
-        Self {
-            unreadable: Box::new(project),
-            ..self
-        }
+    pub fn unreadable(mut self, project: impl Fn(&Unreadable) -> Option<V> + Send + Sync + 'static) -> Self {
+        self.unreadable = Box::new(project);
+        self
     }
 
     /// The watch ends when `end` is cancelled, not only with the service.
-    pub fn until(self, end: &CancellationToken) -> Self {
-        Self {
-            end: Some(end.clone()),
-            ..self
-        }
+    pub fn until(mut self, end: &CancellationToken) -> Self {
+        self.end = Some(end.clone());
+        self
     }
 
     /// As [`Self::unawaited`], if it is so.
@@ -221,58 +195,35 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
 
     /// Watches until shutdown, in a task of its own.
     pub fn spawn(self, cluster: &Cluster) {
-        let Watch {
-            api,
-            config,
-            what,
-            namespace,
-            role,
-            most,
-        } = self.watch;
+        let (what, role) = (self.watch.what, self.watch.role);
+        let namespace = self.watch.api.namespace();
         let namespace = namespace.map_or_else(String::new, |namespace| format!(" in namespace {namespace}"));
         let name = format!("{GATE}{what}{namespace}{}", role.place());
-        cluster.process.metrics.watches(role.label(), what);
+        let metrics = cluster.process.metrics.watch(role.label(), what);
         let gate = self.awaited.then(|| cluster.gates.gate(&name));
-        let Some(api) = api else {
-            let problem = error::brief(&api::refused("namespace", &K::kind(&())));
-            tracing::error!(cluster = role.label(), kind = what, "{problem}");
-            if let Some(gate) = gate {
-                gate.close(problem);
-            }
-            return;
-        };
-        let end = self.end.unwrap_or_else(|| cluster.shutdown.clone());
+        let end = self.end.clone().unwrap_or_else(|| cluster.shutdown.clone());
         let longest = match gate {
             Some(_) => LONGEST_PAUSE,
             None => LONGEST_PAUSE_OF_UNAWAITED,
         };
         let running = RunningWatch {
-            api,
-            config,
-            relist: cluster.relist.subscribe(),
+            definitions: cluster.outdated_definitions.subscribe(),
             backoff: Backoff::new(&cluster.process.environment, FIRST_PAUSE, longest),
-            shown: Shown {
-                what,
-                cluster: role.label(),
-                most,
-                project: self.project,
-                unreadable: self.unreadable,
-                cache: self.cache,
-                on_change: self.on_change,
-                metrics: cluster.process.metrics.clone(),
-                health: Health {
-                    gate,
-                    in_step: false,
-                    failing_since: None,
-                },
-                reported: HashMap::new(),
-                ignored: Ignored {
-                    keys: BTreeSet::new(),
-                    count: cluster.process.metrics.ignored_objects(role.label(), what),
-                },
-                listed: None,
-                last_error: None,
+            health: Health {
+                gate,
+                in_step: false,
+                failing_since: None,
             },
+            reported: HashMap::new(),
+            ignored: Ignored {
+                keys: BTreeSet::new(),
+                count: metrics.ignored.clone(),
+            },
+            listed: None,
+            last_error: None,
+            metrics,
+            cluster: role.label(),
+            of: self,
         };
         let stop = end.clone();
         cluster.supervisor().spawn(name, &end, async move {
@@ -282,51 +233,20 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
 }
 
 struct RunningWatch<K, V> {
-    api: Objects<K>,
-    config: watcher::Config,
-    relist: watch::Receiver<()>,
+    of: Projection<K, V>,
+    cluster: &'static str,
+    metrics: WatchMetrics,
+    /// Objects that were listed under older definitions lack fields.
+    definitions: watch::Receiver<Option<String>>,
     backoff: Backoff,
-    shown: Shown<K, V>,
-}
-
-impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
-    async fn follow(mut self) {
-        loop {
-            if let Some(error) = self.list_and_watch().await {
-                self.shown.failed(&error);
-                tokio::time::sleep(self.backoff.failed()).await;
-            }
-        }
-    }
-
-    /// Lists everything and follows what changes from then on, until everything is to be listed again: after any error, because an API server
-    /// that was away may come back with a restored store. It accepts a watch from a resourceVersion that it has not reached yet, and shows
-    /// nothing.
-    async fn list_and_watch(&mut self) -> Option<Error> {
-        let mut events = watcher(self.api.clone(), self.config.clone()).boxed();
-        loop {
-            let list_again_at = self.shown.list_again_at();
-            let event = tokio::select! {
-                biased;
-                Ok(()) = self.relist.changed() => return None,
-                () = tokio::time::sleep_until(list_again_at.unwrap_or_else(Instant::now)), if list_again_at.is_some() => {
-                    // Until that list has ended.
-                    self.shown.listed = None;
-                    return None;
-                }
-                event = events.next() => event,
-            };
-            match event? {
-                Ok(event) => {
-                    if self.shown.show(event) {
-                        self.backoff.reset();
-                    }
-                }
-                Err(error) => return Some(error),
-            }
-            tokio::task::consume_budget().await;
-        }
-    }
+    health: Health,
+    /// resourceVersions of the objects that can't be decoded, as they were last reported, by key.
+    reported: HashMap<String, String>,
+    ignored: Ignored,
+    /// When the last list ended.
+    listed: Option<Instant>,
+    /// The failure that was last logged, until the watch works again.
+    last_error: Option<String>,
 }
 
 /// Objects that found no room.
@@ -363,93 +283,107 @@ impl Drop for Ignored {
     }
 }
 
-/// What a watch has shown.
-struct Shown<K, V> {
-    what: &'static str,
-    cluster: &'static str,
-    /// The largest number of objects.
-    most: usize,
-    project: Project<K, V>,
-    unreadable: ProjectUnreadable<V>,
-    cache: Arc<Cache<V>>,
-    on_change: Box<dyn Fn(Change<V>) + Send + Sync>,
-    metrics: Metrics,
-    health: Health,
-    /// resourceVersions of the objects that can't be decoded, as they were last reported, by key.
-    reported: HashMap<String, String>,
-    ignored: Ignored,
-    /// When the last list ended.
-    listed: Option<Instant>,
-    /// The failure that was last logged, until the watch works again.
-    last_error: Option<String>,
-}
+impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
+    async fn follow(mut self) {
+        loop {
+            if let Some(error) = self.list_and_watch().await {
+                self.failed(&error);
+                tokio::time::sleep(self.backoff.failed()).await;
+            }
+        }
+    }
 
-impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
-    /// Returns whether a list has ended, after which the watch works.
-    fn show(&mut self, event: Event<Decoded<K>>) -> bool {
-        let is_listed = matches!(event, Event::InitDone);
+    /// Lists everything and follows what changes from then on, until everything is to be listed again: after any error, because an API server
+    /// that was away may come back with a restored store. It accepts a watch from a resourceVersion that it has not reached yet, and shows
+    /// nothing.
+    async fn list_and_watch(&mut self) -> Option<Error> {
+        let Watch { api, config, .. } = &self.of.watch;
+        let mut events = watcher(api.clone(), config.clone()).boxed();
+        loop {
+            let list_again_at = self.list_again_at();
+            let event = tokio::select! {
+                biased;
+                Ok(()) = self.definitions.changed() => return None,
+                () = tokio::time::sleep_until(list_again_at.unwrap_or_else(Instant::now)), if list_again_at.is_some() => {
+                    // Until that list has ended.
+                    self.listed = None;
+                    return None;
+                }
+                event = events.next() => event,
+            };
+            match event? {
+                Ok(event) => self.show(event),
+                Err(error) => return Some(error),
+            }
+            tokio::task::consume_budget().await;
+        }
+    }
+
+    fn show(&mut self, event: Event<Decoded<K>>) {
         let change = match event {
             Event::Init => {
-                self.cache.list_begins();
+                self.of.cache.list_begins();
                 self.ignored.clear();
                 None
             }
             Event::InitApply(object) | Event::Apply(object) => match self.read(object) {
                 (key, version, Some(value)) => self.keep(&key, version, value),
-                (key, version, None) => self.cache.gone(&key, &version),
+                (key, version, None) => self.of.cache.gone(&key, &version),
             },
             Event::Delete(object) => {
                 let key = key(object.meta());
                 self.reported.remove(&key);
                 self.ignored.remove(&key);
-                self.cache.gone(&key, &Version::of(object.meta()))
+                self.of.cache.gone(&key, &Version::of(object.meta()))
             }
             Event::InitDone => {
-                self.cache.list_ended().into_iter().for_each(&self.on_change);
+                let gone = self.of.cache.list_ended();
+                gone.into_iter().for_each(&self.of.on_change);
                 tracing::debug!(
                     cluster = self.cluster,
-                    kind = self.what,
-                    objects = self.cache.len(),
+                    kind = self.of.watch.what,
+                    objects = self.of.cache.len(),
                     "in step"
                 );
                 self.health.listed();
+                self.backoff.reset();
                 if self.last_error.take().is_some() {
-                    tracing::info!(cluster = self.cluster, kind = self.what, "the watch works again");
+                    tracing::info!(
+                        cluster = self.cluster,
+                        kind = self.of.watch.what,
+                        "the watch works again"
+                    );
                 }
                 self.listed = Some(Instant::now());
                 None
             }
         };
         if let Some(change) = change {
-            (self.on_change)(change);
+            (self.of.on_change)(change);
         }
-        is_listed
     }
 
     fn keep(&mut self, key: &str, version: Version, value: V) -> Option<Change<V>> {
-        match self.cache.shown(key, version, value, self.most) {
-            cache::Shown::Changed(change) => Some(change),
-            cache::Shown::Known => None,
-            cache::Shown::Ignored => {
-                if self.ignored.keys.is_empty() {
-                    tracing::warn!(
-                        cluster = self.cluster,
-                        kind = self.what,
-                        "this service keeps at most {} objects of this kind and ignores the others; delete objects that you do not need. \
-                         Most are in {}",
-                        self.most,
-                        self.cache.largest_namespace().unwrap_or_default()
-                    );
-                }
-                self.ignored.add(key);
-                None
-            }
+        let (cache, most) = (&self.of.cache, self.of.watch.most);
+        if cache.len() < most || cache.get(key).is_some() {
+            return cache.shown(key, version, value);
         }
+        if self.ignored.keys.is_empty() {
+            tracing::warn!(
+                cluster = self.cluster,
+                kind = self.of.watch.what,
+                "this service keeps at most {most} objects of this kind and ignores the others; delete objects that you do not need. Most \
+                 are in {}",
+                cache.largest_namespace().unwrap_or_default()
+            );
+        }
+        self.ignored.add(key);
+        None
     }
 
     /// When to list everything again because there is room for objects that were ignored.
     fn list_again_at(&self) -> Option<Instant> {
-        let has_room = !self.ignored.keys.is_empty() && self.cache.len() < self.most;
+        let has_room = !self.ignored.keys.is_empty() && self.of.cache.len() < self.of.watch.most;
         self.listed
             .filter(|_| has_room)
             .map(|listed| listed + RELIST_INTERVAL)
@@ -460,26 +394,26 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
         let value = match object {
             Decoded::Object(object) => {
                 self.reported.remove(&key);
-                (self.project)(object)
+                (self.of.project)(object)
             }
             Decoded::Unreadable(unreadable) => {
                 self.report(&key, &unreadable);
-                (self.unreadable)(&unreadable)
+                (self.of.unreadable)(&unreadable)
             }
         };
         (key, version, value)
     }
 
     /// Counts and logs it, once for each resourceVersion.
-    fn report(&mut self, key: &str, unreadable: &Unreadable<'_>) {
+    fn report(&mut self, key: &str, unreadable: &Unreadable) {
         let version = unreadable.metadata.resource_version.clone().unwrap_or_default();
         if self.reported.get(key) == Some(&version) {
             return;
         }
-        self.metrics.invalid_object(self.cluster, self.what);
+        self.metrics.invalid.inc();
         tracing::warn!(
             cluster = self.cluster,
-            kind = self.what,
+            kind = self.of.watch.what,
             object = key,
             "the object can't be read: {}",
             unreadable.problem
@@ -489,8 +423,8 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
 
     /// The same failure is logged once, until the watch works again.
     fn failed(&mut self, error: &Error) {
-        self.metrics.watch_failed(self.cluster, self.what);
-        let (cluster, kind, text) = (self.cluster, self.what, error::chain(error));
+        self.metrics.errors.inc();
+        let (cluster, kind, text) = (self.cluster, self.of.watch.what, error::chain(error));
         if self.last_error.as_ref() == Some(&text) {
             tracing::debug!(cluster, kind, error = %text, "the watch has failed again");
         } else {

@@ -12,7 +12,6 @@ use osm_render::validate::{Outcome, Refusal};
 use osm_render::{Base, ProfileKey};
 use osm_runtime::admission::{Judge, Request, Verdict};
 use osm_runtime::object;
-use osm_runtime::threads::Threads;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep};
 
@@ -39,7 +38,7 @@ impl ProfileJudge {
     pub fn new(context: &Context) -> Self {
         Self {
             context: context.clone(),
-            validator: Validator::new(Threads::new(context.cluster.supervisor()), 1),
+            validator: Validator::new(1),
         }
     }
 }
@@ -214,7 +213,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_denial_has_the_text_of_the_condition_and_lint_warns() {
-        let validator = Validator::new(Threads::of_no_service(), 1);
+        let validator = Validator::new(1);
         let good = profile("v1.0.0");
         let outcome = validator.validate(&good, &[]).await;
         assert_eq!(verdict(&good, &outcome, None), Verdict::allowed());

@@ -11,7 +11,6 @@ use osm_runtime::cache::{Cache, Version};
 use osm_runtime::metrics::ConditionGauge;
 use osm_runtime::queue::Queue;
 use osm_runtime::runner::Shared;
-use osm_runtime::threads::Threads;
 use osm_runtime::watch::{self, Watch};
 use osm_runtime::{Cluster, Process, settings_watch};
 use parking_lot::Mutex;
@@ -87,7 +86,7 @@ impl Context {
             problems: Mutex::default(),
             restored: Mutex::default(),
             conditions: ConditionGauge::new(&process.metrics),
-            validator: Validator::new(Threads::new(cluster.supervisor()), VALIDATIONS),
+            validator: Validator::new(VALIDATIONS),
         }));
         context.watch();
         context

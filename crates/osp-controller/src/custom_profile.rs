@@ -36,7 +36,7 @@ impl CustomProfile {
     }
 
     /// A custom profile that can't be decoded.
-    pub fn unreadable(unreadable: &Unreadable<'_>) -> Self {
+    pub fn unreadable(unreadable: &Unreadable) -> Self {
         let mut about = ObjectReference {
             api_version: Some(CustomOperatingSystemProfile::api_version(&()).into_owned()),
             kind: Some(CustomOperatingSystemProfile::kind(&()).into_owned()),

@@ -6,8 +6,6 @@
 //! A reconcile is `gather → plan → apply → report`. [`gather`] has [`validate`] check the stored profile, [`plan`] makes all
 //! decisions, [`apply`] writes default profiles and copies, and [`report`] alone writes status, Events, metrics and logs.
 
-#![deny(clippy::disallowed_types)]
-
 pub mod admission;
 pub mod apply;
 pub mod bases;

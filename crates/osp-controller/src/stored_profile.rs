@@ -25,7 +25,7 @@ pub struct StoredProfile {
 
 impl StoredProfile {
     /// A profile that can't be decoded. Its status is kept, because a refused edit must not take away what pools use.
-    pub fn unreadable(unreadable: &Unreadable<'_>) -> Self {
+    pub fn unreadable(unreadable: &Unreadable) -> Self {
         let Head { version, extends } = unreadable.part("spec");
         // The profile is refused, or replaced if it is a default profile, so that nothing reads the rest of the spec.
         let spec = OperatingSystemProfileSpec {

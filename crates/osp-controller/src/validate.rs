@@ -14,7 +14,7 @@ use osm_api::OperatingSystemProfileSpec;
 use osm_api::profile::AcceptedProfile;
 use osm_render::Base;
 use osm_render::validate::{Outcome, Refusal};
-use osm_runtime::threads::Threads;
+use osm_runtime::threads;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -29,7 +29,6 @@ type Pending = Shared<BoxFuture<'static, Result<(), Refusal>>>;
 
 /// Validates profiles, and remembers the latest results.
 pub struct Validator {
-    threads: Threads,
     dry_run: DryRun,
     slots: Arc<Semaphore>,
     /// Pending and finished results by digest of the resolved content, the latest last.
@@ -38,13 +37,12 @@ pub struct Validator {
 
 impl Validator {
     /// Validates so many profiles at a time. Each can take as much memory as a profile may take, but a slow one must not delay the others.
-    pub fn new(threads: Threads, slots: usize) -> Self {
-        Self::with(threads, slots, osm_render::validate::dry_run_unless)
+    pub fn new(slots: usize) -> Self {
+        Self::with(slots, osm_render::validate::dry_run_unless)
     }
 
-    fn with(threads: Threads, slots: usize, dry_run: DryRun) -> Self {
+    fn with(slots: usize, dry_run: DryRun) -> Self {
         Self {
-            threads,
             dry_run,
             slots: Arc::new(Semaphore::new(slots)),
             results: Mutex::default(),
@@ -83,18 +81,13 @@ impl Validator {
 
     /// Validates a resolved profile in a thread, which holds `slot` until the work is done, even if nothing waits for the result any longer.
     fn start(&self, accepted: &AcceptedProfile, slot: Option<OwnedSemaphorePermit>) -> Pending {
-        let (threads, dry_run, accepted) = (self.threads.clone(), self.dry_run, accepted.clone());
+        let (dry_run, accepted) = (self.dry_run, accepted.clone());
         let digest = accepted.digest.clone();
-        let what = format!("validation of version {}", accepted.version);
-        let task = tokio::spawn(async move {
-            let cancelled = Arc::new(AtomicBool::new(false));
-            let seen = cancelled.clone();
-            let work = move || {
-                let _slot = slot;
-                dry_run(&seen, &accepted)
-            };
-            tokio::time::timeout(MAX_TIME, threads.run(what, &cancelled, work)).await
-        });
+        let work = move |cancelled: &AtomicBool| {
+            let _slot = slot;
+            dry_run(cancelled, &accepted)
+        };
+        let task = tokio::spawn(tokio::time::timeout(MAX_TIME, threads::run(work)));
         let result = task.map(|ended| match ended {
             Ok(Ok(Ok(result))) => result,
             // It panicked or took too long.
@@ -122,7 +115,7 @@ mod tests {
 
     #[tokio::test]
     async fn good_is_accepted_and_each_refusal_keeps_its_reason() {
-        let validator = Validator::new(Threads::of_no_service(), 1);
+        let validator = Validator::new(1);
         let good = profile("v1.0.0");
         let accepted = validator.validate(&good, &[]).await.unwrap();
         assert_eq!((accepted.version.as_str(), &accepted.spec.0), ("v1.0.0", &good));
@@ -163,7 +156,7 @@ mod tests {
     #[tokio::test]
     async fn a_content_is_validated_once_and_the_latest_results_are_kept() {
         static DRY_RUNS: AtomicUsize = AtomicUsize::new(0);
-        let validator = Validator::with(Threads::of_no_service(), 1, |_, _| {
+        let validator = Validator::with(1, |_, _| {
             DRY_RUNS.fetch_add(1, Ordering::SeqCst);
             Ok(())
         });
@@ -182,11 +175,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_refuses_its_profile_only_and_frees_its_slot() {
-        let validator = Validator::with(Threads::of_no_service(), 1, |_, accepted| {
-            match accepted.version.as_str() {
-                "v1.0.0" => Ok(()),
-                _ => panic!("on purpose"),
-            }
+        let validator = Validator::with(1, |_, accepted| match accepted.version.as_str() {
+            "v1.0.0" => Ok(()),
+            _ => panic!("on purpose"),
         });
         for version in ["v0.0.1", "v0.0.2"] {
             let refusal = validator.validate(&profile(version), &[]).await.unwrap_err();
@@ -200,7 +191,7 @@ mod tests {
     async fn a_slow_profile_delays_no_other_and_is_not_started_twice() {
         static STARTED: AtomicUsize = AtomicUsize::new(0);
         static FINISH: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
-        let validator = Validator::with(Threads::of_no_service(), 2, |_, accepted| {
+        let validator = Validator::with(2, |_, accepted| {
             if accepted.version == "v0.0.1" {
                 STARTED.fetch_add(1, Ordering::SeqCst);
                 drop(FINISH.1.wait_while(FINISH.0.lock().unwrap(), |finish| !*finish));
@@ -229,7 +220,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_validation_that_takes_too_long_is_refused_and_cancelled() {
-        let validator = Validator::with(Threads::of_no_service(), 1, |cancelled, _| {
+        let validator = Validator::with(1, |cancelled, _| {
             while !cancelled.load(Ordering::Relaxed) {
                 std::thread::yield_now();
             }

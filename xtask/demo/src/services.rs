@@ -47,7 +47,7 @@ impl Services {
             .with_ansi(false)
             .with_target(false)
             .with_thread_names(true)
-            .with_filter(telemetry::targets(LOG, None)?);
+            .with_filter(telemetry::targets(LOG)?);
         tracing_subscriber::registry().with(lines).try_init()?;
         let (ends, ended) = mpsc::unbounded_channel();
         Ok(Self {
@@ -167,19 +167,17 @@ async fn run(process: Arc<Process>, start: Gate, installation: Installation) -> 
     match process.service {
         Service::OspController => {
             let run = |process, cluster| osp_controller::run(process, cluster, admission);
-            service::work(process, start, None, None, installation, run).await
+            service::work(process, start, None, installation, run).await
         }
         Service::OscController => {
             let run = |process, cluster| osc_controller::run(process, cluster, admission);
-            service::work(process, start, None, None, installation, run).await
+            service::work(process, start, None, installation, run).await
         }
         Service::SecretSyncer => {
             let name = installation.namespace.clone();
             let run = |process, cluster| secret_syncer::run(process, cluster, name);
-            service::work(process, start, None, None, installation, run).await
+            service::work(process, start, None, installation, run).await
         }
-        Service::CsrApprover => {
-            service::work(process, start, None, None, installation, csr_approver::run).await
-        }
+        Service::CsrApprover => service::work(process, start, None, installation, csr_approver::run).await,
     }
 }

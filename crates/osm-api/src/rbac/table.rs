@@ -19,7 +19,7 @@ pub(super) fn leases() -> Right {
     rule(
         "coordination.k8s.io",
         "leases",
-        "list watch create update delete",
+        "list watch create patch delete",
         why,
     )
 }

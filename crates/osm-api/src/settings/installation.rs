@@ -1,4 +1,4 @@
-//! The sections that are the same for all pools: `defaultProfiles`, `limits` and `logLevel`.
+//! The sections that are the same for all pools: `defaultProfiles` and `limits`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,33 +49,5 @@ impl Limits {
     pub(super) fn validate(&self, problems: &mut Problems) {
         let ok = (1..=MOST_MACHINE_DEPLOYMENTS).contains(&self.machine_deployments);
         problems.check("limits.machineDeployments", ok, "must be from 1 to 10000");
-    }
-}
-
-/// Least severity of the lines that the services log themselves. Lines of libraries do not depend on it.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
-#[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase")]
-#[allow(missing_docs)]
-pub enum LogLevel {
-    Error,
-    Warn,
-    Info,
-    Debug,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Settings;
-
-    #[test]
-    fn a_level_can_be_unset_and_is_not_part_of_the_digest() {
-        let read = |text| Settings::parse(text).map(|settings| settings.log_level);
-        assert_eq!(read("logLevel: debug"), Ok(Some(LogLevel::Debug)));
-        assert_eq!(read("logLevel: null"), Ok(None));
-        let digest = |text| Settings::parse(text).unwrap().digest().unwrap();
-        assert_eq!(digest("logLevel: debug"), digest(""));
-        assert_ne!(digest("pauseImage: a/b:1"), digest(""));
     }
 }

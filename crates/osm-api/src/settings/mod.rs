@@ -29,7 +29,7 @@ pub use self::downloads::{
     ARCHITECTURES, Checksums, CniDownload, ContainerdDownload, CrictlDownload, Downloads, KubeletDownload,
     RuncDownload,
 };
-pub use self::installation::{DefaultProfiles, Limits, LogLevel, MOST_MACHINE_DEPLOYMENTS};
+pub use self::installation::{DefaultProfiles, Limits, MOST_MACHINE_DEPLOYMENTS};
 pub use self::kubelet::KubeletDefaults;
 pub use self::packages::{Apt, Packages, Yum, YumRepository};
 pub use self::proxy::Proxy;
@@ -71,9 +71,6 @@ pub struct Settings {
     pub default_profiles: DefaultProfiles,
     /// Limits of the installation. osc-controller reads this section.
     pub limits: Limits,
-    /// Level of the lines that the services log themselves. It takes precedence over `--log`, and takes effect without a restart.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub log_level: Option<LogLevel>,
 }
 
 /// What is wrong with a settings document: every mistake, one line each.
@@ -124,17 +121,12 @@ impl Settings {
         Ok(settings)
     }
 
-    /// SHA-256 of everything but the log level, 64 hex characters. The log level changes nothing that is rendered, so pools rendered before
-    /// and after a change of it have the same digest.
+    /// SHA-256 of everything, 64 hex characters.
     ///
     /// # Errors
     /// Settings without a JSON form; there are none.
     pub fn digest(&self) -> Result<String, serde_json::Error> {
-        let rendered_with = Self {
-            log_level: None,
-            ..self.clone()
-        };
-        digest::of(&rendered_with)
+        digest::of(self)
     }
 
     fn problems(&self) -> Vec<String> {
@@ -252,8 +244,6 @@ credentials: {profileSecrets: [{namespace: a, name: vpn, key: "77/b"}]} => crede
 credentials: {profileSecrets: [{namespace: a, name: vpn, key: ""}]} => credentials.profileSecrets[0].key: must be
 limits: {machineDeployments: 0} => limits.machineDeployments: must be from 1 to 10000
 limits: {machineDeployments: 10001} => limits.machineDeployments: must be from 1 to 10000
-# At this level, libraries could log what a request holds.
-logLevel: trace => logLevel: expected one of
 system: {swap: {size: 1025Gi}} => system.swap.size: must be
 system: {swap: {size: 0Gi}} => system.swap.size: must be
 system: {swap: {size: 77G}} => system.swap.size: must be

@@ -4,6 +4,7 @@
 //! with the same message if it can't be decoded.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use osm_api::condition::clip;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -15,7 +16,7 @@ pub(super) const VERSION: &str = "admission.k8s.io/v1";
 pub(super) const KIND: &str = "AdmissionReview";
 
 /// The API server cuts longer warnings off, and drops what does not fit into 4,096 bytes.
-const MAX_WARNING_CHARACTERS: usize = 256;
+const MAX_WARNING: usize = 256;
 const MAX_WARNINGS: usize = 16;
 
 /// A creation or an update.
@@ -117,9 +118,5 @@ fn of_one_line(warning: &str) -> String {
         .chars()
         .map(|character| if character.is_control() { ' ' } else { character })
         .collect();
-    if one_line.chars().count() <= MAX_WARNING_CHARACTERS {
-        return one_line;
-    }
-    let kept: String = one_line.chars().take(MAX_WARNING_CHARACTERS - 1).collect();
-    kept + "…"
+    clip(&one_line, MAX_WARNING)
 }

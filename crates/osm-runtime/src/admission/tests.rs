@@ -209,7 +209,7 @@ async fn objects_are_judged_and_what_fails_is_admitted_with_a_warning() {
     let warned = response("CREATE", json!({"do": "warn"})).await;
     let warning = warned["warnings"][0].as_str().unwrap();
     assert!(warning.starts_with("a b ") && warning.ends_with('…'), "{warning}");
-    assert_eq!(warning.chars().count(), 256);
+    assert!(warning.len() <= 256, "{warning}");
     for (what, why) in [("panic", "failed"), ("wait", "took too long")] {
         let admitted = response("CREATE", json!({"do": what})).await;
         assert_eq!(admitted["allowed"], true);

@@ -3,72 +3,48 @@
 //! A replica is alive as long as its Lease changes. The observer measures the time since the last change that it saw by its own
 //! clock, so that no other clock matters.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use osm_api::digest::sha256;
 use tokio::time::Instant;
 
 /// A replica whose Lease has not changed for this long counts as dead.
-pub const EXPIRY: Duration = Duration::from_secs(4);
+pub const EXPIRY: Duration = Duration::from_secs(20);
 /// An observer that has seen no change at all for this long, not even of its own Lease, can't judge the others.
-const MAX_SILENCE: Duration = Duration::from_millis(2500);
+const MAX_SILENCE: Duration = Duration::from_millis(12_500);
 
-/// Replicas that are alive, by the names of their Leases.
+/// Replicas that are alive, by the names of their Leases, and whether each is fit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Live {
-    fit: BTreeSet<String>,
-    /// The others. They own keys only while no replica is fit.
-    standby: BTreeSet<String>,
-}
+pub struct Live(BTreeMap<String, bool>);
 
 impl Live {
     /// The replica that owns a key: the same for all that see the same replicas. A replica that starts or ends moves only its own
-    /// keys (rendezvous hashing). `None`: no replica is alive.
+    /// keys (rendezvous hashing). One that is not fit owns keys only while no replica is. `None`: no replica is alive.
     pub fn owner(&self, key: &str) -> Option<&str> {
-        let weight = |replica: &&String| sha256(format!("{replica} {key}").as_bytes());
-        let owners = if self.fit.is_empty() {
-            &self.standby
-        } else {
-            &self.fit
-        };
-        owners.iter().max_by_key(weight).map(String::as_str)
+        let is_any_fit = self.0.values().any(|is_fit| *is_fit);
+        let owners = self.0.iter().filter(|(_, is_fit)| **is_fit || !is_any_fit);
+        owners
+            .map(|(replica, _)| replica.as_str())
+            .max_by_key(|replica| sha256(format!("{replica} {key}").as_bytes()))
     }
 
-    pub fn len(&self) -> usize {
-        self.fit.len() + self.standby.len()
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.fit.iter().chain(&self.standby).map(String::as_str)
-    }
-
-    /// Names of those that own no key while another replica is fit.
-    pub fn standby(&self) -> impl Iterator<Item = &str> {
-        self.standby.iter().map(String::as_str)
-    }
-
-    pub fn contains(&self, replica: &str) -> bool {
-        self.fit.contains(replica) || self.standby.contains(replica)
-    }
-
-    fn add(&mut self, replica: &str, is_fit: bool) {
-        let group = if is_fit { &mut self.fit } else { &mut self.standby };
-        group.insert(replica.to_owned());
+    /// Names of those that are fit, or of the others.
+    pub fn names(&self, fit: bool) -> Vec<&str> {
+        let wanted = self.0.iter().filter(|(_, is_fit)| **is_fit == fit);
+        wanted.map(|(replica, _)| replica.as_str()).collect()
     }
 }
 
 /// Of replicas that are fit.
 impl<S: Into<String>> FromIterator<S> for Live {
     fn from_iter<I: IntoIterator<Item = S>>(names: I) -> Self {
-        Self {
-            fit: names.into_iter().map(Into::into).collect(),
-            standby: BTreeSet::new(),
-        }
+        Self(names.into_iter().map(|name| (name.into(), true)).collect())
     }
 }
 
@@ -86,8 +62,6 @@ pub struct Membership {
     own: String,
     is_fit: bool,
     others: BTreeMap<String, Other>,
-    /// As last judged; empty before.
-    live: Live,
     /// When a change of any Lease was last seen.
     heard: Instant,
 }
@@ -98,7 +72,6 @@ impl Membership {
             own: own.to_owned(),
             is_fit: false,
             others: BTreeMap::new(),
-            live: Live::default(),
             heard: now,
         }
     }
@@ -126,49 +99,27 @@ impl Membership {
         self.others.remove(replica);
     }
 
-    /// This replica has just started, or was cut off, and may have missed changes. The expiry of every replica that was alive at the
-    /// last judgement, or was never judged, starts again.
+    /// This replica has just started, or was cut off, and may have missed changes. The expiry of every replica starts again.
     pub fn trust(&mut self, now: Instant) {
         self.heard = now;
-        for (name, other) in &mut self.others {
-            if self.live.is_empty() || self.live.contains(name) {
-                other.seen = now;
-            }
-        }
+        self.others.values_mut().for_each(|other| other.seen = now);
     }
 
-    /// The replicas that are alive now. This replica always is.
-    pub fn judge(&mut self, now: Instant) -> &Live {
-        let hears = self.hears(now);
-        let mut live = Live::default();
-        live.add(&self.own, self.is_fit);
-        for (name, other) in &self.others {
-            let is_recent = now.saturating_duration_since(other.seen) < EXPIRY;
-            if is_recent || (!hears && self.live.contains(name)) {
-                live.add(name, other.is_fit);
-            }
+    /// The replicas that are alive now, of which this one is. `None`: this one has heard too little to judge the others.
+    pub fn judge(&self, now: Instant) -> Option<Live> {
+        if now.saturating_duration_since(self.heard) >= MAX_SILENCE {
+            return None;
         }
-        self.live = live;
-        &self.live
-    }
-
-    /// The result of the last [`Self::judge`].
-    pub fn live(&self) -> &Live {
-        &self.live
+        let recent = |other: &Other| now.saturating_duration_since(other.seen) < EXPIRY;
+        let others = self.others.iter().filter(|(_, other)| recent(other));
+        let others = others.map(|(name, other)| (name.clone(), other.is_fit));
+        Some(Live(others.chain([(self.own.clone(), self.is_fit)]).collect()))
     }
 
     /// When the next replica may expire.
     pub fn due(&self, now: Instant) -> Option<Instant> {
-        let live = |(name, other): (&String, &Other)| self.live.contains(name).then_some(other.seen + EXPIRY);
-        self.others
-            .iter()
-            .filter_map(live)
-            .min()
-            .filter(|_| self.hears(now))
-    }
-
-    fn hears(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.heard) < MAX_SILENCE
+        let expiries = self.others.values().map(|other| other.seen + EXPIRY);
+        expiries.filter(|at| *at > now).min()
     }
 }
 

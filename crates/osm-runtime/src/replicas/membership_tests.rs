@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use super::*;
 use proptest::prelude::*;
 
@@ -51,27 +53,6 @@ proptest! {
         let backwards: Live = names.iter().rev().map(String::as_str).collect();
         prop_assert_eq!(backwards.owner(&key), before);
     }
-
-    /// Two that have seen each other's Leases late, and taken each other for dead, agree once they see each other.
-    #[test]
-    fn views_agree_once_everybody_is_heard(lags in prop::collection::vec((0..9000_u64, 0..9000_u64), 1..30)) {
-        let begin = Instant::now();
-        let mut views = ["a", "b"].map(|own| fit(own, begin));
-        let mut now = begin;
-        for (first, second) in lags {
-            for (view, lag) in views.iter_mut().zip([first, second]) {
-                view.judge(now + Duration::from_millis(lag));
-                view.changed(if view.own == "a" { "b" } else { "a" }, true, now + Duration::from_millis(lag));
-            }
-            now += Duration::from_millis(first.max(second));
-        }
-        let [a, b] = views.each_mut().map(|view| {
-            view.changed(if view.own == "a" { "b" } else { "a" }, true, now);
-            view.judge(now).clone()
-        });
-        prop_assert_eq!(&a, &b);
-        prop_assert_eq!(a, live(&["a", "b"]));
-    }
 }
 
 #[test]
@@ -88,9 +69,9 @@ impl Clock {
     }
 }
 
-/// Lets our own renewals be seen each second.
+/// Lets our own renewals be seen every five seconds.
 fn renew(membership: &mut Membership, clock: &Clock, from: u64, to: u64) {
-    for millis in (from..=to).step_by(1000) {
+    for millis in (from..=to).step_by(5000) {
         membership.changed("me", true, clock.after(millis));
     }
 }
@@ -100,62 +81,51 @@ fn a_replica_lives_as_long_as_its_lease_changes() {
     let clock = Clock(Instant::now());
     let mut membership = fit("me", clock.after(0));
     membership.changed("a", true, clock.after(0));
-    assert_eq!(*membership.judge(clock.after(0)), live(&["a", "me"]));
-    membership.changed("a", true, clock.after(3000));
-    renew(&mut membership, &clock, 0, 6000);
-    assert_eq!(*membership.judge(clock.after(6999)), live(&["a", "me"]));
-    assert_eq!(membership.due(clock.after(6999)), Some(clock.after(7000)));
-    assert_eq!(*membership.judge(clock.after(7000)), live(&["me"]));
-    assert_eq!(membership.due(clock.after(7000)), None);
+    assert_eq!(membership.judge(clock.after(0)), Some(live(&["a", "me"])));
+    membership.changed("a", true, clock.after(15_000));
+    renew(&mut membership, &clock, 0, 30_000);
+    assert_eq!(membership.judge(clock.after(34_995)), Some(live(&["a", "me"])));
+    assert_eq!(membership.due(clock.after(34_995)), Some(clock.after(35_000)));
+    assert_eq!(membership.judge(clock.after(35_000)), Some(live(&["me"])));
+    assert_eq!(membership.due(clock.after(35_000)), None);
     // It was only slow.
-    membership.changed("a", true, clock.after(7100));
-    assert_eq!(*membership.judge(clock.after(7100)), live(&["a", "me"]));
-    membership.gone("a", clock.after(7200));
-    assert_eq!(*membership.judge(clock.after(7200)), live(&["me"]));
+    membership.changed("a", true, clock.after(35_500));
+    assert_eq!(membership.judge(clock.after(35_500)), Some(live(&["a", "me"])));
+    membership.gone("a", clock.after(36_000));
+    assert_eq!(membership.judge(clock.after(36_000)), Some(live(&["me"])));
 }
 
 #[test]
-fn who_hears_nothing_takes_nobody_for_dead() {
+fn who_hears_nothing_judges_nobody() {
     let clock = Clock(Instant::now());
     let mut membership = fit("me", clock.after(0));
     membership.changed("a", true, clock.after(0));
-    membership.judge(clock.after(0));
-    assert_eq!(*membership.judge(clock.after(60_000)), live(&["a", "me"]));
+    assert_eq!(membership.judge(clock.after(300_000)), None);
     assert_eq!(
-        membership.due(clock.after(60_000)),
+        membership.due(clock.after(300_000)),
         None,
         "there is nothing to wait for but news"
     );
     // Our own Lease was seen to change, and a's was not: that is news.
-    membership.changed("me", true, clock.after(60_001));
-    assert_eq!(*membership.judge(clock.after(60_001)), live(&["me"]));
+    membership.changed("me", true, clock.after(300_005));
+    assert_eq!(membership.judge(clock.after(300_005)), Some(live(&["me"])));
 }
 
 #[test]
-fn after_an_absence_the_living_have_their_time_again_and_the_dead_have_not() {
+fn after_an_absence_everybody_has_their_time_again() {
     let clock = Clock(Instant::now());
     let mut membership = fit("me", clock.after(0));
-    membership.changed("dead", true, clock.after(0));
-    membership.changed("a", true, clock.after(3000));
-    membership.trust(clock.after(5000));
-    assert_eq!(
-        *membership.judge(clock.after(5000)),
-        live(&["a", "dead", "me"]),
-        "nobody was judged before"
-    );
-    for millis in (6000..10_000).step_by(1000) {
-        membership.changed("a", true, clock.after(millis));
-    }
-    assert_eq!(*membership.judge(clock.after(9100)), live(&["a", "me"]));
-    membership.trust(clock.after(100_000));
-    assert_eq!(*membership.judge(clock.after(100_000)), live(&["a", "me"]));
-    renew(&mut membership, &clock, 100_000, 104_000);
-    assert_eq!(*membership.judge(clock.after(104_000)), live(&["me"]));
+    membership.changed("a", true, clock.after(0));
+    membership.trust(clock.after(300_000));
+    assert_eq!(membership.judge(clock.after(300_000)), Some(live(&["a", "me"])));
+    renew(&mut membership, &clock, 300_000, 320_000);
+    assert_eq!(membership.judge(clock.after(320_000)), Some(live(&["me"])));
 }
 
 fn shared(fit: &[&str], standby: &[&str]) -> Live {
     let mut live = live(fit);
-    standby.iter().for_each(|name| live.add(name, false));
+    live.0
+        .extend(standby.iter().map(|name| ((*name).to_owned(), false)));
     live
 }
 
@@ -187,7 +157,7 @@ proptest! {
             for (other, fit) in fit.iter().enumerate() {
                 view.changed(&name(other), *fit, begin);
             }
-            owners.insert(view.judge(begin).owner(&key).map(str::to_owned));
+            owners.insert(view.judge(begin).unwrap().owner(&key).map(str::to_owned));
         }
         prop_assert_eq!(owners.len(), 1, "{:?}", owners);
         let owner = owners.pop_first().flatten();
@@ -201,13 +171,13 @@ fn who_steps_back_gives_up_its_keys_and_gets_them_back() {
     let clock = Clock(Instant::now());
     let mut membership = Membership::new("me", clock.after(0));
     membership.changed("a", true, clock.after(0));
-    assert_eq!(*membership.judge(clock.after(0)), shared(&["a"], &["me"]));
+    assert_eq!(membership.judge(clock.after(0)), Some(shared(&["a"], &["me"])));
     assert!(membership.set_fit(true) && !membership.set_fit(true));
-    assert_eq!(*membership.judge(clock.after(1)), live(&["a", "me"]));
+    assert_eq!(membership.judge(clock.after(1)), Some(live(&["a", "me"])));
     membership.changed("a", false, clock.after(2));
-    assert_eq!(*membership.judge(clock.after(2)), shared(&["me"], &["a"]));
+    assert_eq!(membership.judge(clock.after(2)), Some(shared(&["me"], &["a"])));
     assert!(membership.set_fit(false));
-    assert_eq!(*membership.judge(clock.after(3)), shared(&[], &["a", "me"]));
+    assert_eq!(membership.judge(clock.after(3)), Some(shared(&[], &["a", "me"])));
     membership.gone("a", clock.after(4));
-    assert_eq!(*membership.judge(clock.after(4)), shared(&[], &["me"]));
+    assert_eq!(membership.judge(clock.after(4)), Some(shared(&[], &["me"])));
 }

@@ -5,12 +5,10 @@
 //! replicas may work on one key. Every write carries the resourceVersion or uid of the object that it was decided from, so the
 //! API server refuses the outdated one.
 //!
-//! - Among others, a replica renews its Lease every second. A Lease that has not changed for [`EXPIRY`] belongs to a dead replica.
-//! - A single replica renews its Lease every five minutes. It renews at once when a second one starts, which so learns that it is
-//!   not alone.
+//! - A replica renews its Lease every few seconds. A Lease that has not changed for [`EXPIRY`] belongs to a dead replica.
 //! - A replica that could not renew in time (the API server was unavailable, or the process was stopped) must expect that others
 //!   have taken over. It starts no reconcile until it has renewed its Lease.
-//! - A replica that is not fit has another label on its Lease. It owns keys only while no fit replica lives. It becomes fit when it is ready: before
+//! - A replica that is not fit has a label on its Lease. It owns keys only while no fit replica lives. It becomes fit when it is ready: before
 //!   that, it may lack a right, the settings or newer CustomResourceDefinitions, and the replicas that it is to replace keep every key. It stays fit
 //!   until it is known to be unable to work.
 //! - At shutdown, a replica deletes its Lease and the others take over at once. After a crash the Lease is left behind until the pod, which owns it,
@@ -19,13 +17,14 @@
 pub mod membership;
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Api;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
-use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use osm_api::names;
 use osm_api::rbac::Service;
 use parking_lot::{Mutex, MutexGuard};
@@ -34,24 +33,20 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::Change;
-use crate::readiness::{LEASE, ProblemGate, is_vital};
+use crate::readiness::{Gate, LEASE, is_vital};
 use crate::watch::Watch;
 use crate::{Cluster, CommonArgs, Environment, error};
 
 use self::membership::{EXPIRY, Live, Membership};
 
-/// Interval of renewals while there are other replicas.
-const RENEWAL_INTERVAL: Duration = Duration::from_secs(1);
-/// Interval of renewals by a single replica, for which no other waits.
-const RENEWAL_INTERVAL_ALONE: Duration = Duration::from_secs(300);
-/// Validity of the Lease of a single replica.
-const EXPIRY_ALONE: Duration = Duration::from_secs(750);
+/// Interval of renewals.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
 /// Limit for a request about a Lease, so that there is time for another attempt.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Interval of counting the objects of this replica.
-const COUNT_INTERVAL: Duration = Duration::from_secs(15);
 /// Delay after a failed renewal.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// At shutdown, the Lease is given up after this time even if reconciles still run, so that the other replicas can take over.
+const MAX_HANDOVER_DELAY: Duration = Duration::from_secs(2);
 
 /// Name of this replica's Lease: after the pod, or else after the host with a random suffix.
 pub fn name(service: Service, args: &CommonArgs, environment: &Environment) -> String {
@@ -63,20 +58,7 @@ pub fn name(service: Service, args: &CommonArgs, environment: &Environment) -> S
             osm_api::digest::hex(&environment.bytes::<4>())
         )
     });
-    let replica = replica.to_ascii_lowercase();
-    let plain = |c: char| {
-        if c.is_ascii_alphanumeric() || c == '-' {
-            c
-        } else {
-            '-'
-        }
-    };
-    let name: String = format!("{}-{replica}", service.name())
-        .chars()
-        .map(plain)
-        .take(names::MAX_NAME)
-        .collect();
-    name.trim_end_matches('-').to_owned()
+    format!("{}-{}", service.name(), replica.to_ascii_lowercase())
 }
 
 /// The replicas of this service, as this one sees them. Cheap to clone.
@@ -143,10 +125,11 @@ impl Replicas {
 
     /// Whether this replica owns the key.
     pub fn own(&self, key: &str) -> bool {
-        self.is_ours(&self.0.lease.borrow().live, key)
+        self.owns(&self.0.lease.borrow().live, key)
     }
 
-    fn is_ours(&self, live: &Live, key: &str) -> bool {
+    /// Whether this replica owns the key while these are alive.
+    pub fn owns(&self, live: &Live, key: &str) -> bool {
         live.owner(key) == Some(self.0.own.as_str())
     }
 
@@ -170,15 +153,12 @@ impl Replicas {
             })
             .on_change(move |change| observer.see(change))
             .spawn(cluster);
-        let gate = ProblemGate::new(cluster.gates.gate(LEASE), cluster.management.role().label());
         Member {
             cluster: cluster.clone(),
             api: Api::namespaced(cluster.management.client.clone(), namespace),
             installation: installation.to_owned(),
             replicas,
-            held: None,
-            count_at: Instant::now() + COUNT_INTERVAL,
-            gate,
+            gate: cluster.gates.gate(LEASE),
         }
     }
 
@@ -211,17 +191,8 @@ struct SeenLease {
 /// Whether the replica of this service that has the Lease is fit; `None`: it is another service's.
 fn is_fit_replica(lease: &ObjectMeta, service: &str) -> Option<bool> {
     let labels = lease.labels.as_ref()?;
-    let is = |label: &str| labels.get(label).is_some_and(|of| of == service);
-    let is_fit = is(names::REPLICA_OF);
-    (is_fit || is(names::STANDBY_OF)).then_some(is_fit)
-}
-
-/// The precondition of a write to a Lease.
-fn version(meta: &ObjectMeta) -> Preconditions {
-    Preconditions {
-        uid: meta.uid.clone(),
-        resource_version: meta.resource_version.clone(),
-    }
+    let is = |label: &str, value: &str| labels.get(label).is_some_and(|found| found == value);
+    is(names::REPLICA_OF, service).then(|| is(names::STANDBY, "false"))
 }
 
 /// Whether a replica may own keys while other replicas live. `closed`: the names of the gates that are closed.
@@ -239,31 +210,21 @@ pub struct Member {
     api: Api<Lease>,
     installation: String,
     replicas: Replicas,
-    /// This replica's Lease as it was last written.
-    held: Option<Preconditions>,
-    count_at: Instant,
-    gate: ProblemGate,
+    gate: Gate,
 }
 
 /// Called with the replicas that were alive before and those that are now. Queues the keys that this replica has gained or lost,
 /// and returns how many it owns.
 pub type OnChange = Box<dyn Fn(&Replicas, &Live, &Live) -> usize + Send + Sync>;
 
-impl Replicas {
-    /// Whether this replica has gained or lost the key.
-    pub fn moved(&self, key: &str, before: &Live, after: &Live) -> bool {
-        self.is_ours(before, key) != self.is_ours(after, key)
-    }
-}
-
 impl Member {
     pub fn replicas(&self) -> &Replicas {
         &self.replicas
     }
 
-    /// Joins the others, which leave this replica's keys to it at once. So every watch must be in step before. Deletes the Lease when `leaving` is
-    /// cancelled, so that others take over at once.
-    pub async fn take_part(mut self, changed: OnChange, leaving: CancellationToken) {
+    /// Joins the others, which leave this replica's keys to it at once. So every watch must be in step before. Deletes the Lease after the shutdown,
+    /// so that others take over at once. `worked` is cancelled when the last reconcile has ended.
+    pub async fn take_part(self, changed: OnChange, worked: CancellationToken) {
         self.replicas.membership().trust(Instant::now());
         let mut renew_at = Instant::now();
         loop {
@@ -271,84 +232,64 @@ impl Member {
             let was_fit = self.replicas.membership().is_fit();
             let is_fit = is_fit(was_fit, &closed);
             if self.replicas.membership().set_fit(is_fit) {
-                self.report_fitness(is_fit, &closed);
+                let own = &self.replicas.0.own;
+                match is_fit {
+                    true => tracing::info!(own, "this replica is ready for its share of the work"),
+                    false => tracing::warn!(own, ?closed, "this replica is not ready, standing by"),
+                }
                 renew_at = Instant::now();
             }
             if Instant::now() >= renew_at {
                 renew_at = self.renew(&changed).await;
             }
-            self.count_now_and_then(&changed);
             let lease_changed = self.replicas.0.lease_changed.notified();
-            if self.judge(&changed) {
-                // A new replica has to learn that this one is alive.
-                renew_at = Instant::now();
-                continue;
-            }
+            self.judge(&changed);
             let due = self.replicas.membership().due(Instant::now());
-            let next = renew_at.min(self.count_at);
-            let next = due.map_or(next, |due| due.min(next));
+            let next = due.map_or(renew_at, |due| due.min(renew_at));
             tokio::select! {
                 biased;
-                () = leaving.cancelled() => break,
+                () = self.cluster.shutdown.cancelled() => break,
                 () = lease_changed => {}
                 () = self.cluster.gates.until(|now| *now != closed) => {}
                 () = tokio::time::sleep_until(next) => {}
             }
         }
+        let _ = tokio::time::timeout(MAX_HANDOVER_DELAY, worked.cancelled()).await;
         self.give_back().await;
     }
 
-    fn report_fitness(&self, is_fit: bool, closed: &[String]) {
-        let own = &self.replicas.0.own;
-        if is_fit {
-            tracing::info!(own, "this replica is ready for its share of the work");
-        } else {
-            tracing::warn!(own, ?closed, "this replica is not ready, standing by");
-        }
-    }
-
     fn labels(&self) -> BTreeMap<String, String> {
-        let is_fit = self.replicas.membership().is_fit();
-        let role = if is_fit {
-            names::REPLICA_OF
-        } else {
-            names::STANDBY_OF
-        };
+        let is_standby = !self.replicas.membership().is_fit();
         BTreeMap::from([
             (names::INSTALLATION.to_owned(), self.installation.clone()),
-            (role.to_owned(), self.cluster.process.service.name().to_owned()),
+            (
+                names::REPLICA_OF.to_owned(),
+                self.cluster.process.service.name().to_owned(),
+            ),
+            (names::STANDBY.to_owned(), is_standby.to_string()),
         ])
     }
 
     /// Renews the Lease; returns when to do it again.
-    async fn renew(&mut self, changed: &OnChange) -> Instant {
+    async fn renew(&self, changed: &OnChange) -> Instant {
         let sent = Instant::now();
-        let alone = self.replicas.membership().judge(sent).len() == 1;
-        let good = if alone { EXPIRY_ALONE } else { EXPIRY };
-        let renewed = match tokio::time::timeout(WRITE_TIMEOUT, self.write(good)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(error::chain(&error)),
-            Err(_) => Err(format!("no answer within {WRITE_TIMEOUT:?}")),
-        };
+        let renewed = in_time(self.write()).await;
         let good_before = self.replicas.0.lease.borrow().is_good();
         match renewed {
-            Ok(()) => {
-                if !good_before {
+            Ok(_) => {
+                if good_before {
+                    // The replicas are the same, but there may be other objects.
+                    let live = self.replicas.0.lease.borrow().live.clone();
+                    self.count(changed(&self.replicas, &live, &live));
+                } else {
                     // Perhaps no replica has handled the events of the meantime.
                     self.replicas.membership().trust(Instant::now());
-                    self.switch_to_live(&Live::default(), changed);
+                    self.judge_since(&Live::default(), changed);
                 }
-                let mut again = RENEWAL_INTERVAL;
-                self.replicas.0.lease.send_modify(|lease| {
-                    // Others may have come while it was being written.
-                    let alone = lease.live.len() == 1;
-                    lease.good_until = Some(sent + if alone { good } else { EXPIRY });
-                    if alone {
-                        again = RENEWAL_INTERVAL_ALONE;
-                    }
-                });
-                self.gate.resolve();
-                sent + again
+                let lease = &self.replicas.0.lease;
+                lease.send_modify(|lease| lease.good_until = Some(sent + EXPIRY));
+                self.gate.open();
+                sent + RENEWAL_INTERVAL
             }
             Err(why) => {
                 tracing::debug!(lease = self.replicas.0.own, why, "the Lease can't be renewed");
@@ -361,24 +302,27 @@ impl Member {
         }
     }
 
-    /// Writes the Lease, valid for this time.
-    async fn write(&mut self, good: Duration) -> Result<(), kube::Error> {
-        if let Some(held) = self.held.clone() {
-            match self.put(Some(held), good).await {
-                Err(error) if error::is_code(&error, 404) || error::is_code(&error, 409) => self.held = None,
-                outcome => return outcome,
-            }
+    async fn write(&self) -> Result<Lease, kube::Error> {
+        let own = &self.replicas.0.own;
+        let lease = Lease {
+            metadata: ObjectMeta {
+                name: Some(own.clone()),
+                labels: Some(self.labels()),
+                owner_references: self.owner(),
+                ..ObjectMeta::default()
+            },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(own.clone()),
+                lease_duration_seconds: i32::try_from(EXPIRY.as_secs()).ok(),
+                renew_time: Some(MicroTime(self.cluster.management.server_time.now())),
+                ..LeaseSpec::default()
+            }),
+        };
+        let (create, change) = (PostParams::default(), PatchParams::default());
+        match self.api.patch(own, &change, &Patch::Merge(&lease)).await {
+            Err(error) if error::is_code(&error, 404) => self.api.create(&create, &lease).await,
+            written => written,
         }
-        let existing = self.find().await?;
-        self.put(existing, good).await
-    }
-
-    /// This replica's Lease as the server has it. It may come from the previous process in the same pod, or from a renewal whose
-    /// answer was lost.
-    async fn find(&self) -> Result<Option<Preconditions>, kube::Error> {
-        let named = ListParams::default().fields(&format!("metadata.name={}", self.replicas.0.own));
-        let found = self.api.list(&named).await?;
-        Ok(found.items.first().map(|lease| version(&lease.metadata)))
     }
 
     /// The pod owns its Lease. Uninstalling a release removes the RBAC before the pod ends; the garbage collector then deletes the
@@ -396,67 +340,20 @@ impl Member {
         Some(vec![of_pod])
     }
 
-    async fn put(&mut self, existing: Option<Preconditions>, good: Duration) -> Result<(), kube::Error> {
-        let own = self.replicas.0.own.clone();
-        let creates = existing.is_none();
-        let Preconditions {
-            uid,
-            resource_version,
-        } = existing.unwrap_or_default();
-        let lease = Lease {
-            metadata: ObjectMeta {
-                name: Some(own.clone()),
-                labels: Some(self.labels()),
-                uid,
-                resource_version,
-                owner_references: self.owner(),
-                ..ObjectMeta::default()
-            },
-            spec: Some(LeaseSpec {
-                holder_identity: Some(own.clone()),
-                lease_duration_seconds: i32::try_from(good.as_secs()).ok(),
-                renew_time: Some(MicroTime(self.cluster.management.server_time.now())),
-                ..LeaseSpec::default()
-            }),
-        };
-        let written = if creates {
-            self.api.create(&PostParams::default(), &lease).await?
-        } else {
-            self.api.replace(&own, &PostParams::default(), &lease).await?
-        };
-        self.held = Some(version(&written.metadata));
-        Ok(())
+    /// Finds the live replicas and moves keys accordingly.
+    fn judge(&self, changed: &OnChange) {
+        let LeaseState { live, good_until } = self.replicas.0.lease.borrow().clone();
+        if good_until.is_some() {
+            self.judge_since(&live, changed);
+        }
     }
 
-    /// Finds the live replicas and moves keys accordingly; returns whether there is a new replica.
-    fn judge(&self, changed: &OnChange) -> bool {
-        let LeaseState {
-            live: before,
-            good_until,
-        } = self.replicas.0.lease.borrow().clone();
-        let now = Instant::now();
-        let after = self.replicas.membership().judge(now).clone();
-        if good_until.is_none() || after == before {
-            return false;
-        }
-        self.switch_to_live(&before, changed);
-        let has_newcomer = after
-            .iter()
-            .any(|replica| before.iter().all(|known| known != replica));
-        if has_newcomer {
-            // It takes this replica for dead unless the Lease is renewed soon.
-            let sooner = good_until.map(|until| until.min(now + EXPIRY));
-            self.replicas
-                .0
-                .lease
-                .send_modify(|lease| lease.good_until = sooner);
-        }
-        has_newcomer
-    }
-
-    /// Divides the keys among the replicas that are alive now.
-    fn switch_to_live(&self, before: &Live, changed: &OnChange) {
-        let live = self.replicas.membership().judge(Instant::now()).clone();
+    /// The same, where these replicas were alive `before`.
+    fn judge_since(&self, before: &Live, changed: &OnChange) {
+        let judged = self.replicas.membership().judge(Instant::now());
+        let Some(live) = judged.filter(|live| live != before) else {
+            return;
+        };
         let mut known = live.clone();
         self.replicas
             .0
@@ -464,11 +361,9 @@ impl Member {
             .send_modify(|lease| std::mem::swap(&mut lease.live, &mut known));
         let owned = self.count(changed(&self.replicas, before, &live));
         if known != live {
-            let replicas = live.iter().collect::<Vec<_>>().join(", ");
-            let standby = live.standby().collect::<Vec<_>>().join(", ");
             tracing::info!(
-                replicas,
-                standby,
+                replicas = live.names(true).join(", "),
+                standby = live.names(false).join(", "),
                 owned,
                 own = self.replicas.0.own,
                 "these replicas share the work"
@@ -478,55 +373,33 @@ impl Member {
 
     fn count(&self, owned: usize) -> usize {
         let metrics = &self.cluster.process.metrics;
-        let live = self.replicas.0.lease.borrow().live.len();
+        let live = self.replicas.0.lease.borrow().live.count();
         metrics.replicas.set(i64::try_from(live).unwrap_or(i64::MAX));
         metrics.owned.set(i64::try_from(owned).unwrap_or(i64::MAX));
         owned
     }
 
-    fn count_now_and_then(&mut self, changed: &OnChange) {
-        let now = Instant::now();
-        if now < self.count_at {
-            return;
-        }
-        self.count_at = now + COUNT_INTERVAL;
-        let LeaseState { live, good_until } = self.replicas.0.lease.borrow().clone();
-        if good_until.is_some() {
-            // The replicas are the same, but there may be other objects.
-            self.count(changed(&self.replicas, &live, &live));
-        }
-    }
-
-    async fn give_back(&mut self) {
+    async fn give_back(&self) {
         let lease = self.replicas.0.own.clone();
-        match tokio::time::timeout(WRITE_TIMEOUT, self.delete()).await {
-            Ok(Ok(())) => tracing::info!(lease, "deleted the Lease"),
-            Ok(Err(error)) => {
-                tracing::warn!(lease, error = error::brief(&error), "the Lease can't be deleted")
-            }
-            Err(_) => tracing::warn!(
-                lease,
-                "the Lease can't be deleted: no answer within {WRITE_TIMEOUT:?}"
-            ),
+        match in_time(self.api.delete(&lease, &DeleteParams::default())).await {
+            Ok(_) => tracing::info!(lease, "deleted the Lease"),
+            Err(error) => tracing::warn!(lease, error, "the Lease can't be deleted"),
         }
     }
+}
 
-    async fn delete(&self) -> Result<(), kube::Error> {
-        // A renewal whose answer was lost may have changed it.
-        match self.find().await? {
-            Some(existing) => {
-                let only = DeleteParams::default().preconditions(existing);
-                self.api.delete(&self.replicas.0.own, &only).await
-            }
-            None => Ok(()),
-        }
+/// The answer to a request about a Lease, or why there is none.
+async fn in_time<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, String> {
+    match tokio::time::timeout(WRITE_TIMEOUT, request).await {
+        Ok(answer) => answer.map_err(|error| error::brief(&error)),
+        Err(_) => Err(format!("no answer within {WRITE_TIMEOUT:?}")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::readiness::CREDENTIALS;
+    use crate::readiness::RIGHTS;
     use jiff::Timestamp;
 
     #[test]
@@ -535,7 +408,7 @@ mod tests {
         for (closed, of_new, of_fit) in [
             (&["watch of secrets", LEASE][..], false, true),
             (&[settings], false, true),
-            (&[CREDENTIALS, LEASE], false, false),
+            (&[RIGHTS, LEASE], false, false),
             (&[LEASE], true, true),
             (&[], true, true),
         ] {
@@ -567,7 +440,8 @@ mod tests {
         see("me", [lease(0), lease(1)]);
         see("dead", [lease(0), lease(0)]);
         see("slow", [lease(0), lease(1)]);
-        let live = replicas.membership().judge(Instant::now()).clone();
-        assert_eq!((live.contains("dead"), live.contains("slow")), (false, true));
+        let live = replicas.membership().judge(Instant::now()).unwrap();
+        assert_eq!(live.names(true), ["slow"]);
+        assert_eq!(live.names(false), ["me"]);
     }
 }

@@ -11,7 +11,7 @@ use osm_api::config::OperatingSystemConfig;
 use osm_api::names::CLOUD_INIT_SETTINGS;
 use osm_runtime::Api;
 use osm_runtime::cache::{Change, Version};
-use osm_runtime::queue::{Priority, Queue};
+use osm_runtime::queue::Queue;
 use osm_runtime::runner::{self, Shared};
 use osm_runtime::{Cluster, Process};
 
@@ -134,8 +134,7 @@ impl Context {
     /// Requeues every config that `which` selects.
     pub fn wake(&self, which: impl Fn(&ConfigView) -> bool) {
         for config in self.caches.configs.select(which) {
-            self.queue
-                .add_with(Key::Config(config.name.clone()), Priority::Low);
+            self.queue.add(Key::Config(config.name.clone()));
         }
     }
 
@@ -168,7 +167,7 @@ impl Context {
             self.caches.end_unused_sources(before);
         }
         if old.is_none_or(|old| old.of_others() != new.of_others()) {
-            self.queue.add_with(Key::Config(new.name.clone()), new.priority());
+            self.queue.add(Key::Config(new.name.clone()));
         }
     }
 }

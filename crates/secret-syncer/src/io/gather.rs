@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
+use osm_runtime::RequestError;
 use osm_runtime::request::failed;
-use osm_runtime::{Connection, RequestError};
 
 use crate::io::caches;
 use crate::io::context::Context;
@@ -32,13 +32,9 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
         .map(|md| names::pool_id(&md.namespace, &md.name, &md.uid))
         .unwrap_or_default();
     let (existing, orphans) = caches.existing(name, &pool);
-    let is_drastic = plan::may_be_drastic(config.as_deref(), &existing, &orphans);
-    let uid = async |connection: &Connection| match is_drastic {
-        true => connection.recent_uid().await,
-        false => connection.uid().await,
-    };
+    // A kubeconfig may lead to another cluster by now, whose answers would be a reason to delete or to publish.
     let (management, worker) =
-        tokio::try_join!(uid(&context.cluster.management), uid(&context.cluster.worker))
+        tokio::try_join!(context.cluster.management.uid(), context.cluster.worker.uid())
             .map_err(failed("reading namespace kube-system"))?;
     let memory = context.memory.of(name);
     let settings = context.cluster.settings.borrow().clone();

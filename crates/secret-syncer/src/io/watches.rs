@@ -7,7 +7,7 @@ use kube::api::PartialObjectMeta;
 use osm_api::Joining;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::names::{CLOUD_INIT_SETTINGS, INSTALLATION, NODE_BOOTSTRAP_ACCOUNT};
-use osm_runtime::queue::{Priority, Queue};
+use osm_runtime::queue::Queue;
 use osm_runtime::watch::{Watch, Watchable};
 use osm_runtime::{Cluster, settings_watch};
 
@@ -51,7 +51,7 @@ fn ours(context: &Context) -> String {
 /// Requeues the configs that these objects were made for, which may have to be repaired.
 fn wake_owners<'a>(queue: &Queue<Key>, objects: impl Iterator<Item = &'a Meta>) {
     for config in objects.filter_map(Meta::config) {
-        queue.add_with(Key::Config(config.to_owned()), Priority::Low);
+        queue.add(Key::Config(config.to_owned()));
     }
 }
 
@@ -68,8 +68,7 @@ fn configs(context: &Context) {
                 waker.caches.end_unused_sources(before);
             }
             for config in change.new.iter().chain(&change.old).take(1) {
-                let key = Key::Config(config.name.clone());
-                waker.queue.add_with(key, config.priority());
+                waker.queue.add(Key::Config(config.name.clone()));
             }
             if !waker.caches.legacy_tokens.is_empty() {
                 waker.queue.add(Key::LegacyTokens);

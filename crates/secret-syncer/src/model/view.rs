@@ -13,7 +13,6 @@ use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::CloudProvider;
 use osm_api::{PoolRef, condition};
 use osm_runtime::object::Unreadable;
-use osm_runtime::queue::Priority;
 
 use crate::model::record::{RECORDED, content_digest, of_entries};
 
@@ -96,7 +95,7 @@ impl ConfigView {
         }
     }
 
-    pub fn unreadable(unreadable: &Unreadable<'_>) -> Self {
+    pub fn unreadable(unreadable: &Unreadable) -> Self {
         let mut config = OperatingSystemConfig::new("", unreadable.part("spec"));
         config.metadata = unreadable.metadata.clone();
         config.status = Some(unreadable.part("status"));
@@ -133,20 +132,6 @@ impl ConfigView {
     /// What may be published: what osc-controller rendered, of a pool that exists.
     pub fn to_publish(&self) -> Option<&Rendered> {
         self.status.rendered.as_ref().filter(|_| !self.is_retired())
-    }
-
-    /// Which changes go first: machine-controller waits for a revision that is rendered and not published yet. Everything else is without haste:
-    /// new content of the same revision, which changes with the settings in all pools at once; and the end of a pool.
-    pub fn priority(&self) -> Priority {
-        let published = self.status.published.as_ref();
-        let is_awaited = self.to_publish().is_some_and(|rendered| {
-            let revision = rendered.revision.as_deref().unwrap_or_default();
-            published.is_none_or(|published| revision != published.revision)
-        });
-        match is_awaited {
-            true => Priority::High,
-            false => Priority::Low,
-        }
     }
 
     pub fn is_retired(&self) -> bool {
@@ -428,47 +413,6 @@ mod tests {
             (about.kind.as_deref(), about.namespace.as_deref()),
             (Some("OperatingSystemConfig"), Some("n"))
         );
-    }
-
-    #[test]
-    fn a_new_revision_goes_first() {
-        let pool = json!({"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
-            "namespace": "n", "name": "p", "uid": "u"});
-        for (what, status, expected) in [
-            ("nothing is published", json!({}), Priority::High),
-            (
-                "an older one is published",
-                json!({"published": {"revision": "0"}}),
-                Priority::High,
-            ),
-            (
-                "only the content is new",
-                json!({"published": {"revision": "1"}}),
-                Priority::Low,
-            ),
-            (
-                "it is retired",
-                json!({"retired": {"uid": "u", "generation": 3}}),
-                Priority::Low,
-            ),
-        ] {
-            let mut status = status;
-            status["rendered"] = json!({"digest": "d", "revision": "1"});
-            if let Some(published) = status.get_mut("published") {
-                for field in [
-                    "digest",
-                    "bootstrapSecret",
-                    "provisioningSecret",
-                    "credentialExpires",
-                ] {
-                    published[field] = json!("");
-                }
-            }
-            let config =
-                json!({"metadata": {"name": "p-n-config"}, "spec": {"poolRef": pool}, "status": status});
-            let view = ConfigView::of(serde_json::from_value(config).unwrap());
-            assert_eq!(view.priority(), expected, "{what}");
-        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use osm_runtime::followed::{Followed, MAX_FOLLOWED};
 use osm_runtime::queue::Queue;
 use osm_runtime::runner::{self, Shared};
 use osm_runtime::watch::{GATE, Watch};
-use osm_runtime::{Cluster, Connection, Connections, Environment, Metrics, Process, Readiness, RequestError};
+use osm_runtime::{Cluster, Connection, Environment, Metrics, Process, Readiness, RequestError};
 use osm_sim::memory::{Call, Link, Network, Passage, Server, User};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -176,7 +176,7 @@ fn cluster_by(server: &Server, user: &User, link: &Link) -> Cluster {
         readiness: Readiness::default(),
         shutdown,
     });
-    Cluster::new(&process, Installation::default(), Connections::only(connection)).0
+    Cluster::new(&process, Installation::default(), connection.clone(), connection).0
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,7 +13,6 @@ use std::time::Duration;
 use osm_api::OperatingSystemConfig;
 use osm_api::condition::Verdict;
 use osm_api::config::{Published, Rendered};
-use osm_runtime::queue::Priority;
 use osm_runtime::request::failed;
 use osm_runtime::{RequestError, read};
 
@@ -158,8 +157,7 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
                 applied.published_for = publish.causes();
             }
             // The plan for what exists now sets the timers.
-            let key = Key::Config(gathered.name.clone());
-            context.queue.add_with(key, Priority::Low);
+            context.queue.add(Key::Config(gathered.name.clone()));
         }
         Step::Teardown(all) => {
             teardown::confirm(context, gathered).await?;

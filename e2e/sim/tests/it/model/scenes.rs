@@ -528,7 +528,7 @@ fn a_write_of_one_that_was_stopped_is_refused_and_breaks_nothing() {
             world.start([2, 2]);
             world.create_pool(0);
             world.pass(Duration::from_secs(60)).await;
-            world.schedule.stop_before(verb, &name, Duration::from_secs(7));
+            world.schedule.stop_before(verb, &name, Duration::from_secs(25));
             for _ in 0..2 {
                 world.edit_template(0, 0);
                 world.pass(Duration::from_secs(2)).await;
@@ -597,6 +597,9 @@ fn whatever_happens_to_one_of_the_writes_that_are_sent_together_nothing_is_lost(
     }
 }
 
+/// When the Lease of a dead replica has expired, and its pools are published.
+const EXPIRED: Duration = Duration::from_secs(22);
+
 /// How long it takes until all pools are published at the newest revision of their templates, after all were edited.
 async fn rotated(world: &World) -> Duration {
     let began = tokio::time::Instant::now();
@@ -627,14 +630,14 @@ async fn together() -> World {
         let now = state.now();
         for lease in state.all("leases") {
             let renewed: jiff::Timestamp = lease["spec"]["renewTime"].as_str().unwrap().parse().unwrap();
-            assert!(now.duration_since(renewed).as_secs() < 3, "nobody renews {lease}");
+            assert!(now.duration_since(renewed).as_secs() < 8, "nobody renews {lease}");
         }
     });
     world
 }
 
 #[test]
-fn the_work_of_one_that_dies_is_taken_over_within_five_seconds() {
+fn the_work_of_one_that_dies_is_taken_over_when_its_lease_has_expired() {
     for (one, which) in [Which::OscController, Which::SecretSyncer]
         .into_iter()
         .flat_map(|w| [(0, w), (1, w), (2, w)])
@@ -646,13 +649,13 @@ fn the_work_of_one_that_dies_is_taken_over_within_five_seconds() {
             world.kill(which, one, Duration::from_millis(60_001));
             let took = rotated(&world).await;
             println!("{which:?} {one} died: {took:?}");
-            assert!(took < Duration::from_secs(5), "{took:?}\n{}", world.story());
+            assert!(took < EXPIRED, "{took:?}\n{}", world.story());
         });
     }
 }
 
 #[test]
-fn the_only_one_that_comes_back_as_another_waits_for_the_dead_one_four_seconds() {
+fn the_only_one_that_comes_back_as_another_waits_until_the_lease_of_the_dead_one_has_expired() {
     alone(async {
         let world = together().await;
         world.scale([1, 1]);
@@ -663,7 +666,7 @@ fn the_only_one_that_comes_back_as_another_waits_for_the_dead_one_four_seconds()
         assert!(took < Duration::from_millis(1500), "{took:?}\n{}", world.story());
         world.kill(Which::SecretSyncer, 0, Duration::from_millis(1));
         let took = rotated(&world).await;
-        assert!(took < Duration::from_secs(5), "{took:?}\n{}", world.story());
+        assert!(took < EXPIRED, "{took:?}\n{}", world.story());
         good(&world).await;
     });
 }

@@ -15,8 +15,7 @@ use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::{File, FileContent, OperatingSystemProfile};
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::{
-    AdmissionArgs, Cluster, CommonArgs, Connection, Connections, Environment, Metrics, Process, Readiness,
-    settings_watch,
+    AdmissionArgs, Cluster, CommonArgs, Connection, Environment, Metrics, Process, Readiness, settings_watch,
 };
 use osm_sim::invariants::{Change, Observer, Purpose, What};
 use osm_sim::memory::{Backup, Link, Server, State, User};
@@ -947,7 +946,7 @@ impl Running {
         let service = self.service;
         server.with(|state| state.remark(&format!("{}-{pod} starts", service.name())));
         let process = tokio::spawn(async move {
-            let (cluster, settings) = Cluster::new(&process, installation, Connections::only(connection));
+            let (cluster, settings) = Cluster::new(&process, installation, connection.clone(), connection);
             settings_watch::spawn(&cluster, settings);
             match service {
                 Service::OscController => osc_controller::run(process, cluster, AdmissionArgs::default())

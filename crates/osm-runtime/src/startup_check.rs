@@ -1,0 +1,67 @@
+//! Checks that are repeated from the start until they find no problem. Readiness waits for that.
+
+use std::future::Future;
+use std::time::Duration;
+
+use crate::Cluster;
+use crate::backoff::Backoff;
+use crate::readiness::Gate;
+
+/// Pauses while there is a problem. At the very start, what is missing may just have been created.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+
+/// Starts a check, which returns the problem that it finds. `name` is that of its gate.
+pub(crate) fn spawn<F, Fut>(cluster: &Cluster, name: String, check: F)
+where
+    F: Fn() -> Fut + Send + 'static,
+    Fut: Future<Output = Option<String>> + Send,
+{
+    let gate = cluster.gates.gate(&name);
+    let backoff = Backoff::new(&cluster.process.environment, FIRST_PAUSE, LONGEST_PAUSE);
+    let end = cluster.shutdown.clone();
+    cluster.supervisor().spawn(name, &cluster.shutdown, async move {
+        end.run_until_cancelled(repeat(gate, backoff, check)).await;
+        // A task that ends before the process does counts as failed.
+        end.cancelled().await;
+    });
+}
+
+async fn repeat<Fut: Future<Output = Option<String>>>(
+    gate: Gate,
+    mut backoff: Backoff,
+    check: impl Fn() -> Fut,
+) {
+    while let Some(problem) = check().await {
+        gate.report(problem);
+        tokio::time::sleep(backoff.failed()).await;
+    }
+    gate.open();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::{Environment, Readiness};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_problem_is_reported_until_it_is_solved() {
+        let problem = Arc::new(Mutex::new(Some("missing".to_owned())));
+        let readiness = Readiness::default();
+        let backoff = Backoff::new(&Environment::default(), FIRST_PAUSE, LONGEST_PAUSE);
+        let (gate, found) = (readiness.gate("rights"), problem.clone());
+        let running = tokio::spawn(repeat(gate, backoff, move || {
+            std::future::ready(found.lock().clone())
+        }));
+        tokio::time::sleep(LONGEST_PAUSE).await;
+        assert_eq!(readiness.waiting(), ["rights: missing"]);
+        *problem.lock() = None;
+        tokio::time::sleep(LONGEST_PAUSE * 2).await;
+        assert_eq!(readiness.waiting(), [""; 0]);
+        running.await.unwrap();
+    }
+}
