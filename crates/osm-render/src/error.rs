@@ -40,7 +40,6 @@ impl std::fmt::Display for TemplatePosition {
 
 /// Why a profile can't be accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)]
 pub enum ProfileError {
     #[error(
         "the profile {base:?}, which {} names, does not exist in the profile's namespace or that of the installation; create it, or \
@@ -114,7 +113,6 @@ impl ProfileError {
 
 /// Why a pool can't be rendered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)]
 pub enum RenderError {
     #[error("the profile is for {profile}, but the machines run {pool}; select another profile in the MachineDeployment's annotation {annotation}", annotation = osm_api::names::PROFILE)]
     UnsupportedOperatingSystem { profile: String, pool: String },
@@ -203,7 +201,6 @@ impl RenderError {
 
 /// Why user data can't be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)]
 pub enum UserDataError {
     #[error("the late-bound value {0:?} is missing")]
     MissingValue(String),

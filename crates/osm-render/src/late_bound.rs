@@ -345,12 +345,7 @@ pub(crate) fn largest(declared: &[LateBound]) -> LateValues {
         | LateBoundKind::ProvisioningDigest
         | LateBoundKind::KubeconfigSecretName => 64,
         LateBoundKind::RegistryUsername => 256,
-        LateBoundKind::RegistryPassword
-        | LateBoundKind::ProxyUrl
-        | LateBoundKind::SecretKey
-        | LateBoundKind::ProfileSecretKey
-        | LateBoundKind::ConfigMapKey
-        | LateBoundKind::OperatingSystemSpecField => 4096,
+        _ => 4096,
     };
     texts(declared, |late| filler(&late.id, size(late.kind)))
 }

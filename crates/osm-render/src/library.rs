@@ -87,7 +87,7 @@ const FILES: [(&str, &str); 39] = [
 const BASES: [(&str, &str); 1] = [("lib/redhat", include_str!("../library/bases/redhat.yaml"))];
 
 /// The part of a profile that a file of the library has.
-#[derive(Clone, serde::Deserialize)]
+#[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Stages {
     template_engine: TemplateEngine,
@@ -104,15 +104,10 @@ pub(crate) fn base(
     name: &str,
     extending: &OperatingSystemProfileSpec,
 ) -> Result<OperatingSystemProfileSpec, ProfileError> {
-    static READ: LazyLock<BTreeMap<&str, Stages>> = LazyLock::new(|| {
-        let read = |text| serde_json::from_value(yaml::read(text).ok()?.pop()?).ok();
-        // A test makes sure that all of them can be read.
-        BASES
-            .into_iter()
-            .filter_map(|(name, text)| Some((name, read(text)?)))
-            .collect()
-    });
-    let Some(stages) = READ.get(name).cloned() else {
+    let read = |text| serde_json::from_value::<Stages>(yaml::read(text).ok()?.pop()?).ok();
+    // A test makes sure that all of them can be read.
+    let found = BASES.iter().find(|(known, _)| *known == name);
+    let Some(stages) = found.and_then(|(_, text)| read(text)) else {
         let known = BASES.map(|(name, _)| name).join(", ");
         return Err(ProfileError::Invalid {
             path: "extends".to_owned(),
@@ -131,16 +126,14 @@ pub(crate) fn base(
 
 /// Version of the library: `sha.` and 12 hex characters of the hash of all parts.
 pub fn library_version() -> String {
-    static VERSION: LazyLock<String> = LazyLock::new(version);
+    static VERSION: LazyLock<String> = LazyLock::new(|| {
+        let files = PARTS.iter().map(|(name, text)| (*name, text.as_str()));
+        let parts: BTreeMap<&str, &str> = files.chain(BASES).collect();
+        // Text always has a JSON form.
+        let hash: String = digest::of(&parts).unwrap_or_default().chars().take(12).collect();
+        format!("sha.{hash}")
+    });
     VERSION.clone()
-}
-
-fn version() -> String {
-    let files = PARTS.iter().map(|(name, text)| (*name, text.as_str()));
-    let parts: BTreeMap<&str, &str> = files.chain(BASES).collect();
-    // Text always has a JSON form.
-    let hash: String = digest::of(&parts).unwrap_or_default().chars().take(12).collect();
-    format!("sha.{hash}")
 }
 
 /// Adds every part of the library that the templates of a profile include, directly or by way of other parts, to its templates. Returns

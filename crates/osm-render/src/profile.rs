@@ -484,10 +484,7 @@ fn digest_of(spec: &mut Content) -> (String, usize) {
 /// Leaves out each file whose template renders to nothing, so that a template can decide whether its file exists. A file that the
 /// profile itself leaves empty stays.
 fn leave_out_empty_files(stage: Stage, config: &ProfileConfig, rendered: &mut StageConfig) {
-    let is_empty = |content: &FileContent| {
-        let inline = content.inline.as_ref();
-        inline.is_none_or(|inline| inline.data.trim().is_empty())
-    };
+    let is_empty = |content: &FileContent| content.text().trim().is_empty();
     let mut sources = template_walk::files(stage.field(), config);
     rendered.files.retain(|file| {
         let by_itself = sources.next().is_none_or(|(_, source)| is_empty(&source.content));

@@ -98,14 +98,10 @@ fn file(path: &str, mode: u32, text: &str, packing: Packing) -> Value {
         None if text.chars().all(plain) => ("", text.to_owned()),
         None => ("base64", STANDARD.encode(text)),
     };
-    let mut file = Map::from_iter([
-        ("path".to_owned(), json!(path)),
-        ("permissions".to_owned(), json!(permissions)),
-        ("encoding".to_owned(), json!(encoding)),
-        ("content".to_owned(), json!(content)),
-    ]);
-    file.retain(|key, value| key != "encoding" || *value != "");
-    Value::Object(file)
+    match encoding {
+        "" => json!({"path": path, "permissions": permissions, "content": content}),
+        _ => json!({"path": path, "permissions": permissions, "encoding": encoding, "content": content}),
+    }
 }
 
 /// An enabled unit is started. At later boots that is systemd's business, but the document is applied again: to start what runs does
