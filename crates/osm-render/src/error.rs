@@ -139,8 +139,6 @@ pub enum RenderError {
     },
     #[error("{place} contains {prefix:?}, which is reserved for late-bound values; remove it", prefix = crate::late_bound::RESERVED_PREFIX)]
     ReservedText { place: String },
-    #[error("{place} contains {name}, which machine-controller replaces with the name of each machine; remove it", name = osm_api::names::MACHINE_NAME_PLACEHOLDER)]
-    MachineName { place: String },
     #[error(
         "the rendered configuration has {bytes} bytes, but at most {limit} can be stored; make the profile or the settings smaller"
     )]
@@ -175,7 +173,7 @@ impl RenderError {
             Self::HostNameUnpredictable { .. } => Reason::HostNameUnpredictable,
             Self::KubeletSettings { .. } => Reason::InvalidKubeletSettings,
             Self::Template { .. } => Reason::TemplateFailed,
-            Self::ReservedText { .. } | Self::MachineName { .. } => Reason::ReservedText,
+            Self::ReservedText { .. } => Reason::ReservedText,
             Self::ContentTooLarge { .. } => Reason::ContentTooLarge,
             Self::UserDataTooLarge { .. } => Reason::UserDataTooLarge,
             Self::TooManySources { .. } => Reason::TooManySources,

@@ -10,6 +10,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
+use osm_api::content::Content;
 use osm_api::profile::MAX_CONTENT_BYTES;
 use serde_json::Value;
 
@@ -49,7 +50,7 @@ impl Encoding {
         name.parse().ok().filter(|encoding| *encoding != Self::Text)
     }
 
-    /// A description of the value in the place of it: with the quotes of the encoding, and readable in every one.
+    /// A mask in the place of a value: with the quotes of the encoding, and readable in every one.
     fn describe(self, mask: &str) -> String {
         match self {
             Self::Raw | Self::B64 | Self::Text => mask.to_owned(),
@@ -172,7 +173,7 @@ pub(crate) fn markers(text: &str) -> Result<Vec<Marker>, Damaged> {
 pub(crate) enum Filling<'a> {
     /// Values, in the encoding that each marker names.
     Values(&'a LateValues),
-    /// Descriptions of the values, for people.
+    /// Masks in the places of the values, for people.
     Masks(&'a LateValues),
 }
 
@@ -270,17 +271,6 @@ pub(crate) fn find(value: &Value, is: &impl Fn(&str) -> bool) -> Option<String> 
     }
 }
 
-/// Whether a key of a map in `value` contains the reserved prefix.
-pub(crate) fn has_reserved_key(value: &Value) -> bool {
-    match value {
-        Value::Array(items) => items.iter().any(has_reserved_key),
-        Value::Object(map) => map
-            .iter()
-            .any(|(key, value)| key.contains(RESERVED_PREFIX) || has_reserved_key(value)),
-        _ => false,
-    }
-}
-
 fn dotted(path: &str) -> String {
     if path.is_empty() || path.starts_with('[') {
         path.to_owned()
@@ -297,43 +287,15 @@ fn texts(declared: &[LateBound], text: impl Fn(&LateBound) -> String) -> LateVal
         .collect()
 }
 
-/// Readable stand-ins for the values of `declared`.
-pub(crate) fn stand_ins(declared: &[LateBound]) -> LateValues {
-    texts(declared, |late| late.id.replace([':', '[', ']'], "-"))
+/// Readable stand-ins for late-bound values, for previews. Never use them for a machine.
+pub fn placeholders(spec: &Content) -> LateValues {
+    texts(&spec.late_bound, |late| late.id.replace([':', '[', ']'], "-"))
 }
 
-/// Descriptions of the values of `declared`, such as `<registry password of docker.io>`. Each begins with `<` and ends with `>`.
-pub(crate) fn masks(declared: &[LateBound]) -> LateValues {
-    texts(declared, |late| format!("<{}>", description(late)))
-}
-
-fn description(late: &LateBound) -> String {
-    let source = late.source.as_ref();
-    let with_key = |what: &str| match source {
-        Some(source) => format!("{what} {}", source.key),
-        None => format!("{what} {}", late.id),
-    };
-    let key = |kind: &str| match source {
-        Some(source) => format!(
-            "key {} of {kind} {}/{}",
-            source.key, source.namespace, source.name
-        ),
-        None => format!("key of a {kind}"),
-    };
-    match late.kind {
-        LateBoundKind::ApiToken => "API token of the pool".to_owned(),
-        LateBoundKind::KubeletToken => "bootstrap token of the kubelet".to_owned(),
-        LateBoundKind::ProvisioningSecretName => "name of the provisioning Secret".to_owned(),
-        LateBoundKind::ProvisioningKey => "key of the provisioning document".to_owned(),
-        LateBoundKind::ProvisioningDigest => "SHA-256 of the provisioning document".to_owned(),
-        LateBoundKind::KubeconfigSecretName => "name of the kubeconfig Secret".to_owned(),
-        LateBoundKind::RegistryUsername => with_key("registry user name of"),
-        LateBoundKind::RegistryPassword => with_key("registry password of"),
-        LateBoundKind::ProxyUrl => "URL of the proxy with user name and password".to_owned(),
-        LateBoundKind::SecretKey | LateBoundKind::ProfileSecretKey => key("Secret"),
-        LateBoundKind::ConfigMapKey => key("ConfigMap"),
-        LateBoundKind::OperatingSystemSpecField => with_key("operatingSystemSpec field"),
-    }
+/// What [`crate::masked_machine_stage`] shows in the places of late-bound values, by their ids, such as `<registry/docker.io/password>`. Each
+/// begins with `<` and ends with `>`.
+pub fn masks(spec: &Content) -> LateValues {
+    texts(&spec.late_bound, |late| format!("<{}>", late.id))
 }
 
 /// Values as large as they get, which no compression makes smaller.

@@ -65,7 +65,7 @@ pub use downloads::{Artefact, Download};
 pub use error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 pub use extends::{Base, ProfileKey, bases};
 pub use kubelet_kubeconfig::{kubelet_kubeconfig, late_bound_ids};
-pub use late_bound::{LateValues, RESERVED_PREFIX};
+pub use late_bound::{LateValues, RESERVED_PREFIX, masks, placeholders};
 pub use library::library_version;
 pub use profile::{Profile, Rendered, compile, content, suits};
 pub use readable::{is_credential, readable};
@@ -73,8 +73,7 @@ pub use resolve::{resolve, resolve_on};
 pub use samples::{dry_run, dry_run_with, full_sample, plain_pools, sample_pools, stand_in_cluster};
 pub use size::{Counted, SizeLimit, limit_bytes, size_limit};
 pub use user_data::{
-    MachineFile, MachineStage, edge_script, machine_stage, masked_machine_stage, masks, placeholders,
-    plain_user_data, user_data,
+    MachineFile, MachineStage, edge_script, machine_stage, masked_machine_stage, plain_user_data, user_data,
 };
 
 /// A stage of a machine's setup.

@@ -20,7 +20,7 @@ use crate::downloads::{Catalogue, Download};
 use crate::engine::{Compiled, Engine, Failure, Inputs, Sources};
 use crate::error::{ProfileError, RenderError, UserDataError};
 use crate::go_templates::{containerd, passed_on};
-use crate::late_bound::{self, RESERVED_PREFIX};
+use crate::late_bound;
 use crate::model::KUBECONFIG_SECRET_NAME;
 use crate::readable::{is_password, readable};
 use crate::rendered_text::{Placements, RenderedText};
@@ -509,17 +509,9 @@ fn check_reserved(pool: &Pool, data: &Value) -> Result<(), RenderError> {
         .map(|(field, text)| (field.to_owned(), json!(text)))
         .collect();
     let own = json!({"sshPublicKeys": pool.ssh_public_keys, "operatingSystemSpec": texts});
-    let find = |is: &dyn Fn(&str) -> bool| {
-        let of_data = || late_bound::find(data, &is).map(|path| format!("template data.{path}"));
-        late_bound::find(&own, &is).or_else(of_data)
-    };
-    if let Some(place) = find(&|text| text.contains(RESERVED_PREFIX)) {
-        return Err(RenderError::ReservedText { place });
-    }
-    // The cloud provider's file is in the second document, which machine-controller does not see.
-    let own = |text: &str| pool.overwrite_cloud_config.as_deref() == Some(text);
-    match find(&|text| user_data::has_machine_name(text) && !own(text)) {
-        Some(place) => Err(RenderError::MachineName { place }),
+    let of_data = || late_bound::find_reserved(data).map(|path| format!("template data.{path}"));
+    match late_bound::find_reserved(&own).or_else(of_data) {
+        Some(place) => Err(RenderError::ReservedText { place }),
         None => Ok(()),
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn write(filled: Filled) -> Result<String, UserDataError> {
         ..
     } in &filled.files
     {
-        files.push(file(path, mode("Ignition", path, *permissions)?, text));
+        files.push(file(path, mode(path, *permissions)?, text));
     }
     let mut units = Vec::new();
     for unit in &filled.units {

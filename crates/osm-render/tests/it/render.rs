@@ -128,7 +128,7 @@ fn a_profile_places_secrets_that_its_text_names_and_no_others() {
     assert_eq!(file(&document, unit)["content"], "\"hunter2\\n\\\"\"");
     let masked = masked_machine_stage(&content, Stage::Provisioning).unwrap();
     let masked = masked.files.iter().find(|file| file.path == unit).unwrap();
-    assert_eq!(masked.text, "\"<key password of Secret kube-system/vpn>\"");
+    assert_eq!(masked.text, "\"<secret/kube-system/vpn/password>\"");
 
     let computed = "{{late (concat \"secret/kube-system/\" pool.name \"/password\") as=\"json\"}}";
     let half = "{{late \"secret/kube-system/vpn\" as=\"json\"}}";
@@ -319,23 +319,19 @@ fn a_marker_in_a_name_or_a_key_of_an_edited_config_is_refused() {
     let marker = "a%%osm-late{api/token,raw}%%";
     let file = json!([{"path": marker, "content": {"inline": {"data": ""}}}]);
     let drop_in = json!([{"name": "a.service", "dropIns": [{"name": marker, "content": ""}]}]);
-    for (path, value, place) in [
-        ("userSSHKeys", json!([marker]), "userSSHKeys"),
-        ("files", file, "files[].path"),
-        ("units", json!([{"name": marker, "content": ""}]), "units[].name"),
-        ("units", drop_in, "units[].dropIns[].name"),
-        ("modules", json!({"a": [{marker: 1}]}), "modules, in a key,"),
+    for (path, value) in [
+        ("userSSHKeys", json!([marker])),
+        ("files", file),
+        ("units", json!([{"name": marker, "content": ""}])),
+        ("units", drop_in),
+        ("modules", json!({"a": [{marker: 1}]})),
         // Found by the fuzzer: half of a marker.
-        (
-            "modules",
-            json!({"package_upgr%%osm-late{ade": true}),
-            "modules, in a key,",
-        ),
+        ("modules", json!({"package_upgr%%osm-late{ade": true})),
     ] {
         let mut edited = content.clone();
         edited["bootstrapConfig"][path] = value;
         let edited = serde_json::from_value(edited).unwrap();
-        let place = format!("bootstrapConfig.{place}");
+        let place = "bootstrapConfig".to_owned();
         let refused = user_data(&edited, Stage::Bootstrap, &late("api/token", "t"));
         assert_eq!(refused, Err(UserDataError::UnknownMarker { place }));
     }
@@ -648,32 +644,14 @@ fn a_unit_that_nothing_would_start_again_is_refused() {
 }
 
 #[test]
-fn names_of_machines_come_from_templates_alone() {
-    let rendered = |change: &dyn Fn(&mut Pool, &mut ClusterEndpoint)| {
-        let (mut pool, mut cluster) = (pool("aws"), stand_in_cluster());
-        change(&mut pool, &mut cluster);
-        profile(|_| {}).render(&pool, &Settings::default(), &cluster)
-    };
-    let quoted = "{{late \"api/token\" as=\"json\"}} {{late \"api/token\" as=\"shell\"}}";
+fn a_late_bound_value_that_a_shell_loses_is_refused() {
+    let quoted = "{{late \"api/token\" as=\"shell\"}}";
     let quoted = content(&with(
         "/bootstrapConfig/files/0/content/inline/data",
         json!(quoted),
     ));
-    let bootstrap = |value| user_data(&quoted, Stage::Bootstrap, &late("api/token", value)).unwrap_err();
-    for text in ["x<MACHINE_NAME>", "%3CMACHINE_NAME%3E"] {
-        let error = rendered(&|pool, _| pool.ssh_public_keys = vec![text.to_owned()]).unwrap_err();
-        let place = "sshPublicKeys[0] contains <MACHINE_NAME>";
-        assert!(error.to_string().starts_with(place), "{error}");
-        let error = rendered(&|_, cluster| cluster.ca = text.to_owned()).unwrap_err();
-        assert_eq!(error.reason(), "ReservedText");
-        // It is in the second document, or a profile's own affair.
-        rendered(&|pool, _| pool.overwrite_cloud_config = Some(text.to_owned())).unwrap();
-        let password = late("registry/r:5000/password", text);
-        user_data(&quoted, Stage::Provisioning, &password).unwrap();
-        let place = "/token: a late-bound value contains";
-        assert!(bootstrap(text).to_string().starts_with(place));
-    }
-    assert_eq!(bootstrap("a\0b"), UserDataError::Nul("api/token".to_owned()));
+    let refused = user_data(&quoted, Stage::Bootstrap, &late("api/token", "a\0b"));
+    assert_eq!(refused, Err(UserDataError::Nul("api/token".to_owned())));
 }
 
 #[test]
