@@ -68,8 +68,7 @@ impl Encoding {
                 .all(|c| c.is_ascii_alphanumeric() || "._~+/=-".contains(c))
                 .then(|| value.to_owned()),
             Self::Toml => Some(toml::Value::String(value.to_owned()).to_string()),
-            Self::Yaml => Some(yaml::quote(value)),
-            Self::Json => Some(yaml::json(&Value::String(value.to_owned()))),
+            Self::Yaml | Self::Json => Some(yaml::json(&Value::String(value.to_owned()))),
             Self::Shell => shell(value),
             Self::B64 => Some(STANDARD.encode(value)),
             Self::Text => Some(value.to_owned()),

@@ -97,7 +97,7 @@ fn helpers_give_what_the_documentation_says() {
         ("{{json map}}", "{\"a\":{\"n\":1},\"b\":{\"n\":null}}"),
         (
             "{{yaml list}} {{yaml \"yes\"}} {{yaml null}}",
-            "[\"x\", \"y\"] \"yes\" null",
+            "[\"x\",\"y\"] \"yes\" null",
         ),
         ("{{shell quote}}", "'it'\\''s \"x\"'"),
         ("{{b64 \"abc\"}}", "YWJj"),
