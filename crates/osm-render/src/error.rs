@@ -158,8 +158,6 @@ pub enum RenderError {
     TooManySources { found: usize, limit: usize },
     #[error("the user data can't be written: {0}")]
     UserData(#[from] UserDataError),
-    #[error("with the sample pool {sample}: {error}")]
-    Sample { sample: String, error: Box<RenderError> },
 }
 
 impl RenderError {
@@ -178,7 +176,6 @@ impl RenderError {
             Self::UserDataTooLarge { .. } => Reason::UserDataTooLarge,
             Self::TooManySources { .. } => Reason::TooManySources,
             Self::UserData(error) => error.reason(),
-            Self::Sample { error, .. } => error.reason(),
         }
     }
 
@@ -186,7 +183,6 @@ impl RenderError {
     pub fn position(&self) -> Option<TemplatePosition> {
         match self {
             Self::Template { position, .. } => Some(position.clone()),
-            Self::Sample { error, .. } => error.position(),
             Self::UserData(
                 UserDataError::UnknownMarker { place }
                 | UserDataError::Unwritable { place }

@@ -70,11 +70,12 @@ pub use library::library_version;
 pub use profile::{Profile, Rendered, compile, content, suits};
 pub use readable::{is_credential, readable};
 pub use resolve::{resolve, resolve_on};
-pub use samples::{dry_run, dry_run_with, full_sample, plain_pools, sample_pools, stand_in_cluster};
+pub use samples::{full_sample, plain_pools, sample_pools, stand_in_cluster};
 pub use size::{Counted, SizeLimit, limit_bytes, size_limit};
 pub use user_data::{
     MachineFile, MachineStage, edge_script, machine_stage, masked_machine_stage, plain_user_data, user_data,
 };
+pub use validate::dry_run;
 
 /// A stage of a machine's setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -39,7 +39,9 @@ pub struct Validator {
 impl Validator {
     /// Validates so many profiles at a time. Each can take as much memory as a profile may take, but a slow one must not delay the others.
     pub fn new(threads: Threads, slots: usize) -> Self {
-        Self::with(threads, slots, osm_render::validate::dry_run_unless)
+        Self::with(threads, slots, |cancelled, accepted| {
+            osm_render::validate::dry_run_with(cancelled, &osm_render::compile(accepted)?, |_, _| ())
+        })
     }
 
     fn with(threads: Threads, slots: usize, dry_run: DryRun) -> Self {

@@ -39,7 +39,7 @@ fn spec(change: impl FnOnce(&mut Value)) -> OperatingSystemProfileSpec {
                 {"name": "chronyd.service", "enable": true},
                 {"name": "ufw.service", "mask": true},
             ],
-            "modules": {"bootcmd": [], "runcmd": ["true"], "timezone": "UTC"},
+            "modules": {"bootcmd": ["true"], "runcmd": ["true"], "timezone": "UTC"},
         },
     });
     change(&mut spec);
@@ -134,7 +134,7 @@ fn a_profile_places_secrets_that_its_text_names_and_no_others() {
     let half = "{{late \"secret/kube-system/vpn\" as=\"json\"}}";
     for (place, text) in [(SCRIPT, &*literal), (UNIT, computed), (UNIT, half)] {
         let error = dry_run(&with(place, json!(text))).unwrap_err();
-        assert_eq!(error.reason(), "TemplateFailed");
+        assert_eq!(error.reason, "TemplateFailed");
         let problem = "must be named by a literal text";
         assert!(error.to_string().contains(problem), "{error}");
     }

@@ -1,6 +1,7 @@
 //! Checks one profile: by the code of osp-controller, and by what a reviewer would comment on about the rendered samples.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::{Result, anyhow};
@@ -110,7 +111,9 @@ fn attempt(name: &str, spec: &OperatingSystemProfileSpec, bases: &Bases) -> Resu
     let accepted = bases.resolve(name, spec).map_err(Refusal::from)?;
     let profile = osm_render::compile(&accepted).map_err(Refusal::from)?;
     let mut reviewed = Reviewed::default();
-    osm_render::validate::dry_run_with(&profile, |_, rendered| reviewed.look(rendered))?;
+    osm_render::validate::dry_run_with(&AtomicBool::new(false), &profile, |_, rendered| {
+        reviewed.look(rendered)
+    })?;
     if let Some(rendered) = with_proxy_password(&profile) {
         reviewed.look_at_modes(&rendered);
     }
