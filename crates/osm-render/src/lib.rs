@@ -59,7 +59,6 @@ use osm_api::config::StageConfig;
 use osm_api::content::Content;
 use osm_api::profile::{OperatingSystemProfileSpec, ProfileConfig};
 
-pub use clouds::{Encoding, delivery};
 pub use defaults::{blessed_version, default_manifests, default_name, defaults};
 pub use downloads::{Artefact, Download};
 pub use error::{ProfileError, RenderError, TemplatePosition, UserDataError};
