@@ -203,14 +203,10 @@ impl Profile {
         let mut warnings = suits(&self.spec, pool)?;
         self.check_host_name(pool, settings)?;
         warnings.extend(pool.warnings.iter().cloned());
-        let kubelet = kubelet::check(pool, &settings.kubelet);
-        if !kubelet.mistakes.is_empty() {
-            return Err(RenderError::KubeletSettings {
-                problems: kubelet.mistakes,
-            });
+        let problems = kubelet::check(pool, &settings.kubelet);
+        if !problems.is_empty() {
+            return Err(RenderError::KubeletSettings { problems });
         }
-        let of_settings = |warning: &String| format!("the settings' {warning}");
-        warnings.extend(kubelet.warnings.iter().map(of_settings));
         let data = model::data(pool, settings, cluster);
         check_reserved(pool, &data)?;
         let downloads = Catalogue::new(&settings.downloads, &pool.kubelet_version);
