@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use crate::budget::Budget;
 use crate::downloads::{Catalogue, Download};
 use crate::engine::{Compiled, Engine, Failure, Inputs, Sources};
-use crate::error::{ProfileError, RenderError, UserDataError};
+use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 use crate::go_templates::{containerd, passed_on};
 use crate::late_bound;
 use crate::model::KUBECONFIG_SECRET_NAME;
@@ -140,22 +140,15 @@ fn compile_stage(
     budget: &Budget<'_>,
 ) -> Result<(Box<dyn Compiled>, Secrets), ProfileError> {
     let config = stage.config(spec);
-    let partials = template_walk::templates(stage.field(), config);
+    let partials = template_walk::templates(stage.field(), config).into_iter();
     let sources = Sources {
-        partials: partials.iter().map(|(_, name, text)| (*name, *text)).collect(),
+        partials: partials.map(|(_, name, text)| (name, text)).collect(),
         texts: template_walk::texts(stage.field(), config),
     };
-    let compiled = engine
-        .compile(&sources, budget)
-        .map_err(|Failure { template, text, at }| {
-            let is_it = |(_, name, _): &&(_, &str, _)| Some(*name) == template.as_deref();
-            let place = match partials.iter().find(is_it) {
-                Some((place, ..)) => place.clone(),
-                None => template_walk::place(stage.field(), config, text.unwrap_or_default()),
-            };
-            let (position, problem) = at.inside(place);
-            ProfileError::Template { position, problem }
-        })?;
+    let compiled = engine.compile(&sources, budget).map_err(|failure| {
+        let (position, problem) = located(stage, config, failure);
+        ProfileError::Template { position, problem }
+    })?;
     Ok((compiled, profile_secrets::named(&sources)))
 }
 
@@ -344,9 +337,11 @@ impl Profile {
             Stage::Provisioning => &self.provisioning,
         };
         let rendered = compiled.render(inputs, budget);
-        let mut texts = rendered
-            .map_err(|failure| template_error(stage, config, failure))?
-            .into_iter();
+        let rendered = rendered.map_err(|failure| {
+            let (position, problem) = located(stage, config, failure);
+            RenderError::Template { position, problem }
+        })?;
+        let mut texts = rendered.into_iter();
         let mut used = BTreeSet::new();
         let mut rendered = template_walk::map(stage.field(), config, &mut |place, _| {
             let unknown = || UserDataError::UnknownMarker {
@@ -472,18 +467,27 @@ fn configure_network(reader: Reader, bootstrap: &mut StageConfig, pool: &Pool) -
     })
 }
 
-fn template_error(stage: Stage, config: &ProfileConfig, failure: Failure) -> RenderError {
+/// The place of a failure inside the spec, and the problem.
+fn located(stage: Stage, config: &ProfileConfig, failure: Failure) -> (TemplatePosition, String) {
     let field = stage.field();
     let text = failure
         .text
         .map(|number| template_walk::place(field, config, number));
     let place = match (failure.template, text) {
         (Some(name), Some(text)) => format!("{text}, in the template {name:?} of {field}"),
-        (Some(name), None) => format!("the template {name:?} of {field}"),
+        (Some(template), None) => {
+            let mut templates = template_walk::templates(field, config).into_iter();
+            let found = templates.find(|(_, name, _)| *name == template);
+            found.map_or(template.clone(), |(place, ..)| place)
+        }
         (None, text) => text.unwrap_or_default(),
     };
-    let (position, problem) = failure.at.inside(place);
-    RenderError::Template { position, problem }
+    let position = TemplatePosition {
+        template: place,
+        line: failure.line,
+        column: failure.column,
+    };
+    (position, failure.problem)
 }
 
 /// Warnings for files and units with a password that every user of a machine can read.

@@ -15,7 +15,7 @@ use osm_gotemplate::{TemplateSet, budget};
 pub(crate) use self::passed_on::clean_path;
 use self::spelling::Spelling;
 use crate::budget::Budget;
-use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Sources};
+use crate::engine::{Compiled, Engine, Failure, Inputs, Sources};
 use crate::late_bound;
 use crate::rendered_text::{NotCopied, RenderedText};
 use osm_api::ClusterEndpoint;
@@ -32,14 +32,14 @@ impl Engine for GoTemplateEngine {
     fn compile(&self, sources: &Sources<'_>, budget: &Budget<'_>) -> Result<Box<dyn Compiled>, Failure> {
         let named = sources.partials.iter().map(|(name, text)| {
             let template = Template::parse(name, text, budget);
-            template.map_err(|error| Failure::of_template(name, located(&error)))
+            template.map_err(|error| located(&error).in_template(name))
         });
         let texts = sources.texts.iter().enumerate().map(|(number, source)| {
             if !source.in_file || !source.text.contains(ACTION) {
                 return Ok(Content::Verbatim(source.text.to_owned()));
             }
             let template = Template::parse(FILE, source.text, budget);
-            let template = template.map_err(|error| Failure::from(located(&error)).in_text(number));
+            let template = template.map_err(|error| located(&error).in_text(number));
             Ok(Content::Template(template?))
         });
         Ok(Box::new(Templates {
@@ -125,13 +125,13 @@ impl Templates {
         let data = data::files_data(inputs.pool, inputs.settings, inputs.cluster, secrets, spelling);
         let (mut called, nothing) = (TemplateSet::new("named"), TemplateSet::new("nothing"));
         for named in &self.named {
-            let failed = |at| Failure::of_template(&named.name, at);
+            let failed = |failure: Failure| failure.in_template(&named.name);
             let result = named.set.execute_with(&nothing, &named.name, &data, budget);
             let result = result.map_err(|error| failed(located(&error)))?;
             if gives_action(&result, inputs) {
                 let problem = "its result contains {{, which is not evaluated a second time: move the action into the files that call \
                     this template";
-                return Err(failed(Located::nowhere(problem)));
+                return Err(failed(problem.into()));
             }
             called.define_text(&named.name, &as_called(&result));
         }
@@ -139,7 +139,7 @@ impl Templates {
             let rendered = match text {
                 Content::Verbatim(content) => match budget.write(content.len()) {
                     Ok(()) => Ok(content.clone()),
-                    Err(exhausted) => Err(Located::nowhere(exhausted.to_string())),
+                    Err(exhausted) => Err(exhausted.into()),
                 },
                 Content::Template(Template { name, set }) => {
                     let rendered = set.execute_with(&called, name, &data, budget);
@@ -147,12 +147,12 @@ impl Templates {
                 }
             };
             let rendered = match rendered {
-                Ok(text) if text.len() > MAX_CONTENT_BYTES => Err(Located::nowhere(format!(
+                Ok(text) if text.len() > MAX_CONTENT_BYTES => Err(Failure::from(format!(
                     "the template writes more than {MAX_CONTENT_BYTES} bytes"
                 ))),
                 rendered => rendered,
             };
-            rendered.map_err(|at| Failure::from(at).in_text(number))
+            rendered.map_err(|failure: Failure| failure.in_text(number))
         };
         self.texts.iter().enumerate().map(text).collect()
     }
@@ -173,15 +173,15 @@ fn gives_action(result: &str, inputs: &Inputs<'_>) -> bool {
     is_action(result) && late_bound::find(inputs.data, &is_action).is_none()
 }
 
-fn located(error: &osm_gotemplate::Error) -> Located {
+fn located(error: &osm_gotemplate::Error) -> Failure {
     let mut problem = without_data(&error.problem).to_owned();
     if let Some(context) = error.context.as_deref().filter(|_| !error.exhausted) {
         problem = format!("at <{context}>: {problem}");
     }
-    Located {
+    Failure {
         line: (error.line > 0).then_some(error.line),
         column: error.column.map(|before| before.saturating_add(1)),
-        problem,
+        ..problem.into()
     }
 }
 

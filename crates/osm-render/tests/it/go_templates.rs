@@ -115,8 +115,7 @@ fn a_named_template_is_executed_by_itself_with_all_data() {
     let stage = json!({"templates": calling, "files": [file("/a", "{{ template \"a\" }}")]});
     let error = rendered(&profile(json!({}), stage)).unwrap_err();
     assert!(
-        error.starts_with(r#"the template "a" of provisioningConfig, line 1"#)
-            && error.contains("not defined"),
+        error.starts_with("provisioningConfig.templates.a, line 1") && error.contains("not defined"),
         "{error}"
     );
 }

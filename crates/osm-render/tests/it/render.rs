@@ -466,14 +466,12 @@ ProfileInvalid | letters | /bootstrapConfig/templates/a b | ""
 TemplateInvalid | bootstrapConfig.files[1] (/script), line 2, column 4: this block is never closed | /bootstrapConfig/files/1/content/inline/data | "x\n   {{#if a}}"
 TemplateInvalid | provisioningConfig.units[0] (setup.service) | /provisioningConfig/units/0/content | "{{#if a}}"
 TemplateInvalid | bootstrapConfig.modules.runcmd[0][1] | /bootstrapConfig/modules/runcmd/0/1 | "{{nope x}}"
-TemplateInvalid | no "lib/kubelet" | /bootstrapConfig/templates/proxy | "one\n{{> lib/kubelet}}"
-TemplateInvalid | lib/kubelet.yaml | /bootstrapConfig/templates/proxy | "{{> lib/kubelet}}"
+TemplateInvalid | no template "lib/kubelet" | /bootstrapConfig/templates/proxy | "one\n{{> lib/kubelet}}"
 TemplateInvalid | templates.proxy, line 2 | /bootstrapConfig/templates/proxy | "one\n{{> lib/kubelet}}"
 TemplateInvalid | templates.proxy, line 1 | /bootstrapConfig/templates/proxy | "{{> lib/persist.sh}}{{#if}}"
 ProfileInvalid | names that start with lib/ | /provisioningConfig/templates | {"lib/mine": "x"}
 TemplateInvalid | no template "proxy" | /bootstrapConfig/templates | {}
 TemplateInvalid | no template "auth" | /bootstrapConfig/files/1/content/inline/data | "{{> auth}}"
-TemplateInvalid | bootstrapConfig.templates.proxy: templates include each other | /bootstrapConfig/templates/proxy | "{{> proxy}}"
 "#;
 
 #[test]
