@@ -25,9 +25,6 @@ const SUFFIX: &str = "}%%";
 /// Start of the ids of values of Secrets that profiles name: `secret/<namespace>/<name>/<key>`.
 pub(crate) const SECRET_PREFIX: &str = "secret/";
 
-/// What a template is told that asks for another one.
-pub(crate) const SECRET_RULE: &str = "a Secret must be named by a literal text \"secret/<namespace>/<name>/<key>\", and only in provisioningConfig";
-
 pub type LateValues = BTreeMap<String, String>;
 
 /// How a value is written in the place of its marker. All but `Raw` and `B64` include their quotes.

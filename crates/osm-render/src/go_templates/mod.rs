@@ -17,7 +17,7 @@ use self::spelling::Spelling;
 use crate::budget::Budget;
 use crate::engine::{Compiled, Engine, Failure, Inputs, Sources};
 use crate::late_bound;
-use crate::rendered_text::{NotCopied, RenderedText};
+use crate::rendered_text::RenderedText;
 use osm_api::ClusterEndpoint;
 
 /// What starts an action.
@@ -71,15 +71,6 @@ impl Template {
     }
 }
 
-fn not_copied(refused: &NotCopied) -> String {
-    match refused {
-        NotCopied::Cut => {
-            "a credential, or a name that is known only when user data is published, is cut: print it as a whole".to_owned()
-        }
-        NotCopied::OtherStage(id) => data::of_other_stage(id),
-    }
-}
-
 /// The templates of one stage.
 struct Templates {
     /// Those that files can call.
@@ -106,8 +97,7 @@ impl Compiled for Templates {
                             .to_owned(),
                     ));
                 }
-                let copied = inputs.late_bound.copied(marked);
-                copied.map_err(|refused| fail(not_copied(&refused)))
+                inputs.late_bound.text(marked).map_err(fail)
             })
             .collect()
     }
@@ -121,8 +111,7 @@ impl Templates {
         inputs: &Inputs<'_>,
         budget: &Budget<'_>,
     ) -> Result<Vec<String>, Failure> {
-        let secrets = inputs.late_bound.secrets();
-        let data = data::files_data(inputs.pool, inputs.settings, inputs.cluster, secrets, spelling);
+        let data = data::files_data(inputs.pool, inputs.settings, inputs.cluster, spelling);
         let (mut called, nothing) = (TemplateSet::new("named"), TemplateSet::new("nothing"));
         for named in &self.named {
             let failed = |failure: Failure| failure.in_template(&named.name);
@@ -191,8 +180,8 @@ fn without_data(problem: &str) -> &str {
     let Some((function, detail)) = problem.strip_prefix(CALL).and_then(|rest| rest.split_once(": ")) else {
         return problem;
     };
-    if detail.starts_with("can't print the address of ") || detail == late_bound::SECRET_RULE {
-        return problem; // It names a type, or is always the same.
+    if detail.starts_with("can't print the address of ") {
+        return problem; // It names a type.
     }
     problem
         .get(..CALL.len().saturating_add(function.len()))

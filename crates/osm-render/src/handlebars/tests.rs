@@ -256,6 +256,18 @@ fn late_values_become_markers_that_must_survive() {
         let error = render_with(&[("p", "{{b64 a}}")], destroyed).unwrap_err();
         assert!(error.contains("write {{late …}} alone"), "{error}");
     }
+    // What is made of other texts is a marker of this stage, or none at all.
+    let made = |text: &str| render(&format!("{{{{concat \"%%osm-\" \"{text}\"}}}}"));
+    assert_eq!(
+        made("late{api/token,raw}%%").unwrap(),
+        "%%osm-late{api/token,raw}%%"
+    );
+    assert!(
+        made("late{rhel/password,raw}%%")
+            .unwrap_err()
+            .contains("can't be used in this stage")
+    );
+    assert!(made("late{api/token,raw").unwrap_err().contains("is cut"));
 }
 
 #[test]
