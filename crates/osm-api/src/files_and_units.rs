@@ -57,6 +57,19 @@ pub struct FileContent {
 }
 
 impl FileContent {
+    /// Content that is this text.
+    pub fn of_text(data: String) -> Self {
+        let encoding = None;
+        Self {
+            inline: Some(InlineContent { encoding, data }),
+        }
+    }
+
+    /// The text; empty if no content is set.
+    pub fn text(&self) -> &str {
+        self.inline.as_ref().map_or("", |inline| &inline.data)
+    }
+
     /// Whether no content is set.
     pub(crate) fn is_empty(&self) -> bool {
         self.inline.is_none()

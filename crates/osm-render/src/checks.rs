@@ -33,7 +33,7 @@ pub(crate) fn check(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileErro
         reader: Reader::of(Some(spec.os_name), spec.provisioning_utility),
         is_go: spec.template_engine == TemplateEngine::GoTemplate,
     };
-    check_version(&spec.version, rules)?;
+    check_version(&spec.version)?;
     ensure(
         !spec.supported_cloud_providers.is_empty(),
         "supportedCloudProviders",
@@ -63,18 +63,14 @@ struct Rules {
 const MAX_VERSION: usize = 256;
 
 /// The pattern in the definition of profiles, which is that of the Go implementation, has no start.
-fn check_version(version: &str, rules: Rules) -> Result<(), ProfileError> {
+fn check_version(version: &str) -> Result<(), ProfileError> {
     let is_semantic = |(at, v): (usize, &str)| {
         let number = version.get(at + v.len()..).unwrap_or_default();
         semver::Version::parse(number).is_ok()
     };
-    let mut starts = version.match_indices('v');
-    let is_good = match rules.is_go {
-        true => version.len() <= MAX_VERSION && starts.any(is_semantic),
-        false => starts.next().filter(|(at, _)| *at == 0).is_some_and(is_semantic),
-    };
+    let is_good = version.len() <= MAX_VERSION && version.match_indices('v').any(is_semantic);
     let problem = format!(
-        "must be a semantic version with a leading v, such as v1.0.0, and have at most {MAX_VERSION} bytes"
+        "must end in a semantic version with a leading v, such as v1.0.0, and have at most {MAX_VERSION} bytes"
     );
     ensure(is_good, "version", problem)
 }
@@ -93,13 +89,6 @@ pub(crate) fn ensure(
     problem: impl Into<String>,
 ) -> Result<(), ProfileError> {
     is_good.then_some(()).ok_or_else(|| invalid(path, problem))
-}
-
-/// Whether Ignition would write a file to a place that is hidden once the machine runs. Profiles of the Go implementation do so in vain,
-/// and the file is left out with a warning. In others it is an error.
-pub(crate) fn is_hidden(reader: Reader, path: &str) -> bool {
-    let folders = ["/dev/", "/proc/", "/run/", "/sys/"];
-    reader == Reader::Ignition && folders.iter().any(|folder| path.starts_with(folder))
 }
 
 fn check_stage(stage: Stage, config: &ProfileConfig, rules: Rules) -> Result<(), ProfileError> {
@@ -192,9 +181,10 @@ fn check_file_for(rules: Rules, place: &str, file: &ProfileFile, path: &str) -> 
             below(&["/dev/", "/proc/", "/sys/"]),
             "coreos-cloudinit creates new files, which this file system does not allow; write the file from a unit",
         ),
+        // Profiles of the Go implementation do so in vain.
         Reader::Ignition => (
             "Ignition",
-            is_hidden(rules.reader, path) && !rules.is_go,
+            below(&["/dev/", "/proc/", "/run/", "/sys/"]) && !rules.is_go,
             "Ignition writes files before this file system is mounted; write the file from a unit",
         ),
     };

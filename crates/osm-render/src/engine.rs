@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use crate::budget::{Budget, Exhausted};
 use crate::downloads::Catalogue;
-use crate::error::TemplatePosition;
 use crate::rendered_text::{Placements, RenderedText};
 use osm_api::ClusterEndpoint;
 
@@ -50,9 +49,13 @@ pub(crate) struct Inputs<'a> {
     pub(crate) downloads: &'a Catalogue<'a>,
 }
 
-/// Something wrong at a place in a template.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Located {
+/// A template that can't be compiled or rendered.
+#[derive(Debug, Default)]
+pub(crate) struct Failure {
+    /// Name of the template in which the problem is, unless that is the text.
+    pub(crate) template: Option<String>,
+    /// Number of the text in [`Sources::texts`] that was compiled or rendered, if it was one.
+    pub(crate) text: Option<usize>,
     /// Line, from 1.
     pub(crate) line: Option<usize>,
     /// Column, from 1.
@@ -61,67 +64,40 @@ pub(crate) struct Located {
     pub(crate) problem: String,
 }
 
-impl Located {
-    /// The position inside a template, and the problem.
-    pub(crate) fn inside(self, template: String) -> (TemplatePosition, String) {
-        let position = TemplatePosition {
-            template,
-            line: self.line,
-            column: self.column,
-        };
-        (position, self.problem)
-    }
-
-    pub(crate) fn nowhere(problem: impl Into<String>) -> Self {
-        Self {
-            line: None,
-            column: None,
-            problem: problem.into(),
-        }
-    }
-}
-
-/// A template that can't be compiled or rendered.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    /// Name of the template in which the problem is, unless that is the text.
-    pub(crate) template: Option<String>,
-    /// Number of the text in [`Sources::texts`] that was compiled or rendered, if it was one.
-    pub(crate) text: Option<usize>,
-    pub(crate) at: Located,
-}
-
 impl Failure {
-    /// The failure of a template with this name.
-    pub(crate) fn of_template(name: &str, at: Located) -> Self {
-        Self {
-            template: Some(name.to_owned()),
-            ..at.into()
-        }
+    /// In the template with this name, unless one that it includes has added its own.
+    pub(crate) fn in_template(mut self, name: &str) -> Self {
+        self.template.get_or_insert_with(|| name.to_owned());
+        self
     }
 
     /// While the text with this number was compiled or rendered.
-    pub(crate) fn in_text(self, number: usize) -> Self {
-        Self {
-            text: Some(number),
-            ..self
-        }
+    pub(crate) fn in_text(mut self, number: usize) -> Self {
+        self.text = Some(number);
+        self
     }
-}
 
-impl From<Located> for Failure {
-    fn from(at: Located) -> Self {
-        Self {
-            template: None,
-            text: None,
-            at,
+    /// At this place, unless something inside has added its own.
+    pub(crate) fn at(mut self, line: usize, column: usize) -> Self {
+        if self.line.is_none() {
+            (self.line, self.column) = (Some(line), Some(column));
         }
+        self
     }
 }
 
 impl From<String> for Failure {
     fn from(problem: String) -> Self {
-        Located::nowhere(problem).into()
+        Self {
+            problem,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(problem: &str) -> Self {
+        problem.to_owned().into()
     }
 }
 

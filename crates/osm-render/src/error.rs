@@ -40,7 +40,6 @@ impl std::fmt::Display for TemplatePosition {
 
 /// Why a profile can't be accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)]
 pub enum ProfileError {
     #[error(
         "the profile {base:?}, which {} names, does not exist in the profile's namespace or that of the installation; create it, or \
@@ -114,7 +113,6 @@ impl ProfileError {
 
 /// Why a pool can't be rendered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)]
 pub enum RenderError {
     #[error("the profile is for {profile}, but the machines run {pool}; select another profile in the MachineDeployment's annotation {annotation}", annotation = osm_api::names::PROFILE)]
     UnsupportedOperatingSystem { profile: String, pool: String },
@@ -141,8 +139,6 @@ pub enum RenderError {
     },
     #[error("{place} contains {prefix:?}, which is reserved for late-bound values; remove it", prefix = crate::late_bound::RESERVED_PREFIX)]
     ReservedText { place: String },
-    #[error("{place} contains {name}, which machine-controller replaces with the name of each machine; remove it", name = osm_api::names::MACHINE_NAME_PLACEHOLDER)]
-    MachineName { place: String },
     #[error(
         "the rendered configuration has {bytes} bytes, but at most {limit} can be stored; make the profile or the settings smaller"
     )]
@@ -162,8 +158,6 @@ pub enum RenderError {
     TooManySources { found: usize, limit: usize },
     #[error("the user data can't be written: {0}")]
     UserData(#[from] UserDataError),
-    #[error("with the sample pool {sample}: {error}")]
-    Sample { sample: String, error: Box<RenderError> },
 }
 
 impl RenderError {
@@ -177,12 +171,11 @@ impl RenderError {
             Self::HostNameUnpredictable { .. } => Reason::HostNameUnpredictable,
             Self::KubeletSettings { .. } => Reason::InvalidKubeletSettings,
             Self::Template { .. } => Reason::TemplateFailed,
-            Self::ReservedText { .. } | Self::MachineName { .. } => Reason::ReservedText,
+            Self::ReservedText { .. } => Reason::ReservedText,
             Self::ContentTooLarge { .. } => Reason::ContentTooLarge,
             Self::UserDataTooLarge { .. } => Reason::UserDataTooLarge,
             Self::TooManySources { .. } => Reason::TooManySources,
             Self::UserData(error) => error.reason(),
-            Self::Sample { error, .. } => error.reason(),
         }
     }
 
@@ -190,7 +183,6 @@ impl RenderError {
     pub fn position(&self) -> Option<TemplatePosition> {
         match self {
             Self::Template { position, .. } => Some(position.clone()),
-            Self::Sample { error, .. } => error.position(),
             Self::UserData(
                 UserDataError::UnknownMarker { place }
                 | UserDataError::Unwritable { place }
@@ -203,7 +195,6 @@ impl RenderError {
 
 /// Why user data can't be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)]
 pub enum UserDataError {
     #[error("the late-bound value {0:?} is missing")]
     MissingValue(String),

@@ -10,6 +10,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
+use osm_api::content::Content;
 use osm_api::profile::MAX_CONTENT_BYTES;
 use serde_json::Value;
 
@@ -23,9 +24,6 @@ const SUFFIX: &str = "}%%";
 
 /// Start of the ids of values of Secrets that profiles name: `secret/<namespace>/<name>/<key>`.
 pub(crate) const SECRET_PREFIX: &str = "secret/";
-
-/// What a template is told that asks for another one.
-pub(crate) const SECRET_RULE: &str = "a Secret must be named by a literal text \"secret/<namespace>/<name>/<key>\", and only in provisioningConfig";
 
 pub type LateValues = BTreeMap<String, String>;
 
@@ -49,7 +47,7 @@ impl Encoding {
         name.parse().ok().filter(|encoding| *encoding != Self::Text)
     }
 
-    /// A description of the value in the place of it: with the quotes of the encoding, and readable in every one.
+    /// A mask in the place of a value: with the quotes of the encoding, and readable in every one.
     fn describe(self, mask: &str) -> String {
         match self {
             Self::Raw | Self::B64 | Self::Text => mask.to_owned(),
@@ -67,8 +65,7 @@ impl Encoding {
                 .all(|c| c.is_ascii_alphanumeric() || "._~+/=-".contains(c))
                 .then(|| value.to_owned()),
             Self::Toml => Some(toml::Value::String(value.to_owned()).to_string()),
-            Self::Yaml => Some(yaml::quote(value)),
-            Self::Json => Some(yaml::json(&Value::String(value.to_owned()))),
+            Self::Yaml | Self::Json => Some(yaml::json(&Value::String(value.to_owned()))),
             Self::Shell => shell(value),
             Self::B64 => Some(STANDARD.encode(value)),
             Self::Text => Some(value.to_owned()),
@@ -172,7 +169,7 @@ pub(crate) fn markers(text: &str) -> Result<Vec<Marker>, Damaged> {
 pub(crate) enum Filling<'a> {
     /// Values, in the encoding that each marker names.
     Values(&'a LateValues),
-    /// Descriptions of the values, for people.
+    /// Masks in the places of the values, for people.
     Masks(&'a LateValues),
 }
 
@@ -270,17 +267,6 @@ pub(crate) fn find(value: &Value, is: &impl Fn(&str) -> bool) -> Option<String> 
     }
 }
 
-/// Whether a key of a map in `value` contains the reserved prefix.
-pub(crate) fn has_reserved_key(value: &Value) -> bool {
-    match value {
-        Value::Array(items) => items.iter().any(has_reserved_key),
-        Value::Object(map) => map
-            .iter()
-            .any(|(key, value)| key.contains(RESERVED_PREFIX) || has_reserved_key(value)),
-        _ => false,
-    }
-}
-
 fn dotted(path: &str) -> String {
     if path.is_empty() || path.starts_with('[') {
         path.to_owned()
@@ -297,43 +283,15 @@ fn texts(declared: &[LateBound], text: impl Fn(&LateBound) -> String) -> LateVal
         .collect()
 }
 
-/// Readable stand-ins for the values of `declared`.
-pub(crate) fn stand_ins(declared: &[LateBound]) -> LateValues {
-    texts(declared, |late| late.id.replace([':', '[', ']'], "-"))
+/// Readable stand-ins for late-bound values, for previews. Never use them for a machine.
+pub fn placeholders(spec: &Content) -> LateValues {
+    texts(&spec.late_bound, |late| late.id.replace([':', '[', ']'], "-"))
 }
 
-/// Descriptions of the values of `declared`, such as `<registry password of docker.io>`. Each begins with `<` and ends with `>`.
-pub(crate) fn masks(declared: &[LateBound]) -> LateValues {
-    texts(declared, |late| format!("<{}>", description(late)))
-}
-
-fn description(late: &LateBound) -> String {
-    let source = late.source.as_ref();
-    let with_key = |what: &str| match source {
-        Some(source) => format!("{what} {}", source.key),
-        None => format!("{what} {}", late.id),
-    };
-    let key = |kind: &str| match source {
-        Some(source) => format!(
-            "key {} of {kind} {}/{}",
-            source.key, source.namespace, source.name
-        ),
-        None => format!("key of a {kind}"),
-    };
-    match late.kind {
-        LateBoundKind::ApiToken => "API token of the pool".to_owned(),
-        LateBoundKind::KubeletToken => "bootstrap token of the kubelet".to_owned(),
-        LateBoundKind::ProvisioningSecretName => "name of the provisioning Secret".to_owned(),
-        LateBoundKind::ProvisioningKey => "key of the provisioning document".to_owned(),
-        LateBoundKind::ProvisioningDigest => "SHA-256 of the provisioning document".to_owned(),
-        LateBoundKind::KubeconfigSecretName => "name of the kubeconfig Secret".to_owned(),
-        LateBoundKind::RegistryUsername => with_key("registry user name of"),
-        LateBoundKind::RegistryPassword => with_key("registry password of"),
-        LateBoundKind::ProxyUrl => "URL of the proxy with user name and password".to_owned(),
-        LateBoundKind::SecretKey | LateBoundKind::ProfileSecretKey => key("Secret"),
-        LateBoundKind::ConfigMapKey => key("ConfigMap"),
-        LateBoundKind::OperatingSystemSpecField => with_key("operatingSystemSpec field"),
-    }
+/// What [`crate::masked_machine_stage`] shows in the places of late-bound values, by their ids, such as `<registry/docker.io/password>`. Each
+/// begins with `<` and ends with `>`.
+pub fn masks(spec: &Content) -> LateValues {
+    texts(&spec.late_bound, |late| format!("<{}>", late.id))
 }
 
 /// Values as large as they get, which no compression makes smaller.
@@ -345,12 +303,7 @@ pub(crate) fn largest(declared: &[LateBound]) -> LateValues {
         | LateBoundKind::ProvisioningDigest
         | LateBoundKind::KubeconfigSecretName => 64,
         LateBoundKind::RegistryUsername => 256,
-        LateBoundKind::RegistryPassword
-        | LateBoundKind::ProxyUrl
-        | LateBoundKind::SecretKey
-        | LateBoundKind::ProfileSecretKey
-        | LateBoundKind::ConfigMapKey
-        | LateBoundKind::OperatingSystemSpecField => 4096,
+        _ => 4096,
     };
     texts(declared, |late| filler(&late.id, size(late.kind)))
 }

@@ -20,7 +20,7 @@ mod additions;
 mod budget;
 mod checks;
 mod clouds;
-mod conflicts;
+mod containerd_version;
 mod defaults;
 mod downloads;
 mod engine;
@@ -49,7 +49,6 @@ mod subscription;
 mod systems;
 mod template_walk;
 mod time_servers;
-mod unused_settings;
 mod user_data;
 pub mod validate;
 mod verbatim;
@@ -60,24 +59,22 @@ use osm_api::config::StageConfig;
 use osm_api::content::Content;
 use osm_api::profile::{OperatingSystemProfileSpec, ProfileConfig};
 
-pub use clouds::{Encoding, delivery};
-pub use conflicts::{Conflict, REMOVED_FLAGS};
 pub use defaults::{blessed_version, default_manifests, default_name, defaults};
 pub use downloads::{Artefact, Download};
 pub use error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 pub use extends::{Base, ProfileKey, bases};
 pub use kubelet_kubeconfig::{kubelet_kubeconfig, late_bound_ids};
-pub use late_bound::{LateValues, RESERVED_PREFIX};
+pub use late_bound::{LateValues, RESERVED_PREFIX, masks, placeholders};
 pub use library::library_version;
 pub use profile::{Profile, Rendered, compile, content, suits};
 pub use readable::{is_credential, readable};
 pub use resolve::{resolve, resolve_on};
-pub use samples::{dry_run, dry_run_with, full_sample, plain_pools, sample_pools, stand_in_cluster};
+pub use samples::{full_sample, plain_pools, sample_pools, stand_in_cluster};
 pub use size::{Counted, SizeLimit, limit_bytes, size_limit};
 pub use user_data::{
-    MachineFile, MachineStage, edge_script, machine_stage, masked_machine_stage, masks, placeholders,
-    plain_user_data, user_data,
+    MachineFile, MachineStage, edge_script, machine_stage, masked_machine_stage, plain_user_data, user_data,
 };
+pub use validate::dry_run;
 
 /// A stage of a machine's setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

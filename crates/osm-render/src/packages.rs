@@ -108,10 +108,8 @@ pub(crate) fn install(stage: &mut StageConfig, of_profile: &[String], packages: 
 
 /// Whether a file contains all these words.
 fn has_file_with(stage: &StageConfig, words: &[&str]) -> bool {
-    let texts = stage.files.iter().filter_map(|file| file.content.inline.as_ref());
-    texts
-        .into_iter()
-        .any(|inline| words.iter().all(|word| inline.data.contains(word)))
+    let mut texts = stage.files.iter().map(|file| file.content.text());
+    texts.any(|text| words.iter().all(|word| text.contains(word)))
 }
 
 fn apt(packages: &Packages) -> Option<Value> {

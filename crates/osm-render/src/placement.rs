@@ -7,7 +7,7 @@
 use osm_api::config::StageConfig;
 use osm_api::pool::Pool;
 use osm_api::profile::{OperatingSystemProfileSpec, TemplateEngine};
-use osm_api::settings::Settings;
+use osm_api::settings::{Downloads, Settings};
 use serde_json::json;
 
 use crate::user_data::Reader;
@@ -23,6 +23,9 @@ pub(crate) fn add(
     let reader = Reader::of(Some(spec.os_name), spec.provisioning_utility);
     let is_go = spec.template_engine == TemplateEngine::GoTemplate;
     let mut warnings = Vec::new();
+    if spec.template_engine != TemplateEngine::Handlebars {
+        warnings.extend(without_effect(settings));
+    }
     // The first request to the API server needs the time, and every later installation of a package its source.
     warnings.extend(time_servers::configure(
         reader,
@@ -73,6 +76,23 @@ pub(crate) fn add(
         }
     }
     warnings
+}
+
+/// A warning for each setting that needs the library, which only Handlebars can include.
+fn without_effect(settings: &Settings) -> impl Iterator<Item = String> {
+    let configuration = settings.kubelet.configuration.as_ref();
+    let unused = [
+        ("system.swap", settings.system.swap.is_some()),
+        (
+            "kubelet.configuration",
+            configuration.is_some_and(|fields| !fields.is_empty()),
+        ),
+        ("downloads", settings.downloads != Downloads::default()),
+    ];
+    let unused = unused.into_iter().filter(|(_, is_unused)| *is_unused);
+    unused.map(|(field, _)| {
+        format!("{field} of the settings has no effect, because the profile does not use it")
+    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicBool;
 
 use osm_api::config::{self, CloudProviderRef, LateBound, ProfileRef, StageConfig, UserDataBytes};
 use osm_api::content::{Content, RenderedFor, Unpacked};
-use osm_api::names::{self, MACHINE_NAME_PLACEHOLDER};
 use osm_api::pool::Pool;
 use osm_api::profile::{
     AcceptedProfile, File, FileContent, MAX_CONTENT_BYTES, OperatingSystem, OperatingSystemProfileSpec,
@@ -17,19 +16,18 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::budget::Budget;
-use crate::conflicts::Conflict;
 use crate::downloads::{Catalogue, Download};
 use crate::engine::{Compiled, Engine, Failure, Inputs, Sources};
-use crate::error::{ProfileError, RenderError, UserDataError};
+use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 use crate::go_templates::{containerd, passed_on};
-use crate::late_bound::{self, RESERVED_PREFIX};
+use crate::late_bound;
 use crate::model::KUBECONFIG_SECRET_NAME;
 use crate::readable::{is_password, readable};
 use crate::rendered_text::{Placements, RenderedText};
 use crate::user_data::{self, Reader};
 use crate::{
-    Stage, checks, conflicts, engines, go_templates, kubelet, model, placement, profile_secrets, size,
-    static_network, subscription, template_walk, unused_settings,
+    Stage, containerd_version, engines, go_templates, kubelet, model, placement, profile_secrets, size,
+    static_network, subscription, template_walk,
 };
 use osm_api::ClusterEndpoint;
 
@@ -57,9 +55,9 @@ pub struct Profile {
     provisioning: Box<dyn Compiled>,
     /// Values of Secrets that the texts of the provisioning stage name, by id.
     secrets: Secrets,
-    /// By the digest of the configuration and the minor version of the kubelet. A controller renders the same pools again and again, and
-    /// writing and compressing both documents takes longer than rendering them.
-    measured: Mutex<BTreeMap<(String, u64), Measured>>,
+    /// By the digest of the configuration. A controller renders the same pools again and again, and writing and compressing both documents
+    /// takes longer than rendering them.
+    measured: Mutex<BTreeMap<String, Measured>>,
 }
 
 impl std::fmt::Debug for Profile {
@@ -73,14 +71,8 @@ impl std::fmt::Debug for Profile {
 /// Values of Secrets that the texts of a stage name, by id.
 type Secrets = BTreeMap<String, LateBound>;
 
-/// What depends on a configuration and a kubelet alone.
-#[derive(Clone)]
-struct Measured {
-    bytes: UserDataBytes,
-    /// A warning when the first document is near its limit.
-    near: Option<String>,
-    conflicts: Vec<Conflict>,
-}
+/// What depends on a configuration alone: the sizes of its documents, and warnings about them.
+type Measured = (UserDataBytes, Vec<String>);
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendered {
@@ -90,8 +82,6 @@ pub struct Rendered {
     pub user_data_bytes: UserDataBytes,
     /// What its nodes download: everything whose URL a template asked for, in order.
     pub downloads: Vec<Download>,
-    /// What can't work together; each is one of the warnings, too.
-    pub conflicts: Vec<Conflict>,
     /// What works, but may not be what was meant.
     pub warnings: Vec<String>,
 }
@@ -150,22 +140,15 @@ fn compile_stage(
     budget: &Budget<'_>,
 ) -> Result<(Box<dyn Compiled>, Secrets), ProfileError> {
     let config = stage.config(spec);
-    let partials = template_walk::templates(stage.field(), config);
+    let partials = template_walk::templates(stage.field(), config).into_iter();
     let sources = Sources {
-        partials: partials.iter().map(|(_, name, text)| (*name, *text)).collect(),
+        partials: partials.map(|(_, name, text)| (name, text)).collect(),
         texts: template_walk::texts(stage.field(), config),
     };
-    let compiled = engine
-        .compile(&sources, budget)
-        .map_err(|Failure { template, text, at }| {
-            let is_it = |(_, name, _): &&(_, &str, _)| Some(*name) == template.as_deref();
-            let place = match partials.iter().find(is_it) {
-                Some((place, ..)) => place.clone(),
-                None => template_walk::place(stage.field(), config, text.unwrap_or_default()),
-            };
-            let (position, problem) = at.inside(place);
-            ProfileError::Template { position, problem }
-        })?;
+    let compiled = engine.compile(&sources, budget).map_err(|failure| {
+        let (position, problem) = located(stage, config, failure);
+        ProfileError::Template { position, problem }
+    })?;
     Ok((compiled, profile_secrets::named(&sources)))
 }
 
@@ -213,14 +196,10 @@ impl Profile {
         let mut warnings = suits(&self.spec, pool)?;
         self.check_host_name(pool, settings)?;
         warnings.extend(pool.warnings.iter().cloned());
-        let kubelet = kubelet::check(pool, &settings.kubelet);
-        if !kubelet.mistakes.is_empty() {
-            return Err(RenderError::KubeletSettings {
-                problems: kubelet.mistakes,
-            });
+        let problems = kubelet::check(pool, &settings.kubelet);
+        if !problems.is_empty() {
+            return Err(RenderError::KubeletSettings { problems });
         }
-        let of_settings = |warning: &String| format!("the settings' {warning}");
-        warnings.extend(kubelet.warnings.iter().map(of_settings));
         let data = model::data(pool, settings, cluster);
         check_reserved(pool, &data)?;
         let downloads = Catalogue::new(&settings.downloads, &pool.kubelet_version);
@@ -242,15 +221,11 @@ impl Profile {
         let (mut bootstrap, mut provisioning) = (stage(Stage::Bootstrap)?, stage(Stage::Provisioning)?);
         let reader = Reader::of(Some(self.spec.os_name), self.spec.provisioning_utility);
         bootstrap.user_ssh_keys.clone_from(&pool.ssh_public_keys);
-        let language = self.spec.template_engine;
-        let documents = [&bootstrap, &provisioning];
-        warnings.extend(unused_settings::warnings(language, documents, settings));
         let documents = [&mut bootstrap, &mut provisioning];
         warnings.extend(placement::add(&self.spec, documents, pool, settings));
         if reader == Reader::CloudInit {
             let used = subscription::used(pool).into_iter();
             late_bound.extend(used.map(|late| (late.id.clone(), late)));
-            warnings.extend(hidden_machine_names(&bootstrap));
         }
         configure_network(reader, &mut bootstrap, pool)?;
 
@@ -290,41 +265,29 @@ impl Profile {
                 limit: MAX_CONTENT_BYTES,
             });
         }
-        let Measured {
-            bytes,
-            near,
-            conflicts,
-        } = self.measure(&digest, &spec, pool)?;
-        warnings.extend(near);
-        warnings.extend(conflicts.iter().map(ToString::to_string));
+        let (user_data_bytes, of_documents) = self.measure(&digest, &spec, pool)?;
+        warnings.extend(of_documents);
         warnings.extend(readable_passwords(&spec));
         spec.digest = Some(digest);
         Ok(Rendered {
             spec,
-            user_data_bytes: bytes,
+            user_data_bytes,
             downloads: downloads.asked(),
-            conflicts,
             warnings,
         })
     }
 
-    /// Sizes and conflicts, which are remembered.
+    /// As [`measure`], which is remembered.
     fn measure(&self, digest: &str, spec: &Content, pool: &Pool) -> Result<Measured, RenderError> {
-        let key = (digest.to_owned(), pool.kubelet_version.minor);
-        if let Some(known) = self.measured.lock().get(&key) {
+        if let Some(known) = self.measured.lock().get(digest) {
             return Ok(known.clone());
         }
-        let (bytes, near) = sizes(spec, pool)?;
-        let new = Measured {
-            bytes,
-            near,
-            conflicts: conflicts::find(spec, pool.kubelet_version.minor),
-        };
+        let new = measure(spec, pool)?;
         let mut measured = self.measured.lock();
         if measured.len() >= MAX_MEASURED {
             measured.clear();
         }
-        measured.insert(key, new.clone());
+        measured.insert(digest.to_owned(), new.clone());
         Ok(new)
     }
 
@@ -374,9 +337,11 @@ impl Profile {
             Stage::Provisioning => &self.provisioning,
         };
         let rendered = compiled.render(inputs, budget);
-        let mut texts = rendered
-            .map_err(|failure| template_error(stage, config, failure))?
-            .into_iter();
+        let rendered = rendered.map_err(|failure| {
+            let (position, problem) = located(stage, config, failure);
+            RenderError::Template { position, problem }
+        })?;
+        let mut texts = rendered.into_iter();
         let mut used = BTreeSet::new();
         let mut rendered = template_walk::map(stage.field(), config, &mut |place, _| {
             let unknown = || UserDataError::UnknownMarker {
@@ -392,7 +357,6 @@ impl Profile {
         }
         let reader = Reader::of(Some(self.spec.os_name), self.spec.provisioning_utility);
         warnings.extend(passed_on::settle(stage, reader, &mut rendered));
-        warnings.extend(leave_out_hidden_files(reader, &mut rendered));
         if stage == Stage::Provisioning {
             warnings.extend(replace_mirrors(inputs.settings, &mut rendered));
         }
@@ -428,15 +392,6 @@ pub fn suits(spec: &OperatingSystemProfileSpec, pool: &Pool) -> Result<Vec<Strin
     if profile_os != os {
         warnings.push(format!(
             "a profile for {profile_os} is used for machines that run {os}"
-        ));
-    }
-    // Not in `AllOperatingSystems` of machine-controller's sdk/providerconfig/types.go since pull request 1876.
-    if os == OperatingSystem::CentOs {
-        warnings.push(format!(
-            "machine-controller 1.62 or newer refuses machines with the operating system {os}; set operatingSystem to {} in the \
-             MachineDeployment, and name this profile in its annotation {}",
-            OperatingSystem::RockyLinux,
-            names::PROFILE,
         ));
     }
     let (profile, utility) = (spec.provisioning_utility, pool.provisioning_utility());
@@ -484,27 +439,12 @@ fn digest_of(spec: &mut Content) -> (String, usize) {
 /// Leaves out each file whose template renders to nothing, so that a template can decide whether its file exists. A file that the
 /// profile itself leaves empty stays.
 fn leave_out_empty_files(stage: Stage, config: &ProfileConfig, rendered: &mut StageConfig) {
-    let is_empty = |content: &FileContent| {
-        let inline = content.inline.as_ref();
-        inline.is_none_or(|inline| inline.data.trim().is_empty())
-    };
+    let is_empty = |content: &FileContent| content.text().trim().is_empty();
     let mut sources = template_walk::files(stage.field(), config);
     rendered.files.retain(|file| {
         let by_itself = sources.next().is_none_or(|(_, source)| is_empty(&source.content));
         by_itself || !is_empty(&file.content)
     });
-}
-
-/// Leaves out the files that nobody would see on the machine, with a warning for each.
-fn leave_out_hidden_files(reader: Reader, rendered: &mut StageConfig) -> Vec<String> {
-    let hidden = |file: &mut File| checks::is_hidden(reader, &file.path);
-    let warning = |file: File| {
-        let path = file.path;
-        format!(
-            "{path} is left out: Ignition writes it before this file system is mounted; write it from a unit"
-        )
-    };
-    rendered.files.extract_if(.., hidden).map(warning).collect()
 }
 
 /// Adds the static network of the pool, if it has one, to the first document: without it there is no second.
@@ -527,18 +467,27 @@ fn configure_network(reader: Reader, bootstrap: &mut StageConfig, pool: &Pool) -
     })
 }
 
-fn template_error(stage: Stage, config: &ProfileConfig, failure: Failure) -> RenderError {
+/// The place of a failure inside the spec, and the problem.
+fn located(stage: Stage, config: &ProfileConfig, failure: Failure) -> (TemplatePosition, String) {
     let field = stage.field();
     let text = failure
         .text
         .map(|number| template_walk::place(field, config, number));
     let place = match (failure.template, text) {
         (Some(name), Some(text)) => format!("{text}, in the template {name:?} of {field}"),
-        (Some(name), None) => format!("the template {name:?} of {field}"),
+        (Some(template), None) => {
+            let mut templates = template_walk::templates(field, config).into_iter();
+            let found = templates.find(|(_, name, _)| *name == template);
+            found.map_or(template.clone(), |(place, ..)| place)
+        }
         (None, text) => text.unwrap_or_default(),
     };
-    let (position, problem) = failure.at.inside(place);
-    RenderError::Template { position, problem }
+    let position = TemplatePosition {
+        template: place,
+        line: failure.line,
+        column: failure.column,
+    };
+    (position, failure.problem)
 }
 
 /// Warnings for files and units with a password that every user of a machine can read.
@@ -554,70 +503,44 @@ fn readable_passwords(spec: &Content) -> Vec<String> {
         .collect()
 }
 
-/// Warnings for files in which machine-controller can't replace its placeholder, because they are base64.
-fn hidden_machine_names(bootstrap: &StageConfig) -> Vec<String> {
-    let hidden = bootstrap.files.iter().filter(|file| {
-        file.content.inline.as_ref().is_some_and(|inline| {
-            inline.encoding.as_deref() == Some("b64") && inline.data.contains(MACHINE_NAME_PLACEHOLDER)
-        })
-    });
-    hidden
-        .map(|file| {
-            format!("{}: machine-controller does not replace {MACHINE_NAME_PLACEHOLDER} in a file with encoding b64", file.path)
-        })
-        .collect()
-}
-
-/// No input may contain text that is replaced later: markers by secret-syncer, and the placeholder of a machine's name by
-/// machine-controller.
+/// No input may contain text that could pass for a marker, which is replaced later.
 fn check_reserved(pool: &Pool, data: &Value) -> Result<(), RenderError> {
     let texts: Map<String, Value> = subscription::plain_texts(pool)
         .map(|(field, text)| (field.to_owned(), json!(text)))
         .collect();
     let own = json!({"sshPublicKeys": pool.ssh_public_keys, "operatingSystemSpec": texts});
-    let find = |is: &dyn Fn(&str) -> bool| {
-        let of_data = || late_bound::find(data, &is).map(|path| format!("template data.{path}"));
-        late_bound::find(&own, &is).or_else(of_data)
-    };
-    if let Some(place) = find(&|text| text.contains(RESERVED_PREFIX)) {
-        return Err(RenderError::ReservedText { place });
-    }
-    // The cloud provider's file is in the second document, which machine-controller does not see.
-    let own = |text: &str| pool.overwrite_cloud_config.as_deref() == Some(text);
-    match find(&|text| user_data::has_machine_name(text) && !own(text)) {
-        Some(place) => Err(RenderError::MachineName { place }),
+    let of_data = || late_bound::find_reserved(data).map(|path| format!("template data.{path}"));
+    match late_bound::find_reserved(&own).or_else(of_data) {
+        Some(place) => Err(RenderError::ReservedText { place }),
         None => Ok(()),
     }
 }
 
-/// Sizes of both documents at their largest, and a warning when the first is near its limit.
-fn sizes(spec: &Content, pool: &Pool) -> Result<(UserDataBytes, Option<String>), RenderError> {
+/// Sizes of both documents at their largest, and warnings about what is in them.
+fn measure(spec: &Content, pool: &Pool) -> Result<Measured, RenderError> {
     let largest = late_bound::largest(&spec.late_bound);
     let bootstrap = user_data::user_data(spec, Stage::Bootstrap, &largest)?;
     let provisioning = user_data::user_data(spec, Stage::Provisioning, &largest)?;
-    let limit = size::size_limit(pool.cloud_provider, pool.operating_system);
-    let bytes = limit.map_or(bootstrap.len(), |limit| limit.count(&bootstrap));
+    let mut warnings = containerd_version::warnings(spec);
+    let mut bytes = bootstrap.len();
     let cloud = pool.cloud_provider;
-    let near = match limit {
-        Some(limit) if bytes > limit.bytes => {
-            return Err(RenderError::UserDataTooLarge {
-                bytes,
-                limit: limit.bytes,
-                cloud: cloud.to_string(),
-            });
+    if let Some(limit) = size::size_limit(cloud, pool.operating_system) {
+        bytes = limit.count(&bootstrap);
+        let limit = limit.bytes;
+        if bytes > limit {
+            let cloud = cloud.to_string();
+            return Err(RenderError::UserDataTooLarge { bytes, limit, cloud });
         }
-        Some(limit) if bytes * 100 > limit.bytes * WARN_ABOVE_PERCENT => Some(format!(
-            "the bootstrap user data has {bytes} bytes of the {} that {cloud} takes",
-            limit.bytes
-        )),
-        _ => None,
-    };
+        if bytes * 100 > limit * WARN_ABOVE_PERCENT {
+            warnings.push(format!(
+                "the bootstrap user data has {bytes} bytes of the {limit} that {cloud} takes"
+            ));
+        }
+    }
     let count = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
-    Ok((
-        UserDataBytes {
-            bootstrap: count(bytes),
-            provisioning: count(provisioning.len()),
-        },
-        near,
-    ))
+    let bytes = UserDataBytes {
+        bootstrap: count(bytes),
+        provisioning: count(provisioning.len()),
+    };
+    Ok((bytes, warnings))
 }

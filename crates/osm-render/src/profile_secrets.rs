@@ -18,14 +18,11 @@ pub(crate) fn named(sources: &Sources<'_>) -> BTreeMap<String, LateBound> {
     partials.chain(texts).flat_map(literals).collect()
 }
 
-/// The ids that are literals of a text, in quotes of either language. Outside of tags they do no harm: no template asks for them there.
+/// The ids that are literals of a text, in quotes. Outside of tags they do no harm: no template asks for them there.
 fn literals(text: &str) -> impl Iterator<Item = (String, LateBound)> {
     text.match_indices(SECRET_PREFIX).filter_map(move |(at, _)| {
         let (before, after) = (text.get(..at)?, text.get(at..)?);
-        let quote = before
-            .chars()
-            .next_back()
-            .filter(|c| matches!(c, '"' | '\'' | '`'))?;
+        let quote = before.chars().next_back().filter(|c| matches!(c, '"' | '\''))?;
         let (id, _) = after.split_once(quote)?;
         Some((id.to_owned(), late_bound(id)?))
     })
@@ -49,7 +46,6 @@ mod tests {
         for text in [
             "{{late \"secret/kube-system/vpn/key_1\" as=\"raw\"}}",
             "{{late 'secret/kube-system/vpn/key_1' as=\"raw\"}}",
-            "{{ .ProfileSecret `secret/kube-system/vpn/key_1` }}",
         ] {
             assert_eq!(ids(text), ["secret/kube-system/vpn/key_1"], "{text}");
         }

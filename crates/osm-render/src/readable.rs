@@ -6,21 +6,17 @@ use crate::late_bound;
 
 /// Whether a late-bound value of this kind must stay secret.
 pub fn is_credential(kind: LateBoundKind) -> bool {
-    match kind {
-        LateBoundKind::ProvisioningSecretName
-        | LateBoundKind::ProvisioningKey
-        | LateBoundKind::ProvisioningDigest
-        | LateBoundKind::KubeconfigSecretName
-        | LateBoundKind::RegistryUsername => false,
-        LateBoundKind::ApiToken
-        | LateBoundKind::KubeletToken
-        | LateBoundKind::RegistryPassword
-        | LateBoundKind::ProxyUrl
-        | LateBoundKind::SecretKey
-        | LateBoundKind::ProfileSecretKey
-        | LateBoundKind::ConfigMapKey
-        | LateBoundKind::OperatingSystemSpecField => true,
-    }
+    use LateBoundKind::{
+        KubeconfigSecretName, ProvisioningDigest, ProvisioningKey, ProvisioningSecretName, RegistryUsername,
+    };
+    !matches!(
+        kind,
+        ProvisioningSecretName
+            | ProvisioningKey
+            | ProvisioningDigest
+            | KubeconfigSecretName
+            | RegistryUsername
+    )
 }
 
 /// Whether it is a credential that an operator chose. Tokens of a pool expire, and many profiles of the Go implementation have them in a
@@ -48,10 +44,10 @@ pub fn readable(
         let markers = late_bound::markers(text).unwrap_or_default();
         markers.iter().any(|marker| secrets.contains(&marker.id.as_str()))
     };
-    let files = config.files.iter().filter(|file| {
-        let inline = file.content.inline.as_ref();
-        others_read(file.permissions) && inline.is_some_and(|inline| has_secret(&inline.data))
-    });
+    let files = config
+        .files
+        .iter()
+        .filter(|file| others_read(file.permissions) && has_secret(file.content.text()));
     // systemd shows the text of a unit to every user.
     let units = config.units.iter().filter(|unit| {
         let drop_ins = unit.drop_ins.iter().map(|drop_in| &drop_in.content);

@@ -10,9 +10,9 @@ use osm_api::settings::Settings;
 use semver::Version;
 
 use crate::budget::{Allowance, Budget};
-use crate::error::RenderError;
 use crate::profile::{Profile, Rendered};
 use crate::user_data::Reader;
+use crate::validate::Refusal;
 use crate::{kubelet, late_bound, static_network};
 use osm_api::ClusterEndpoint;
 
@@ -187,23 +187,16 @@ fn has_static_network(spec: &OperatingSystemProfileSpec) -> bool {
     reader != Reader::CloudInit && !files.any(|file| static_network::unit(&file.path).is_some())
 }
 
-/// Renders representatives of the sample pools with default settings, and again with everything set.
+/// Renders representatives of the sample pools with default settings, and again with everything set. It calls `look` with each result and
+/// the label of its sample, and fails soon after another thread sets `cancelled`.
 ///
 /// # Errors
-/// The first failure, with the label of its pool.
-pub fn dry_run(profile: &Profile) -> Result<(), RenderError> {
-    dry_run_with(&AtomicBool::new(false), profile, |_, _| Ok(()))
-}
-
-/// [`dry_run`], and calls `look` with each result and the label of its sample. It fails soon after another thread sets `cancelled`.
-///
-/// # Errors
-/// The first failure, or what `look` refuses.
-pub fn dry_run_with<E: From<RenderError>>(
+/// The first failure, with the label of its pool, or what `look` refuses.
+pub(crate) fn render(
     cancelled: &AtomicBool,
     profile: &Profile,
-    mut look: impl FnMut(&str, &Rendered) -> Result<(), E>,
-) -> Result<(), E> {
+    mut look: impl FnMut(&str, &Rendered) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
     // That it parses is tested; were it broken, the default settings would still be tried.
     let full = full_settings(profile.spec()).unwrap_or_default();
     let defaults = Settings::default();
@@ -216,16 +209,12 @@ pub fn dry_run_with<E: From<RenderError>>(
         ] {
             let sample = format!("{label}, {how}");
             let budget = Budget::new(cancelled).part_of(&allowance);
-            match profile.render_within(budget, &pool, settings, &cluster) {
-                Ok(rendered) => look(&sample, &rendered)?,
-                Err(error) => {
-                    return Err(RenderError::Sample {
-                        sample,
-                        error: Box::new(error),
-                    }
-                    .into());
-                }
-            }
+            let rendered = profile.render_within(budget, &pool, settings, &cluster);
+            let rendered = rendered.map_err(|error| Refusal {
+                message: format!("with the sample pool {sample}: {error}"),
+                ..error.into()
+            })?;
+            look(&sample, &rendered)?;
         }
     }
     Ok(())
@@ -265,7 +254,7 @@ mod tests {
             }))
             .unwrap();
             let profile = crate::compile(&crate::resolve(&spec).unwrap()).unwrap();
-            dry_run(&profile).map_err(|error| error.to_string())
+            crate::dry_run(&profile).map_err(|refusal| refusal.message)
         };
         for minor in kubelet::TESTED_MINORS.0..=kubelet::TESTED_MINORS.1 {
             let go = "{{ if semverCompare \"~1.MINOR.0\" .KubeVersion }}{{ .Typo }}{{ end }}";

@@ -3,7 +3,7 @@
 use osm_api::gzip;
 use osm_api::profile::{CloudProvider, OperatingSystem};
 
-use crate::clouds::{self, Counts, Encoding};
+use crate::clouds;
 
 /// What a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,20 +25,17 @@ pub struct SizeLimit {
 /// The limit of a cloud for bootstrap documents; `None` where no limit is documented that a bootstrap document could
 /// come near.
 pub fn size_limit(cloud: CloudProvider, os: OperatingSystem) -> Option<SizeLimit> {
-    let user_data = clouds::cloud(cloud).user_data?;
-    let (bytes, counts) = user_data.limit?;
-    let counted = match counts {
-        Counts::Sent => Counted::Base64,
-        Counts::Content if user_data.encoding(os) == Encoding::GzipBase64 => Counted::Gzip,
-        Counts::Content => Counted::Raw,
-    };
+    let SizeLimit { bytes, mut counted } = clouds::cloud(cloud).limit?;
+    // Its Ignition can't read compressed user data, so machine-controller does not compress it.
+    if os == OperatingSystem::Flatcar && counted == Counted::Gzip {
+        counted = Counted::Raw;
+    }
     Some(SizeLimit { bytes, counted })
 }
 
 /// The limit of a cloud in bytes, whatever it counts. It is the same for every operating system.
 pub fn limit_bytes(cloud: CloudProvider) -> Option<usize> {
-    let (bytes, _) = clouds::cloud(cloud).user_data?.limit?;
-    Some(bytes)
+    Some(clouds::cloud(cloud).limit?.bytes)
 }
 
 impl SizeLimit {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use osm_api::profile::{File, FileContent, InlineContent};
+use osm_api::profile::{File, FileContent};
 use osm_api::provider_spec::Network;
 
 /// Sorts before what the system brings along.
@@ -49,9 +49,7 @@ pub(crate) fn file(network: &Network) -> Result<Option<File>, String> {
     Ok(Some(File {
         path: PATH.to_owned(),
         permissions: 644,
-        content: FileContent {
-            inline: Some(InlineContent { encoding: None, data }),
-        },
+        content: FileContent::of_text(data),
     }))
 }
 

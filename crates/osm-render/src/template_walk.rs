@@ -97,8 +97,8 @@ pub(crate) fn map<'a, E>(
 ) -> Result<StageConfig, E> {
     let mut mapped = StageConfig::default();
     for (place, file) in files(stage, config) {
+        let data = render(format_args!("{place}"), file.content.text())?;
         let inline = file.content.inline.as_ref();
-        let data = render(format_args!("{place}"), inline.map_or("", |inline| &inline.data))?;
         let encoding = inline.and_then(|inline| inline.encoding.clone());
         mapped.files.push(File {
             path: file.path.clone(),

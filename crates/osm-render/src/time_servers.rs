@@ -4,7 +4,7 @@
 
 use osm_api::config::StageConfig;
 use osm_api::pool::Pool;
-use osm_api::profile::{File, FileContent, InlineContent, OperatingSystem, Unit};
+use osm_api::profile::{File, FileContent, OperatingSystem, Unit};
 use serde_json::json;
 
 use crate::additions;
@@ -59,14 +59,10 @@ pub(crate) fn configure(
     if bootstrap.files.iter().any(|file| file.path == path) {
         return not_used(path);
     }
-    let inline = Some(InlineContent {
-        encoding: None,
-        data: text,
-    });
     bootstrap.files.push(File {
         path: path.to_owned(),
         permissions: 644,
-        content: FileContent { inline },
+        content: FileContent::of_text(text),
     });
     match reader {
         Reader::CloudInit => {

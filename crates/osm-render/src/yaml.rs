@@ -3,8 +3,6 @@
 //! Readers differ: cloud-init's is YAML 1.1, where `yes`, `12:30` and `1_000` are no strings. So every string is
 //! quoted, except multi-line text that a literal block carries unharmed, because operators read these documents.
 
-use std::fmt::Write;
-
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::Value;
 use serde_saphyr::LitStr;
@@ -58,46 +56,7 @@ pub fn read(text: &str) -> Result<Vec<Value>, String> {
         .collect())
 }
 
-/// `text` as a double-quoted YAML scalar on one line.
-pub fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
-            '\t' => quoted.push_str("\\t"),
-            '\r' => quoted.push_str("\\r"),
-            c if is_plain(c) => quoted.push(c),
-            // Writing to a String can't fail.
-            c if u32::from(c) <= 0xff => _ = write!(quoted, "\\x{:02x}", u32::from(c)),
-            c if u32::from(c) <= 0xffff => _ = write!(quoted, "\\u{:04x}", u32::from(c)),
-            c => _ = write!(quoted, "\\U{:08x}", u32::from(c)),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
-/// `value` on one line: flow collections, quoted strings.
-pub fn flow(value: &Value) -> String {
-    match value {
-        Value::Null => "null".to_owned(),
-        Value::String(text) => quote(text),
-        Value::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
-        Value::Object(map) => {
-            let pairs: Vec<_> = map
-                .iter()
-                .map(|(key, value)| format!("{}: {}", quote(key), flow(value)))
-                .collect();
-            format!("{{{}}}", pairs.join(", "))
-        }
-        scalar => scalar.to_string(),
-    }
-}
-
-/// `value` as JSON that YAML readers take, too: JSON leaves some characters as they are that YAML does not allow, or
+/// `value` on one line, as JSON that YAML readers take, too: JSON leaves some characters as they are that YAML does not allow, or
 /// takes for the end of a line.
 pub fn json(value: &Value) -> String {
     let text = value.to_string();

@@ -112,7 +112,7 @@ quoting what is large | 7 | {{#if (toml (json (yaml (shell VALUE))))}}{{/if}}
 all steps in empty loops | 20 | {{! nothing }}
 all steps in loops with a name | 20 | {{#with @root.pool as |p|}}{{#if p.name}}{{/if}}{{/with}}
 all steps in helpers | 20 | {{#if (semver @root.kubelet.version ">=1.0, <2.0")}}{{/if}}
-all steps in late-bound values | 20 | {{#if (late "registry/docker.io/password" as="toml")}}{{/if}}
+all steps in late-bound values | 20 | {{late "registry/docker.io/password" as="toml"}}
 all steps in URLs | 20 | {{#if (download-url "kubelet" arch="$arch")}}{{/if}}
 "#;
 

@@ -79,7 +79,7 @@ impl New {
             .replace("@NAME@", &self.name)
             .replace("@BASE@", &self.extends)
             .replace("@SYSTEM@", spec.os_name.as_str())
-            .replace("@SYSTEM_VERSION@", &yaml::quote(&spec.os_version))
+            .replace("@SYSTEM_VERSION@", &yaml::json(&spec.os_version.as_str().into()))
             .replace("@ENGINE@", engine)
             .replace("@UTILITY@", spec.provisioning_utility.as_str())
             .replace("    # @CLOUDS@\n", &clouds);

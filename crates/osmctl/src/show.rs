@@ -20,7 +20,7 @@ use crate::{cluster, output, snapshot};
 /// Print what the machines of a pool get, without credentials
 ///
 /// The content is that of the pool's OperatingSystemConfig. Credentials are not part of it: secret-syncer adds them when it publishes.
-/// The output has a description in their places, such as `<registry password of docker.io>`. The command reads no Secret.
+/// The output has their names in their places, such as `<registry/docker.io/password>`. The command reads no Secret.
 ///
 /// Without FILE, the command lists the files and units of both documents. With FILE, it prints the text of one file.
 #[derive(Args)]
@@ -202,7 +202,7 @@ mod tests {
         let stages = masked(&pools[0], config, &Stage::ALL).unwrap();
         let text = format!("{stages:?}");
         assert!(
-            !text.contains("hunter2") && text.contains("<API token of the pool>"),
+            !text.contains("hunter2") && text.contains("<api/token>"),
             "{text}"
         );
         assert!(list(&stages).unwrap().contains("/opt/cloud"));

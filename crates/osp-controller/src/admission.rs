@@ -174,7 +174,10 @@ fn verdict(
     let condition = plan::verdict(spec, outcome, accepted_before);
     if condition.status {
         Verdict {
-            warnings: osm_render::validate::suspicions(spec),
+            warnings: osm_render::validate::decimal_modes(spec)
+                .into_iter()
+                .map(|(_, warning)| warning)
+                .collect(),
             ..Verdict::default()
         }
     } else {

@@ -38,7 +38,9 @@ pub struct Validator {
 impl Validator {
     /// Validates so many profiles at a time. Each can take as much memory as a profile may take, but a slow one must not delay the others.
     pub fn new(slots: usize) -> Self {
-        Self::with(slots, osm_render::validate::dry_run_unless)
+        Self::with(slots, |cancelled, accepted| {
+            osm_render::validate::dry_run_with(cancelled, &osm_render::compile(accepted)?, |_, _| ())
+        })
     }
 
     fn with(slots: usize, dry_run: DryRun) -> Self {

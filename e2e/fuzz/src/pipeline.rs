@@ -52,9 +52,7 @@ pub(crate) fn resolve_on(
 
 /// Judges a profile as osp-controller does, with its own samples, which have no canary.
 pub(crate) fn judge(profile: &Profile, canary_in_input: bool) {
-    let verdict = bounds::within_samples("the samples", || {
-        osm_render::validate::dry_run_with(profile, |_, _| ())
-    });
+    let verdict = bounds::within_samples("the samples", || osm_render::validate::dry_run(profile));
     match verdict {
         Ok(()) => {}
         Err(refusal) => assert!(

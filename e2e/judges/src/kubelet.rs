@@ -57,32 +57,3 @@ pub fn kubelet_feature_gates(minor: &str) -> Result<Vec<String>> {
         &(),
     )
 }
-
-/// The flags that the kubelet of one of [`KUBELET_MINORS`] itself defines.
-///
-/// # Errors
-/// A version whose source can't be downloaded or read.
-pub fn kubelet_flags(minor: &str) -> Result<Vec<String>> {
-    let module = format!("go-{minor}.mod");
-    let output = Command::new("go")
-        .args([
-            "mod",
-            "download",
-            "-json",
-            "-modfile",
-            &module,
-            "k8s.io/kubernetes",
-        ])
-        .current_dir(go_source("feature-gates"))
-        .env("GOWORK", "off")
-        .output()?;
-    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).context("go mod download")?;
-    let source = answer
-        .get("Dir")
-        .and_then(serde_json::Value::as_str)
-        .with_context(|| format!("no source of Kubernetes {minor}: {answer}"))?;
-    ask(
-        Command::new(go_program("kubelet-flags", "go.mod")?).arg(source),
-        &(),
-    )
-}

@@ -144,10 +144,10 @@ async fn no_credential_is_printed(world: &World) -> Result<()> {
         printed.push_str(&run.err);
     }
     for mask in [
-        "<API token of the pool>",
-        "<bootstrap token of the kubelet>",
-        "password = \"<registry password of docker.io>\"",
-        "<name of the provisioning Secret>",
+        "<api/token>",
+        "<kubelet/token>",
+        "password = \"<registry/docker.io/password>\"",
+        "<provisioning/secret-name>",
     ] {
         assert!(printed.contains(mask), "{mask}: {printed}");
     }

@@ -35,19 +35,17 @@ pub(crate) fn check(stage: Stage, config: &ProfileConfig, reader: Reader) -> Res
     {
         return Err(invalid(format!("{name}.packages"), problem));
     }
-    for (i, package) in config.packages.iter().enumerate() {
-        check_name(
-            &format!("{name}.packages[{i}]"),
-            package,
-            system_names::IN_PACKAGES,
-        )?;
-    }
-    for (i, module) in config.kernel_modules.iter().enumerate() {
-        check_name(
-            &format!("{name}.kernelModules[{i}]"),
-            module,
+    for (field, names, others) in [
+        ("packages", &config.packages, system_names::IN_PACKAGES),
+        (
+            "kernelModules",
+            &config.kernel_modules,
             system_names::IN_KERNEL_MODULES,
-        )?;
+        ),
+    ] {
+        for (i, item) in names.iter().enumerate() {
+            check_name(&format!("{name}.{field}[{i}]"), item, others)?;
+        }
     }
     for (key, value) in &config.sysctls {
         let place = format!("{name}.sysctls.{key}");

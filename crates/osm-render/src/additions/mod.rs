@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use osm_api::OperatingSystemProfileSpec;
 use osm_api::config::StageConfig;
-use osm_api::profile::{Commands, File, FileContent, InlineContent, ProfileConfig, ProfileFile, SysctlValue};
+use osm_api::profile::{Commands, File, FileContent, ProfileConfig, ProfileFile, SysctlValue};
 use osm_api::settings::System;
 use serde_json::{Map, Value, json};
 
@@ -84,11 +84,10 @@ pub(crate) fn add_settings(reader: Reader, document: Stage, stage: &mut StageCon
     let Kernel { files, command } = Kernel::of("settings", &system.kernel_modules, &system.sysctls);
     for (path, data) in files {
         stage.files.retain(|file| file.path != path);
-        let inline = Some(InlineContent { encoding: None, data });
         stage.files.push(File {
             path,
             permissions: 644,
-            content: FileContent { inline },
+            content: FileContent::of_text(data),
         });
     }
     let Some(command) = command else { return };
@@ -189,11 +188,10 @@ fn lines(lines: impl Iterator<Item = impl std::fmt::Display>) -> String {
 }
 
 fn file(path: &str, permissions: i32, data: String) -> ProfileFile {
-    let inline = Some(InlineContent { encoding: None, data });
     ProfileFile {
         path: path.to_owned(),
         permissions,
-        content: FileContent { inline },
+        content: FileContent::of_text(data),
         replace: false,
         remove: false,
     }

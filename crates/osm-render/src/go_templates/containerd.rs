@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use osm_api::profile::{File, FileContent, InlineContent};
+use osm_api::profile::{File, FileContent};
 use osm_api::settings::{Registry, Settings};
 
 use super::spelling::Spelling;
@@ -100,12 +100,7 @@ fn hosts_file(registry: &Registry) -> File {
     File {
         path: format!("{CERTS_D}/{}/hosts.toml", registry.host),
         permissions: 600,
-        content: FileContent {
-            inline: Some(InlineContent {
-                encoding: None,
-                data: text,
-            }),
-        },
+        content: FileContent::of_text(text),
     }
 }
 

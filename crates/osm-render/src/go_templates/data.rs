@@ -13,15 +13,14 @@ use osm_api::pool::Pool;
 use osm_api::profile::{CloudProvider, OperatingSystem, ProvisioningUtility};
 use osm_api::provider_spec::{ConfigVar, IpFamily, Network};
 use osm_api::settings::{Settings, Taint};
-use osm_gotemplate::functions::Parameter;
 use osm_gotemplate::methods::{Behavior, Encoded, Method};
 use osm_gotemplate::value::{IntKind, Map, Named, Pointer, Struct, Type};
-use osm_gotemplate::{Problem, Value, standard};
+use osm_gotemplate::{Value, standard};
 use serde_json::{Value as Json, json};
 
 use super::containerd;
 use super::spelling::Spelling;
-use crate::late_bound::{self, Encoding};
+use crate::late_bound::Encoding;
 use crate::model::{
     self, API_TOKEN, KUBECONFIG_SECRET_NAME, KUBELET_TOKEN, PROVISIONING_SECRET_NAME, PROXY_URL,
 };
@@ -32,71 +31,17 @@ use osm_api::ClusterEndpoint;
 type Fields = Vec<(Rc<str>, Value)>;
 
 /// The pointer to `resources.filesData` with which every template is executed.
-pub(super) fn files_data<'a>(
+pub(super) fn files_data(
     pool: &Pool,
     settings: &Settings,
     cluster: &ClusterEndpoint,
-    secrets: impl Iterator<Item = &'a str>,
     spelling: Spelling,
 ) -> Value {
     let mut all = of_cluster(pool, settings, cluster, spelling);
     all.extend(of_kubelet(pool));
     all.extend(of_systems(pool, spelling));
-    let secrets = secrets.map(|id| (id.into(), text(&spelling.of(id, Encoding::Text))));
-    let secrets: BTreeMap<Rc<str>, Value> = secrets.collect();
-    if !secrets.is_empty() {
-        all.push((SECRETS.into(), Value::Map(Map::new(Type::String, secrets))));
-    }
     let all = Value::Struct(Struct::new(all));
-    pointer_to(Value::Named(Named::with_behavior(
-        "resources.filesData",
-        all,
-        None,
-        &FILES_DATA,
-    )))
-}
-
-/// The field with the values that the method knows. Templates can't read it, because its name is in lower case.
-const SECRETS: &str = "secrets";
-
-/// `ProfileSecret` places the value of a Secret.
-static FILES_DATA: Behavior = Behavior::new(
-    &[Method::new("ProfileSecret", &[Parameter::String], |call| {
-        let (Value::Struct(all), Value::String(id)) = (call.receiver().underlying(), call.any(1)) else {
-            return Err(unknown_secret());
-        };
-        let secrets = all.fields().iter().find(|(name, _)| &**name == SECRETS);
-        match secrets {
-            Some((_, Value::Map(secrets))) => secrets.get(id).ok_or_else(unknown_secret),
-            _ => Err(unknown_secret()),
-        }
-    })],
-    Encoded::AsValue,
-);
-
-fn unknown_secret() -> Problem {
-    Problem::Failed(late_bound::SECRET_RULE.to_owned())
-}
-
-/// Why a stage has no late-bound value with this id, by the name of its variable.
-pub(super) fn of_other_stage(id: &str) -> String {
-    let of_subscription = |field: &str| {
-        format!(
-            ".RhelConfig.{field} can be used only in provisioningConfig, with the complete subscription of a MachineDeployment; \
-             move this text there, or complete the subscription"
-        )
-    };
-    match id {
-        PROVISIONING_SECRET_NAME => {
-            ".SecretName can be used only in bootstrapConfig; move this text there, or remove the variable"
-                .to_owned()
-        }
-        subscription::USER => of_subscription("RHELSubscriptionManagerUser"),
-        subscription::PASSWORD => of_subscription("RHELSubscriptionManagerPassword"),
-        subscription::ORGANIZATION => of_subscription("RHELOrganizationName"),
-        subscription::ACTIVATION_KEY => of_subscription("RHELActivationKey"),
-        id => format!("{id} can't be used in this stage; remove the variable that prints it"),
-    }
+    pointer_to(Value::Named(Named::new("resources.filesData", all)))
 }
 
 /// A kubeconfig with the token by which a kubelet joins.
@@ -426,8 +371,7 @@ mod tests {
         let (_, profile) = crate::defaults().swap_remove(0);
         let (_, pool) = crate::sample_pools(&profile).swap_remove(0);
         let cluster = crate::stand_in_cluster();
-        let (settings, secrets) = (Settings::default(), std::iter::empty());
-        files_data(&pool, &settings, &cluster, secrets, Spelling::Marker)
+        files_data(&pool, &Settings::default(), &cluster, Spelling::Marker)
     }
 
     #[test]
@@ -437,11 +381,7 @@ mod tests {
             panic!()
         };
         let names = fields.fields().iter().map(|(name, _)| format!(".{name}"));
-        let own = FILES_DATA
-            .methods
-            .iter()
-            .map(|method| format!(".{}", method.name));
-        let names: BTreeSet<String> = names.chain(own).collect();
+        let names: BTreeSet<String> = names.collect();
         assert_eq!(listed("## Variables"), names.iter().map(String::as_str).collect());
     }
 

@@ -15,9 +15,9 @@ use osm_gotemplate::{TemplateSet, budget};
 pub(crate) use self::passed_on::clean_path;
 use self::spelling::Spelling;
 use crate::budget::Budget;
-use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Sources};
+use crate::engine::{Compiled, Engine, Failure, Inputs, Sources};
 use crate::late_bound;
-use crate::rendered_text::{NotCopied, RenderedText};
+use crate::rendered_text::RenderedText;
 use osm_api::ClusterEndpoint;
 
 /// What starts an action.
@@ -32,14 +32,14 @@ impl Engine for GoTemplateEngine {
     fn compile(&self, sources: &Sources<'_>, budget: &Budget<'_>) -> Result<Box<dyn Compiled>, Failure> {
         let named = sources.partials.iter().map(|(name, text)| {
             let template = Template::parse(name, text, budget);
-            template.map_err(|error| Failure::of_template(name, located(&error)))
+            template.map_err(|error| located(&error).in_template(name))
         });
         let texts = sources.texts.iter().enumerate().map(|(number, source)| {
             if !source.in_file || !source.text.contains(ACTION) {
                 return Ok(Content::Verbatim(source.text.to_owned()));
             }
             let template = Template::parse(FILE, source.text, budget);
-            let template = template.map_err(|error| Failure::from(located(&error)).in_text(number));
+            let template = template.map_err(|error| located(&error).in_text(number));
             Ok(Content::Template(template?))
         });
         Ok(Box::new(Templates {
@@ -71,15 +71,6 @@ impl Template {
     }
 }
 
-fn not_copied(refused: &NotCopied) -> String {
-    match refused {
-        NotCopied::Cut => {
-            "a credential, or a name that is known only when user data is published, is cut: print it as a whole".to_owned()
-        }
-        NotCopied::OtherStage(id) => data::of_other_stage(id),
-    }
-}
-
 /// The templates of one stage.
 struct Templates {
     /// Those that files can call.
@@ -106,8 +97,7 @@ impl Compiled for Templates {
                             .to_owned(),
                     ));
                 }
-                let copied = inputs.late_bound.copied(marked);
-                copied.map_err(|refused| fail(not_copied(&refused)))
+                inputs.late_bound.text(marked).map_err(fail)
             })
             .collect()
     }
@@ -121,17 +111,16 @@ impl Templates {
         inputs: &Inputs<'_>,
         budget: &Budget<'_>,
     ) -> Result<Vec<String>, Failure> {
-        let secrets = inputs.late_bound.secrets();
-        let data = data::files_data(inputs.pool, inputs.settings, inputs.cluster, secrets, spelling);
+        let data = data::files_data(inputs.pool, inputs.settings, inputs.cluster, spelling);
         let (mut called, nothing) = (TemplateSet::new("named"), TemplateSet::new("nothing"));
         for named in &self.named {
-            let failed = |at| Failure::of_template(&named.name, at);
+            let failed = |failure: Failure| failure.in_template(&named.name);
             let result = named.set.execute_with(&nothing, &named.name, &data, budget);
             let result = result.map_err(|error| failed(located(&error)))?;
             if gives_action(&result, inputs) {
                 let problem = "its result contains {{, which is not evaluated a second time: move the action into the files that call \
                     this template";
-                return Err(failed(Located::nowhere(problem)));
+                return Err(failed(problem.into()));
             }
             called.define_text(&named.name, &as_called(&result));
         }
@@ -139,7 +128,7 @@ impl Templates {
             let rendered = match text {
                 Content::Verbatim(content) => match budget.write(content.len()) {
                     Ok(()) => Ok(content.clone()),
-                    Err(exhausted) => Err(Located::nowhere(exhausted.to_string())),
+                    Err(exhausted) => Err(exhausted.into()),
                 },
                 Content::Template(Template { name, set }) => {
                     let rendered = set.execute_with(&called, name, &data, budget);
@@ -147,12 +136,12 @@ impl Templates {
                 }
             };
             let rendered = match rendered {
-                Ok(text) if text.len() > MAX_CONTENT_BYTES => Err(Located::nowhere(format!(
+                Ok(text) if text.len() > MAX_CONTENT_BYTES => Err(Failure::from(format!(
                     "the template writes more than {MAX_CONTENT_BYTES} bytes"
                 ))),
                 rendered => rendered,
             };
-            rendered.map_err(|at| Failure::from(at).in_text(number))
+            rendered.map_err(|failure: Failure| failure.in_text(number))
         };
         self.texts.iter().enumerate().map(text).collect()
     }
@@ -173,15 +162,15 @@ fn gives_action(result: &str, inputs: &Inputs<'_>) -> bool {
     is_action(result) && late_bound::find(inputs.data, &is_action).is_none()
 }
 
-fn located(error: &osm_gotemplate::Error) -> Located {
+fn located(error: &osm_gotemplate::Error) -> Failure {
     let mut problem = without_data(&error.problem).to_owned();
     if let Some(context) = error.context.as_deref().filter(|_| !error.exhausted) {
         problem = format!("at <{context}>: {problem}");
     }
-    Located {
+    Failure {
         line: (error.line > 0).then_some(error.line),
         column: error.column.map(|before| before.saturating_add(1)),
-        problem,
+        ..problem.into()
     }
 }
 
@@ -191,8 +180,8 @@ fn without_data(problem: &str) -> &str {
     let Some((function, detail)) = problem.strip_prefix(CALL).and_then(|rest| rest.split_once(": ")) else {
         return problem;
     };
-    if detail.starts_with("can't print the address of ") || detail == late_bound::SECRET_RULE {
-        return problem; // It names a type, or is always the same.
+    if detail.starts_with("can't print the address of ") {
+        return problem; // It names a type.
     }
     problem
         .get(..CALL.len().saturating_add(function.len()))

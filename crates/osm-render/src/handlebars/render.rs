@@ -5,6 +5,7 @@
 //! from the data, and only results of helpers are new.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use ::handlebars::template::{BlockParam, DecoratorTemplate, HelperTemplate, Parameter, TemplateElement};
@@ -23,18 +24,12 @@ pub(super) struct Renderer<'a> {
     pub(super) named: &'a BTreeMap<String, Template>,
     pub(super) inputs: &'a Inputs<'a>,
     pub(super) budget: &'a Budget<'a>,
+    /// How many templates and branches of blocks are being rendered, one inside the other.
+    pub(super) depth: Cell<usize>,
 }
 
-/// Adds the place to a failure, unless an included template or an inner block has added its own.
-fn inside(mut failure: Failure, template: &Template, element: usize) -> Failure {
-    if let (None, Some(at)) = (failure.at.line, template.mapping.get(element)) {
-        (failure.at.line, failure.at.column) = (Some(at.0), Some(at.1));
-    }
-    if failure.template.is_none() {
-        failure.template.clone_from(&template.name);
-    }
-    failure
-}
+/// Deepest nesting of blocks and included templates together. Rendering recurses, and an overflowing stack can't be caught.
+const MAX_DEPTH: usize = 48;
 
 /// What a path in a template can lead to.
 #[derive(Clone, Copy)]
@@ -126,6 +121,12 @@ impl Renderer<'_> {
     ) -> Result<(), Failure> {
         let Some(template) = template else { return Ok(()) };
         self.budget.step(1)?;
+        let depth = self.depth.get();
+        if depth >= MAX_DEPTH {
+            let problem = format!("blocks and included templates are nested more than {MAX_DEPTH} deep");
+            return Err(problem.into());
+        }
+        self.depth.set(depth + 1);
         // The parser removes the blanks before an inclusion that is alone on its line.
         let mut after_blank = false;
         for (index, element) in template.elements.iter().enumerate() {
@@ -140,8 +141,15 @@ impl Renderer<'_> {
                 TemplateElement::PartialExpression(partial) => self.include(partial, is_alone, scope, out),
                 _ => Ok(()),
             };
-            rendered.map_err(|failure| inside(failure, template, index))?;
+            rendered.map_err(|failure| {
+                let failure = lint::inside(failure, template, index);
+                match &template.name {
+                    Some(name) => failure.in_template(name),
+                    None => failure,
+                }
+            })?;
         }
+        self.depth.set(depth);
         Ok(())
     }
 

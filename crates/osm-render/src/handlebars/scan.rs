@@ -2,9 +2,9 @@
 //! stack can't be caught. The parser has a guard of its own, but what makes a template of its result has none.
 //!
 //! The scanner follows the grammar exactly where that decides what is a tag, and refuses the rare syntax (raw
-//! blocks, `[` and `{` inside a tag, quoted partial names) that would make it guess.
+//! blocks, `[` and `{` inside a tag) that would make it guess.
 
-use crate::engine::Located;
+use crate::engine::Failure;
 
 /// Largest template, in bytes.
 pub(super) const MAX_BYTES: usize = 128 * 1024;
@@ -16,11 +16,9 @@ pub(super) const MAX_BLOCK_DEPTH: usize = 24;
 pub(super) const MAX_PARENTHESES: usize = 12;
 
 /// Checks `source`.
-pub(super) fn check(source: &str) -> Result<(), Located> {
+pub(super) fn check(source: &str) -> Result<(), Failure> {
     if source.len() > MAX_BYTES {
-        return Err(Located::nowhere(format!(
-            "is longer than {MAX_BYTES} bytes: split it"
-        )));
+        return Err(format!("is longer than {MAX_BYTES} bytes: split it").into());
     }
     let mut scanner = Scanner {
         source,
@@ -33,11 +31,7 @@ pub(super) fn check(source: &str) -> Result<(), Located> {
         let before = source.get(..scanner.at).unwrap_or(source);
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        Located {
-            line: Some(line),
-            column: Some(column),
-            problem,
-        }
+        Failure::from(problem).at(line, column)
     })
 }
 
@@ -122,18 +116,8 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn block(&mut self, inner: &'a str) -> Result<(), String> {
-        let word = |text: &'a str| text.trim_start_matches(BLANKS);
-        if let Some(name) = inner.strip_prefix('>') {
-            if !word(name).starts_with(|c: char| c.is_alphanumeric() || "-_./".contains(c)) {
-                return Err("a partial is included by its plain name, {{> name}}".to_owned());
-            }
-        } else if let Some(name) = inner.strip_prefix('#') {
-            if word(name).starts_with(['>', '*']) {
-                return Err(
-                    "partial blocks and inline partials are not supported: use a named template".to_owned(),
-                );
-            }
+    fn block(&mut self, inner: &str) -> Result<(), String> {
+        if inner.starts_with('#') {
             self.blocks.push(Block {
                 at: self.at,
                 levels: 1,
@@ -142,8 +126,6 @@ impl<'a> Scanner<'a> {
             if self.blocks.pop().is_none() {
                 return Err("closes a block that is not open".to_owned());
             }
-        } else if inner.starts_with('*') {
-            return Err("decorators are not supported".to_owned());
         } else if inner.starts_with('^') || inner.starts_with("else") {
             // Also any name that starts so: too deep by one at worst.
             if let Some(open) = self.blocks.last_mut() {
@@ -242,12 +224,7 @@ mod tests {
     fn what_is_not_supported_says_so() {
         for source in [
             "{{{{raw}}}}x{{{{/raw}}}}",
-            "{{> (lookup . \"a\")}}",
             "{{> [a]}}",
-            "{{> 'a'}}",
-            "{{#> a}}{{/a}}",
-            "{{#*inline \"a\"}}{{/inline}}",
-            "{{* a}}",
             "{{a [b]}}",
             "{{a {\"b\":1}}}",
             "{{a",

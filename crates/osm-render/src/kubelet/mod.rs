@@ -1,6 +1,6 @@
 //! Validates the settings for the kubelet before any machine gets them: a kubelet exits at start when a field has another type, or when
-//! it does not know a feature gate. Of the values that it refuses, only those are found that people get wrong often: quantities,
-//! thresholds of evictions, and of the garbage collection of images. The journal of the machine has all others.
+//! it does not know a feature gate. Of the values that it refuses, only those are found that people get wrong often: quantities and
+//! thresholds of evictions. The journal of the machine has all others.
 //!
 //! The settings' `kubelet.configuration` becomes a drop-in of the kubelet's configuration file, which the kubelet merges into the one
 //! that the profile writes: maps by key, lists as a whole (KEP-3983).
@@ -72,38 +72,27 @@ const ENTRIES: [(&str, Check); 5] = [
     ("systemReserved", kubelet_value::reservation),
 ];
 
-const LOG_SIZE: &str = "containerLogMaxSize";
-
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Findings {
-    /// What a kubelet would not start with; each names its path in the settings, and repeats no value.
-    pub(crate) mistakes: Vec<String>,
-    /// What works, or may.
-    pub(crate) warnings: Vec<String>,
-}
-
-/// Judges the settings for the kubelet of a pool. A kubelet of a version that is not known is judged as the nearest that is; what it
-/// may know better is a warning then.
-pub(crate) fn check(pool: &Pool, settings: &KubeletDefaults) -> Findings {
+/// The mistakes in the settings for the kubelet of a pool: what a kubelet would not start with. Each names its path in the settings, and
+/// repeats no value. What a kubelet of a version that is not known here may know is no mistake.
+pub(crate) fn check(pool: &Pool, settings: &KubeletDefaults) -> Vec<String> {
     let mut judge = Judge {
         kubelet: Kubelet::of(pool),
-        found: Findings::default(),
+        mistakes: Vec::new(),
     };
     for (name, value) in &settings.feature_gates {
         judge.gate(&format!("kubelet.featureGates.{name}"), name, *value);
     }
     if let Some(configuration) = &settings.configuration {
         judge.document(configuration);
-        judge.values(configuration, pool);
+        judge.values(configuration);
     }
-    let Findings { mistakes, warnings } = &mut judge.found;
+    let mut mistakes = judge.mistakes;
     if mistakes.len() > MAX_MISTAKES {
         let more = mistakes.len() - MAX_MISTAKES;
         mistakes.truncate(MAX_MISTAKES);
         mistakes.push(format!("and {more} more"));
     }
-    warnings.truncate(MAX_MISTAKES);
-    judge.found
+    mistakes
 }
 
 /// The drop-in: the settings' configuration, with the fields that the kubelet requires of every file. `None` if it would be empty.
@@ -141,22 +130,19 @@ pub(crate) fn shutdown_seconds(settings: &KubeletDefaults) -> Option<i64> {
 
 struct Judge {
     kubelet: Kubelet,
-    found: Findings,
+    mistakes: Vec<String>,
 }
 
 impl Judge {
     fn mistake(&mut self, path: &str, problem: &str) {
-        self.found.mistakes.push(format!("{path}: {problem}"));
+        self.mistakes.push(format!("{path}: {problem}"));
     }
 
     /// A mistake, unless the kubelet is of a version that may know better.
     fn doubt(&mut self, path: &str, problem: &str) {
-        let found = if self.kubelet.known {
-            &mut self.found.mistakes
-        } else {
-            &mut self.found.warnings
-        };
-        found.push(format!("{path}: {problem}"));
+        if self.kubelet.known {
+            self.mistake(path, problem);
+        }
     }
 
     fn document(&mut self, configuration: &Map<String, Value>) {
@@ -234,40 +220,14 @@ impl Judge {
         }
     }
 
-    /// Judges values as those of the annotations of a pool. The pool's own are used where the settings have none.
-    fn values(&mut self, configuration: &Map<String, Value>, pool: &Pool) {
-        let path = |name: &str| format!("{CONFIGURATION}.{name}");
+    /// Judges values as those of the annotations of a pool.
+    fn values(&mut self, configuration: &Map<String, Value>) {
         for (name, check) in ENTRIES {
             let entries = configuration.get(name).and_then(Value::as_object);
             for (key, entry) in entries.into_iter().flatten() {
                 if let Some(Err(problem)) = entry.as_str().map(|text| check(key, text)) {
-                    self.mistake(&path(&format!("{name}.{key}")), problem);
+                    self.mistake(&format!("{CONFIGURATION}.{name}.{key}"), problem);
                 }
-            }
-        }
-        let number = |name: &str| configuration.get(name).and_then(Value::as_i64);
-        let text = |name: &str| configuration.get(name).and_then(Value::as_str);
-        if let Some(Err(problem)) = text(LOG_SIZE).map(kubelet_value::log_size) {
-            self.mistake(&path(LOG_SIZE), problem);
-        }
-        let set = |names: [&'static str; 2]| names.into_iter().find(|name| configuration.contains_key(*name));
-        let (low, high) = ("imageGCLowThresholdPercent", "imageGCHighThresholdPercent");
-        if let Some(name) = set([low, high]) {
-            let low = number(low).or(pool.kubelet.image_gc_low_threshold_percent.map(i64::from));
-            let high = number(high).or(pool.kubelet.image_gc_high_threshold_percent.map(i64::from));
-            if !kubelet_value::image_gc_percents(low, high) {
-                self.mistake(&path(name), kubelet_value::IMAGE_GC_PERCENTS);
-            }
-        }
-        let (minimum, maximum) = ("imageMinimumGCAge", "imageMaximumGCAge");
-        if let Some(name) = set([maximum, minimum]) {
-            let minimum = text(minimum).or(pool.kubelet.image_minimum_gc_age.as_deref());
-            let maximum = text(maximum).or(pool.kubelet.image_maximum_gc_age.as_deref());
-            if !kubelet_value::image_gc_ages(minimum, maximum) {
-                self.mistake(
-                    &path(name),
-                    "the maximum age must be longer than the minimum age, which is 2m unless it is set",
-                );
             }
         }
     }

@@ -1,4 +1,3 @@
-use osm_api::pool::KubeletSettings;
 use osm_api::settings::Settings;
 use semver::Version;
 
@@ -14,16 +13,14 @@ fn pool(minor: u64) -> Pool {
     }
 }
 
-fn of(minor: u64, yaml: &str) -> Findings {
+fn of(minor: u64, yaml: &str) -> Vec<String> {
     let settings = Settings::parse(yaml).unwrap();
     check(&pool(minor), &settings.kubelet)
 }
 
 /// What a configuration, as YAML, is told by kubelet 1.36.
 fn told(configuration: &str) -> Vec<String> {
-    let found = of(36, &format!("kubelet: {{configuration: {configuration}}}"));
-    assert_eq!(found.warnings, [""; 0]);
-    found.mistakes
+    of(36, &format!("kubelet: {{configuration: {configuration}}}"))
 }
 
 /// Configurations, each with the path of its mistake and a part of what is told.
@@ -37,10 +34,7 @@ const MISTAKES: &str = "
     {evictionHard: {memory.free: 77Mi}} | evictionHard.memory.free | is not an eviction signal
     {kubeReserved: {gpu: '77'}} | kubeReserved.gpu | can't be reserved
     {systemReserved: {cpu: '-77'}} | systemReserved.cpu | must not be negative
-    {containerLogMaxSize: 77MB} | containerLogMaxSize | must be a size
     {registerWithTaints: [{key: a, effect: NoSchedule, timeAdded: s77}]} | registerWithTaints[0].timeAdded | can't be set
-    {imageGCHighThresholdPercent: 77} | imageGCHighThresholdPercent | must be below
-    {imageMaximumGCAge: 77s} | imageMaximumGCAge | must be longer
     {featureGates: {Imagined: true}} | featureGates.Imagined | knows no such feature gate
     {featureGates: {ImageVolume: false}} | featureGates.ImageVolume | takes only true
     {featureGates: {RotateKubeletServerCertificate: false}} | featureGates.RotateKubeletServerCertificate | must stay on
@@ -89,50 +83,27 @@ fn every_kubelet_is_judged_by_what_it_knows() {
     let newer = "kubelet: {configuration: {memoryReservationPolicy: None}}";
     let found = of(35, newer);
     let expected = "kubelet.configuration.memoryReservationPolicy: kubelet 1.35 has no such field";
-    assert_eq!(found.mistakes, [expected]);
-    assert_eq!(of(36, newer), Findings::default());
+    assert_eq!(found, [expected]);
+    assert_eq!(of(36, newer), [""; 0]);
 
     // Locked since 1.34; there was no other value to be had from then on.
     let gates = "kubelet: {featureGates: {KubeletTracing: false}}";
-    assert_eq!(of(33, gates), Findings::default());
+    assert_eq!(of(33, gates), [""; 0]);
     assert_eq!(
-        of(34, gates).mistakes,
+        of(34, gates),
         ["kubelet.featureGates.KubeletTracing: kubelet 1.34 takes only true"]
     );
 
     let some = "kubelet: {featureGates: {CustomCPUCFSQuotaPeriod: true, CPUCFSQuotaPeriod: true}}";
     assert_eq!(
-        of(33, some).mistakes,
+        of(33, some),
         ["kubelet.featureGates.CPUCFSQuotaPeriod: kubelet 1.33 knows no such feature gate"]
     );
 
     // Kubelets that nobody has seen yet may know more.
     let unknown = "kubelet: {configuration: {newField: 1, maxPods: a, featureGates: {New: true}}}";
-    let found = of(40, unknown);
-    assert_eq!(
-        found.mistakes,
-        ["kubelet.configuration.maxPods: must be a whole number"]
-    );
-    assert_eq!(found.warnings.len(), 2, "{found:#?}");
-}
-
-#[test]
-fn what_the_pool_says_counts() {
-    let mut pool = pool(36);
-    pool.kubelet = KubeletSettings {
-        image_gc_low_threshold_percent: Some(10),
-        image_minimum_gc_age: Some("48h".to_owned()),
-        ..KubeletSettings::default()
-    };
-    let told = |yaml: &str| {
-        let settings = Settings::parse(&format!("kubelet: {{configuration: {yaml}}}")).unwrap();
-        check(&pool, &settings.kubelet).mistakes.len()
-    };
-    assert_eq!(told("{imageGCHighThresholdPercent: 20}"), 0);
-    assert_eq!(told("{imageGCHighThresholdPercent: 10}"), 1);
-    assert_eq!(told("{imageMaximumGCAge: 49h}"), 0);
-    assert_eq!(told("{imageMaximumGCAge: 47h}"), 1);
-    assert_eq!(told("{maxPods: 1}"), 0);
+    let expected = "kubelet.configuration.maxPods: must be a whole number";
+    assert_eq!(of(40, unknown), [expected]);
 }
 
 #[test]

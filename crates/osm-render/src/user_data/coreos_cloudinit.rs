@@ -17,8 +17,6 @@ use crate::{Stage, static_network, yaml};
 /// Words that coreos-cloudinit would replace by an address, or by nothing.
 const REPLACED: [&str; 4] = ["$public_ipv4", "$private_ipv4", "$public_ipv6", "$private_ipv6"];
 
-const PROGRAM: &str = "coreos-cloudinit";
-
 /// The cloud-config of a stage.
 pub(super) fn write(stage: Stage, filled: &Filled, packing: Packing) -> Result<String, UserDataError> {
     let document = Value::Object(document(filled, packing)?);
@@ -43,7 +41,7 @@ pub(super) fn document(filled: &Filled, packing: Packing) -> Result<Map<String, 
         encoding,
     } in &filled.files
     {
-        let mode = mode(PROGRAM, path, *permissions)?;
+        let mode = mode(path, *permissions)?;
         if let Some(encoding) = encoded(encoding.as_deref()) {
             let permissions = format!("{mode:04o}");
             files.push(
@@ -98,14 +96,10 @@ fn file(path: &str, mode: u32, text: &str, packing: Packing) -> Value {
         None if text.chars().all(plain) => ("", text.to_owned()),
         None => ("base64", STANDARD.encode(text)),
     };
-    let mut file = Map::from_iter([
-        ("path".to_owned(), json!(path)),
-        ("permissions".to_owned(), json!(permissions)),
-        ("encoding".to_owned(), json!(encoding)),
-        ("content".to_owned(), json!(content)),
-    ]);
-    file.retain(|key, value| key != "encoding" || *value != "");
-    Value::Object(file)
+    match encoding {
+        "" => json!({"path": path, "permissions": permissions, "content": content}),
+        _ => json!({"path": path, "permissions": permissions, "encoding": encoding, "content": content}),
+    }
 }
 
 /// An enabled unit is started. At later boots that is systemd's business, but the document is applied again: to start what runs does

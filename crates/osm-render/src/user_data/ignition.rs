@@ -43,7 +43,7 @@ pub(super) fn write(filled: Filled) -> Result<String, UserDataError> {
         ..
     } in &filled.files
     {
-        files.push(file(path, mode("Ignition", path, *permissions)?, text));
+        files.push(file(path, mode(path, *permissions)?, text));
     }
     let mut units = Vec::new();
     for unit in &filled.units {
@@ -63,27 +63,17 @@ pub(super) fn write(filled: Filled) -> Result<String, UserDataError> {
     files.retain(|file| !of_units.contains(path_of(file)));
     keep_last(&mut files, path_of);
 
-    let mut document = Map::from_iter([("ignition".to_owned(), json!({"version": "3.3.0"}))]);
-    let parts = [
-        ("passwd", passwd(&filled)),
-        (
-            "storage",
-            Map::from_iter([("files".to_owned(), Value::Array(files))]),
-        ),
-        (
-            "systemd",
-            Map::from_iter([("units".to_owned(), Value::Array(units))]),
-        ),
-    ];
-    for (key, part) in parts {
-        let part: Map<String, Value> = part
-            .into_iter()
-            .filter(|(_, list)| list.as_array().is_some_and(|list| !list.is_empty()))
-            .collect();
-        if !part.is_empty() {
-            document.insert(key.to_owned(), part.into());
-        }
-    }
+    let mut document = Map::from_iter([
+        ("ignition".to_owned(), json!({"version": "3.3.0"})),
+        ("passwd".to_owned(), Value::Object(passwd(&filled))),
+        ("storage".to_owned(), json!({"files": files})),
+        ("systemd".to_owned(), json!({"units": units})),
+    ]);
+    let is_empty = |part: &Value| {
+        part.as_object()
+            .is_none_or(|part| part.values().all(|list| *list == json!([])))
+    };
+    document.retain(|_, part| !is_empty(part));
     // `<` stays as it is, so that machine-controller finds its placeholder in units.
     Ok(format!("{}\n", Value::Object(document)))
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{Filled, Packing, Reader, cloud_init, coreos_cloudinit, ignition, machine_name, unit_files};
 use crate::Stage;
 use crate::error::UserDataError;
-use crate::late_bound::{Filling, LateValues};
+use crate::late_bound::{self, Filling, LateValues};
 
 /// What a stage puts on a machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,13 +43,13 @@ pub fn machine_stage(
     filled_machine_stage(spec, stage, Filling::Values(values))
 }
 
-/// [`machine_stage`] with a description in the place of each late-bound value, such as `<registry password of docker.io>`. It is the same
+/// [`machine_stage`] with a mask in the place of each late-bound value, such as `<registry/docker.io/password>`. It is the same
 /// text in every encoding, also where a marker asks for base64. Never use it for a machine.
 ///
 /// # Errors
 /// As there.
 pub fn masked_machine_stage(spec: &Content, stage: Stage) -> Result<MachineStage, UserDataError> {
-    filled_machine_stage(spec, stage, Filling::Masks(&super::masks(spec)))
+    filled_machine_stage(spec, stage, Filling::Masks(&late_bound::masks(spec)))
 }
 
 fn filled_machine_stage(
@@ -103,7 +103,7 @@ mod tests {
     use osm_api::Settings;
 
     use super::*;
-    use crate::user_data::{placeholders, user_data};
+    use crate::{placeholders, user_data};
 
     /// Files of a document by path, with mode and text, as the programs that read it on a machine tell them.
     fn files_of(spec: &Content, document: &str) -> BTreeMap<String, (String, String)> {
@@ -168,7 +168,7 @@ mod tests {
         }))
         .unwrap();
         let machine = masked_machine_stage(&spec, Stage::Provisioning).unwrap();
-        let mask = "<registry password of docker.io>";
+        let mask = "<registry/docker.io/password>";
         let expected = [
             format!("raw {mask}"),
             format!("toml \"{mask}\""),
@@ -178,7 +178,7 @@ mod tests {
             format!("b64 {mask}"),
         ];
         assert_eq!(machine.files[0].text.lines().collect::<Vec<_>>(), expected);
-        assert_eq!(machine.other["runcmd"], json!(["login <key k of Secret n/s>"]));
+        assert_eq!(machine.other["runcmd"], json!(["login <secret/k>"]));
         assert!(crate::masks(&spec).values().any(|text| text == mask));
     }
 }

@@ -1,6 +1,7 @@
 //! Writes the document that a machine reads: fills late-bound values into a rendered configuration, and writes the result in the
 //! language of the machine's provisioning utility.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -124,27 +125,10 @@ fn write(
     }
 }
 
-/// Readable stand-ins for late-bound values, for previews. Never use them for a machine.
-pub fn placeholders(spec: &Content) -> LateValues {
-    late_bound::stand_ins(&spec.late_bound)
-}
-
-/// What [`masked_machine_stage`] shows in the places of late-bound values, by their ids.
-pub fn masks(spec: &Content) -> LateValues {
-    late_bound::masks(&spec.late_bound)
-}
-
-/// What machine-controller replaces in a bootstrap document: its placeholder, and the same as a URL has it.
-fn machine_names(text: &str) -> usize {
-    text.matches(MACHINE_NAME_PLACEHOLDER).count() + text.matches(ESCAPED_PLACEHOLDER).count()
-}
-
-/// Whether machine-controller would replace something in a text.
+/// Whether machine-controller would replace something in a text: its placeholder, or the same as a URL has it.
 pub(crate) fn has_machine_name(text: &str) -> bool {
-    text.contains(MACHINE_NAME_PLACEHOLDER) || text.contains(ESCAPED_PLACEHOLDER)
+    text.contains(MACHINE_NAME_PLACEHOLDER) || text.contains("%3CMACHINE_NAME%3E")
 }
-
-const ESCAPED_PLACEHOLDER: &str = "%3CMACHINE_NAME%3E";
 
 fn unfit(place: &str, problem: impl Into<String>) -> UserDataError {
     UserDataError::Unfit {
@@ -181,74 +165,36 @@ impl Filled {
         name: Option<String>,
     ) -> Result<Self, UserDataError> {
         let config = stage.of_content(spec);
-        let room = Room::default();
+        let (room, filled) = (Room::default(), Cell::new(0));
         let fill = |place: &dyn fmt::Display, text: &str| {
-            let filled = late_bound::fill(text, place, &spec.late_bound, filling, &room)?;
-            if stage == Stage::Bootstrap
-                && has_machine_name(&filled)
-                && machine_names(&filled) != machine_names(text)
-            {
-                return Err(unfit(
-                    &place.to_string(),
-                    format!(
-                        "a late-bound value contains {MACHINE_NAME_PLACEHOLDER}, which machine-controller would replace"
-                    ),
-                ));
-            }
-            Ok(filled)
+            filled.set(filled.get() + text.matches(RESERVED_PREFIX).count());
+            late_bound::fill(text, place, &spec.late_bound, filling, &room)
         };
-        check_names(config, stage)?;
         let reader = Reader::of(spec.os_name, spec.provisioning_utility);
         let modules = config.modules.clone().unwrap_or(Value::Null);
         let place = format_args!("{}.modules", stage.field());
         let modules = template_walk::map_value(place, &modules, &mut |place, text| fill(&place, text))?;
-        let modules = if let Value::Object(modules) = modules {
-            modules
-        } else {
-            Map::new()
+        let modules = match modules {
+            Value::Object(modules) => modules,
+            _ => Map::new(),
         };
-        for module in modules.keys() {
-            if let Some(problem) = unsupported_module(reader, module) {
-                return Err(unfit(&format!("{}.modules.{module}", stage.field()), problem));
-            }
+        let files = own_files(reader, stage, name.as_deref()).chain(files(config, &fill)?);
+        let units = config.units.iter().map(|unit| fill_unit(unit, &fill));
+        let units = units.collect::<Result<_, _>>()?;
+        // A marker in a name or a key would be left in the document. Profiles have none there, but somebody may have edited a stored config.
+        let text = serde_json::to_string(config).unwrap_or_default();
+        if text.matches(RESERVED_PREFIX).count() > filled.get() {
+            let place = stage.field().to_owned();
+            return Err(UserDataError::UnknownMarker { place });
         }
         Ok(Self {
-            files: own_files(reader, stage, name.as_deref())
-                .chain(files(config, &fill)?)
-                .collect(),
+            files: files.collect(),
             name,
             ssh_keys: config.user_ssh_keys.clone(),
-            units: config
-                .units
-                .iter()
-                .map(|unit| fill_unit(unit, &fill))
-                .collect::<Result<_, _>>()?,
+            units,
             modules,
         })
     }
-}
-
-/// Checks names, keys and all else that is written as it is: a marker there would be left in the document. Profiles have none, but somebody
-/// may have edited a stored config.
-fn check_names(config: &StageConfig, stage: Stage) -> Result<(), UserDataError> {
-    let is_reserved = |text: &String| text.contains(RESERVED_PREFIX);
-    let mut drop_ins = config.units.iter().flat_map(|unit| &unit.drop_ins);
-    let field = if config.user_ssh_keys.iter().any(is_reserved) {
-        "userSSHKeys"
-    } else if config.files.iter().any(|file| is_reserved(&file.path)) {
-        "files[].path"
-    } else if config.units.iter().any(|unit| is_reserved(&unit.name)) {
-        "units[].name"
-    } else if drop_ins.any(|drop_in| is_reserved(&drop_in.name)) {
-        "units[].dropIns[].name"
-    } else if config.modules.as_ref().is_some_and(late_bound::has_reserved_key) {
-        "modules, in a key,"
-    } else {
-        return Ok(());
-    };
-    Err(UserDataError::UnknownMarker {
-        place: format!("{}.{field}", stage.field()),
-    })
 }
 
 /// The files of a document that are not the profile's.
@@ -298,7 +244,7 @@ fn files(
                 } else {
                     file.permissions
                 },
-                text: fill(&file.path, inline.map_or("", |inline| &inline.data))?,
+                text: fill(&file.path, file.content.text())?,
                 encoding: inline
                     .and_then(|inline| inline.encoding.clone())
                     .filter(|encoding| is_encoding(encoding)),
@@ -367,17 +313,10 @@ fn fill_unit(
     })
 }
 
-/// `permissions`, octal digits as a decimal number, as the mode that they mean.
-fn mode(program: &str, path: &str, permissions: i32) -> Result<u32, UserDataError> {
-    let mode = u32::from_str_radix(&permissions.to_string(), 8)
-        .ok()
-        .filter(|mode| *mode <= 0o777);
-    mode.ok_or_else(|| {
-        unfit(
-            path,
-            format!("permissions must be 777 or less, {program} sets no others"),
-        )
-    })
+/// `permissions`, octal digits as a decimal number, as the mode that they mean. A profile for Flatcar has no others.
+fn mode(path: &str, permissions: i32) -> Result<u32, UserDataError> {
+    u32::from_str_radix(&permissions.to_string(), 8)
+        .map_err(|_| unfit(path, "permissions must be octal digits"))
 }
 
 pub(crate) fn unit_path(unit: &Unit) -> String {

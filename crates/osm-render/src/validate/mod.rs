@@ -4,56 +4,68 @@
 
 mod modules;
 mod refusal;
-mod suspicion;
 
 use std::sync::atomic::AtomicBool;
 
-use crate::{Profile, Rendered};
-use osm_api::profile::AcceptedProfile;
+use osm_api::profile::OperatingSystemProfileSpec;
 
 use self::modules::Modules;
 pub use self::refusal::{Outcome, Refusal};
-pub use self::suspicion::{DecimalMode, decimal_modes, default_name, suspicions};
+use crate::{Profile, Rendered, Stage, samples};
 
-/// Compiles every template, renders the sample pools, and validates the modules of each.
+/// Renders the sample pools, and validates the modules of each.
 ///
 /// # Errors
 /// The first problem of the profile.
-pub fn dry_run(accepted: &AcceptedProfile) -> Result<(), Refusal> {
-    dry_run_unless(&AtomicBool::new(false), accepted)
+pub fn dry_run(profile: &Profile) -> Result<(), Refusal> {
+    dry_run_with(&AtomicBool::new(false), profile, |_, _| ())
 }
 
-/// [`dry_run`] that fails soon after another thread sets `cancelled`.
+/// [`dry_run`] that calls `look` with the label of each sample and its result. It fails soon after another thread sets `cancelled`.
 ///
 /// # Errors
 /// The first problem of the profile, or that it was cancelled.
-pub fn dry_run_unless(cancelled: &AtomicBool, accepted: &AcceptedProfile) -> Result<(), Refusal> {
-    let mut modules = Modules::default();
-    // The templates are dropped before the schema of modules is parsed, so that memory holds one of the two at a time.
-    render_samples(cancelled, &crate::compile(accepted)?, &mut modules, |_, _| ())?;
-    modules.validate()
-}
-
-/// [`dry_run`] for a profile that is compiled already. It calls `look` with the label of each sample and its result, before it validates
-/// the modules of all samples.
-///
-/// # Errors
-/// The first problem of the profile.
-pub fn dry_run_with(profile: &Profile, look: impl FnMut(&str, &Rendered)) -> Result<(), Refusal> {
-    let mut modules = Modules::default();
-    render_samples(&AtomicBool::new(false), profile, &mut modules, look)?;
-    modules.validate()
-}
-
-fn render_samples(
+pub fn dry_run_with(
     cancelled: &AtomicBool,
     profile: &Profile,
-    modules: &mut Modules,
     mut look: impl FnMut(&str, &Rendered),
 ) -> Result<(), Refusal> {
-    crate::dry_run_with(cancelled, profile, |sample, rendered| {
-        modules.note(sample, rendered);
+    let mut modules = Modules::default();
+    samples::render(cancelled, profile, |sample, rendered| {
         look(sample, rendered);
-        Ok(())
+        modules.validate(sample, rendered)
     })
+}
+
+/// Modes whose decimal numbers people write by mistake: the number, and the mode that was meant.
+const DECIMAL_MODES: [(i32, &str); 4] = [(416, "640"), (420, "644"), (436, "664"), (511, "777")];
+
+/// Finds file permissions that were probably written as a decimal number: where they are, such as
+/// `spec.bootstrapConfig.files[0].permissions`, and a warning.
+pub fn decimal_modes(spec: &OperatingSystemProfileSpec) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for stage in Stage::ALL {
+        for (index, file) in stage.config(spec).files.iter().enumerate() {
+            let (path, number) = (&file.path, file.permissions);
+            let meant = DECIMAL_MODES.iter().find(|(decimal, _)| *decimal == number);
+            found.extend(meant.map(|(_, meant)| {
+                let message = format!(
+                    "{path}: permissions {number} means the mode 0{number}; it is also the decimal number of the mode 0{meant}; write the \
+                     octal digits without a leading zero: {meant}"
+                );
+                (
+                    format!("spec.{}.files[{index}].permissions", stage.field()),
+                    message,
+                )
+            }));
+        }
+    }
+    found
+}
+
+/// Describes a profile that has the name of a default profile, but other content.
+pub fn default_name(name: &str) -> String {
+    format!(
+        "{name} is the name of a default profile; unless default profiles are disabled, osp-controller replaces this profile with it"
+    )
 }

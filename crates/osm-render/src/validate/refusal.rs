@@ -8,7 +8,8 @@ use osm_api::profile::AcceptedProfile;
 pub type Outcome = Result<AcceptedProfile, Refusal>;
 
 /// Why osp-controller refuses a profile.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct Refusal {
     /// Reason of the condition `Accepted`.
     pub reason: Reason,

@@ -58,7 +58,6 @@ fn any_text_comes_out_as_it_went_in_or_is_refused() {
     let language = Language {
         utility: "cloud-init",
         encoding: None,
-        replaced: &[MACHINE_NAME],
         read: |documents| coreos_read(documents).unwrap(),
     };
     let first = [

@@ -134,7 +134,6 @@ fn any_text_comes_out_as_it_went_in_or_is_refused() {
     let language = Language {
         utility: "ignition",
         encoding: Some("b64"),
-        replaced: &[MACHINE_NAME, ESCAPED],
         read: |documents| ignition_read(documents).unwrap(),
     };
     let first = [

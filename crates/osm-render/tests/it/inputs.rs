@@ -139,8 +139,6 @@ const TRICKY: [&[&str]; 3] = [
         "#whole comment",
         "%%osm-late{api/token,raw}%%",
         "x%%osm-late{",
-        "<MACHINE_NAME>",
-        "%3CMACHINE_NAME%3E",
         "a\nEOF\necho injected\n",
         "a\nEND-OF-BUNDLE\nexit 1\n",
         "$(touch injected) ${IFS} $x",
@@ -485,8 +483,8 @@ fn refused_well(place: &str, text: &str, error: &str) {
         error.starts_with("bootstrapConfig") || error.contains("/opt/bin/") || error.contains("/etc/");
     let says = error.to_lowercase().contains(&named.to_lowercase());
     assert!(says || stands, "{place}: {error}");
-    // Short words are anywhere, and what is reserved is named.
-    let common = text.chars().count() < 9 || text == "<MACHINE_NAME>";
+    // Short words are anywhere.
+    let common = text.chars().count() < 9;
     assert!(common || !error.contains(text.trim()), "{place}: {error}");
 }
 

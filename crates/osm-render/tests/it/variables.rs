@@ -101,12 +101,6 @@ const DURATIONS: &str = "
 const CONTAINERD: Row = ("{{ .ContainerRuntimeConfig }}", "{{> lib/containerd.toml}}");
 const KUBECONFIG: Row = ("{{ .BootstrapKubeconfig }}", "{{> lib/bootstrap-kubelet.conf}}");
 
-/// In Handlebars, the value is encoded for the text around it. Only in the provisioning stage.
-const PROFILE_SECRET: Row = (
-    "{{ .ProfileSecret \"secret/kube-system/vpn/password\" }}",
-    "{{late \"secret/kube-system/vpn/password\" as=\"yaml\"}}",
-);
-
 fn rows(table: &'static str) -> Vec<Row> {
     let rows = table.trim().lines().map(|row| row.split_once(" ==").unwrap());
     rows.map(|(go, handlebars)| (go.trim(), handlebars.trim()))
@@ -277,22 +271,10 @@ fn documents_mean_the_same_in_both_languages() {
 }
 
 #[test]
-fn secrets_of_a_profile_are_the_same_in_both_languages() {
-    let pool = pool("ubuntu", "aws", "1.35.0", "", false);
-    let [_, found] = rendered(&pool, &Settings::default(), &[], &[PROFILE_SECRET]);
-    for text in [&found[0].0, &found[0].1] {
-        assert!(
-            text.starts_with("%%osm-late{secret/kube-system/vpn/password,"),
-            "{text}"
-        );
-    }
-}
-
-#[test]
 fn every_variable_is_compared_or_documented_to_have_no_field() {
     let of_system = OF_SYSTEM.into_iter().map(|(_, table)| table);
     let tables = of_system.chain([EVERYWHERE, IN_BOOTSTRAP, WITH_USER, WITH_KEY, DURATIONS]);
-    let others = [CONTAINERD, KUBECONFIG, PROFILE_SECRET];
+    let others = [CONTAINERD, KUBECONFIG];
     let rows: Vec<Row> = tables.flat_map(rows).chain(others).collect();
     let has = |text: &str, name: &str| {
         let mut found = text.match_indices(name);

@@ -80,13 +80,8 @@ fn pyyaml(texts: &[String]) -> Vec<Value> {
 fn cloud_inits_reader_agrees() {
     let texts = TRICKY.concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
     let tree = tree(&texts);
-    let quoted: Vec<String> = texts.iter().map(|text| yaml::quote(text)).collect();
-    let written = [
-        yaml::write(&tree).unwrap(),
-        yaml::flow(&tree),
-        format!("[{}]", quoted.join(", ")),
-    ];
-    let expected = [tree.clone(), tree, json!(texts)];
+    let written = [yaml::write(&tree).unwrap(), yaml::json(&tree)];
+    let expected = [tree.clone(), tree];
     assert_eq!(pyyaml(&written), expected);
     assert_eq!(written.map(|text| yaml::read(&text).unwrap().remove(0)), expected);
 }

@@ -5,16 +5,12 @@ pub const FIELDS: &str =
 pub const VARIABLES: &str = "docs/go-templates.md lists all variables";
 
 /// Parts of messages, and the next step where the message itself does not have it.
-const HINTS: [(&str, &str); 20] = [
+const HINTS: [(&str, &str); 19] = [
     ("there is no field", FIELDS),
     ("in type *resources.filesData", VARIABLES),
     (
         "there is no such value in this stage",
         "docs/templates.md lists the values of each stage",
-    ),
-    (
-        "templates include each other in a circle",
-        "remove one of these inclusions",
     ),
     (
         "exceeded maximum template depth",
@@ -26,7 +22,7 @@ const HINTS: [(&str, &str); 20] = [
     ),
     (
         "nested more than",
-        "move inner blocks into a named template, or join conditions with and",
+        "move inner blocks into a named template, or join conditions with and; a template must not include itself without an end",
     ),
     (
         "unclosed action",

@@ -1,6 +1,7 @@
 //! Checks one profile: by the code of osp-controller, and by what a reviewer would comment on about the rendered samples.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::{Result, anyhow};
@@ -9,7 +10,7 @@ use osm_api::config::StageConfig;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::{CloudProvider, FileContent, OperatingSystemProfileSpec, ProfileConfig};
 use osm_render::validate::Refusal;
-use osm_render::{Conflict, Profile, Rendered, Stage, TemplatePosition};
+use osm_render::{Profile, Rendered, Stage, TemplatePosition};
 
 use super::{hints, scripts, spec, yaml_traps};
 use crate::bases::Bases;
@@ -104,15 +105,15 @@ struct Reviewed {
     readable: BTreeSet<(&'static str, String)>,
     /// Files in which machine-controller can't replace its placeholder.
     hidden_names: BTreeSet<String>,
-    /// What can't work together, with the problem that the first of the samples has with it: stage, path and subject.
-    conflicts: BTreeMap<(&'static str, String, String), String>,
 }
 
 fn attempt(name: &str, spec: &OperatingSystemProfileSpec, bases: &Bases) -> Result<Reviewed, Box<Refusal>> {
     let accepted = bases.resolve(name, spec).map_err(Refusal::from)?;
     let profile = osm_render::compile(&accepted).map_err(Refusal::from)?;
     let mut reviewed = Reviewed::default();
-    osm_render::validate::dry_run_with(&profile, |_, rendered| reviewed.look(rendered))?;
+    osm_render::validate::dry_run_with(&AtomicBool::new(false), &profile, |_, rendered| {
+        reviewed.look(rendered)
+    })?;
     if let Some(rendered) = with_proxy_password(&profile) {
         reviewed.look_at_modes(&rendered);
     }
@@ -143,16 +144,6 @@ impl Reviewed {
             (Stage::Provisioning, &config.provisioning_config),
         ] {
             self.look_at_scripts(stage, content);
-        }
-        for Conflict {
-            stage,
-            path,
-            subject,
-            problem,
-        } in &rendered.conflicts
-        {
-            let key = (stage_name(*stage), path.clone(), subject.clone());
-            self.conflicts.entry(key).or_insert_with(|| problem.clone());
         }
         for file in &config.bootstrap_config.files {
             let inline = file.content.inline.as_ref();
@@ -239,12 +230,6 @@ impl Reviewed {
             );
             let problem = Problem::warning("machine-name", at("bootstrap", path), message);
             problems.push(problem.hint("remove encoding: b64"));
-        }
-        for ((stage, path, subject), problem) in &self.conflicts {
-            if is_own(stage, path) {
-                let message = format!("{path}: {subject} {problem}");
-                problems.push(Problem::warning("conflict", at(stage, path), message));
-            }
         }
         let scripts = self.scripts.iter();
         for ((stage, path), (texts, mode)) in scripts.filter(|((stage, path), _)| is_own(stage, path)) {

@@ -2,7 +2,6 @@
 
 use osm_api::profile::{OperatingSystemProfileSpec, TemplateEngine};
 use osm_api::{OperatingSystemProfile, Reason};
-use osm_render::validate::DecimalMode;
 
 use crate::input::{CUSTOM_PROFILE, Item};
 use crate::problem::Problem;
@@ -15,7 +14,7 @@ pub fn check(
 ) -> Vec<Problem> {
     let mut problems = of_verbatim_texts(item);
     problems.extend(of_name(item, defaults));
-    for DecimalMode { path, message, hint } in osm_render::validate::decimal_modes(&item.value.spec) {
+    for (path, message) in osm_render::validate::decimal_modes(&item.value.spec) {
         // Another rule reports a leading zero.
         let has_zero = item
             .origin
@@ -23,7 +22,7 @@ pub fn check(
             .is_some_and(|text| text.starts_with('0'));
         if !has_zero {
             let place = item.origin.place(&path);
-            problems.push(Problem::warning("decimal-mode", place, message).hint(hint));
+            problems.push(Problem::warning("decimal-mode", place, message));
         }
     }
     problems

@@ -302,15 +302,6 @@ fn what_settings_allow_is_not_reported() {
     assert_eq!(problems(&format!("{pool}{settings}")), Vec::<Value>::new());
 }
 
-/// [`REVIEWED`] in another language, with one template: that of `/etc/big`.
-fn with_template(engine: &str, text: &str) -> String {
-    REVIEWED
-        .replace("Handlebars", engine)
-        .replace(r#""{{late \"api/token\" as=\"raw\"}}""#, "x")
-        .replace("{{shell kubelet.version}}", "x")
-        .replace("\"@BIG@\"", &format!("{text:?}"))
-}
-
 #[test]
 fn actions_in_what_go_templates_leave_as_it_is_are_warned_of() {
     let lines = |input: &str| {
@@ -369,19 +360,4 @@ fn workflows_of_github_annotate_the_lines() {
         "a b%2Cc%3Ad.yaml,line=15,col=22,title=octal-number::permissions with",
     );
     prints(&github, "%0AHint: write the digits alone: 644\n");
-}
-
-#[test]
-fn a_conflict_is_a_warning_at_its_file() {
-    let input = with_template("GoTemplate", "ExecStart=/opt/bin/kubelet --network-plugin=cni");
-    let found = problems(&input.replace("/etc/big", "/etc/systemd/system/kubelet.service"));
-    let conflict = found
-        .iter()
-        .find(|problem| problem["rule"] == "conflict")
-        .unwrap();
-    assert_eq!(conflict["line"], 22, "{found:#?}");
-    assert!(
-        conflict["message"].as_str().unwrap().contains("--network-plugin"),
-        "{found:#?}"
-    );
 }

@@ -203,17 +203,6 @@ fn keep_or_publish(
     Ok(Plan::of(Step::Publish(Box::new(publish)), None))
 }
 
-/// Whether objects may be deleted, or published for the first time. A kubeconfig may lead to another cluster by now, whose answers would be a
-/// reason to, so the clusters have to be known as they are now.
-pub fn may_be_drastic(
-    config: Option<&ConfigView>,
-    existing: &ExistingObjects,
-    orphans: &[(String, ExistingObjects)],
-) -> bool {
-    let is_retired = config.is_some_and(ConfigView::is_retired);
-    is_retired || existing.bootstrap.is_none() || !orphans.is_empty()
-}
-
 /// What the Go implementation made is left unchanged until osc-controller can render it.
 fn not_adopted(gathered: &Gathered, config: &ConfigView) -> Plan {
     if !config.is_claimed {

@@ -3,89 +3,46 @@
 
 mod schema;
 
-use std::fmt::Write;
-
-use crate::{Rendered, Stage, TemplatePosition};
 use osm_api::Reason;
 use serde_json::Value;
 
 use self::schema::Schema;
 use crate::validate::refusal::Refusal;
+use crate::{Rendered, Stage, TemplatePosition};
 
-/// cloud-init's schema of cloud-config, without its descriptions. README.md in this folder names the source.
-const CLOUD_CONFIG: &str = include_str!("schema-cloud-config-v1.json");
-
-/// The program that the schema belongs to.
-const READER: &str = "cloud-init 25.1";
-
-/// The modules of a profile's samples.
+/// Validates the modules of a profile's samples.
 #[derive(Default)]
 pub(crate) struct Modules {
-    /// Most samples have the same modules. Only samples with other modules than those before them are here.
-    samples: Vec<Sample>,
-}
-
-struct Sample {
-    label: String,
-    /// Names of stages, and their modules.
-    stages: Vec<(&'static str, Value)>,
+    /// It is parsed only if there are modules.
+    schema: Option<Schema>,
+    /// What was validated: most samples have the same modules.
+    known: Vec<Value>,
 }
 
 impl Modules {
-    /// Notes the modules of a sample.
-    pub(crate) fn note(&mut self, label: &str, rendered: &Rendered) {
-        let known = self.samples.iter().flat_map(|sample| &sample.stages);
-        let stages: Vec<_> = Stage::ALL
-            .into_iter()
-            .filter_map(|stage| Some((stage.field(), stage.of_content(&rendered.spec).modules.as_ref()?)))
-            .filter(|(_, modules)| !known.clone().any(|(_, known)| known == *modules))
-            .map(|(stage, modules)| (stage, modules.clone()))
-            .collect();
-        if !stages.is_empty() {
-            self.samples.push(Sample {
-                label: label.to_owned(),
-                stages,
-            });
-        }
-    }
-
-    /// Validates what was noted. It parses the schema only if there are modules.
+    /// Validates the modules of a sample.
     ///
     /// # Errors
-    /// All problems of the first sample that has any.
-    pub(crate) fn validate(&self) -> Result<(), Refusal> {
-        if self.samples.is_empty() {
-            return Ok(());
-        }
-        // A test parses the schema, so this cannot fail.
-        let Ok(schema) = Schema::parse(CLOUD_CONFIG, READER) else {
-            return Ok(());
-        };
-        self.samples
-            .iter()
-            .try_for_each(|sample| sample.validate(&schema))
-    }
-}
-
-impl Sample {
-    fn validate(&self, schema: &Schema) -> Result<(), Refusal> {
-        let mut message = String::new();
-        let mut first = None;
-        for (stage, modules) in &self.stages {
-            for problem in schema.problems(modules) {
-                // Writing to a String cannot fail.
-                let _ = write!(message, "{stage}.modules{}: {}; ", problem.path, problem.text);
-                first.get_or_insert_with(|| format!("{stage}.modules{}", problem.path));
+    /// All problems of the sample.
+    pub(crate) fn validate(&mut self, sample: &str, rendered: &Rendered) -> Result<(), Refusal> {
+        let (mut message, mut first) = (String::new(), None);
+        for stage in Stage::ALL {
+            let modules = stage.of_content(&rendered.spec).modules.as_ref();
+            let Some(modules) = modules.filter(|modules| !self.known.contains(modules)) else {
+                continue;
+            };
+            self.known.push(modules.clone());
+            for (path, text) in self.schema.get_or_insert_default().problems(modules) {
+                let place = format!("{}.modules{path}", stage.field());
+                message.push_str(&format!("{place}: {text}; "));
+                first.get_or_insert(place);
             }
         }
-        if message.is_empty() {
-            return Ok(());
-        }
-        let _ = write!(message, "found with the sample pool {}", self.label);
+        let Some(template) = first else { return Ok(()) };
         Err(Refusal {
             reason: Reason::ModulesInvalid,
-            message,
-            position: first.map(|template| TemplatePosition {
+            message: format!("{message}found with the sample pool {sample}"),
+            position: Some(TemplatePosition {
                 template,
                 line: None,
                 column: None,
@@ -103,10 +60,10 @@ mod tests {
     use serde_json::json;
 
     fn problems(modules: &Value) -> Vec<String> {
-        let found = Schema::parse(CLOUD_CONFIG, READER).unwrap().problems(modules);
+        let found = Schema::default().problems(modules);
         found
             .into_iter()
-            .map(|problem| format!("{}: {}", problem.path, problem.text))
+            .map(|(path, text)| format!("{path}: {text}"))
             .collect()
     }
 
@@ -140,7 +97,7 @@ mod tests {
     fn every_keyword_and_pattern_of_the_schema_is_known() {
         let (mut keywords, mut patterns) = Default::default();
         vocabulary(
-            &serde_json::from_str(CLOUD_CONFIG).unwrap(),
+            &serde_json::from_str(schema::CLOUD_CONFIG).unwrap(),
             &mut keywords,
             &mut patterns,
         );
@@ -255,8 +212,8 @@ mod tests {
     #[test]
     fn every_default_profile_is_valid_and_a_problem_has_its_stage_and_sample() {
         for (name, spec) in crate::defaults() {
-            crate::validate::dry_run(&crate::resolve(&spec).unwrap())
-                .unwrap_or_else(|refusal| panic!("{name}: {refusal:?}"));
+            let profile = crate::compile(&crate::resolve(&spec).unwrap()).unwrap();
+            crate::validate::dry_run(&profile).unwrap_or_else(|refusal| panic!("{name}: {refusal:?}"));
         }
         let validate = |bootstrap: Value, provisioning: Value| {
             let spec = serde_json::from_value(json!({
@@ -265,7 +222,7 @@ mod tests {
                 "bootstrapConfig": {"modules": bootstrap}, "provisioningConfig": {"modules": provisioning},
             }))
             .unwrap();
-            crate::validate::dry_run(&crate::resolve(&spec).unwrap())
+            crate::validate::dry_run(&crate::compile(&crate::resolve(&spec).unwrap()).unwrap())
         };
         let provisioning = json!({"ntp": {"servers": ["a"]}, "resolv_conf": {"domain": "{{cluster.dnsDomain}}", "nameserver": "a"}});
         let refusal = validate(json!({"runcdm": ["a"]}), provisioning).unwrap_err();

@@ -1,6 +1,6 @@
 //! The part of JSON Schema, draft 4, that cloud-init's schema of cloud-config uses. A test checks that it uses no other keyword.
 //!
-//! A general validator would add four megabytes to the binary and five to memory, for this one schema.
+//! A general validator would add four megabytes to the binary, for this one schema.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -8,36 +8,37 @@ use std::collections::{HashMap, HashSet};
 use regex::Regex;
 use serde_json::{Map, Value};
 
+/// cloud-init's schema of cloud-config, without its descriptions. README.md in this folder names the source.
+pub(super) const CLOUD_CONFIG: &str = include_str!("schema-cloud-config-v1.json");
+
+/// The program that the schema belongs to.
+const READER: &str = "cloud-init 25.1";
+
 /// A message lists at most this many problems.
 const MAX_PROBLEMS: usize = 20;
 
 /// A message names at most this many members of an enumeration.
 const MAX_NAMED: usize = 16;
 
-/// A problem of a document. It does not repeat the value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Problem {
-    /// Such as `.ntp.servers[0]`.
-    pub(super) path: String,
-    /// Such as `is not of type string`.
-    pub(super) text: String,
-}
+/// A problem of a document: a path such as `.ntp.servers[0]`, and a text such as `is not of type string`. It does not repeat the value.
+pub(super) type Problem = (String, String);
 
 pub(super) struct Schema {
     root: Value,
-    /// The program that the schema belongs to, for messages about unknown names.
-    reader: &'static str,
     patterns: RefCell<HashMap<String, Option<Regex>>>,
 }
 
+impl Default for Schema {
+    fn default() -> Self {
+        // A test parses the schema, so this cannot fail.
+        Self::of(serde_json::from_str(CLOUD_CONFIG).unwrap_or_default())
+    }
+}
+
 impl Schema {
-    /// Parses a schema that belongs to the program `reader`.
-    pub(super) fn parse(text: &str, reader: &'static str) -> Result<Self, serde_json::Error> {
-        Ok(Self {
-            root: serde_json::from_str(text)?,
-            reader,
-            patterns: RefCell::default(),
-        })
+    fn of(root: Value) -> Self {
+        let patterns = RefCell::default();
+        Self { root, patterns }
     }
 
     /// The problems of a document.
@@ -54,81 +55,78 @@ impl Schema {
         }
         // Draft 4 ignores every keyword beside a reference.
         let schema = self.resolve(schema);
-        let mut report = |text: String| {
-            found.push(Problem {
-                path: path.to_owned(),
-                text,
-            })
-        };
         let types = types(schema);
         if !types.is_empty() && !types.iter().any(|name| is_of(value, name)) {
-            return report(format!("is not of type {}", listed(&types)));
+            found.push((path.to_owned(), format!("is not of type {}", listed(&types))));
+            return;
         }
-        if let Some(allowed) =
-            list(schema, "enum").filter(|allowed| !is_late(value) && !allowed.contains(value))
+        let own = self.check_value(schema, value).into_iter();
+        found.extend(own.map(|text| (path.to_owned(), text)));
+        match value {
+            Value::Array(items) => {
+                for (i, item) in items.iter().enumerate() {
+                    let of_items = schema.get("items").into_iter();
+                    of_items.for_each(|schema| self.check(schema, item, &format!("{path}[{i}]"), found));
+                }
+            }
+            Value::Object(fields) => self.check_fields(schema, fields, path, found),
+            _ => {}
+        }
+        for branch in list(schema, "allOf") {
+            self.check(branch, value, path, found);
+        }
+        for (keyword, only_one) in [("anyOf", false), ("oneOf", true)] {
+            self.check_branches(list(schema, keyword), only_one, value, path, found);
+        }
+    }
+
+    /// Checks a value without what is inside it. Of a late-bound value, only the type is known.
+    fn check_value(&self, schema: &Value, value: &Value) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut least = |keyword: &str, is: f64, text: &str| {
+            let least = schema.get(keyword).and_then(Value::as_f64);
+            let least = least.filter(|least| is < *least);
+            found.extend(least.map(|least| format!("{text} {least}")));
+        };
+        match value {
+            Value::Number(number) => least("minimum", number.as_f64().unwrap_or(f64::MAX), "is below"),
+            Value::Array(items) => least("minItems", items.len() as f64, "has fewer items than"),
+            Value::Object(fields) => least("minProperties", fields.len() as f64, "has fewer entries than"),
+            _ => {}
+        }
+        if let Value::Array(items) = value {
+            let most = schema.get("maxItems").and_then(Value::as_u64);
+            let most = most.filter(|most| items.len() as u64 > *most);
+            found.extend(most.map(|most| format!("has more items than {most}")));
+            let mut seen = HashSet::new();
+            if schema.get("uniqueItems") == Some(&Value::Bool(true))
+                && !items.iter().all(|item| seen.insert(item.to_string()))
+            {
+                found.push("contains an item twice".to_owned());
+            }
+        }
+        if value
+            .as_str()
+            .is_some_and(|text| text.contains(crate::RESERVED_PREFIX))
         {
+            return found;
+        }
+        let allowed = list(schema, "enum");
+        if !allowed.is_empty() && !allowed.contains(value) {
             let names: Vec<String> = allowed.iter().take(MAX_NAMED).map(Value::to_string).collect();
             let more = if allowed.len() > MAX_NAMED {
                 " and others"
             } else {
                 ""
             };
-            report(format!("is none of {}{more}", names.join(", ")));
+            found.push(format!("is none of {}{more}", names.join(", ")));
         }
-        match value {
-            Value::String(text) if !is_late(value) => {
-                let pattern = schema.get("pattern").and_then(Value::as_str);
-                if let Some(pattern) = pattern.filter(|pattern| !self.matches(pattern, text)) {
-                    report(format!("does not match {pattern}"));
-                }
-            }
-            Value::Number(number) => {
-                let least = schema.get("minimum").and_then(Value::as_f64);
-                if let Some(least) =
-                    least.filter(|least| number.as_f64().is_some_and(|number| number < *least))
-                {
-                    report(format!("is below {least}"));
-                }
-            }
-            Value::Array(items) => self.check_items(schema, items, path, found),
-            Value::Object(fields) => self.check_fields(schema, fields, path, found),
-            _ => {}
+        if let (Some(pattern), Some(text)) = (schema.get("pattern").and_then(Value::as_str), value.as_str())
+            && !self.matches(pattern, text)
+        {
+            found.push(format!("does not match {pattern}"));
         }
-        for branch in list(schema, "allOf").into_iter().flatten() {
-            self.check(branch, value, path, found);
-        }
-        for (keyword, only_one) in [("anyOf", false), ("oneOf", true)] {
-            if let Some(branches) = list(schema, keyword) {
-                self.check_branches(branches, only_one, value, path, found);
-            }
-        }
-    }
-
-    fn check_items(&self, schema: &Value, items: &[Value], path: &str, found: &mut Vec<Problem>) {
-        let mut report = |text: String| {
-            found.push(Problem {
-                path: path.to_owned(),
-                text,
-            })
-        };
-        let number = |keyword: &str| schema.get(keyword).and_then(Value::as_u64);
-        if let Some(least) = number("minItems").filter(|least| (items.len() as u64) < *least) {
-            report(format!("has fewer items than {least}"));
-        }
-        if let Some(most) = number("maxItems").filter(|most| items.len() as u64 > *most) {
-            report(format!("has more items than {most}"));
-        }
-        if schema.get("uniqueItems") == Some(&Value::Bool(true)) {
-            let mut seen = HashSet::new();
-            if !items.iter().all(|item| seen.insert(item.to_string())) {
-                report("contains an item twice".to_owned());
-            }
-        }
-        if let Some(of_items) = schema.get("items") {
-            for (i, item) in items.iter().enumerate() {
-                self.check(of_items, item, &format!("{path}[{i}]"), found);
-            }
-        }
+        found
     }
 
     fn check_fields(
@@ -138,39 +136,25 @@ impl Schema {
         path: &str,
         found: &mut Vec<Problem>,
     ) {
-        let mut report = |path: String, text: String| found.push(Problem { path, text });
-        for name in list(schema, "required")
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-        {
-            if !fields.contains_key(name) {
-                report(format!("{path}.{name}"), "is missing".to_owned());
-            }
-        }
-        let least = schema.get("minProperties").and_then(Value::as_u64);
-        if let Some(least) = least.filter(|least| (fields.len() as u64) < *least) {
-            report(path.to_owned(), format!("has fewer entries than {least}"));
-        }
+        let required = list(schema, "required").iter().filter_map(Value::as_str);
+        let missing = required.filter(|name| !fields.contains_key(*name));
+        found.extend(missing.map(|name| (format!("{path}.{name}"), "is missing".to_owned())));
         let map = |keyword: &str| schema.get(keyword).and_then(Value::as_object);
         for (name, value) in fields {
             let path = format!("{path}.{name}");
             let own = map("properties").and_then(|properties| properties.get(name));
-            let patterns = map("patternProperties").into_iter().flatten();
-            let by_pattern = patterns
-                .filter(|(pattern, _)| self.matches(pattern, name))
-                .map(|(_, schema)| schema);
-            let mut known = false;
-            for schema in own.into_iter().chain(by_pattern) {
-                known = true;
+            let by_pattern = map("patternProperties").into_iter().flatten();
+            let by_pattern = by_pattern.filter(|(pattern, _)| self.matches(pattern, name));
+            let schemas: Vec<&Value> = own
+                .into_iter()
+                .chain(by_pattern.map(|(_, schema)| schema))
+                .collect();
+            for schema in &schemas {
                 self.check(schema, value, &path, found);
             }
-            match schema.get("additionalProperties") {
-                Some(Value::Bool(false)) if !known => {
-                    let text = format!("is not known to {}", self.reader);
-                    found.push(Problem { path, text });
-                }
-                Some(schema @ Value::Object(_)) if !known => self.check(schema, value, &path, found),
+            match schema.get("additionalProperties").filter(|_| schemas.is_empty()) {
+                Some(Value::Bool(false)) => found.push((path, format!("is not known to {READER}"))),
+                Some(schema @ Value::Object(_)) => self.check(schema, value, &path, found),
                 _ => {}
             }
         }
@@ -200,26 +184,19 @@ impl Schema {
             if likely && likeliest.as_ref().is_none_or(|best| problems.len() < best.len()) {
                 likeliest = Some(problems);
             }
-            types_of_all.extend(
-                types
-                    .into_iter()
-                    .filter(|name| !types_of_all.contains(name))
-                    .collect::<Vec<_>>(),
-            );
+            for name in types {
+                if !types_of_all.contains(&name) {
+                    types_of_all.push(name);
+                }
+            }
         }
-        let problem = |text: String| {
-            vec![Problem {
-                path: path.to_owned(),
-                text,
-            }]
-        };
-        found.extend(match (fitting, likeliest) {
-            (1, _) => return,
-            (0, Some(problems)) => problems,
-            (0, None) => problem(format!("is not of type {}", listed(&types_of_all))),
-            _ if only_one => problem("matches more than one of the allowed forms".to_owned()),
+        let text = match (fitting, likeliest) {
+            (0, Some(problems)) => return found.extend(problems),
+            (0, None) if !branches.is_empty() => format!("is not of type {}", listed(&types_of_all)),
+            (2.., _) if only_one => "matches more than one of the allowed forms".to_owned(),
             _ => return,
-        });
+        };
+        found.push((path.to_owned(), text));
     }
 
     fn resolve<'a>(&'a self, schema: &'a Value) -> &'a Value {
@@ -242,8 +219,9 @@ impl Schema {
     }
 }
 
-fn list<'a>(schema: &'a Value, keyword: &str) -> Option<&'a Vec<Value>> {
-    schema.get(keyword).and_then(Value::as_array)
+fn list<'a>(schema: &'a Value, keyword: &str) -> &'a [Value] {
+    let items = schema.get(keyword).and_then(Value::as_array);
+    items.map_or(&[], Vec::as_slice)
 }
 
 fn types(schema: &Value) -> Vec<&str> {
@@ -267,13 +245,6 @@ fn is_of(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Whether a text contains a late-bound value, which only secret-syncer knows.
-fn is_late(value: &Value) -> bool {
-    value
-        .as_str()
-        .is_some_and(|text| text.contains(crate::RESERVED_PREFIX))
-}
-
 fn listed(names: &[&str]) -> String {
     match names.split_last() {
         Some((last, [])) => (*last).to_owned(),
@@ -288,12 +259,8 @@ mod tests {
     use serde_json::json;
 
     fn problems(schema: &Value, value: &Value) -> Vec<String> {
-        let schema = Schema::parse(&schema.to_string(), "cloud-init").unwrap();
-        schema
-            .problems(value)
-            .into_iter()
-            .map(|Problem { path, text }| format!("{path}: {text}"))
-            .collect()
+        let found = Schema::of(schema.clone()).problems(value).into_iter();
+        found.map(|(path, text)| format!("{path}: {text}")).collect()
     }
 
     #[test]

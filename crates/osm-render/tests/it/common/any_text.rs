@@ -20,8 +20,6 @@ pub struct Language {
     pub utility: &'static str,
     /// Of the content of files.
     pub encoding: Option<&'static str>,
-    /// What machine-controller replaces.
-    pub replaced: &'static [&'static str],
     pub read: Read,
 }
 
@@ -61,15 +59,9 @@ impl Language {
             let values = LateValues::from([("a".to_owned(), text.clone())]);
             let whole = user_data(&spec, Stage::Bootstrap, &values);
             let refused = whole.is_err();
-            // Files are never refused, but for late-bound values that machine-controller would change.
+            // Files are never refused.
             spec.bootstrap_config.units.clear();
             let without_units = || user_data(&spec, Stage::Bootstrap, &values);
-            if self.replaced.iter().any(|replaced| text.contains(replaced)) {
-                let refusal = without_units().unwrap_err().to_string();
-                let says = refusal.starts_with("/late: ") && refusal.contains(MACHINE_NAME);
-                assert!(says, "{refusal}");
-                continue;
-            }
             let document = whole.unwrap_or_else(|_| without_units().unwrap());
             written.push((text, refused, without_blanks(&document)));
         }

@@ -1,3 +1,0 @@
-module github.com/kubermatic/operating-system-manager/e2e/judges/kubelet-flags
-
-go 1.26.0
