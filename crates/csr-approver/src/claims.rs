@@ -40,7 +40,7 @@ fn is_awaited(context: &Context, claim: &ClaimView) -> bool {
     let is_machine = context
         .machines
         .get(&claim.joins_as)
-        .is_some_and(|machine| machine.uid == claim.joins_as_uid && machine.node_ref.is_none());
+        .is_some_and(|machine| machine.uid == claim.joins_as_uid && !machine.has_node_ref);
     let pool = context.pools.get(&claim.joins_as);
     let is_pool = pool.is_some_and(|pool| pool.pool.uid == claim.joins_as_uid);
     (is_machine || is_pool) && context.nodes.get(&claim.node).is_none()

@@ -42,7 +42,7 @@ pub struct Inner {
     pub queue: Arc<Queue<Key>>,
     /// Pending and approved requests by name, grouped by the [name of their node](by_name); pending ones also by requester.
     pub requests: Arc<Cache<Seen>>,
-    /// Machines, grouped by the [name of their node](by_name) and by [their Node](by_node_ref).
+    /// Machines, grouped by the [name of their node](by_name).
     pub machines: Arc<Cache<MachineView>>,
     pub machine_sets: Arc<Cache<MachineSetView>>,
     /// MachineDeployments, grouped by their ServiceAccount; those of edge pools also by the [name of their node](by_name).
@@ -59,27 +59,18 @@ pub fn by_name(node: &str) -> String {
     format!("name/{node}")
 }
 
-/// The group of the Machines whose `nodeRef` names this Node.
-pub fn by_node_ref(node: &str) -> String {
-    format!("ref/{node}")
-}
-
 impl Context {
     /// # Errors
     /// Metrics whose names are taken.
     pub fn new(process: &Arc<Process>, cluster: &Cluster) -> anyhow::Result<Self> {
-        let machines = Cache::grouped(|machine: &MachineView| {
-            let name = machine.node_name().map(by_name);
-            name.into_iter()
-                .chain(machine.node_ref.as_deref().map(by_node_ref))
-        });
+        let machines = Cache::grouped(|machine: &MachineView| machine.node_name().map(by_name));
         Ok(Self(Arc::new(Inner {
             process: process.clone(),
             cluster: cluster.clone(),
             queue: Arc::new(Queue::new(&process.environment)),
             requests: Arc::new(Cache::grouped(|seen: &Seen| {
                 let requester = seen.pending().map(|request| request.requester.to_string());
-                requester.into_iter().chain(seen.joins_as().map(by_name))
+                requester.into_iter().chain(seen.node().map(by_name))
             })),
             machines: Arc::new(machines),
             machine_sets: Arc::default(),
@@ -123,7 +114,7 @@ impl Inner {
         };
         let of_requester = self.requests.group_len(&request.requester.to_string());
         let is_awaited = || {
-            let Some(node) = seen.joins_as().filter(|node| self.nodes.get(node).is_none()) else {
+            let Some(node) = seen.node().filter(|node| self.nodes.get(node).is_none()) else {
                 return false;
             };
             let name = by_name(node);
@@ -132,7 +123,7 @@ impl Inner {
             let mut machines = self.machines.group(&name).into_iter().chain(edges);
             self.requests.group_len(&name) < MAX_OF_MACHINE
                 && machines.any(|machine| {
-                    machine.node_ref.is_none() && !machine.is_deleting && machine.created <= request.created
+                    !machine.has_node_ref && !machine.is_deleting && machine.created <= request.created
                 })
         };
         let is_listed = self.machines.is_listed() && self.pools.is_listed();

@@ -11,7 +11,6 @@ use osm_runtime::{Connection, Connections, Environment, Metrics, Readiness};
 use osm_sim::memory::{Calm, Link, Network, Server, User};
 use serde_json::json;
 
-use crate::pkcs10::Asked;
 use crate::request::Request;
 
 use super::*;
@@ -72,12 +71,8 @@ fn requests_beyond_the_bounds_are_kept_only_for_machines_that_exist() {
 }
 
 fn pending(name: String, node: &str) -> Seen {
-    let asked = Asked {
-        node: node.to_owned(),
-        names: Vec::new(),
-    };
-    let created = jiff::Timestamp::UNIX_EPOCH;
-    Seen::Pending(Arc::new(Request::for_test(&name, created, Ok(asked))))
+    let (created, asked) = (jiff::Timestamp::UNIX_EPOCH, Ok(node.to_owned()));
+    Seen::Pending(Arc::new(Request::for_test(&name, created, asked)))
 }
 
 /// All tokens of `osm-node-bootstrap` are one requester.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use osm_api::PoolRef;
 
-use crate::context::{Context, by_name, by_node_ref};
+use crate::context::{Context, by_name};
 use crate::plan::{Gathered, Named, Names};
 use crate::request::{Request, Seen};
 use crate::requester::Requester;
@@ -24,50 +24,34 @@ pub fn gather<'a>(context: &'a Context, requester: &Requester) -> Gathered<Shown
             .group(account)
             .into_iter()
             .find(|pool| !pool.is_deleting),
-        Requester::AnyPool | Requester::Node(_) => None,
+        Requester::AnyPool => None,
     };
     Gathered {
         now: context.cluster.worker.server_time.now(),
         requester: requester.clone(),
         pool,
         requests,
-        nodes: Shown {
-            context,
-            is_of_node: matches!(requester, Requester::Node(_)),
-        },
+        nodes: Shown { context },
     }
 }
 
 /// What the watches have shown.
 pub struct Shown<'a> {
     context: &'a Context,
-    /// The requester is a node.
-    is_of_node: bool,
 }
 
 impl Names for Shown<'_> {
     fn named(&self, node: &str) -> Named {
         let context = self.context;
-        let group = if self.is_of_node {
-            by_node_ref(node)
-        } else {
-            by_name(node)
-        };
-        let machines = context.machines.group(&group).into_iter();
+        let machines = context.machines.group(&by_name(node)).into_iter();
         let machines = machines.map(|machine| {
             let pool = pool_of(context, &machine);
             Bearer::of_machine(machine, pool)
         });
-        let edges = (!self.is_of_node).then(|| context.pools.group(&by_name(node)));
+        let edges = context.pools.group(&by_name(node)).into_iter();
+        let edges = edges.map(|edge| Bearer::of_edge_pool(&edge));
         Named {
-            bearers: machines
-                .chain(
-                    edges
-                        .into_iter()
-                        .flatten()
-                        .map(|edge| Bearer::of_edge_pool(&edge)),
-                )
-                .collect(),
+            bearers: machines.chain(edges).collect(),
             has_node: context.nodes.get(node).is_some(),
         }
     }

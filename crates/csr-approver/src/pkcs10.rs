@@ -1,25 +1,23 @@
 //! Reads a certificate request as strictly as kubelets write it: one PEM block, a subject of two attributes.
 //!
 //! The API server has checked the signature (Kubernetes, `pkg/apis/certificates/validation`: `validateCSR`). The signer copies the subject
-//! and the further names of the request into the certificate, so everything in them is judged.
-
-use std::net::IpAddr;
+//! and the alternative names of the request into the certificate, so everything in the subject is judged, and there may be no such names.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use x509_parser::asn1_rs::Tag;
 use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::cri_attributes::ParsedCriAttribute;
-use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME};
 use x509_parser::prelude::FromDer;
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
-use crate::requester::NODE_USER;
 use crate::verdict::Denial;
 
 /// The largest request that is read, in bytes of PEM. One with an RSA key of 16,384 bits has 6 KiB.
 const MAX_BYTES: usize = 8 * 1024;
+
+/// What the API server calls a node.
+pub const NODE_USER: &str = "system:node:";
 
 /// The longest name of a node.
 const MAX_NODE_NAME: usize = 253;
@@ -29,36 +27,24 @@ const ORGANIZATION: &str = "system:nodes";
 const BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----";
 const END: &str = "-----END CERTIFICATE REQUEST-----";
 
-/// A further name in a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SubjectName {
-    Dns(String),
-    Ip(IpAddr),
-}
-
-/// What a request asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    pub node: String,
-    /// The further names; empty for a client certificate.
-    pub names: Vec<SubjectName>,
-}
-
-/// Reads a request of a node.
+/// The name of the node for whose client certificate a request is.
 ///
 /// # Errors
 /// It is not one that a kubelet writes.
-pub fn read(pem: &[u8]) -> Result<Asked, Denial> {
+pub fn read(pem: &[u8]) -> Result<String, Denial> {
     let der = decode(pem)?;
     let not_pkcs10 = |_| Denial::Unreadable("it is not PKCS#10");
     let (rest, request) = X509CertificationRequest::from_der(&der).map_err(not_pkcs10)?;
     if !rest.is_empty() {
         return Err(Denial::Unreadable("it has bytes after its end"));
     }
-    Ok(Asked {
-        node: node(&request.certification_request_info.subject)?,
-        names: names(&request)?,
-    })
+    let info = &request.certification_request_info;
+    let node = node(&info.subject)?;
+    // Alternative names, which kubelets request only for a serving certificate, are in an attribute.
+    match info.iter_attributes().next() {
+        None => Ok(node),
+        Some(_) => Err(Denial::Unreadable("it has attributes, such as alternative names")),
+    }
 }
 
 /// The bytes of the only PEM block. Text around it, headers and a second block are refused: readers may differ about them.
@@ -76,8 +62,6 @@ fn decode(pem: &[u8]) -> Result<Vec<u8>, Denial> {
     STANDARD.decode(base64).map_err(|_| not_pem())
 }
 
-const WRONG_SUBJECT: &str = "must be exactly O=system:nodes, CN=system:node:NAME";
-
 /// The NAME of O=system:nodes, CN=system:node:NAME, in either order.
 fn node(subject: &X509Name<'_>) -> Result<String, Denial> {
     let attributes = subject.iter_attributes();
@@ -86,12 +70,12 @@ fn node(subject: &X509Name<'_>) -> Result<String, Denial> {
     let ([(organization, ORGANIZATION), (common_name, name)]
     | [(common_name, name), (organization, ORGANIZATION)]) = attributes[..]
     else {
-        return Err(Denial::Subject(WRONG_SUBJECT));
+        return Err(Denial::Subject);
     };
     let is_subject = *organization == OID_X509_ORGANIZATION_NAME && *common_name == OID_X509_COMMON_NAME;
     match name.strip_prefix(NODE_USER) {
         Some(name) if is_subject && (1..=MAX_NODE_NAME).contains(&name.len()) => Ok(name.to_owned()),
-        _ => Err(Denial::Subject(WRONG_SUBJECT)),
+        _ => Err(Denial::Subject),
     }
 }
 
@@ -100,48 +84,6 @@ fn text<'a>(attribute: &AttributeTypeAndValue<'a>) -> Option<&'a str> {
     let value = attribute.attr_value();
     let is_text = matches!(value.tag(), Tag::PrintableString | Tag::Utf8String);
     is_text.then(|| std::str::from_utf8(value.data).ok()).flatten()
-}
-
-/// Names of a node that are read.
-const MAX_NAMES: usize = 64;
-
-/// The names of the only extension that a kubelet requests.
-fn names(request: &X509CertificationRequest<'_>) -> Result<Vec<SubjectName>, Denial> {
-    let others = || Denial::Unreadable("it has attributes or extensions that kubelets do not use");
-    let mut attributes = request.certification_request_info.iter_attributes();
-    let Some(attribute) = attributes.next() else {
-        return Ok(Vec::new());
-    };
-    let (ParsedCriAttribute::ExtensionRequest(requested), None) =
-        (attribute.parsed_attribute(), attributes.next())
-    else {
-        return Err(others());
-    };
-    let [extension] = requested.extensions.as_slice() else {
-        return Err(others());
-    };
-    let ParsedExtension::SubjectAlternativeName(alternative) = extension.parsed_extension() else {
-        return Err(others());
-    };
-    if alternative.general_names.len() > MAX_NAMES {
-        return Err(Denial::Subject("has more names than those of a node"));
-    }
-    let names = alternative.general_names.iter().map(subject_name);
-    names
-        .collect::<Option<_>>()
-        .ok_or(Denial::Subject("has names other than DNS names and IP addresses"))
-}
-
-fn subject_name(name: &GeneralName<'_>) -> Option<SubjectName> {
-    match name {
-        GeneralName::DNSName(name) => Some(SubjectName::Dns((*name).to_owned())),
-        GeneralName::IPAddress(bytes) => <[u8; 4]>::try_from(*bytes)
-            .map(IpAddr::from)
-            .or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from))
-            .ok()
-            .map(SubjectName::Ip),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -183,39 +125,15 @@ mod tests {
 
     #[test]
     fn the_request_of_a_kubelet_is_read() {
-        let asked = read(pem(&good()).as_bytes()).unwrap();
-        assert_eq!(
-            (asked.node.as_str(), asked.names.as_slice()),
-            ("a-b.c", [].as_slice())
-        );
+        let read = |params: &CertificateParams| read(pem(params).as_bytes());
+        assert_eq!(read(&good()), Ok("a-b.c".to_owned()));
         // In the other order, and as PrintableString.
         let printable = |text: &str| DnValue::PrintableString(text.try_into().unwrap());
         let other = with_subject([
             (DnType::CommonName, printable("system:node:b")),
             (DnType::OrganizationName, printable("system:nodes")),
         ]);
-        assert_eq!(read(pem(&other).as_bytes()).unwrap().node, "b");
-    }
-
-    #[test]
-    fn the_names_of_a_serving_certificate_are_read() {
-        let mut serving = good();
-        let dns = |name: &str| SanType::DnsName(name.try_into().unwrap());
-        let ips: [IpAddr; 2] = ["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
-        serving.subject_alt_names = vec![dns("a"), SanType::IpAddress(ips[0]), SanType::IpAddress(ips[1])];
-        let names = read(pem(&serving).as_bytes()).unwrap().names;
-        assert_eq!(
-            names,
-            [
-                SubjectName::Dns("a".to_owned()),
-                SubjectName::Ip(ips[0]),
-                SubjectName::Ip(ips[1])
-            ]
-        );
-        serving.subject_alt_names = vec![SanType::Rfc822Name("a@example.com".try_into().unwrap())];
-        assert_eq!(denied(&serving).reason(), osm_api::Reason::SubjectNotAllowed);
-        serving.subject_alt_names = vec![SanType::URI("https://example.com".try_into().unwrap())];
-        assert_eq!(denied(&serving).reason(), osm_api::Reason::SubjectNotAllowed);
+        assert_eq!(read(&other), Ok("b".to_owned()));
     }
 
     #[test]
@@ -232,7 +150,7 @@ mod tests {
         ] {
             let denial = denied(&params(organization, common_name));
             assert!(
-                matches!(denial, Denial::Subject(_)),
+                matches!(denial, Denial::Subject),
                 "{organization} {common_name}: {denial}"
             );
         }
@@ -249,7 +167,7 @@ mod tests {
             ],
         ] {
             let denial = denied(&with_subject(attributes.clone()));
-            assert!(matches!(denial, Denial::Subject(_)), "{attributes:?}: {denial}");
+            assert!(matches!(denial, Denial::Subject), "{attributes:?}: {denial}");
         }
         // A type that readers may decode in different ways.
         let organization = DnValue::TeletexString("system:nodes".try_into().unwrap());
@@ -257,17 +175,18 @@ mod tests {
         teletex
             .distinguished_name
             .push(DnType::OrganizationName, organization);
-        assert!(matches!(denied(&teletex), Denial::Subject(_)));
+        assert!(matches!(denied(&teletex), Denial::Subject));
     }
 
     #[test]
-    fn extensions_that_kubelets_do_not_request_are_denied() {
-        let mut extended = good();
+    fn attributes_that_no_client_certificate_needs_are_denied() {
+        let (mut named, mut extended, mut authority) = (good(), good(), good());
+        named.subject_alt_names = vec![SanType::DnsName("a".try_into().unwrap())];
         extended.custom_extensions = vec![CustomExtension::from_oid_content(&[1, 2, 3], vec![5, 0])];
-        assert!(matches!(denied(&extended), Denial::Unreadable(_)));
-        let mut authority = good();
         authority.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign];
-        assert!(matches!(denied(&authority), Denial::Unreadable(_)));
+        for params in [named, extended, authority] {
+            assert!(matches!(denied(&params), Denial::Unreadable(_)));
+        }
     }
 
     #[test]

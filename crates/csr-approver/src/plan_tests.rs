@@ -74,8 +74,7 @@ fn machine(node: &str) -> MachineView {
             uid: "uid-of-set".to_owned(),
         }),
         is_deleting: false,
-        node_ref: None,
-        addresses: Vec::new(),
+        has_node_ref: false,
     }
 }
 
@@ -83,14 +82,11 @@ fn of_pool(machine: MachineView, name: Option<&str>) -> Bearer {
     Bearer::of_machine(Arc::new(machine), name.map(pool))
 }
 
-fn asked(node: &str) -> Result<Asked, Denial> {
-    Ok(Asked {
-        node: node.to_owned(),
-        names: Vec::new(),
-    })
+fn asked(node: &str) -> Result<String, Denial> {
+    Ok(node.to_owned())
 }
 
-fn request(name: &str, second: i64, asked: Result<Asked, Denial>) -> Arc<Request> {
+fn request(name: &str, second: i64, asked: Result<String, Denial>) -> Arc<Request> {
     Arc::new(Request::for_test(name, at(second), asked))
 }
 
@@ -141,7 +137,6 @@ fn brief(decision: &Decision) -> String {
             )
         }
         Decision::ConfirmDenial(_) => "confirm the denial".to_owned(),
-        Decision::ApproveServing => "approve serving".to_owned(),
         Decision::Deny(denial) => format!("deny {}", denial.reason()),
         Decision::Wait(wait) => format!("wait {}", wait.reason()),
     }
@@ -209,10 +204,7 @@ fn every_rule_alone_keeps_a_machine_out() {
         (one(of("b", |m| m.is_deleting = true)), "wait MachineDeleting"),
         (one(of_pool(machine(NODE), None)), "wait MachineNotInPool"),
         (one(of("a", |m| m.is_deleting = true)), "wait MachineDeleting"),
-        (
-            one(of("a", |m| m.node_ref = Some("other".to_owned()))),
-            "wait MachineHasNode",
-        ),
+        (one(of("a", |m| m.has_node_ref = true)), "wait MachineHasNode"),
         // The request is of second 90. A Machine of the same second may be its own, but not a later one, whose name was guessed.
         (one(of("a", |m| m.created = at(90))), APPROVED),
         (
@@ -252,7 +244,7 @@ fn what_a_live_read_shows_decides() {
             Some("wait MachineDeleting"),
         ),
         (
-            Some(of("a", |m| m.node_ref = Some(NODE.to_owned()))),
+            Some(of("a", |m| m.has_node_ref = true)),
             Some("wait MachineHasNode"),
         ),
         (Some(of_pool(machine(NODE), None)), Some("wait MachineNotInPool")),
@@ -300,8 +292,8 @@ fn an_edge_pool_is_read_live_too() {
 fn what_a_kubelet_never_sends_is_denied_but_only_to_pools_that_exist() {
     for (denial, reason) in [
         (Denial::Unreadable("x"), Reason::RequestUnreadable),
-        (Denial::Subject("x"), Reason::SubjectNotAllowed),
-        (Denial::Usages("x"), Reason::UsagesNotAllowed),
+        (Denial::Subject, Reason::SubjectNotAllowed),
+        (Denial::Usages, Reason::UsagesNotAllowed),
     ] {
         let bad = Gathered {
             requests: vec![request("csr", 0, Err(denial))],
@@ -484,12 +476,10 @@ fn the_first_request_counts_whoever_sent_it_if_it_can_be_right() {
     );
 
     let of_b = Requester::Pool(names::pool_account(&pool("b").id()));
-    let of_node = Requester::Node(NODE.to_owned());
     for other in [
         (of_b, ("first", 90, Some(7))),
         // Older than the machine.
         (any(), ("first", 79, Some(7))),
-        (of_node, ("first", 90, Some(7))),
     ] {
         let pending = asking(&[other, (of_a(), ("second", 90, Some(8)))]);
         assert_eq!(outcomes(&of_a(), &pending, Vec::new()), ["second approve"]);
@@ -602,7 +592,7 @@ fn of_several_bearers_of_a_name_the_oldest_keeps_it() {
 #[test]
 fn a_flood_is_decided_in_portions_and_what_no_kubelet_sends_comes_last() {
     let mut gathered = good();
-    let bad = |number: i64| request(&format!("bad-{number}"), number, Err(Denial::Subject("x")));
+    let bad = |number: i64| request(&format!("bad-{number}"), number, Err(Denial::Subject));
     let unknown = |number: i64| request(&format!("unknown-{number}"), number, asked("unknown"));
     let flood = (0..50).map(bad).chain((0..50).map(unknown));
     gathered.requests = flood.chain([request("csr", 90, asked(NODE))]).collect();
@@ -650,50 +640,4 @@ fn a_portion_ends_with_its_last_write() {
         (plan.decided.len(), gathered.nodes.0.get()),
         (MAX_DECIDED, MAX_DECIDED)
     );
-}
-
-#[test]
-fn a_serving_certificate_is_for_recorded_addresses_of_the_only_machine_of_the_node() {
-    let ip = |ip: &str| SubjectName::Ip(ip.parse().unwrap());
-    let dns = |name: &str| SubjectName::Dns(name.to_owned());
-    let joined = || {
-        let machine = MachineView {
-            node_ref: Some(NODE.to_owned()),
-            addresses: vec![ip("10.0.0.1"), dns("a.example.com")],
-            ..machine(NODE)
-        };
-        of_pool(machine, Some("a"))
-    };
-    let asking = |names: Vec<SubjectName>, bearers: Vec<Bearer>| {
-        let asked = Asked {
-            node: NODE.to_owned(),
-            names,
-        };
-        let named = Named {
-            bearers,
-            has_node: true,
-        };
-        Gathered {
-            requester: Requester::Node(NODE.to_owned()),
-            pool: None,
-            requests: vec![request("csr", 0, Ok(asked))],
-            ..with(named)
-        }
-    };
-    let (one, two) = (|| ip("10.0.0.1"), || ip("10.0.0.2"));
-    let all = vec![dns(NODE), dns("a.example.com"), one()];
-    assert_decisions([
-        (asking(vec![one()], vec![joined()]), "approve serving"),
-        (asking(all, vec![joined()]), "approve serving"),
-        (
-            asking(vec![one(), two()], vec![joined()]),
-            "wait AddressNotRecorded",
-        ),
-        (asking(vec![dns("b")], vec![joined()]), "wait AddressNotRecorded"),
-        (asking(vec![one()], vec![]), "wait MachineNotFound"),
-        (
-            asking(vec![one()], vec![joined(), joined()]),
-            "wait MachineNotUnique",
-        ),
-    ]);
 }

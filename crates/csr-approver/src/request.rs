@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use osm_api::rbac::{CLIENT_SIGNER, SERVING_SIGNER};
+use osm_api::rbac::CLIENT_SIGNER;
 
-use crate::pkcs10::{self, Asked};
-use crate::requester::{NODE_USER, Requester};
+use crate::pkcs10::{self, NODE_USER};
+use crate::requester::Requester;
 use crate::verdict::Denial;
 
 /// The longest name of a request in bytes, as of other objects.
@@ -56,10 +56,9 @@ impl Seen {
         }
     }
 
-    /// The node that it is about, if its certificate is one with which a machine joins.
-    pub fn joins_as(&self) -> Option<&str> {
+    /// The node that it is about.
+    pub fn node(&self) -> Option<&str> {
         match self {
-            Self::Pending(request) if matches!(request.requester, Requester::Node(_)) => None,
             Self::Pending(request) => request.node(),
             Self::Approved(granted) => Some(&granted.node),
         }
@@ -91,7 +90,7 @@ impl Granted {
         let at = at.into_iter().flatten().next().map(|time| time.0);
         Some(Self {
             uid: object.metadata.uid.clone()?,
-            node: pkcs10::read(&object.spec.request.0).ok()?.node,
+            node: pkcs10::read(&object.spec.request.0).ok()?,
             created: created.unwrap_or_default(),
             at: at.or(created).unwrap_or(Timestamp::MAX),
         })
@@ -109,8 +108,8 @@ pub struct Request {
     /// update requests did so before: no token of a pool may.
     pub order: Option<u64>,
     pub requester: Requester,
-    /// What it asks for, if that is something that a kubelet may ask for. The request itself is not kept.
-    pub asked: Result<Asked, Denial>,
+    /// The name of the node that it asks for, if a kubelet may ask so. The request itself is not kept.
+    pub asked: Result<String, Denial>,
 }
 
 impl Request {
@@ -126,21 +125,11 @@ impl Request {
             return None;
         }
         let spec = object.spec;
-        let requester = Requester::of(spec.username.as_deref().unwrap_or_default())?;
-        if requester.to_string().len() > 2 * MAX_NAME_BYTES {
+        if spec.signer_name != CLIENT_SIGNER {
             return None;
         }
-        // A node renews its client certificate itself: kube-controller-manager approves that.
-        match (spec.signer_name.as_str(), &requester) {
-            (CLIENT_SIGNER, Requester::Pool(_) | Requester::AnyPool)
-            | (SERVING_SIGNER, Requester::Node(_)) => {}
-            _ => return None,
-        }
-        let (usages, pem) = (spec.usages.unwrap_or_default(), &spec.request.0);
-        let asked = match &requester {
-            Requester::Pool(_) | Requester::AnyPool => client(pem, &usages),
-            Requester::Node(node) => serving(pem, &usages, node),
-        };
+        let requester = Requester::of(spec.username.as_deref().unwrap_or_default())?;
+        let usages = judge_usages(&spec.usages.unwrap_or_default());
         let created = object.metadata.creation_timestamp.map(|time| time.0);
         let resource_version = object.metadata.resource_version?;
         Some(Self {
@@ -150,13 +139,13 @@ impl Request {
             resource_version,
             created: created.unwrap_or_default(),
             requester,
-            asked,
+            asked: usages.and_then(|()| pkcs10::read(&spec.request.0)),
         })
     }
 
     /// One of these, for tests. It is in the order of the times.
     #[cfg(test)]
-    pub fn for_test(name: &str, created: Timestamp, asked: Result<Asked, Denial>) -> Self {
+    pub fn for_test(name: &str, created: Timestamp, asked: Result<String, Denial>) -> Self {
         Self {
             name: name.to_owned(),
             uid: format!("uid-of-{name}"),
@@ -179,7 +168,7 @@ impl Request {
 
     /// The name of the node that it asks for.
     pub fn node(&self) -> Option<&str> {
-        self.asked.as_ref().ok().map(|asked| asked.node.as_str())
+        self.asked.as_deref().ok()
     }
 }
 
@@ -189,36 +178,14 @@ fn is_plain(name: &str) -> bool {
     name.len() <= MAX_NAME_BYTES && name.bytes().all(is_allowed)
 }
 
-/// As kube-controller-manager judges it (Kubernetes, `pkg/apis/certificates/helpers.go`: `ValidateKubeletClientCSR`), and no more.
-fn client(pem: &[u8], usages: &[String]) -> Result<Asked, Denial> {
-    judge_usages(usages, "client auth")?;
-    let asked = pkcs10::read(pem)?;
-    match asked.names.is_empty() {
-        true => Ok(asked),
-        false => Err(Denial::Subject("has alternative names")),
-    }
-}
-
-/// As `ValidateKubeletServingCSR` of the same file.
-fn serving(pem: &[u8], usages: &[String], node: &str) -> Result<Asked, Denial> {
-    judge_usages(usages, "server auth")?;
-    let asked = pkcs10::read(pem)?;
-    if asked.node != node {
-        return Err(Denial::Subject("is for another node than the one that sends it"));
-    }
-    match asked.names.is_empty() {
-        true => Err(Denial::Subject("has no alternative names")),
-        false => Ok(asked),
-    }
-}
-
-fn judge_usages(usages: &[String], auth: &'static str) -> Result<(), Denial> {
+/// As kube-controller-manager judges them (Kubernetes, `pkg/apis/certificates/helpers.go`: `ValidateKubeletClientCSR`).
+fn judge_usages(usages: &[String]) -> Result<(), Denial> {
     let asked: BTreeSet<&str> = usages.iter().map(String::as_str).collect();
-    let least = BTreeSet::from(["digital signature", auth]);
-    let most = BTreeSet::from(["digital signature", "key encipherment", auth]);
+    let least = BTreeSet::from(["digital signature", "client auth"]);
+    let most = BTreeSet::from(["digital signature", "key encipherment", "client auth"]);
     match asked == least || asked == most {
         true => Ok(()),
-        false => Err(Denial::Usages(auth)),
+        false => Err(Denial::Usages),
     }
 }
 
@@ -232,9 +199,8 @@ mod tests {
 
     const POOL: &str = "system:serviceaccount:cloud-init-settings:osm-node-0123456789abcdef0123";
 
-    fn pem(node: &str, names: &[&str]) -> ByteString {
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut params = CertificateParams::new(names).unwrap();
+    fn pem(node: &str) -> ByteString {
+        let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
         params
             .distinguished_name
@@ -273,16 +239,15 @@ mod tests {
         username: &str,
         usages: &[&str],
         request: &ByteString,
-    ) -> Option<Result<Asked, Denial>> {
+    ) -> Option<Result<String, Denial>> {
         Request::of(object(signer, username, usages, request, json!({}))).map(|request| request.asked)
     }
 
     const CLIENT: [&str; 2] = ["digital signature", "client auth"];
-    const SERVING: [&str; 2] = ["digital signature", "server auth"];
 
     #[test]
     fn the_usages_of_a_kubelet_client_are_those_that_the_signer_takes() {
-        let request = pem("a", &[]);
+        let request = pem("a");
         for (usages, good) in [
             (CLIENT.as_slice(), true),
             (&["client auth", "key encipherment", "digital signature"], true),
@@ -296,31 +261,10 @@ mod tests {
         ] {
             let asked = asked(CLIENT_SIGNER, POOL, usages, &request).unwrap();
             match good {
-                true => assert_eq!(asked.unwrap().node, "a"),
-                false => assert_eq!(asked, Err(Denial::Usages("client auth")), "{usages:?}"),
+                true => assert_eq!(asked.unwrap(), "a"),
+                false => assert_eq!(asked, Err(Denial::Usages), "{usages:?}"),
             }
         }
-    }
-
-    #[test]
-    fn a_client_certificate_has_no_alternative_names_and_a_serving_certificate_has_some() {
-        let (plain, named) = (pem("a", &[]), pem("a", &["a", "10.0.0.1"]));
-        let client = |request: &ByteString| asked(CLIENT_SIGNER, POOL, &CLIENT, request).unwrap();
-        assert!(client(&plain).is_ok());
-        assert!(matches!(client(&named), Err(Denial::Subject(_))));
-        let serving =
-            |user: &str, request: &ByteString| asked(SERVING_SIGNER, user, &SERVING, request).unwrap();
-        assert_eq!(serving("system:node:a", &named).unwrap().names.len(), 2);
-        assert!(matches!(
-            serving("system:node:a", &plain),
-            Err(Denial::Subject(_))
-        ));
-        assert!(matches!(
-            serving("system:node:b", &named),
-            Err(Denial::Subject(_))
-        ));
-        let wrong = asked(SERVING_SIGNER, "system:node:a", &CLIENT, &named).unwrap();
-        assert_eq!(wrong, Err(Denial::Usages("server auth")));
     }
 
     #[test]
@@ -333,7 +277,7 @@ mod tests {
             Request::of(object(CLIENT_SIGNER, POOL, usages, &request, json!({}))).unwrap()
         };
         let large = of(&usages, 100_000);
-        assert_eq!(large.asked, Err(Denial::Usages("client auth")));
+        assert_eq!(large.asked, Err(Denial::Usages));
         assert!(format!("{large:?}").len() < 2_000);
         let large = of(&CLIENT, 9_000);
         assert_eq!(large.asked, Err(Denial::Unreadable("it is larger than 8 KiB")));
@@ -341,7 +285,7 @@ mod tests {
 
     #[test]
     fn only_names_that_kubelets_give_are_taken() {
-        let (request, longest) = (pem("a", &[]), "n".repeat(MAX_NAME_BYTES));
+        let (request, longest) = (pem("a"), "n".repeat(MAX_NAME_BYTES));
         for (name, taken) in [
             ("csr-8gk2x", true),
             ("node-csr-Ab_9-", true),
@@ -372,7 +316,7 @@ mod tests {
         let seen = |signer: &str, user: &str, request: &ByteString, status: Value| {
             Seen::of(object(signer, user, &CLIENT, request, status), None)
         };
-        let (request, now) = (pem("a", &[]), "2026-01-01T00:05:00Z");
+        let (request, now) = (pem("a"), "2026-01-01T00:05:00Z");
         let at = json!({"lastUpdateTime": now});
         let any = "system:serviceaccount:cloud-init-settings:osm-node-bootstrap";
         for user in [POOL, "system:bootstrap:abcdef", any, "admin"] {
@@ -385,7 +329,7 @@ mod tests {
             };
             let granted = seen.approved().map(|granted| &**granted);
             assert_eq!(granted, Some(&expected), "{user}");
-            assert_eq!(seen.joins_as(), Some("a"));
+            assert_eq!(seen.node(), Some("a"));
             assert!(seen.pending().is_none());
         }
         for (when, expected) in [
@@ -397,9 +341,8 @@ mod tests {
         }
         let (client, other) = (CLIENT_SIGNER, "kubernetes.io/kube-apiserver-client");
         for (signer, user, request) in [
-            // A node renews its certificate, or asks for a serving certificate.
+            // A node renews its certificate.
             (client, "system:node:a", &request),
-            (SERVING_SIGNER, "system:node:a", &pem("a", &["a"])),
             (other, POOL, &request),
             (client, "admin", &ByteString(vec![b'a'])),
         ] {
@@ -413,7 +356,7 @@ mod tests {
     #[test]
     fn the_order_is_that_of_the_creation_even_if_someone_updates_the_request() {
         let of = |uid: &str, version: &str, known: Option<&Seen>| {
-            let mut object = object(CLIENT_SIGNER, POOL, &CLIENT, &pem("a", &[]), json!({}));
+            let mut object = object(CLIENT_SIGNER, POOL, &CLIENT, &pem("a"), json!({}));
             object.metadata.uid = Some(uid.to_owned());
             object.metadata.resource_version = Some(version.to_owned());
             Seen::of(object, known).unwrap()
@@ -439,13 +382,13 @@ mod tests {
 
     #[test]
     fn requests_of_others_and_decided_ones_are_none_of_ours() {
-        let request = pem("a", &[]);
+        let request = pem("a");
         let other_account = "system:serviceaccount:cloud-init-settings:cloud-init-getter";
         for (signer, user) in [
             (CLIENT_SIGNER, other_account),
             (CLIENT_SIGNER, "system:bootstrap:abcdef"),
             (CLIENT_SIGNER, "system:node:a"),
-            (SERVING_SIGNER, POOL),
+            ("kubernetes.io/kubelet-serving", POOL),
             ("example.com/signer", POOL),
         ] {
             assert_eq!(asked(signer, user, &CLIENT, &request), None, "{signer} {user}");

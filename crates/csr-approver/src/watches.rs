@@ -5,7 +5,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::PartialObjectMeta;
 use osm_api::names::ROLE;
-use osm_api::rbac::{CLIENT_SIGNER, SERVING_SIGNER};
+use osm_api::rbac::CLIENT_SIGNER;
 use osm_api::{Machine, MachineDeployment, MachineSet};
 use osm_runtime::cache::Change;
 use osm_runtime::watch::Watch;
@@ -26,20 +26,13 @@ pub fn start(context: &Context) {
     context.queue.add(Key::Housekeeping);
 }
 
-/// One watch, because a list of one signer's requests would end those of the other one in the cache.
 fn requests(context: &Context) {
     let (keeper, waker) = (context.clone(), context.clone());
-    let mut requests = Watch::all(&context.cluster.worker, "certificatesigningrequests");
-    if !context.cluster.installation.serving_certificates {
-        requests = requests.fields(&format!("spec.signerName={CLIENT_SIGNER}"));
-    }
-    requests
+    Watch::all(&context.cluster.worker, "certificatesigningrequests")
+        .fields(&format!("spec.signerName={CLIENT_SIGNER}"))
         // What is remembered has bounds of its own, which do not break the watch.
         .at_most(usize::MAX)
         .project(move |object: CertificateSigningRequest| {
-            if ![CLIENT_SIGNER, SERVING_SIGNER].contains(&object.spec.signer_name.as_str()) {
-                return None;
-            }
             let known = keeper.requests.get(object.metadata.name.as_deref()?);
             let seen = Seen::of(object, known.as_deref())?;
             (known.is_some() || keeper.is_kept(&seen)).then_some(seen)
