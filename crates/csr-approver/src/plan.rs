@@ -18,7 +18,7 @@ pub const MAX_DECIDED: usize = 20;
 
 /// Everything that the decisions about a requester's requests depend on.
 #[derive(Clone, Debug)]
-pub struct Gathered<N> {
+pub struct Gathered {
     /// By the clock of the API server.
     pub now: Timestamp,
     pub requester: Requester,
@@ -26,18 +26,8 @@ pub struct Gathered<N> {
     pub pool: Option<Arc<PoolView>>,
     /// Its pending requests, oldest first.
     pub requests: Vec<Arc<Request>>,
-    /// What is known of the names that they ask for.
-    pub nodes: N,
-}
-
-/// Looks up the names of nodes.
-pub trait Names {
-    /// What is known of this one.
-    fn named(&self, node: &str) -> Named;
-
-    /// The requests of all requesters for this one: the pending ones, and the approved ones that still exist. kube-controller-manager deletes
-    /// them after an hour.
-    fn asked(&self, node: &str) -> Vec<Arc<Seen>>;
+    /// The nodes that they ask for, by name.
+    pub nodes: BTreeMap<String, Named>,
 }
 
 /// What is known of the name of a node.
@@ -46,6 +36,9 @@ pub struct Named {
     /// What bears it.
     pub bearers: Vec<Bearer>,
     pub has_node: bool,
+    /// The requests of all requesters for it: the pending ones, and the approved ones that still exist. kube-controller-manager deletes them
+    /// after an hour.
+    pub requests: Vec<Arc<Seen>>,
 }
 
 /// The decision about a request.
@@ -90,7 +83,7 @@ pub struct Plan {
 
 /// Decides about requests, oldest first, until there is enough to write. What no kubelet sends comes last, so that a flood of it delays no
 /// machine.
-pub fn plan(gathered: &Gathered<impl Names>) -> Plan {
+pub fn plan(gathered: &Gathered) -> Plan {
     let (good, bad): (Vec<_>, Vec<_>) = gathered
         .requests
         .iter()
@@ -119,7 +112,7 @@ pub fn plan(gathered: &Gathered<impl Names>) -> Plan {
 
 /// `further`: why further requests for a node wait, about which one was decided.
 fn decide(
-    gathered: &Gathered<impl Names>,
+    gathered: &Gathered,
     request: &Request,
     further: &mut BTreeMap<String, Wait>,
 ) -> (Option<PoolRef>, Decision) {
@@ -134,7 +127,8 @@ fn decide(
         Ok(node) => node,
         Err(denial) => return (own.cloned(), Decision::Deny(denial.clone())),
     };
-    let named = gathered.nodes.named(node);
+    let unknown = Named::default();
+    let named = gathered.nodes.get(node).unwrap_or(&unknown);
     let bearer = match bearer(&named.bearers, own) {
         Ok(bearer) => bearer,
         Err(wait) => return (own.cloned(), Decision::Wait(wait(node.clone()))),
@@ -155,7 +149,7 @@ fn decide(
     if let Some(wait) = further.get(node) {
         return (pool, Decision::Wait(wait.clone()));
     }
-    let decision = match compare(request, bearer, &gathered.nodes.asked(node), gathered.now) {
+    let decision = match compare(request, bearer, &named.requests, gathered.now) {
         Ok(is_again) => {
             let (node, until) = (node.clone(), claim::expires(gathered.now));
             further.insert(node.clone(), Wait::AlreadyApproved { node, until });

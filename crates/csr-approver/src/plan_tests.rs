@@ -1,38 +1,8 @@
-use std::collections::BTreeMap;
-
 use jiff::SignedDuration;
 use osm_api::Reason;
 
 use super::*;
 use crate::views::{MachineView, Owner};
-
-type Gathered = super::Gathered<Known>;
-
-/// What is known of the names of nodes.
-#[derive(Clone, Debug, Default)]
-struct Known {
-    named: BTreeMap<String, Named>,
-    asked: BTreeMap<String, Vec<Arc<Seen>>>,
-}
-
-impl Names for Known {
-    fn named(&self, node: &str) -> Named {
-        self.named.get(node).cloned().unwrap_or_default()
-    }
-
-    fn asked(&self, node: &str) -> Vec<Arc<Seen>> {
-        self.asked.get(node).cloned().unwrap_or_default()
-    }
-}
-
-impl From<Named> for Known {
-    fn from(named: Named) -> Self {
-        Self {
-            named: [(NODE.to_owned(), named)].into(),
-            asked: BTreeMap::new(),
-        }
-    }
-}
 
 const NODE: &str = "pool-abc-1";
 
@@ -92,8 +62,13 @@ fn request(name: &str, second: i64, asked: Result<String, Denial>) -> Arc<Reques
 
 /// A request of pool `a` for a Machine of that pool that has not joined: every rule is fulfilled.
 fn good() -> Gathered {
+    bearers(vec![own()])
+}
+
+/// [`good`] with other bearers of the node's name.
+fn bearers(bearers: Vec<Bearer>) -> Gathered {
     let named = Named {
-        bearers: vec![of_pool(machine(NODE), Some("a"))],
+        bearers,
         ..Named::default()
     };
     Gathered {
@@ -101,23 +76,14 @@ fn good() -> Gathered {
         requester: Requester::Pool("osm-node-a".to_owned()),
         pool: Some(Arc::new(pool_view("a"))),
         requests: vec![request("csr", 90, asked(NODE))],
-        nodes: named.into(),
+        nodes: [(NODE.to_owned(), named)].into(),
     }
 }
 
-/// [`good`] with another state of the node's name.
-fn with(named: Named) -> Gathered {
-    Gathered {
-        nodes: named.into(),
-        ..good()
+impl Gathered {
+    fn node(&mut self) -> &mut Named {
+        self.nodes.get_mut(NODE).unwrap()
     }
-}
-
-fn bearers(bearers: Vec<Bearer>) -> Gathered {
-    with(Named {
-        bearers,
-        ..Named::default()
-    })
 }
 
 fn only(gathered: &Gathered) -> Decision {
@@ -166,10 +132,9 @@ fn site() -> Bearer {
 }
 
 fn with_node(bearer: Bearer) -> Gathered {
-    with(Named {
-        bearers: vec![bearer],
-        has_node: true,
-    })
+    let mut gathered = bearers(vec![bearer]);
+    gathered.node().has_node = true;
+    gathered
 }
 
 /// The same requests with the identity of all pools.
@@ -336,14 +301,12 @@ fn a_machine_of_an_edge_pool_joins_under_the_name_of_its_pool() {
         let named = Named {
             bearers: vec![Bearer::of_edge_pool(&bearer)],
             has_node,
+            requests: Vec::new(),
         };
         Gathered {
             pool: Some(Arc::new(edge("site"))),
             requests: vec![request("csr", 0, asked(name))],
-            nodes: Known {
-                named: [("site".to_owned(), named)].into(),
-                ..Known::default()
-            },
+            nodes: [("site".to_owned(), named)].into(),
             ..good()
         }
     };
@@ -411,12 +374,11 @@ fn outcomes(requester: &Requester, pending: &[Arc<Request>], approved: Vec<Arc<G
     let mut gathered = Gathered {
         requester: requester.clone(),
         requests,
-        ..bearers(vec![of_pool(machine(NODE), Some("a"))])
+        ..good()
     };
     let pending = pending.iter().cloned().map(Seen::Pending);
     let asked = pending.chain(approved.into_iter().map(Seen::Approved));
-    let asked = asked.map(Arc::new).collect();
-    gathered.nodes.asked.insert(NODE.to_owned(), asked);
+    gathered.node().requests = asked.map(Arc::new).collect();
     let mut outcomes: Vec<String> = plan(&gathered)
         .decided
         .iter()
@@ -522,8 +484,8 @@ fn an_approved_request_counts_without_its_claim() {
     }
     // Whoever waits is decided again when the time is over.
     let mut gathered = good();
-    let approved = Arc::new(Seen::Approved(granted("1", 90, at(99))));
-    gathered.nodes.asked.insert(NODE.to_owned(), vec![approved]);
+    let approved = Seen::Approved(granted("1", 90, at(99)));
+    gathered.node().requests.push(Arc::new(approved));
     let until = at(99) + claim::VALIDITY;
     let node = NODE.to_owned();
     assert_eq!(
@@ -608,36 +570,4 @@ fn a_flood_is_decided_in_portions_and_what_no_kubelet_sends_comes_last() {
     assert!(writes[0].0 == "csr" && writes[0].1.starts_with("approve"));
     assert_eq!(writes[1].0, "bad-0", "the oldest first");
     assert_eq!(plan.decided.len(), MAX_DECIDED + 50, "and all that wait");
-}
-
-/// What is not written now is not even looked up.
-#[test]
-fn a_portion_ends_with_its_last_write() {
-    struct Counted(std::cell::Cell<usize>, Known);
-    impl Names for Counted {
-        fn named(&self, node: &str) -> Named {
-            self.0.set(self.0.get() + 1);
-            self.1.named(node)
-        }
-
-        fn asked(&self, node: &str) -> Vec<Arc<Seen>> {
-            self.1.asked(node)
-        }
-    }
-    let foreign = bearers(vec![foreign()]);
-    let gathered = super::Gathered {
-        now: foreign.now,
-        requester: foreign.requester,
-        pool: foreign.pool,
-        requests: (0..1_000)
-            .map(|number| request(&format!("{number}"), 90, asked(NODE)))
-            .collect(),
-        nodes: Counted(std::cell::Cell::new(0), foreign.nodes),
-    };
-    let plan = plan(&gathered);
-    assert!(plan.has_more);
-    assert_eq!(
-        (plan.decided.len(), gathered.nodes.0.get()),
-        (MAX_DECIDED, MAX_DECIDED)
-    );
 }
