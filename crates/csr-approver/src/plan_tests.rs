@@ -24,11 +24,14 @@ fn pool_view(name: &str) -> PoolView {
     }
 }
 
-fn edge(name: &str) -> PoolView {
-    PoolView {
-        edge_node: Some(name.to_owned()),
-        ..pool_view(name)
-    }
+/// An edge pool, changed.
+fn edge(change: fn(&mut PoolView)) -> PoolView {
+    let mut pool = PoolView {
+        edge_node: Some(NODE.to_owned()),
+        ..pool_view(NODE)
+    };
+    change(&mut pool);
+    pool
 }
 
 fn machine(node: &str) -> MachineView {
@@ -128,7 +131,15 @@ fn foreign() -> Bearer {
 
 /// The only machine of an edge pool.
 fn site() -> Bearer {
-    Bearer::of_edge_pool(&edge(NODE))
+    Bearer::of_edge_pool(&edge(|_| ()))
+}
+
+/// A request of an edge pool, which the watches have shown so.
+fn of_edge(change: fn(&mut PoolView)) -> Gathered {
+    Gathered {
+        pool: Some(Arc::new(edge(|_| ()))),
+        ..bearers(vec![Bearer::of_edge_pool(&edge(change))])
+    }
 }
 
 fn with_node(bearer: Bearer) -> Gathered {
@@ -183,74 +194,60 @@ fn every_rule_alone_keeps_a_machine_out() {
         ),
         (with_node(own()), "wait NodeExists"),
         (with_node(foreign()), DENIED),
+        // A machine of an edge pool has the name of its pool.
+        (of_edge(|_| ()), APPROVED),
+        (of_edge(|pool| pool.is_deleting = true), "wait MachineDeleting"),
+        (
+            of_edge(|pool| pool.created = at(91)),
+            "wait RequestOlderThanMachine",
+        ),
+        (one(site()), DENIED),
     ]);
 }
 
-/// The watches have shown a Machine of one of the two pools; the API server shows this.
+/// The watches have shown what bears the name; the API server shows this.
 #[test]
 fn what_a_live_read_shows_decides() {
     let (own, foreign) = (good(), bearers(vec![foreign()]));
-    let (Decision::Approve(approval), Decision::ConfirmDenial(denial)) = (only(&own), only(&foreign)) else {
-        panic!("all rules hold, or all but one");
+    let confirmed = |gathered: &Gathered, live: Option<Bearer>| {
+        let (Decision::Approve(approval) | Decision::ConfirmDenial(approval)) = only(gathered) else {
+            panic!("all rules hold, or all but one");
+        };
+        match confirm(&gathered.requests[0], &approval, live.as_ref()) {
+            Ok(()) => "approve".to_owned(),
+            Err(Refusal::Deny(denial)) => format!("deny {}", denial.reason()),
+            Err(Refusal::Wait(wait)) => format!("wait {}", wait.reason()),
+        }
     };
-    for (case, (live, expected)) in [
-        (Some(of("a", |_| ())), None),
-        (None, Some("wait MachineNotFound")),
+    for (live, expected) in [
+        (Some(of("a", |_| ())), "approve"),
+        (None, "wait MachineNotFound"),
         (
             Some(of("a", |m| m.uid = "other".to_owned())),
-            Some("wait MachineNotFound"),
+            "wait MachineNotFound",
         ),
         (
             Some(of("a", |m| m.node = NodeName::Known("other".to_owned()))),
-            Some("wait MachineNotFound"),
+            "wait MachineNotFound",
         ),
-        (
-            Some(of("a", |m| m.is_deleting = true)),
-            Some("wait MachineDeleting"),
-        ),
-        (
-            Some(of("a", |m| m.has_node_ref = true)),
-            Some("wait MachineHasNode"),
-        ),
-        (Some(of_pool(machine(NODE), None)), Some("wait MachineNotInPool")),
-        (Some(of("b", |_| ())), Some("deny ForeignMachine")),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        for (gathered, approval) in [(&own, &approval), (&foreign, &denial)] {
-            let refusal = confirm(&gathered.requests[0], approval, live.as_ref()).err();
-            let refusal = refusal.map(|refusal| match refusal {
-                Refusal::Deny(denial) => format!("deny {}", denial.reason()),
-                Refusal::Wait(wait) => format!("wait {}", wait.reason()),
-            });
-            assert_eq!(refusal.as_deref(), expected, "case {case}");
+        (Some(of("a", |m| m.is_deleting = true)), "wait MachineDeleting"),
+        (Some(of("a", |m| m.has_node_ref = true)), "wait MachineHasNode"),
+        (Some(of_pool(machine(NODE), None)), "wait MachineNotInPool"),
+        (Some(of("b", |_| ())), "deny ForeignMachine"),
+    ] {
+        for gathered in [&own, &foreign] {
+            assert_eq!(confirmed(gathered, live.clone()), expected, "{live:?}");
         }
     }
-}
-
-#[test]
-fn an_edge_pool_is_read_live_too() {
-    let gathered = Gathered {
-        pool: Some(Arc::new(edge(NODE))),
-        ..bearers(vec![site()])
-    };
-    let Decision::Approve(approval) = only(&gathered) else {
-        panic!("all rules hold");
-    };
-    let confirmed = |change: fn(&mut PoolView)| {
-        let mut live = edge(NODE);
-        change(&mut live);
-        let live = Bearer::of_edge_pool(&live);
-        confirm(&gathered.requests[0], &approval, Some(&live))
-    };
-    assert_eq!(confirmed(|_| ()), Ok(()));
-    let (not_found, deleting) = (Wait::MachineNotFound, Wait::MachineDeleting);
-    // Of another cloud, no edge pool any more.
-    let other_cloud = confirmed(|pool| pool.edge_node = None);
-    assert_eq!(other_cloud, Err(Refusal::Wait(not_found(NODE.to_owned()))));
-    let is_deleting = confirmed(|pool| pool.is_deleting = true);
-    assert_eq!(is_deleting, Err(Refusal::Wait(deleting(NODE.to_owned()))));
+    for (live, expected) in [
+        (edge(|_| ()), "approve"),
+        // Of another cloud.
+        (edge(|pool| pool.edge_node = None), "wait MachineNotFound"),
+        (edge(|pool| pool.is_deleting = true), "wait MachineDeleting"),
+    ] {
+        let live = Some(Bearer::of_edge_pool(&live));
+        assert_eq!(confirmed(&of_edge(|_| ()), live), expected);
+    }
 }
 
 #[test]
@@ -291,61 +288,6 @@ fn the_identity_of_all_pools_joins_as_a_machine_of_any_pool_by_the_same_rules() 
         (any(bearers(vec![own(), own()])), "wait MachineNotUnique"),
         (any(bearers(vec![site()])), APPROVED),
     ]);
-}
-
-#[test]
-fn a_machine_of_an_edge_pool_joins_under_the_name_of_its_pool() {
-    let asking = |name: &str, change: fn(&mut PoolView), has_node: bool| {
-        let mut bearer = edge("site");
-        change(&mut bearer);
-        let named = Named {
-            bearers: vec![Bearer::of_edge_pool(&bearer)],
-            has_node,
-            requests: Vec::new(),
-        };
-        Gathered {
-            pool: Some(Arc::new(edge("site"))),
-            requests: vec![request("csr", 0, asked(name))],
-            nodes: [("site".to_owned(), named)].into(),
-            ..good()
-        }
-    };
-    let younger = |pool: &mut PoolView| pool.created = at(1);
-    let of_other_pool = Gathered {
-        pool: Some(Arc::new(edge("other"))),
-        ..asking("site", |_| (), false)
-    };
-    assert_decisions([
-        (asking("site", |_| (), false), "approve site as kube-system/site"),
-        (asking("site", |_| (), true), "wait NodeExists"),
-        (asking("site-2", |_| (), false), "wait MachineNotFound"),
-        (
-            asking("site", |pool| pool.is_deleting = true, false),
-            "wait MachineDeleting",
-        ),
-        (asking("site", younger, false), "wait RequestOlderThanMachine"),
-        (of_other_pool, DENIED),
-    ]);
-}
-
-#[test]
-fn of_several_requests_for_one_node_the_oldest_is_approved() {
-    let gathered = Gathered {
-        requests: vec![
-            request("parked", 79, asked(NODE)),
-            request("first", 81, asked(NODE)),
-            request("second", 82, asked(NODE)),
-        ],
-        ..good()
-    };
-    let decided = plan(&gathered).decided;
-    let of = |name: &str| {
-        let found = decided.iter().find(|decided| decided.request.name == name);
-        brief(&found.unwrap().decision)
-    };
-    assert_eq!(of("parked"), "wait RequestOlderThanMachine");
-    assert!(of("first").starts_with("approve"));
-    assert_eq!(of("second"), "wait AlreadyApproved");
 }
 
 /// Of a request: its name, the second of its creation, and its resourceVersion.
@@ -510,7 +452,7 @@ fn of_several_bearers_of_a_name_the_oldest_keeps_it() {
     let site = |created: i64| {
         Bearer::of_edge_pool(&PoolView {
             created: at(created),
-            ..edge(NODE)
+            ..edge(|_| ())
         })
     };
     let (approved, waits) = ("approve pool-abc-1 as kube-system/own", "wait MachineNotUnique");
