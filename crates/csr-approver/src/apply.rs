@@ -33,7 +33,7 @@ pub enum Outcome {
 #[derive(Clone, Debug)]
 pub struct Approved {
     pub node: String,
-    /// `namespace/name` of the Machine, or of the MachineDeployment of an edge pool; the node's name for a serving certificate.
+    /// `namespace/name` of the Machine, or of the MachineDeployment of an edge pool.
     pub joins_as: String,
     /// The same object, if another request was approved for it before. That approval led to no Node.
     pub again: Option<ObjectReference>,
@@ -99,16 +99,6 @@ async fn act(
     match decision {
         Decision::Wait(wait) => Ok(Outcome::Waiting(wait)),
         Decision::Deny(denial) => deny(context, request, denial).await,
-        Decision::ApproveServing => {
-            let node = request.node().unwrap_or_default().to_owned();
-            let approved = Approved {
-                joins_as: node.clone(),
-                node,
-                again: None,
-            };
-            let message = "machine-controller has recorded these addresses for the Machine of the node";
-            write(context, request, message, Outcome::Approved(approved)).await
-        }
         Decision::Approve(approval) | Decision::ConfirmDenial(approval) => {
             let live = live::bearer(context, &approval.bearer).await?;
             match plan::confirm(request, &approval, live.as_ref()) {

@@ -15,9 +15,8 @@ use crate::views::ClaimView;
 /// Interval of looking for claims.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Claims that one reconcile deletes, so that it ends in time. The rest follows soon.
+/// Claims that one reconcile deletes, so that it ends in time. The next ones delete the rest.
 const MAX_DELETED: usize = 100;
-const SOON: Duration = Duration::from_secs(1);
 
 /// Deletes claims; returns when to look again.
 ///
@@ -31,8 +30,7 @@ pub async fn reconcile(context: &Context) -> Result<Option<Duration>, RequestErr
     for claim in done.iter().take(MAX_DELETED) {
         delete(context, claim).await?;
     }
-    let has_more = done.len() > MAX_DELETED;
-    Ok(Some(if has_more { SOON } else { INTERVAL }))
+    Ok(Some(INTERVAL))
 }
 
 /// Whether the object that a claim is for exists, and its node does not.
@@ -40,7 +38,7 @@ fn is_awaited(context: &Context, claim: &ClaimView) -> bool {
     let is_machine = context
         .machines
         .get(&claim.joins_as)
-        .is_some_and(|machine| machine.uid == claim.joins_as_uid && machine.node_ref.is_none());
+        .is_some_and(|machine| machine.uid == claim.joins_as_uid && !machine.has_node_ref);
     let pool = context.pools.get(&claim.joins_as);
     let is_pool = pool.is_some_and(|pool| pool.pool.uid == claim.joins_as_uid);
     (is_machine || is_pool) && context.nodes.get(&claim.node).is_none()
@@ -87,9 +85,9 @@ mod tests {
             let key = format!("kube-system/claim-{i}");
             drop(context.claims.wrote(&key, Version::of(&lease.metadata), claim));
         }
-        assert_eq!(reconcile(&context).await.unwrap(), Some(SOON));
-        assert_eq!(context.claims.len(), 1);
-        assert_eq!(reconcile(&context).await.unwrap(), Some(INTERVAL));
-        assert!(context.claims.is_empty());
+        for left in [1, 0] {
+            assert_eq!(reconcile(&context).await.unwrap(), Some(INTERVAL));
+            assert_eq!(context.claims.len(), left);
+        }
     }
 }

@@ -14,15 +14,14 @@ use osm_runtime::{Cluster, Process};
 
 use crate::key::Key;
 use crate::reporting::Reporting;
-use crate::request::Seen;
+use crate::request::{Request, Seen};
 use crate::requester::Requester;
 use crate::views::{Bearer, ClaimView, MachineSetView, MachineView, PoolView};
 
-/// Pending requests that are remembered of one requester. A pool has at most as many machines that join at the same time.
-pub const MAX_OF_REQUESTER: usize = 1_000;
-/// Requests that are remembered of all requesters. Of approved ones, twice as many.
-pub const MAX_REQUESTS: usize = 20_000;
-/// Requests for one machine, beyond which none is remembered only because the machine has yet to join.
+/// Pending requests of one requester, beyond which one is kept only for a machine that has yet to join. Hardly any pool has more machines that
+/// join at the same time.
+const MAX_OF_REQUESTER: usize = 1_000;
+/// Requests for one machine, beyond which none is kept only because the machine has yet to join.
 const MAX_OF_MACHINE: usize = 16;
 
 #[derive(Clone)]
@@ -42,7 +41,7 @@ pub struct Inner {
     pub queue: Arc<Queue<Key>>,
     /// Pending and approved requests by name, grouped by the [name of their node](by_name); pending ones also by requester.
     pub requests: Arc<Cache<Seen>>,
-    /// Machines, grouped by the [name of their node](by_name) and by [their Node](by_node_ref).
+    /// Machines, grouped by the [name of their node](by_name).
     pub machines: Arc<Cache<MachineView>>,
     pub machine_sets: Arc<Cache<MachineSetView>>,
     /// MachineDeployments, grouped by their ServiceAccount; those of edge pools also by the [name of their node](by_name).
@@ -59,27 +58,18 @@ pub fn by_name(node: &str) -> String {
     format!("name/{node}")
 }
 
-/// The group of the Machines whose `nodeRef` names this Node.
-pub fn by_node_ref(node: &str) -> String {
-    format!("ref/{node}")
-}
-
 impl Context {
     /// # Errors
     /// Metrics whose names are taken.
     pub fn new(process: &Arc<Process>, cluster: &Cluster) -> anyhow::Result<Self> {
-        let machines = Cache::grouped(|machine: &MachineView| {
-            let name = machine.node_name().map(by_name);
-            name.into_iter()
-                .chain(machine.node_ref.as_deref().map(by_node_ref))
-        });
+        let machines = Cache::grouped(|machine: &MachineView| machine.node_name().map(by_name));
         Ok(Self(Arc::new(Inner {
             process: process.clone(),
             cluster: cluster.clone(),
             queue: Arc::new(Queue::new(&process.environment)),
             requests: Arc::new(Cache::grouped(|seen: &Seen| {
                 let requester = seen.pending().map(|request| request.requester.to_string());
-                requester.into_iter().chain(seen.joins_as().map(by_name))
+                requester.into_iter().chain(seen.node().map(by_name))
             })),
             machines: Arc::new(machines),
             machine_sets: Arc::default(),
@@ -92,14 +82,6 @@ impl Context {
             reporting: Reporting::new(&process.metrics)?,
         })))
     }
-}
-
-/// Whether there is room for a further request, where so many of its requester and of all are remembered. Before the machines are listed, the
-/// bounds are twice as large, because any request may be for one of them. The room that is left then is for those of which it is known.
-fn has_room(of_requester: usize, of_all: usize, is_listed: bool, is_awaited: impl FnOnce() -> bool) -> bool {
-    let times = if is_listed { 1 } else { 2 };
-    let has_room = of_requester < times * MAX_OF_REQUESTER && of_all < times * MAX_REQUESTS;
-    has_room || (of_requester < 3 * MAX_OF_REQUESTER && is_awaited())
 }
 
 impl Inner {
@@ -115,32 +97,38 @@ impl Inner {
         Api::namespaced(self.cluster.worker.client.clone(), self.cluster.namespace())
     }
 
-    /// Whether to remember this request, which is new. Of a flood, only requests for machines that have yet to join are kept beyond the bounds,
-    /// and those of one requester no further than three times its bound. A kubelet whose request is ignored sends another one within 15 minutes.
-    pub fn is_kept(&self, seen: &Seen) -> bool {
-        let Seen::Pending(request) = seen else {
-            return self.requests.len() < 2 * MAX_REQUESTS;
-        };
+    /// Whether to keep this pending request, which is new. A kubelet whose request is ignored sends another one within 15 minutes.
+    pub fn is_kept(&self, request: &Request) -> bool {
         let of_requester = self.requests.group_len(&request.requester.to_string());
-        let is_awaited = || {
-            let Some(node) = seen.joins_as().filter(|node| self.nodes.get(node).is_none()) else {
-                return false;
-            };
-            let name = by_name(node);
-            let edges = self.pools.group(&name).into_iter();
-            let edges = edges.map(|edge| Bearer::of_edge_pool(&edge).machine);
-            let mut machines = self.machines.group(&name).into_iter().chain(edges);
-            self.requests.group_len(&name) < MAX_OF_MACHINE
-                && machines.any(|machine| {
-                    machine.node_ref.is_none() && !machine.is_deleting && machine.created <= request.created
-                })
-        };
-        let is_listed = self.machines.is_listed() && self.pools.is_listed();
-        let is_kept = has_room(of_requester, self.requests.len(), is_listed, is_awaited);
+        let is_kept = of_requester < MAX_OF_REQUESTER || self.is_for_awaited_machine(request);
         if !is_kept {
             self.reporting.dropped(&request.requester);
         }
         is_kept
+    }
+
+    /// Whether it is one of the first requests for a machine that has yet to join, as far as the watches have shown.
+    fn is_for_awaited_machine(&self, request: &Request) -> bool {
+        let Some(node) = request.node().filter(|node| self.nodes.get(node).is_none()) else {
+            return false;
+        };
+        let name = by_name(node);
+        let edges = self.pools.group(&name).into_iter();
+        let edges = edges.map(|edge| Bearer::of_edge_pool(&edge).machine);
+        let mut machines = self.machines.group(&name).into_iter().chain(edges);
+        self.requests.group_len(&name) < MAX_OF_MACHINE
+            && machines.any(|machine| {
+                !machine.has_node_ref && !machine.is_deleting && machine.created <= request.created
+            })
+    }
+
+    /// Queues every requester that has a pending request for this node.
+    pub fn wake_for(&self, node: &str) {
+        for seen in self.requests.group(&by_name(node)) {
+            if let Some(request) = seen.pending() {
+                self.queue.add(Key::Requester(request.requester.clone()));
+            }
+        }
     }
 
     /// Queues every requester that has pending requests.

@@ -11,7 +11,6 @@ use osm_runtime::{Connection, Environment, Metrics, Readiness};
 use osm_sim::memory::{Calm, Link, Network, Server, User};
 use serde_json::json;
 
-use crate::pkcs10::Asked;
 use crate::request::Request;
 
 use super::*;
@@ -51,44 +50,31 @@ pub fn context(network: impl Network + 'static) -> Context {
     Context::new(&process, &cluster).unwrap()
 }
 
-#[test]
-fn requests_beyond_the_bounds_are_kept_only_for_machines_that_exist() {
-    for (of_requester, of_all, any, any_at_start, awaited) in [
-        (999, 19_999, true, true, true),
-        (1_000, 1_000, false, true, true),
-        (0, 20_000, false, true, true),
-        (0, 40_000, false, false, true),
-        (2_000, 2_000, false, false, true),
-        (2_999, 100_000, false, false, true),
-        (3_000, 3_000, false, false, false),
-    ] {
-        let has_room = |is_listed, is_awaited| has_room(of_requester, of_all, is_listed, || is_awaited);
-        let case = format!("{of_requester} of {of_all}");
-        assert_eq!(has_room(true, false), any, "{case}");
-        assert_eq!(has_room(false, false), any_at_start, "{case}");
-        assert_eq!(has_room(true, true), awaited, "{case}");
-    }
+fn version(uid: &str) -> Version {
+    Version::of(&ObjectMeta {
+        uid: Some(uid.to_owned()),
+        ..ObjectMeta::default()
+    })
 }
 
-fn pending(name: String, node: &str) -> Seen {
-    let asked = Asked {
-        node: node.to_owned(),
-        names: Vec::new(),
-    };
-    let created = jiff::Timestamp::UNIX_EPOCH;
-    Seen::Pending(Arc::new(Request::for_test(&name, created, Ok(asked))))
+fn pending(name: &str, node: &str) -> Arc<Request> {
+    let (created, asked) = (jiff::Timestamp::UNIX_EPOCH, Ok(node.to_owned()));
+    Arc::new(Request::for_test(name, created, asked))
+}
+
+fn keep(context: &Context, request: Arc<Request>) {
+    let name = request.name.clone();
+    drop(
+        context
+            .requests
+            .wrote(&name, version(&name), Seen::Pending(request)),
+    );
 }
 
 /// All tokens of `osm-node-bootstrap` are one requester.
 #[tokio::test]
 async fn a_flood_for_one_machine_leaves_room_for_the_others_and_for_edge_pools() {
     let context = context(Calm);
-    let version = |uid: &str| {
-        Version::of(&ObjectMeta {
-            uid: Some(uid.to_owned()),
-            ..ObjectMeta::default()
-        })
-    };
     for name in ["flooded", "joins", "joined"] {
         let machine = json!({"metadata": {"name": name, "namespace": "n"}, "spec": {}});
         let mut machine = MachineView::from(serde_json::from_value::<Machine>(machine).unwrap());
@@ -102,11 +88,13 @@ async fn a_flood_for_one_machine_leaves_room_for_the_others_and_for_edge_pools()
         ..PoolView::of(&md)
     };
     drop(context.pools.wrote("n/edge", version("edge"), edge));
-    for i in 0..2 * MAX_OF_REQUESTER {
-        let node = if i < 1_900 { "unknown" } else { "flooded" };
-        let (name, seen) = (format!("csr-{i}"), pending(format!("csr-{i}"), node));
-        drop(context.requests.wrote(&name, version(&name), seen));
+    for i in 1..MAX_OF_REQUESTER {
+        let node = if i > MAX_OF_MACHINE { "unknown" } else { "flooded" };
+        keep(&context, pending(&format!("csr-{i}"), node));
     }
+    let last = pending("last", "unknown");
+    assert!(context.is_kept(&last));
+    keep(&context, last);
     for (node, kept) in [
         ("unknown", false),
         ("flooded", false),
@@ -114,8 +102,23 @@ async fn a_flood_for_one_machine_leaves_room_for_the_others_and_for_edge_pools()
         ("joins", true),
         ("edge", true),
     ] {
-        let seen = pending("csr".to_owned(), node);
-        assert_eq!(context.is_kept(&seen), kept, "{node}");
+        assert_eq!(context.is_kept(&pending("csr", node)), kept, "{node}");
     }
     assert_eq!(context.reporting.metrics.dropped.get(), 3);
+}
+
+#[tokio::test]
+async fn only_those_who_ask_for_a_node_are_woken_for_it() {
+    let context = context(Calm);
+    for (account, node) in [("a", "node"), ("b", "other")] {
+        let request = Request {
+            requester: Requester::Pool(account.to_owned()),
+            ..Request::for_test(account, jiff::Timestamp::UNIX_EPOCH, Ok(node.to_owned()))
+        };
+        keep(&context, Arc::new(request));
+    }
+    context.wake_for("node");
+    let woken = context.queue.next().await;
+    assert_eq!(woken, Key::Requester(Requester::Pool("a".to_owned())));
+    assert_eq!(context.queue.depth(), 1, "which is worked on");
 }

@@ -1,17 +1,18 @@
 //! Collects what the decisions about a requester depend on, from what the watches have shown. It sends no request.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use osm_api::PoolRef;
 
-use crate::context::{Context, by_name, by_node_ref};
-use crate::plan::{Gathered, Named, Names};
-use crate::request::{Request, Seen};
+use crate::context::{Context, by_name};
+use crate::plan::{Gathered, Named};
+use crate::request::Request;
 use crate::requester::Requester;
 use crate::views::{Bearer, MachineView};
 
-/// Everything about the requests of one requester. What is known of a name is looked up once a decision needs it.
-pub fn gather<'a>(context: &'a Context, requester: &Requester) -> Gathered<Shown<'a>> {
+/// Everything about the requests of one requester.
+pub fn gather(context: &Context, requester: &Requester) -> Gathered {
     let requests = context.requests.group(&requester.to_string());
     let mut requests: Vec<Arc<Request>> = requests
         .iter()
@@ -24,56 +25,34 @@ pub fn gather<'a>(context: &'a Context, requester: &Requester) -> Gathered<Shown
             .group(account)
             .into_iter()
             .find(|pool| !pool.is_deleting),
-        Requester::AnyPool | Requester::Node(_) => None,
+        Requester::AnyPool => None,
     };
+    let nodes: BTreeSet<&str> = requests.iter().filter_map(|request| request.node()).collect();
+    let nodes = nodes
+        .into_iter()
+        .map(|node| (node.to_owned(), named(context, node)));
     Gathered {
         now: context.cluster.worker.server_time.now(),
         requester: requester.clone(),
         pool,
+        nodes: nodes.collect(),
         requests,
-        nodes: Shown {
-            context,
-            is_of_node: matches!(requester, Requester::Node(_)),
-        },
     }
 }
 
-/// What the watches have shown.
-pub struct Shown<'a> {
-    context: &'a Context,
-    /// The requester is a node.
-    is_of_node: bool,
-}
-
-impl Names for Shown<'_> {
-    fn named(&self, node: &str) -> Named {
-        let context = self.context;
-        let group = if self.is_of_node {
-            by_node_ref(node)
-        } else {
-            by_name(node)
-        };
-        let machines = context.machines.group(&group).into_iter();
-        let machines = machines.map(|machine| {
-            let pool = pool_of(context, &machine);
-            Bearer::of_machine(machine, pool)
-        });
-        let edges = (!self.is_of_node).then(|| context.pools.group(&by_name(node)));
-        Named {
-            bearers: machines
-                .chain(
-                    edges
-                        .into_iter()
-                        .flatten()
-                        .map(|edge| Bearer::of_edge_pool(&edge)),
-                )
-                .collect(),
-            has_node: context.nodes.get(node).is_some(),
-        }
-    }
-
-    fn asked(&self, node: &str) -> Vec<Arc<Seen>> {
-        self.context.requests.group(&by_name(node))
+fn named(context: &Context, node: &str) -> Named {
+    let name = by_name(node);
+    let machines = context.machines.group(&name).into_iter();
+    let machines = machines.map(|machine| {
+        let pool = pool_of(context, &machine);
+        Bearer::of_machine(machine, pool)
+    });
+    let edges = context.pools.group(&name).into_iter();
+    let edges = edges.map(|edge| Bearer::of_edge_pool(&edge));
+    Named {
+        bearers: machines.chain(edges).collect(),
+        has_node: context.nodes.get(node).is_some(),
+        requests: context.requests.group(&name),
     }
 }
 

@@ -42,7 +42,10 @@ use crate::requester::Requester;
 /// Metrics whose names are taken.
 pub async fn run(process: Arc<Process>, cluster: Cluster) -> anyhow::Result<()> {
     let context = Context::new(&process, &cluster)?;
-    watches::start(&context);
+    let _ = cluster
+        .shutdown
+        .run_until_cancelled(watches::start(&context))
+        .await;
     let (queue, shared) = (context.queue.clone(), context.clone());
     let work = move |key| reconcile(context.clone(), key);
     runner::work(&cluster, cluster.namespace(), queue, shared, work).await;

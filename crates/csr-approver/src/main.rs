@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use osm_api::rbac::{Installation, Service};
+use osm_api::rbac::Service;
 use osm_runtime::CommonArgs;
 
 /// Approves the certificates of nodes that join as machines of their pool.
@@ -25,23 +25,10 @@ use osm_runtime::CommonArgs;
 struct Args {
     #[command(flatten)]
     common: CommonArgs,
-    /// Also approve serving certificates of kubelets, for the addresses that machine-controller has recorded. Use it only where
-    /// machine-controller does not approve them.
-    #[arg(long, env = "OSM_APPROVE_SERVING")]
-    approve_serving: bool,
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let installation = Installation {
-        serving_certificates: args.approve_serving,
-        ..args.common.installation()
-    };
-    osm_runtime::service::main(
-        Service::CsrApprover,
-        args.common,
-        None,
-        installation,
-        csr_approver::run,
-    )
+    let args = Args::parse().common;
+    let installation = args.installation();
+    osm_runtime::service::main(Service::CsrApprover, args, None, installation, csr_approver::run)
 }

@@ -1,25 +1,23 @@
 //! Reads a certificate request as strictly as kubelets write it: one PEM block, a subject of two attributes.
 //!
 //! The API server has checked the signature (Kubernetes, `pkg/apis/certificates/validation`: `validateCSR`). The signer copies the subject
-//! and the further names of the request into the certificate, so everything in them is judged.
-
-use std::net::IpAddr;
+//! and the alternative names of the request into the certificate, so everything in the subject is judged, and there may be no such names.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use x509_parser::asn1_rs::Tag;
 use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::cri_attributes::ParsedCriAttribute;
-use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME};
 use x509_parser::prelude::FromDer;
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
-use crate::requester::NODE_USER;
 use crate::verdict::Denial;
 
 /// The largest request that is read, in bytes of PEM. One with an RSA key of 16,384 bits has 6 KiB.
 const MAX_BYTES: usize = 8 * 1024;
+
+/// What the API server calls a node.
+pub const NODE_USER: &str = "system:node:";
 
 /// The longest name of a node.
 const MAX_NODE_NAME: usize = 253;
@@ -29,36 +27,24 @@ const ORGANIZATION: &str = "system:nodes";
 const BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----";
 const END: &str = "-----END CERTIFICATE REQUEST-----";
 
-/// A further name in a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SubjectName {
-    Dns(String),
-    Ip(IpAddr),
-}
-
-/// What a request asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    pub node: String,
-    /// The further names; empty for a client certificate.
-    pub names: Vec<SubjectName>,
-}
-
-/// Reads a request of a node.
+/// The name of the node for whose client certificate a request is.
 ///
 /// # Errors
 /// It is not one that a kubelet writes.
-pub fn read(pem: &[u8]) -> Result<Asked, Denial> {
+pub fn read(pem: &[u8]) -> Result<String, Denial> {
     let der = decode(pem)?;
     let not_pkcs10 = |_| Denial::Unreadable("it is not PKCS#10");
     let (rest, request) = X509CertificationRequest::from_der(&der).map_err(not_pkcs10)?;
     if !rest.is_empty() {
         return Err(Denial::Unreadable("it has bytes after its end"));
     }
-    Ok(Asked {
-        node: node(&request.certification_request_info.subject)?,
-        names: names(&request)?,
-    })
+    let info = &request.certification_request_info;
+    let node = node(&info.subject)?;
+    // Alternative names, which kubelets request only for a serving certificate, are in an attribute.
+    match info.iter_attributes().next() {
+        None => Ok(node),
+        Some(_) => Err(Denial::Unreadable("it has attributes, such as alternative names")),
+    }
 }
 
 /// The bytes of the only PEM block. Text around it, headers and a second block are refused: readers may differ about them.
@@ -76,8 +62,6 @@ fn decode(pem: &[u8]) -> Result<Vec<u8>, Denial> {
     STANDARD.decode(base64).map_err(|_| not_pem())
 }
 
-const WRONG_SUBJECT: &str = "must be exactly O=system:nodes, CN=system:node:NAME";
-
 /// The NAME of O=system:nodes, CN=system:node:NAME, in either order.
 fn node(subject: &X509Name<'_>) -> Result<String, Denial> {
     let attributes = subject.iter_attributes();
@@ -86,12 +70,12 @@ fn node(subject: &X509Name<'_>) -> Result<String, Denial> {
     let ([(organization, ORGANIZATION), (common_name, name)]
     | [(common_name, name), (organization, ORGANIZATION)]) = attributes[..]
     else {
-        return Err(Denial::Subject(WRONG_SUBJECT));
+        return Err(Denial::Subject);
     };
     let is_subject = *organization == OID_X509_ORGANIZATION_NAME && *common_name == OID_X509_COMMON_NAME;
     match name.strip_prefix(NODE_USER) {
         Some(name) if is_subject && (1..=MAX_NODE_NAME).contains(&name.len()) => Ok(name.to_owned()),
-        _ => Err(Denial::Subject(WRONG_SUBJECT)),
+        _ => Err(Denial::Subject),
     }
 }
 
@@ -102,203 +86,6 @@ fn text<'a>(attribute: &AttributeTypeAndValue<'a>) -> Option<&'a str> {
     is_text.then(|| std::str::from_utf8(value.data).ok()).flatten()
 }
 
-/// Names of a node that are read.
-const MAX_NAMES: usize = 64;
-
-/// The names of the only extension that a kubelet requests.
-fn names(request: &X509CertificationRequest<'_>) -> Result<Vec<SubjectName>, Denial> {
-    let others = || Denial::Unreadable("it has attributes or extensions that kubelets do not use");
-    let mut attributes = request.certification_request_info.iter_attributes();
-    let Some(attribute) = attributes.next() else {
-        return Ok(Vec::new());
-    };
-    let (ParsedCriAttribute::ExtensionRequest(requested), None) =
-        (attribute.parsed_attribute(), attributes.next())
-    else {
-        return Err(others());
-    };
-    let [extension] = requested.extensions.as_slice() else {
-        return Err(others());
-    };
-    let ParsedExtension::SubjectAlternativeName(alternative) = extension.parsed_extension() else {
-        return Err(others());
-    };
-    if alternative.general_names.len() > MAX_NAMES {
-        return Err(Denial::Subject("has more names than those of a node"));
-    }
-    let names = alternative.general_names.iter().map(subject_name);
-    names
-        .collect::<Option<_>>()
-        .ok_or(Denial::Subject("has names other than DNS names and IP addresses"))
-}
-
-fn subject_name(name: &GeneralName<'_>) -> Option<SubjectName> {
-    match name {
-        GeneralName::DNSName(name) => Some(SubjectName::Dns((*name).to_owned())),
-        GeneralName::IPAddress(bytes) => <[u8; 4]>::try_from(*bytes)
-            .map(IpAddr::from)
-            .or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from))
-            .ok()
-            .map(SubjectName::Ip),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use rcgen::{CertificateParams, CustomExtension, DistinguishedName, DnType, DnValue, KeyPair, SanType};
-
-    use super::*;
-
-    fn with_subject<V: Into<DnValue>>(
-        attributes: impl IntoIterator<Item = (DnType, V)>,
-    ) -> CertificateParams {
-        let mut params = CertificateParams::default();
-        params.distinguished_name = DistinguishedName::new();
-        for (attribute, value) in attributes {
-            params.distinguished_name.push(attribute, value);
-        }
-        params
-    }
-
-    fn params(organization: &str, common_name: &str) -> CertificateParams {
-        with_subject([
-            (DnType::OrganizationName, organization),
-            (DnType::CommonName, common_name),
-        ])
-    }
-
-    fn pem(params: &CertificateParams) -> String {
-        let key = KeyPair::generate().unwrap();
-        params.serialize_request(&key).unwrap().pem().unwrap()
-    }
-
-    fn good() -> CertificateParams {
-        params("system:nodes", "system:node:a-b.c")
-    }
-
-    fn denied(params: &CertificateParams) -> Denial {
-        read(pem(params).as_bytes()).unwrap_err()
-    }
-
-    #[test]
-    fn the_request_of_a_kubelet_is_read() {
-        let asked = read(pem(&good()).as_bytes()).unwrap();
-        assert_eq!(
-            (asked.node.as_str(), asked.names.as_slice()),
-            ("a-b.c", [].as_slice())
-        );
-        // In the other order, and as PrintableString.
-        let printable = |text: &str| DnValue::PrintableString(text.try_into().unwrap());
-        let other = with_subject([
-            (DnType::CommonName, printable("system:node:b")),
-            (DnType::OrganizationName, printable("system:nodes")),
-        ]);
-        assert_eq!(read(pem(&other).as_bytes()).unwrap().node, "b");
-    }
-
-    #[test]
-    fn the_names_of_a_serving_certificate_are_read() {
-        let mut serving = good();
-        let dns = |name: &str| SanType::DnsName(name.try_into().unwrap());
-        let ips: [IpAddr; 2] = ["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
-        serving.subject_alt_names = vec![dns("a"), SanType::IpAddress(ips[0]), SanType::IpAddress(ips[1])];
-        let names = read(pem(&serving).as_bytes()).unwrap().names;
-        assert_eq!(
-            names,
-            [
-                SubjectName::Dns("a".to_owned()),
-                SubjectName::Ip(ips[0]),
-                SubjectName::Ip(ips[1])
-            ]
-        );
-        serving.subject_alt_names = vec![SanType::Rfc822Name("a@example.com".try_into().unwrap())];
-        assert_eq!(denied(&serving).reason(), osm_api::Reason::SubjectNotAllowed);
-        serving.subject_alt_names = vec![SanType::URI("https://example.com".try_into().unwrap())];
-        assert_eq!(denied(&serving).reason(), osm_api::Reason::SubjectNotAllowed);
-    }
-
-    #[test]
-    fn every_other_subject_is_denied() {
-        for (organization, common_name) in [
-            ("system:masters", "system:node:a"),
-            ("System:nodes", "system:node:a"),
-            ("system:nodes ", "system:node:a"),
-            ("system:nodes", "system:node:"),
-            ("system:nodes", "system:nod:a"),
-            ("system:nodes", "admin"),
-            ("system:nodes", &format!("system:node:{}", "a".repeat(254))),
-            ("system:node:a", "system:nodes"),
-        ] {
-            let denial = denied(&params(organization, common_name));
-            assert!(
-                matches!(denial, Denial::Subject(_)),
-                "{organization} {common_name}: {denial}"
-            );
-        }
-        let node = (DnType::CommonName, "system:node:a");
-        let nodes = |attribute| (attribute, "system:nodes");
-        for attributes in [
-            vec![],
-            vec![node.clone()],
-            vec![node.clone(), nodes(DnType::LocalityName)],
-            vec![
-                node.clone(),
-                nodes(DnType::OrganizationName),
-                nodes(DnType::OrganizationalUnitName),
-            ],
-        ] {
-            let denial = denied(&with_subject(attributes.clone()));
-            assert!(matches!(denial, Denial::Subject(_)), "{attributes:?}: {denial}");
-        }
-        // A type that readers may decode in different ways.
-        let organization = DnValue::TeletexString("system:nodes".try_into().unwrap());
-        let mut teletex = with_subject([node]);
-        teletex
-            .distinguished_name
-            .push(DnType::OrganizationName, organization);
-        assert!(matches!(denied(&teletex), Denial::Subject(_)));
-    }
-
-    #[test]
-    fn extensions_that_kubelets_do_not_request_are_denied() {
-        let mut extended = good();
-        extended.custom_extensions = vec![CustomExtension::from_oid_content(&[1, 2, 3], vec![5, 0])];
-        assert!(matches!(denied(&extended), Denial::Unreadable(_)));
-        let mut authority = good();
-        authority.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign];
-        assert!(matches!(denied(&authority), Denial::Unreadable(_)));
-    }
-
-    #[test]
-    fn only_one_pem_block_is_read() {
-        let one = pem(&good());
-        let with_spaces = format!("\n{}\r\n", one.replace('\n', "\r\n"));
-        assert!(read(with_spaces.as_bytes()).is_ok());
-        let other = one.replace("CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST");
-        let body: String = one.lines().filter(|line| !line.starts_with('-')).collect();
-        for text in [
-            String::new(),
-            body.clone(),
-            format!("{one}{one}"),
-            format!("x\n{one}"),
-            format!("{one}x"),
-            one.replace("REQUEST-----\n", "REQUEST-----\nProc-Type: 4,ENCRYPTED\n\n"),
-            other,
-            format!("{BEGIN}\n{}\n{END}", &body[..body.len() - 8]),
-            format!("{BEGIN}\n{END}"),
-            format!("{BEGIN}\n{body}{}\n{END}", "\n".repeat(MAX_BYTES)),
-        ] {
-            let denial = read(text.as_bytes()).unwrap_err();
-            assert!(matches!(denial, Denial::Unreadable(_)), "{text}");
-        }
-        let mut longer = STANDARD.decode(&body).unwrap();
-        longer.push(0);
-        let longer = format!("{BEGIN}\n{}\n{END}", STANDARD.encode(longer));
-        assert_eq!(
-            read(longer.as_bytes()),
-            Err(Denial::Unreadable("it has bytes after its end"))
-        );
-        assert!(read(&[0xff; 9]).is_err());
-    }
-}
+#[path = "pkcs10_tests.rs"]
+pub mod tests;

@@ -8,7 +8,6 @@ use osm_api::node_name::NodeName;
 use osm_api::{PoolRef, names};
 
 use crate::claim::{self, Claim};
-use crate::pkcs10::{Asked, SubjectName};
 use crate::request::{Granted, Request, Seen};
 use crate::requester::Requester;
 use crate::verdict::{Denial, Refusal, Wait};
@@ -19,7 +18,7 @@ pub const MAX_DECIDED: usize = 20;
 
 /// Everything that the decisions about a requester's requests depend on.
 #[derive(Clone, Debug)]
-pub struct Gathered<N> {
+pub struct Gathered {
     /// By the clock of the API server.
     pub now: Timestamp,
     pub requester: Requester,
@@ -27,37 +26,28 @@ pub struct Gathered<N> {
     pub pool: Option<Arc<PoolView>>,
     /// Its pending requests, oldest first.
     pub requests: Vec<Arc<Request>>,
-    /// What is known of the names that they ask for.
-    pub nodes: N,
-}
-
-/// Looks up the names of nodes.
-pub trait Names {
-    /// What is known of this one.
-    fn named(&self, node: &str) -> Named;
-
-    /// The requests of all requesters for this one: the pending ones, and the approved ones that still exist. kube-controller-manager deletes
-    /// them after an hour.
-    fn asked(&self, node: &str) -> Vec<Arc<Seen>>;
+    /// The nodes that they ask for, by name.
+    pub nodes: BTreeMap<String, Named>,
 }
 
 /// What is known of the name of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Named {
-    /// What bears it. For a request of a node, these are the Machines whose `nodeRef` names it.
+    /// What bears it.
     pub bearers: Vec<Bearer>,
     pub has_node: bool,
+    /// The requests of all requesters for it: the pending ones, and the approved ones that still exist. kube-controller-manager deletes them
+    /// after an hour.
+    pub requests: Vec<Arc<Seen>>,
 }
 
 /// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Approve it as a client certificate, if it is [confirmed](confirm) by live reads, the Node does not exist and the claim can be made.
+    /// Approve it, if it is [confirmed](confirm) by live reads, the Node does not exist and the claim can be made.
     Approve(Box<Approval>),
     /// Deny it because of what the watches have shown, if live reads [`confirm`] that this approval is not allowed.
     ConfirmDenial(Box<Approval>),
-    /// Approve it as a serving certificate.
-    ApproveServing,
     /// Deny it because of its own content.
     Deny(Denial),
     Wait(Wait),
@@ -93,7 +83,7 @@ pub struct Plan {
 
 /// Decides about requests, oldest first, until there is enough to write. What no kubelet sends comes last, so that a flood of it delays no
 /// machine.
-pub fn plan(gathered: &Gathered<impl Names>) -> Plan {
+pub fn plan(gathered: &Gathered) -> Plan {
     let (good, bad): (Vec<_>, Vec<_>) = gathered
         .requests
         .iter()
@@ -122,7 +112,7 @@ pub fn plan(gathered: &Gathered<impl Names>) -> Plan {
 
 /// `further`: why further requests for a node wait, about which one was decided.
 fn decide(
-    gathered: &Gathered<impl Names>,
+    gathered: &Gathered,
     request: &Request,
     further: &mut BTreeMap<String, Wait>,
 ) -> (Option<PoolRef>, Decision) {
@@ -131,45 +121,43 @@ fn decide(
             Some(pool) => Some(&pool.pool),
             None => return (None, Decision::Wait(Wait::PoolNotFound)),
         },
-        Requester::AnyPool | Requester::Node(_) => None,
+        Requester::AnyPool => None,
     };
-    let asked = match &request.asked {
-        Ok(asked) => asked,
+    let node = match &request.asked {
+        Ok(node) => node,
         Err(denial) => return (own.cloned(), Decision::Deny(denial.clone())),
     };
-    let named = gathered.nodes.named(&asked.node);
-    if let Requester::Node(_) = gathered.requester {
-        return (None, serving(asked, &named));
-    }
+    let unknown = Named::default();
+    let named = gathered.nodes.get(node).unwrap_or(&unknown);
     let bearer = match bearer(&named.bearers, own) {
         Ok(bearer) => bearer,
-        Err(wait) => return (own.cloned(), Decision::Wait(wait(asked.node.clone()))),
+        Err(wait) => return (own.cloned(), Decision::Wait(wait(node.clone()))),
     };
     let pool = own.cloned().or_else(|| bearer.pool.clone());
     let mut approval = Approval {
-        claim: Claim::new(&asked.node, bearer, &request.uid),
+        claim: Claim::new(node, bearer, &request.uid),
         bearer: bearer.clone(),
         is_again: false,
         own: own.cloned(),
     };
-    match admit(&asked.node, own, bearer, request) {
-        Ok(()) if named.has_node => return (pool, Decision::Wait(Wait::NodeExists(asked.node.clone()))),
+    match admit(node, own, bearer, request) {
+        Ok(()) if named.has_node => return (pool, Decision::Wait(Wait::NodeExists(node.clone()))),
         Ok(()) => {}
         Err(Refusal::Deny(_)) => return (pool, Decision::ConfirmDenial(Box::new(approval))),
         Err(Refusal::Wait(wait)) => return (pool, Decision::Wait(wait)),
     }
-    if let Some(wait) = further.get(&asked.node) {
+    if let Some(wait) = further.get(node) {
         return (pool, Decision::Wait(wait.clone()));
     }
-    let decision = match compare(request, bearer, &gathered.nodes.asked(&asked.node), gathered.now) {
+    let decision = match compare(request, bearer, &named.requests, gathered.now) {
         Ok(is_again) => {
-            let (node, until) = (asked.node.clone(), claim::expires(gathered.now));
+            let (node, until) = (node.clone(), claim::expires(gathered.now));
             further.insert(node.clone(), Wait::AlreadyApproved { node, until });
             approval.is_again = is_again;
             Decision::Approve(Box::new(approval))
         }
         Err(wait) => {
-            further.insert(asked.node.clone(), wait.clone());
+            further.insert(node.clone(), wait.clone());
             Decision::Wait(wait)
         }
     };
@@ -219,7 +207,6 @@ fn compare(request: &Request, bearer: &Bearer, others: &[Arc<Seen>], now: Timest
         let may_join = match &other.requester {
             Requester::Pool(of) => account.as_ref() == Some(of),
             Requester::AnyPool => true,
-            Requester::Node(_) => false,
         };
         may_join && other.uid != request.uid && other.created >= bearer.machine.created
     };
@@ -270,27 +257,10 @@ fn admit(name: &str, own: Option<&PoolRef>, bearer: &Bearer, request: &Request) 
     if matches!(machine.node, NodeName::Unverified(_)) {
         return wait(Wait::NodeNameUnverified(node()));
     }
-    if machine.node_ref.is_some() {
+    if machine.has_node_ref {
         return wait(Wait::MachineHasNode(node()));
     }
     Ok(())
-}
-
-/// Judges a request for a serving certificate by the addresses that machine-controller has recorded. Other approvers may know more, so
-/// nothing is denied but what no kubelet asks for.
-fn serving(asked: &Asked, named: &Named) -> Decision {
-    let machine = match named.bearers.as_slice() {
-        [] => return Decision::Wait(Wait::MachineNotFound(asked.node.clone())),
-        [only] => &only.machine,
-        _ => return Decision::Wait(Wait::MachineNotUnique(asked.node.clone())),
-    };
-    // The node has proved its own name with its client certificate.
-    let own = SubjectName::Dns(asked.node.clone());
-    let is_known = |name: &SubjectName| *name == own || machine.addresses.contains(name);
-    match asked.names.iter().all(is_known) {
-        true => Decision::ApproveServing,
-        false => Decision::Wait(Wait::AddressNotRecorded(asked.node.clone())),
-    }
 }
 
 #[cfg(test)]

@@ -1,38 +1,8 @@
-use std::collections::BTreeMap;
-
 use jiff::SignedDuration;
 use osm_api::Reason;
 
 use super::*;
 use crate::views::{MachineView, Owner};
-
-type Gathered = super::Gathered<Known>;
-
-/// What is known of the names of nodes.
-#[derive(Clone, Debug, Default)]
-struct Known {
-    named: BTreeMap<String, Named>,
-    asked: BTreeMap<String, Vec<Arc<Seen>>>,
-}
-
-impl Names for Known {
-    fn named(&self, node: &str) -> Named {
-        self.named.get(node).cloned().unwrap_or_default()
-    }
-
-    fn asked(&self, node: &str) -> Vec<Arc<Seen>> {
-        self.asked.get(node).cloned().unwrap_or_default()
-    }
-}
-
-impl From<Named> for Known {
-    fn from(named: Named) -> Self {
-        Self {
-            named: [(NODE.to_owned(), named)].into(),
-            asked: BTreeMap::new(),
-        }
-    }
-}
 
 const NODE: &str = "pool-abc-1";
 
@@ -54,11 +24,14 @@ fn pool_view(name: &str) -> PoolView {
     }
 }
 
-fn edge(name: &str) -> PoolView {
-    PoolView {
-        edge_node: Some(name.to_owned()),
-        ..pool_view(name)
-    }
+/// An edge pool, changed.
+fn edge(change: fn(&mut PoolView)) -> PoolView {
+    let mut pool = PoolView {
+        edge_node: Some(NODE.to_owned()),
+        ..pool_view(NODE)
+    };
+    change(&mut pool);
+    pool
 }
 
 fn machine(node: &str) -> MachineView {
@@ -74,8 +47,7 @@ fn machine(node: &str) -> MachineView {
             uid: "uid-of-set".to_owned(),
         }),
         is_deleting: false,
-        node_ref: None,
-        addresses: Vec::new(),
+        has_node_ref: false,
     }
 }
 
@@ -83,21 +55,23 @@ fn of_pool(machine: MachineView, name: Option<&str>) -> Bearer {
     Bearer::of_machine(Arc::new(machine), name.map(pool))
 }
 
-fn asked(node: &str) -> Result<Asked, Denial> {
-    Ok(Asked {
-        node: node.to_owned(),
-        names: Vec::new(),
-    })
+fn asked(node: &str) -> Result<String, Denial> {
+    Ok(node.to_owned())
 }
 
-fn request(name: &str, second: i64, asked: Result<Asked, Denial>) -> Arc<Request> {
+fn request(name: &str, second: i64, asked: Result<String, Denial>) -> Arc<Request> {
     Arc::new(Request::for_test(name, at(second), asked))
 }
 
 /// A request of pool `a` for a Machine of that pool that has not joined: every rule is fulfilled.
 fn good() -> Gathered {
+    bearers(vec![own()])
+}
+
+/// [`good`] with other bearers of the node's name.
+fn bearers(bearers: Vec<Bearer>) -> Gathered {
     let named = Named {
-        bearers: vec![of_pool(machine(NODE), Some("a"))],
+        bearers,
         ..Named::default()
     };
     Gathered {
@@ -105,23 +79,14 @@ fn good() -> Gathered {
         requester: Requester::Pool("osm-node-a".to_owned()),
         pool: Some(Arc::new(pool_view("a"))),
         requests: vec![request("csr", 90, asked(NODE))],
-        nodes: named.into(),
+        nodes: [(NODE.to_owned(), named)].into(),
     }
 }
 
-/// [`good`] with another state of the node's name.
-fn with(named: Named) -> Gathered {
-    Gathered {
-        nodes: named.into(),
-        ..good()
+impl Gathered {
+    fn node(&mut self) -> &mut Named {
+        self.nodes.get_mut(NODE).unwrap()
     }
-}
-
-fn bearers(bearers: Vec<Bearer>) -> Gathered {
-    with(Named {
-        bearers,
-        ..Named::default()
-    })
 }
 
 fn only(gathered: &Gathered) -> Decision {
@@ -141,7 +106,6 @@ fn brief(decision: &Decision) -> String {
             )
         }
         Decision::ConfirmDenial(_) => "confirm the denial".to_owned(),
-        Decision::ApproveServing => "approve serving".to_owned(),
         Decision::Deny(denial) => format!("deny {}", denial.reason()),
         Decision::Wait(wait) => format!("wait {}", wait.reason()),
     }
@@ -167,14 +131,21 @@ fn foreign() -> Bearer {
 
 /// The only machine of an edge pool.
 fn site() -> Bearer {
-    Bearer::of_edge_pool(&edge(NODE))
+    Bearer::of_edge_pool(&edge(|_| ()))
+}
+
+/// A request of an edge pool, which the watches have shown so.
+fn of_edge(change: fn(&mut PoolView)) -> Gathered {
+    Gathered {
+        pool: Some(Arc::new(edge(|_| ()))),
+        ..bearers(vec![Bearer::of_edge_pool(&edge(change))])
+    }
 }
 
 fn with_node(bearer: Bearer) -> Gathered {
-    with(Named {
-        bearers: vec![bearer],
-        has_node: true,
-    })
+    let mut gathered = bearers(vec![bearer]);
+    gathered.node().has_node = true;
+    gathered
 }
 
 /// The same requests with the identity of all pools.
@@ -209,10 +180,7 @@ fn every_rule_alone_keeps_a_machine_out() {
         (one(of("b", |m| m.is_deleting = true)), "wait MachineDeleting"),
         (one(of_pool(machine(NODE), None)), "wait MachineNotInPool"),
         (one(of("a", |m| m.is_deleting = true)), "wait MachineDeleting"),
-        (
-            one(of("a", |m| m.node_ref = Some("other".to_owned()))),
-            "wait MachineHasNode",
-        ),
+        (one(of("a", |m| m.has_node_ref = true)), "wait MachineHasNode"),
         // The request is of second 90. A Machine of the same second may be its own, but not a later one, whose name was guessed.
         (one(of("a", |m| m.created = at(90))), APPROVED),
         (
@@ -226,82 +194,68 @@ fn every_rule_alone_keeps_a_machine_out() {
         ),
         (with_node(own()), "wait NodeExists"),
         (with_node(foreign()), DENIED),
+        // A machine of an edge pool has the name of its pool.
+        (of_edge(|_| ()), APPROVED),
+        (of_edge(|pool| pool.is_deleting = true), "wait MachineDeleting"),
+        (
+            of_edge(|pool| pool.created = at(91)),
+            "wait RequestOlderThanMachine",
+        ),
+        (one(site()), DENIED),
     ]);
 }
 
-/// The watches have shown a Machine of one of the two pools; the API server shows this.
+/// The watches have shown what bears the name; the API server shows this.
 #[test]
 fn what_a_live_read_shows_decides() {
     let (own, foreign) = (good(), bearers(vec![foreign()]));
-    let (Decision::Approve(approval), Decision::ConfirmDenial(denial)) = (only(&own), only(&foreign)) else {
-        panic!("all rules hold, or all but one");
+    let confirmed = |gathered: &Gathered, live: Option<Bearer>| {
+        let (Decision::Approve(approval) | Decision::ConfirmDenial(approval)) = only(gathered) else {
+            panic!("all rules hold, or all but one");
+        };
+        match confirm(&gathered.requests[0], &approval, live.as_ref()) {
+            Ok(()) => "approve".to_owned(),
+            Err(Refusal::Deny(denial)) => format!("deny {}", denial.reason()),
+            Err(Refusal::Wait(wait)) => format!("wait {}", wait.reason()),
+        }
     };
-    for (case, (live, expected)) in [
-        (Some(of("a", |_| ())), None),
-        (None, Some("wait MachineNotFound")),
+    for (live, expected) in [
+        (Some(of("a", |_| ())), "approve"),
+        (None, "wait MachineNotFound"),
         (
             Some(of("a", |m| m.uid = "other".to_owned())),
-            Some("wait MachineNotFound"),
+            "wait MachineNotFound",
         ),
         (
             Some(of("a", |m| m.node = NodeName::Known("other".to_owned()))),
-            Some("wait MachineNotFound"),
+            "wait MachineNotFound",
         ),
-        (
-            Some(of("a", |m| m.is_deleting = true)),
-            Some("wait MachineDeleting"),
-        ),
-        (
-            Some(of("a", |m| m.node_ref = Some(NODE.to_owned()))),
-            Some("wait MachineHasNode"),
-        ),
-        (Some(of_pool(machine(NODE), None)), Some("wait MachineNotInPool")),
-        (Some(of("b", |_| ())), Some("deny ForeignMachine")),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        for (gathered, approval) in [(&own, &approval), (&foreign, &denial)] {
-            let refusal = confirm(&gathered.requests[0], approval, live.as_ref()).err();
-            let refusal = refusal.map(|refusal| match refusal {
-                Refusal::Deny(denial) => format!("deny {}", denial.reason()),
-                Refusal::Wait(wait) => format!("wait {}", wait.reason()),
-            });
-            assert_eq!(refusal.as_deref(), expected, "case {case}");
+        (Some(of("a", |m| m.is_deleting = true)), "wait MachineDeleting"),
+        (Some(of("a", |m| m.has_node_ref = true)), "wait MachineHasNode"),
+        (Some(of_pool(machine(NODE), None)), "wait MachineNotInPool"),
+        (Some(of("b", |_| ())), "deny ForeignMachine"),
+    ] {
+        for gathered in [&own, &foreign] {
+            assert_eq!(confirmed(gathered, live.clone()), expected, "{live:?}");
         }
     }
-}
-
-#[test]
-fn an_edge_pool_is_read_live_too() {
-    let gathered = Gathered {
-        pool: Some(Arc::new(edge(NODE))),
-        ..bearers(vec![site()])
-    };
-    let Decision::Approve(approval) = only(&gathered) else {
-        panic!("all rules hold");
-    };
-    let confirmed = |change: fn(&mut PoolView)| {
-        let mut live = edge(NODE);
-        change(&mut live);
-        let live = Bearer::of_edge_pool(&live);
-        confirm(&gathered.requests[0], &approval, Some(&live))
-    };
-    assert_eq!(confirmed(|_| ()), Ok(()));
-    let (not_found, deleting) = (Wait::MachineNotFound, Wait::MachineDeleting);
-    // Of another cloud, no edge pool any more.
-    let other_cloud = confirmed(|pool| pool.edge_node = None);
-    assert_eq!(other_cloud, Err(Refusal::Wait(not_found(NODE.to_owned()))));
-    let is_deleting = confirmed(|pool| pool.is_deleting = true);
-    assert_eq!(is_deleting, Err(Refusal::Wait(deleting(NODE.to_owned()))));
+    for (live, expected) in [
+        (edge(|_| ()), "approve"),
+        // Of another cloud.
+        (edge(|pool| pool.edge_node = None), "wait MachineNotFound"),
+        (edge(|pool| pool.is_deleting = true), "wait MachineDeleting"),
+    ] {
+        let live = Some(Bearer::of_edge_pool(&live));
+        assert_eq!(confirmed(&of_edge(|_| ()), live), expected);
+    }
 }
 
 #[test]
 fn what_a_kubelet_never_sends_is_denied_but_only_to_pools_that_exist() {
     for (denial, reason) in [
         (Denial::Unreadable("x"), Reason::RequestUnreadable),
-        (Denial::Subject("x"), Reason::SubjectNotAllowed),
-        (Denial::Usages("x"), Reason::UsagesNotAllowed),
+        (Denial::Subject, Reason::SubjectNotAllowed),
+        (Denial::Usages, Reason::UsagesNotAllowed),
     ] {
         let bad = Gathered {
             requests: vec![request("csr", 0, Err(denial))],
@@ -336,63 +290,6 @@ fn the_identity_of_all_pools_joins_as_a_machine_of_any_pool_by_the_same_rules() 
     ]);
 }
 
-#[test]
-fn a_machine_of_an_edge_pool_joins_under_the_name_of_its_pool() {
-    let asking = |name: &str, change: fn(&mut PoolView), has_node: bool| {
-        let mut bearer = edge("site");
-        change(&mut bearer);
-        let named = Named {
-            bearers: vec![Bearer::of_edge_pool(&bearer)],
-            has_node,
-        };
-        Gathered {
-            pool: Some(Arc::new(edge("site"))),
-            requests: vec![request("csr", 0, asked(name))],
-            nodes: Known {
-                named: [("site".to_owned(), named)].into(),
-                ..Known::default()
-            },
-            ..good()
-        }
-    };
-    let younger = |pool: &mut PoolView| pool.created = at(1);
-    let of_other_pool = Gathered {
-        pool: Some(Arc::new(edge("other"))),
-        ..asking("site", |_| (), false)
-    };
-    assert_decisions([
-        (asking("site", |_| (), false), "approve site as kube-system/site"),
-        (asking("site", |_| (), true), "wait NodeExists"),
-        (asking("site-2", |_| (), false), "wait MachineNotFound"),
-        (
-            asking("site", |pool| pool.is_deleting = true, false),
-            "wait MachineDeleting",
-        ),
-        (asking("site", younger, false), "wait RequestOlderThanMachine"),
-        (of_other_pool, DENIED),
-    ]);
-}
-
-#[test]
-fn of_several_requests_for_one_node_the_oldest_is_approved() {
-    let gathered = Gathered {
-        requests: vec![
-            request("parked", 79, asked(NODE)),
-            request("first", 81, asked(NODE)),
-            request("second", 82, asked(NODE)),
-        ],
-        ..good()
-    };
-    let decided = plan(&gathered).decided;
-    let of = |name: &str| {
-        let found = decided.iter().find(|decided| decided.request.name == name);
-        brief(&found.unwrap().decision)
-    };
-    assert_eq!(of("parked"), "wait RequestOlderThanMachine");
-    assert!(of("first").starts_with("approve"));
-    assert_eq!(of("second"), "wait AlreadyApproved");
-}
-
 /// Of a request: its name, the second of its creation, and its resourceVersion.
 type Created = (&'static str, i64, Option<u64>);
 
@@ -419,12 +316,11 @@ fn outcomes(requester: &Requester, pending: &[Arc<Request>], approved: Vec<Arc<G
     let mut gathered = Gathered {
         requester: requester.clone(),
         requests,
-        ..bearers(vec![of_pool(machine(NODE), Some("a"))])
+        ..good()
     };
     let pending = pending.iter().cloned().map(Seen::Pending);
     let asked = pending.chain(approved.into_iter().map(Seen::Approved));
-    let asked = asked.map(Arc::new).collect();
-    gathered.nodes.asked.insert(NODE.to_owned(), asked);
+    gathered.node().requests = asked.map(Arc::new).collect();
     let mut outcomes: Vec<String> = plan(&gathered)
         .decided
         .iter()
@@ -484,12 +380,10 @@ fn the_first_request_counts_whoever_sent_it_if_it_can_be_right() {
     );
 
     let of_b = Requester::Pool(names::pool_account(&pool("b").id()));
-    let of_node = Requester::Node(NODE.to_owned());
     for other in [
         (of_b, ("first", 90, Some(7))),
         // Older than the machine.
         (any(), ("first", 79, Some(7))),
-        (of_node, ("first", 90, Some(7))),
     ] {
         let pending = asking(&[other, (of_a(), ("second", 90, Some(8)))]);
         assert_eq!(outcomes(&of_a(), &pending, Vec::new()), ["second approve"]);
@@ -532,8 +426,8 @@ fn an_approved_request_counts_without_its_claim() {
     }
     // Whoever waits is decided again when the time is over.
     let mut gathered = good();
-    let approved = Arc::new(Seen::Approved(granted("1", 90, at(99))));
-    gathered.nodes.asked.insert(NODE.to_owned(), vec![approved]);
+    let approved = Seen::Approved(granted("1", 90, at(99)));
+    gathered.node().requests.push(Arc::new(approved));
     let until = at(99) + claim::VALIDITY;
     let node = NODE.to_owned();
     assert_eq!(
@@ -558,7 +452,7 @@ fn of_several_bearers_of_a_name_the_oldest_keeps_it() {
     let site = |created: i64| {
         Bearer::of_edge_pool(&PoolView {
             created: at(created),
-            ..edge(NODE)
+            ..edge(|_| ())
         })
     };
     let (approved, waits) = ("approve pool-abc-1 as kube-system/own", "wait MachineNotUnique");
@@ -602,7 +496,7 @@ fn of_several_bearers_of_a_name_the_oldest_keeps_it() {
 #[test]
 fn a_flood_is_decided_in_portions_and_what_no_kubelet_sends_comes_last() {
     let mut gathered = good();
-    let bad = |number: i64| request(&format!("bad-{number}"), number, Err(Denial::Subject("x")));
+    let bad = |number: i64| request(&format!("bad-{number}"), number, Err(Denial::Subject));
     let unknown = |number: i64| request(&format!("unknown-{number}"), number, asked("unknown"));
     let flood = (0..50).map(bad).chain((0..50).map(unknown));
     gathered.requests = flood.chain([request("csr", 90, asked(NODE))]).collect();
@@ -618,82 +512,4 @@ fn a_flood_is_decided_in_portions_and_what_no_kubelet_sends_comes_last() {
     assert!(writes[0].0 == "csr" && writes[0].1.starts_with("approve"));
     assert_eq!(writes[1].0, "bad-0", "the oldest first");
     assert_eq!(plan.decided.len(), MAX_DECIDED + 50, "and all that wait");
-}
-
-/// What is not written now is not even looked up.
-#[test]
-fn a_portion_ends_with_its_last_write() {
-    struct Counted(std::cell::Cell<usize>, Known);
-    impl Names for Counted {
-        fn named(&self, node: &str) -> Named {
-            self.0.set(self.0.get() + 1);
-            self.1.named(node)
-        }
-
-        fn asked(&self, node: &str) -> Vec<Arc<Seen>> {
-            self.1.asked(node)
-        }
-    }
-    let foreign = bearers(vec![foreign()]);
-    let gathered = super::Gathered {
-        now: foreign.now,
-        requester: foreign.requester,
-        pool: foreign.pool,
-        requests: (0..1_000)
-            .map(|number| request(&format!("{number}"), 90, asked(NODE)))
-            .collect(),
-        nodes: Counted(std::cell::Cell::new(0), foreign.nodes),
-    };
-    let plan = plan(&gathered);
-    assert!(plan.has_more);
-    assert_eq!(
-        (plan.decided.len(), gathered.nodes.0.get()),
-        (MAX_DECIDED, MAX_DECIDED)
-    );
-}
-
-#[test]
-fn a_serving_certificate_is_for_recorded_addresses_of_the_only_machine_of_the_node() {
-    let ip = |ip: &str| SubjectName::Ip(ip.parse().unwrap());
-    let dns = |name: &str| SubjectName::Dns(name.to_owned());
-    let joined = || {
-        let machine = MachineView {
-            node_ref: Some(NODE.to_owned()),
-            addresses: vec![ip("10.0.0.1"), dns("a.example.com")],
-            ..machine(NODE)
-        };
-        of_pool(machine, Some("a"))
-    };
-    let asking = |names: Vec<SubjectName>, bearers: Vec<Bearer>| {
-        let asked = Asked {
-            node: NODE.to_owned(),
-            names,
-        };
-        let named = Named {
-            bearers,
-            has_node: true,
-        };
-        Gathered {
-            requester: Requester::Node(NODE.to_owned()),
-            pool: None,
-            requests: vec![request("csr", 0, Ok(asked))],
-            ..with(named)
-        }
-    };
-    let (one, two) = (|| ip("10.0.0.1"), || ip("10.0.0.2"));
-    let all = vec![dns(NODE), dns("a.example.com"), one()];
-    assert_decisions([
-        (asking(vec![one()], vec![joined()]), "approve serving"),
-        (asking(all, vec![joined()]), "approve serving"),
-        (
-            asking(vec![one(), two()], vec![joined()]),
-            "wait AddressNotRecorded",
-        ),
-        (asking(vec![dns("b")], vec![joined()]), "wait AddressNotRecorded"),
-        (asking(vec![one()], vec![]), "wait MachineNotFound"),
-        (
-            asking(vec![one()], vec![joined(), joined()]),
-            "wait MachineNotUnique",
-        ),
-    ]);
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use osm_api::rbac::{CLIENT_SIGNER, SERVING_SIGNER};
+use osm_api::rbac::CLIENT_SIGNER;
 
-use crate::pkcs10::{self, Asked};
-use crate::requester::{NODE_USER, Requester};
+use crate::pkcs10::{self, NODE_USER};
+use crate::requester::Requester;
 use crate::verdict::Denial;
 
 /// The longest name of a request in bytes, as of other objects.
@@ -56,10 +56,9 @@ impl Seen {
         }
     }
 
-    /// The node that it is about, if its certificate is one with which a machine joins.
-    pub fn joins_as(&self) -> Option<&str> {
+    /// The node that it is about.
+    pub fn node(&self) -> Option<&str> {
         match self {
-            Self::Pending(request) if matches!(request.requester, Requester::Node(_)) => None,
             Self::Pending(request) => request.node(),
             Self::Approved(granted) => Some(&granted.node),
         }
@@ -91,7 +90,7 @@ impl Granted {
         let at = at.into_iter().flatten().next().map(|time| time.0);
         Some(Self {
             uid: object.metadata.uid.clone()?,
-            node: pkcs10::read(&object.spec.request.0).ok()?.node,
+            node: pkcs10::read(&object.spec.request.0).ok()?,
             created: created.unwrap_or_default(),
             at: at.or(created).unwrap_or(Timestamp::MAX),
         })
@@ -109,8 +108,8 @@ pub struct Request {
     /// update requests did so before: no token of a pool may.
     pub order: Option<u64>,
     pub requester: Requester,
-    /// What it asks for, if that is something that a kubelet may ask for. The request itself is not kept.
-    pub asked: Result<Asked, Denial>,
+    /// The name of the node that it asks for, if a kubelet may ask so. The request itself is not kept.
+    pub asked: Result<String, Denial>,
 }
 
 impl Request {
@@ -126,21 +125,11 @@ impl Request {
             return None;
         }
         let spec = object.spec;
-        let requester = Requester::of(spec.username.as_deref().unwrap_or_default())?;
-        if requester.to_string().len() > 2 * MAX_NAME_BYTES {
+        if spec.signer_name != CLIENT_SIGNER {
             return None;
         }
-        // A node renews its client certificate itself: kube-controller-manager approves that.
-        match (spec.signer_name.as_str(), &requester) {
-            (CLIENT_SIGNER, Requester::Pool(_) | Requester::AnyPool)
-            | (SERVING_SIGNER, Requester::Node(_)) => {}
-            _ => return None,
-        }
-        let (usages, pem) = (spec.usages.unwrap_or_default(), &spec.request.0);
-        let asked = match &requester {
-            Requester::Pool(_) | Requester::AnyPool => client(pem, &usages),
-            Requester::Node(node) => serving(pem, &usages, node),
-        };
+        let requester = Requester::of(spec.username.as_deref().unwrap_or_default())?;
+        let usages = judge_usages(&spec.usages.unwrap_or_default());
         let created = object.metadata.creation_timestamp.map(|time| time.0);
         let resource_version = object.metadata.resource_version?;
         Some(Self {
@@ -150,13 +139,13 @@ impl Request {
             resource_version,
             created: created.unwrap_or_default(),
             requester,
-            asked,
+            asked: usages.and_then(|()| pkcs10::read(&spec.request.0)),
         })
     }
 
     /// One of these, for tests. It is in the order of the times.
     #[cfg(test)]
-    pub fn for_test(name: &str, created: Timestamp, asked: Result<Asked, Denial>) -> Self {
+    pub fn for_test(name: &str, created: Timestamp, asked: Result<String, Denial>) -> Self {
         Self {
             name: name.to_owned(),
             uid: format!("uid-of-{name}"),
@@ -179,7 +168,7 @@ impl Request {
 
     /// The name of the node that it asks for.
     pub fn node(&self) -> Option<&str> {
-        self.asked.as_ref().ok().map(|asked| asked.node.as_str())
+        self.asked.as_deref().ok()
     }
 }
 
@@ -189,68 +178,29 @@ fn is_plain(name: &str) -> bool {
     name.len() <= MAX_NAME_BYTES && name.bytes().all(is_allowed)
 }
 
-/// As kube-controller-manager judges it (Kubernetes, `pkg/apis/certificates/helpers.go`: `ValidateKubeletClientCSR`), and no more.
-fn client(pem: &[u8], usages: &[String]) -> Result<Asked, Denial> {
-    judge_usages(usages, "client auth")?;
-    let asked = pkcs10::read(pem)?;
-    match asked.names.is_empty() {
-        true => Ok(asked),
-        false => Err(Denial::Subject("has alternative names")),
-    }
-}
-
-/// As `ValidateKubeletServingCSR` of the same file.
-fn serving(pem: &[u8], usages: &[String], node: &str) -> Result<Asked, Denial> {
-    judge_usages(usages, "server auth")?;
-    let asked = pkcs10::read(pem)?;
-    if asked.node != node {
-        return Err(Denial::Subject("is for another node than the one that sends it"));
-    }
-    match asked.names.is_empty() {
-        true => Err(Denial::Subject("has no alternative names")),
-        false => Ok(asked),
-    }
-}
-
-fn judge_usages(usages: &[String], auth: &'static str) -> Result<(), Denial> {
+/// As kube-controller-manager judges them (Kubernetes, `pkg/apis/certificates/helpers.go`: `ValidateKubeletClientCSR`).
+fn judge_usages(usages: &[String]) -> Result<(), Denial> {
     let asked: BTreeSet<&str> = usages.iter().map(String::as_str).collect();
-    let least = BTreeSet::from(["digital signature", auth]);
-    let most = BTreeSet::from(["digital signature", "key encipherment", auth]);
+    let least = BTreeSet::from(["digital signature", "client auth"]);
+    let most = BTreeSet::from(["digital signature", "key encipherment", "client auth"]);
     match asked == least || asked == most {
         true => Ok(()),
-        false => Err(Denial::Usages(auth)),
+        false => Err(Denial::Usages),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use k8s_openapi::ByteString;
-    use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::pkcs10::tests::request_of;
 
     const POOL: &str = "system:serviceaccount:cloud-init-settings:osm-node-0123456789abcdef0123";
 
-    fn pem(node: &str, names: &[&str]) -> ByteString {
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut params = CertificateParams::new(names).unwrap();
-        params.distinguished_name = DistinguishedName::new();
-        params
-            .distinguished_name
-            .push(DnType::OrganizationName, "system:nodes");
-        params
-            .distinguished_name
-            .push(DnType::CommonName, format!("system:node:{node}"));
-        let key = KeyPair::generate().unwrap();
-        ByteString(
-            params
-                .serialize_request(&key)
-                .unwrap()
-                .pem()
-                .unwrap()
-                .into_bytes(),
-        )
+    fn pem(node: &str) -> ByteString {
+        ByteString(request_of(node).into_bytes())
     }
 
     fn object(
@@ -273,16 +223,15 @@ mod tests {
         username: &str,
         usages: &[&str],
         request: &ByteString,
-    ) -> Option<Result<Asked, Denial>> {
+    ) -> Option<Result<String, Denial>> {
         Request::of(object(signer, username, usages, request, json!({}))).map(|request| request.asked)
     }
 
     const CLIENT: [&str; 2] = ["digital signature", "client auth"];
-    const SERVING: [&str; 2] = ["digital signature", "server auth"];
 
     #[test]
     fn the_usages_of_a_kubelet_client_are_those_that_the_signer_takes() {
-        let request = pem("a", &[]);
+        let request = pem("a");
         for (usages, good) in [
             (CLIENT.as_slice(), true),
             (&["client auth", "key encipherment", "digital signature"], true),
@@ -296,52 +245,25 @@ mod tests {
         ] {
             let asked = asked(CLIENT_SIGNER, POOL, usages, &request).unwrap();
             match good {
-                true => assert_eq!(asked.unwrap().node, "a"),
-                false => assert_eq!(asked, Err(Denial::Usages("client auth")), "{usages:?}"),
+                true => assert_eq!(asked.unwrap(), "a"),
+                false => assert_eq!(asked, Err(Denial::Usages), "{usages:?}"),
             }
         }
     }
 
     #[test]
-    fn a_client_certificate_has_no_alternative_names_and_a_serving_certificate_has_some() {
-        let (plain, named) = (pem("a", &[]), pem("a", &["a", "10.0.0.1"]));
-        let client = |request: &ByteString| asked(CLIENT_SIGNER, POOL, &CLIENT, request).unwrap();
-        assert!(client(&plain).is_ok());
-        assert!(matches!(client(&named), Err(Denial::Subject(_))));
-        let serving =
-            |user: &str, request: &ByteString| asked(SERVING_SIGNER, user, &SERVING, request).unwrap();
-        assert_eq!(serving("system:node:a", &named).unwrap().names.len(), 2);
-        assert!(matches!(
-            serving("system:node:a", &plain),
-            Err(Denial::Subject(_))
-        ));
-        assert!(matches!(
-            serving("system:node:b", &named),
-            Err(Denial::Subject(_))
-        ));
-        let wrong = asked(SERVING_SIGNER, "system:node:a", &CLIENT, &named).unwrap();
-        assert_eq!(wrong, Err(Denial::Usages("server auth")));
-    }
-
-    #[test]
     fn what_is_kept_of_a_request_is_bounded() {
         // The usages are not kept, nor is what can't be a request of a kubelet.
-        let usages = vec!["x".repeat(100_000); 100];
-        let usages: Vec<&str> = usages.iter().map(String::as_str).collect();
-        let of = |usages: &[&str], bytes| {
-            let request = ByteString(vec![b'a'; bytes]);
-            Request::of(object(CLIENT_SIGNER, POOL, usages, &request, json!({}))).unwrap()
-        };
-        let large = of(&usages, 100_000);
-        assert_eq!(large.asked, Err(Denial::Usages("client auth")));
-        assert!(format!("{large:?}").len() < 2_000);
-        let large = of(&CLIENT, 9_000);
-        assert_eq!(large.asked, Err(Denial::Unreadable("it is larger than 8 KiB")));
+        let (usage, request) = ("x".repeat(100_000), ByteString(vec![b'a'; 100_000]));
+        for usages in [&[usage.as_str(); 100][..], &CLIENT] {
+            let large = Request::of(object(CLIENT_SIGNER, POOL, usages, &request, json!({}))).unwrap();
+            assert!(large.asked.is_err() && format!("{large:?}").len() < 2_000);
+        }
     }
 
     #[test]
     fn only_names_that_kubelets_give_are_taken() {
-        let (request, longest) = (pem("a", &[]), "n".repeat(MAX_NAME_BYTES));
+        let (request, longest) = (pem("a"), "n".repeat(MAX_NAME_BYTES));
         for (name, taken) in [
             ("csr-8gk2x", true),
             ("node-csr-Ab_9-", true),
@@ -361,59 +283,51 @@ mod tests {
     /// Whoever approved it, there is a certificate with which a machine can join.
     #[test]
     fn of_an_approved_request_its_node_and_its_times_are_kept() {
-        let approved = |when: Value| {
-            let mut condition = json!({"type": "Approved", "status": "True"});
-            condition
-                .as_object_mut()
-                .unwrap()
-                .extend(when.as_object().unwrap().clone());
-            json!({"conditions": [condition], "certificate": ByteString(vec![1])})
-        };
-        let seen = |signer: &str, user: &str, request: &ByteString, status: Value| {
+        let (created, later) = ("2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z");
+        let seen = |signer: &str, user: &str, request, updated: Option<&str>, changed: Option<&str>| {
+            let condition = json!({"type": "Approved", "status": "True", "lastUpdateTime": updated, "lastTransitionTime": changed});
+            let status = json!({"conditions": [condition], "certificate": ByteString(vec![1])});
             Seen::of(object(signer, user, &CLIENT, request, status), None)
         };
-        let (request, now) = (pem("a", &[]), "2026-01-01T00:05:00Z");
-        let at = json!({"lastUpdateTime": now});
+        let (request, other) = (pem("a"), "kubernetes.io/kube-apiserver-client");
         let any = "system:serviceaccount:cloud-init-settings:osm-node-bootstrap";
-        for user in [POOL, "system:bootstrap:abcdef", any, "admin"] {
-            let seen = seen(CLIENT_SIGNER, user, &request, approved(at.clone())).unwrap();
+        for (user, updated, changed, at) in [
+            (POOL, Some(later), None, later),
+            (POOL, None, Some(later), later),
+            (POOL, None, None, created),
+            (any, Some(later), None, later),
+            ("system:bootstrap:abcdef", Some(later), None, later),
+            ("admin", Some(later), None, later),
+        ] {
+            let seen = seen(CLIENT_SIGNER, user, &request, updated, changed).unwrap();
             let expected = Granted {
                 uid: "1".to_owned(),
                 node: "a".to_owned(),
-                created: "2026-01-01T00:00:00Z".parse().unwrap(),
-                at: now.parse().unwrap(),
+                created: created.parse().unwrap(),
+                at: at.parse().unwrap(),
             };
-            let granted = seen.approved().map(|granted| &**granted);
-            assert_eq!(granted, Some(&expected), "{user}");
-            assert_eq!(seen.joins_as(), Some("a"));
-            assert!(seen.pending().is_none());
+            assert_eq!(
+                seen.approved().map(|granted| &**granted),
+                Some(&expected),
+                "{user}"
+            );
+            assert!(seen.node() == Some("a") && seen.pending().is_none());
         }
-        for (when, expected) in [
-            (json!({"lastTransitionTime": now}), now),
-            (json!({}), "2026-01-01T00:00:00Z"),
-        ] {
-            let seen = seen(CLIENT_SIGNER, POOL, &request, approved(when)).unwrap();
-            assert_eq!(seen.approved().unwrap().at, expected.parse().unwrap());
-        }
-        let (client, other) = (CLIENT_SIGNER, "kubernetes.io/kube-apiserver-client");
         for (signer, user, request) in [
-            // A node renews its certificate, or asks for a serving certificate.
-            (client, "system:node:a", &request),
-            (SERVING_SIGNER, "system:node:a", &pem("a", &["a"])),
+            // A node renews its certificate.
+            (CLIENT_SIGNER, "system:node:a", &request),
             (other, POOL, &request),
-            (client, "admin", &ByteString(vec![b'a'])),
+            (CLIENT_SIGNER, "admin", &ByteString(vec![b'a'])),
         ] {
-            let seen = seen(signer, user, request, approved(at.clone()));
+            let seen = seen(signer, user, request, Some(later), None);
             assert!(seen.is_none(), "{signer} {user}");
         }
-        let denied = json!({"conditions": [{"type": "Denied", "status": "True", "lastUpdateTime": now}]});
-        assert!(seen(CLIENT_SIGNER, POOL, &request, denied).is_none());
     }
 
     #[test]
     fn the_order_is_that_of_the_creation_even_if_someone_updates_the_request() {
         let of = |uid: &str, version: &str, known: Option<&Seen>| {
-            let mut object = object(CLIENT_SIGNER, POOL, &CLIENT, &pem("a", &[]), json!({}));
+            let mut object = object(CLIENT_SIGNER, POOL, &CLIENT, &pem("a"), json!({}));
             object.metadata.uid = Some(uid.to_owned());
             object.metadata.resource_version = Some(version.to_owned());
             Seen::of(object, known).unwrap()
@@ -439,24 +353,24 @@ mod tests {
 
     #[test]
     fn requests_of_others_and_decided_ones_are_none_of_ours() {
-        let request = pem("a", &[]);
+        let request = pem("a");
         let other_account = "system:serviceaccount:cloud-init-settings:cloud-init-getter";
         for (signer, user) in [
             (CLIENT_SIGNER, other_account),
             (CLIENT_SIGNER, "system:bootstrap:abcdef"),
             (CLIENT_SIGNER, "system:node:a"),
-            (SERVING_SIGNER, POOL),
+            ("kubernetes.io/kubelet-serving", POOL),
             ("example.com/signer", POOL),
         ] {
             assert_eq!(asked(signer, user, &CLIENT, &request), None, "{signer} {user}");
         }
         for status in [
-            json!({"conditions": [{"type": "Approved", "status": "True"}]}),
+            json!({"conditions": [{"type": "Denied", "status": "True"}]}),
             json!({"conditions": [{"type": "Failed", "status": "True"}]}),
             json!({"certificate": ByteString(vec![1])}),
         ] {
             let object = object(CLIENT_SIGNER, POOL, &CLIENT, &request, status.clone());
-            assert!(Request::of(object).is_none(), "{status}");
+            assert!(Seen::of(object, None).is_none(), "{status}");
         }
         let object = object(CLIENT_SIGNER, POOL, &CLIENT, &request, json!({"conditions": []}));
         let kept = Request::of(object).unwrap();

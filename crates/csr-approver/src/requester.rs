@@ -4,9 +4,6 @@ use std::fmt;
 
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT};
 
-/// What the API server calls a node.
-pub const NODE_USER: &str = "system:node:";
-
 /// Hex characters of the id of a pool.
 const POOL_ID: usize = 20;
 
@@ -18,16 +15,11 @@ pub enum Requester {
     Pool(String),
     /// `osm-node-bootstrap`, the identity of all pools in mode `static`.
     AnyPool,
-    /// A node of this name, which asks for a serving certificate.
-    Node(String),
 }
 
 impl Requester {
     /// `None`: csr-approver has nothing to do with this user.
     pub fn of(username: &str) -> Option<Self> {
-        if let Some(node) = username.strip_prefix(NODE_USER) {
-            return Some(Self::Node(node.to_owned()));
-        }
         let account = username
             .strip_prefix("system:serviceaccount:")?
             .strip_prefix(CLOUD_INIT_SETTINGS)?
@@ -46,7 +38,6 @@ impl fmt::Display for Requester {
         match self {
             Self::Pool(account) => f.write_str(account),
             Self::AnyPool => f.write_str(NODE_BOOTSTRAP_ACCOUNT),
-            Self::Node(name) => write!(f, "{NODE_USER}{name}"),
         }
     }
 }
@@ -56,16 +47,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_accounts_of_pools_and_of_nodes_count() {
+    fn only_accounts_of_pools_count() {
         let pool = "osm-node-0123456789abcdef0123";
         let of =
             |account: &str| Requester::of(&format!("system:serviceaccount:cloud-init-settings:{account}"));
         assert_eq!(of(pool), Some(Requester::Pool(pool.to_owned())));
         assert_eq!(of("osm-node-bootstrap"), Some(Requester::AnyPool));
-        assert_eq!(
-            Requester::of("system:node:a"),
-            Some(Requester::Node("a".to_owned()))
-        );
         for account in [
             "cloud-init-getter",
             "default",
@@ -81,6 +68,7 @@ mod tests {
             "system:serviceaccount:kube-system:osm-node-0123456789abcdef0123",
             "system:serviceaccount:cloud-init-settingsx:osm-node-bootstrap",
             "system:bootstrap:abcdef",
+            "system:node:a",
             "admin",
             "osm-node-bootstrap",
             "",
@@ -94,6 +82,5 @@ mod tests {
     fn the_texts_are_the_same_in_each_version() {
         assert_eq!(Requester::AnyPool.to_string(), "osm-node-bootstrap");
         assert_eq!(Requester::Pool("osm-node-1".to_owned()).to_string(), "osm-node-1");
-        assert_eq!(Requester::Node("a".to_owned()).to_string(), "system:node:a");
     }
 }

@@ -21,7 +21,7 @@ pub fn count(context: &Context) {
 
 fn is_late(machine: &MachineView, now: Timestamp) -> bool {
     let age = now.duration_since(machine.created);
-    machine.node_ref.is_none() && !machine.is_deleting && age > TIME_TO_JOIN
+    !machine.has_node_ref && !machine.is_deleting && age > TIME_TO_JOIN
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ pub enum Denial {
     #[error("a kubelet sends no such request: {0}; let the kubelet of the machine generate it")]
     Unreadable(&'static str),
     #[error(
-        "the request {0}; send it with the subject O=system:nodes, CN=system:node:NAME, and with alternative names only for a serving certificate"
+        "the subject of the request is not exactly O=system:nodes, CN=system:node:NAME; let the kubelet of the machine generate it"
     )]
-    Subject(&'static str),
+    Subject,
     #[error(
-        "the usages differ from those of a kubelet; request digital signature, {0}, and key encipherment only for RSA keys"
+        "the usages differ from those of a kubelet; request digital signature, client auth, and key encipherment only for RSA keys"
     )]
-    Usages(&'static str),
+    Usages,
     #[error("{0} is a machine of another pool; a token permits only machines of its own pool")]
     ForeignMachine(String),
 }
@@ -32,8 +32,8 @@ impl Denial {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Unreadable(_) => Reason::RequestUnreadable,
-            Self::Subject(_) => Reason::SubjectNotAllowed,
-            Self::Usages(_) => Reason::UsagesNotAllowed,
+            Self::Subject => Reason::SubjectNotAllowed,
+            Self::Usages => Reason::UsagesNotAllowed,
             Self::ForeignMachine(_) => Reason::ForeignMachine,
         }
     }
@@ -85,10 +85,6 @@ pub enum Wait {
          yours has sent, or all of them: a kubelet sends a new one within 15 minutes"
     )]
     OrderUnknown(String),
-    #[error(
-        "the Machine of node {0} does not have all addresses of the request; compare the request with the Machine's status.addresses"
-    )]
-    AddressNotRecorded(String),
 }
 
 /// Why a request is not approved.
@@ -113,7 +109,6 @@ impl Wait {
             Self::NodeExists(_) => Reason::NodeExists,
             Self::AlreadyApproved { .. } => Reason::AlreadyApproved,
             Self::OrderUnknown(_) => Reason::RequestOrderUnknown,
-            Self::AddressNotRecorded(_) => Reason::AddressNotRecorded,
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Machines, MachineSets, MachineDeployments and claims, reduced to what decisions need.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -14,8 +13,6 @@ use osm_api::machine_deployment::MachineDeploymentSpec;
 use osm_api::node_name::{self, NodeName};
 use osm_api::{Machine, MachineDeployment, MachineSet, PoolRef, names};
 use osm_runtime::object::Unreadable;
-
-use crate::pkcs10::SubjectName;
 
 /// The object that another one belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,9 +46,6 @@ fn created(meta: &ObjectMeta) -> Timestamp {
     created.map(|time| time.0).unwrap_or_default()
 }
 
-/// Addresses of a Machine that are kept.
-const MOST_ADDRESSES: usize = 64;
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineView {
     pub namespace: String,
@@ -63,31 +57,15 @@ pub struct MachineView {
     pub may_pass_on_name: bool,
     pub owner: Option<Owner>,
     pub is_deleting: bool,
-    pub node_ref: Option<String>,
-    /// The addresses that its cloud reports.
-    pub addresses: Vec<SubjectName>,
+    pub has_node_ref: bool,
 }
 
 impl From<Machine> for MachineView {
     fn from(machine: Machine) -> Self {
         let node = NodeName::of(&machine);
         let may_pass_on_name = node_name::may_pass_on(&machine);
-        let status = machine.status.unwrap_or_default();
-        let addresses = status
-            .addresses
-            .into_iter()
-            .filter(|address| address.address.len() <= names::MAX_NAME)
-            .take(MOST_ADDRESSES)
-            .map(|address| match address.address.parse::<IpAddr>() {
-                Ok(ip) => SubjectName::Ip(ip),
-                Err(_) => SubjectName::Dns(address.address),
-            });
         Self {
-            addresses: addresses.collect(),
-            node_ref: status
-                .node_ref
-                .map(|node| node.name)
-                .filter(|name| name.len() <= names::MAX_NAME),
+            has_node_ref: machine.status.is_some_and(|status| status.node_ref.is_some()),
             node,
             may_pass_on_name,
             owner: Owner::of::<MachineSet>(&machine.metadata),
@@ -201,8 +179,7 @@ impl Bearer {
             may_pass_on_name: false,
             owner: None,
             is_deleting: edge.is_deleting,
-            node_ref: None,
-            addresses: Vec::new(),
+            has_node_ref: false,
         };
         Self {
             machine: Arc::new(machine),
@@ -271,7 +248,7 @@ impl ClaimView {
 #[cfg(test)]
 mod tests {
     use osm_runtime::object;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -310,15 +287,11 @@ mod tests {
     #[test]
     fn what_is_kept_of_a_machine_is_bounded() {
         let large = "x".repeat(10_000);
-        let addresses: Vec<Value> = (0..1000)
-            .map(|i| json!({"type": "InternalDNS", "address": format!("host-{i}")}))
-            .chain([json!({"type": "InternalDNS", "address": large})])
-            .collect();
+        let addresses = vec![json!({"type": "InternalDNS", "address": large}); 1000];
         let machine = json!({"metadata": {"name": "m", "namespace": "n"}, "spec": {"metadata": {"name": large}},
             "status": {"addresses": addresses, "nodeRef": {"name": large}}});
         let view = MachineView::from(serde_json::from_value::<Machine>(machine).unwrap());
-        assert_eq!(view.addresses.len(), MOST_ADDRESSES);
-        assert!(view.node_ref.is_none());
+        assert!(view.has_node_ref);
         assert!(!format!("{view:?}").contains(&large));
     }
 }

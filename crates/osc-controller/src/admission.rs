@@ -245,13 +245,11 @@ fn profile_problem(pool: &PoolView, known: &Known, warnings: &mut Vec<String>) -
 
 #[cfg(test)]
 mod tests {
-    use osm_api::config::RequestedProfile;
     use osm_api::names;
-    use osm_api::profile::{AcceptedProfile, OperatingSystemProfileSpec};
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::gather::FoundProfile;
+    use crate::plan::tests::{self, profile_spec, requested, view};
     use crate::view::ProfileView;
 
     fn object() -> Value {
@@ -273,39 +271,14 @@ mod tests {
         read(&RawValue::from_string(object.to_string()).unwrap()).unwrap()
     }
 
-    fn requested() -> RequestedProfile {
-        RequestedProfile {
-            namespace: "kube-system".to_owned(),
-            name: "osp-ubuntu".to_owned(),
-        }
-    }
-
-    fn with(accepted: Option<AcceptedProfile>, refusal: Option<&str>) -> ProfileLookup {
-        ProfileLookup::Found(FoundProfile {
-            requested: requested(),
-            view: Arc::new(ProfileView {
-                generation: 1,
-                judged: 1,
-                accepted,
-                refusal: refusal.map(str::to_owned),
-                since: Instant::now(),
-            }),
-            edited_for: Duration::ZERO,
-        })
-    }
-
-    fn found(clouds: &[&str]) -> ProfileLookup {
-        let clouds: Vec<Value> = clouds.iter().map(|cloud| json!({"name": cloud})).collect();
-        let spec: OperatingSystemProfileSpec = serde_json::from_value(json!({
-            "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0", "templateEngine": "Handlebars",
-            "supportedCloudProviders": clouds, "bootstrapConfig": {}, "provisioningConfig": {},
-        }))
-        .unwrap();
-        with(Some(osm_render::resolve(&spec).unwrap()), None)
+    fn found(cloud: &str) -> ProfileLookup {
+        let mut spec = profile_spec("v1.0.0", "");
+        spec.supported_cloud_providers[0].name = cloud.parse().unwrap();
+        tests::found(view(&spec))
     }
 
     fn missing() -> ProfileLookup {
-        ProfileLookup::Missing(vec![requested()])
+        ProfileLookup::Missing(vec![requested("osp-ubuntu")])
     }
 
     fn known(profile: ProfileLookup) -> Known {
@@ -357,7 +330,7 @@ mod tests {
 
     #[test]
     fn what_a_reconcile_would_refuse_is_refused_with_its_text() {
-        let good = || found(&["aws"]);
+        let good = || found("aws");
         let unread = ProfileLookup::Unread("kube-system".to_owned());
         let settings = |text| annotated(names::SETTINGS, text);
         let refused = |new: &Value, profile: ProfileLookup, text: &str| {
@@ -382,7 +355,7 @@ mod tests {
             refused(&new, good(), text);
         }
         for (profile, text) in [
-            (found(&["gce"]), "but not the pool's cloud provider aws"),
+            (found("gce"), "but not the pool's cloud provider aws"),
             (missing(), "kube-system/osp-ubuntu does not exist"),
             (unread, "profiles are not read in namespace kube-system"),
         ] {
@@ -395,7 +368,7 @@ mod tests {
     fn a_name_that_runs_together_with_another_is_refused_on_creation_only() {
         let mut other = submitted(&set("/metadata/name", json!("other")));
         other.pool_ref.uid = "v".to_owned();
-        let mut known = known(found(&["aws"]));
+        let mut known = known(found("aws"));
         known.owner_of_name = Some(Arc::new(other));
         let opinion = || opinion(&submitted(&object()), &known);
         assert!(opinion().problem.unwrap().may_pass);
@@ -410,11 +383,11 @@ mod tests {
     #[test]
     fn a_pool_with_a_problem_can_be_scaled_stamped_and_corrected() {
         let broken = [
-            (provider("operatingSystem", "beos"), found(&["aws"])),
-            (kubelet(json!("new")), found(&["aws"])),
-            (annotated(names::SETTINGS, "nothing: 1"), found(&["aws"])),
-            (max_pods("many"), found(&["aws"])),
-            (object(), found(&["gce"])),
+            (provider("operatingSystem", "beos"), found("aws")),
+            (kubelet(json!("new")), found("aws")),
+            (annotated(names::SETTINGS, "nothing: 1"), found("aws")),
+            (max_pods("many"), found("aws")),
+            (object(), found("gce")),
             (object(), missing()),
         ];
         for (old, profile) in broken {
@@ -433,21 +406,16 @@ mod tests {
     fn a_pool_with_mistakes_is_corrected_step_by_step() {
         let old = kubelet(json!("new"));
         let other = provider("operatingSystem", "beos");
-        let warned = judged(&other, Some(&old), found(&["aws"]));
+        let warned = judged(&other, Some(&old), found("aws"));
         assert_eq!(warned.denial, None);
         assert!(warned.warnings[0].contains("operatingSystem"), "{warned:?}");
-        // Something else of its template changes.
-        let mut new = old.clone();
-        new["spec"]["template"]["spec"]["providerSpec"]["value"]["sshPublicKeys"] =
-            json!(["ssh-ed25519 AAAA"]);
-        assert_eq!(judged(&new, Some(&old), found(&["aws"])), Verdict::allowed());
         // The last mistake is corrected, and the profile is missing as before.
         let corrected = judged(&object(), Some(&old), missing());
         assert_eq!(corrected.denial, None);
         // It was good, and no longer is.
-        assert!(judged(&old, Some(&object()), found(&["aws"])).denial.is_some());
+        assert!(judged(&old, Some(&object()), found("aws")).denial.is_some());
         let of = |profile| opinion(&submitted(&object()), &known(profile));
-        assert!(verdict(of(missing()), Some(of(found(&["aws"])))).denial.is_some());
+        assert!(verdict(of(missing()), Some(of(found("aws")))).denial.is_some());
     }
 
     #[test]
@@ -461,7 +429,7 @@ mod tests {
             );
             assert_eq!(verdict(opinion(), Some(opinion())), Verdict::allowed(), "{text}");
         };
-        let good = || known(found(&["aws"]));
+        let good = || known(found("aws"));
         let mut annotated = object();
         annotated["spec"]["template"]["metadata"]["annotations"] = json!({(names::PROFILE): "a"});
         warned(&annotated, &good(), "has no effect");
@@ -476,8 +444,16 @@ mod tests {
             ..known(missing())
         };
         warned(&object(), &coming, "does not exist");
-        let refused = known(with(None, Some("line 2")));
-        warned(&object(), &refused, "is not accepted: line 2");
+        let refused = ProfileView {
+            accepted: None,
+            refusal: Some("line 2".to_owned()),
+            ..view(&profile_spec("v1.0.0", ""))
+        };
+        warned(
+            &object(),
+            &known(tests::found(refused)),
+            "is not accepted: line 2",
+        );
     }
 
     #[test]
@@ -485,7 +461,7 @@ mod tests {
         let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
         let text = object().to_string().replace("\"hunter2\"", &deep);
         let pool = read(&RawValue::from_string(text).unwrap()).unwrap();
-        let opinion = || opinion(&pool, &known(found(&["aws"])));
+        let opinion = || opinion(&pool, &known(found("aws")));
         let denial = verdict(opinion(), None).denial.unwrap();
         assert!(
             denial.starts_with("the MachineDeployment can't be read: ")

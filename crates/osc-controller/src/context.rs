@@ -206,6 +206,5 @@ impl Inner {
     pub fn forget(&self, name: &str) {
         self.conditions.forget(name, condition::RENDERED);
         self.sizes.note(name, None);
-        self.planning.forget(name);
     }
 }

@@ -62,8 +62,7 @@ pub enum Hold {
     )]
     WaitingForRevision,
     #[error(
-        "the pool has waited for more than a minute for a thread to render it in, because the profiles of other pools take too long; the \
-         log of osc-controller names them"
+        "the pool waits for a thread to render it in, because the profiles of other pools take too long; the log of osc-controller names them"
     )]
     WaitingForThread,
 }

@@ -65,15 +65,6 @@ impl Plan {
     }
 }
 
-/// Whether a plan may render.
-pub enum Turn<'a> {
-    Now(Renderer<'a>),
-    /// The plans of other pools take too long.
-    Later,
-    /// As [`Self::Later`], for so long that the condition says so.
-    Overdue,
-}
-
 /// What templates are compiled and rendered with.
 pub struct Renderer<'a> {
     pub profiles: &'a CompiledProfiles,
@@ -99,8 +90,6 @@ pub enum ObjectPlan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusPlan {
     pub verdict: Verdict,
-    /// The profile that the pool asks for.
-    pub profile: Option<RequestedProfile>,
     pub rendered: RenderedStatus,
 }
 
@@ -132,14 +121,15 @@ pub struct Rejection {
     pub message: String,
 }
 
-pub fn plan(gathered: &Gathered, turn: &Turn<'_>) -> Plan {
+/// Decides. Without a renderer, because the plans of other pools take too long, nothing is rendered.
+pub fn plan(gathered: &Gathered, renderer: Option<&Renderer<'_>>) -> Plan {
     Plan {
         finalizers: finalizer::left_behind(gathered),
-        ..for_config(gathered, turn)
+        ..for_config(gathered, renderer)
     }
 }
 
-fn for_config(gathered: &Gathered, turn: &Turn<'_>) -> Plan {
+fn for_config(gathered: &Gathered, renderer: Option<&Renderer<'_>>) -> Plan {
     if let Some(other) = &gathered.other_cluster {
         let message = format!(
             "cluster mismatch: the existing OperatingSystemConfigs belong to the cluster whose kube-system namespace has uid {other}, but \
@@ -178,7 +168,7 @@ fn for_config(gathered: &Gathered, turn: &Turn<'_>) -> Plan {
         },
         None => Plan {
             subject: Some(owner.pool_ref.clone()),
-            ..for_owner(gathered, owner, turn)
+            ..for_owner(gathered, owner, renderer)
         },
     };
     if gathered.older_claimant_possible && matches!(plan.object, ObjectPlan::Create(..)) {
@@ -281,7 +271,7 @@ fn departed(gathered: &Gathered, config: &ConfigView) -> Plan {
     };
     let is_retired = matches!(rendered, RenderedStatus::Retired(_));
     Plan {
-        status: Some(status(gathered, false, reason, message, rendered)),
+        status: Some(status(false, reason, message, rendered)),
         requeue_after: (!is_retired).then_some(OTHER_CLUSTER_REQUEUE),
         ..Plan::default()
     }
@@ -294,13 +284,7 @@ fn again_after(wait: Duration) -> Plan {
     }
 }
 
-fn status(
-    gathered: &Gathered,
-    is_rendered: bool,
-    reason: Reason,
-    message: String,
-    rendered: RenderedStatus,
-) -> StatusPlan {
+fn status(is_rendered: bool, reason: Reason, message: String, rendered: RenderedStatus) -> StatusPlan {
     StatusPlan {
         verdict: Verdict {
             type_: RENDERED,
@@ -308,17 +292,13 @@ fn status(
             reason,
             message,
         },
-        profile: gathered.requested_profile.clone(),
         rendered,
     }
 }
 
-fn for_owner(gathered: &Gathered, owner: &PoolView, turn: &Turn<'_>) -> Plan {
-    if matches!(turn, Turn::Later) {
-        return again_after(BUSY_REQUEUE);
-    }
+fn for_owner(gathered: &Gathered, owner: &PoolView, renderer: Option<&Renderer<'_>>) -> Plan {
     let config = gathered.config.as_deref();
-    match render(gathered, owner, config, turn) {
+    match render(gathered, owner, config, renderer) {
         Ok(content) => written(gathered, owner, config, content),
         Err(hold) => held(gathered, owner, config, &hold),
     }
@@ -348,13 +328,7 @@ fn held(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, hold
     };
     Plan {
         object,
-        status: Some(status(
-            gathered,
-            is_rendered,
-            hold.reason(),
-            message,
-            RenderedStatus::Last,
-        )),
+        status: Some(status(is_rendered, hold.reason(), message, RenderedStatus::Last)),
         requeue_after,
         ..Plan::default()
     }
@@ -382,7 +356,7 @@ fn render(
     gathered: &Gathered,
     owner: &PoolView,
     config: Option<&ConfigView>,
-    turn: &Turn<'_>,
+    renderer: Option<&Renderer<'_>>,
 ) -> Result<Content, Hold> {
     if !gathered.owner_is_served {
         return Err(Hold::NamespaceNotServed(owner.pool_ref.namespace.clone()));
@@ -413,9 +387,7 @@ fn render(
     if waits_for_revision(owner, config) {
         return Err(Hold::WaitingForRevision);
     }
-    let Turn::Now(renderer) = turn else {
-        return Err(Hold::WaitingForThread);
-    };
+    let renderer = renderer.ok_or(Hold::WaitingForThread)?;
     let compiled = match renderer.profiles.get(accepted) {
         Ok(compiled) => compiled,
         Err(source) => return Err(Hold::Profile { profile, source }),
@@ -498,7 +470,7 @@ fn written(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, c
     };
     Plan {
         object,
-        status: Some(status(gathered, true, Reason::Rendered, message, rendered)),
+        status: Some(status(true, Reason::Rendered, message, rendered)),
         ..Plan::default()
     }
 }
@@ -539,4 +511,4 @@ fn metadata(gathered: &Gathered, owner: &PoolView, current: Option<&ObjectMeta>)
 
 #[cfg(test)]
 #[path = "plan_tests.rs"]
-mod tests;
+pub(crate) mod tests;

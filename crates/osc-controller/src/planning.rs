@@ -1,26 +1,21 @@
 //! Makes plans, which compile and render templates, outside the threads that renew Leases and answer probes.
 
-use std::collections::HashMap;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use osm_runtime::threads;
-use parking_lot::Mutex;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::compiled::CompiledProfiles;
 use crate::gather::Gathered;
-use crate::plan::{self, Plan, Renderer, Turn};
+use crate::plan::{self, Plan, Renderer};
 
 /// How many plans are made at a time. Each can take as much memory as a profile may take.
 const SLOTS: usize = 2;
-
-/// How long a pool waits for a slot until its condition says so.
-const LONG: Duration = Duration::from_secs(60);
 
 /// Threads in which plans are made, a few at a time.
 pub struct Planning {
@@ -28,8 +23,6 @@ pub struct Planning {
     /// How long one reconcile waits for a slot. The rest of its time limit is for what it does with it.
     patience: Duration,
     profiles: Arc<CompiledProfiles>,
-    /// By name of the config: since when it waits for a slot, over all its reconciles.
-    waits: Mutex<HashMap<String, Instant>>,
 }
 
 impl Planning {
@@ -39,51 +32,31 @@ impl Planning {
             slots: Arc::new(Semaphore::new(SLOTS)),
             patience: time_limit / 2,
             profiles: Arc::default(),
-            waits: Mutex::default(),
         }
     }
 
     /// Makes a plan in a thread. If the plans of other pools take too long, it is a plan that renders nothing.
     pub async fn plan(&self, gathered: &Arc<Gathered>) -> Plan {
-        let config = &gathered.name;
         let (of, profiles) = (gathered.clone(), self.profiles.clone());
         let make = move |abandoned: &AtomicBool| {
             let profiles = &profiles;
-            plan::plan(&of, &Turn::Now(Renderer { profiles, abandoned }))
+            plan::plan(&of, Some(&Renderer { profiles, abandoned }))
         };
         // Tests of the whole protocol have one thread, so that they can be repeated.
         if Handle::current().runtime_flavor() != RuntimeFlavor::MultiThread {
             return make(&AtomicBool::new(false));
         }
-        match self.slot(config).await {
+        match self.slot().await {
             Some(slot) => run(slot, make).await,
-            None if self.waits_long(config) => plan::plan(gathered, &Turn::Overdue),
-            None => plan::plan(gathered, &Turn::Later),
+            None => plan::plan(gathered, None),
         }
     }
 
-    /// A config is gone, or another replica owns it.
-    pub fn forget(&self, config: &str) {
-        self.waits.lock().remove(config);
-    }
-
     /// Waits for a slot, which is free again when the permit is dropped. `None`: no slot was free in time.
-    async fn slot(&self, config: &str) -> Option<OwnedSemaphorePermit> {
-        self.waits
-            .lock()
-            .entry(config.to_owned())
-            .or_insert_with(Instant::now);
+    async fn slot(&self) -> Option<OwnedSemaphorePermit> {
         let slot = timeout(self.patience, self.slots.clone().acquire_owned());
-        let slot = slot.await.ok()?;
-        self.forget(config);
         // The semaphore is never closed.
-        slot.ok()
-    }
-
-    /// Whether a config has waited for so long that its condition says so.
-    fn waits_long(&self, config: &str) -> bool {
-        let waits = self.waits.lock();
-        waits.get(config).is_some_and(|since| since.elapsed() >= LONG)
+        slot.await.ok()?.ok()
     }
 }
 
@@ -127,7 +100,7 @@ mod tests {
                 ENDED.fetch_add(1, Ordering::SeqCst);
             };
             // The only thread of the runtime is free: otherwise the time limit would never be noticed.
-            let slot = planning.slot("a").await.unwrap();
+            let slot = planning.slot().await.unwrap();
             let limit = Duration::from_millis(10);
             assert!(timeout(limit, run(slot, make)).await.is_err());
             timeout(DEADLINE, async {
@@ -144,7 +117,7 @@ mod tests {
     async fn a_thread_holds_its_slot_until_it_is_done_even_if_nobody_waits_for_it() {
         static FINISH: AtomicBool = AtomicBool::new(false);
         let planning = planning();
-        let slot = planning.slot("a").await.unwrap();
+        let slot = planning.slot().await.unwrap();
         let run = run(slot, |_| {
             while !FINISH.load(Ordering::Relaxed) {
                 std::thread::yield_now();
@@ -169,7 +142,7 @@ mod tests {
         for _ in 0..=SLOTS {
             let planning = planning.clone();
             let reconcile = tokio::spawn(async move {
-                let slot = planning.slot("a").await.unwrap();
+                let slot = planning.slot().await.unwrap();
                 run(slot, |_| panic!("on purpose")).await
             });
             assert!(reconcile.await.is_err_and(|error| error.is_panic()));
@@ -177,14 +150,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_config_that_waits_for_others_is_known_over_its_reconciles() {
-        let planning = Planning::new(LONG);
-        let held = [planning.slot("b").await, planning.slot("c").await];
-        // The first reconcile gives up after half of its time, and the next one goes on waiting.
-        assert!(planning.slot("a").await.is_none() && !planning.waits_long("a"));
-        assert!(planning.slot("a").await.is_none() && planning.waits_long("a"));
-        assert!(!planning.waits_long("b"));
+    async fn a_reconcile_waits_for_a_slot_for_half_of_its_time() {
+        let (planning, began) = (planning(), tokio::time::Instant::now());
+        let held = [planning.slot().await, planning.slot().await];
+        assert!(planning.slot().await.is_none());
+        assert_eq!(began.elapsed(), DEADLINE);
         drop(held);
-        assert!(planning.slot("a").await.is_some() && !planning.waits_long("a"));
+        assert!(planning.slot().await.is_some());
     }
 }

@@ -84,7 +84,7 @@ async fn write_status(
         .verdict
         .condition(&config.status.conditions, generation, gathered.now);
     let is_current = condition::find(&config.status.conditions, RENDERED) == Some(&condition)
-        && config.status.profile == plan.profile
+        && config.status.profile == gathered.requested_profile
         && config.status.rendered == rendered
         && config.status.retired.as_ref() == retired;
     if is_current && !anyway {
@@ -97,7 +97,7 @@ async fn write_status(
     };
     let status = OwnStatus {
         conditions: [&condition],
-        profile: plan.profile.as_ref(),
+        profile: gathered.requested_profile.as_ref(),
         retired,
         rendered,
     };

@@ -219,6 +219,11 @@ mod tests {
             None,
             "an address without a CA is no endpoint"
         );
+        // Nor does what is in use win over them.
+        let sources = [cluster_info("https://lb:6443"), self::slice(&["a", "b"])];
+        let choice = choose(&settings, &sources, &["https://lb:6443"], None).unwrap();
+        assert_eq!(choice.endpoint.api_server, "https://set:1");
+        assert!(!choice.is_one_of_several);
     }
 
     #[test]
@@ -255,20 +260,6 @@ mod tests {
             let expected = expected.map(|expected| (address(expected), several));
             assert_eq!(found, expected, "{of_slice} {in_use:?}");
         }
-    }
-
-    #[test]
-    fn the_settings_win_over_every_source_and_what_they_named_does_not_stay() {
-        let mut settings = Settings::default();
-        let sources = [cluster_info("https://lb:6443"), slice(&["a", "b"])];
-        let chosen =
-            |settings: &Settings, in_use| choose(settings, &sources, &[in_use], Some("OWN")).unwrap();
-        let choice = chosen(&settings, "https://set:1");
-        assert_eq!(choice.endpoint.api_server, "https://lb:6443");
-        settings.cluster.api_server = Some("https://set:1/".into());
-        let choice = chosen(&settings, "https://lb:6443");
-        assert_eq!(choice.endpoint.api_server, "https://set:1");
-        assert!(!choice.is_one_of_several);
     }
 
     #[test]

@@ -74,17 +74,10 @@ impl<'de> Deserialize<'de> for MachineCloud {
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineStatus {
-    /// The Machine's Node, once machine-controller has found it.
-    pub node_ref: Option<NodeRef>,
+    /// The Machine's Node, once machine-controller has found it. Only whether it is there is read.
+    pub node_ref: Option<Value>,
     /// The addresses of the instance, as its cloud reports them.
     pub addresses: Vec<MachineAddress>,
-}
-
-/// A reference to a Node.
-#[derive(Serialize, Deserialize, Clone, Debug, Default)]
-#[serde(default)]
-pub struct NodeRef {
-    pub name: String,
 }
 
 /// An address of a Machine.

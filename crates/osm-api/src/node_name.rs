@@ -179,30 +179,28 @@ mod tests {
             {"type": "InternalIP", "address": "10.0.0.1"}, {"type": "InternalDNS", "address": "Ip-10-0-0-1.ec2.internal"},
             {"type": "ExternalDNS", "address": "ec2-1.example.com"}, {"type": "Hostname", "address": "other"},
         ]);
-        for cloud in CloudProvider::iter() {
-            let name = NodeName::of(&machine(cloud.as_str(), "Pool-1a-b ", addresses.clone()));
-            let expected = match cloud {
-                CloudProvider::Aws => NodeName::Known("ip-10-0-0-1.ec2.internal".to_owned()),
-                CloudProvider::Edge | CloudProvider::External | CloudProvider::Fake => {
-                    NodeName::Unverified("pool-1a-b".to_owned())
-                }
-                _ => NodeName::Known("pool-1a-b".to_owned()),
-            };
-            assert_eq!(name, expected, "{cloud}");
-            let predicted = !matches!(
-                cloud,
-                CloudProvider::Aws | CloudProvider::Edge | CloudProvider::External | CloudProvider::Fake
-            );
-            assert_eq!(
-                of_host_name(cloud),
-                predicted.then_some(Source::MachineName),
-                "{cloud}"
-            );
-            let is_edge = cloud == CloudProvider::Edge;
-            assert_eq!(is_of_machine_deployment(cloud.as_str()), is_edge, "{cloud}");
+        // A MachineSet's Machines are created without a name of the node. Then that of the Machine counts.
+        for (given, own) in [("Pool-1a-b ", "pool-1a-b"), ("", "m")] {
+            for cloud in CloudProvider::iter() {
+                let name = NodeName::of(&machine(cloud.as_str(), given, addresses.clone()));
+                let mut host_name = None;
+                let expected = match cloud {
+                    CloudProvider::Aws => NodeName::Known("ip-10-0-0-1.ec2.internal".to_owned()),
+                    CloudProvider::Edge | CloudProvider::External | CloudProvider::Fake => {
+                        NodeName::Unverified(own.to_owned())
+                    }
+                    _ => {
+                        host_name = Some(Source::MachineName);
+                        NodeName::Known(own.to_owned())
+                    }
+                };
+                assert_eq!((name, of_host_name(cloud)), (expected, host_name), "{cloud}");
+                let is_edge = cloud == CloudProvider::Edge;
+                assert_eq!(is_of_machine_deployment(cloud.as_str()), is_edge, "{cloud}");
+            }
+            let unknown = NodeName::of(&machine("newcloud", given, json!([])));
+            assert_eq!(unknown, NodeName::Unverified(own.to_owned()));
         }
-        let unknown = NodeName::of(&machine("newcloud", "a", json!([])));
-        assert_eq!(unknown, NodeName::Unverified("a".to_owned()));
     }
 
     #[test]
@@ -213,27 +211,6 @@ mod tests {
             assert_eq!(found.is_some(), cloud == CloudProvider::Edge, "{cloud}");
             assert!(found.is_none_or(|text| text.ends_with("shorten the name by 7")));
         }
-    }
-
-    /// A MachineSet's Machines are created so. What makes the name is the Machine, and not the cloud.
-    #[test]
-    fn the_name_of_the_machine_counts_while_its_node_has_none() {
-        let name = |name: &str, cloud: &str| NodeName::of(&machine(cloud, name, json!([])));
-        for cloud in CloudProvider::iter() {
-            let expected = match source(cloud) {
-                Source::MachineName => NodeName::Known("m".to_owned()),
-                Source::InternalDns => NodeName::NotRecorded,
-                Source::MachineDeployment | Source::Unknown => NodeName::Unverified("m".to_owned()),
-            };
-            assert_eq!(name("", cloud.as_str()), expected, "{cloud}");
-        }
-        assert_eq!(name("", "newcloud"), NodeName::Unverified("m".to_owned()));
-        assert_eq!(name("other", "hetzner"), NodeName::Known("other".to_owned()));
-        let bare: Machine = serde_json::from_value(
-            json!({"metadata": {"name": "m"}, "spec": {"providerSpec": {"value": null}}}),
-        )
-        .unwrap();
-        assert_eq!(NodeName::of(&bare), NodeName::Unverified("m".to_owned()));
     }
 
     /// Specs and addresses hold any text, and the name stands in the path of a request.
@@ -266,6 +243,7 @@ mod tests {
         let two = json!([{"type": "InternalDNS", "address": "a"}, {"type": "InternalDNS", "address": "b"}]);
         for (cloud, name, addresses) in [
             ("aws", "a", json!([])),
+            ("aws", "", json!([])),
             ("aws", "a", two),
             ("aws", "a", json!([{"type": "Hostname", "address": "a"}])),
             ("aws", "a", json!([{"type": "InternalDNS", "address": ""}])),
@@ -274,9 +252,13 @@ mod tests {
             let found = NodeName::of(&machine(cloud, name, addresses.clone()));
             assert_eq!(found, NodeName::NotRecorded, "{cloud} {name} {addresses}");
         }
-        let nameless: Machine =
-            serde_json::from_value(json!({"metadata": {}, "spec": {"providerSpec": {"value": null}}}))
-                .unwrap();
-        assert_eq!(NodeName::of(&nameless), NodeName::NotRecorded);
+        for (metadata, expected) in [
+            (json!({}), NodeName::NotRecorded),
+            (json!({"name": "m"}), NodeName::Unverified("m".to_owned())),
+        ] {
+            let bare = json!({"metadata": metadata, "spec": {"providerSpec": {"value": null}}});
+            let bare: Machine = serde_json::from_value(bare).unwrap();
+            assert_eq!(NodeName::of(&bare), expected);
+        }
     }
 }

@@ -461,18 +461,8 @@ mod tests {
         assert_eq!(pool.ssh_public_keys, ["ssh-ed25519 AAA a"]);
         assert!(pool.os.dist_upgrade_on_boot);
         assert_eq!(pool.kubelet.max_pods, Some(55));
-        assert_eq!(
-            pool.kubelet.kube_reserved.unwrap().get("memory").unwrap(),
-            "200Mi"
-        );
-        assert_eq!(
-            pool.kubelet
-                .eviction_hard
-                .unwrap()
-                .get("memory.available")
-                .unwrap(),
-            "100Mi"
-        );
+        assert_eq!(pool.kubelet.kube_reserved.unwrap()["memory"], "200Mi");
+        assert_eq!(pool.kubelet.eviction_hard.unwrap()["memory.available"], "100Mi");
     }
 
     /// A place in the template and what is there, and the reason and the message, which begins with `spec.template.`.
@@ -501,6 +491,8 @@ mod tests {
 /spec/providerSpec/value/network {"cidr": 1, "dns": {"servers": [8.8]}} => InvalidProviderSpec spec.providerSpec.value is invalid: network.cidr: is a number; put it in quotes; network.dns.servers[0]: is a number
 /spec/providerSpec/value/operatingSystemSpec "hunter2" => InvalidProviderSpec spec.providerSpec.value is invalid: operatingSystemSpec: is
 /spec/providerSpec/value/operatingSystemSpec/distUpgradeOnBoot "hunter2" => InvalidOperatingSystemSpec spec.providerSpec.value.operatingSystemSpec is invalid: distUpgradeOnBoot: is a string, expected a boolean
+/spec/providerSpec/value {"cloudProvider": "aws", "operatingSystem": "rhel", "operatingSystemSpec": {"rhelOrganizationName": 1234567, "rhelActivationKey": {"value": 5}}} => InvalidOperatingSystemSpec spec.providerSpec.value.operatingSystemSpec is invalid: rhelOrganizationName: is a number; put it in quotes; rhelActivationKey: is a number; put it in quotes
+/spec/providerSpec/value {"cloudProvider": "aws", "operatingSystem": "flatcar", "operatingSystemSpec": {"provisioningUtility": "ansible"}} => InvalidOperatingSystemSpec spec.providerSpec.value.operatingSystemSpec is invalid: provisioningUtility: expected `cloud-init` or `ignition`
 "#;
 
     #[test]
@@ -531,33 +523,13 @@ mod tests {
             let error = Pool::read(&md).unwrap_err().to_string();
             assert!(error.starts_with(&format!("spec.template{problem}")), "{error}");
         }
-        let numbers = json!({"rhelOrganizationName": 1234567, "rhelActivationKey": {"value": 5}});
-        let mut spec = good();
-        spec["providerSpec"]["value"]["operatingSystem"] = json!("rhel");
-        spec["providerSpec"]["value"]["operatingSystemSpec"] = numbers;
-        let error = Pool::read(&machine_deployment(spec, json!({})))
-            .unwrap_err()
-            .to_string();
-        let quotes = "is a number; put it in quotes";
-        assert!(
-            error.ends_with(&format!(
-                "rhelOrganizationName: {quotes}; rhelActivationKey: {quotes}"
-            )),
-            "{error}"
-        );
         let key = format!("{}MaxPods", names::KUBELET_CONFIG_PREFIX);
         let mut md = machine_deployment(good(), json!({}));
         md.spec.template["metadata"] = json!({"annotations": {key.clone(): 50}});
         assert_eq!(
             Pool::read(&md).unwrap_err().to_string(),
-            format!("annotation {key}: {quotes}; it is an annotation of spec.template")
+            format!("annotation {key}: is a number; put it in quotes; it is an annotation of spec.template")
         );
-        let key = format!("{}KubeReserved", names::KUBELET_CONFIG_PREFIX);
-        let long = format!("{}=1", "a".repeat(2000));
-        for pairs in ["cpu", "=1", "cpu=", "c pu=1", long.as_str()] {
-            let error = Pool::read(&machine_deployment(good(), json!({key.as_str(): pairs}))).unwrap_err();
-            assert_eq!(error.reason(), "InvalidAnnotation", "{pairs}");
-        }
     }
 
     #[test]
@@ -583,18 +555,15 @@ mod tests {
         ] {
             read(annotations).unwrap_or_else(|error| panic!("{annotations}: {error}"));
         }
-        // The last of the annotations is the one that the message names.
+        // The last of the annotations is the one that the message names. The rules themselves are tested in kubelet_value.
         for (annotations, problem) in [
             ("SystemReserved cpu=a77", "cpu: must be a quantity"),
-            ("SystemReserved cpu=-77", "cpu: must not be negative"),
             ("KubeReserved storage=77", "storage: can't be reserved"),
             ("KubeReserved cpu 77", "must be a list such as cpu=200m"),
-            (
-                "EvictionHard memory.free<77",
-                "memory.free: is not an eviction signal",
-            ),
-            ("EvictionHard memory.available<177%", "memory.available: must be"),
-            ("EvictionHard nodefs.available<0", "a quantity above 0"),
+            ("KubeReserved =77", "must be a list such as cpu=200m"),
+            ("KubeReserved cpu=", "must be a list such as cpu=200m"),
+            ("KubeReserved c pu=77", "must be a list such as cpu=200m"),
+            ("EvictionHard memory.free<77", "is not an eviction signal"),
             ("ContainerLogMaxSize 77MB", "must be a size"),
             ("ContainerLogMaxFiles 1", "must be a whole number from 2"),
             ("MaxPods -77", "must be a whole number from 0"),
@@ -618,6 +587,7 @@ mod tests {
             assert!(message.contains(problem), "{message}");
             assert!(!message.contains("77"), "the value is repeated: {message}");
         }
+        assert!(read(&format!("KubeReserved {}=1", "a".repeat(2000))).is_err());
     }
 
     #[test]
@@ -647,13 +617,6 @@ mod tests {
                 "{os}"
             );
         }
-        let error = pool("flatcar", json!({"provisioningUtility": "ansible"}))
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("provisioningUtility: expected `cloud-init` or `ignition`"),
-            "{error}"
-        );
         let flags =
             json!({"disableAutoUpdate": true, "disableLocksmithD": true, "disableUpdateEngine": true});
         let os = pool("flatcar", flags).unwrap().os;
@@ -754,47 +717,26 @@ mod tests {
                 assert_eq!(Pool::read(&empty).as_ref(), Ok(&expected), "{os}: {place}");
             }
         }
-        // All of it together.
-        for (cloud, os) in CloudProvider::iter().zip(systems.iter().cycle()) {
-            let bare = json!({"cloudProvider": cloud, "operatingSystem": os});
-            let mut nulls = everything(os, cloud.as_str());
-            for (name, value) in nulls.as_object_mut().unwrap() {
-                *value = bare.get(name).cloned().unwrap_or_default();
-            }
-            let expected = Pool::read(&with_provider(&bare)).unwrap();
-            assert_eq!(Pool::read(&with_provider(&nulls)), Ok(expected));
-        }
     }
 
     #[test]
     fn fields_of_other_systems_are_not_judged() {
         for os in ["flatcar", "rhel", "ubuntu", "amzn2", "rockylinux", "centos"] {
             let provider = everything(os, "openstack");
-            let own: &[&str] = match os {
-                "flatcar" => &[
-                    "disableAutoUpdate",
-                    "disableLocksmithD",
-                    "disableUpdateEngine",
-                    "provisioningUtility",
-                ],
+            let own = match os {
+                "flatcar" => "disableAutoUpdate disableLocksmithD disableUpdateEngine provisioningUtility",
                 // What machine-controller does not read has no type here, either.
-                "rhel" => &[
-                    "distUpgradeOnBoot",
-                    "attachSubscription",
-                    "rhelUseSatelliteServer",
-                    "rhelSatelliteServer",
-                    "rhelSubscriptionManagerUser",
-                    "rhelSubscriptionManagerPassword",
-                    "rhelOrganizationName",
-                    "rhelActivationKey",
-                ],
-                _ => &["distUpgradeOnBoot"],
+                "rhel" => {
+                    "distUpgradeOnBoot attachSubscription rhelUseSatelliteServer rhelSatelliteServer rhelSubscriptionManagerUser \
+                     rhelSubscriptionManagerPassword rhelOrganizationName rhelActivationKey"
+                }
+                _ => "distUpgradeOnBoot",
             };
             for (field, _) in provider["operatingSystemSpec"].as_object().unwrap() {
                 let place = format!("/operatingSystemSpec/{field}");
                 let wrong = Pool::read(&with_provider(&with(&provider, &place, json!([7]))));
                 let absent = Pool::read(&with_provider(&without(&provider, &place)));
-                match own.contains(&field.as_str()) {
+                match own.split(' ').any(|own| own == field) {
                     true => assert!(wrong.unwrap_err().to_string().contains(field), "{os}: {field}"),
                     false => assert_eq!(wrong, absent, "{os}: {field}"),
                 }

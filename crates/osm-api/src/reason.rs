@@ -10,7 +10,6 @@ use strum::{EnumIter, IntoEnumIterator, IntoStaticStr};
 #[allow(missing_docs)]
 pub enum Reason {
     Accepted,
-    AddressNotRecorded,
     AlreadyApproved,
     ApprovedAgain,
     ClusterChanged,

@@ -359,15 +359,7 @@ mod tests {
         #[serde(default)]
         number: i32,
         #[serde(default)]
-        inner: Inner,
-    }
-
-    #[derive(Debug, Default, Deserialize)]
-    #[serde(deny_unknown_fields, default)]
-    #[allow(dead_code)]
-    struct Inner {
-        flag: bool,
-        list: Vec<i32>,
+        inner: BTreeMap<String, i32>,
     }
 
     #[test]
@@ -385,22 +377,9 @@ mod tests {
                     "inner: is a string, expected a map"
                 ]
             );
+            let errors = decode::<Document>(json!(value)).unwrap_err();
+            assert_eq!(errors, ["the document: is a string, expected a map"]);
         }
-    }
-
-    #[test]
-    fn every_mistake_is_named_once_and_no_value_is_repeated() {
-        let errors = decode::<Document>(json!({
-            "number": "hunter2",
-            "inner": {"flag": "hunter2", "lst": 1, "list": [1, "hunter2"]},
-        }))
-        .unwrap_err();
-        let all = errors.join("\n");
-        for path in ["number: ", "inner.flag: ", "inner.lst: ", "inner.list[1]: "] {
-            assert!(all.contains(path), "{path} is missing in:\n{all}");
-        }
-        assert_eq!(errors.len(), 4);
-        assert!(!all.contains("hunter2"), "{all}");
     }
 
     #[derive(Debug, Deserialize)]
@@ -513,14 +492,6 @@ mod tests {
         assert!(
             errors[0].starts_with("u0, expected `number`: unknown field "),
             "{errors:#?}"
-        );
-    }
-
-    #[test]
-    fn a_document_that_is_not_an_object_is_one_error() {
-        assert_eq!(
-            decode::<Document>(json!("text")).unwrap_err(),
-            ["the document: is a string, expected a map"]
         );
     }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use osm_api::profile::AcceptedProfile;
 use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, Reason};
+use osm_render::ProfileKey;
 use osm_render::validate::{Outcome, Refusal};
-use osm_render::{Base, ProfileKey};
 use osm_runtime::admission::{Judge, Request, Verdict};
 use osm_runtime::object;
 use serde_json::value::RawValue;
@@ -27,6 +27,9 @@ const WATCH_LAG: Duration = Duration::from_millis(150);
 const WATCH_POLL: Duration = Duration::from_millis(15);
 
 const BROKE_OFF: &str = "the profile was admitted unchecked, because its validation failed; its condition Accepted reports the result";
+
+const NOT_LISTED: &str = "the profile was admitted unchecked, because osp-controller does not know all profiles yet; its condition Accepted \
+                          reports the result";
 
 pub struct ProfileJudge {
     context: Context,
@@ -64,9 +67,17 @@ impl Judge for ProfileJudge {
             }
             let outcome = match new.refusal() {
                 Some(refusal) => Err(refusal),
+                None if new.spec.extends.is_some() && !are_listed(&context, &request) => {
+                    return Verdict::unchecked(NOT_LISTED);
+                }
                 None => match bases(&context, &request, &new.spec).await {
-                    Ok(Found::Bases(bases)) => validator.validate(&new.spec, &bases).await,
-                    Ok(Found::Unchecked(warning)) => return Verdict::unchecked(warning),
+                    Ok(Bases::Ready(bases)) => validator.validate(&new.spec, &bases).await,
+                    Ok(Bases::Awaited(base)) => {
+                        return Verdict::unchecked(format!(
+                            "the profile was admitted unchecked, because the profile {base}, which it extends, is not validated yet; its \
+                             condition Accepted reports the result"
+                        ));
+                    }
                     Err(refusal) => Err(refusal),
                 },
             };
@@ -97,10 +108,13 @@ fn is_served(context: &Context, namespace: &str) -> bool {
     context.profiles.contains_key(namespace)
 }
 
-/// Whether all profiles of a namespace are known.
-fn is_listed(context: &Context, namespace: &str) -> bool {
-    let profiles = context.profiles.get(namespace);
-    profiles.is_some_and(|profiles| profiles.is_listed())
+/// Whether all profiles are known that this one may extend.
+fn are_listed(context: &Context, request: &Request) -> bool {
+    let namespaces = [&request.namespace, &context.cluster.installation.namespace];
+    let mut profiles = namespaces
+        .into_iter()
+        .map(|namespace| context.profiles.get(namespace));
+    profiles.all(|profiles| profiles.is_some_and(|profiles| profiles.is_listed()))
 }
 
 /// Labels of a profile that is refused can be changed, and whatever else does not decide about it.
@@ -116,47 +130,23 @@ fn default_of(context: &Context, request: &Request) -> Option<OperatingSystemPro
         .flatten()
 }
 
-enum Found {
-    Bases(Vec<Base>),
-    /// They are not all known or validated yet.
-    Unchecked(String),
-}
-
-/// The profiles that this one extends, the nearest first.
+/// The profiles that this one extends.
 async fn bases(
     context: &Context,
     request: &Request,
     spec: &OperatingSystemProfileSpec,
-) -> Result<Found, Refusal> {
+) -> Result<Bases, Refusal> {
     let key = ProfileKey {
         namespace: request.namespace.clone(),
         name: request.name.clone(),
     };
-    let namespaces = [&request.namespace, &context.cluster.installation.namespace];
-    if spec.extends.is_some()
-        && !namespaces
-            .into_iter()
-            .all(|namespace| is_listed(context, namespace))
-    {
-        let message = "the profile was admitted unchecked, because osp-controller does not know all profiles yet; its condition Accepted \
-                       reports the result";
-        return Ok(Found::Unchecked(message.to_owned()));
-    }
     let began = Instant::now();
     loop {
         match find_bases(context, &key, spec) {
             Err(refusal) if may_be_outdated(&refusal) && began.elapsed() < WATCH_LAG => {
                 sleep(WATCH_POLL).await;
             }
-            Err(refusal) => return Err(refusal),
-            Ok(Bases::Ready(bases)) => return Ok(Found::Bases(bases)),
-            Ok(Bases::Awaited(base)) => {
-                let message = format!(
-                    "the profile was admitted unchecked, because the profile {base}, which it extends, is not validated yet; its condition \
-                     Accepted reports the result"
-                );
-                return Ok(Found::Unchecked(message));
-            }
+            found => return found,
         }
     }
 }

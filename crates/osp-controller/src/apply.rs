@@ -17,17 +17,7 @@ use crate::stored_profile::StoredProfile;
 const DEFAULT: &str = "the default profile";
 const COPY: &str = "the copy of the custom profile";
 
-/// What was done for the copy of a custom profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copied {
-    /// It was up to date.
-    Kept,
-    Created,
-    Updated,
-}
-
-/// Installs the default profile, or writes the copy, if the plan contains that; returns what was done for the copy, if there is a custom
-/// profile.
+/// Installs the default profile, or writes the copy, if the plan contains that; returns why the API server refuses the copy, if it does.
 ///
 /// # Errors
 /// Failed requests; [`RequestError::Conflict`] if the stored profile is not the one that was gathered; what forbids to write anything.
@@ -35,7 +25,7 @@ pub async fn apply(
     context: &Context,
     gathered: &Gathered,
     plan: &Plan,
-) -> Result<Option<Result<Copied, Problem>>, RequestError> {
+) -> Result<Option<Problem>, RequestError> {
     if let Some(problem) = context.cluster.outdated_definitions.problem() {
         // The API server would drop fields, and pools would be rendered from what is left.
         return Err(RequestError::DefinitionsOutdated { problem });
@@ -50,11 +40,10 @@ pub async fn apply(
             context.restored.lock().insert(gathered.key(), Instant::now());
         }
     }
-    Ok(match plan.copy.clone() {
-        Some(Ok(step)) => Some(copy(context, gathered, &step).await?),
-        Some(Err(problem)) => Some(Err(problem)),
-        None => None,
-    })
+    match &plan.copy {
+        Some(Ok(Step::Create(profile) | Step::Update(profile))) => copy(context, gathered, profile).await,
+        Some(Ok(Step::Keep) | Err(_)) | None => Ok(None),
+    }
 }
 
 /// Writes a profile, unless the API server would drop fields: the watch would show each write as a difference, and cause the next one.
@@ -121,18 +110,14 @@ async fn restore(context: &Context, gathered: &Gathered, plan: &Restore) -> Resu
 async fn copy(
     context: &Context,
     gathered: &Gathered,
-    step: &Step,
-) -> Result<Result<Copied, Problem>, RequestError> {
-    let (written, copied) = match step {
-        Step::Keep => return Ok(Ok(Copied::Kept)),
-        Step::Create(profile) => (write(context, gathered, profile, COPY).await, Copied::Created),
-        Step::Update(profile) => (write(context, gathered, profile, COPY).await, Copied::Updated),
-    };
-    match written {
-        Ok(_) => Ok(Ok(copied)),
-        Err(error) => refused_fields(&error)
-            .map(|mistakes| Err(Problem::Invalid { mistakes }))
-            .ok_or(error),
+    profile: &OperatingSystemProfile,
+) -> Result<Option<Problem>, RequestError> {
+    match write(context, gathered, profile, COPY).await {
+        Ok(_) => Ok(None),
+        Err(error) => match refused_fields(&error) {
+            Some(mistakes) => Ok(Some(Problem::Invalid { mistakes })),
+            None => Err(error),
+        },
     }
 }
 

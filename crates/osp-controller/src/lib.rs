@@ -54,7 +54,7 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
 async fn reconcile(context: Context, key: String) -> Result<Option<Duration>, RequestError> {
     let gathered = gather::gather(&context, &key).await;
     let plan = plan::plan(&gathered);
-    let copied = apply::apply(&context, &gathered, &plan).await?;
-    report::report(&context, &gathered, &plan, copied.as_ref()).await?;
+    let refused = apply::apply(&context, &gathered, &plan).await?;
+    report::report(&context, &gathered, &plan, refused.as_ref()).await?;
     Ok(plan.requeue_after)
 }

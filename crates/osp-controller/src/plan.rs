@@ -31,8 +31,6 @@ pub struct Plan {
     pub verdict: Option<Verdict>,
     /// The status to write; `None` if it is up to date.
     pub status: Option<StatusUpdate>,
-    /// Name of the profile that must be validated before this one. The verdict before stays.
-    pub awaited: Option<String>,
     /// Reconcile again after this time, even if nothing changes.
     pub requeue_after: Option<Duration>,
 }
@@ -84,10 +82,8 @@ fn for_profile(gathered: &Gathered) -> Plan {
     }
     match gathered.kept().zip(gathered.validation.as_ref()) {
         Some((kept, outcome)) => for_kept(gathered, kept, outcome),
-        None => Plan {
-            awaited: gathered.awaited.clone(),
-            ..Plan::default()
-        },
+        // While another profile is awaited, the verdict before stays.
+        None => Plan::default(),
     }
 }
 

@@ -8,14 +8,13 @@ use osm_runtime::request::failed;
 use osm_runtime::{RequestError, status};
 
 use crate::FIELD_MANAGER;
-use crate::apply::Copied;
 use crate::context::{COPIED, Context};
-use crate::custom_profile::{CustomProfile, Problem, is_copy};
+use crate::custom_profile::{CustomProfile, Problem, Step, is_copy};
 use crate::default_profile::{Install, Restore};
 use crate::gather::Gathered;
 use crate::plan::{Plan, StatusUpdate, Transition};
 
-/// Reports what a reconcile has found and done.
+/// Reports what a reconcile has found and done. `refused`: why the API server refuses the copy of a custom profile.
 ///
 /// # Errors
 /// The status cannot be written. Nothing is reported then, and the next reconcile tries again.
@@ -23,13 +22,13 @@ pub async fn report(
     context: &Context,
     gathered: &Gathered,
     plan: &Plan,
-    copied: Option<&Result<Copied, Problem>>,
+    refused: Option<&Problem>,
 ) -> Result<(), RequestError> {
     if let Some(update) = &plan.status {
         write_status(context, gathered, update).await?;
     }
     let key = gathered.key();
-    match (&plan.verdict, &plan.awaited) {
+    match (&plan.verdict, &gathered.awaited) {
         (Some(verdict), _) => context
             .conditions
             .count(&key, ACCEPTED, verdict.status, verdict.reason),
@@ -42,9 +41,11 @@ pub async fn report(
         }
         (None, None) => context.conditions.forget(&key, ACCEPTED),
     }
-    match (&gathered.custom, copied) {
-        (Some(custom), Some(Ok(copied))) => report_copied(context, &key, custom, *copied).await,
-        (Some(custom), Some(Err(problem))) => report_problem(context, &key, custom, problem).await,
+    match (&gathered.custom, &plan.copy, refused) {
+        (Some(custom), Some(Ok(step)), None) => report_copied(context, &key, custom, step).await,
+        (Some(custom), Some(Err(problem)), _) | (Some(custom), _, Some(problem)) => {
+            report_problem(context, &key, custom, problem).await;
+        }
         _ => context.forget_copy(&key),
     }
     if let Some(install) = &plan.install {
@@ -105,13 +106,13 @@ async fn report_install(context: &Context, gathered: &Gathered, install: &Instal
     }
 }
 
-async fn report_copied(context: &Context, profile: &str, custom: &CustomProfile, copied: Copied) {
+async fn report_copied(context: &Context, profile: &str, custom: &CustomProfile, step: &Step) {
     let reason = Reason::CustomProfileCopied;
     context.conditions.count(profile, COPIED, true, reason);
-    match copied {
-        Copied::Kept => {}
-        Copied::Created => tracing::info!(profile, "created the copy of the custom profile"),
-        Copied::Updated => tracing::info!(profile, "updated the copy of the custom profile"),
+    match step {
+        Step::Keep => {}
+        Step::Create(_) => tracing::info!(profile, "created the copy of the custom profile"),
+        Step::Update(_) => tracing::info!(profile, "updated the copy of the custom profile"),
     }
     let recovered = context.problems.lock().remove(profile).is_some();
     if recovered {

@@ -25,10 +25,9 @@ pub fn run(input: &[u8]) {
 
 fn read(pem: &[u8]) {
     match bounds::within("a request", || pkcs10::read(pem)) {
-        Ok(asked) => {
-            assert!((1..=253).contains(&asked.node.len()), "the name of no node");
-            assert!(asked.names.len() <= 64, "{} names", asked.names.len());
-            assert_eq!(pkcs10::read(pem), Ok(asked), "differs the second time");
+        Ok(node) => {
+            assert!((1..=253).contains(&node.len()), "the name of no node");
+            assert_eq!(pkcs10::read(pem), Ok(node), "differs the second time");
         }
         Err(denial) => canary::check(&denial.to_string()),
     }

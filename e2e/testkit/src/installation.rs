@@ -410,9 +410,6 @@ impl Installed {
         if service == Service::OspController {
             args.extend(installation.custom_profiles.then_some("--custom-profiles"));
         }
-        if service == Service::CsrApprover {
-            args.extend(installation.serving_certificates.then_some("--approve-serving"));
-        }
         let joining = installation.joining.to_string();
         if service == Service::SecretSyncer {
             args.extend(["--joining", &joining]);

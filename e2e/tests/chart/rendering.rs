@@ -168,8 +168,8 @@ const CASES: &[Case] = &[
         &[ClusterKind::Worker],
     ),
     (
-        &["--set=csrApprover.approveServing=true,removeGoFinalizers=true"],
-        |it| (it.serving_certificates, it.go_finalizers) = (true, true),
+        &["--set=removeGoFinalizers=true"],
+        |it| it.go_finalizers = true,
         &ClusterKind::ALL,
     ),
     (

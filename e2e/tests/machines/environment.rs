@@ -161,7 +161,6 @@ impl Environment {
         progress.step("installing Operating System Manager");
         let installation = Installation {
             joining: Joining::Approved,
-            serving_certificates: true,
             ..Installation::default()
         };
         let mut installed = Installed::install(&control_plane, installation, binaries).await?;

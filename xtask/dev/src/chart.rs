@@ -41,7 +41,6 @@ fn rights() -> Result<String> {
         machine_deployment_namespaces: Vec::new(),
         go_finalizers: false,
         custom_profiles: false,
-        serving_certificates: false,
         joining: Joining::default(),
     };
     let with = |change: &dyn Fn(&mut Installation)| {
@@ -53,11 +52,6 @@ fn rights() -> Result<String> {
     let wanted = [
         ("goFinalizers", with(&|it| it.go_finalizers = true), &none),
         ("customProfiles", with(&|it| it.custom_profiles = true), &none),
-        (
-            "approveServing",
-            with(&|it| it.serving_certificates = true),
-            &none,
-        ),
         (
             "joiningApproved",
             with(&|it| it.joining = Joining::Approved),

@@ -27,8 +27,6 @@ pub struct Installation {
     pub go_finalizers: bool,
     /// Whether osp-controller copies the CustomOperatingSystemProfiles of its namespaces into OperatingSystemProfiles.
     pub custom_profiles: bool,
-    /// Whether csr-approver also approves serving certificates of kubelets.
-    pub serving_certificates: bool,
     /// How machines join, which decides what the tokens of nodes may do.
     pub joining: Joining,
 }
@@ -76,7 +74,6 @@ impl Default for Installation {
             machine_deployment_namespaces: Vec::new(),
             go_finalizers: false,
             custom_profiles: false,
-            serving_certificates: false,
             joining: Joining::default(),
         }
     }

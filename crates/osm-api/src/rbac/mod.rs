@@ -18,4 +18,4 @@ mod tests;
 pub use self::grant::{ClusterKind, Grant, Right};
 pub use self::installation::Installation;
 pub use self::service::Service;
-pub use self::table::{CLIENT_SIGNER, GoLease, SERVING_SIGNER};
+pub use self::table::{CLIENT_SIGNER, GoLease};

@@ -275,8 +275,6 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
 
 /// Signer of the client certificates of kubelets.
 pub const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-/// Signer of the serving certificates of kubelets.
-pub const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
 
 /// It has no right on Secrets. The right to approve is worth any node of the cluster.
 pub(super) fn csr_approver(installation: &Installation) -> Vec<Grant> {
@@ -288,7 +286,7 @@ pub(super) fn csr_approver(installation: &Installation) -> Vec<Grant> {
         "each approval is recorded in a Lease, so that a Machine gets one certificate",
     );
     let client = "client certificates of nodes, of this signer only";
-    let mut everywhere = vec![
+    let everywhere = vec![
         rule(
             CERTIFICATES,
             "certificatesigningrequests",
@@ -316,10 +314,6 @@ pub(super) fn csr_approver(installation: &Installation) -> Vec<Grant> {
         ),
         events("Events: a machine of a pool in any namespace may not join"),
     ];
-    if installation.serving_certificates {
-        let why = "only with `--approve-serving`: serving certificates of nodes";
-        everywhere.push(named(CERTIFICATES, "signers", SERVING_SIGNER, "approve", why));
-    }
     vec![
         ClusterKind::Worker.within(&installation.namespace, vec![claims, leases()]),
         ClusterKind::Worker.everywhere(everywhere),

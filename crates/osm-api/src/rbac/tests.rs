@@ -1,5 +1,7 @@
 //! What the table as a whole permits, and never permits.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use super::*;
@@ -14,7 +16,6 @@ fn everything() -> Installation {
         machine_deployment_namespaces: vec!["machines".to_owned()],
         go_finalizers: true,
         custom_profiles: true,
-        serving_certificates: true,
         joining: Joining::Approved,
         ..Installation::default()
     }
@@ -87,14 +88,14 @@ fn one_service_may_approve_certificates_of_these_signers_and_none_may_sign() {
             };
         rules.map(text).collect()
     };
-    let [decision, client, serving] = [
+    let expected = [
         "patch certificatesigningrequests/approval ",
         "approve signers kubernetes.io/kube-apiserver-client-kubelet",
-        "approve signers kubernetes.io/kubelet-serving",
     ]
     .map(|right| format!("csr-approver, worker, : {right}"));
-    assert_eq!(found(&everything()), [decision.clone(), client.clone(), serving]);
-    assert_eq!(found(&Installation::default()), [decision, client]);
+    for installation in [Installation::default(), everything()] {
+        assert_eq!(found(&installation), expected);
+    }
 }
 
 /// It belongs to another installation, and several may have the same.
@@ -126,36 +127,30 @@ fn every_namespace_is_served_unless_some_are_listed() {
 
 #[test]
 fn each_namespace_has_one_grant_in_each_cluster_and_one_role_where_both_are_one() {
-    let installation = Installation {
-        pool_settings_namespaces: vec!["kube-system".to_owned(), "machines".to_owned()],
-        ..Installation::default()
-    };
-    let grants = Service::OscController.grants(&installation);
-    let of = |cluster: ClusterKind, namespace: &str| {
-        let here = |grant: &&Grant| (grant.cluster, grant.namespace.as_deref()) == (cluster, Some(namespace));
-        grants.iter().filter(here).count()
-    };
-    assert_eq!(ClusterKind::ALL.map(|cluster| of(cluster, "kube-system")), [1, 1]);
-    assert_eq!(ClusterKind::ALL.map(|cluster| of(cluster, "machines")), [0, 1]);
-    let one = Service::OscController.rules(&installation, &ClusterKind::ALL);
-    let in_one = |namespace: Option<&str>| one.iter().filter(|(n, _)| n.as_deref() == namespace).count();
-    assert_eq!(
-        (
-            in_one(Some("kube-system")),
-            in_one(Some("machines")),
-            in_one(None)
-        ),
-        (1, 1, 1)
-    );
-    for (_, rules) in &one {
-        assert!(
-            rules
-                .iter()
-                .enumerate()
-                .all(|(at, rule)| !rules[..at].contains(rule)),
-            "{rules:#?}"
+    for service in Service::ALL {
+        let grants = service.grants(&everything());
+        let places: BTreeSet<_> = grants.iter().map(|one| (one.cluster, &one.namespace)).collect();
+        assert_eq!(places.len(), grants.len(), "{grants:#?}");
+        let roles = service.rules(&everything(), &ClusterKind::ALL);
+        let namespaces: BTreeSet<_> = roles.iter().map(|(namespace, _)| namespace).collect();
+        assert_eq!(namespaces.len(), roles.len(), "{roles:#?}");
+        assert_eq!(
+            namespaces,
+            places.into_iter().map(|(_, namespace)| namespace).collect()
         );
+        for (_, rules) in &roles {
+            let mut numbered = rules.iter().enumerate();
+            assert!(
+                numbered.all(|(at, rule)| !rules[..at].contains(rule)),
+                "{rules:#?}"
+            );
+        }
     }
+    let grants = Service::OscController.grants(&Installation::default());
+    let of_kube_system = grants
+        .iter()
+        .filter(|one| one.namespace.as_deref() == Some("kube-system"));
+    assert!(of_kube_system.map(|one| one.cluster).eq(ClusterKind::ALL));
 }
 
 #[test]
@@ -175,23 +170,21 @@ fn a_service_has_rights_where_it_has_a_kubeconfig_and_nowhere_else() {
 
 #[test]
 fn machine_deployments_are_patched_by_one_service_and_only_where_that_is_wanted() {
-    for (go_finalizers, expected) in [
-        (false, vec![]),
-        (true, vec![(Service::OscController, "patch".to_owned())]),
-    ] {
-        let installation = Installation {
-            go_finalizers,
-            ..Installation::default()
-        };
-        let on_pools = rules(&installation)
+    let writes = |installation: &Installation| -> Vec<(Service, String)> {
+        let on_pools = rules(installation)
             .into_iter()
             .filter(|(.., rule)| is_on(rule, "machinedeployments"));
-        let writes: Vec<(Service, String)> = on_pools
-            .flat_map(|(service, .., rule)| rule.verbs.into_iter().map(move |verb| (service, verb)))
+        let verbs =
+            on_pools.flat_map(|(service, .., rule)| rule.verbs.into_iter().map(move |verb| (service, verb)));
+        verbs
             .filter(|(_, verb)| !["get", "list", "watch"].contains(&verb.as_str()))
-            .collect();
-        assert_eq!(writes, expected);
-    }
+            .collect()
+    };
+    assert_eq!(writes(&Installation::default()), []);
+    assert_eq!(
+        writes(&everything()),
+        [(Service::OscController, "patch".to_owned())]
+    );
 }
 
 /// A Role grants nothing outside its namespace.

@@ -74,7 +74,7 @@ async fn a_default_profile_is_awaited_and_nothing_is_written_when_nothing_change
     let own = json!([{"path": "/etc/site", "content": {"inline": {"data": "site"}}}]);
     site.create("mine", extending("osp-ubuntu", "v1.0.0", own))
         .await?;
-    site.run()?;
+    site.run().await?;
     let mine = site.judged("mine", "True", |_| true).await?;
     let base = site.judged("osp-ubuntu", "True", |_| true).await?;
     let expected = format!("v1.0.0 on osp-ubuntu {}", base.spec.version);
@@ -86,7 +86,7 @@ async fn a_default_profile_is_awaited_and_nothing_is_written_when_nothing_change
 
     // A restart validates everything again.
     site.terminate().await?;
-    site.run()?;
+    site.run().await?;
     site.create("later", extending("osp-ubuntu", "v1.0.0", json!([])))
         .await?;
     site.judged("later", "True", |_| true).await?;

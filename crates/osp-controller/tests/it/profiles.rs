@@ -91,7 +91,7 @@ async fn other_content_under_a_default_s_very_version_is_put_back() -> Result<()
         refused.to_string().contains("new version"),
         "what makes the detour necessary: {refused}"
     );
-    site.run()?;
+    site.run().await?;
     let back = site.judged("osp-ubuntu", "True", is_default).await?;
     assert_eq!(back.uid(), before.uid(), "it was never missing");
     site.event("osp-ubuntu", "Warning", "DefaultProfileRestored")
@@ -103,7 +103,7 @@ async fn other_content_under_a_default_s_very_version_is_put_back() -> Result<()
 async fn settings_switch_defaults_off_and_on() -> Result<()> {
     let mut site = Site::prepare(ControlPlane::shared().await?, "osp-off").await?;
     site.settings("defaultProfiles: {enabled: false}").await?;
-    site.run()?;
+    site.run().await?;
     site.create("marker", profile("v1.0.0", "text")).await?;
     site.judged("marker", "True", |_| true).await?;
     site.ready().await?;
@@ -135,9 +135,9 @@ async fn with_the_definitions_of_another_version_it_complains_and_creates_nothin
         Ok((stored.spec.template_engine == TemplateEngine::GoTemplate).then_some(()))
     })
     .await?;
-    site.run()?;
+    site.run().await?;
     site.wait("attempts", async || {
-        let metrics = site.get("/metrics").await?.1;
+        let metrics = site.metrics().await?;
         // Until the check of the definitions has ended, a dry run finds it out.
         let is_refused = |line: &str| {
             line.starts_with("osm_reconciles_total{outcome=\"failure\"")

@@ -126,18 +126,19 @@ pub async fn run_pod(run: &ScenarioRun<'_>) -> Result<()> {
     .await
 }
 
-/// csr-approver approves the certificate that the kubelet serves with, once machine-controller has recorded node and address of the Machine.
-/// The API server verifies it.
+/// The kubelet asks for the certificate that it serves with, and the API server verifies it. machine-controller would approve it.
 pub async fn logs_can_be_read(run: &ScenarioRun<'_>) -> Result<()> {
-    let addresses = json!([{"type": "InternalIP", "address": run.address()}]);
-    let status = json!({"status": {"nodeRef": {"name": run.node()}, "addresses": addresses}}).to_string();
-    let patch = ["--subresource=status", "--type=merge", "--patch", &status];
-    let machine = ["patch", "machine", run.name(), "--namespace=kube-system"];
-    run.environment.kubectl(&[&machine[..], &patch].concat()).await?;
+    let of_kubelets = "--field-selector=spec.signerName=kubernetes.io/kubelet-serving";
     wait_for(
         "logs with a request of the probe",
         run.patience(POD),
         async || {
+            let requests = ["get", "certificatesigningrequests", of_kubelets, "--output=name"];
+            for request in run.environment.kubectl(&requests).await?.lines() {
+                run.environment
+                    .kubectl(&["certificate", "approve", request])
+                    .await?;
+            }
             let logs = run.environment.kubectl(&["logs", run.name()]).await?;
             check(logs.contains("GET /"))
         },
