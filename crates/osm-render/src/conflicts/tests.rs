@@ -1,18 +1,10 @@
-use osm_api::profile::{File, FileContent, InlineContent, Unit};
+use osm_api::profile::File;
 use serde_json::json;
 
 use super::*;
 
 fn file(path: &str, data: &str) -> File {
-    let inline = Some(InlineContent {
-        encoding: None,
-        data: data.to_owned(),
-    });
-    File {
-        path: path.to_owned(),
-        permissions: 644,
-        content: FileContent { inline },
-    }
+    serde_json::from_value(json!({"path": path, "content": {"inline": {"data": data}}})).unwrap()
 }
 
 /// The subjects in these files, with the paths.
@@ -63,18 +55,16 @@ fn flags_are_found_wherever_the_kubelet_gets_them() {
 
 #[test]
 fn flags_in_units_drop_ins_and_commands_are_found() {
-    let mut spec = Content::default();
-    spec.provisioning_config.units = vec![Unit {
-        name: "kubelet.service".to_owned(),
-        content: Some("[Service]\nExecStart=/opt/bin/kubelet --network-plugin=cni\n".to_owned()),
-        drop_ins: vec![osm_api::profile::DropIn {
-            name: "a.conf".to_owned(),
-            content: "[Service]\nEnvironment=A=--container-runtime=remote\n".to_owned(),
-        }],
-        ..Unit::default()
-    }];
-    spec.bootstrap_config.modules =
-        Some(json!({"runcmd": [["kubelet", "--dynamic-config-dir", "/x"]], "ntp": {"enabled": true}}));
+    let spec: Content = serde_json::from_value(json!({
+        "bootstrapConfig": {
+            "modules": {"runcmd": [["kubelet", "--dynamic-config-dir", "/x"]], "ntp": {"enabled": true}},
+        },
+        "provisioningConfig": {"units": [{
+            "name": "kubelet.service", "content": "[Service]\nExecStart=/opt/bin/kubelet --network-plugin=cni\n",
+            "dropIns": [{"name": "a.conf", "content": "[Service]\nEnvironment=A=--container-runtime=remote\n"}],
+        }]},
+    }))
+    .unwrap();
     let conflicts: Vec<String> = find(&spec, 33).iter().map(ToString::to_string).collect();
     let starts = [
         "bootstrapConfig.modules.runcmd: --dynamic-config-dir is no flag of kubelet 1.24 and newer",
