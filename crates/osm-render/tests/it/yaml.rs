@@ -84,9 +84,11 @@ fn cloud_inits_reader_agrees() {
     let written = [
         yaml::write(&tree).unwrap(),
         yaml::flow(&tree),
+        yaml::json(&tree),
         format!("[{}]", quoted.join(", ")),
     ];
-    let expected = [tree.clone(), tree, json!(texts)];
+    assert_eq!(serde_json::from_str::<Value>(&written[2]).unwrap(), tree);
+    let expected = [tree.clone(), tree.clone(), tree, json!(texts)];
     assert_eq!(pyyaml(&written), expected);
     assert_eq!(written.map(|text| yaml::read(&text).unwrap().remove(0)), expected);
 }
