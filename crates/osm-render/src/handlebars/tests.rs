@@ -20,7 +20,7 @@ fn data() -> Value {
     json!({
         "text": "a\n\nb\n", "quote": "it's \"x\"", "null": null, "yes": true, "number": 0, "version": "1.35.0-rc.1",
         "list": ["x", "y"], "map": {"a": {"n": 1}, "b": {"n": null}}, "many": vec![0; 200],
-        "wide": "w".repeat(100_000),
+        "wide": "w".repeat(100_000), "nul": "a\0b",
     })
 }
 
@@ -167,6 +167,7 @@ fn mistakes_are_found_and_located() {
     refused("{{a-}} {{b c.}}", "Some((1, 14)) syntax error");
     refused("{{#if yes}}{{/each}}", "each");
     refused("{{toml null}}", "TOML has no form");
+    refused("{{shell nul}}", "shell: the text has a NUL character");
     refused("{{semver quote \">1\"}}", "no version");
     refused("{{> absent}}", "there is no template \"absent\"");
     refused("{{log text}}", "no helper \"log\"");

@@ -610,16 +610,6 @@ fn names_of_machines_come_from_templates_alone() {
 }
 
 #[test]
-fn a_text_that_no_shell_can_hold_is_refused() {
-    let mut nul = pool("aws");
-    nul.name = "a\0b".to_owned();
-    let rendered = profile(|_| {}).render(&nul, &Settings::default(), &stand_in_cluster());
-    let error = rendered.unwrap_err().to_string();
-    assert!(error.contains("shell: the text has a NUL character"), "{error}");
-    assert!(!error.contains("a\0b"));
-}
-
-#[test]
 fn too_much_content_is_refused() {
     let text = "{{#each containerd.registries}}{{#each mirrors}}{{> proxy}}{{/each}}{{/each}}";
     let mirrors = vec![json!({"url": "https://m"}); 300];
