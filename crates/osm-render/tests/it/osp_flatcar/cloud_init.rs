@@ -6,7 +6,6 @@ use super::*;
 
 /// A machine that has read a bootstrap document which names `document`, with a coreos-cloudinit that applies it as `program` says.
 fn booted(kind: Kind, server: &Server, ca: &str, document: &str, program: &str) -> Machine {
-    prepare();
     let mut pool = pool("anexia", false);
     pool.os.provisioning_utility = Some(ProvisioningUtility::CloudInit);
     let machine = booted_of(&pool, kind, (&server.url(), ca), document, 1);

@@ -12,7 +12,6 @@ use crate::osp_ubuntu::machine::{Answer, Authority, KINDS, Kind, Machine, Server
 use crate::osp_ubuntu::{BOOTSTRAP, KUBELET_ENV, SETUP, booted_of, refusals, secret};
 use crate::osp_ubuntu::{bootstrap, downloading_from, has_used_its_token, mirror, program};
 use osm_api::Pool;
-use osm_judges::packages;
 use osm_render::{Stage, user_data};
 
 /// An API server that no machine asks.
@@ -25,14 +24,8 @@ fn pool(cloud: &str, everything: bool) -> Pool {
     pool
 }
 
-/// Programs that the scripts use.
-fn prepare() {
-    packages::ensure(&["busybox", "curl", "dash", "iproute2", "jq", "python3"]).unwrap();
-}
-
 /// A machine that has read a bootstrap document which names `document`.
 fn booted(kind: Kind, server: &Server, ca: &str, document: &str) -> Machine {
-    prepare();
     let pool = pool("openstack", false);
     let machine = booted_of(&pool, kind, (&server.url(), ca), document, 1);
     for folder in ["/oem", "/boot/flatcar"] {
@@ -140,7 +133,6 @@ fn a_machine_that_would_reboot_for_ever_does_not_reboot() {
 
 /// A machine with the provisioning document applied, that downloads from `port`.
 fn provisioned(kind: Kind, cloud: &str, port: u16) -> Machine {
-    prepare();
     let machine = Machine::new(kind);
     let content = content(&pool(cloud, true), &downloading_from(port), NOWHERE);
     machine.write(&files(&content, Stage::Provisioning, &any_values()));

@@ -12,7 +12,6 @@ type Properties = Vec<(String, String)>;
 
 /// A machine that has read its bootstrap document. Its OVF environment is the file `ovf.xml`.
 fn machine(kind: Kind) -> Machine {
-    packages::ensure(&["busybox", "dash"]).unwrap();
     let machine = Machine::new(kind);
     let content = content(&pool("vmware-cloud-director", false), "{}", NOWHERE);
     machine.write(&files(&content, Stage::Bootstrap, &any_values()));

@@ -29,7 +29,6 @@ fn nothing_else_was_done(machine: &Machine, server: &Server) {
 
 #[test]
 fn a_full_disk_is_named_and_what_could_not_be_written_is_there_in_the_end() {
-    prepare();
     for kind in KINDS {
         for [os, full, complaint, file, text] in table(FULL_DISKS, " | ") {
             let server = mirror();
@@ -54,7 +53,6 @@ fn a_full_disk_is_named_and_what_could_not_be_written_is_there_in_the_end() {
 
 #[test]
 fn what_people_set_in_their_environment_is_kept() {
-    prepare();
     for kind in KINDS {
         let server = mirror();
         let machine = machine("ubuntu", kind, &server);
@@ -73,7 +71,6 @@ fn what_people_set_in_their_environment_is_kept() {
 
 #[test]
 fn nothing_is_downloaded_before_the_certificates_are_trusted() {
-    prepare();
     let programs = [
         ("ubuntu", "update-ca-certificates"),
         ("rockylinux", "update-ca-trust"),

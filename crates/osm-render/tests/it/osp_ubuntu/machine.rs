@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -54,6 +55,21 @@ impl Kind {
     }
 }
 
+/// Installs the programs that scripts and the server use, once.
+fn prepare() {
+    const PACKAGES: [&str; 7] = [
+        "busybox",
+        "curl",
+        "dash",
+        "iproute2",
+        "jq",
+        "python3",
+        "python3-yaml",
+    ];
+    static PREPARED: Once = Once::new();
+    PREPARED.call_once(|| osm_judges::packages::ensure(&PACKAGES).unwrap());
+}
+
 /// Waits until `condition` gives a value.
 pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
@@ -74,6 +90,7 @@ pub struct Machine {
 impl Machine {
     /// A new machine.
     pub fn new(kind: Kind) -> Self {
+        prepare();
         let machine = Self {
             root: tempfile::tempdir().unwrap(),
             kind,
@@ -330,6 +347,7 @@ pub struct Server {
 impl Server {
     /// Starts it, with TLS where there is an authority.
     pub fn start(authority: Option<&Authority>) -> Self {
+        prepare();
         let folder = tempfile::tempdir().unwrap();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/osp_ubuntu/server.py");
         let mut command = Command::new("/usr/bin/python3");

@@ -101,13 +101,8 @@ pub(crate) fn has_used_its_token(machine: &Machine, server: &Server) {
     assert!(!machine.has("/etc/osm/api-token"));
 }
 
-fn prepare() {
-    packages::ensure(&["busybox", "curl", "dash", "iproute2", "python3", "python3-yaml"]).unwrap();
-}
-
 #[test]
 fn bootstrap_says_what_is_wrong_and_goes_on() {
-    prepare();
     let authority = Authority::new("127.0.0.1");
     for kind in KINDS {
         let server = Server::start(Some(&authority));
@@ -153,7 +148,6 @@ fn later() -> u64 {
 
 #[test]
 fn bootstrap_tells_network_tls_and_clock_apart() {
-    prepare();
     let (ours, other) = (Authority::new("127.0.0.1"), Authority::new("127.0.0.1"));
     let elsewhere = Authority::new("10.9.9.9");
     let (another, misnamed) = (Server::start(Some(&other)), Server::start(Some(&elsewhere)));
@@ -180,7 +174,6 @@ fn bootstrap_tells_network_tls_and_clock_apart() {
 
 #[test]
 fn a_clock_that_is_not_set_is_waited_for_a_minute() {
-    prepare();
     let authority = Authority::new("127.0.0.1");
     let server = Server::start(Some(&authority));
     server.always(Answer::ok(secret("{}")));
@@ -200,7 +193,6 @@ fn a_clock_that_is_not_set_is_waited_for_a_minute() {
 
 #[test]
 fn a_power_cut_while_applying_is_survived_without_the_api_server() {
-    prepare();
     let authority = Authority::new("127.0.0.1");
     let server = Server::start(Some(&authority));
     let document = "#cloud-config\nruncmd: ['echo try >>\"$MACHINE/tries\"', '[ -e \"$MACHINE/go\" ]']\n";
@@ -225,7 +217,6 @@ fn applier() -> Machine {
 
 #[test]
 fn the_applier_does_what_cloud_init_would() {
-    prepare();
     for (usage, before, after) in [
         ("single [--file FILE]", "single --file", ""),
         ("single", "--file", " single"),
@@ -349,7 +340,6 @@ const CAN_NOT: &str = r#"
 
 #[test]
 fn the_applier_names_what_it_can_not_do() {
-    prepare();
     let machine = applier();
     machine.put("/etc/cloud/cloud.cfg", "{}\n");
     machine.program("cloud-init", "[ \"$*\" != 'single --help' ] || exit 0\nexit 1");
@@ -487,7 +477,6 @@ fn machine_of(pool: &Pool, kind: Kind, settings: &str) -> Machine {
 
 #[test]
 fn setup_survives_a_bad_mirror_and_a_power_cut() {
-    prepare();
     let good = artefacts();
     let path = |prefix: &str, suffix: &str| {
         let mut paths = good.keys();
@@ -541,7 +530,6 @@ fn setup_survives_a_bad_mirror_and_a_power_cut() {
 
 #[test]
 fn what_is_pinned_needs_no_checksum_file() {
-    prepare();
     let mut files = artefacts();
     files.retain(|path, _| !path.contains("sha256"));
     let server = Server::start(None);
@@ -575,7 +563,6 @@ fn what_is_pinned_needs_no_checksum_file() {
 /// Tests of full disks have the other files that settings make.
 #[test]
 fn setup_writes_what_containerd_reads_of_mirrors() {
-    prepare();
     let server = mirror();
     let machine = provisioned(KINDS[0], server.port, "IPv4");
     machine.runs(SETUP);
@@ -607,7 +594,6 @@ rockylinux vsphere yum nfs-utils open-vm-tools vmtoolsd
 
 #[test]
 fn what_is_missing_in_the_end_is_a_warning() {
-    prepare();
     for kind in KINDS {
         for [os, cloud, tool, storage, agent, unit] in table(PACKAGES, " ") {
             let server = mirror();
@@ -636,7 +622,6 @@ fn what_is_missing_in_the_end_is_a_warning() {
 
 #[test]
 fn packages_that_are_switched_off_are_not_asked_for() {
-    prepare();
     for [os, cloud, tool, ..] in table::<6>(PACKAGES, " ") {
         let server = mirror();
         let settings = downloading_from(server.port).replace("packages:\n", "packages:\n  enabled: false\n");
@@ -651,7 +636,6 @@ fn packages_that_are_switched_off_are_not_asked_for() {
 
 #[test]
 fn the_kubelet_is_told_what_only_the_machine_knows() {
-    prepare();
     for kind in KINDS {
         for (family, flag) in [
             ("IPv4", "--node-ip=10.0.0.7"),
@@ -682,7 +666,6 @@ fn the_kubelet_is_told_what_only_the_machine_knows() {
 
 #[test]
 fn a_missing_address_delays_the_kubelet_only() {
-    prepare();
     let only_four = "case $1 in -4) echo '192.0.2.1 dev eth0 src 10.0.0.7 uid 0' ;; *) exit 2 ;; esac";
     let no_default_route =
         "case $* in *'addr show'*) echo '2: eth0    inet 10.0.0.7/24 scope global eth0' ;; *) exit 2 ;; esac";
@@ -729,7 +712,6 @@ fn edge_script(machine: &Machine) -> String {
 
 #[test]
 fn a_machine_of_its_owner_gets_no_more_than_the_script_says() {
-    prepare();
     let machine = Machine::new(KINDS[0]);
     machine.program("id", "echo 0");
     machine.put("/join.sh", edge_script(&machine));
@@ -752,7 +734,6 @@ fn a_machine_of_its_owner_gets_no_more_than_the_script_says() {
 
 #[test]
 fn what_hangs_three_times_in_a_row_is_restarted() {
-    prepare();
     let machine = provisioned(KINDS[0], 1, "IPv4");
     machine.put(
         "/opt/bin/ctr",
@@ -775,7 +756,6 @@ fn what_hangs_three_times_in_a_row_is_restarted() {
 
 #[test]
 fn a_machine_like_rhel_is_set_up() {
-    prepare();
     let server = mirror();
     for (os, kind) in [("rockylinux", KINDS[0]), ("rhel", KINDS[3])] {
         let pool = pool(os, "openstack", "1.34.2", "IPv4", true);
@@ -807,7 +787,6 @@ fn a_machine_like_rhel_is_set_up() {
 
 #[test]
 fn a_machine_without_selinux_and_networkmanager_needs_neither() {
-    prepare();
     let server = mirror();
     let pool = pool("amzn2", "aws", "1.34.2", "IPv4", true);
     let machine = machine_of(&pool, KINDS[3], &downloading_from(server.port));
@@ -822,7 +801,6 @@ fn a_machine_without_selinux_and_networkmanager_needs_neither() {
 
 #[test]
 fn on_aws_the_node_is_named_by_the_instance_metadata() {
-    prepare();
     for os in ["ubuntu", "amzn2"] {
         let server = Server::start(None);
         let machine = machine_of(&pool(os, "aws", "1.34.2", "IPv4", false), KINDS[1], "{}");

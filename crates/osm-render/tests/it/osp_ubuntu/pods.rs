@@ -42,7 +42,6 @@ fn becomes_a_node(machine: &Machine, run: Run) {
 
 #[test]
 fn what_the_kernel_of_rhel_lacks_is_installed_for_that_kernel() {
-    prepare();
     let install = format!("yum -q -y install kernel-modules-extra-{RELEASE}\n");
     let missing = [
         "br_netfilter",
@@ -92,7 +91,6 @@ fn what_the_kernel_of_rhel_lacks_is_installed_for_that_kernel() {
 
 #[test]
 fn each_module_that_pods_need_is_one_that_a_node_must_have() {
-    prepare();
     let every = "overlay br_netfilter xt_addrtype xt_comment xt_conntrack xt_mark xt_nat xt_statistic";
     // Where one module is another's replacement, a kernel has either.
     let mut cases: Vec<(&str, Vec<&str>, bool)> = Vec::new();
@@ -127,7 +125,6 @@ fn each_module_that_pods_need_is_one_that_a_node_must_have() {
 
 #[test]
 fn an_upgrade_brings_the_modules_of_a_newer_kernel() {
-    prepare();
     for is_there in [true, false] {
         let server = mirror();
         let mut pool = pool("rockylinux", "openstack", "1.34.2", "IPv4", false);
@@ -168,7 +165,6 @@ fn with([os, program, fails, _]: [&str; 4], state: &str, kind: Kind, port: u16) 
 
 #[test]
 fn what_would_keep_pods_from_working_is_not_passed_over() {
-    prepare();
     for (obstacle, kind) in table(OBSTACLES, " | ").zip(KINDS.into_iter().cycle()) {
         let server = mirror();
         let machine = with(obstacle, "echo Status: active", kind, server.port);
@@ -190,7 +186,6 @@ fn what_would_keep_pods_from_working_is_not_passed_over() {
 
 #[test]
 fn a_later_kernel_without_bridges_for_pods_runs_no_kubelet() {
-    prepare();
     for kind in KINDS {
         let machine = without(&["br_netfilter"], "rockylinux", kind, "{}");
         machine.fails(KUBELET_ENV);
@@ -211,7 +206,6 @@ const LOGIND: &str = "/etc/systemd/logind.conf.d/zz-kubernetes.conf";
 
 #[test]
 fn logind_waits_as_long_as_the_kubelet_may_take() {
-    prepare();
     // Tests of the kubelet's settings have the other ways to set it.
     let settings =
         "kubelet: {configuration: {shutdownGracePeriod: 1m, shutdownGracePeriodCriticalPods: 10s}}";

@@ -22,7 +22,6 @@ const PLENTY: u64 = 1 << 40;
 
 #[test]
 fn swap_is_off_unless_the_settings_want_it() {
-    prepare();
     let server = mirror();
     let off = plain("ubuntu", KINDS[0], server.port, "", false);
     off.runs(SETUP);
@@ -43,7 +42,6 @@ fn swap_is_off_unless_the_settings_want_it() {
 
 #[test]
 fn a_swap_file_is_made_once_and_on_file_systems_of_any_kind() {
-    prepare();
     let server = mirror();
     for kind in KINDS {
         let settings = "system: {swap: {behavior: NoSwap, size: 2Gi}}";
@@ -79,7 +77,6 @@ fn a_swap_file_is_made_once_and_on_file_systems_of_any_kind() {
 
 #[test]
 fn a_machine_without_room_for_swap_is_a_node() {
-    prepare();
     let server = mirror();
     let too_little = "0 MiB are free, too little for a swap file of 1024 MiB: ";
     for (free, expected, is_tried) in [
@@ -115,7 +112,6 @@ const UPGRADES: [(&str, &str, &str, &str); 2] = [
 
 #[test]
 fn packages_are_upgraded_once_with_proxy_and_certificates_and_before_the_kubelet_runs() {
-    prepare();
     for kind in KINDS {
         for (os, tool, verb, trust) in UPGRADES {
             let server = mirror();
@@ -140,7 +136,6 @@ fn packages_are_upgraded_once_with_proxy_and_certificates_and_before_the_kubelet
 
 #[test]
 fn an_upgrade_reboots_at_most_once_survives_a_power_cut_and_may_fail() {
-    prepare();
     for (os, tool, verb, _) in UPGRADES {
         let server = mirror();
         let machine = plain(os, KINDS[0], server.port, "", true);
@@ -182,7 +177,6 @@ fn an_upgrade_reboots_at_most_once_survives_a_power_cut_and_may_fail() {
 
 #[test]
 fn a_machine_that_joined_under_its_host_name_keeps_it() {
-    prepare();
     for kind in KINDS {
         let machine = plain("ubuntu", kind, 1, "kubelet: {hostnameOverride: false}", false);
         let arguments = |name: &str| {
@@ -204,7 +198,6 @@ fn a_machine_that_joined_under_its_host_name_keeps_it() {
 
 #[test]
 fn the_password_of_the_proxy_is_in_one_file_of_root() {
-    prepare();
     let url = "http://node:p%24%22w@proxy.example:3128";
     let proxy =
         "proxy: {http: 'http://proxy.example:3128', noProxy: 127.0.0.1, credentials: {name: proxy}}\n";
