@@ -149,28 +149,6 @@ fn widened(bytes: usize) -> u64 {
 mod tests {
     use super::*;
 
-    type Charge<'a> = fn(&Budget<'a>, usize) -> Result<(), Exhausted>;
-
-    #[test]
-    fn each_kind_of_use_has_a_bound_of_its_own() {
-        let never = AtomicBool::new(false);
-        let budget = Budget::new(&never);
-        assert_eq!(budget.step(MAX_STEPS), Ok(()));
-        assert_eq!(budget.step(1), Err(Exhausted::Steps));
-        let charges: [(Charge<'_>, u64, Exhausted); 3] = [
-            (Budget::read, MAX_READ, Exhausted::Read),
-            (Budget::copy, MAX_COPIED, Exhausted::Copied),
-            (Budget::write, MAX_WRITTEN, Exhausted::Written),
-        ];
-        for (charge, all, exhausted) in charges {
-            assert_eq!(charge(&budget, usize::try_from(all).unwrap()), Ok(()));
-            assert_eq!(charge(&budget, 1), Err(exhausted));
-        }
-        assert_eq!(budget.hold(MAX_ELEMENTS), Ok(()));
-        assert_eq!(budget.hold(1), Err(Exhausted::Elements));
-        assert_eq!(budget.step(0), Ok(()));
-    }
-
     #[test]
     fn all_samples_have_a_bound_together() {
         let (never, all) = (AtomicBool::new(false), Allowance::of_samples());
@@ -180,15 +158,5 @@ mod tests {
         }
         assert_eq!(budget().step(1), Err(Exhausted::Samples));
         assert_eq!(budget().write(1), Ok(()));
-    }
-
-    #[test]
-    fn nothing_is_charged_once_rendering_is_cancelled() {
-        let cancelled = AtomicBool::new(false);
-        let budget = Budget::new(&cancelled);
-        assert_eq!(budget.write(1), Ok(()));
-        cancelled.store(true, Ordering::Relaxed);
-        assert_eq!(budget.write(1), Err(Exhausted::Cancelled));
-        assert_eq!(budget.step(0), Err(Exhausted::Cancelled));
     }
 }

@@ -245,16 +245,9 @@ mod tests {
     static KUBELET: Version = Version::new(1, 34, 4);
 
     fn settings() -> Downloads {
-        let sum = |c: &str| c.repeat(64);
+        let runc = "{version: 1.3.6, baseURL: 'http://files.example:8080/runc//'}";
         let text = format!(
-            "downloads:
-  kubelet: {{sha256: {{1.34.4: {{arm64: {}}}, 1.33.0: {{amd64: {}}}}}}}
-  containerd: {{version: 2.2.9}}
-  runc: {{version: 1.3.6, baseURL: 'http://files.example:8080/runc//', sha256: {{amd64: {}}}}}
-  crictl: {{version: 1.34.0}}",
-            sum("a"),
-            sum("b"),
-            sum("C"),
+            "downloads: {{containerd: {{version: 2.2.9}}, runc: {runc}, crictl: {{version: 1.34.0}}}}"
         );
         Settings::parse(&text).unwrap().downloads
     }
@@ -281,28 +274,15 @@ mod tests {
                 true => format!("{base}{checksum}"),
                 false => artefact(arch) + checksum,
             };
-            for (written, meant) in [
-                ("amd64", &["amd64"][..]),
-                ("arm64", &["arm64"]),
-                ("$arch", &["amd64", "arm64"]),
-            ] {
+            for (written, meant) in [("arm64", &["arm64"][..]), ("$arch", &["amd64", "arm64"])] {
                 let catalogue = Catalogue::new(&settings, &KUBELET);
-                assert_eq!(
-                    catalogue.urls(name, Some(written)).unwrap(),
-                    [artefact(written), checksum(written)]
-                );
-                let asked = catalogue.asked();
-                assert!(
-                    asked
-                        .iter()
-                        .map(|download| download.architecture)
-                        .eq(meant.iter().copied())
-                );
-                for download in asked {
-                    assert_eq!(download.artefact.name(), name);
-                    assert_eq!(download.url(), artefact(download.architecture));
-                    assert_eq!(download.checksum_url(), checksum(download.architecture));
-                }
+                let urls = catalogue.urls(name, Some(written)).unwrap();
+                assert_eq!(urls, [artefact(written), checksum(written)]);
+                let asked = catalogue.asked().into_iter();
+                let asked =
+                    asked.map(|download| (download.artefact.name(), download.url(), download.checksum_url()));
+                let expected = meant.iter().map(|arch| (name, artefact(arch), checksum(arch)));
+                assert!(asked.eq(expected), "{name} {written}");
             }
         }
     }

@@ -39,46 +39,41 @@ mod tests {
 
     #[test]
     fn only_pools_whose_provisioning_stage_needs_tokens_have_one() {
-        const API: &str = "%%osm-late{api/token,raw}%%";
-        const KUBELET: &str = "%%osm-late{kubelet/token,raw}%%";
-        const NAME: &str = "%%osm-late{kubelet/kubeconfig-secret-name,raw}%%";
-        const PASSWORD: &str = "%%osm-late{registry/r/password,toml}%%";
-        for (what, bootstrap, provisioning, expected) in [
-            ("no markers", &[][..], &[][..], false),
+        const API: (&str, LateBoundKind) = ("api/token", LateBoundKind::ApiToken);
+        const KUBELET: (&str, LateBoundKind) = ("kubelet/token", LateBoundKind::KubeletToken);
+        const NAME: (&str, LateBoundKind) = ("a", LateBoundKind::KubeconfigSecretName);
+        const PASSWORD: (&str, LateBoundKind) = ("b", LateBoundKind::RegistryPassword);
+        for (what, declared, provisioning, expected) in [
+            ("no markers", &[][..], "", false),
             (
                 "tokens in the bootstrap document",
-                &[API, KUBELET],
-                &[PASSWORD],
+                &[API, KUBELET, PASSWORD],
+                "%%osm-late{b,toml}%%",
                 false,
             ),
-            ("the API token in both", &[API], &[API], true),
-            ("the kubelet's token later", &[API], &[KUBELET], true),
-            ("a kubeconfig that is fetched later", &[API], &[NAME], true),
-            ("a kubeconfig that is fetched at once", &[API, NAME], &[], true),
+            (
+                "the API token in both",
+                &[API],
+                "%%osm-late{api/token,raw}%%",
+                true,
+            ),
+            (
+                "the kubelet's token later",
+                &[API, KUBELET],
+                "%%osm-late{kubelet/token,raw}%%",
+                true,
+            ),
+            ("a kubeconfig that is fetched", &[API, NAME], "", true),
         ] {
-            let (bootstrap, provisioning) = (bootstrap.concat(), provisioning.concat());
-            let kinds = [
-                (API, LateBoundKind::ApiToken),
-                (KUBELET, LateBoundKind::KubeletToken),
-                (NAME, LateBoundKind::KubeconfigSecretName),
-                (PASSWORD, LateBoundKind::RegistryPassword),
-            ];
-            let used = kinds
-                .iter()
-                .filter(|(marker, _)| bootstrap.contains(marker) || provisioning.contains(marker));
-            let late_bound = used.map(|(marker, kind)| LateBound {
-                id: marker["%%osm-late{".len()..].split(',').next().unwrap().into(),
+            let late_bound = declared.iter().map(|(id, kind)| LateBound {
+                id: (*id).into(),
                 kind: *kind,
                 source: None,
             });
-            let stage = |data: String| {
-                let files = json!({"files": [{"path": "/a", "content": {"inline": {"data": data}}}]});
-                serde_json::from_value(files).unwrap()
-            };
+            let files = json!({"files": [{"path": "/a", "content": {"inline": {"data": provisioning}}}]});
             let spec = Content {
                 late_bound: late_bound.collect(),
-                bootstrap_config: stage(bootstrap),
-                provisioning_config: stage(provisioning),
+                provisioning_config: serde_json::from_value(files).unwrap(),
                 ..Content::default()
             };
             assert_eq!(is_needed(&spec), expected, "{what}");

@@ -38,32 +38,24 @@ pub fn late_bound_ids(spec: &Content, stage: Stage) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use osm_api::config::{LateBound, LateBoundKind};
     use serde_json::json;
 
     use super::*;
 
     fn spec() -> Content {
-        let late = |id: &str, kind| LateBound {
-            id: id.into(),
-            kind,
-            source: None,
-        };
         let file = |data: &str| json!({"path": "/a", "content": {"inline": {"data": data}}});
-        Content {
-            bootstrap_config: serde_json::from_value(json!({
+        serde_json::from_value(json!({
+            "bootstrapConfig": {
                 "files": [file("%%osm-late{api/token,raw}%%\n\"quoted\" %%osm-late{a[0]/b:c-d,shell}%%")],
-            }))
-            .unwrap(),
-            provisioning_config: serde_json::from_value(json!({
+            },
+            "provisioningConfig": {
                 "units": [{"name": "u.service", "content": "%%osm-late{unit,raw}%%",
                     "dropIns": [{"name": "d.conf", "content": "%%osm-late{drop-in,raw}%%"}]}],
                 "modules": {"runcmd": ["%%osm-late{module,yaml}%%"]},
-            }))
-            .unwrap(),
-            late_bound: vec![late("kubelet/token", LateBoundKind::KubeletToken)],
-            ..Content::default()
-        }
+            },
+            "lateBound": [{"id": "kubelet/token", "kind": "KubeletToken"}],
+        }))
+        .unwrap()
     }
 
     #[test]

@@ -216,21 +216,17 @@ mod tests {
     #[test]
     fn every_file_of_the_folder_is_a_part() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/library");
-        let names = |folder: &str, suffix: &str| {
+        let names = |folder: &str| {
             let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
             let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
-            let mut names: Vec<String> = files
-                .map(|file| format!("{PART_PREFIX}{}", file.file_name().into_string().unwrap()))
-                .map(|name| name.strip_suffix(suffix).unwrap().to_owned())
-                .collect();
-            names.sort();
+            let names = files.map(|file| file.file_name().into_string().unwrap());
             names
+                .map(|name| format!("{PART_PREFIX}{name}"))
+                .collect::<BTreeSet<_>>()
         };
-        assert_eq!(names(folder, ""), FILES.map(|(name, _)| name));
-        assert_eq!(
-            names(&format!("{folder}/bases"), ".yaml"),
-            BASES.map(|(name, _)| name)
-        );
+        assert_eq!(names(folder), FILES.map(|(name, _)| name.to_owned()).into());
+        let bases = BASES.map(|(name, _)| format!("{name}.yaml"));
+        assert_eq!(names(&format!("{folder}/bases")), bases.into());
         for (name, text) in PARTS.iter() {
             assert!(text.ends_with('\n') && !text.ends_with("\n\n"), "{name}");
             // A name that is misspelled is missing here.

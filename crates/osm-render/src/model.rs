@@ -280,14 +280,7 @@ fn downloads(pool: &Pool, settings: &Settings) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use osm_api::profile::{CloudProvider, OperatingSystem, OperatingSystemProfileSpec};
-    use osm_api::provider_spec::ConfigVar;
-
     use super::*;
-
-    fn spec() -> OperatingSystemProfileSpec {
-        crate::defaults().pop().unwrap().1
-    }
 
     /// Paths of all fields that have no others below.
     fn leaves(value: &Value, path: &str, found: &mut BTreeSet<String>) {
@@ -307,7 +300,8 @@ mod tests {
             .split_once("\n## Data\n")
             .unwrap();
         let table = table.split("\n## ").next().unwrap();
-        let (_, pool) = crate::sample_pools(&spec()).remove(0);
+        let (_, spec) = crate::defaults().pop().unwrap();
+        let (_, pool) = crate::sample_pools(&spec).remove(0);
         let mut found = BTreeSet::new();
         leaves(
             &data(&pool, &Settings::default(), &crate::stand_in_cluster()),
@@ -354,59 +348,5 @@ mod tests {
             "there is no proxy"
         );
         assert_eq!(of(proxy, None, "https://a\"b,c"), None, "this is no host");
-    }
-
-    /// Every late-bound value that templates can place in each stage, as docs/templates.md lists them.
-    const BOOTSTRAP: [&str; 7] = [
-        "api/token",
-        "kubelet/token",
-        "provisioning/key",
-        "provisioning/secret-name",
-        "provisioning/sha256",
-        "registry/HOST/password",
-        "registry/HOST/username",
-    ];
-    const PROVISIONING: [&str; 7] = [
-        "proxy/url",
-        "registry/HOST/password",
-        "registry/HOST/username",
-        "rhel/activation-key",
-        "rhel/organization",
-        "rhel/password",
-        "rhel/username",
-    ];
-
-    /// The texts of a profile decide which Secrets of its own there are.
-    #[test]
-    fn late_bound_values_are_those_of_each_stage() {
-        let mut defaults = crate::defaults().into_iter();
-        let (_, ubuntu) = defaults.find(|(name, _)| name == "osp-ubuntu").unwrap();
-        let (mut pool, settings) = crate::full_sample(&ubuntu, CloudProvider::Aws).unwrap();
-        pool.operating_system = OperatingSystem::Rhel;
-        let secret = || {
-            let secret = json!({"secretKeyRef": {"namespace": "a", "name": "b", "key": "c"}});
-            serde_json::from_value::<ConfigVar>(secret).unwrap()
-        };
-        pool.os.rhel_subscription_manager_user = secret();
-        pool.os.rhel_subscription_manager_password = secret();
-        let mut with_key = pool.clone();
-        with_key.os.rhel_organization_name = secret();
-        with_key.os.rhel_activation_key = secret();
-        for (stage, expected) in Stage::ALL.into_iter().zip([BOOTSTRAP, PROVISIONING]) {
-            let pools = [&pool, &with_key].into_iter();
-            let found = pools.flat_map(|pool| late_bound(stage, TemplateEngine::Handlebars, &settings, pool));
-            let found: BTreeSet<String> = found
-                .map(|(id, _)| {
-                    match id
-                        .strip_prefix("registry/")
-                        .and_then(|rest| rest.rsplit_once('/'))
-                    {
-                        Some((_, part)) => format!("registry/HOST/{part}"),
-                        None => id,
-                    }
-                })
-                .collect();
-            assert!(found.iter().eq(&expected), "{stage:?}: {found:?}");
-        }
     }
 }

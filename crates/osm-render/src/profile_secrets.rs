@@ -61,15 +61,5 @@ mod tests {
         ] {
             assert_eq!(ids(text), [""; 0], "{text}");
         }
-        let (_, found) = literals("\"secret/a/b/c\"").next().unwrap();
-        let source = found.source.unwrap();
-        assert_eq!(
-            (
-                source.namespace.as_str(),
-                source.name.as_str(),
-                source.key.as_str()
-            ),
-            ("a", "b", "c")
-        );
     }
 }

@@ -83,10 +83,4 @@ mod tests {
             assert_eq!(others_read(permissions), expected, "{permissions}");
         }
     }
-
-    #[test]
-    fn a_token_is_no_password() {
-        assert!(is_credential(LateBoundKind::ApiToken) && !is_password(LateBoundKind::ApiToken));
-        assert!(is_password(LateBoundKind::ProxyUrl) && !is_password(LateBoundKind::RegistryUsername));
-    }
 }

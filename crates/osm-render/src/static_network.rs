@@ -73,14 +73,8 @@ mod tests {
     #[test]
     fn a_static_network_is_a_file_or_a_mistake() {
         assert_eq!(file(&Network::default()), Ok(None));
-        let four = file(&network(
-            "192.0.2.7/24",
-            "192.0.2.1",
-            &["192.0.2.2", "2001:db8::2"],
-        ))
-        .unwrap()
-        .unwrap();
-        let text = four.content.inline.unwrap().data;
+        let four = network("192.0.2.7/24", "192.0.2.1", &["192.0.2.2", "2001:db8::2"]);
+        let text = file(&four).unwrap().unwrap().content.inline.unwrap().data;
         assert!(text.contains("\nAddress=192.0.2.7/24\nGateway=192.0.2.1\nDNS=192.0.2.2\nDNS=2001:db8::2\n"));
         assert!(file(&network("2001:db8::7/64", "2001:db8::1", &[])).is_ok());
         for (network, problem) in [

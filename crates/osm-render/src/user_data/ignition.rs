@@ -124,38 +124,3 @@ fn write_unit(unit: &Unit) -> Result<Option<Value>, UserDataError> {
     // With a name alone there is nothing to do.
     Ok((written.len() > 1).then_some(Value::Object(written)))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn machine_controller_finds_its_placeholder() {
-        let long = "x ".repeat(1000);
-        assert_eq!(contents("a b%\n"), json!({"source": "data:,a%20b%25%0A"}));
-        assert_eq!(contents(&long)["compression"], "gzip");
-        let named = contents(&format!("{long}<MACHINE_NAME>\u{e9}"));
-        let source = named["source"].as_str().unwrap();
-        assert!(source.ends_with("%3CMACHINE_NAME%3E%C3%A9"), "{source}");
-        assert!(named.get("compression").is_none());
-        // What only looks like the placeholder is left alone.
-        assert_eq!(
-            contents("%3CMACHINE_NAME%3E")["source"],
-            "data:,%253CMACHINE_NAME%253E"
-        );
-        let unit = Unit {
-            name: "a.service".to_owned(),
-            enable: None,
-            mask: None,
-            content: Some("[Service]\nExecStart=/a <MACHINE_NAME>\n".to_owned()),
-            drop_ins: Vec::new(),
-        };
-        assert!(
-            write_unit(&unit)
-                .unwrap()
-                .unwrap()
-                .to_string()
-                .contains("/a <MACHINE_NAME>")
-        );
-    }
-}

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use osm_api::Settings;
 use osm_api::config::StageConfig;
-use osm_api::profile::{OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility};
+use osm_api::profile::{OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility, Unit};
 use osm_judges::{UserData, coreos_cloud_configs, judge_user_data_batch};
 use osm_render::{
     Base, ProfileKey, Rendered, Stage, full_sample, placeholders, resolve, resolve_on, stand_in_cluster,
@@ -12,7 +12,7 @@ use osm_render::{
 };
 use serde_json::{Value, json};
 
-use crate::common::compiled;
+use crate::common::{compiled, default_spec, table};
 
 /// A profile for a system with this provisioning stage, besides a unit and, where there are commands, commands.
 fn spec(os: &str, utility: &str, provisioning: Value) -> OperatingSystemProfileSpec {
@@ -77,7 +77,7 @@ fn render(spec: &OperatingSystemProfileSpec, settings: &str) -> Rendered {
 
 /// The modules of a profile for Ubuntu with this provisioning stage.
 fn modules(provisioning: Value, settings: &str) -> Value {
-    let rendered = render(&spec("ubuntu", "cloud-init", provisioning), settings);
+    let rendered = rendered(&spec("ubuntu", "cloud-init", provisioning), settings);
     rendered.spec.provisioning_config.modules.unwrap()
 }
 
@@ -105,7 +105,11 @@ fn text(stage: &StageConfig, path: &str) -> Option<String> {
 #[test]
 fn each_reader_gets_what_it_understands() {
     for (os, utility) in READERS {
-        let rendered = render(&spec(os, utility, everything()), "{}");
+        let mut provisioning = everything();
+        if os == "ubuntu" {
+            provisioning["modules"] = json!({"bootcmd": ["own first"], "runcmd": ["own last"]});
+        }
+        let rendered = render(&spec(os, utility, provisioning), OF_SETTINGS);
         let rendered = rendered.spec.provisioning_config;
         assert_eq!(
             text(&rendered, "/etc/sysctl.d/99-zz-osm-profile.conf").unwrap(),
@@ -119,18 +123,18 @@ fn each_reader_gets_what_it_understands() {
         match (os, utility) {
             ("ubuntu", _) => {
                 assert_eq!(units, ["setup.service"]);
+                let own = ["echo", "it's", "a;b"];
+                let of_settings = format!("status=$?; {APPLY_SETTINGS}; (exit $status)");
                 let expected = json!({
-                    "bootcmd": ["echo \"first in sample\"", ["echo", "it's", "a;b"], apply],
-                    "runcmd": ["echo last"],
+                    "bootcmd": ["echo \"first in sample\"", own, apply, "own first", of_settings],
+                    "runcmd": ["own last", "echo last"],
                 });
                 assert_eq!(rendered.modules, Some(expected));
             }
             (_, "cloud-init") => {
-                let kernel = "osm-profile-kernel.service";
-                assert_eq!(
-                    units,
-                    [before, kernel, "setup.service", "osm-commands-after.service"]
-                );
+                let kernel = ["osm-profile-kernel.service", "osm-settings-kernel.service"];
+                let others = ["setup.service", "osm-commands-after.service"];
+                assert_eq!(units, [&[before][..], &kernel, &others].concat());
                 let unit = rendered.units[1].content.clone().unwrap();
                 assert!(
                     unit.contains("\nBefore=setup.service\n") && unit.contains(apply),
@@ -173,33 +177,24 @@ fn without_them_a_resolved_profile_is_what_it_was() {
 }
 
 #[test]
-fn own_modules_stay_in_the_middle() {
-    let mut provisioning = everything();
-    provisioning["modules"] = json!({"bootcmd": ["own first"], "runcmd": ["own last"]});
-    let modules = modules(provisioning, "{}");
-    assert_eq!(
-        modules["bootcmd"].as_array().unwrap().last().unwrap(),
-        "own first"
-    );
-    assert_eq!(modules["runcmd"], json!(["own last", "echo last"]));
-}
-
-#[test]
 fn packages_are_installed_unless_the_settings_forbid_it() {
     let provisioning = json!({"packages": ["htop", "g++"], "modules": {"packages": ["own"]}});
     let listed = spec("ubuntu", "cloud-init", provisioning);
-    for (settings, packages, warnings) in [
-        ("{}", json!(["own", "htop", "g++"]), 0),
-        ("packages: {enabled: false}", json!(["own"]), 1),
+    let off = "packages: {enabled: false}";
+    for (settings, packages) in [
+        ("{}", json!(["own", "htop", "g++"])),
+        (
+            "packages: {install: [chrony]}",
+            json!(["own", "htop", "g++", "chrony"]),
+        ),
+        (off, json!(["own"])),
     ] {
-        let rendered = render(&listed, settings);
+        let rendered = rendered(&listed, settings);
         let modules = rendered.spec.provisioning_config.modules.unwrap();
         assert_eq!(modules, json!({"packages": packages}));
-        let about = rendered
-            .warnings
-            .iter()
-            .filter(|warning| warning.contains("packages.enabled"));
-        assert_eq!(about.count(), warnings);
+        let warnings = rendered.warnings.iter();
+        let about = warnings.filter(|warning| warning.contains("packages.enabled"));
+        assert_eq!(about.count(), usize::from(settings == off), "{settings}");
     }
 }
 
@@ -219,10 +214,7 @@ all | {"sysctls": {"a": 1}, "files": [{"path": "/etc/sysctl.d/99-zz-osm-profile.
 
 #[test]
 fn mistakes_are_refused_with_the_place() {
-    for row in MISTAKES.trim().lines() {
-        let [who, provisioning, text] = row.split(" | ").collect::<Vec<_>>()[..] else {
-            panic!("{row}")
-        };
+    for [who, provisioning, text] in table(MISTAKES, " | ") {
         let readers = match who {
             "flatcar" => &READERS[1..],
             "cloud-init" => &READERS[..1],
@@ -296,58 +288,53 @@ fn an_extension_adds_to_those_of_its_base() {
 const OF_SETTINGS: &str = "system: {sysctls: {vm.max_map_count: 300000, kernel.core_pattern: 'core.%p'}, kernelModules: [ip_vs], \
     ntpServers: [time.example, 'fd00::7b']}";
 
+/// What applies the kernel's settings.
+const APPLY_SETTINGS: &str = "modprobe -a ip_vs; sysctl -q -e -p /etc/sysctl.d/99-zz-osm-settings.conf; :";
+
 #[test]
 fn the_settings_reach_profiles_of_every_engine_and_reader() {
-    let engines = ["Handlebars", "GoTemplate", "None"].map(|engine| (engine, json!({})));
-    for (engine, own) in engines.into_iter().chain([("Handlebars", everything())]) {
+    for engine in ["Handlebars", "GoTemplate", "None"] {
         for (os, utility) in READERS {
-            let has_own = own != json!({});
-            let mut spec = serde_json::to_value(spec(os, utility, own.clone())).unwrap();
+            let mut spec = serde_json::to_value(spec(os, utility, json!({}))).unwrap();
             spec["templateEngine"] = json!(engine);
             let rendered = render(&serde_json::from_value(spec).unwrap(), OF_SETTINGS).spec;
             let (bootstrap, provisioning) = (rendered.bootstrap_config, rendered.provisioning_config);
             let of_go = engine == "GoTemplate" && utility == "cloud-init";
             let document = if of_go { &bootstrap } else { &provisioning };
-            let file = "/etc/sysctl.d/99-zz-osm-settings.conf";
-            let sysctls = "kernel.core_pattern = core.%p\nvm.max_map_count = 300000\n";
-            assert_eq!(text(document, file).unwrap(), sysctls);
+            let sysctls = text(document, "/etc/sysctl.d/99-zz-osm-settings.conf");
+            let expected = "kernel.core_pattern = core.%p\nvm.max_map_count = 300000\n";
+            assert_eq!(sysctls.unwrap(), expected);
             let modules = text(document, "/etc/modules-load.d/osm-settings.conf");
             assert_eq!(modules.unwrap(), "ip_vs\n");
-            let apply = format!("modprobe -a ip_vs; sysctl -q -e -p {file}; :");
-            let units: Vec<&str> = document.units.iter().map(|unit| unit.name.as_str()).collect();
             if os == "ubuntu" {
-                // The profile's own come first, as their files do.
-                let (module, expected) = match of_go {
-                    true => ("runcmd", apply),
-                    false => ("bootcmd", format!("status=$?; {apply}; (exit $status)")),
+                let commands = match of_go {
+                    true => json!({"runcmd": [APPLY_SETTINGS]}),
+                    false => json!({"bootcmd": [format!("status=$?; {APPLY_SETTINGS}; (exit $status)")]}),
                 };
-                let commands = document.modules.as_ref().unwrap()[module].as_array().unwrap();
-                assert_eq!(*commands.last().unwrap(), expected);
                 let ntp = json!({"enabled": true, "servers": ["time.example", "fd00::7b"]});
-                assert_eq!(bootstrap.modules.unwrap()["ntp"], ntp);
+                assert_eq!(bootstrap.modules.as_ref().unwrap()["ntp"], ntp);
+                let mut modules = document.modules.clone().unwrap();
+                modules.as_object_mut().unwrap().remove("ntp");
+                assert_eq!(modules, commands);
                 continue;
             }
             let timesyncd = text(&bootstrap, "/etc/systemd/timesyncd.conf.d/10-osm.conf");
             assert_eq!(timesyncd.unwrap(), "[Time]\nNTP=time.example fd00::7b\n");
-            let kernel = "osm-settings-kernel.service";
-            if utility == "ignition" {
-                assert!(!units.contains(&kernel), "{units:?}");
-                continue;
+            let kernel = |unit: &&Unit| unit.name == "osm-settings-kernel.service";
+            let unit = document.units.iter().find(kernel);
+            // The next boot, after which the units of Ignition start, reads both files.
+            assert_eq!(unit.is_some(), utility == "cloud-init");
+            if let Some(unit) = unit {
+                let first = if of_go {
+                    "osm-time-servers.service"
+                } else {
+                    "setup.service"
+                };
+                let unit = unit.content.as_ref().unwrap();
+                let ordered = unit.contains(&format!("\nBefore={first}"));
+                assert!(ordered && unit.contains(APPLY_SETTINGS), "{unit}");
+                assert_eq!(bootstrap.units.last().unwrap().name, "osm-time-servers.service");
             }
-            let own = ["osm-commands-before.service", "osm-profile-kernel.service"];
-            let next = match of_go {
-                true => "osm-time-servers.service",
-                false => "setup.service",
-            };
-            let at = units.iter().position(|unit| *unit == kernel).unwrap();
-            assert_eq!(units[..at], own[..if has_own { 2 } else { 0 }]);
-            assert_eq!(units[at + 1], next);
-            let unit = document.units[at].content.as_ref().unwrap();
-            assert!(
-                unit.contains(&apply) && unit.contains(&format!("\nBefore={next}")),
-                "{unit}"
-            );
-            assert_eq!(bootstrap.units.last().unwrap().name, "osm-time-servers.service");
         }
     }
 }
@@ -395,37 +382,23 @@ fn time_servers_of_the_profile_itself_stay() {
     );
 }
 
+/// Golden documents show how the default profiles install them.
 #[test]
-fn packages_of_the_settings_are_installed_by_whatever_installs_packages() {
-    let own = modules(json!({"packages": ["jq"]}), "packages: {install: [chrony]}");
-    assert_eq!(own["packages"], json!(["jq", "chrony"]));
+fn packages_of_the_settings_that_are_not_installed_give_a_warning() {
     let on = "packages: {install: [chrony, jq]}";
     let off = "packages: {enabled: false, install: [chrony, jq]}";
-    for (name, default) in osm_render::defaults() {
-        let [on, off] = [on, off].map(|settings| rendered(&default, settings));
-        let warned = |rendered: &Rendered| {
-            rendered
-                .warnings
-                .iter()
-                .any(|text| text.contains("packages.install"))
-        };
-        let modules = &on.spec.provisioning_config.modules;
-        assert!(
-            modules
-                .as_ref()
-                .is_none_or(|modules| modules.get("packages").is_none()),
-            "{name}"
+    for (profile, settings, warned) in [
+        ("osp-ubuntu", on, false),
+        ("osp-ubuntu", off, true),
+        ("osp-flatcar", on, true),
+    ] {
+        let warnings = rendered(&default_spec(profile), settings).warnings;
+        let mut about = warnings.iter().map(|text| text.contains("packages.install"));
+        assert_eq!(
+            about.any(|is_it| is_it),
+            warned,
+            "{profile}, {settings}: {warnings:?}"
         );
-        if default.os_name == OperatingSystem::Flatcar {
-            assert!(warned(&on), "{name}");
-            continue;
-        }
-        let extras = text(&on.spec.provisioning_config, "/opt/bin/osm-extras").unwrap();
-        assert!(
-            extras.contains("set -- \"$@\" 'chrony' 'jq'\n"),
-            "{name}: {extras}"
-        );
-        assert!(warned(&off) && !warned(&on), "{name}: {:?}", on.warnings);
     }
 }
 

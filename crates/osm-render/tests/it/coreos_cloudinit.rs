@@ -1,15 +1,16 @@
 //! Cloud-configs for coreos-cloudinit: read and applied by its own code.
 
+use osm_api::profile::ProvisioningUtility;
 use osm_judges::{coreos_apply, coreos_read};
-use proptest::prelude::*;
-use serde_json::json;
 
-use crate::common::any_text::{Language, MACHINE_NAME};
+use crate::common::any_text::{MACHINE_NAME, passes_on_or_refuses};
 use crate::common::flatcar::{assert_applied, documents, pool, render, spec};
+use crate::common::give_static_address;
 
 #[test]
 fn a_machine_gets_every_file_unit_and_key() {
-    let pool = pool("anexia", json!({"provisioningUtility": "cloud-init"}));
+    let mut pool = pool("anexia", ProvisioningUtility::CloudInit);
+    give_static_address(&mut pool);
     let rendered = render(&spec("cloud-init", |_| {}), &pool).unwrap();
     assert_eq!(rendered.warnings, Vec::<String>::new());
     let [bootstrap, provisioning] = documents(&rendered);
@@ -28,6 +29,8 @@ fn a_machine_gets_every_file_unit_and_key() {
             "ssh-rsa BBBB \"b\"",
             "systemd enable fetch.service",
             "systemd daemon-reload",
+            // By now it runs without the address.
+            "systemd restart systemd-networkd.service",
             "systemd start fetch.service",
             "systemd stop update-engine.service",
         ];
@@ -39,27 +42,12 @@ fn a_machine_gets_every_file_unit_and_key() {
         root.path(),
         &[("/etc/ssh/sshd_config.d/10-osm.conf", 0o600, sshd)],
     );
-}
-
-/// Any text, those above all that some layer might trip over.
-fn text() -> impl Strategy<Value = String> {
-    prop_oneof![
-        any::<String>(),
-        "(?s).{0,3000}",
-        "([ -~\u{a1}-\u{ff}\u{1f600}\u{2028}\u{feff}]{0,60}\n){0,20}",
-        "(\\\\|\\$private_ipv4|\\$public_ipv6|\\$|\"|'|a\n|: |\t|#| \n){0,40}",
-        "([\\[\\]=#;\\\\ \n\r\tA%<>&\"'+\u{85}\u{a0}]|Install|Unit|MACHINE_NAME|%3C|\u{0}){0,40}",
-        "(\\[Unit\\]\n)?( {0,3}[-?:&*!|>{}%@`]{0,3}[a-z~0-9_]{0,9}\n){0,9}",
-    ]
+    let network = root.path().join("etc/systemd/network/05-osm-static.network");
+    assert!(std::fs::read_to_string(network).unwrap().contains("192.0.2.7"));
 }
 
 #[test]
 fn any_text_comes_out_as_it_went_in_or_is_refused() {
-    let language = Language {
-        utility: "cloud-init",
-        encoding: None,
-        read: |documents| coreos_read(documents).unwrap(),
-    };
     let first = [
         "",
         "\n",
@@ -68,5 +56,7 @@ fn any_text_comes_out_as_it_went_in_or_is_refused() {
         "\\$private_ipv4",
         "\\\\$private_ipv4$private_ipv4",
     ];
-    language.passes_on_or_refuses(&first, &text());
+    passes_on_or_refuses("cloud-init", None, &first, |documents| {
+        coreos_read(documents).unwrap()
+    });
 }

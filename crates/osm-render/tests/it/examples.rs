@@ -28,32 +28,43 @@ fn pool(name: &str) -> Pool {
     Pool::read(&deployment).unwrap()
 }
 
-/// Both documents for the pool, before the judges.
-fn judge(pool: &Pool, accepted: &AcceptedProfile, settings: &Settings) {
+/// What documents are for, their kubelet, and their text.
+type Documents = Vec<[String; 3]>;
+
+/// Both documents for the pool.
+fn documents(what: &str, pool: &Pool, accepted: &AcceptedProfile, settings: &Settings) -> Documents {
     let profile = osm_render::compile(accepted).unwrap();
     let rendered = profile.render(pool, settings, &stand_in_cluster()).unwrap();
-    assert!(rendered.warnings.is_empty(), "{:?}", rendered.warnings);
-    for stage in Stage::ALL {
-        let text = user_data(&rendered.spec, stage, &placeholders(&rendered.spec)).unwrap();
-        let name = format!("{} {stage:?}", pool.name);
-        let kubelet = Some(pool.kubelet_version.to_string());
-        judge_user_data_batch(&[UserData {
-            name: &name,
-            text: &text,
-            kubelet: kubelet.as_deref(),
-        }])
-        .unwrap();
-    }
+    assert!(rendered.warnings.is_empty(), "{what}: {:?}", rendered.warnings);
+    let values = placeholders(&rendered.spec);
+    let document = |stage| user_data(&rendered.spec, stage, &values).unwrap();
+    let kubelet = pool.kubelet_version.to_string();
+    Stage::ALL
+        .map(|stage| [format!("{what} {stage:?}"), kubelet.clone(), document(stage)])
+        .to_vec()
+}
+
+/// All at once, because each judge is then started once.
+fn judge(documents: &Documents) {
+    let documents = documents.iter().map(|[name, kubelet, text]| UserData {
+        name,
+        text,
+        kubelet: Some(kubelet),
+    });
+    judge_user_data_batch(&documents.collect::<Vec<_>>()).unwrap();
 }
 
 #[test]
 fn machine_deployments_render_with_default_and_air_gapped_settings() {
     let ubuntu = resolve(&default_spec("osp-ubuntu")).unwrap();
+    let mut all = Documents::new();
     for cloud in ["aws", "openstack"] {
         let pool = pool(&format!("machinedeployment-ubuntu-{cloud}.yaml"));
-        judge(&pool, &ubuntu, &Settings::default());
-        judge(&pool, &ubuntu, &air_gapped());
+        for settings in [Settings::default(), air_gapped()] {
+            all.extend(documents(cloud, &pool, &ubuntu, &settings));
+        }
     }
+    judge(&all);
 }
 
 #[test]
@@ -80,7 +91,7 @@ fn the_custom_profile_is_accepted_and_renders() {
     let accepted = osm_render::resolve(&profile.spec).unwrap();
     osm_render::dry_run(&osm_render::compile(&accepted).unwrap()).unwrap();
     let pool = pool("machinedeployment-ubuntu-openstack.yaml");
-    judge(&pool, &accepted, &Settings::default());
+    judge(&documents("custom", &pool, &accepted, &Settings::default()));
 }
 
 /// The profile with this name, without what the installation has.
@@ -100,14 +111,15 @@ fn every_recipe_of_the_cookbook_renders_to_what_machines_read() {
     let blocks = page.split("\n```yaml\n").skip(1);
     let blocks = blocks.filter_map(|block| block.split("\n```").next());
     let pool = pool("machinedeployment-ubuntu-openstack.yaml");
-    let (mut profiles, mut settings) = (0, 0);
+    let (mut profiles, mut settings, mut all) = (0, 0, Documents::new());
     for block in blocks {
         let recipe: serde_json::Value = serde_saphyr::from_str(block).unwrap();
         let spec = recipe.get("spec").unwrap_or(&recipe);
         let Some(stage) = spec.get("provisioningConfig") else {
             settings += 1;
             let recipe = Settings::from_document(recipe).unwrap();
-            judge(&pool, &resolve(&default_spec("osp-ubuntu")).unwrap(), &recipe);
+            let ubuntu = resolve(&default_spec("osp-ubuntu")).unwrap();
+            all.extend(documents(block, &pool, &ubuntu, &recipe));
             continue;
         };
         profiles += 1;
@@ -119,8 +131,9 @@ fn every_recipe_of_the_cookbook_renders_to_what_machines_read() {
         .unwrap();
         let bases = osm_render::bases(&ProfileKey::default(), &spec, built_in).unwrap();
         let accepted = osm_render::resolve_on(&spec, &bases).unwrap();
-        judge(&pool, &accepted, &Settings::default());
+        all.extend(documents(block, &pool, &accepted, &Settings::default()));
     }
+    judge(&all);
     assert!(profiles >= 5 && settings >= 6, "{profiles} {settings}");
 }
 
@@ -139,14 +152,5 @@ fn the_profile_that_extends_a_default_is_accepted_renders_and_is_documented() {
     assert!(version.starts_with("v1.0.0 on osp-ubuntu v"), "{version}");
     osm_render::dry_run(&osm_render::compile(&accepted).unwrap()).unwrap();
     let pool = pool("machinedeployment-ubuntu-openstack.yaml");
-    judge(&pool, &accepted, &Settings::default());
-    let files = &accepted.spec.0.provisioning_config.files;
-    let text = |path: &str| {
-        let file = files.iter().find(|file| file.path == path)?;
-        Some(file.content.inline.as_ref()?.data.as_str())
-    };
-    let journald = text("/etc/systemd/journald.conf.d/10-kubernetes.conf");
-    assert_eq!(journald, Some("[Journal]\nSystemMaxUse=5G\n"));
-    assert_eq!(text("/etc/profile.d/osm-path.sh"), None);
-    assert!(text("/opt/bin/osm-setup").is_some() && text("/etc/chrony/conf.d/site.conf").is_some());
+    judge(&documents("extends", &pool, &accepted, &Settings::default()));
 }

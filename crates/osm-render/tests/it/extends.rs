@@ -1,9 +1,9 @@
 //! A profile on the profile that it extends.
 use osm_api::profile::{AcceptedProfile, OperatingSystemProfileSpec};
-use osm_render::{Base, ProfileError, ProfileKey, bases, compile, dry_run, resolve, resolve_on};
+use osm_render::{Base, ProfileError, ProfileKey, compile, dry_run, resolve, resolve_on};
 use serde_json::{Value, json};
 
-use crate::common::default_spec;
+use crate::common::{default_spec, table};
 
 fn file(path: &str, text: &str) -> Value {
     json!({"path": path, "permissions": 644, "content": {"inline": {"data": text}}})
@@ -136,19 +136,15 @@ fn put(tree: &mut Value, place: &str, value: &Value) {
 
 #[test]
 fn an_extension_adds_replaces_and_removes() {
-    for row in CHANGES.trim().lines() {
-        let (extension, changes) = row.split_once(" | ").unwrap();
+    for [extension, changes] in table(CHANGES, " | ") {
         let changes: Value = serde_json::from_str(changes).unwrap();
         let expected = changed(|stage| {
             for (place, value) in changes.as_object().unwrap() {
                 put(stage, place, value);
             }
         });
-        assert_eq!(
-            resolved(serde_json::from_str(extension).unwrap()),
-            expected,
-            "{row}"
-        );
+        let found = resolved(serde_json::from_str(extension).unwrap());
+        assert_eq!(found, expected, "{extension}");
     }
 }
 
@@ -179,18 +175,15 @@ templateEngine | "GoTemplate" | spec.templateEngine: must be Handlebars | as in 
 
 #[test]
 fn what_both_set_or_the_base_does_not_have_is_refused_with_what_to_do() {
-    for row in MISTAKES.trim().lines() {
-        let [field, value, text, remedy] = row.split(" | ").collect::<Vec<_>>()[..] else {
-            panic!("{row}")
-        };
+    for [field, value, text, remedy] in table(MISTAKES, " | ") {
         let mut extension = on_base(json!({}));
         extension[field] = serde_json::from_str(value).unwrap();
-        let error = on(&extension, &base()).expect_err(row);
+        let error = on(&extension, &base()).expect_err(text);
         assert_eq!(error.reason(), "ExtendsInvalid", "{error}");
         let message = error.to_string();
         assert!(
             message.contains(text) && message.contains(remedy),
-            "{row}: {message}"
+            "{text}: {message}"
         );
     }
 }
@@ -207,22 +200,24 @@ const MARKS: &str = r#"
 {"removeSysctls": ["a"]} | removeSysctls: replaces or removes
 "#;
 
-/// Stages that contradict themselves.
+/// Stages that contradict themselves, or what the base has, and what is said where their author wrote it.
 const CONTRADICTIONS: &str = r#"
 {"files": [{"path": "/etc/motd", "remove": true, "content": {"inline": {"data": ""}}}]} | a removed file has no content
 {"files": [{"path": "/etc/motd", "replace": true}]} | content.inline is missing
+{"files": [{"path": "/etc/b", "permissions": 999, "content": {"inline": {"data": ""}}}]} | spec.provisioningConfig.files[0] (/etc/b): permissions
+{"files": [{"path": "/etc/motd/x", "content": {"inline": {"data": ""}}}]} | below a path that is itself a file
+{"files": [{"path": "/etc/systemd/system/setup.service", "content": {"inline": {"data": ""}}}]} | written more than once
 {"units": [{"name": "ufw.service", "remove": true, "mask": true}]} | a removed unit has only its name
 {"files": [{"path": "/etc/motd", "remove": true}, {"path": "/etc/motd", "content": {"inline": {"data": ""}}}]} | spec.provisioningConfig.files[1] (/etc/motd): is listed more than once
 "#;
 
 /// Rows of a table of stages.
-fn stages(table: &'static str) -> impl Iterator<Item = (Value, &'static str)> {
-    let rows = table.trim().lines().map(|row| row.split_once(" | ").unwrap());
-    rows.map(|(stage, text)| (serde_json::from_str(stage).unwrap(), text))
+fn stages(rows: &'static str) -> impl Iterator<Item = (Value, &'static str)> {
+    table(rows, " | ").map(|[stage, text]| (serde_json::from_str(stage).unwrap(), text))
 }
 
 #[test]
-fn marks_without_a_base_and_contents_of_what_is_removed_are_refused() {
+fn marks_without_a_base_and_contradictions_are_refused() {
     for (stage, text) in stages(MARKS) {
         let mut alone = on_base(stage);
         alone.as_object_mut().unwrap().remove("extends");
@@ -239,43 +234,22 @@ fn marks_without_a_base_and_contents_of_what_is_removed_are_refused() {
         );
     }
     for (stage, text) in stages(CONTRADICTIONS) {
-        let error = on(&on_base(stage), &base()).expect_err(text);
-        assert!(error.to_string().contains(text), "{text}: {error}");
+        let error = on(&on_base(stage), &base()).expect_err(text).to_string();
+        assert!(
+            error.contains(text) && !error.starts_with("in base"),
+            "{text}: {error}"
+        );
     }
     // What is removed makes room for a folder.
     resolved(json!({"files": [{"path": "/etc/a", "remove": true}, file("/etc/a/b", "b")]}));
 }
 
 #[test]
-fn the_library_is_applied_to_the_whole() {
-    let including = json!({"files": [file("/etc/osm/proxy.env", "{{> lib/proxy.env}}")]});
-    let accepted = on(&on_base(including), &base()).unwrap();
+fn a_profile_of_the_library_is_no_part_of_the_version() {
+    let spec = default_spec("osp-rhel");
+    let accepted = resolve(&spec).unwrap();
+    assert_eq!((accepted.version, accepted.bases), (spec.version, vec![]));
     assert_eq!(accepted.library, Some(osm_render::library_version()));
-    let templates = &accepted.spec.0.provisioning_config.templates;
-    assert!(templates.contains_key("lib/proxy.env"), "{templates:?}");
-}
-
-#[test]
-fn the_profiles_of_the_rhel_family_need_no_stored_profile_and_can_be_copied() {
-    for name in ["osp-rhel", "osp-rockylinux", "osp-centos", "osp-amzn2"] {
-        let spec = default_spec(name);
-        let accepted_as = |name: &str| {
-            let key = ProfileKey {
-                namespace: "kube-system".to_owned(),
-                name: name.to_owned(),
-            };
-            // The default profiles are disabled, so none is stored.
-            let bases = bases(&key, &spec, |_, _| None).unwrap();
-            resolve_on(&spec, &bases).unwrap()
-        };
-        let accepted = accepted_as(name);
-        assert_eq!(accepted, accepted_as("osp-copy"));
-        dry_run(&compile(&accepted).unwrap()).unwrap();
-        // The library has a version of its own.
-        assert_eq!(accepted.version, spec.version);
-        assert_eq!(accepted.library, Some(osm_render::library_version()));
-        assert!(accepted.bases.is_empty());
-    }
 }
 
 #[test]
@@ -283,25 +257,6 @@ fn mistakes_of_the_whole_are_found() {
     let refused = |stage: Value, base: &Value| on(&on_base(stage), base).unwrap_err();
     let mut wrong = file("/etc/b", "b");
     wrong["permissions"] = json!(999);
-    for (added, problem) in [
-        // The path is fine on its own, and lies below a file of the base.
-        (file("/etc/motd/x", ""), "below a path that is itself a file"),
-        (
-            file("/etc/systemd/system/setup.service", ""),
-            "written more than once",
-        ),
-        // A mistake of one of them is where its author wrote it.
-        (
-            wrong.clone(),
-            "spec.provisioningConfig.files[0] (/etc/b): permissions",
-        ),
-    ] {
-        let error = refused(json!({"files": [added]}), &base()).to_string();
-        assert!(
-            error.contains(problem) && !error.starts_with("in base"),
-            "{error}"
-        );
-    }
     let with_file = |file: Value| {
         let mut base = base();
         push(&mut base["provisioningConfig"]["files"], file);

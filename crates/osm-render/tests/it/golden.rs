@@ -88,12 +88,10 @@ fn the_digest_of_the_same_content_stays_the_same() {
 fn goldens() -> Vec<(String, String)> {
     let mut goldens = Vec::new();
     for (name, spec) in defaults() {
-        let mut clouds = spec.supported_cloud_providers.iter().map(|cloud| cloud.name);
-        let first = spec.supported_cloud_providers[0].name;
+        let clouds = &spec.supported_cloud_providers;
         // The most usual one, where it is supported.
-        let cloud = clouds
-            .find(|cloud| *cloud == CloudProvider::Openstack)
-            .unwrap_or(first);
+        let usual = clouds.iter().find(|cloud| cloud.name == CloudProvider::Openstack);
+        let cloud = usual.unwrap_or(&clouds[0]).name;
         let (pool, settings) = full_sample(&spec, cloud).unwrap();
         let rendered = compiled(&spec).render(&pool, &settings, &stand_in_cluster());
         let content = rendered.unwrap_or_else(|error| panic!("{name}: {error}")).spec;

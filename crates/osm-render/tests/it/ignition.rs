@@ -3,13 +3,14 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
+use osm_api::profile::ProvisioningUtility::{CloudInit, Ignition};
 use osm_judges::{MachineConfig, ignition_apply, ignition_read};
 use osm_render::resolve;
-use proptest::prelude::*;
 use serde_json::json;
 
-use crate::common::any_text::{Language, MACHINE_NAME};
+use crate::common::any_text::{MACHINE_NAME, passes_on_or_refuses};
 use crate::common::flatcar::{MACHINE, assert_applied, documents, pool, render, spec};
+use crate::common::table;
 
 fn read(document: &str) -> MachineConfig {
     ignition_read(&[("document", document)])
@@ -20,7 +21,7 @@ fn read(document: &str) -> MachineConfig {
 
 #[test]
 fn a_machine_gets_every_file_unit_and_key() {
-    let rendered = render(&spec("ignition", |_| {}), &pool("openstack", json!({}))).unwrap();
+    let rendered = render(&spec("ignition", |_| {}), &pool("openstack", Ignition)).unwrap();
     assert_eq!(rendered.warnings, Vec::<String>::new());
     let [bootstrap, provisioning] = documents(&rendered);
     let config = read(&bootstrap);
@@ -48,7 +49,7 @@ fn a_machine_gets_every_file_unit_and_key() {
 #[test]
 fn profile_and_pool_must_agree_on_the_utility() {
     let spec = spec("ignition", |_| {});
-    let cloud_init = pool("aws", json!({"provisioningUtility": "cloud-init"}));
+    let cloud_init = pool("aws", CloudInit);
     let error = render(&spec, &cloud_init).unwrap_err();
     assert_eq!(error.reason(), "UnsupportedProvisioningUtility");
     for text in [
@@ -59,7 +60,8 @@ fn profile_and_pool_must_agree_on_the_utility() {
         assert!(error.to_string().contains(text), "{error}");
     }
     // Ubuntu's kind of upgrade is not Flatcar's.
-    let upgrade = pool("aws", json!({"distUpgradeOnBoot": true}));
+    let mut upgrade = pool("aws", Ignition);
+    upgrade.os.dist_upgrade_on_boot = true;
     let rendered = render(&spec, &upgrade).unwrap();
     assert!(rendered.warnings[0].contains("distUpgradeOnBoot"));
     assert_eq!(rendered.spec.bootstrap_config.modules, None);
@@ -71,18 +73,13 @@ const MISTAKES: &str = r#"
 both | {"modules": {"packages": []}} | no package manager
 both | {"modules": {"users": []}} | modules.users: Flatcar applies no modules
 both | {"files": [{"path": "/etc/hostname", "content": {"inline": {"data": ""}}}]} | written more than once
-both | {"files": [{"path": "/usr/bin/a", "content": {"inline": {"data": ""}}}]} | (/usr/bin/a): /usr is read-only
-both | {"files": [{"path": "/a", "permissions": 4755, "content": {"inline": {"data": ""}}}]} | 777 or less
 ignition | {"files": [{"path": "/proc/a", "content": {"inline": {"data": ""}}}]} | Ignition writes files before
 cloud-init | {"files": [{"path": "/proc/a", "content": {"inline": {"data": ""}}}]} | coreos-cloudinit creates new files
 "#;
 
 #[test]
 fn what_flatcar_can_not_do_is_said_where_the_profile_is_judged() {
-    for row in MISTAKES.trim().lines() {
-        let [who, stage, problem] = row.split(" | ").collect::<Vec<_>>()[..] else {
-            panic!("{row}")
-        };
+    for [who, stage, problem] in table(MISTAKES, " | ") {
         for utility in ["ignition", "cloud-init"] {
             if who == "both" || who == utility {
                 let stage = serde_json::from_str(stage).unwrap();
@@ -92,11 +89,8 @@ fn what_flatcar_can_not_do_is_said_where_the_profile_is_judged() {
             }
         }
     }
-    // What only shows when it is rendered.
-    let not_started = "[Service]\nExecStart=/a\n";
+    // What only shows when it is rendered. A test of rendering has units without a section [Install].
     for (utility, unit, problem) in [
-        ("ignition", not_started, "has no [Install] section"),
-        ("cloud-init", not_started, "has no [Install] section"),
         (
             "ignition",
             "[Service]\nA\n[Install]\n",
@@ -107,7 +101,7 @@ fn what_flatcar_can_not_do_is_said_where_the_profile_is_judged() {
         let spec = spec(utility, |spec| {
             spec["bootstrapConfig"]["units"][0]["content"] = json!(unit)
         });
-        let pool = pool("aws", json!({"provisioningUtility": utility}));
+        let pool = pool("aws", spec.provisioning_utility);
         let error = render(&spec, &pool).unwrap_err();
         assert_eq!(error.reason(), "UserDataInvalid");
         assert!(error.to_string().contains(problem), "{error}");
@@ -117,25 +111,8 @@ fn what_flatcar_can_not_do_is_said_where_the_profile_is_judged() {
 /// [`MACHINE_NAME`] in a URL.
 const ESCAPED: &str = "%3CMACHINE_NAME%3E";
 
-/// Any text, those above all that some layer might trip over.
-fn text() -> impl Strategy<Value = String> {
-    prop_oneof![
-        any::<String>(),
-        "(?s).{0,3000}",
-        "([\\[\\]=#;\\\\ \n\r\tA%<>&\"'+\u{85}\u{a0}]|Install|Unit|MACHINE_NAME|%3C|\u{0}){0,40}",
-        "(\\[[A-Z]{0,3}\\]?\n|[A-C]? ?=x?\\\\?\n|#.?\\\\? ?\n|\n){0,12}",
-        "\\[Unit\\]\nA=.{1900,2200}\n",
-        "(#.{0,9}\n){0,2}(\\[[A-Z][a-z]{1,8}\\]\n([A-Z]=[^\r\n]{0,30}\n){1,3}){1,3}",
-    ]
-}
-
 #[test]
 fn any_text_comes_out_as_it_went_in_or_is_refused() {
-    let language = Language {
-        utility: "ignition",
-        encoding: Some("b64"),
-        read: |documents| ignition_read(documents).unwrap(),
-    };
     let first = [
         "",
         "\n",
@@ -147,5 +124,7 @@ fn any_text_comes_out_as_it_went_in_or_is_refused() {
         MACHINE_NAME,
         ESCAPED,
     ];
-    language.passes_on_or_refuses(&first, &text());
+    passes_on_or_refuses("ignition", Some("b64"), &first, |documents| {
+        ignition_read(documents).unwrap()
+    });
 }

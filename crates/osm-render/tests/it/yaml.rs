@@ -81,6 +81,7 @@ fn cloud_inits_reader_agrees() {
     let texts = TRICKY.concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
     let tree = tree(&texts);
     let written = [yaml::write(&tree).unwrap(), yaml::json(&tree)];
+    assert_eq!(serde_json::from_str::<Value>(&written[1]).unwrap(), tree);
     let expected = [tree.clone(), tree];
     assert_eq!(pyyaml(&written), expected);
     assert_eq!(written.map(|text| yaml::read(&text).unwrap().remove(0)), expected);

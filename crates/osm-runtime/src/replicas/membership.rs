@@ -10,9 +10,9 @@ use osm_api::digest::sha256;
 use tokio::time::Instant;
 
 /// A replica whose Lease has not changed for this long counts as dead.
-pub const EXPIRY: Duration = Duration::from_secs(20);
+pub const EXPIRY: Duration = Duration::from_secs(40);
 /// An observer that has seen no change at all for this long, not even of its own Lease, can't judge the others.
-const MAX_SILENCE: Duration = Duration::from_millis(12_500);
+const MAX_SILENCE: Duration = Duration::from_secs(25);
 
 /// Replicas that are alive, by the names of their Leases, and whether each is fit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -39,8 +39,8 @@ use crate::{Cluster, CommonArgs, Environment, error};
 
 use self::membership::{EXPIRY, Live, Membership};
 
-/// Interval of renewals.
-const RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
+/// Interval of renewals: that of kubelets for the Leases of their nodes.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(10);
 /// Limit for a request about a Lease, so that there is time for another attempt.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Delay after a failed renewal.

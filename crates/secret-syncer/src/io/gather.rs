@@ -15,7 +15,7 @@ use crate::model::published_content::Published;
 use crate::model::record::PublishedRecord;
 use crate::model::source::{Allowed, Inputs, SourceError};
 use crate::model::view::ConfigView;
-use crate::plan::{self, hold};
+use crate::plan::hold;
 
 /// Requests are made only for values in objects of other owners, for what is published while new content is held back, and for the uids of
 /// clusters.

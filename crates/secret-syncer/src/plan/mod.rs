@@ -36,7 +36,7 @@ use osm_api::{PoolRef, Reason, names};
 use osm_runtime::error::LONGEST_DELAY;
 use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 
-use crate::model::existing::{ExistingObjects, OwnershipLabels};
+use crate::model::existing::OwnershipLabels;
 use crate::model::gathered::Gathered;
 use crate::model::memory::PoolMemory;
 use crate::model::view::ConfigView;

@@ -101,30 +101,11 @@ mod tests {
             &mut keywords,
             &mut patterns,
         );
-        let known = [
-            "$defs",
-            "$ref",
-            "$schema",
-            "additionalProperties",
-            "allOf",
-            "anyOf",
-            "enum",
-            "items",
-            "maxItems",
-            "minItems",
-            "minProperties",
-            "minimum",
-            "oneOf",
-            "pattern",
-            "patternProperties",
-            "properties",
-            "required",
-            "type",
-            "uniqueItems",
-        ];
+        let known = "$defs $ref $schema additionalProperties allOf anyOf enum items maxItems minItems minProperties minimum oneOf \
+            pattern patternProperties properties required type uniqueItems";
         let unknown: Vec<_> = keywords
             .iter()
-            .filter(|keyword| !known.contains(&keyword.as_str()))
+            .filter(|keyword| !known.split(' ').any(|known| known == *keyword))
             .collect();
         assert!(unknown.is_empty(), "{unknown:?}");
         for pattern in patterns {
@@ -210,11 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_default_profile_is_valid_and_a_problem_has_its_stage_and_sample() {
-        for (name, spec) in crate::defaults() {
-            let profile = crate::compile(&crate::resolve(&spec).unwrap()).unwrap();
-            crate::validate::dry_run(&profile).unwrap_or_else(|refusal| panic!("{name}: {refusal:?}"));
-        }
+    fn a_problem_has_its_stage_and_sample() {
         let validate = |bootstrap: Value, provisioning: Value| {
             let spec = serde_json::from_value(json!({
                 "osName": "ubuntu", "osVersion": "1", "version": "v1.0.0", "templateEngine": "Handlebars",

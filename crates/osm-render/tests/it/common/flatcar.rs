@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use osm_api::{MachineDeployment, OperatingSystemProfileSpec, Pool, Settings};
+use osm_api::profile::ProvisioningUtility;
+use osm_api::{OperatingSystemProfileSpec, Pool, Settings};
 use osm_render::{RenderError, Rendered, Stage, placeholders, stand_in_cluster, user_data};
 use serde_json::{Value, json};
 
@@ -25,7 +26,8 @@ pub fn spec(utility: &str, change: impl FnOnce(&mut Value)) -> OperatingSystemPr
         "bootstrapConfig": {
             "files": [
                 file("/etc/osm/token", 600, "Authorization: Bearer {{late \"api/token\" as=\"raw\"}}\n"),
-                file("/opt/bin/fetch", 755, "#!/bin/sh\necho \"<MACHINE_NAME> of {{cluster.apiServer}}, $private_ipv4\"\n"),
+                // Compressed, it would be shorter, but machine-controller must find its placeholder.
+                file("/opt/bin/fetch", 755, &format!("#!/bin/sh\necho \"<MACHINE_NAME> of {{{{cluster.apiServer}}}}, $private_ipv4\"\n{}", long())),
                 file("/opt/long", 644, &long()),
                 file("/opt/empty", 644, ""),
             ],
@@ -51,18 +53,18 @@ fn long() -> String {
     "all work and no play\n".repeat(50)
 }
 
-/// A pool with three SSH keys, two of which are the same, whose MachineDeployment says this of its system.
-pub fn pool(cloud: &str, system: Value) -> Pool {
-    let md: MachineDeployment = serde_json::from_value(json!({
-        "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
-        "metadata": {"name": "pool", "namespace": "kube-system"},
-        "spec": {"template": {"spec": {"versions": {"kubelet": "1.34.2"}, "providerSpec": {"value": {
-            "sshPublicKeys": ["ssh-ed25519 AAAA a", " ssh-ed25519 AAAA a\n", "ssh-rsa BBBB \"b\""],
-            "cloudProvider": cloud, "operatingSystem": "flatcar", "operatingSystemSpec": system,
-        }}}}},
-    }))
-    .unwrap();
-    Pool::read(&md).unwrap()
+/// A pool with three SSH keys, two of which are the same.
+pub fn pool(cloud: &str, utility: ProvisioningUtility) -> Pool {
+    let mut pool = super::pool("flatcar", cloud, "1.34.2", "IPv4", false);
+    pool.os.provisioning_utility = Some(utility);
+    pool.ssh_public_keys = [
+        "ssh-ed25519 AAAA a",
+        " ssh-ed25519 AAAA a\n",
+        "ssh-rsa BBBB \"b\"",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    pool
 }
 
 /// With the password of a registry.
@@ -84,7 +86,10 @@ pub fn documents(rendered: &Rendered) -> [String; 2] {
 pub fn assert_applied(root: &Path, more: &[(&str, u32, &str)]) {
     let at = |path: &str| root.join(path.trim_start_matches('/'));
     let read = |path: &str| fs::read_to_string(at(path)).unwrap();
-    let fetch = format!("#!/bin/sh\necho \"{MACHINE} of https://api.cluster.example:6443, $private_ipv4\"\n");
+    let fetch = format!(
+        "#!/bin/sh\necho \"{MACHINE} of https://api.cluster.example:6443, $private_ipv4\"\n{}",
+        long()
+    );
     let unit = format!(
         "[Service]\nExecStart=/opt/bin/fetch {MACHINE} \\$public_ipv6\n[Install]\nWantedBy=multi-user.target\n"
     );

@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use osm_api::content::Content;
 use osm_api::machine_deployment::MachineDeployment;
 use osm_api::names;
 use osm_api::provider_spec::{Dns, Network};
 use osm_api::{OperatingSystemProfileSpec, Pool, Settings};
-use osm_render::{ClusterEndpoint, LateValues, Profile, Stage, compile, resolve, user_data};
+use osm_render::{ClusterEndpoint, LateValues, MachineFile, Profile, Stage};
+use osm_render::{compile, machine_stage, resolve};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -103,6 +105,15 @@ pub fn pool(os: &str, cloud: &str, kubelet: &str, family: &str, annotations: boo
     Pool::read(&deployment).unwrap()
 }
 
+/// Cells of a table with a row on each line.
+pub fn table<const CELLS: usize>(
+    text: &'static str,
+    separator: &'static str,
+) -> impl Iterator<Item = [&'static str; CELLS]> {
+    let rows = text.trim().lines();
+    rows.map(move |row| row.split(separator).collect::<Vec<_>>().try_into().unwrap())
+}
+
 /// A default profile.
 pub fn default_spec(name: &str) -> OperatingSystemProfileSpec {
     let mut defaults = osm_render::defaults().into_iter();
@@ -148,22 +159,21 @@ pub fn without_blanks(document: &str) -> String {
     lines.join("\n")
 }
 
-/// Both documents that a machine of this pool gets with the default profile of its system, for a cluster with this API server and CA.
-pub fn documents(
-    pool: &Pool,
-    settings: &str,
-    (server, ca): (&str, &str),
-    values: &LateValues,
-) -> [String; 2] {
+/// What a pool gives with the default profile of its system, for a cluster with this API server and CA.
+pub fn content(pool: &Pool, settings: &str, (server, ca): (&str, &str)) -> Content {
     let name = osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility());
     let settings = Settings::parse(settings).unwrap();
-    let profile = compiled(&default_spec(&name));
-    let rendered = profile
-        .render(pool, &settings, &cluster(server, ca))
-        .unwrap()
-        .spec;
-    let [bootstrap, provisioning] = Stage::ALL.map(|stage| user_data(&rendered, stage, values).unwrap());
-    [named(&bootstrap, "pool-5d8f"), provisioning]
+    let rendered = compiled(&default_spec(&name)).render(pool, &settings, &cluster(server, ca));
+    rendered.unwrap().spec
+}
+
+/// The files that a document puts on a machine.
+pub fn files(content: &Content, stage: Stage, values: &LateValues) -> Vec<MachineFile> {
+    let mut files = machine_stage(content, stage, values).unwrap().files;
+    for file in &mut files {
+        file.text = named(&file.text, "pool-5d8f");
+    }
+    files
 }
 
 /// Text that does not compress, as signatures don't.
@@ -188,27 +198,23 @@ pub fn token(seed: &str, issued: u64) -> String {
 
 /// A value for everything that is late-bound.
 pub fn values(digest: &str, issued: u64) -> LateValues {
-    let mut values = LateValues::from([
-        ("api/token".to_owned(), token("api", issued)),
-        ("kubelet/token".to_owned(), token("kubelet", issued)),
-        ("provisioning/secret-name".to_owned(), SECRET.to_owned()),
-        (
-            "provisioning/key".to_owned(),
-            names::CLOUD_CONFIG_GZIP_KEY.to_owned(),
-        ),
-        ("provisioning/sha256".to_owned(), digest.to_owned()),
-    ]);
-    for secret in ["rhel/password", "rhel/activation-key"] {
-        values.insert(secret.to_owned(), "quo\"te's \\ and: # {{line".to_owned());
-    }
+    let mut values: Vec<(String, String)> = [
+        ("api/token", &*token("api", issued)),
+        ("kubelet/token", &token("kubelet", issued)),
+        ("provisioning/secret-name", SECRET),
+        ("provisioning/key", names::CLOUD_CONFIG_GZIP_KEY),
+        ("provisioning/sha256", digest),
+        ("rhel/password", "quo\"te's \\ and: # {{line"),
+        ("rhel/activation-key", "quo\"te's \\ and: # {{line"),
+    ]
+    .map(|(id, value)| (id.to_owned(), value.to_owned()))
+    .to_vec();
     for registry in ["docker.io", "registry.example:5000"] {
-        values.insert(format!("registry/{registry}/username"), "robot$ci".to_owned());
-        values.insert(
-            format!("registry/{registry}/password"),
-            "quo\"te's \\ and\nline".to_owned(),
-        );
+        let named = |part: &str| format!("registry/{registry}/{part}");
+        values.push((named("username"), "robot$ci".to_owned()));
+        values.push((named("password"), "quo\"te's \\ and\nline".to_owned()));
     }
-    values
+    values.into_iter().collect()
 }
 
 /// Values for a machine that fetches no document.

@@ -6,74 +6,30 @@ mod ovf_network;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
-use std::path::Path;
 
-use crate::common::{EVERYTHING, any_values, documents, give_static_address, values};
-use crate::osp_ubuntu::machine::{Answer, Authority, KINDS, Kind, Machine, Server, wait_for};
-use crate::osp_ubuntu::{BOOTSTRAP, KUBELET_ENV, SETUP, refusals, secret, sha256};
-use crate::osp_ubuntu::{bootstrap, downloading_from, downloads, has_used_its_token, mirror, program};
+use crate::common::{any_values, content, files};
+use crate::osp_ubuntu::machine::{Answer, Authority, KINDS, Kind, Machine, Server};
+use crate::osp_ubuntu::{BOOTSTRAP, KUBELET_ENV, SETUP, booted_of, refusals, secret};
+use crate::osp_ubuntu::{bootstrap, downloading_from, has_used_its_token, mirror, program};
 use osm_api::Pool;
-use osm_judges::packages;
-use osm_judges::{File, MachineConfig, ignition_apply, ignition_read};
-
-const CLOUDS: [&str; 7] = [
-    "aws",
-    "azure",
-    "gce",
-    "kubevirt",
-    "openstack",
-    "vmware-cloud-director",
-    "vsphere",
-];
+use osm_render::{Stage, user_data};
 
 /// An API server that no machine asks.
 const NOWHERE: (&str, &str) = ("https://127.0.0.1:1", "CA");
 
 /// A pool of Flatcar; with `everything`, its MachineDeployment says everything it can.
-fn pool(cloud: &str, family: &str, everything: bool) -> Pool {
-    let mut pool = crate::common::pool("flatcar", cloud, "1.34.2", family, everything);
-    if everything {
-        pool.os.disable_auto_update = true;
-        give_static_address(&mut pool);
-    }
+fn pool(cloud: &str, everything: bool) -> Pool {
+    let mut pool = crate::common::pool("flatcar", cloud, "1.34.2", "IPv4", everything);
+    pool.os.disable_auto_update = everything;
     pool
-}
-
-/// With the paths of the two partitions that a machine of these tests does not have.
-fn on_the_machine(config: &MachineConfig) -> Vec<File> {
-    let mut files = config.files.clone();
-    for file in &mut files {
-        file.content = file
-            .content
-            .replace("=/oem\n", "=/etc/oem\n")
-            .replace("/usr/share/oem", "/etc/share-oem")
-            .replace("/boot/flatcar", "/etc/boot-flatcar");
-    }
-    files
-}
-
-fn read(document: &str) -> MachineConfig {
-    ignition_read(&[("document", document)])
-        .unwrap()
-        .remove(0)
-        .unwrap()
-}
-
-/// Programs that the scripts use.
-fn prepare() {
-    packages::ensure(&["busybox", "curl", "dash", "iproute2", "jq", "python3"]).unwrap();
 }
 
 /// A machine that has read a bootstrap document which names `document`.
 fn booted(kind: Kind, server: &Server, ca: &str, document: &str) -> Machine {
-    prepare();
-    let machine = Machine::new(kind);
-    let pool = pool("openstack", "IPv4", false);
-    let values = values(&sha256(document.as_bytes()), 1);
-    let [bootstrap, _] = documents(&pool, "{}", (&server.url(), ca), &values);
-    machine.write(&on_the_machine(&read(&bootstrap)));
-    for folder in ["/etc/oem", "/etc/boot-flatcar"] {
-        fs::create_dir(machine.path(folder)).unwrap();
+    let pool = pool("openstack", false);
+    let machine = booted_of(&pool, kind, (&server.url(), ca), document, 1);
+    for folder in ["/oem", "/boot/flatcar"] {
+        fs::create_dir_all(machine.path(folder)).unwrap();
     }
     machine.put("/etc/machine-id", "0123\n");
     machine.program("mountpoint", "exit 0");
@@ -88,22 +44,23 @@ fn kinds() -> impl Iterator<Item = Kind> {
 #[test]
 fn bootstrap_says_what_is_wrong_goes_on_and_reboots_into_ignition() {
     let authority = Authority::new("127.0.0.1");
-    let pool = pool("openstack", "IPv4", false);
-    let [_, document] = documents(&pool, "{}", NOWHERE, &any_values());
+    let pool = pool("openstack", false);
+    let content = content(&pool, "{}", NOWHERE);
+    let document = user_data(&content, Stage::Provisioning, &any_values()).unwrap();
     for kind in kinds() {
         let server = Server::start(Some(&authority));
         let machine = booted(kind, &server, &authority.ca, &document);
         let good = secret(&document);
         let run = bootstrap(&machine, &server, &refusals(&good));
-        assert!(!machine.has("/etc/oem/config.ign"));
+        assert!(!machine.has("/oem/config.ign"));
         assert_eq!(machine.calls(), "");
         server.always(Answer::ok(good));
         run.ends_well();
 
         assert_eq!(machine.calls(), "systemctl reboot\n", "{kind:?}");
-        assert_eq!(machine.read("/etc/oem/config.ign"), document);
-        assert_eq!(machine.mode("/etc/oem/config.ign"), 0o600);
-        assert!(machine.has("/etc/boot-flatcar/first_boot"));
+        assert_eq!(machine.read("/oem/config.ign"), document);
+        assert_eq!(machine.mode("/oem/config.ign"), 0o600);
+        assert!(machine.has("/boot/flatcar/first_boot"));
         assert!(!machine.has("/etc/machine-id"));
         has_used_its_token(&machine, &server);
         // That is the document's to say.
@@ -119,7 +76,7 @@ fn bootstrap_says_what_is_wrong_goes_on_and_reboots_into_ignition() {
         assert!(machine.read("/sleeps")[sleeps..].starts_with("600\n"));
         assert_eq!(machine.calls(), "systemctl reboot\n".repeat(2));
     }
-    let mut files = read(&document).files.into_iter();
+    let mut files = files(&content, Stage::Provisioning, &any_values()).into_iter();
     assert!(files.any(|file| file.path == "/var/lib/osm/bootstrapped"));
 }
 
@@ -130,7 +87,7 @@ fn a_reboot_that_can_not_be_prepared_is_not_tried() {
         let server = Server::start(Some(&authority));
         let machine = booted(kind, &server, &authority.ca, "{}");
         // Nobody, not even root, can make a file there.
-        let flag = "/etc/boot-flatcar/first_boot";
+        let flag = "/boot/flatcar/first_boot";
         symlink("/proc/no-such-folder/file", machine.path(flag)).unwrap();
         let good = Answer::ok(secret("{}"));
         let run = bootstrap(&machine, &server, &[(good, "can't prepare the reboot: ")]);
@@ -138,10 +95,10 @@ fn a_reboot_that_can_not_be_prepared_is_not_tried() {
         run.kill();
         assert_eq!(machine.calls(), "");
         assert!(machine.has("/etc/osm/api-token") && !machine.has("/var/lib/osm/reboots"));
-        machine.put("/etc/oem/config.ign", "damaged");
+        machine.put("/oem/config.ign", "damaged");
         machine.remove(flag);
         machine.runs(BOOTSTRAP);
-        assert_eq!(machine.read("/etc/oem/config.ign"), "{}");
+        assert_eq!(machine.read("/oem/config.ign"), "{}");
         assert!(machine.has(flag));
         assert_eq!(machine.calls(), "systemctl reboot\n");
     }
@@ -156,7 +113,7 @@ fn a_machine_that_would_reboot_for_ever_does_not_reboot() {
         let unmounted = booted(kind, &server, &authority.ca, "{}");
         unmounted.program("mountpoint", "exit 32");
         let without_folder = booted(kind, &server, &authority.ca, "{}");
-        fs::remove_dir(without_folder.path("/etc/boot-flatcar")).unwrap();
+        fs::remove_dir(without_folder.path("/boot/flatcar")).unwrap();
         for (machine, complaint) in [
             (unmounted, "the OEM partition is not mounted on"),
             (without_folder, "there is no folder"),
@@ -167,66 +124,18 @@ fn a_machine_that_would_reboot_for_ever_does_not_reboot() {
         }
         // As older releases have it.
         let older = booted(kind, &server, &authority.ca, "{}");
-        fs::rename(older.path("/etc/oem"), older.path("/etc/share-oem")).unwrap();
+        fs::create_dir_all(older.path("/usr/share")).unwrap();
+        fs::rename(older.path("/oem"), older.path("/usr/share/oem")).unwrap();
         older.runs(BOOTSTRAP);
-        assert_eq!(older.read("/etc/share-oem/config.ign"), "{}");
+        assert_eq!(older.read("/usr/share/oem/config.ign"), "{}");
     }
-}
-
-/// The machine with this root has these files of a document.
-fn assert_written(root: &Path, files: Vec<File>) {
-    assert!(files.len() > 5);
-    for file in files {
-        let at = root.join(file.path.trim_start_matches('/'));
-        assert_eq!(fs::read_to_string(&at).unwrap(), file.content, "{}", file.path);
-        let metadata = fs::metadata(at).unwrap();
-        assert_eq!(metadata.mode() & 0o7777, file.mode, "{}", file.path);
-        assert_eq!((metadata.uid(), metadata.gid()), (0, 0), "{}", file.path);
-    }
-}
-
-/// The static network and the password of a registry are where the machine with this root looks for them.
-fn assert_configured(root: &Path) {
-    let network = fs::read_to_string(root.join("etc/systemd/network/05-osm-static.network"));
-    assert!(network.unwrap().contains("192.0.2.7"));
-    let config = fs::read_to_string(root.join("etc/containerd/config.toml")).unwrap();
-    let config: toml::Table = config.parse().unwrap();
-    let registries = &config["plugins"]["io.containerd.cri.v1.images"]["registry"]["configs"];
-    let password = registries["docker.io"]["auth"]["password"].as_str();
-    assert_eq!(password, Some("quo\"te's \\ and\nline"));
-}
-
-#[test]
-fn ignition_makes_of_the_documents_what_the_profile_says() {
-    // With the files of this cloud.
-    let pool = pool("vmware-cloud-director", "IPv4+IPv6", true);
-    let documents = documents(&pool, EVERYTHING, NOWHERE, &any_values());
-    let root = tempfile::tempdir().unwrap();
-    let at = |path: &str| root.path().join(path);
-    let enabled = |unit: &str| {
-        fs::symlink_metadata(at(&format!("etc/systemd/system/multi-user.target.wants/{unit}"))).is_ok()
-    };
-    let units = ["osm-bootstrap.service", "osm-setup.service"];
-    for (document, unit) in documents.iter().zip(units) {
-        assert!(!enabled(unit));
-        ignition_apply(document, root.path()).unwrap();
-        assert!(enabled("osm-bootstrap.service") && enabled(unit), "{unit}");
-        assert_written(root.path(), read(document).into_files());
-    }
-    let rule = fs::read_to_string(at("etc/polkit-1/rules.d/60-osm-reboot.rules")).unwrap();
-    assert!(rule.contains("\"org.freedesktop.login1.reboot\"") && rule.contains("\"core\""));
-    let servers = fs::read_to_string(at("etc/systemd/timesyncd.conf.d/10-osm.conf")).unwrap();
-    assert_eq!(servers, "[Time]\nNTP=time.example 192.0.2.123\n");
-    assert_configured(root.path());
 }
 
 /// A machine with the provisioning document applied, that downloads from `port`.
 fn provisioned(kind: Kind, cloud: &str, port: u16) -> Machine {
-    prepare();
     let machine = Machine::new(kind);
-    let pool = pool(cloud, "IPv4", true);
-    let [_, document] = documents(&pool, &downloading_from(port), NOWHERE, &any_values());
-    machine.write(&on_the_machine(&read(&document)));
+    let content = content(&pool(cloud, true), &downloading_from(port), NOWHERE);
+    machine.write(&files(&content, Stage::Provisioning, &any_values()));
     machine.put("/etc/machine-name", "Pool-5d8f");
     let version =
         "containerd github.com/containerd/containerd/v2 v2.1.5 fcd43222d6b07379a4be9786bda52438f0dd16a1";
@@ -263,32 +172,25 @@ fn setup_makes_a_node() {
         ]);
         let certificate = "-----BEGIN CERTIFICATE-----\nb25lIHRydXN0\n-----END CERTIFICATE-----\n";
         assert_eq!(machine.read("/etc/ssl/certs/osm-2.pem"), certificate);
-        let hosts = machine.read("/etc/containerd/certs.d/docker.io/hosts.toml");
-        assert!(hosts.contains("https://a.example"), "{hosts}");
-        let cloud_config = machine.read("/etc/kubernetes/cloud-config");
-        assert_eq!(cloud_config, "[Global]\nregion = \"EOF\"\nEOF\n");
+        machine.never_called(&["osm-extras", "ufw", "setenforce", "apt-get"]);
         assert!(machine.has("/var/lib/osm/set-up"));
         assert!(machine.read("/dev/console").ends_with("the kubelet runs\n"));
     }
 }
 
 #[test]
-fn modules_and_a_second_runtime_hold_up_the_kubelet() {
+fn a_second_runtime_holds_up_the_kubelet() {
     let server = mirror();
     let machine = provisioned(KINDS[0], "openstack", server.port);
     let masked = "[ -e \"$MACHINE/masked\" ] || { echo no memory >&2; exit 1; }";
     machine.noted("systemctl", &format!("case $1 in mask) {masked} ;; esac"));
-    let loaded = "[ -e \"$MACHINE/modules\" ] || { echo \"no $1\" >&2; exit 1; }";
-    machine.program("modprobe", loaded);
     let run = machine.start(SETUP);
     let complaint =
         "can't prepare the system: no memory systemctl mask --now docker.socket docker.service failed";
-    let seen = machine.wait_for_log(0, complaint);
-    machine.put("/masked", "");
-    machine.wait_for_log(seen, "no kernel module overlay br_netfilter ");
+    machine.wait_for_log(0, complaint);
     machine.never_called(&["restart kubelet.service"]);
     assert_eq!(server.requests(), []);
-    machine.put("/modules", "");
+    machine.put("/masked", "");
     run.ends_well();
 
     // An image without docker has no units to stop.

@@ -3,48 +3,15 @@
 
 use super::*;
 
-const NO_SPACE: &str = "No space left on device";
-
-/// Files that osm-setup writes on its way, on a full disk: the system, the first thing that can't be written, the complaint, and what
-/// there must be in which file once there is room.
-const FULL_DISKS: [[&str; 5]; 5] = [
-    [
-        "ubuntu",
-        "/etc/environment.new",
-        NO_SPACE,
-        "/etc/environment",
-        "https_proxy=\"http://proxy.example:3128\"\n",
-    ],
-    // The scripts write into a folder here, which can't be made.
-    [
-        "ubuntu",
-        "/usr/local/share/ca-certificates",
-        "File exists",
-        "/usr/local/share/ca-certificates/osm-2.crt",
-        "b25lIHRydXN0\n-----END CERTIFICATE-----\n",
-    ],
-    [
-        "rockylinux",
-        "/etc/pki/ca-trust/source/anchors/osm.pem",
-        NO_SPACE,
-        "/etc/pki/ca-trust/source/anchors/osm.pem",
-        "b25lIHRydXN0\n-----END CERTIFICATE-----\n",
-    ],
-    [
-        "ubuntu",
-        "/etc/containerd/certs.d/docker.io/hosts.toml",
-        NO_SPACE,
-        "/etc/containerd/certs.d/docker.io/hosts.toml",
-        "[host.\"https://a.example\"]\n",
-    ],
-    [
-        "ubuntu",
-        "/etc/kubernetes/cloud-config.new",
-        NO_SPACE,
-        "/etc/kubernetes/cloud-config",
-        "[Global]\nregion = \"EOF\"\nEOF\n",
-    ],
-];
+/// Files that osm-setup writes on its way, on a full disk: the system, the first thing that can't be written, the complaint, the file that
+/// there must be once there is room, and a text in it. The scripts write into a folder for certificates here, which can't be made.
+const FULL_DISKS: &str = r#"
+ubuntu | /etc/environment.new | No space | /etc/environment | https_proxy="http://proxy.example:3128"
+ubuntu | /usr/local/share/ca-certificates | File exists | /usr/local/share/ca-certificates/osm-2.crt | b25lIHRydXN0
+rockylinux | /etc/pki/ca-trust/source/anchors/osm.pem | No space | /etc/pki/ca-trust/source/anchors/osm.pem | b25lIHRydXN0
+ubuntu | /etc/containerd/certs.d/docker.io/hosts.toml | No space | /etc/containerd/certs.d/docker.io/hosts.toml | [host."https://a.example"]
+ubuntu | /etc/kubernetes/cloud-config.new | No space | /etc/kubernetes/cloud-config | region = "EOF"
+"#;
 
 /// A machine of such a system that downloads from `server`, past its proxy.
 fn machine(os: &str, kind: Kind, server: &Server) -> Machine {
@@ -62,9 +29,8 @@ fn nothing_else_was_done(machine: &Machine, server: &Server) {
 
 #[test]
 fn a_full_disk_is_named_and_what_could_not_be_written_is_there_in_the_end() {
-    prepare();
     for kind in KINDS {
-        for [os, full, complaint, file, text] in FULL_DISKS {
+        for [os, full, complaint, file, text] in table(FULL_DISKS, " | ") {
             let server = mirror();
             let machine = machine(os, kind, &server);
             let at = machine.path(full);
@@ -87,7 +53,6 @@ fn a_full_disk_is_named_and_what_could_not_be_written_is_there_in_the_end() {
 
 #[test]
 fn what_people_set_in_their_environment_is_kept() {
-    prepare();
     for kind in KINDS {
         let server = mirror();
         let machine = machine("ubuntu", kind, &server);
@@ -106,7 +71,6 @@ fn what_people_set_in_their_environment_is_kept() {
 
 #[test]
 fn nothing_is_downloaded_before_the_certificates_are_trusted() {
-    prepare();
     let programs = [
         ("ubuntu", "update-ca-certificates"),
         ("rockylinux", "update-ca-trust"),

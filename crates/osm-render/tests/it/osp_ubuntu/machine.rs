@@ -7,11 +7,12 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use osm_judges::File;
+use osm_render::MachineFile;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
@@ -19,41 +20,12 @@ use tempfile::TempDir;
 const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Where scripts write, or would.
-const FOLDERS: [&str; 11] = [
-    "/etc/",
-    "/opt/",
-    "/var/lib/kubelet",
-    "/var/lib/osm",
-    "/run/osm",
-    "/dev/console",
-    "/proc/sys",
-    "/usr/local/share",
-    "/run/systemd",
-    "/run/reboot-required",
-    "/proc/swaps",
-];
+const FOLDERS: &str = "/etc/ /opt/ /var/lib/kubelet /var/lib/osm /run/osm /dev/console /proc/sys /usr/local/share /run/systemd \
+                       /run/reboot-required /proc/swaps /usr/share/oem /boot/flatcar";
 
 /// Programs whose calls are noted instead, one a line, in the file `calls`.
-const NOTED: [&str; 18] = [
-    "systemctl",
-    "modprobe",
-    "sysctl",
-    "dd",
-    "dpkg",
-    "fallocate",
-    "mkswap",
-    "swapoff",
-    "swapon",
-    "ufw",
-    "update-ca-certificates",
-    "update-ca-trust",
-    "apt-get",
-    "yum",
-    "cloud-init",
-    "setenforce",
-    "restorecon",
-    "nmcli",
-];
+const NOTED: &str = "systemctl modprobe sysctl dd dpkg fallocate mkswap swapoff swapon ufw update-ca-certificates update-ca-trust apt-get yum \
+                     cloud-init setenforce restorecon nmcli";
 
 /// What scripts may use on a machine that has no curl.
 const TOOLS: &str = "awk base64 cat chmod cp cut date grep gzip head ip ln mkdir mv od python3 rm sed sh sha256sum stat sync tail \
@@ -83,6 +55,21 @@ impl Kind {
     }
 }
 
+/// Installs the programs that scripts and the server use, once.
+fn prepare() {
+    const PACKAGES: [&str; 7] = [
+        "busybox",
+        "curl",
+        "dash",
+        "iproute2",
+        "jq",
+        "python3",
+        "python3-yaml",
+    ];
+    static PREPARED: Once = Once::new();
+    PREPARED.call_once(|| osm_judges::packages::ensure(&PACKAGES).unwrap());
+}
+
 /// Waits until `condition` gives a value.
 pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
@@ -103,6 +90,7 @@ pub struct Machine {
 impl Machine {
     /// A new machine.
     pub fn new(kind: Kind) -> Self {
+        prepare();
         let machine = Self {
             root: tempfile::tempdir().unwrap(),
             kind,
@@ -111,7 +99,7 @@ impl Machine {
             fs::create_dir_all(machine.root.path().join(folder)).unwrap();
         }
         machine.put("/proc/swaps", "Filename\n");
-        for name in NOTED {
+        for name in NOTED.split(' ') {
             machine.noted(name, "");
         }
         // logind waits for the kubelet as long as anybody wants.
@@ -128,10 +116,11 @@ impl Machine {
     }
 
     /// Writes the files of a document.
-    pub fn write(&self, files: &[File]) {
+    pub fn write(&self, files: &[MachineFile]) {
         for file in files {
-            self.put(&file.path, self.moved(&file.content));
-            fs::set_permissions(self.path(&file.path), fs::Permissions::from_mode(file.mode)).unwrap();
+            self.put(&file.path, self.moved(&file.text));
+            let mode = u32::from_str_radix(&file.mode, 8).unwrap();
+            fs::set_permissions(self.path(&file.path), fs::Permissions::from_mode(mode)).unwrap();
         }
     }
 
@@ -153,7 +142,8 @@ impl Machine {
     /// `text` with the paths of a real machine moved into this one.
     pub fn moved(&self, text: &str) -> String {
         let root = self.root.path().display();
-        FOLDERS.iter().fold(text.to_owned(), |text, folder| {
+        let text = text.replace("=/oem\n", &format!("={root}/oem\n"));
+        FOLDERS.split(' ').fold(text, |text, folder| {
             text.replace(folder, &format!("{root}{folder}"))
         })
     }
@@ -174,10 +164,8 @@ impl Machine {
 
     /// Puts a program in place of the machine's own that notes its calls and then does what the script says.
     pub fn noted(&self, name: &str, script: &str) {
-        self.program(
-            name,
-            &format!("echo {name} \"$@\" >>\"$MACHINE/calls\"\n{script}"),
-        );
+        let noted = format!("echo {name} \"$@\" >>\"$MACHINE/calls\"\n{script}");
+        self.program(name, &noted);
     }
 
     /// A file's text; empty where there is none.
@@ -240,22 +228,14 @@ impl Machine {
 
     /// The log has this text.
     pub fn said(&self, text: &str) {
-        assert!(
-            self.log().contains(text),
-            "{:?}: {text:?} not in {}",
-            self.kind,
-            self.log()
-        );
+        let log = self.log();
+        assert!(log.contains(text), "{:?}: {text:?} not in {log}", self.kind);
     }
 
     /// The log does not have this text.
     pub fn never_said(&self, text: &str) {
-        assert!(
-            !self.log().contains(text),
-            "{:?}: {text:?} in {}",
-            self.kind,
-            self.log()
-        );
+        let log = self.log();
+        assert!(!log.contains(text), "{:?}: {text:?} in {log}", self.kind);
     }
 
     /// What programs that only note their calls were called with, one call a line.
@@ -278,12 +258,8 @@ impl Machine {
     /// A text is so often among the calls.
     pub fn called_times(&self, text: &str, times: usize) {
         let calls = self.calls();
-        assert_eq!(
-            calls.matches(text).count(),
-            times,
-            "{:?}: {text:?} in {calls}",
-            self.kind
-        );
+        let found = calls.matches(text).count();
+        assert_eq!(found, times, "{:?}: {text:?} in {calls}", self.kind);
     }
 
     /// Texts that are in no call.
@@ -296,13 +272,13 @@ impl Machine {
 
     /// Waits until the machine's log has a line with `text`, among those after the first `from` bytes; gives its length then.
     pub fn wait_for_log(&self, from: usize, text: &str) -> usize {
-        let what = format!("{text:?} on {:?}", self.kind);
-        let found = std::panic::catch_unwind(|| {
-            wait_for(&what, || {
-                self.log()[from..].contains(text).then(|| self.log().len())
-            })
-        });
-        found.unwrap_or_else(|_| panic!("{what} not in:\n{}", self.log()))
+        let started = Instant::now();
+        while !self.log()[from..].contains(text) {
+            let is_late = started.elapsed() > DEADLINE;
+            assert!(!is_late, "{:?}: {text:?} not in:\n{}", self.kind, self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.log().len()
     }
 
     /// Waits until the console shows this text.
@@ -344,33 +320,19 @@ impl Drop for Run {
     }
 }
 
-/// A certificate authority with a server's certificate.
+/// A certificate that is its own authority.
 pub struct Authority {
     pub ca: String,
-    certificate: String,
     key: String,
 }
 
 impl Authority {
     /// A new authority, whose server goes by `host`.
     pub fn new(host: &str) -> Self {
-        let ca_key = rcgen::KeyPair::generate().unwrap();
-        let mut params = rcgen::CertificateParams::default();
-        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        params
-            .distinguished_name
-            .push(rcgen::DnType::CommonName, "kubernetes");
-        let ca = params.self_signed(&ca_key).unwrap();
-        let issuer = rcgen::Issuer::from_params(&params, &ca_key);
-        let key = rcgen::KeyPair::generate().unwrap();
-        let server = rcgen::CertificateParams::new([host.to_owned()])
-            .unwrap()
-            .signed_by(&key, &issuer)
-            .unwrap();
+        let made = rcgen::generate_simple_self_signed([host.to_owned()]).unwrap();
         Self {
-            ca: ca.pem(),
-            certificate: server.pem(),
-            key: key.serialize_pem(),
+            ca: made.cert.pem(),
+            key: made.signing_key.serialize_pem(),
         }
     }
 }
@@ -385,6 +347,7 @@ pub struct Server {
 impl Server {
     /// Starts it, with TLS where there is an authority.
     pub fn start(authority: Option<&Authority>) -> Self {
+        prepare();
         let folder = tempfile::tempdir().unwrap();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/osp_ubuntu/server.py");
         let mut command = Command::new("/usr/bin/python3");
@@ -395,7 +358,7 @@ impl Server {
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
         if let Some(authority) = authority {
-            for (name, pem) in [("certificate", &authority.certificate), ("key", &authority.key)] {
+            for (name, pem) in [("certificate", &authority.ca), ("key", &authority.key)] {
                 let path = folder.path().join(name);
                 fs::write(&path, pem).unwrap();
                 command.arg(path);

@@ -12,15 +12,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use self::machine::{Answer, Authority, KINDS, Kind, Machine, Run, Server, wait_for};
 use crate::common::{
-    EVERYTHING, SECRET, any_values, cluster, compiled, default_spec, documents, pool, token, values,
+    EVERYTHING, SECRET, any_values, cluster, compiled, content, default_spec, files, pool, table, token,
+    values,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use osm_api::{Pool, Settings, gzip};
-use osm_judges::packages;
-use osm_judges::{hosts_toml, user_data_files};
+use osm_judges::{hosts_toml, packages};
+use osm_render::Stage;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -29,14 +30,25 @@ pub(crate) const SETUP: &str = "/opt/bin/osm-setup";
 const EXTRAS: &str = "/opt/bin/osm-extras";
 pub(crate) const KUBELET_ENV: &str = "/opt/bin/osm-kubelet-env";
 
+const FSTAB: &str = "/dev/vda1 / ext4 defaults 0 1\n/swap none swap sw 0 0\n";
+
 /// A machine with what the cloud hands to it, so that it applies `document`.
-fn booted(kind: Kind, server: &str, ca: &str, document: &str, issued: u64) -> Machine {
+pub(crate) fn booted_of(
+    pool: &Pool,
+    kind: Kind,
+    cluster: (&str, &str),
+    document: &str,
+    issued: u64,
+) -> Machine {
     let machine = Machine::new(kind);
-    let pool = pool("ubuntu", "openstack", "1.34.2", "IPv4", false);
     let values = values(&sha256(document.as_bytes()), issued);
-    let [bootstrap, _] = documents(&pool, "{}", (server, ca), &values);
-    machine.write(&user_data_files(&bootstrap).unwrap());
+    machine.write(&files(&content(pool, "{}", cluster), Stage::Bootstrap, &values));
     machine
+}
+
+fn booted(kind: Kind, server: &str, ca: &str, document: &str, issued: u64) -> Machine {
+    let pool = pool("ubuntu", "openstack", "1.34.2", "IPv4", false);
+    booted_of(&pool, kind, (server, ca), document, issued)
 }
 
 pub(crate) fn secret(document: &str) -> Vec<u8> {
@@ -89,13 +101,8 @@ pub(crate) fn has_used_its_token(machine: &Machine, server: &Server) {
     assert!(!machine.has("/etc/osm/api-token"));
 }
 
-fn prepare() {
-    packages::ensure(&["busybox", "curl", "dash", "iproute2", "python3", "python3-yaml"]).unwrap();
-}
-
 #[test]
 fn bootstrap_says_what_is_wrong_and_goes_on() {
-    prepare();
     let authority = Authority::new("127.0.0.1");
     for kind in KINDS {
         let server = Server::start(Some(&authority));
@@ -141,7 +148,6 @@ fn later() -> u64 {
 
 #[test]
 fn bootstrap_tells_network_tls_and_clock_apart() {
-    prepare();
     let (ours, other) = (Authority::new("127.0.0.1"), Authority::new("127.0.0.1"));
     let elsewhere = Authority::new("10.9.9.9");
     let (another, misnamed) = (Server::start(Some(&other)), Server::start(Some(&elsewhere)));
@@ -168,7 +174,6 @@ fn bootstrap_tells_network_tls_and_clock_apart() {
 
 #[test]
 fn a_clock_that_is_not_set_is_waited_for_a_minute() {
-    prepare();
     let authority = Authority::new("127.0.0.1");
     let server = Server::start(Some(&authority));
     server.always(Answer::ok(secret("{}")));
@@ -188,7 +193,6 @@ fn a_clock_that_is_not_set_is_waited_for_a_minute() {
 
 #[test]
 fn a_power_cut_while_applying_is_survived_without_the_api_server() {
-    prepare();
     let authority = Authority::new("127.0.0.1");
     let server = Server::start(Some(&authority));
     let document = "#cloud-config\nruncmd: ['echo try >>\"$MACHINE/tries\"', '[ -e \"$MACHINE/go\" ]']\n";
@@ -213,7 +217,6 @@ fn applier() -> Machine {
 
 #[test]
 fn the_applier_does_what_cloud_init_would() {
-    prepare();
     for (usage, before, after) in [
         ("single [--file FILE]", "single --file", ""),
         ("single", "--file", " single"),
@@ -283,31 +286,9 @@ fn the_applier_does_what_cloud_init_would() {
 
 /// Keys of cloud-init's schema that are about a login's looks, about names and host keys, which bootstrap has dealt with, of other
 /// systems, or not in use any more: the table is part of what clouds want small.
-const NOT_FOR_NODES: [&str; 23] = [
-    "allow_public_ssh_keys",
-    "apk_repos",
-    "apt_reboot_if_required",
-    "apt_update",
-    "apt_upgrade",
-    "authkey_hash",
-    "autoinstall",
-    "byobu_by_default",
-    "create_hostname_file",
-    "drivers",
-    "migrate",
-    "no_ssh_fingerprints",
-    "power_state",
-    "prefer_fqdn_over_hostname",
-    "preserve_hostname",
-    "ssh",
-    "ssh_fp_console_blacklist",
-    "ssh_key_console_blacklist",
-    "ssh_publish_hostkeys",
-    "ssh_quiet_keygen",
-    "ubuntu_advantage",
-    "updates",
-    "vendor_data",
-];
+const NOT_FOR_NODES: &str = "allow_public_ssh_keys apk_repos apt_reboot_if_required apt_update apt_upgrade authkey_hash autoinstall \
+    byobu_by_default create_hostname_file drivers migrate no_ssh_fingerprints power_state prefer_fqdn_over_hostname preserve_hostname ssh \
+    ssh_fp_console_blacklist ssh_key_console_blacklist ssh_publish_hostkeys ssh_quiet_keygen ubuntu_advantage updates vendor_data";
 
 #[test]
 fn the_applier_knows_the_module_of_every_key() {
@@ -316,15 +297,8 @@ fn the_applier_knows_the_module_of_every_key() {
     let print = format!(
         "import json, runpy; all = runpy.run_path('{script}'); print(json.dumps([all['MODULES'], all['OURS']]))"
     );
-    let output = std::process::Command::new("python3")
-        .args(["-B", "-c", &print])
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let mut python = std::process::Command::new("python3");
+    let output = python.args(["-B", "-c", &print]).output().unwrap();
     let (modules, ours): (BTreeMap<String, String>, Vec<String>) =
         serde_json::from_slice(&output.stdout).unwrap();
 
@@ -337,11 +311,7 @@ fn the_applier_knows_the_module_of_every_key() {
         };
         let mut left = vec![rules];
         while let Some(rules) = left.pop() {
-            for key in rules["properties"]
-                .as_object()
-                .into_iter()
-                .flat_map(|properties| properties.keys())
-            {
+            for (key, _) in rules["properties"].as_object().into_iter().flatten() {
                 known.entry(key).or_default().push(module);
             }
             let parts = ["allOf", "anyOf", "oneOf"].map(|name| rules[name].as_array());
@@ -352,7 +322,7 @@ fn the_applier_knows_the_module_of_every_key() {
     for (key, owners) in known {
         let named = key.replace('-', "_");
         let module = modules.get(key).unwrap_or(&named);
-        let ignored = NOT_FOR_NODES.contains(&key) || ours.iter().any(|own| own == key);
+        let ignored = NOT_FOR_NODES.split(' ').any(|other| other == key) || ours.iter().any(|own| own == key);
         assert!(
             ignored || owners.contains(&module.as_str()),
             "{key}: {module} instead of {owners:?}"
@@ -360,33 +330,22 @@ fn the_applier_knows_the_module_of_every_key() {
     }
 }
 
+const CAN_NOT: &str = r#"
+{"write_files": [{"path": "/proc/none/x"}]} | write_files: /proc/none/x:
+{"write_files": [{"path": "/x", "content": "!", "encoding": "b64"}]} | write_files: /x:
+{"bootcmd": ["exit 3"]} | bootcmd failed with status 3
+{"power_state": {"mode": "reboot"}} | power_state: would end this
+{"packages": ["x"], "ntp": {}} | module ntp failed with status 1
+"#;
+
 #[test]
 fn the_applier_names_what_it_can_not_do() {
-    prepare();
     let machine = applier();
     machine.put("/etc/cloud/cloud.cfg", "{}\n");
     machine.program("cloud-init", "[ \"$*\" != 'single --help' ] || exit 0\nexit 1");
     let mut seen = 0;
-    for (document, text) in [
-        (
-            json!({"write_files": [{"path": "/proc/none/x"}]}),
-            "write_files: /proc/none/x: ",
-        ),
-        (
-            json!({"write_files": [{"path": "/x", "content": "!", "encoding": "b64"}]}),
-            "write_files: /x: ",
-        ),
-        (json!({"bootcmd": ["exit 3"]}), "bootcmd failed with status 3"),
-        (
-            json!({"power_state": {"mode": "reboot"}}),
-            "power_state: would end this",
-        ),
-        (
-            json!({"packages": ["x"], "ntp": {}}),
-            "module ntp failed with status 1",
-        ),
-    ] {
-        machine.put("/document", document.to_string());
+    for [document, text] in table(CAN_NOT, " | ") {
+        machine.put("/document", document);
         machine.fails(APPLY);
         seen = machine.wait_for_log(seen, text);
     }
@@ -508,20 +467,16 @@ fn provisioned(kind: Kind, port: u16, family: &str) -> Machine {
 
 /// A machine of `pool` with the provisioning document applied.
 fn machine_of(pool: &Pool, kind: Kind, settings: &str) -> Machine {
-    let [_, document] = documents(pool, settings, ("https://127.0.0.1:1", ""), &any_values());
+    let content = content(pool, settings, ("https://127.0.0.1:1", ""));
     let machine = Machine::new(kind);
-    machine.write(&user_data_files(&document).unwrap());
-    machine.put(
-        "/etc/fstab",
-        "/dev/vda1 / ext4 defaults 0 1\n/swap none swap sw 0 0\n",
-    );
+    machine.write(&files(&content, Stage::Provisioning, &any_values()));
+    machine.put("/etc/fstab", FSTAB);
     machine.put("/etc/machine-name", "Pool-5D8F\n");
     machine
 }
 
 #[test]
 fn setup_survives_a_bad_mirror_and_a_power_cut() {
-    prepare();
     let good = artefacts();
     let path = |prefix: &str, suffix: &str| {
         let mut paths = good.keys();
@@ -575,51 +530,39 @@ fn setup_survives_a_bad_mirror_and_a_power_cut() {
 
 #[test]
 fn what_is_pinned_needs_no_checksum_file() {
-    prepare();
-    let (sums, files): (BTreeMap<_, _>, BTreeMap<_, _>) = artefacts()
-        .into_iter()
-        .partition(|(path, _)| path.contains("sha256"));
-    // Upper case, as some people write them.
-    let pin = |prefix: &str| {
-        let (_, answer) = files.iter().find(|(path, _)| path.starts_with(prefix)).unwrap();
-        format!("sha256: {{{ARCH}: {}}}", sha256(&answer.body).to_uppercase())
-    };
+    let mut files = artefacts();
+    files.retain(|path, _| !path.contains("sha256"));
     let server = Server::start(None);
     server.answer(&files);
-    let machine = |runc: &str| {
-        let kubelet = pin("/k/").replace("{", "{1.34.2: {").replace('}', "}}");
-        let pins = [
-            ("k", &*kubelet),
-            ("c", &pin("/c/")),
-            ("r", runc),
-            ("n", &pin("/n/")),
-        ];
-        let settings = pins
-            .iter()
-            .fold(downloading_from(server.port), |settings, (path, pin)| {
-                settings.replace(&format!("/{path}\""), &format!("/{path}\", {pin}"))
-            });
-        machine_of(
-            &pool("ubuntu", "openstack", "1.34.2", "IPv4", true),
-            KINDS[0],
-            &settings,
-        )
+    // Upper case, as some people write them.
+    let sums = ["/k/", "/c/", "/r/", "/n/"].map(|prefix| {
+        let (_, answer) = files.iter().find(|(path, _)| path.starts_with(prefix)).unwrap();
+        sha256(&answer.body).to_uppercase()
+    });
+    let machine = |[kubelet, containerd, runc, cni]: [&str; 4]| {
+        let at = format!("baseURL: \"http://127.0.0.1:{}", server.port);
+        let settings = format!(
+            "downloads:\n\
+             \x20 kubelet: {{{at}/k\", sha256: {{1.34.2: {{{ARCH}: {kubelet}}}}}}}\n\
+             \x20 containerd: {{{at}/c\", sha256: {{{ARCH}: {containerd}}}}}\n\
+             \x20 runc: {{{at}/r\", sha256: {{{ARCH}: {runc}}}}}\n\
+             \x20 cni: {{{at}/n\", sha256: {{{ARCH}: {cni}}}}}\n"
+        );
+        let pool = pool("ubuntu", "openstack", "1.34.2", "IPv4", false);
+        machine_of(&pool, KINDS[0], &settings)
     };
-    machine(&pin("/r/")).runs(SETUP);
-    let asked = server.requests();
-    assert!(
-        asked.iter().all(|(path, _)| !sums.contains_key(path)),
-        "{asked:?}"
-    );
-
-    let wrong = machine(&format!("sha256: {{{ARCH}: {}}}", "f".repeat(64)));
-    let _run = wrong.start(SETUP);
-    wrong.wait_for_log(0, "no runc yet: checksum of");
+    let mut sums = sums.each_ref().map(String::as_str);
+    machine(sums).runs(SETUP);
+    let wrong = "f".repeat(64);
+    sums[2] = &wrong;
+    let machine = machine(sums);
+    let _run = machine.start(SETUP);
+    machine.wait_for_log(0, "no runc yet: checksum of");
 }
 
+/// Tests of full disks have the other files that settings make.
 #[test]
-fn setup_writes_what_depends_on_settings() {
-    prepare();
+fn setup_writes_what_containerd_reads_of_mirrors() {
     let server = mirror();
     let machine = provisioned(KINDS[0], server.port, "IPv4");
     machine.runs(SETUP);
@@ -636,50 +579,23 @@ fn setup_writes_what_depends_on_settings() {
         "a.example",
     ];
     assert!(order.map(at).is_sorted(), "{hub}");
-    let without_mirrors = "/etc/containerd/certs.d/registry.example:5000";
-    assert!(!machine.has(without_mirrors));
-    let cloud_config = machine.read("/etc/kubernetes/cloud-config");
-    assert_eq!(cloud_config, "[Global]\nregion = \"EOF\"\nEOF\n");
-    for file in ["/etc/kubernetes/cloud-config", "/etc/containerd/config.toml"] {
-        assert_eq!(machine.mode(file), 0o600);
-    }
-    for (number, body) in [(1, "TWFueSBtYWNoaW5lcw=="), (2, "b25lIHRydXN0")] {
-        let certificate = machine.read(&format!("/usr/local/share/ca-certificates/osm-{number}.crt"));
-        let expected = format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
-        assert_eq!(certificate, expected);
-    }
-    let config: Value = toml::from_str(&machine.read("/etc/containerd/config.toml")).unwrap();
-    let registry = &config["plugins"]["io.containerd.cri.v1.images"]["registry"]["configs"];
-    for host in ["docker.io", "registry-1.docker.io", "registry.example:5000"] {
-        assert_eq!(registry[host]["auth"]["password"], "quo\"te's \\ and\nline");
-    }
+    assert!(
+        !machine.has("/etc/containerd/certs.d/registry.example:5000"),
+        "it has no mirrors"
+    );
+    assert_eq!(machine.mode("/etc/kubernetes/cloud-config"), 0o600);
 }
 
 /// A system on a cloud, its package manager, packages that are installed whatever else is missing, and the unit that the second brings.
-const PACKAGES: [[&str; 6]; 2] = [
-    [
-        "ubuntu",
-        "openstack",
-        "apt-get",
-        "nfs-common",
-        "qemu-guest-agent",
-        "qemu-guest-agent",
-    ],
-    [
-        "rockylinux",
-        "vsphere",
-        "yum",
-        "nfs-utils",
-        "open-vm-tools",
-        "vmtoolsd",
-    ],
-];
+const PACKAGES: &str = "
+ubuntu openstack apt-get nfs-common qemu-guest-agent qemu-guest-agent
+rockylinux vsphere yum nfs-utils open-vm-tools vmtoolsd
+";
 
 #[test]
 fn what_is_missing_in_the_end_is_a_warning() {
-    prepare();
     for kind in KINDS {
-        for [os, cloud, tool, storage, agent, unit] in PACKAGES {
+        for [os, cloud, tool, storage, agent, unit] in table(PACKAGES, " ") {
             let server = mirror();
             let pool = pool(os, cloud, "1.34.2", "IPv4", true);
             let machine = machine_of(&pool, kind, &downloading_from(server.port));
@@ -706,8 +622,7 @@ fn what_is_missing_in_the_end_is_a_warning() {
 
 #[test]
 fn packages_that_are_switched_off_are_not_asked_for() {
-    prepare();
-    for [os, cloud, tool, ..] in PACKAGES {
+    for [os, cloud, tool, ..] in table::<6>(PACKAGES, " ") {
         let server = mirror();
         let settings = downloading_from(server.port).replace("packages:\n", "packages:\n  enabled: false\n");
         let machine = machine_of(&pool(os, cloud, "1.34.2", "IPv4", true), KINDS[0], &settings);
@@ -721,7 +636,6 @@ fn packages_that_are_switched_off_are_not_asked_for() {
 
 #[test]
 fn the_kubelet_is_told_what_only_the_machine_knows() {
-    prepare();
     for kind in KINDS {
         for (family, flag) in [
             ("IPv4", "--node-ip=10.0.0.7"),
@@ -752,7 +666,6 @@ fn the_kubelet_is_told_what_only_the_machine_knows() {
 
 #[test]
 fn a_missing_address_delays_the_kubelet_only() {
-    prepare();
     let only_four = "case $1 in -4) echo '192.0.2.1 dev eth0 src 10.0.0.7 uid 0' ;; *) exit 2 ;; esac";
     let no_default_route =
         "case $* in *'addr show'*) echo '2: eth0    inet 10.0.0.7/24 scope global eth0' ;; *) exit 2 ;; esac";
@@ -799,7 +712,6 @@ fn edge_script(machine: &Machine) -> String {
 
 #[test]
 fn a_machine_of_its_owner_gets_no_more_than_the_script_says() {
-    prepare();
     let machine = Machine::new(KINDS[0]);
     machine.program("id", "echo 0");
     machine.put("/join.sh", edge_script(&machine));
@@ -822,22 +734,14 @@ fn a_machine_of_its_owner_gets_no_more_than_the_script_says() {
 
 #[test]
 fn what_hangs_three_times_in_a_row_is_restarted() {
-    prepare();
     let machine = provisioned(KINDS[0], 1, "IPv4");
     machine.put(
         "/opt/bin/ctr",
         format!("#!/bin/sh\n[ ! -e '{}' ]\n", machine.path("/hangs").display()),
     );
     std::fs::set_permissions(machine.path("/opt/bin/ctr"), PermissionsExt::from_mode(0o755)).unwrap();
-    for (hangs, restarted) in [
-        (true, 0),
-        (true, 0),
-        (false, 0),
-        (true, 0),
-        (true, 0),
-        (true, 1),
-        (true, 1),
-    ] {
+    let hangs = [true, true, false, true, true, true, true];
+    for (hangs, restarted) in hangs.into_iter().zip([0, 0, 0, 0, 0, 1, 1]) {
         match hangs {
             true => machine.put("/hangs", ""),
             false => machine.remove("/hangs"),
@@ -852,7 +756,6 @@ fn what_hangs_three_times_in_a_row_is_restarted() {
 
 #[test]
 fn a_machine_like_rhel_is_set_up() {
-    prepare();
     let server = mirror();
     for (os, kind) in [("rockylinux", KINDS[0]), ("rhel", KINDS[3])] {
         let pool = pool(os, "openstack", "1.34.2", "IPv4", true);
@@ -865,14 +768,6 @@ fn a_machine_like_rhel_is_set_up() {
         let devices = "[ \"$1\" != -t ] || printf 'eth0:ethernet\\nlo:loopback\\ncali1:veth\\n'";
         machine.noted("nmcli", devices);
         machine.runs(SETUP);
-        for unit in [
-            "firewalld.service",
-            "nm-cloud-setup.timer",
-            "nm-cloud-setup.service",
-        ] {
-            let [disable, stop] = ["disable", "stop"].map(|verb| format!("systemctl {verb} {unit}\n"));
-            machine.called(&[&disable, &stop]);
-        }
         machine.called(&[
             "stop nm-cloud-setup.service\n",
             "reload NetworkManager.service\n",
@@ -892,7 +787,6 @@ fn a_machine_like_rhel_is_set_up() {
 
 #[test]
 fn a_machine_without_selinux_and_networkmanager_needs_neither() {
-    prepare();
     let server = mirror();
     let pool = pool("amzn2", "aws", "1.34.2", "IPv4", true);
     let machine = machine_of(&pool, KINDS[3], &downloading_from(server.port));
@@ -907,7 +801,6 @@ fn a_machine_without_selinux_and_networkmanager_needs_neither() {
 
 #[test]
 fn on_aws_the_node_is_named_by_the_instance_metadata() {
-    prepare();
     for os in ["ubuntu", "amzn2"] {
         let server = Server::start(None);
         let machine = machine_of(&pool(os, "aws", "1.34.2", "IPv4", false), KINDS[1], "{}");

@@ -41,31 +41,7 @@ fn becomes_a_node(machine: &Machine, run: Run) {
 }
 
 #[test]
-fn a_kernel_without_modules_for_pods_makes_no_node() {
-    prepare();
-    let off = "packages: {enabled: false}\n";
-    for (os, more) in [("ubuntu", ""), ("amzn2", off), ("rockylinux", off)] {
-        for kind in KINDS {
-            let server = mirror();
-            let settings = format!("{more}{}", downloads(server.port));
-            let machine = without(&["br_netfilter", "xt_comment"], os, kind, &settings);
-            let run = machine.start(SETUP);
-            let said = "no kernel module br_netfilter xt_comment, without which pods don't work";
-            is_no_node(&machine, said);
-            machine.said("Module xt_comment not found in directory");
-            machine.never_called(&["yum"]);
-            assert_eq!(server.requests(), []);
-
-            machine.put("/modules", "");
-            becomes_a_node(&machine, run);
-            machine.never_said("warning");
-        }
-    }
-}
-
-#[test]
 fn what_the_kernel_of_rhel_lacks_is_installed_for_that_kernel() {
-    prepare();
     let install = format!("yum -q -y install kernel-modules-extra-{RELEASE}\n");
     let missing = [
         "br_netfilter",
@@ -115,21 +91,11 @@ fn what_the_kernel_of_rhel_lacks_is_installed_for_that_kernel() {
 
 #[test]
 fn each_module_that_pods_need_is_one_that_a_node_must_have() {
-    prepare();
-    let every = [
-        "overlay",
-        "br_netfilter",
-        "xt_addrtype",
-        "xt_comment",
-        "xt_conntrack",
-        "xt_mark",
-        "xt_nat",
-        "xt_statistic",
-    ];
+    let every = "overlay br_netfilter xt_addrtype xt_comment xt_conntrack xt_mark xt_nat xt_statistic";
     // Where one module is another's replacement, a kernel has either.
     let mut cases: Vec<(&str, Vec<&str>, bool)> = Vec::new();
     let systems = ["ubuntu", "rockylinux", "amzn2"];
-    let turns = every.into_iter().zip(systems.into_iter().cycle());
+    let turns = every.split(' ').zip(systems.into_iter().cycle());
     cases.extend(turns.map(|(module, os)| (os, vec![module], false)));
     for os in systems {
         cases.push((os, vec!["xt_MASQUERADE"], true));
@@ -138,22 +104,27 @@ fn each_module_that_pods_need_is_one_that_a_node_must_have() {
         cases.push((os, vec!["nft_compat", "ip_tables"], false));
         cases.push((os, vec!["ip_set"], os != "rockylinux"));
     }
-    for (os, missing, is_node) in cases {
+    for ((os, missing, is_node), kind) in cases.into_iter().zip(KINDS.into_iter().cycle()) {
         let server = mirror();
-        let machine = without(&missing, os, KINDS[0], &downloads(server.port));
+        // Where packages are off, nothing is installed.
+        let settings = format!("packages: {{enabled: false}}\n{}", downloads(server.port));
+        let machine = without(&missing, os, kind, &settings);
         let run = machine.start(SETUP);
-        if is_node {
-            becomes_a_node(&machine, run);
-            machine.never_called(&["yum"]);
-        } else {
-            is_no_node(&machine, &format!("no kernel module {}, ", missing[0]));
+        if !is_node {
+            let said = format!("no kernel module {}, without which pods don't work", missing[0]);
+            is_no_node(&machine, &said);
+            machine.said(&format!("Module {} not found in directory", missing[0]));
+            assert_eq!(server.requests(), []);
+            machine.put("/modules", "");
         }
+        becomes_a_node(&machine, run);
+        machine.never_called(&["yum"]);
+        machine.never_said("warning");
     }
 }
 
 #[test]
 fn an_upgrade_brings_the_modules_of_a_newer_kernel() {
-    prepare();
     for is_there in [true, false] {
         let server = mirror();
         let mut pool = pool("rockylinux", "openstack", "1.34.2", "IPv4", false);
@@ -172,34 +143,14 @@ fn an_upgrade_brings_the_modules_of_a_newer_kernel() {
 
 /// Something that would keep pods from working, and must not go on: the system, the program that stops it, a pattern for the arguments
 /// with which that program fails until it is mended, and what the machine says.
-const OBSTACLES: [[&str; 4]; 6] = [
-    ["ubuntu", "ufw", "*disable", "ufw --force disable failed"],
-    [
-        "rockylinux",
-        "systemctl",
-        "'stop firewalld.service'",
-        "stop firewalld.service failed",
-    ],
-    [
-        "rhel",
-        "systemctl",
-        "'disable nm-cloud-setup.timer'",
-        "disable nm-cloud-setup.timer failed",
-    ],
-    [
-        "rhel",
-        "systemctl",
-        "'stop nm-cloud-setup.service'",
-        "stop nm-cloud-setup.service failed",
-    ],
-    [
-        "centos",
-        "systemctl",
-        "'reload NetworkManager.service'",
-        "reload NetworkManager.service failed",
-    ],
-    ["amzn2", "setenforce", "0", "setenforce 0 failed"],
-];
+const OBSTACLES: &str = "
+ubuntu | ufw | *disable | ufw --force disable failed
+rockylinux | systemctl | 'stop firewalld.service' | stop firewalld.service failed
+rhel | systemctl | 'disable nm-cloud-setup.timer' | disable nm-cloud-setup.timer failed
+rhel | systemctl | 'stop nm-cloud-setup.service' | stop nm-cloud-setup.service failed
+centos | systemctl | 'reload NetworkManager.service' | reload NetworkManager.service failed
+amzn2 | setenforce | 0 | setenforce 0 failed
+";
 
 /// A machine on which the obstacle stays until there is a file `/mended`. `state` is the answer to whether something is on.
 fn with([os, program, fails, _]: [&str; 4], state: &str, kind: Kind, port: u16) -> Machine {
@@ -214,8 +165,7 @@ fn with([os, program, fails, _]: [&str; 4], state: &str, kind: Kind, port: u16) 
 
 #[test]
 fn what_would_keep_pods_from_working_is_not_passed_over() {
-    prepare();
-    for (obstacle, kind) in OBSTACLES.into_iter().zip(KINDS.into_iter().cycle()) {
+    for (obstacle, kind) in table(OBSTACLES, " | ").zip(KINDS.into_iter().cycle()) {
         let server = mirror();
         let machine = with(obstacle, "echo Status: active", kind, server.port);
         let run = machine.start(SETUP);
@@ -225,24 +175,17 @@ fn what_would_keep_pods_from_working_is_not_passed_over() {
 
         machine.put("/mended", "");
         becomes_a_node(&machine, run);
-    }
-}
 
-#[test]
-fn what_is_off_already_need_not_be_turned_off() {
-    prepare();
-    // A unit that the image masks, and a firewall that lacks what it needs to run.
-    let off = |said: &str| !said.contains("reload") && !said.contains("setenforce");
-    for obstacle in OBSTACLES.into_iter().filter(|[.., said]| off(said)) {
-        let server = mirror();
-        let machine = with(obstacle, "exit 1", KINDS[0], server.port);
-        becomes_a_node(&machine, machine.start(SETUP));
+        // A unit that the image masks, or a firewall that lacks what it needs to run, need not be turned off.
+        if !obstacle[3].contains("reload") && !obstacle[3].contains("setenforce") {
+            let machine = with(obstacle, "exit 1", kind, server.port);
+            becomes_a_node(&machine, machine.start(SETUP));
+        }
     }
 }
 
 #[test]
 fn a_later_kernel_without_bridges_for_pods_runs_no_kubelet() {
-    prepare();
     for kind in KINDS {
         let machine = without(&["br_netfilter"], "rockylinux", kind, "{}");
         machine.fails(KUBELET_ENV);
@@ -263,7 +206,6 @@ const LOGIND: &str = "/etc/systemd/logind.conf.d/zz-kubernetes.conf";
 
 #[test]
 fn logind_waits_as_long_as_the_kubelet_may_take() {
-    prepare();
     // Tests of the kubelet's settings have the other ways to set it.
     let settings =
         "kubelet: {configuration: {shutdownGracePeriod: 1m, shutdownGracePeriodCriticalPods: 10s}}";

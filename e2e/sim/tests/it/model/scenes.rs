@@ -528,7 +528,7 @@ fn a_write_of_one_that_was_stopped_is_refused_and_breaks_nothing() {
             world.start([2, 2]);
             world.create_pool(0);
             world.pass(Duration::from_secs(60)).await;
-            world.schedule.stop_before(verb, &name, Duration::from_secs(25));
+            world.schedule.stop_before(verb, &name, Duration::from_secs(45));
             for _ in 0..2 {
                 world.edit_template(0, 0);
                 world.pass(Duration::from_secs(2)).await;
@@ -598,7 +598,7 @@ fn whatever_happens_to_one_of_the_writes_that_are_sent_together_nothing_is_lost(
 }
 
 /// When the Lease of a dead replica has expired, and its pools are published.
-const EXPIRED: Duration = Duration::from_secs(22);
+const EXPIRED: Duration = Duration::from_secs(42);
 
 /// How long it takes until all pools are published at the newest revision of their templates, after all were edited.
 async fn rotated(world: &World) -> Duration {
@@ -607,7 +607,7 @@ async fn rotated(world: &World) -> Duration {
         world.edit_template(number, 0);
     }
     while world.wanted().is_err() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{}", world.story());
+        assert!(began.elapsed() < Duration::from_secs(90), "{}", world.story());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let took = began.elapsed();
@@ -630,7 +630,10 @@ async fn together() -> World {
         let now = state.now();
         for lease in state.all("leases") {
             let renewed: jiff::Timestamp = lease["spec"]["renewTime"].as_str().unwrap().parse().unwrap();
-            assert!(now.duration_since(renewed).as_secs() < 8, "nobody renews {lease}");
+            assert!(
+                now.duration_since(renewed).as_secs() < 15,
+                "nobody renews {lease}"
+            );
         }
     });
     world
@@ -646,7 +649,7 @@ fn the_work_of_one_that_dies_is_taken_over_when_its_lease_has_expired() {
             let world = together().await;
             assert!(rotated(&world).await < Duration::from_secs(1));
             // It comes back as another pod: nobody knows that its Lease is out of use.
-            world.kill(which, one, Duration::from_millis(60_001));
+            world.kill(which, one, Duration::from_millis(90_001));
             let took = rotated(&world).await;
             println!("{which:?} {one} died: {took:?}");
             assert!(took < EXPIRED, "{took:?}\n{}", world.story());
