@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use osm_api::config::LateBoundKind;
-use osm_api::profile::{File, OperatingSystem, OperatingSystemProfileSpec};
+use osm_api::profile::{
+    File, OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility, TemplateEngine,
+};
 use osm_api::{Pool, Settings};
 use osm_judges::ignition_configs;
 use osm_render::{Rendered, Stage, compile, dry_run, placeholders, resolve, user_data};
