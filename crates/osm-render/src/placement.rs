@@ -91,7 +91,7 @@ fn without_effect(settings: &Settings) -> impl Iterator<Item = String> {
     ];
     let unused = unused.into_iter().filter(|(_, is_unused)| *is_unused);
     unused.map(|(field, _)| {
-        format!("{field} of the settings has no effect, because the profile does not use it")
+        format!("{field} of the settings has no effect, because it needs the library, which only Handlebars can include")
     })
 }
 

@@ -60,7 +60,7 @@ impl<'a> Placements<'a> {
         match markers.iter().find(|marker| !self.known.contains_key(&marker.id)) {
             Some(Marker { id, .. }) => Err(format!(
                 "the late-bound value {id} can't be used in this stage of this pool; remove the variable that prints it, or move this \
-                 text to the other stage"
+                 text to the other stage; rhel/… needs a MachineDeployment with a complete subscription"
             )),
             None => Ok(RenderedText { content, markers }),
         }

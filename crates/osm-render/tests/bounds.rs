@@ -112,7 +112,6 @@ quoting what is large | 7 | {{#if (toml (json (yaml (shell VALUE))))}}{{/if}}
 all steps in empty loops | 20 | {{! nothing }}
 all steps in loops with a name | 20 | {{#with @root.pool as |p|}}{{#if p.name}}{{/if}}{{/with}}
 all steps in helpers | 20 | {{#if (semver @root.kubelet.version ">=1.0, <2.0")}}{{/if}}
-all steps in late-bound values | 20 | {{late "registry/docker.io/password" as="toml"}}
 all steps in URLs | 20 | {{#if (download-url "kubelet" arch="$arch")}}{{/if}}
 "#;
 
@@ -153,6 +152,11 @@ fn handlebars() -> Vec<Hostile> {
         Hostile::handlebars(
             "a large template, included and indented",
             many("  {{> a}}\n", 1200),
+        )
+        .including("a", "x\n".repeat(60_000)),
+        Hostile::handlebars(
+            "many lines, included and indented far",
+            vec![format!("{}{{{{> a}}}}\n", " ".repeat(100_000))],
         )
         .including("a", "x\n".repeat(60_000)),
         Hostile::handlebars(

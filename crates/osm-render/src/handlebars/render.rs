@@ -274,7 +274,14 @@ impl Renderer<'_> {
             Some(indent) => {
                 let mut included = String::new();
                 self.template(template, scope, &mut included)?;
-                self.write(&indented(&included, indent), out)
+                // Written line by line, so that the indentation of many lines is never larger than the output may be.
+                for line in included.split_inclusive('\n') {
+                    if !line.trim_end_matches(['\r', '\n']).is_empty() {
+                        self.write(indent, out)?;
+                    }
+                    self.write(line, out)?;
+                }
+                Ok(())
             }
         }
     }
@@ -361,15 +368,6 @@ fn missing_argument(helper: &str) -> Failure {
 
 fn ends_with_blank(element: &TemplateElement) -> bool {
     matches!(element, TemplateElement::RawString(text) if text.ends_with([' ', '\t']))
-}
-
-/// Indents every line that is not empty.
-fn indented(text: &str, indent: &str) -> String {
-    let line = |line: &str| match line.trim_end_matches(['\r', '\n']) {
-        "" => line.to_owned(),
-        _ => format!("{indent}{line}"),
-    };
-    text.split_inclusive('\n').map(line).collect()
 }
 
 /// About the bytes of a value: its texts and keys, and a word for everything else.

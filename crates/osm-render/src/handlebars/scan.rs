@@ -117,11 +117,27 @@ impl<'a> Scanner<'a> {
     }
 
     fn block(&mut self, inner: &str) -> Result<(), String> {
-        if inner.starts_with('#') {
+        // After other names than plain ones, the parser finds another end of the tag than `tag_end`.
+        let is_plain = |name: &str| {
+            let name = name.trim_start_matches(BLANKS);
+            name.starts_with(|c: char| c.is_alphanumeric() || "-_./".contains(c))
+        };
+        if let Some(name) = inner.strip_prefix('>') {
+            if !is_plain(name) {
+                return Err("a partial is included by its plain name, {{> name}}".to_owned());
+            }
+        } else if let Some(name) = inner.strip_prefix('#') {
+            if !is_plain(name) {
+                return Err(
+                    "partial blocks and inline partials are not supported: use a named template".to_owned(),
+                );
+            }
             self.blocks.push(Block {
                 at: self.at,
                 levels: 1,
             });
+        } else if inner.starts_with('*') {
+            return Err("decorators are not supported: use a named template".to_owned());
         } else if inner.starts_with('/') {
             if self.blocks.pop().is_none() {
                 return Err("closes a block that is not open".to_owned());
@@ -212,6 +228,15 @@ mod tests {
         );
         assert!(problem(&format!("{{{{a {}", "(b ".repeat(1000))).contains("parentheses"));
         assert!(problem(&"{{ ~ # if a}}".repeat(1000)).contains("nested more than"));
+        // The parser would see a string that goes on.
+        let parentheses = "(not ".repeat(1000);
+        for tag in ["> 'a\\\\'", "#> 'a\\\\'", "#* 'a\\\\'", "* 'a\\\\'"] {
+            let source = format!("{{{{{tag}}}}}{{{{!-- ' }}}}{{{{not {parentheses}yes --}}}}");
+            assert!(
+                problem(&source).contains("partial") || problem(&source).contains("decorators"),
+                "{tag}"
+            );
+        }
         // A comment or a string does not hide blocks from the count.
         assert!(problem(&"{{#if a}}{{!-- {{/if}} --}}".repeat(1000)).contains("nested more than"));
         assert!(problem(&"{{#if a}}{{concat \"{{/if}}\"}}".repeat(1000)).contains("nested more than"));

@@ -184,7 +184,7 @@ impl Filled {
         // A marker in a name or a key would be left in the document. Profiles have none there, but somebody may have edited a stored config.
         let text = serde_json::to_string(config).unwrap_or_default();
         if text.matches(RESERVED_PREFIX).count() > filled.get() {
-            let place = stage.field().to_owned();
+            let place = format!("{}, in a name, a key or an SSH key", stage.field());
             return Err(UserDataError::UnknownMarker { place });
         }
         Ok(Self {

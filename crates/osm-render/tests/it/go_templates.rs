@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use osm_api::config::LateBoundKind;
-use osm_api::profile::{
-    File, OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility, TemplateEngine,
-};
+use osm_api::profile::{File, OperatingSystem, OperatingSystemProfileSpec};
 use osm_api::{Pool, Settings};
 use osm_judges::ignition_configs;
 use osm_render::{Rendered, Stage, compile, dry_run, placeholders, resolve, user_data};
@@ -260,7 +258,6 @@ fn a_function_that_looks_at_a_credential_or_changes_it_is_refused() {
         "if hasPrefix \"%%\" .Token }}x{{ end",
         "substr 3 8 .BootstrapKubeconfigSecretName",
         "b64enc .BootstrapKubeconfig",
-        "upper (.ProfileSecret \"secret/kube-system/vpn/password\")",
     ] {
         let data = format!("{{{{ {action} }}}}");
         let error = of_file(json!({}), &data).expect_err(&data);
@@ -384,21 +381,6 @@ fn a_file_of_the_profile_gives_way_to_the_settings_with_a_warning() {
     );
 }
 
-#[test]
-fn a_file_that_ignition_hides_is_refused_in_other_languages() {
-    let mut spec = profile(
-        json!({}),
-        json!({"files": [file("/proc/sys/kernel/panic", "10")]}),
-    );
-    spec.os_name = OperatingSystem::Flatcar;
-    spec.provisioning_utility = ProvisioningUtility::Ignition;
-    let pool = pool("flatcar", "aws", "1.34.2", "", false);
-    render_for(&spec, &pool, &Settings::default()).unwrap();
-    spec.template_engine = TemplateEngine::None;
-    let error = render_for(&spec, &pool, &Settings::default()).unwrap_err();
-    assert!(error.contains("write the file from a unit"), "{error}");
-}
-
 /// The systems whose programs read documents in languages of their own.
 #[derive(Clone, Copy)]
 enum Machine {
@@ -479,7 +461,7 @@ fn what_the_go_implementation_passes_on_becomes_the_same() {
         (Coreos, file_and_unit.clone(), "/coreos/units/0/content", json!(two), "", more_than_once),
         (Ignition, file_and_unit.clone(), "/storage/files/1", none.clone(), "", more_than_once),
         (Ignition, file_and_unit, "/systemd/units/0/contents", json!(two), "", more_than_once),
-        (Ignition, path("/proc/sys/kernel/panic"), "/storage/files/1", none.clone(), "/proc/sys/kernel/panic is left out", "write the file from a unit"),
+        (Ignition, path("/proc/sys/kernel/panic"), "/storage/files/1/path", json!("/proc/sys/kernel/panic"), "", "write the file from a unit"),
         // Permissions.
         (Ubuntu, mode(0), "/write_files/0/permissions", json!("0644"), "", ""),
         (Ubuntu, mode(44), "/write_files/0/permissions", json!("0044"), "", ""),
@@ -594,6 +576,6 @@ fn settings_that_need_the_library_give_a_warning() {
         .warnings;
     let fields = ["system.swap", "kubelet.configuration", "downloads"];
     let expected = fields
-        .map(|field| format!("{field} of the settings has no effect, because the profile does not use it"));
+        .map(|field| format!("{field} of the settings has no effect, because it needs the library, which only Handlebars can include"));
     assert_eq!(warnings, expected);
 }
