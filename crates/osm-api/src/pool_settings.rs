@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::names::{SETTINGS, SETTINGS_KEY};
+use crate::names::{self, SETTINGS, SETTINGS_KEY};
 use crate::settings::{Settings, SettingsError};
 use crate::strict;
 
@@ -48,7 +48,7 @@ impl PoolSettings {
             .and_then(|fields| fields.remove(FROM_CONFIG_MAP))
         {
             None => None,
-            Some(Value::String(name)) if !name.is_empty() => Some(name),
+            Some(Value::String(name)) if names::is_dns_subdomain(&name) => Some(name),
             Some(_) => {
                 return Err(failed(vec![format!(
                     "{FROM_CONFIG_MAP}: must be the name of a ConfigMap"

@@ -14,6 +14,13 @@ use crate::connection_role::ConnectionRole;
 use crate::server_time::ServerTime;
 use crate::{Environment, Metrics};
 
+/// Before a refused page of a list is asked for again: after an error, kube begins with the first page.
+const PAUSES_OF_LISTS: [Duration; 3] = [
+    Duration::from_millis(250),
+    Duration::from_secs(1),
+    Duration::from_secs(4),
+];
+
 /// The shortest time between two starts of a watch.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -74,6 +81,29 @@ impl Observe {
             // kube starts a watch again at once, also if a server or proxy ends each one.
             tokio::time::sleep(SHORTEST_INTERVAL).await;
         }
+        if verb != "list" {
+            return self.ask(&client, request, verb, &resource).await;
+        }
+        let (parts, _) = request.into_parts();
+        let mut pauses = PAUSES_OF_LISTS.iter();
+        loop {
+            let request = Request::from_parts(parts.clone(), Body::empty());
+            let answer = self.ask(&client, request, verb, &resource).await?;
+            let is_refused = matches!(answer.status().as_u16(), 429 | 503 | 504);
+            match pauses.next().filter(|_| is_refused) {
+                Some(pause) => tokio::time::sleep(*pause).await,
+                None => return Ok(answer),
+            }
+        }
+    }
+
+    async fn ask(
+        &self,
+        client: &Client,
+        request: Request<Body>,
+        verb: &str,
+        resource: &str,
+    ) -> Result<Response<TimeoutBody<Body>>, BoxError> {
         let (started, place) = (Instant::now(), self.role.place());
         let answer = match tokio::time::timeout(self.timeout, client.send(request)).await {
             Ok(answer) => answer.map_err(|error| Unanswered::Failed(place, error.into())),
@@ -81,7 +111,7 @@ impl Observe {
         };
         let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
         self.metrics
-            .requested(self.role.label(), verb, &resource, code, started.elapsed());
+            .requested(self.role.label(), verb, resource, code, started.elapsed());
         let answer = answer?;
         self.server_time.note(answer.headers());
         // A connection that many requests share lives on while one of the answers stalls. kube itself gives up a silent watch.
@@ -163,6 +193,9 @@ fn classify(method: &http::Method, uri: &http::Uri) -> (&'static str, String) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU16, Ordering};
+
     use bytes::Bytes;
     use futures::{StreamExt as _, stream};
     use http_body::Frame;
@@ -193,6 +226,35 @@ mod tests {
         ] {
             let got = classify(&method.parse().unwrap(), &uri.parse().unwrap());
             assert_eq!(got, (verb, resource.to_owned()), "{method} {uri}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_refused_page_of_a_list_is_asked_for_again() {
+        for (path, refused, asked, code) in [
+            ("/api/v1/secrets?limit=50", 3, 4, 200),
+            ("/api/v1/secrets?limit=50", 4, 4, 429),
+            ("/api/v1/namespaces/n/secrets/x", 1, 1, 429),
+        ] {
+            let count = Arc::new(AtomicU16::new(0));
+            let counted = count.clone();
+            let server = tower::service_fn(move |_: Request<Body>| {
+                let is_refused = counted.fetch_add(1, Ordering::SeqCst) < refused;
+                let answer = Response::builder().status(if is_refused { 429 } else { 200 });
+                async move { Ok::<_, BoxError>(answer.body(Body::empty()).unwrap()) }
+            });
+            let (environment, metrics) = (
+                Environment::default(),
+                Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
+            );
+            let observe = Observe::new(&metrics, TIMEOUT, ConnectionRole::Only, &environment);
+            let request = Request::get(path).body(Body::empty()).unwrap();
+            let answer = observe
+                .send(Client::new(server, "default"), request)
+                .await
+                .unwrap();
+            assert_eq!(answer.status().as_u16(), code, "{path}");
+            assert_eq!(count.load(Ordering::SeqCst), asked, "{path}");
         }
     }
 

@@ -7,9 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use osm_api::rbac::{ClusterKind, GoLease};
+use tokio::time::Instant;
 
 use crate::error::brief;
 use crate::queue::Queue;
@@ -24,7 +25,7 @@ const INTERVAL: Duration = Duration::from_secs(15);
 
 /// A Lease that was renewed within this time is being renewed. Another replica takes it over after 15 seconds and a pause between two attempts,
 /// and a pod that is restarted begins to wait for that when it is up. The rest is for clocks that differ.
-const RENEWED_WITHIN: SignedDuration = SignedDuration::from_secs(45);
+const RENEWED_WITHIN: Duration = Duration::from_secs(45);
 
 /// Checks once, and then regularly until shutdown. Each key is queued when the result changes. `is_published`: whether anything is published
 /// in this cluster, or the service is ready without that.
@@ -106,8 +107,9 @@ struct WatchedLease {
     name: &'static str,
     /// `namespace/name`, and the cluster if there are two.
     place: String,
-    /// Whether it was being renewed when it was last read; `None`: it was not read yet.
-    is_renewed: Option<bool>,
+    was_read: bool,
+    /// When it was last seen to be renewed, or could not be read afterwards: while the API server is away, nobody can renew it.
+    renewed: Option<Instant>,
 }
 
 impl WatchedLease {
@@ -118,7 +120,8 @@ impl WatchedLease {
             clock: connection.server_time.clone(),
             name,
             place: format!("{namespace}/{name}{}", connection.role().place()),
-            is_renewed: None,
+            was_read: false,
+            renewed: None,
         }
     }
 
@@ -126,37 +129,48 @@ impl WatchedLease {
     async fn problem(&mut self) -> Option<String> {
         match self.api.get_opt(self.name).await {
             Ok(lease) => {
+                self.was_read = true;
                 let spec = lease.and_then(|lease| lease.spec);
-                self.is_renewed = Some(is_renewed(spec, self.clock.now()));
+                self.renewed = match is_renewed(spec, self.clock.now()) {
+                    None => None,
+                    Some(true) => Some(Instant::now()),
+                    Some(false) => self.renewed,
+                };
             }
-            Err(error) if self.is_renewed.is_none() => {
+            Err(error) if !self.was_read => {
                 return Some(format!(
                     "the Lease {} can't be read yet: {}",
                     self.place,
                     brief(&error)
                 ));
             }
+            Err(_) if self.is_renewed() => self.renewed = Some(Instant::now()),
             Err(_) => {}
         }
-        (self.is_renewed == Some(true)).then(|| {
+        self.is_renewed().then(|| {
             format!(
                 "it renews the Lease {}; stop it with the script that `osmctl migrate script` prints",
                 self.place
             )
         })
     }
+
+    fn is_renewed(&self) -> bool {
+        self.renewed.is_some_and(|at| at.elapsed() < RENEWED_WITHIN)
+    }
 }
 
-/// Whether a replica holds the Lease and has renewed it lately, by the `clock` of the API server.
-fn is_renewed(lease: Option<LeaseSpec>, clock: Timestamp) -> bool {
+/// Whether its holder has renewed the Lease lately, by the `clock` of the API server; `None`: nobody holds it.
+fn is_renewed(lease: Option<LeaseSpec>, clock: Timestamp) -> Option<bool> {
     let held = lease.filter(|lease| {
         lease
             .holder_identity
             .as_ref()
             .is_some_and(|holder| !holder.is_empty())
     });
-    held.and_then(|lease| lease.renew_time)
-        .is_some_and(|renewed| clock.duration_since(renewed.0) < RENEWED_WITHIN)
+    let renewed = held?.renew_time;
+    // The holder's clock may be early or late.
+    Some(renewed.is_some_and(|at| clock.duration_since(at.0).unsigned_abs() < RENEWED_WITHIN))
 }
 
 #[cfg(test)]
@@ -186,21 +200,21 @@ mod tests {
     fn a_lease_is_renewed_if_it_is_held_and_was_renewed_lately() {
         let clock = Timestamp::from_second(1_800_000_000).unwrap();
         for (seconds_ago, holder, expected) in [
-            (0, "go", true),
-            (44, "go", true),
-            (45, "go", false),
-            // Its clock is early.
-            (-600, "go", true),
-            (0, "", false),
+            (0, "go", Some(true)),
+            (44, "go", Some(true)),
+            (45, "go", Some(false)),
+            (-44, "go", Some(true)),
+            (-45, "go", Some(false)),
+            (0, "", None),
         ] {
             let lease = LeaseSpec {
                 holder_identity: Some(holder.to_owned()),
-                ..renewed(clock - SignedDuration::from_secs(seconds_ago))
+                ..renewed(clock - jiff::SignedDuration::from_secs(seconds_ago))
             };
             let is = is_renewed(Some(lease), clock);
             assert_eq!(is, expected, "{seconds_ago} s ago by {holder:?}");
         }
-        assert!(!is_renewed(None, clock));
+        assert_eq!(is_renewed(None, clock), None);
     }
 
     /// An API server with one Lease, at the path that ends so, or without a permission to read any.
@@ -306,6 +320,8 @@ mod tests {
                 assert!(!check.look(&|| true).await);
                 assert!(readiness.waiting().is_empty());
                 server.let_expire();
+                assert!(!check.look(&|| true).await, "it may still be restarting");
+                tokio::time::advance(RENEWED_WITHIN).await;
                 assert_eq!(check.look(&|| true).await, is_held, "{service:?} {place}");
                 assert!(check.problem.problem().is_none());
             }
@@ -328,5 +344,15 @@ mod tests {
         assert!(!check.look(&|| false).await);
         let found = check.problem.problem().unwrap();
         assert!(found.contains("-worker-manager; "), "{found}");
+        // Once it can be read again, its holder has time to renew it.
+        tokio::time::advance(RENEWED_WITHIN - Duration::from_secs(1)).await;
+        assert!(!check.look(&|| false).await);
+        server.serve(Some(PLACES[2]));
+        server.let_expire();
+        tokio::time::advance(RENEWED_WITHIN - Duration::from_secs(1)).await;
+        assert!(!check.look(&|| false).await);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(check.look(&|| false).await);
+        assert_eq!(check.problem.problem(), None);
     }
 }

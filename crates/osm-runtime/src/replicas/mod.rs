@@ -9,8 +9,7 @@
 //! - A replica that could not renew in time (the API server was unavailable, or the process was stopped) must expect that others
 //!   have taken over. It starts no reconcile until it has renewed its Lease.
 //! - A replica that is not fit has a label on its Lease. It owns keys only while no fit replica lives. It becomes fit when it is ready: before
-//!   that, it may lack a right, the settings or newer CustomResourceDefinitions, and the replicas that it is to replace keep every key. It stays fit
-//!   until it is known to be unable to work.
+//!   that, it may lack a right, the settings or newer CustomResourceDefinitions, and the replicas that it is to replace keep every key.
 //! - At shutdown, a replica deletes its Lease and the others take over at once. After a crash the Lease is left behind until the pod, which owns it,
 //!   is deleted.
 
@@ -33,7 +32,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::Change;
-use crate::readiness::{Gate, LEASE, is_vital};
+use crate::readiness::{Gate, LEASE};
 use crate::watch::Watch;
 use crate::{Cluster, CommonArgs, Environment, error};
 
@@ -41,9 +40,11 @@ use self::membership::{EXPIRY, Live, Membership};
 
 /// Interval of renewals: that of kubelets for the Leases of their nodes.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(10);
-/// Limit for a request about a Lease, so that there is time for another attempt.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Delay after a failed renewal.
+/// Limit for a request about a Lease. A slow API server must not end every Lease, and there is time for another attempt.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// At shutdown, it is tried for so long to delete the Lease.
+const DELETE_WITHIN: Duration = Duration::from_secs(5);
+/// Delay after a failed request about the Lease.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// At shutdown, the Lease is given up after this time even if reconciles still run, so that the other replicas can take over.
 const MAX_HANDOVER_DELAY: Duration = Duration::from_secs(2);
@@ -195,13 +196,10 @@ fn is_fit_replica(lease: &ObjectMeta, service: &str) -> Option<bool> {
     is(names::REPLICA_OF, service).then(|| is(names::STANDBY, "false"))
 }
 
-/// Whether a replica may own keys while other replicas live. `closed`: the names of the gates that are closed.
+/// Whether a replica may own keys while other replicas live. `closed`: the names of the gates that are closed. This replica's own Lease says
+/// nothing about what it can do.
 fn is_fit(was_fit: bool, closed: &[String]) -> bool {
-    match was_fit {
-        true => !closed.iter().any(|gate| is_vital(gate)),
-        // This replica's own Lease says nothing about what it can do.
-        false => closed.iter().all(|gate| gate == LEASE),
-    }
+    was_fit || closed.iter().all(|gate| gate == LEASE)
 }
 
 /// This replica, and its Lease.
@@ -232,11 +230,10 @@ impl Member {
             let was_fit = self.replicas.membership().is_fit();
             let is_fit = is_fit(was_fit, &closed);
             if self.replicas.membership().set_fit(is_fit) {
-                let own = &self.replicas.0.own;
-                match is_fit {
-                    true => tracing::info!(own, "this replica is ready for its share of the work"),
-                    false => tracing::warn!(own, ?closed, "this replica is not ready, standing by"),
-                }
+                tracing::info!(
+                    own = self.replicas.0.own,
+                    "this replica is ready for its share of the work"
+                );
                 renew_at = Instant::now();
             }
             if Instant::now() >= renew_at {
@@ -381,9 +378,17 @@ impl Member {
 
     async fn give_back(&self) {
         let lease = self.replicas.0.own.clone();
-        match in_time(self.api.delete(&lease, &DeleteParams::default())).await {
-            Ok(_) => tracing::info!(lease, "deleted the Lease"),
-            Err(error) => tracing::warn!(lease, error, "the Lease can't be deleted"),
+        let delete = async {
+            while let Err(error) = self.api.delete(&lease, &DeleteParams::default()).await
+                && !error::is_code(&error, 404)
+            {
+                tracing::warn!(lease, error = error::brief(&error), "the Lease can't be deleted");
+                tokio::time::sleep(RETRY_DELAY).await;
+            }
+        };
+        match tokio::time::timeout(DELETE_WITHIN, delete).await {
+            Ok(()) => tracing::info!(lease, "deleted the Lease"),
+            Err(_) => tracing::warn!(lease, "the Lease stays until it expires"),
         }
     }
 }
@@ -403,19 +408,19 @@ mod tests {
     use jiff::Timestamp;
 
     #[test]
-    fn fit_once_ready_and_unfit_only_if_unable() {
+    fn a_replica_is_fit_once_it_was_ready() {
         let settings = "settings (ConfigMap n/s)";
-        for (closed, of_new, of_fit) in [
-            (&["watch of secrets", LEASE][..], false, true),
-            (&[settings], false, true),
-            (&[RIGHTS, LEASE], false, false),
-            (&[LEASE], true, true),
-            (&[], true, true),
+        for (closed, of_new) in [
+            (&["watch of secrets", LEASE][..], false),
+            (&[settings], false),
+            (&[RIGHTS, LEASE], false),
+            (&[LEASE], true),
+            (&[], true),
         ] {
             let names: Vec<String> = closed.iter().map(ToString::to_string).collect();
             assert_eq!(
                 (is_fit(false, &names), is_fit(true, &names)),
-                (of_new, of_fit),
+                (of_new, true),
                 "{closed:?}"
             );
         }
