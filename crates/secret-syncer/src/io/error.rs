@@ -10,6 +10,7 @@ use crate::model::documents::DocumentError;
 use crate::model::gathered::Gathered;
 use crate::model::memory::Fact;
 use crate::plan::content::Comparison;
+use crate::plan::findings::Cause;
 use crate::plan::steps::Publish;
 use crate::plan::{PlanError, hold, messages};
 
@@ -65,9 +66,10 @@ impl ApplyError {
             Self::TokenRefused => return Some(Fact::Refused),
             Self::Document(_) | Self::TooManyDocuments(_) => true,
             Self::ForeignSecret { .. } => is_new,
-            // Validation, a policy, a quota, or a limit of size.
+            // Validation, a policy, a quota, or a limit of size. A renewal that is due must not wait for anything that strikes new content.
             Self::Request(RequestError::Failed { source, .. }) => {
-                is_new && [400, 403, 413, 422].iter().any(|code| is_code(source, *code))
+                let is_refused = [400, 403, 413, 422].iter().any(|code| is_code(source, *code));
+                is_new && (is_refused || publish.causes().contains(&Cause::RenewalDue))
             }
             _ => false,
         };

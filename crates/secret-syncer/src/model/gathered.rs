@@ -63,7 +63,7 @@ impl Gathered {
     }
 }
 
-/// uids of the `kube-system` namespaces. They were read a moment ago where objects may be deleted, or published for the first time.
+/// uids of the `kube-system` namespaces. They were read a moment ago.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clusters {
     /// Of the cluster of OperatingSystemConfigs.

@@ -82,8 +82,8 @@ pub struct MadeFrom {
 /// documents, a Secret that it needs is someone else's, or the API server refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfit {
-    /// resourceVersion of the config. The write of a status changes it too, and costs one more attempt.
-    pub config: String,
+    /// Generation of the config, which the write of a status does not change.
+    pub generation: i64,
     /// As the annotation [`osm_api::names::PUBLISHED_FROM`]: other values may fit.
     pub published_from: String,
     pub reason: Reason,

@@ -78,14 +78,13 @@ impl Wanted {
         }
     }
 
-    /// What is published is known to be made from this, since that is [the same](Comparison::Same).
-    pub fn made_from(&self, gathered: &Gathered) -> Option<MadeFrom> {
-        let bootstrap = gathered.existing.bootstrap.as_ref()?;
+    /// What is published, which was `recorded` as published from this, is the same.
+    pub fn made_from(&self, recorded: &str) -> Option<MadeFrom> {
         let Content::Config { values, .. } = &self.content else {
             return None;
         };
         Some(MadeFrom {
-            published_from: bootstrap.meta.annotation(names::PUBLISHED_FROM)?.to_owned(),
+            published_from: recorded.to_owned(),
             digest: self.digest.clone(),
             values: values.clone(),
         })
@@ -100,10 +99,15 @@ pub enum Comparison {
     Unknown,
 }
 
+/// What the bootstrap Secret was published from.
+pub fn recorded(gathered: &Gathered) -> Option<&str> {
+    let bootstrap = gathered.existing.bootstrap.as_ref()?;
+    bootstrap.meta.annotation(names::PUBLISHED_FROM)
+}
+
 /// `digest`: of the rendered content. Without a bootstrap Secret nothing is the same.
 pub fn compare(gathered: &Gathered, digest: &str, inputs: &Inputs) -> Comparison {
-    let bootstrap = gathered.existing.bootstrap.as_ref();
-    let Some(recorded) = bootstrap.and_then(|secret| secret.meta.annotation(names::PUBLISHED_FROM)) else {
+    let Some(recorded) = recorded(gathered) else {
         return Comparison::Different;
     };
     let made_from = gathered.memory.made_from.as_ref();

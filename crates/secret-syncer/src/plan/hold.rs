@@ -23,6 +23,8 @@ pub struct Hold {
     pub verdict: Verdict,
     /// It is only the turn of another controller. Short waits are normal and are not reported.
     pub is_wait: bool,
+    /// It could not be published when it was last tried.
+    pub is_unfit: bool,
 }
 
 /// A wait for a rendering or a revision is reported after this time.
@@ -33,6 +35,7 @@ impl Hold {
         Self {
             verdict: messages::not_published(reason, message),
             is_wait: false,
+            is_unfit: false,
         }
     }
 
@@ -40,6 +43,7 @@ impl Hold {
         Self {
             verdict,
             is_wait: true,
+            is_unfit: false,
         }
     }
 
@@ -85,10 +89,19 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
         Ok(inputs) => inputs,
         Err(problem) => return Some(Hold::failure(problem.reason(), problem.to_string())),
     };
-    let unfit = gathered.memory.unfit.as_ref()?;
     let published_from = published_from(&rendered.digest, &inputs.references);
-    let is_it = unfit.config == config.resource_version && unfit.published_from == published_from;
-    (is_it && gathered.now < unfit.until).then(|| Hold::failure(unfit.reason, unfit.message.clone()))
+    let unfit = known_unfit(gathered, config, &published_from)?;
+    Some(Hold {
+        is_unfit: true,
+        ..Hold::failure(unfit.reason, unfit.message.clone())
+    })
+}
+
+/// What is remembered of this content of the config: that it can't be published for now.
+fn known_unfit<'a>(gathered: &'a Gathered, config: &ConfigView, published_from: &str) -> Option<&'a Unfit> {
+    let unfit = gathered.memory.unfit.as_ref()?;
+    let is_it = unfit.generation == config.generation && unfit.published_from == published_from;
+    (is_it && gathered.now < unfit.until).then_some(unfit)
 }
 
 /// What can't be published is tried again after this time. What stood in its way may be gone: a policy or a quota of the API server, or a
@@ -96,14 +109,16 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
 const UNFIT_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 /// What to remember where content can't be published, so that the next plans hold it back, and renew and restore what is published. `None`:
-/// nothing is, so there is nothing to put first.
+/// nothing is, or it was tried though it is known to be unfit, so there is nothing to put first.
 pub fn unfit(gathered: &Gathered, publish: &Publish, reason: Reason, message: String) -> Option<Unfit> {
     let config = gathered.config.as_ref()?;
     record(gathered, config)?;
     let is_of_config = matches!(publish.wanted.content, Content::Config { .. });
-    is_of_config.then(|| Unfit {
-        config: config.resource_version.clone(),
-        published_from: publish.wanted.published_from.clone(),
+    let published_from = &publish.wanted.published_from;
+    let is_news = known_unfit(gathered, config, published_from).is_none();
+    (is_of_config && is_news).then(|| Unfit {
+        generation: config.generation,
+        published_from: published_from.clone(),
         reason,
         message,
         until: gathered.now + UNFIT_FOR,

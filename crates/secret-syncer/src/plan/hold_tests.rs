@@ -364,7 +364,7 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
         ("UserDataTooLarge", |g| {
             g.inputs = new_value();
             g.memory.unfit = Some(Unfit {
-                config: "9".into(),
+                generation: 3,
                 published_from: published_from("d", &new_value().unwrap().references),
                 reason: Reason::UserDataTooLarge,
                 message: "too large".into(),
@@ -376,7 +376,7 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
             let more = (1..50).map(|number| document(&format!("older-{number}"), hours(30)));
             g.existing.provisioning.extend(more);
             g.memory.unfit = Some(Unfit {
-                config: "9".into(),
+                generation: 3,
                 published_from: published_from("d", &new_value().unwrap().references),
                 reason: Reason::TooManyDocuments,
                 message: "too many".into(),
@@ -486,7 +486,7 @@ fn a_content_is_held_back_while_it_is_unfit_and_something_is_published() {
     let tried: [(&str, Edit); 3] = [
         ("later", |g| g.now += SignedDuration::from_mins(10)),
         ("another config", |g| {
-            edit_config(g, |config| config.resource_version = "10".into());
+            edit_config(g, |config| config.generation += 1);
         }),
         ("another value", |g| g.inputs = new_value()),
     ];
@@ -499,6 +499,16 @@ fn a_content_is_held_back_while_it_is_unfit_and_something_is_published() {
             "{what}"
         );
     }
+    // Its document is gone, and nothing else can be published: a failure is reported, and is no reason to wait.
+    let mut lost = gathered.clone();
+    lost.existing.provisioning.clear();
+    let retried = plan(&lost).1.unwrap();
+    assert!(
+        matches!(&retried.step, Step::Publish(publish) if matches!(publish.wanted.content, content::Content::Config { .. })),
+        "{:?}",
+        retried.step
+    );
+    assert_eq!(refused(&lost), None);
     // A renewal has no content that could be held back.
     let mut renewal = without_source();
     renewal.now = hours(8);

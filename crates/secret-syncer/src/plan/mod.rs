@@ -135,7 +135,9 @@ fn for_config(
         (memory.made_from, memory.tokens) = (None, None);
         return Ok(Plan::of(teardown::of(gathered, config), None));
     }
-    if let Some(hold) = hold::of(gathered, config) {
+    // Where nothing else can be published, it is tried again with the usual pauses.
+    let hold = hold::of(gathered, config).filter(|hold| !hold.is_unfit || gathered.published.is_some());
+    if let Some(hold) = hold {
         return while_held(gathered, config, md, &hold, memory);
     }
     let (Some(rendered), Ok(inputs)) = (&config.status.rendered, &gathered.inputs) else {
@@ -143,7 +145,7 @@ fn for_config(
     };
     let wanted = Wanted::new(gathered, config, rendered, inputs);
     if wanted.comparison == Comparison::Same {
-        memory.made_from = wanted.made_from(gathered);
+        memory.made_from = content::recorded(gathered).and_then(|recorded| wanted.made_from(recorded));
     }
     keep_or_publish(gathered, config, md, wanted, memory)
 }

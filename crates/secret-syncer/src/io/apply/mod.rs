@@ -23,8 +23,8 @@ use crate::model::gathered::Gathered;
 use crate::model::memory::Fact;
 use crate::model::view::ConfigView;
 use crate::plan::findings::Cause;
-use crate::plan::messages;
 use crate::plan::steps::{Plan, Step};
+use crate::plan::{content, messages};
 
 /// In errors.
 const CONFIG: &str = "the OperatingSystemConfig";
@@ -130,8 +130,13 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
         Step::Publish(publish) => {
             let outcome = Box::pin(publish::publish(context, gathered, &publish)).await;
             let fact = match &outcome {
-                Ok(None) => publish.wanted.made_from(gathered).map(Fact::Same),
-                Ok(Some(_)) => None,
+                Ok(None) => content::recorded(gathered)
+                    .and_then(|recorded| publish.wanted.made_from(recorded))
+                    .map(Fact::Same),
+                Ok(Some(_)) => publish
+                    .wanted
+                    .made_from(&publish.wanted.published_from)
+                    .map(Fact::Same),
                 Err(error) => error.fact(gathered, &publish),
             };
             let is_unfit = matches!(fact, Some(Fact::Unfit(_)));
@@ -140,7 +145,10 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
             }
             let published = match outcome {
                 // The next plan holds the content back, and says why.
-                Err(_) if is_unfit => None,
+                Err(error) if is_unfit => {
+                    tracing::warn!(config = gathered.name, %error, "new content can't be published for now");
+                    None
+                }
                 outcome => outcome?,
             };
             if let Some(published) = published {

@@ -460,7 +460,7 @@ fn what_others_write_all_the_time_is_no_reason_to_write() {
     ]]);
 }
 
-/// Two days each.
+/// Five hours each, and more than a day.
 #[test]
 fn other_modes_other_profiles_and_the_wrong_namespace_cost_nothing_however_long() {
     // Most of the life of a token.
