@@ -433,9 +433,7 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
         });
     }
     for service in Service::ALL {
-        let kubeconfig = world
-            .plane
-            .identity_path(installation::IDENTITIES, service.name());
+        let kubeconfig = world.installed.kubeconfig(service, service.clusters()[0])?;
         let text = std::fs::read_to_string(kubeconfig)?;
         let token = text
             .lines()

@@ -1,6 +1,7 @@
 //! Kubeconfigs for ServiceAccounts.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 use base64::Engine;
@@ -14,6 +15,9 @@ use super::{ControlPlane, private_file};
 
 /// Long enough for any test; the server may grant less.
 const TOKEN_LIFE_SECONDS: i64 = 24 * 60 * 60;
+
+/// Of the next kubeconfig.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 impl ControlPlane {
     /// A token of an existing ServiceAccount, asked for 24 h.
@@ -36,21 +40,18 @@ impl ControlPlane {
         Ok(answer.status.context("TokenRequest without status")?.token)
     }
 
-    /// Writes a kubeconfig (mode 0600) that acts as an existing ServiceAccount, with a token of its own.
+    /// Writes a kubeconfig (mode 0600) that acts as an existing ServiceAccount, with a token of its own. Each call writes another file: services
+    /// restart when theirs changes.
     ///
     /// # Errors
     /// When there is no such ServiceAccount.
     pub async fn identity(&self, namespace: &str, service_account: &str) -> Result<PathBuf> {
         let token = self.token(namespace, service_account).await?;
-        let path = self.identity_path(namespace, service_account);
+        let folder = self.directory.path().join("identities").join(namespace);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!("{service_account}-{number}.kubeconfig"));
         private_file(&path, &self.kubeconfig(&token))?;
         Ok(path)
-    }
-
-    #[must_use]
-    pub fn identity_path(&self, namespace: &str, service_account: &str) -> PathBuf {
-        let folder = self.directory.path().join("identities").join(namespace);
-        folder.join(format!("{service_account}.kubeconfig"))
     }
 
     /// A client that acts as an existing ServiceAccount.
