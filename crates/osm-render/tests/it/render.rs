@@ -304,7 +304,7 @@ fn a_marker_in_a_name_or_a_key_of_an_edited_config_is_refused() {
         let mut edited = content.clone();
         edited["bootstrapConfig"][path] = value;
         let edited = serde_json::from_value(edited).unwrap();
-        let place = "bootstrapConfig".to_owned();
+        let place = "bootstrapConfig, in a name, a key or an SSH key".to_owned();
         let refused = user_data(&edited, Stage::Bootstrap, &late("api/token", "t"));
         assert_eq!(refused, Err(UserDataError::UnknownMarker { place }));
     }
