@@ -157,7 +157,8 @@ fn segments(uri: &http::Uri) -> Vec<&str> {
 
 /// Whether a request leads where its sender meant. kube puts a name into the path as it is, and a name that comes from the spec of an object
 /// can be any text: `a/../b` would lead to another object, and `a?b` to another request. Such objects are only read, and what reads one object has
-/// neither a subresource nor a query. The API server has checked the names of those that are written.
+/// neither a subresource nor a query. The API server has checked the names of those that are written. `#` and what follows it are cut off before this,
+/// which opens nothing else: the rules for what may be read list namespaces, or namespaces and names, without it.
 fn is_plain(method: &http::Method, uri: &http::Uri) -> bool {
     let is_name = |name: &str| {
         let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"%\\".contains(&byte);

@@ -42,7 +42,7 @@ use self::membership::{EXPIRY, Live, Membership};
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(10);
 /// Limit for a request about a Lease. A slow API server must not end every Lease, and there is time for another attempt.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// At shutdown, it is tried for so long to delete the Lease.
+/// How long the deletion of the Lease is retried at shutdown.
 const DELETE_WITHIN: Duration = Duration::from_secs(5);
 /// Delay after a failed request about the Lease.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
