@@ -52,7 +52,7 @@ pub enum Fact {
     Issued(Tokens),
     /// The API server does not accept the tokens. It may have another key to verify them with by now, so the next attempt gets new ones.
     Refused,
-    /// What is published holds exactly what would be made from this.
+    /// What is published holds exactly what would be made from this. Only the content of a config is compared or published anew.
     Same(MadeFrom),
     Unfit(Unfit),
 }
@@ -62,7 +62,11 @@ impl PoolMemory {
         match fact {
             Fact::Issued(tokens) => self.tokens = Some(tokens),
             Fact::Refused => self.tokens = None,
-            Fact::Same(made_from) => self.made_from = Some(made_from),
+            Fact::Same(made_from) => {
+                self.made_from = Some(made_from);
+                // What is published is fit, whatever an earlier attempt showed.
+                self.unfit = None;
+            }
             Fact::Unfit(unfit) => self.unfit = Some(unfit),
         }
     }

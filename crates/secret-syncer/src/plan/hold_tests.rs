@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::model::documents::Documents;
 use crate::model::gathered::Gathered;
-use crate::model::memory::{MadeFrom, Unfit};
+use crate::model::memory::{Fact, MadeFrom, Memory, Unfit};
 use crate::model::published_content::Published;
 use crate::model::record::{PublishedRecord, of_entries, published_from};
 use crate::model::source::{Inputs, SourceError, SourceProblem};
@@ -509,6 +509,12 @@ fn a_content_is_held_back_while_it_is_unfit_and_something_is_published() {
         retried.step
     );
     assert_eq!(refused(&lost), None);
+    // It can be published after all, because nothing else could be.
+    let memory = Memory::default();
+    memory.set("pool", gathered.memory.clone());
+    assert_ne!(memory.of("pool").unfit, None);
+    memory.learn("pool", Fact::Same(made_from().unwrap()));
+    assert_eq!(memory.of("pool").unfit, None);
     // A renewal has no content that could be held back.
     let mut renewal = without_source();
     renewal.now = hours(8);
