@@ -376,7 +376,7 @@ mod tests {
     /// The config of a pool that is published.
     fn held_by(uid: &str) -> ConfigView {
         ConfigView {
-            rendered_for: Some(pool("any", uid, "2026-01-01T00:00:00Z").rendered_for()),
+            rendered_for: Some(pool("any", uid, "2026-01-01T00:00:00Z").rendered_for(None)),
             ..ConfigView::default()
         }
     }

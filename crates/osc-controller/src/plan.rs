@@ -10,7 +10,7 @@ use kube::api::Preconditions;
 use osm_api::cluster_endpoint::Choice;
 use osm_api::condition::{RENDERED, Verdict};
 use osm_api::config::{ProfileRef, Rendered, RequestedProfile, Retired};
-use osm_api::content::Unpacked;
+use osm_api::content::{RenderedFor, Unpacked};
 use osm_api::profile::AcceptedProfile;
 use osm_api::{PoolRef, Reason, names, pool};
 use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
@@ -394,11 +394,20 @@ fn render(
     };
     let rendered = compiled.render_unless(renderer.abandoned, pool, &settings.settings, &choice.endpoint);
     let rendered = rendered.map_err(|source| Hold::Render { profile, source })?;
-    Ok(content(owner, rendered, settings, choice, found, accepted, late))
+    let rendered_for = owner.rendered_for(config);
+    Ok(content(
+        &rendered_for,
+        rendered,
+        settings,
+        choice,
+        found,
+        accepted,
+        late,
+    ))
 }
 
 fn content(
-    owner: &PoolView,
+    rendered_for: &RenderedFor,
     rendered: osm_render::Rendered,
     settings: &Current,
     choice: &Choice,
@@ -432,12 +441,7 @@ fn content(
         digest: accepted.digest.clone(),
         template_engine: accepted.template_engine,
     };
-    let described = rendered.described(
-        &owner.rendered_for(),
-        profile,
-        settings.digest.clone(),
-        &choice.endpoint,
-    );
+    let described = rendered.described(rendered_for, profile, settings.digest.clone(), &choice.endpoint);
     Content {
         rendered: osm_render::content(&rendered.spec, described),
         message,
@@ -452,8 +456,11 @@ fn waits_for_revision(owner: &PoolView, config: Option<&ConfigView>) -> bool {
     known
         .filter(|known| known.revision.is_some())
         .is_some_and(|known| {
+            // Before an etcd that was restored, content may have been rendered for an edit that is lost now. No revision is going to follow it.
+            let is_edited = owner.generation > known.template_generation.unwrap_or(0);
             owner.revision == known.revision
                 && pool::template_differs(&owner.template_digest, &known.template_digest)
+                && is_edited
         })
 }
 

@@ -45,7 +45,8 @@ fn owner() -> MachineDeployment {
 fn machine_deployment(uid: &str, revision: Option<&str>, kubelet: &str) -> MachineDeployment {
     let mut md = json!({
         "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
-        "metadata": {"name": "pool", "namespace": "kube-system", "uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z", "annotations": {}},
+        "metadata": {"name": "pool", "namespace": "kube-system", "uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z", "annotations": {},
+            "generation": if kubelet == "1.34.2" { 1 } else { 2 }},
         "spec": {"template": {"spec": {
             "versions": {"kubelet": kubelet},
             "providerSpec": {"value": {"cloudProvider": "aws", "cloudProviderSpec": {}, "operatingSystem": "ubuntu", "operatingSystemSpec": {}}},
@@ -301,6 +302,18 @@ fn an_edited_template_waits_for_its_revision_and_annotations_do_not() {
     assert!(matches!(waiting.object, ObjectPlan::Keep));
     gathered.config = Some(done(&gathered, waiting));
     assert_eq!(digest(gathered.config()), digest(&before));
+    // After a restore of etcd: what was rendered was rendered for an edit that is lost.
+    let mut restored = gathered.clone();
+    restored.claimants = vec![pool("uid-1", Some("2"), "1.35.0")];
+    restored.config = Some(done(&restored, plan(&restored)));
+    restored.claimants = vec![pool("uid-1", Some("2"), "1.34.2")];
+    assert_eq!(verdict(&plan(&restored)), ("Rendered", true));
+    // Scaling a pool edits its object as well, and writes nothing.
+    let mut scaled = current();
+    let mut md = owner();
+    md.metadata.generation = Some(7);
+    scaled.claimants = vec![claimant(&md)];
+    assert_eq!(new(&plan(&scaled)), Some(rendered(scaled.config())));
     gathered.claimants = vec![pool("uid-1", Some("2"), "1.35.0")];
     let stamped = plan(&gathered);
     assert_eq!(verdict(&stamped), ("Rendered", true));

@@ -213,6 +213,8 @@ pub struct PoolView {
     pub revision: Option<String>,
     /// SHA-256 of `spec.template`. It shows an edit that has no revision yet.
     pub template_digest: String,
+    /// Every edit of the spec counts it up.
+    pub generation: i64,
     /// Namespace and name of the profile: those that the annotations name, else the name of the default for its operating system and
     /// provisioning utility. They are known even where the rest of the pool cannot be read.
     pub wanted_profile: (Option<String>, Option<String>),
@@ -253,6 +255,7 @@ impl PoolView {
                 .map_or(Timestamp::MAX, |time| time.0),
             revision: short(names::REVISION),
             template_digest: pool::template_digest(md),
+            generation: md.metadata.generation.unwrap_or(0),
             wanted_profile: (short(names::PROFILE_NAMESPACE), profile),
             settings: settings.map(str::to_owned),
             settings_map: parsed.and_then(|settings| settings.config_map),
@@ -305,11 +308,18 @@ impl PoolView {
     }
 
     /// What content that is rendered now is rendered for.
-    pub fn rendered_for(&self) -> RenderedFor {
+    pub fn rendered_for(&self, config: Option<&ConfigView>) -> RenderedFor {
+        // The same template keeps its number, so that scaling the pool writes nothing.
+        let known = config.and_then(|config| config.rendered_for.as_ref());
+        let since = known
+            .filter(|known| known.template_digest == self.template_digest)
+            .and_then(|known| known.template_generation)
+            .filter(|since| *since <= self.generation);
         RenderedFor {
             pool: self.pool_ref.clone(),
             revision: self.revision.clone(),
             template_digest: self.template_digest.clone(),
+            template_generation: Some(since.unwrap_or(self.generation)),
         }
     }
 }

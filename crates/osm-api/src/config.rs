@@ -262,6 +262,9 @@ pub struct Rendered {
     /// SHA-256 of the part of `spec.template` that the documents were rendered from. It does not depend on credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_digest: Option<String>,
+    /// Generation of the MachineDeployment when it was first rendered with this template. A lower one shows that etcd was restored since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template_generation: Option<i64>,
     /// The profile that the documents were rendered from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileRef>,

@@ -85,6 +85,8 @@ pub struct RenderedFor {
     pub revision: Option<String>,
     /// SHA-256 of the machine template that the content was rendered from, 64 hex characters; empty while nothing has been rendered.
     pub template_digest: String,
+    /// As [`Rendered::template_generation`].
+    pub template_generation: Option<i64>,
 }
 
 impl RenderedFor {
@@ -239,6 +241,7 @@ fn unpack(pool: Option<&PoolRef>, rendered: &Rendered) -> Result<Content, Conten
             pool: pool.clone(),
             revision: rendered.revision.clone(),
             template_digest: rendered.template_digest.clone().unwrap_or_default(),
+            template_generation: rendered.template_generation,
         };
         rendered_for.store(&mut content);
     }
@@ -289,6 +292,7 @@ impl<'a> ContentView<'a> {
             template_digest: rendered
                 .and_then(|rendered| rendered.template_digest.clone())
                 .unwrap_or_default(),
+            template_generation: rendered.and_then(|rendered| rendered.template_generation),
         })
     }
 
@@ -344,6 +348,7 @@ mod tests {
             pool: PoolRef::machine_deployment("n", "p", "u"),
             revision: Some("7".into()),
             template_digest: "t".into(),
+            template_generation: Some(3),
         }
     }
 
@@ -366,11 +371,13 @@ mod tests {
             pool,
             revision,
             template_digest,
+            template_generation,
         } = rendered_for();
         let mut config = OperatingSystemConfig::new("p-n-config", spec_for(pool.clone()));
         let rendered = Rendered {
             revision,
             template_digest: Some(template_digest),
+            template_generation,
             ..Rendered::default()
         };
         let rendered = Unpacked::new(&content(), true, rendered).pack();

@@ -98,6 +98,7 @@ impl Rendered {
         config::Rendered {
             revision: rendered_for.revision.clone(),
             template_digest: Some(rendered_for.template_digest.clone()),
+            template_generation: rendered_for.template_generation,
             profile: Some(profile),
             settings_digest: Some(settings_digest),
             api_server: Some(cluster.api_server.clone()),

@@ -238,6 +238,7 @@ impl Selected {
             pool: self.pool_ref.clone(),
             revision: self.revision.clone(),
             template_digest: self.template_digest.clone(),
+            template_generation: None,
         };
         let settings_digest = self
             .settings

@@ -319,6 +319,7 @@ fn pools_and_clouds_shape_the_bootstrap_document() {
             pool: PoolRef::machine_deployment("kube-system", name, "u"),
             revision: None,
             template_digest: String::new(),
+            template_generation: None,
         }
         .store(&mut spec);
         parse(&user_data(&spec, Stage::Bootstrap, &placeholders(&spec)).unwrap())
