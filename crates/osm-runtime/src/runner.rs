@@ -12,7 +12,7 @@ use osm_api::Reason;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Failure, LONGEST_DELAY};
-use crate::queue::{Failed, Queue};
+use crate::queue::Queue;
 use crate::readiness::{LEASE, is_vital};
 use crate::replicas::{OnChange, Replicas};
 use crate::supervisor::Supervisor;
@@ -170,37 +170,30 @@ async fn run<K, S, F, Fut, E>(
                 let started = Instant::now();
                 // A task of its own, so that a panic ends this reconcile and nothing else.
                 let task = tokio::spawn(tokio::time::timeout(limits.timeout, reconcile(key.clone())));
-                let failed = |reason: &'static str| queue.failed(&key, reason, LONGEST_DELAY);
+                let failed = || queue.failed(&key, LONGEST_DELAY);
                 let (outcome, reason) = match task.await {
                     Ok(Ok(Ok(again))) => {
-                        if let Some(failures) = queue.done(&key, again) {
-                            tracing::info!(object = %key, failures, "the reconcile succeeds again");
-                        }
+                        queue.done(&key, again);
                         ("success", "")
                     }
                     Ok(Ok(Err(error))) if error.is_conflict() => {
-                        let reason = error.reason().as_str();
-                        let delay = failed(reason).delay;
+                        let delay = failed();
                         tracing::debug!(object = %key, %error, ?delay, "another writer changed the object; the reconcile is repeated");
-                        ("conflict", reason)
+                        ("conflict", error.reason().as_str())
                     }
                     Ok(Ok(Err(error))) => {
                         let reason = error.reason().as_str();
-                        let Failed { delay, is_known } = queue.failed(&key, reason, error.longest_delay());
-                        if is_known {
-                            tracing::debug!(object = %key, reason, %error, ?delay, "reconcile failed");
-                        } else {
-                            tracing::warn!(object = %key, reason, %error, ?delay, "reconcile failed");
-                        }
+                        let delay = queue.failed(&key, error.longest_delay());
+                        tracing::warn!(object = %key, reason, %error, ?delay, "reconcile failed");
                         ("failure", reason)
                     }
                     Ok(Err(_)) => {
-                        let delay = failed(Reason::Timeout.as_str()).delay;
+                        let delay = failed();
                         tracing::warn!(object = %key, limit = ?limits.timeout, ?delay, "the reconcile exceeded its time limit");
                         ("timeout", Reason::Timeout.as_str())
                     }
                     Err(error) => {
-                        let delay = failed(Reason::Panic.as_str()).delay;
+                        let delay = failed();
                         tracing::error!(object = %key, panic = error.is_panic(), ?delay, "the reconcile panicked; please report this");
                         ("panic", Reason::Panic.as_str())
                     }
