@@ -9,7 +9,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::Environment;
-use crate::backoff::doubled;
 
 /// Delay after the first failure; doubled by each further one.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
@@ -122,7 +121,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             Some(left) => left.min(longest),
             None => {
                 *failures = failures.saturating_add(1);
-                delay(*failures, longest, self.environment.fraction())
+                self.environment.delay(*failures, FIRST_DELAY, longest)
             }
         };
         state.finish(key, Some(delay));
@@ -130,12 +129,6 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.changed.notify_one();
         delay
     }
-}
-
-/// Delay after the n-th consecutive failure: doubled each time up to `longest`, times a random factor from 0.75 to 1.25.
-fn delay(failures: u32, longest: Duration, random: f64) -> Duration {
-    let doubled = doubled(FIRST_DELAY, failures.saturating_sub(1));
-    doubled.min(longest).mul_f64(0.75 + random / 2.0)
 }
 
 impl<K: Clone + Eq + Hash> State<K> {
@@ -241,7 +234,8 @@ mod tests {
         let key = queue.next().await;
         assert!(fail(&queue, key) < Duration::from_secs(1));
         for longest in [LONGEST_DELAY, LONGEST_DELAY_OF_PERMANENT] {
-            assert!(delay(1000, longest, 1.0) == longest.mul_f64(1.25));
+            let delay = Environment::default().delay(1000, FIRST_DELAY, longest);
+            assert!((longest.mul_f64(0.75)..=longest.mul_f64(1.25)).contains(&delay));
         }
     }
 
