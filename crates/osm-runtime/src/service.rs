@@ -16,7 +16,7 @@ use crate::kubeconfig::{self, KubeconfigFile};
 use crate::readiness::Gate;
 use crate::{
     Cluster, CommonArgs, Connection, Environment, Metrics, Process, Readiness, admin, definitions, error,
-    rights, settings_watch, telemetry, transport,
+    rights, settings_watch, telemetry,
 };
 
 /// How long a thread for blocking work waits for more of it.
@@ -121,9 +121,7 @@ where
     F: FnOnce(Arc<Process>, Cluster) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
 {
-    let Some((management, worker)) = connect(&process, worker).await? else {
-        return Ok(());
-    };
+    let (management, worker) = connect(&process, worker).await?;
     let (cluster, settings) = Cluster::new(&process, installation, management, worker);
     if process.service.reads_settings() {
         settings_watch::spawn(&cluster, settings);
@@ -162,36 +160,30 @@ async fn until_stopped(
     }
 }
 
-/// Connects to the management cluster and the worker cluster, which may be the same; `None`: shutdown came first.
+/// Connects to the management cluster and the worker cluster, which may be the same.
 async fn connect(
     process: &Arc<Process>,
     worker: Option<PathBuf>,
-) -> anyhow::Result<Option<(Connection, Connection)>> {
+) -> anyhow::Result<(Connection, Connection)> {
     let connect = async |role: ConnectionRole, file: Option<KubeconfigFile>| {
         let timeout = process.args.request_timeout();
         let observe = Observe::new(&process.metrics, timeout, role, &process.environment);
-        let open = |config| {
-            let clients = transport::connect(&config)?;
-            Ok(Connection::new(role, process.service, &observe, config, clients))
-        };
-        kubeconfig::connect(file, process, open).await
+        let (config, clients) = kubeconfig::connect(file, process).await?;
+        anyhow::Ok(Connection::new(role, process.service, &observe, config, clients))
     };
     let file = kubeconfig(&process.args, process.service);
-    // Two at the same time, so that the problems of both are reported.
     let Some(path) = worker else {
         let only = connect(ConnectionRole::Only, file).await?;
-        return Ok(only.map(|only| (only.clone(), only)));
+        return Ok((only.clone(), only));
     };
     let worker = KubeconfigFile {
         flag: kubeconfig::WORKER_CLUSTER_FLAG,
         path,
         is_foreign: true,
     };
-    let (management, worker) = tokio::try_join!(
-        connect(ConnectionRole::Of(ClusterKind::Management), file),
-        connect(ConnectionRole::Of(ClusterKind::Worker), Some(worker))
-    )?;
-    Ok(management.zip(worker))
+    let management = connect(ConnectionRole::Of(ClusterKind::Management), file).await?;
+    let worker = connect(ConnectionRole::Of(ClusterKind::Worker), Some(worker)).await?;
+    Ok((management, worker))
 }
 
 #[cfg(test)]
