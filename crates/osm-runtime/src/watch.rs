@@ -169,9 +169,10 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
         self
     }
 
-    /// Readiness does not wait for the first complete list: for a watch that starts later than the others, or that only some objects need.
-    pub fn unawaited(mut self) -> Self {
-        self.awaited = false;
+    /// Whether readiness waits for the first complete list; by default, it does. It must not for a watch that starts later than the others, or
+    /// that only some objects need.
+    pub fn awaited(mut self, awaited: bool) -> Self {
+        self.awaited = awaited;
         self
     }
 
@@ -185,11 +186,6 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
     pub fn until(mut self, end: &CancellationToken) -> Self {
         self.end = Some(end.clone());
         self
-    }
-
-    /// As [`Self::unawaited`], if it is so.
-    pub fn unawaited_if(self, unawaited: bool) -> Self {
-        if unawaited { self.unawaited() } else { self }
     }
 
     /// Watches until shutdown, in a task of its own.
