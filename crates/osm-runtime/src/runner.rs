@@ -82,7 +82,7 @@ pub async fn work<K, S, F, Fut, E>(
     let replicas = member.replicas().clone();
     let supervisor = cluster.supervisor();
     let wake = wake_when_well(cluster.clone(), queue.clone(), shared.clone());
-    supervisor.spawn("requeue", &shutdown, wake);
+    cluster.spawn("requeue", wake);
     let worked = CancellationToken::new();
     let take_part = member.take_part(wakes(queue.clone(), shared.clone()), worked.clone());
     let member = supervisor.spawn(LEASE, &shutdown, take_part);
@@ -104,14 +104,11 @@ pub async fn work<K, S, F, Fut, E>(
 /// that only a person can put right are retried rarely.
 async fn wake_when_well<K: Key>(cluster: Cluster, queue: Arc<Queue<K>>, shared: impl Shared<K>) {
     let is_unwell = |closed: &[String]| closed.iter().any(|gate| is_vital(gate));
-    let wake = async {
-        loop {
-            cluster.gates.until(is_unwell).await;
-            cluster.gates.until(|closed| !is_unwell(closed)).await;
-            shared.known().into_iter().for_each(|key| queue.add(key));
-        }
-    };
-    let _ = cluster.shutdown.run_until_cancelled(wake).await;
+    loop {
+        cluster.gates.until(is_unwell).await;
+        cluster.gates.until(|closed| !is_unwell(closed)).await;
+        shared.known().into_iter().for_each(|key| queue.add(key));
+    }
 }
 
 /// Queues the keys that this replica now owns, to be reconciled, and those that it has lost, to be released.

@@ -18,11 +18,10 @@ where
 {
     let gate = cluster.gates.gate(&name);
     let environment = cluster.process.environment.clone();
-    let end = cluster.shutdown.clone();
-    cluster.supervisor().spawn(name, &cluster.shutdown, async move {
-        end.run_until_cancelled(repeat(gate, environment, check)).await;
-        // A task that ends before the process does counts as failed.
-        end.cancelled().await;
+    cluster.spawn(name, async move {
+        repeat(gate, environment, check).await;
+        // The check is done, but a supervised task must not end.
+        std::future::pending().await
     });
 }
 
