@@ -185,7 +185,6 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::args::tests::Args;
 
     /// Returns how long the service took to stop, whose work ends so long after the shutdown.
     async fn stops_after(shutdown: &CancellationToken, last: Duration) -> Duration {
@@ -236,8 +235,8 @@ mod tests {
     #[test]
     fn a_kubeconfig_of_another_cluster_is_foreign() {
         let is_foreign = |line: &str, service: Service| {
-            let args = Args::try_parse_from(line.split(' ')).unwrap();
-            kubeconfig(&args.common, service).is_some_and(|file| file.is_foreign)
+            let args = CommonArgs::try_parse_from(line.split(' ')).unwrap();
+            kubeconfig(&args, service).is_some_and(|file| file.is_foreign)
         };
         let alone = "x --kubeconfig a";
         assert!(!is_foreign(alone, Service::OscController));

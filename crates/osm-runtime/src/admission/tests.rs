@@ -21,8 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::certificate::Certificate;
 use super::server::{HANDSHAKE, MAX_BODY_BYTES};
 use super::*;
-use crate::args::tests::Args;
-use crate::{Environment, Metrics, Process, Readiness};
+use crate::{CommonArgs, Environment, Metrics, Process, Readiness};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -85,7 +84,7 @@ fn start_in(folder: TempDir) -> Server {
     let shutdown = CancellationToken::new();
     let process = Process {
         service: Service::OspController,
-        args: <Args as clap::Parser>::parse_from(["x"]).common,
+        args: <CommonArgs as clap::Parser>::parse_from(["x"]),
         environment: Environment::default(),
         metrics: Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
         readiness: Readiness::default(),
