@@ -41,12 +41,6 @@ pub trait Shared<K>: Clone + Send + Sync + 'static {
     fn released(&self, key: &K);
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    pub concurrency: usize,
-    pub timeout: Duration,
-}
-
 /// Waits until every watch is in step, then reconciles the keys of this replica until shutdown. Before that, an object that no
 /// watch has shown yet would look like a deleted one. The replicas that serve `installation` divide the keys; one that is not ready gets
 /// none while another one is.
@@ -75,10 +69,6 @@ pub async fn work<K, S, F, Fut, E>(
         return;
     }
     let process = &cluster.process;
-    let limits = Limits {
-        concurrency: process.args.concurrency.into(),
-        timeout: process.args.reconcile_timeout(),
-    };
     let replicas = member.replicas().clone();
     let supervisor = cluster.supervisor();
     let wake = wake_when_well(cluster.clone(), queue.clone(), shared.clone());
@@ -88,7 +78,7 @@ pub async fn work<K, S, F, Fut, E>(
     let member = supervisor.spawn(LEASE, &shutdown, take_part);
     run(
         queue,
-        limits,
+        (process.args.concurrency, process.args.reconcile_timeout()),
         process.metrics.clone(),
         (supervisor, shutdown),
         (replicas, shared),
@@ -132,7 +122,7 @@ fn wakes<K: Key>(queue: Arc<Queue<K>>, shared: impl Shared<K>) -> OnChange {
 /// A reconcile returns after which time the key is reconciled again without an event.
 async fn run<K, S, F, Fut, E>(
     queue: Arc<Queue<K>>,
-    limits: Limits,
+    (concurrency, timeout): (u16, Duration),
     metrics: Metrics,
     (supervisor, shutdown): (Supervisor, CancellationToken),
     (replicas, shared): (Replicas, S),
@@ -144,7 +134,7 @@ async fn run<K, S, F, Fut, E>(
     Fut: Future<Output = Result<Option<Duration>, E>> + Send + 'static,
     E: Failure + 'static,
 {
-    let worker = |number: usize| {
+    let worker = |number: u16| {
         let end = shutdown.clone();
         let (queue, metrics, shutdown, reconcile) = (
             queue.clone(),
@@ -166,7 +156,7 @@ async fn run<K, S, F, Fut, E>(
                 metrics.queued.set(i64::try_from(queue.depth()).unwrap_or(i64::MAX));
                 let started = Instant::now();
                 // A task of its own, so that a panic ends this reconcile and nothing else.
-                let task = tokio::spawn(tokio::time::timeout(limits.timeout, reconcile(key.clone())));
+                let task = tokio::spawn(tokio::time::timeout(timeout, reconcile(key.clone())));
                 let failed = || queue.failed(&key, LONGEST_DELAY);
                 let (outcome, reason) = match task.await {
                     Ok(Ok(Ok(again))) => {
@@ -186,7 +176,7 @@ async fn run<K, S, F, Fut, E>(
                     }
                     Ok(Err(_)) => {
                         let delay = failed();
-                        tracing::warn!(object = %key, limit = ?limits.timeout, ?delay, "the reconcile exceeded its time limit");
+                        tracing::warn!(object = %key, limit = ?timeout, ?delay, "the reconcile exceeded its time limit");
                         ("timeout", Reason::Timeout.as_str())
                     }
                     Err(error) => {
@@ -199,7 +189,7 @@ async fn run<K, S, F, Fut, E>(
             }
         })
     };
-    join_all((0..limits.concurrency).map(worker)).await;
+    join_all((0..concurrency).map(worker)).await;
 }
 
 #[cfg(test)]
@@ -207,6 +197,8 @@ mod tests {
     use super::*;
     use crate::Readiness;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    const TIMEOUT: Duration = Duration::from_secs(5);
 
     #[derive(Debug)]
     struct Broken(bool);
@@ -263,15 +255,11 @@ mod tests {
         let (readiness, shutdown) = (Readiness::default(), CancellationToken::new());
         let queue = Arc::new(Queue::new(&crate::Environment::default()));
         queue.add(Poison);
-        let limits = Limits {
-            concurrency: 3,
-            timeout: Duration::from_secs(5),
-        };
         let supervisor = Supervisor::new(&readiness, &shutdown);
         let reconcile = |_| async { Ok::<_, Broken>(None) };
         let runner = run(
             queue,
-            limits,
+            (3, TIMEOUT),
             Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
             (supervisor, shutdown.clone()),
             (Replicas::only(), Nothing),
@@ -297,13 +285,9 @@ mod tests {
         }
         let good = Arc::new(AtomicUsize::new(0));
         let count = good.clone();
-        let limits = Limits {
-            concurrency: 2,
-            timeout: Duration::from_secs(5),
-        };
         let runner = tokio::spawn(run(
             queue.clone(),
-            limits,
+            (2, TIMEOUT),
             metrics.clone(),
             supervised(&shutdown),
             (Replicas::only(), Nothing),
@@ -358,13 +342,9 @@ mod tests {
         let released = Released::default();
         let reconciled = Arc::<parking_lot::Mutex<Vec<String>>>::default();
         let seen = reconciled.clone();
-        let limits = Limits {
-            concurrency: 2,
-            timeout: Duration::from_secs(5),
-        };
         let runner = tokio::spawn(run(
             queue,
-            limits,
+            (2, TIMEOUT),
             Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
             supervised(&shutdown),
             (replicas.clone(), released.clone()),
