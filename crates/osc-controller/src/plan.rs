@@ -13,7 +13,6 @@ use osm_api::config::{ProfileRef, Rendered, RequestedProfile, Retired};
 use osm_api::content::{RenderedFor, Unpacked};
 use osm_api::profile::AcceptedProfile;
 use osm_api::{PoolRef, Reason, names, pool};
-use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 use osm_runtime::settings::Current;
 
 use crate::compiled::CompiledProfiles;
@@ -136,7 +135,7 @@ fn for_config(gathered: &Gathered, renderer: Option<&Renderer<'_>>) -> Plan {
              that of this cluster has {}; this pool gets no user data. {CORRECT_KUBECONFIG}",
             gathered.cluster_uid
         );
-        let reject = |pool: &Arc<PoolView>| reject(pool, CLUSTER_CHANGED, message.clone());
+        let reject = |pool: &Arc<PoolView>| reject(pool, Reason::ClusterChanged, message.clone());
         let rejected = gathered.claimants.iter().map(reject).collect();
         return Plan {
             rejected,
@@ -258,7 +257,7 @@ fn departed(gathered: &Gathered, config: &ConfigView) -> Plan {
             }),
         ),
         PoolPresence::OtherCluster => (
-            CLUSTER_CHANGED,
+            Reason::ClusterChanged,
             format!(
                 "this object was created for another cluster (uid {} of its kube-system namespace, where this cluster has {}); \
                  nothing is rendered, published or deleted. {CORRECT_KUBECONFIG}",

@@ -6,7 +6,6 @@ use osm_api::condition::{self, RENDERED};
 use osm_api::config::{RequestedProfile, Retired, UserDataBytes};
 use osm_api::profile::CloudProvider;
 use osm_api::{PoolRef, Reason};
-use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 use osm_runtime::request::failed;
 use osm_runtime::{RequestError, read, status};
 use serde::Serialize;
@@ -215,7 +214,7 @@ fn note_other_cluster(context: &Context, gathered: &Gathered, plan: &Plan) {
     let rejections = rejections.map(|rejection| (rejection.reason, &rejection.message));
     let verdict = plan.status.as_ref().map(|status| &status.verdict);
     let mut found = rejections.chain(verdict.map(|verdict| (verdict.reason, &verdict.message)));
-    let problem = found.find(|(reason, _)| *reason == CLUSTER_CHANGED);
+    let problem = found.find(|(reason, _)| *reason == Reason::ClusterChanged);
     context
         .foreign_cluster
         .note(&gathered.name, problem.map(|(_, message)| message.as_str()));

@@ -96,7 +96,7 @@ fn profiles(context: &Context) {
             .into_cache(cache)
             .on_change(move |change| waker.wake_users_of(&change.key))
             // A namespace that can't be read holds up only the pools that use its profiles.
-            .unawaited_if(namespace != context.cluster.namespace())
+            .awaited(namespace == context.cluster.namespace())
             .spawn(&context.cluster);
     }
 }
@@ -114,7 +114,7 @@ fn pool_settings(context: &Context) {
                 }
             })
             // A namespace that can't be read holds up only the pools that use its ConfigMaps.
-            .unawaited()
+            .awaited(false)
             .spawn(&context.cluster);
     }
 }

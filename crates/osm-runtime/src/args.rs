@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use osm_api::rbac::Installation;
 
-#[derive(clap::Args, Clone, Debug)]
+#[derive(clap::Parser, Clone, Debug)]
 pub struct CommonArgs {
     /// Namespace of the installation. It has the profiles, the configs and the settings ConfigMap.
     #[arg(long, env = "OSM_NAMESPACE", default_value = "kube-system")]
@@ -103,19 +103,4 @@ pub enum LogFormat {
     Json,
     /// For people; colored on a terminal.
     Text,
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    pub(crate) struct Args {
-        #[command(flatten)]
-        pub(crate) common: CommonArgs,
-        #[command(flatten)]
-        worker: WorkerArgs,
-    }
 }

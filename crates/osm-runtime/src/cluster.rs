@@ -60,6 +60,14 @@ impl Cluster {
         Supervisor::new(&self.gates, &self.process.shutdown)
     }
 
+    /// Runs a task, which must not end, for as long as this cluster is served.
+    pub fn spawn(&self, what: impl Into<String>, task: impl Future<Output = ()> + Send + 'static) {
+        let end = self.shutdown.clone();
+        self.supervisor().spawn(what, &self.shutdown, async move {
+            end.run_until_cancelled(task).await;
+        });
+    }
+
     pub fn connections(&self) -> Vec<&Connection> {
         match self.management.role() {
             ConnectionRole::Only => vec![&self.management],

@@ -74,7 +74,7 @@ impl<V: Send + Sync + 'static> Followed<V> {
                     .project(move |object| Some(project(object)).filter(is_small))
                     .into_cache(&cache)
                     .on_change(move |_| on_change())
-                    .unawaited()
+                    .awaited(false)
                     .until(&end)
                     .spawn(cluster);
                 all.insert(key, (cache, end.drop_guard()));

@@ -5,13 +5,8 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-use osm_api::Reason;
-
 use crate::Cluster;
 use crate::readiness::Gate;
-
-/// Reason of conditions and Events where an object is of another cluster.
-pub const CLUSTER_CHANGED: Reason = Reason::ClusterChanged;
 
 /// The problems found, by the name of the OperatingSystemConfig.
 pub struct ForeignCluster {

@@ -40,13 +40,11 @@ pub async fn watch<K: Key>(
         gate: cluster.gates.gate("Go implementation"),
         problem: cluster.go_implementation.clone(),
     };
-    let (queue, shutdown) = (queue.clone(), cluster.shutdown.clone());
     // Nothing may be started before the first answer.
     let first = check.look(&is_published);
-    if shutdown.run_until_cancelled(first).await.is_none() {
-        return;
-    }
-    let repeat = async move {
+    let _ = cluster.shutdown.run_until_cancelled(first).await;
+    let queue = queue.clone();
+    cluster.spawn("Go implementation", async move {
         loop {
             tokio::time::sleep(INTERVAL).await;
             if check.look(&is_published).await {
@@ -54,13 +52,7 @@ pub async fn watch<K: Key>(
                 known.for_each(|key| queue.add(key));
             }
         }
-    };
-    let stop = shutdown.clone();
-    cluster
-        .supervisor()
-        .spawn("Go implementation", &stop, async move {
-            let _ = shutdown.run_until_cancelled(repeat).await;
-        });
+    });
 }
 
 fn leases(cluster: &Cluster) -> Vec<WatchedLease> {

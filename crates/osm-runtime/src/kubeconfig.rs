@@ -1,7 +1,7 @@
 //! Reads kubeconfig files at start, and restarts the service when one changes, as those of a mounted Secret do.
 //!
-//! A service waits for a kubeconfig that is not valid at start, so that correcting the file needs no restart. While a changed one is not
-//! valid, the previous one stays in use, and `/readyz` has the reason.
+//! A service does not start with a kubeconfig that is not valid. While a changed one is not valid, the previous one stays in use, so that
+//! credentials are still renewed, and `/readyz` has the reason.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,10 +10,11 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use osm_api::rbac::Service;
 
-use crate::readiness::Gate;
 use crate::supervisor::Supervisor;
-use crate::{Connection, Process, client, proxy, transport};
+use crate::transport::{self, Clients};
+use crate::{Process, client, proxy};
 
 /// Interval between two looks at a file. Kubernetes itself takes up to a minute to bring a changed Secret into a pod.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -34,43 +35,40 @@ pub struct KubeconfigFile {
     pub is_foreign: bool,
 }
 
-/// Names the source of a configuration in messages; `None`: kube finds one by itself, and renews the token of a pod's ServiceAccount.
-pub fn describe(file: Option<&KubeconfigFile>) -> String {
-    match file {
-        Some(KubeconfigFile { flag, path, .. }) => format!("{flag} {}", path.display()),
-        None => "$KUBECONFIG, ~/.kube/config or the pod's ServiceAccount".to_owned(),
+impl KubeconfigFile {
+    /// Reads the file, and the certificates and keys that it names. Returns the text as well, by which a change shows.
+    async fn read(&self, service: Service) -> anyhow::Result<(Config, Clients, String)> {
+        let read = async {
+            let text = std::fs::read_to_string(&self.path).context("can't be read")?;
+            // `read_from` resolves the relative names of further files.
+            let kubeconfig = Kubeconfig::read_from(&self.path).map_err(without_values)?;
+            if let Some(field) = reaches_out(&kubeconfig).filter(|_| self.is_foreign) {
+                bail!(
+                    "the kubeconfig of another cluster must not have the field {field}; put the data into the kubeconfig itself"
+                );
+            }
+            let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+            let (config, clients) = open(config.context("is not a valid kubeconfig")?, service)?;
+            Ok((config, clients, text))
+        };
+        read.await
+            .with_context(|| format!("{} {}", self.flag, self.path.display()))
+    }
+
+    /// Whether another valid kubeconfig than this one is there.
+    async fn differs(&self, used: &str, service: Service) -> anyhow::Result<bool> {
+        if std::fs::read_to_string(&self.path).is_ok_and(|text| text == used) {
+            return Ok(false);
+        }
+        self.read(service).await.map(|_| true)
     }
 }
 
-impl KubeconfigFile {
-    /// Returns the text as well, by which a change shows.
-    async fn read(&self) -> anyhow::Result<(Config, String)> {
-        self.parse().await.with_context(|| describe(Some(self)))
-    }
-
-    async fn parse(&self) -> anyhow::Result<(Config, String)> {
-        let text = std::fs::read_to_string(&self.path).context("can't be read")?;
-        // `read_from` resolves the relative names of further files.
-        let kubeconfig = Kubeconfig::read_from(&self.path).map_err(without_values)?;
-        if let Some(field) = reaches_out(&kubeconfig).filter(|_| self.is_foreign) {
-            bail!(
-                "the kubeconfig of another cluster must not have the field {field}; put the data into the kubeconfig itself"
-            );
-        }
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-        Ok((config.context("is not a valid kubeconfig")?, text))
-    }
-
-    /// Whether another kubeconfig than this one is there, with the certificates and keys that it names.
-    async fn differs(&self, used: &str) -> anyhow::Result<bool> {
-        let (mut config, text) = self.read().await?;
-        let differs = text != used;
-        if differs {
-            proxy::except(&mut config, |name| std::env::var(name).ok());
-            transport::connect(&config).with_context(|| describe(Some(self)))?;
-        }
-        Ok(differs)
-    }
+fn open(config: Config, service: Service) -> anyhow::Result<(Config, Clients)> {
+    let mut config = client::complete(config, service);
+    proxy::except(&mut config, |name| std::env::var(name).ok());
+    let clients = transport::connect(&config)?;
+    Ok((config, clients))
 }
 
 /// A field by which the kubeconfig would run a program, or send a file of this pod to its API server.
@@ -113,51 +111,35 @@ fn without_values(error: KubeconfigError) -> anyhow::Error {
     }
 }
 
-/// Connects as soon as the kubeconfig is valid; `None`: shutdown came first. The process restarts when the file changes. A configuration that
-/// kube finds is neither waited for nor followed.
+/// The configuration of a cluster, and clients by it. The process restarts when the file changes. `None`: kube finds a configuration by itself,
+/// which is not followed, and renews the token of a pod's ServiceAccount.
 ///
 /// # Errors
-/// No configuration is found.
+/// No configuration is found, or it is not valid.
 pub(crate) async fn connect(
     file: Option<KubeconfigFile>,
     process: &Arc<Process>,
-    open: impl Fn(Config) -> anyhow::Result<Connection>,
-) -> anyhow::Result<Option<Connection>> {
-    let open = |mut config| {
-        config = client::complete(config, process.service);
-        proxy::except(&mut config, |name| std::env::var(name).ok());
-        open(config).with_context(|| describe(file.as_ref()))
-    };
-    let Some(file) = &file else {
+) -> anyhow::Result<(Config, Clients)> {
+    let Some(file) = file else {
         let config = Config::infer().await.context(
             "no API server is configured; set --kubeconfig or the variable KUBECONFIG, or run in a pod with a ServiceAccount",
         )?;
-        return open(config).map(Some);
+        return open(config, process.service)
+            .context("$KUBECONFIG, ~/.kube/config or the pod's ServiceAccount");
     };
-    let gate = process.readiness.gate(file.flag);
-    let (connection, text) = loop {
-        let read = file.read().await;
-        match read.and_then(|(config, text)| Ok((open(config)?, text))) {
-            Ok(read) => break read,
-            Err(problem) => gate.report(format!("{problem:#}. Correct it; no restart is needed")),
-        }
-        let pause = tokio::time::sleep(POLL_INTERVAL);
-        if process.shutdown.run_until_cancelled(pause).await.is_none() {
-            return Ok(None);
-        }
-    };
-    gate.open();
-    let follow = restart_on_change(file.clone(), text, gate, process.clone());
-    Supervisor::new(&process.readiness, &process.shutdown).spawn(file.flag, &process.shutdown, follow);
-    Ok(Some(connection))
+    let (config, clients, text) = file.read(process.service).await?;
+    let (supervisor, flag) = (Supervisor::new(&process.readiness, &process.shutdown), file.flag);
+    let follow = restart_on_change(file, text, process.clone());
+    supervisor.spawn(flag, &process.shutdown, follow);
+    Ok((config, clients))
 }
 
 /// Ends the process some time after the file has another valid content, so that Kubernetes restarts it with that.
-async fn restart_on_change(file: KubeconfigFile, used: String, gate: Gate, process: Arc<Process>) {
+async fn restart_on_change(file: KubeconfigFile, used: String, process: Arc<Process>) {
+    let gate = process.readiness.gate(file.flag);
     let restart = async {
         loop {
-            tokio::time::sleep(POLL_INTERVAL).await;
-            match file.differs(&used).await {
+            match file.differs(&used, process.service).await {
                 Ok(false) => gate.open(),
                 Ok(true) => {
                     let delay = MAX_RESTART_DELAY.mul_f64(process.environment.fraction());
@@ -167,12 +149,13 @@ async fn restart_on_change(file: KubeconfigFile, used: String, gate: Gate, proce
                         "the service restarts with the new kubeconfig"
                     );
                     tokio::time::sleep(delay).await;
-                    if file.differs(&used).await.unwrap_or(false) {
+                    if file.differs(&used, process.service).await.unwrap_or(false) {
                         return process.shutdown.cancel();
                     }
                 }
                 Err(problem) => gate.report(format!("{problem:#}. The previous kubeconfig stays in use")),
             }
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
     process.shutdown.run_until_cancelled(restart).await;
@@ -182,6 +165,8 @@ async fn restart_on_change(file: KubeconfigFile, used: String, gate: Gate, proce
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SERVICE: Service = Service::OscController;
 
     fn kubeconfig(user: &str) -> String {
         format!(
@@ -193,6 +178,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_kubeconfig_of_a_worker_cluster_runs_no_program_and_names_no_file() {
+        _ = rustls::crypto::ring::default_provider().install_default();
         let path = std::env::temp_dir().join(format!("osm-worker-kubeconfig-{}", std::process::id()));
         let file = KubeconfigFile {
             flag: WORKER_CLUSTER_FLAG,
@@ -224,7 +210,7 @@ mod tests {
             (kubeconfig("{token: a}"), "certificate-authority"),
         ] {
             std::fs::write(&path, text).unwrap();
-            let problem = file.read().await.err().unwrap();
+            let problem = file.read(SERVICE).await.err().unwrap();
             let problem = format!("{problem:#}");
             assert!(
                 problem.contains(&format!("must not have the field {field}; ")),
@@ -232,7 +218,7 @@ mod tests {
             );
         }
         std::fs::write(&path, inline).unwrap();
-        assert!(file.read().await.is_ok());
+        assert!(file.read(SERVICE).await.is_ok());
         std::fs::remove_file(&path).unwrap();
     }
 
@@ -244,7 +230,7 @@ mod tests {
             path: path.clone(),
             is_foreign: false,
         };
-        let read = async || file.read().await;
+        let read = async || file.read(SERVICE).await;
         let problem = format!("{:#}", read().await.err().unwrap());
         assert!(
             problem.starts_with("--kubeconfig ") && problem.contains("can't be read"),
@@ -286,7 +272,7 @@ mod tests {
             (used.replace("token: a", user), None),
         ] {
             std::fs::write(&path, &text).unwrap();
-            assert_eq!(file.differs(&used).await.ok(), expected, "{text}");
+            assert_eq!(file.differs(&used, SERVICE).await.ok(), expected, "{text}");
         }
         std::fs::remove_file(&path).unwrap();
     }

@@ -23,7 +23,6 @@
 pub mod admin;
 pub mod admission;
 pub mod args;
-mod backoff;
 pub mod cache;
 pub mod client;
 pub mod cluster;

@@ -9,41 +9,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::Environment;
-use crate::backoff::doubled;
 
 /// Delay after the first failure; doubled by each further one.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
-/// The same failure is logged this many times in a row, and then only counted.
-const LOGGED_FAILURES: u32 = 2;
-
-/// A failed attempt, as the queue sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failed {
-    /// When the key is worked on again.
-    pub delay: Duration,
-    /// The same failure was logged before, often enough.
-    pub is_known: bool,
-}
-
-/// Consecutive failures of a key.
-#[derive(Debug, Default)]
-struct Failures {
-    /// Those that have lengthened the delay.
-    count: u32,
-    reason: &'static str,
-    alike: u32,
-}
-
-impl Failures {
-    /// Notes a failure; returns whether it is known.
-    fn note(&mut self, reason: &'static str) -> bool {
-        if self.reason != reason {
-            (self.reason, self.alike) = (reason, 0);
-        }
-        self.alike = self.alike.saturating_add(1);
-        self.alike > LOGGED_FAILURES
-    }
-}
 
 /// Keys to be reconciled. Memory is bounded by the number of distinct keys.
 #[derive(Debug)]
@@ -64,7 +32,8 @@ struct State<K> {
     dirty: HashSet<K>,
     timers: BTreeMap<(Instant, u64), K>,
     timer_of: HashMap<K, (Instant, u64)>,
-    failures: HashMap<K, Failures>,
+    /// Consecutive failures that have lengthened the delay.
+    failures: HashMap<K, u32>,
     sequence: u64,
 }
 
@@ -126,23 +95,20 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// Work on `key` has succeeded; `again` sets its timer. Returns how often it had failed, if not all of that was logged.
-    pub fn done(&self, key: &K, again: Option<Duration>) -> Option<u32> {
+    /// Work on `key` has succeeded; `again` sets its timer.
+    pub fn done(&self, key: &K, again: Option<Duration>) {
         let mut state = self.state.lock();
-        let failures = state.failures.remove(key);
+        state.failures.remove(key);
         state.finish(key, again);
         drop(state);
         self.changed.notify_one();
-        failures
-            .filter(|failures| failures.alike > LOGGED_FAILURES)
-            .map(|failures| failures.alike)
     }
 
-    /// Work on `key` has failed for this reason and is repeated after a delay, which grows with each consecutive failure up to `longest`.
+    /// Work on `key` has failed and is repeated after the returned delay, which grows with each consecutive failure up to `longest`.
     ///
     /// An attempt that an event caused before the delay was over does not lengthen it. Otherwise a burst of events during an
     /// outage would postpone the recovery.
-    pub fn failed(&self, key: &K, reason: &'static str, longest: Duration) -> Failed {
+    pub fn failed(&self, key: &K, longest: Duration) -> Duration {
         let mut state = self.state.lock();
         let pending = state
             .timer_of
@@ -150,26 +116,19 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             .map(|(at, _)| at.saturating_duration_since(Instant::now()));
         let pending = pending.filter(|_| state.failures.contains_key(key));
         let failures = state.failures.entry(key.clone()).or_default();
-        let is_known = failures.note(reason);
         let delay = match pending {
             // The failure before may have been one that is repeated rarely.
             Some(left) => left.min(longest),
             None => {
-                failures.count = failures.count.saturating_add(1);
-                delay(failures.count, longest, self.environment.fraction())
+                *failures = failures.saturating_add(1);
+                self.environment.delay(*failures, FIRST_DELAY, longest)
             }
         };
         state.finish(key, Some(delay));
         drop(state);
         self.changed.notify_one();
-        Failed { delay, is_known }
+        delay
     }
-}
-
-/// Delay after the n-th consecutive failure: doubled each time up to `longest`, times a random factor from 0.75 to 1.25.
-fn delay(failures: u32, longest: Duration, random: f64) -> Duration {
-    let doubled = doubled(FIRST_DELAY, failures.saturating_sub(1));
-    doubled.min(longest).mul_f64(0.75 + random / 2.0)
 }
 
 impl<K: Clone + Eq + Hash> State<K> {
@@ -217,7 +176,7 @@ mod tests {
     use futures::FutureExt;
 
     fn fail(queue: &Queue<&'static str>, key: &'static str) -> Duration {
-        queue.failed(&key, "reason", LONGEST_DELAY).delay
+        queue.failed(&key, LONGEST_DELAY)
     }
 
     fn try_next(queue: &Queue<&'static str>) -> Option<&'static str> {
@@ -275,7 +234,8 @@ mod tests {
         let key = queue.next().await;
         assert!(fail(&queue, key) < Duration::from_secs(1));
         for longest in [LONGEST_DELAY, LONGEST_DELAY_OF_PERMANENT] {
-            assert!(delay(1000, longest, 1.0) == longest.mul_f64(1.25));
+            let delay = Environment::default().delay(1000, FIRST_DELAY, longest);
+            assert!((longest.mul_f64(0.75)..=longest.mul_f64(1.25)).contains(&delay));
         }
     }
 
@@ -297,40 +257,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_is_known_from_the_third_time_on_until_another_one_or_a_success() {
-        let queue = Queue::new(&Environment::default());
-        for (reason, known) in [
-            ("a", false),
-            ("a", false),
-            ("a", true),
-            ("a", true),
-            ("b", false),
-            ("a", false),
-        ] {
-            queue.add("key");
-            let key = queue.next().await;
-            let failed = queue.failed(&key, reason, LONGEST_DELAY);
-            assert_eq!(failed.is_known, known, "{reason}");
-        }
-        queue.add("key");
-        assert_eq!(queue.done(&queue.next().await, None), None, "each was logged");
-        for _ in 0..5 {
-            queue.add("key");
-            let key = queue.next().await;
-            fail(&queue, key);
-        }
-        queue.add("key");
-        assert_eq!(queue.done(&queue.next().await, None), Some(5));
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn what_is_retried_rarely_does_not_delay_what_may_pass() {
         let queue = Queue::new(&Environment::default());
         queue.add("a");
         let mut last = Duration::ZERO;
         for _ in 0..14 {
             let key = queue.next().await;
-            last = queue.failed(&key, "a", LONGEST_DELAY_OF_PERMANENT).delay;
+            last = queue.failed(&key, LONGEST_DELAY_OF_PERMANENT);
         }
         assert!(last >= LONGEST_DELAY_OF_PERMANENT.mul_f64(0.75), "{last:?}");
         queue.add("a");

@@ -12,7 +12,7 @@ use osm_api::Reason;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Failure, LONGEST_DELAY};
-use crate::queue::{Failed, Queue};
+use crate::queue::Queue;
 use crate::readiness::{LEASE, is_vital};
 use crate::replicas::{OnChange, Replicas};
 use crate::supervisor::Supervisor;
@@ -39,12 +39,6 @@ pub trait Shared<K>: Clone + Send + Sync + 'static {
     /// Another replica owns this key now. Drop what is remembered of it, which would be out of date when the key comes back,
     /// and what is counted for it, which the other replica counts.
     fn released(&self, key: &K);
-}
-
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    pub concurrency: usize,
-    pub timeout: Duration,
 }
 
 /// Waits until every watch is in step, then reconciles the keys of this replica until shutdown. Before that, an object that no
@@ -75,20 +69,16 @@ pub async fn work<K, S, F, Fut, E>(
         return;
     }
     let process = &cluster.process;
-    let limits = Limits {
-        concurrency: process.args.concurrency.into(),
-        timeout: process.args.reconcile_timeout(),
-    };
     let replicas = member.replicas().clone();
     let supervisor = cluster.supervisor();
     let wake = wake_when_well(cluster.clone(), queue.clone(), shared.clone());
-    supervisor.spawn("requeue", &shutdown, wake);
+    cluster.spawn("requeue", wake);
     let worked = CancellationToken::new();
     let take_part = member.take_part(wakes(queue.clone(), shared.clone()), worked.clone());
     let member = supervisor.spawn(LEASE, &shutdown, take_part);
     run(
         queue,
-        limits,
+        (process.args.concurrency, process.args.reconcile_timeout()),
         process.metrics.clone(),
         (supervisor, shutdown),
         (replicas, shared),
@@ -104,14 +94,11 @@ pub async fn work<K, S, F, Fut, E>(
 /// that only a person can put right are retried rarely.
 async fn wake_when_well<K: Key>(cluster: Cluster, queue: Arc<Queue<K>>, shared: impl Shared<K>) {
     let is_unwell = |closed: &[String]| closed.iter().any(|gate| is_vital(gate));
-    let wake = async {
-        loop {
-            cluster.gates.until(is_unwell).await;
-            cluster.gates.until(|closed| !is_unwell(closed)).await;
-            shared.known().into_iter().for_each(|key| queue.add(key));
-        }
-    };
-    let _ = cluster.shutdown.run_until_cancelled(wake).await;
+    loop {
+        cluster.gates.until(is_unwell).await;
+        cluster.gates.until(|closed| !is_unwell(closed)).await;
+        shared.known().into_iter().for_each(|key| queue.add(key));
+    }
 }
 
 /// Queues the keys that this replica now owns, to be reconciled, and those that it has lost, to be released.
@@ -135,7 +122,7 @@ fn wakes<K: Key>(queue: Arc<Queue<K>>, shared: impl Shared<K>) -> OnChange {
 /// A reconcile returns after which time the key is reconciled again without an event.
 async fn run<K, S, F, Fut, E>(
     queue: Arc<Queue<K>>,
-    limits: Limits,
+    (concurrency, timeout): (u16, Duration),
     metrics: Metrics,
     (supervisor, shutdown): (Supervisor, CancellationToken),
     (replicas, shared): (Replicas, S),
@@ -147,7 +134,7 @@ async fn run<K, S, F, Fut, E>(
     Fut: Future<Output = Result<Option<Duration>, E>> + Send + 'static,
     E: Failure + 'static,
 {
-    let worker = |number: usize| {
+    let worker = |number: u16| {
         let end = shutdown.clone();
         let (queue, metrics, shutdown, reconcile) = (
             queue.clone(),
@@ -169,38 +156,31 @@ async fn run<K, S, F, Fut, E>(
                 metrics.queued.set(i64::try_from(queue.depth()).unwrap_or(i64::MAX));
                 let started = Instant::now();
                 // A task of its own, so that a panic ends this reconcile and nothing else.
-                let task = tokio::spawn(tokio::time::timeout(limits.timeout, reconcile(key.clone())));
-                let failed = |reason: &'static str| queue.failed(&key, reason, LONGEST_DELAY);
+                let task = tokio::spawn(tokio::time::timeout(timeout, reconcile(key.clone())));
+                let failed = || queue.failed(&key, LONGEST_DELAY);
                 let (outcome, reason) = match task.await {
                     Ok(Ok(Ok(again))) => {
-                        if let Some(failures) = queue.done(&key, again) {
-                            tracing::info!(object = %key, failures, "the reconcile succeeds again");
-                        }
+                        queue.done(&key, again);
                         ("success", "")
                     }
                     Ok(Ok(Err(error))) if error.is_conflict() => {
-                        let reason = error.reason().as_str();
-                        let delay = failed(reason).delay;
+                        let delay = failed();
                         tracing::debug!(object = %key, %error, ?delay, "another writer changed the object; the reconcile is repeated");
-                        ("conflict", reason)
+                        ("conflict", error.reason().as_str())
                     }
                     Ok(Ok(Err(error))) => {
                         let reason = error.reason().as_str();
-                        let Failed { delay, is_known } = queue.failed(&key, reason, error.longest_delay());
-                        if is_known {
-                            tracing::debug!(object = %key, reason, %error, ?delay, "reconcile failed");
-                        } else {
-                            tracing::warn!(object = %key, reason, %error, ?delay, "reconcile failed");
-                        }
+                        let delay = queue.failed(&key, error.longest_delay());
+                        tracing::warn!(object = %key, reason, %error, ?delay, "reconcile failed");
                         ("failure", reason)
                     }
                     Ok(Err(_)) => {
-                        let delay = failed(Reason::Timeout.as_str()).delay;
-                        tracing::warn!(object = %key, limit = ?limits.timeout, ?delay, "the reconcile exceeded its time limit");
+                        let delay = failed();
+                        tracing::warn!(object = %key, limit = ?timeout, ?delay, "the reconcile exceeded its time limit");
                         ("timeout", Reason::Timeout.as_str())
                     }
                     Err(error) => {
-                        let delay = failed(Reason::Panic.as_str()).delay;
+                        let delay = failed();
                         tracing::error!(object = %key, panic = error.is_panic(), ?delay, "the reconcile panicked; please report this");
                         ("panic", Reason::Panic.as_str())
                     }
@@ -209,7 +189,7 @@ async fn run<K, S, F, Fut, E>(
             }
         })
     };
-    join_all((0..limits.concurrency).map(worker)).await;
+    join_all((0..concurrency).map(worker)).await;
 }
 
 #[cfg(test)]
@@ -217,6 +197,8 @@ mod tests {
     use super::*;
     use crate::Readiness;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    const TIMEOUT: Duration = Duration::from_secs(5);
 
     #[derive(Debug)]
     struct Broken(bool);
@@ -273,15 +255,11 @@ mod tests {
         let (readiness, shutdown) = (Readiness::default(), CancellationToken::new());
         let queue = Arc::new(Queue::new(&crate::Environment::default()));
         queue.add(Poison);
-        let limits = Limits {
-            concurrency: 3,
-            timeout: Duration::from_secs(5),
-        };
         let supervisor = Supervisor::new(&readiness, &shutdown);
         let reconcile = |_| async { Ok::<_, Broken>(None) };
         let runner = run(
             queue,
-            limits,
+            (3, TIMEOUT),
             Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
             (supervisor, shutdown.clone()),
             (Replicas::only(), Nothing),
@@ -307,13 +285,9 @@ mod tests {
         }
         let good = Arc::new(AtomicUsize::new(0));
         let count = good.clone();
-        let limits = Limits {
-            concurrency: 2,
-            timeout: Duration::from_secs(5),
-        };
         let runner = tokio::spawn(run(
             queue.clone(),
-            limits,
+            (2, TIMEOUT),
             metrics.clone(),
             supervised(&shutdown),
             (Replicas::only(), Nothing),
@@ -368,13 +342,9 @@ mod tests {
         let released = Released::default();
         let reconciled = Arc::<parking_lot::Mutex<Vec<String>>>::default();
         let seen = reconciled.clone();
-        let limits = Limits {
-            concurrency: 2,
-            timeout: Duration::from_secs(5),
-        };
         let runner = tokio::spawn(run(
             queue,
-            limits,
+            (2, TIMEOUT),
             Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
             supervised(&shutdown),
             (replicas.clone(), released.clone()),

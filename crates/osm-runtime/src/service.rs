@@ -16,11 +16,8 @@ use crate::kubeconfig::{self, KubeconfigFile};
 use crate::readiness::Gate;
 use crate::{
     Cluster, CommonArgs, Connection, Environment, Metrics, Process, Readiness, admin, definitions, error,
-    rights, settings_watch, telemetry, transport,
+    rights, settings_watch, telemetry,
 };
-
-/// How long a thread for blocking work waits for more of it.
-const IDLE_THREAD: Duration = Duration::from_secs(1);
 
 /// How long the reconciles that run may take to finish. It is less than the 30 seconds that Kubernetes leaves after SIGTERM.
 const FINISH_WITHIN: Duration = Duration::from_secs(25);
@@ -66,7 +63,7 @@ where
         admin::spawn(listen, &process.readiness, &process.metrics, &shutdown).await?;
         // In a box, because the stack would hold a copy for each function that it passes through.
         let work = Box::pin(work(process, start, worker, installation, run));
-        let signal = async || {
+        let signal = async {
             tokio::select! {
                 _ = terminate.recv() => "SIGTERM",
                 _ = interrupt.recv() => "SIGINT",
@@ -97,8 +94,6 @@ fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // A service mostly waits, so two threads are enough.
         .worker_threads(2)
-        // A thread that has rendered keeps its stack in memory, and more work may follow only after hours.
-        .thread_keep_alive(IDLE_THREAD)
         .enable_all()
         .build()?;
     let outcome = runtime.block_on(work);
@@ -121,9 +116,7 @@ where
     F: FnOnce(Arc<Process>, Cluster) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
 {
-    let Some((management, worker)) = connect(&process, worker).await? else {
-        return Ok(());
-    };
+    let (management, worker) = connect(&process, worker).await?;
     let (cluster, settings) = Cluster::new(&process, installation, management, worker);
     if process.service.reads_settings() {
         settings_watch::spawn(&cluster, settings);
@@ -134,18 +127,17 @@ where
     run(process, cluster).await
 }
 
-/// Works until a signal or until a task has failed, and until what runs then is finished or has taken too long. A second signal does not
-/// wait for that.
+/// Works until a signal or until a task has failed, and until what runs then is finished or has taken too long.
 async fn until_stopped(
     work: impl Future<Output = anyhow::Result<()>>,
-    mut signal: impl AsyncFnMut() -> &'static str,
+    signal: impl Future<Output = &'static str>,
     shutdown: &CancellationToken,
 ) -> anyhow::Result<()> {
     tokio::pin!(work);
     let first = tokio::select! {
         biased;
         outcome = &mut work => return outcome,
-        signal = signal() => signal,
+        signal = signal => signal,
         () = shutdown.cancelled() => "a restart is due",
     };
     let stop = async {
@@ -157,89 +149,71 @@ async fn until_stopped(
     };
     tokio::select! {
         outcome = &mut work => outcome,
-        _ = signal() => Ok(()),
         outcome = stop => outcome,
     }
 }
 
-/// Connects to the management cluster and the worker cluster, which may be the same; `None`: shutdown came first.
+/// Connects to the management cluster and the worker cluster, which may be the same.
 async fn connect(
     process: &Arc<Process>,
     worker: Option<PathBuf>,
-) -> anyhow::Result<Option<(Connection, Connection)>> {
+) -> anyhow::Result<(Connection, Connection)> {
     let connect = async |role: ConnectionRole, file: Option<KubeconfigFile>| {
         let timeout = process.args.request_timeout();
         let observe = Observe::new(&process.metrics, timeout, role, &process.environment);
-        let open = |config| {
-            let clients = transport::connect(&config)?;
-            Ok(Connection::new(role, process.service, &observe, config, clients))
-        };
-        kubeconfig::connect(file, process, open).await
+        let (config, clients) = kubeconfig::connect(file, process).await?;
+        anyhow::Ok(Connection::new(role, process.service, &observe, config, clients))
     };
     let file = kubeconfig(&process.args, process.service);
-    // Two at the same time, so that the problems of both are reported.
     let Some(path) = worker else {
         let only = connect(ConnectionRole::Only, file).await?;
-        return Ok(only.map(|only| (only.clone(), only)));
+        return Ok((only.clone(), only));
     };
     let worker = KubeconfigFile {
         flag: kubeconfig::WORKER_CLUSTER_FLAG,
         path,
         is_foreign: true,
     };
-    let (management, worker) = tokio::try_join!(
-        connect(ConnectionRole::Of(ClusterKind::Management), file),
-        connect(ConnectionRole::Of(ClusterKind::Worker), Some(worker))
-    )?;
-    Ok(management.zip(worker))
+    let management = connect(ConnectionRole::Of(ClusterKind::Management), file).await?;
+    let worker = connect(ConnectionRole::Of(ClusterKind::Worker), Some(worker)).await?;
+    Ok((management, worker))
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use tokio::sync::mpsc;
     use tokio::time::Instant;
 
     use super::*;
-    use crate::args::tests::Args;
 
-    /// Sends SIGTERM after a second, and another one after `again`. Returns how long the service took to stop, whose work ends `last` after the
-    /// shutdown.
-    async fn stops_after(shutdown: &CancellationToken, last: Duration, again: Duration) -> Duration {
-        let (send, mut signals) = mpsc::channel(2);
-        let began = Instant::now() + Duration::from_secs(1);
-        tokio::spawn(async move {
-            for at in [began, began + again] {
-                tokio::time::sleep_until(at).await;
-                let _ = send.send("SIGTERM").await;
-            }
-        });
+    /// Returns how long the service took to stop, whose work ends so long after the shutdown.
+    async fn stops_after(shutdown: &CancellationToken, last: Duration) -> Duration {
+        const SIGNAL: Duration = Duration::from_secs(1);
         let work = async {
             shutdown.cancelled().await;
             tokio::time::sleep(last).await;
             Ok(())
         };
-        let signal = async || match signals.recv().await {
-            Some(signal) => signal,
-            None => std::future::pending().await,
+        let signal = async {
+            tokio::time::sleep(SIGNAL).await;
+            "SIGTERM"
         };
+        let began = Instant::now();
         until_stopped(work, signal, shutdown).await.unwrap();
-        began.elapsed()
+        began.elapsed() - SIGNAL
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_service_finishes_what_runs_unless_that_takes_too_long_or_a_second_signal_comes() {
+    async fn a_service_finishes_what_runs_unless_that_takes_too_long() {
         const LAST: Duration = Duration::from_secs(3);
         const NEVER: Duration = Duration::from_hours(1);
-        let stops = async |last, again| stops_after(&CancellationToken::new(), last, again).await;
-        assert_eq!(stops(LAST, NEVER).await, LAST);
-        assert_eq!(stops(NEVER, LAST).await, LAST);
+        assert_eq!(stops_after(&CancellationToken::new(), LAST).await, LAST);
         // A reconcile that never ends is not waited for, and neither is one after a task has failed.
-        assert_eq!(stops(NEVER, NEVER).await, FINISH_WITHIN);
+        assert_eq!(stops_after(&CancellationToken::new(), NEVER).await, FINISH_WITHIN);
         let shutdown = CancellationToken::new();
         shutdown.cancel();
         let (began, hangs) = (Instant::now(), std::future::pending());
-        until_stopped(hangs, std::future::pending::<&str>, &shutdown)
+        until_stopped(hangs, std::future::pending(), &shutdown)
             .await
             .unwrap();
         assert_eq!(began.elapsed(), FINISH_WITHIN);
@@ -261,8 +235,8 @@ mod tests {
     #[test]
     fn a_kubeconfig_of_another_cluster_is_foreign() {
         let is_foreign = |line: &str, service: Service| {
-            let args = Args::try_parse_from(line.split(' ')).unwrap();
-            kubeconfig(&args.common, service).is_some_and(|file| file.is_foreign)
+            let args = CommonArgs::try_parse_from(line.split(' ')).unwrap();
+            kubeconfig(&args, service).is_some_and(|file| file.is_foreign)
         };
         let alone = "x --kubeconfig a";
         assert!(!is_foreign(alone, Service::OscController));

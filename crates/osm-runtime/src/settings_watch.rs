@@ -60,13 +60,10 @@ pub fn spawn(cluster: &Cluster, sender: settings::Sender) {
 
 /// Calls `changed` whenever other settings come into force or are refused.
 pub fn on_change(cluster: &Cluster, changed: impl Fn() + Send + 'static) {
-    let (mut settings, shutdown) = (cluster.settings.clone(), cluster.shutdown.clone());
-    let end = shutdown.clone();
-    cluster
-        .supervisor()
-        .spawn("changes of the settings", &end, async move {
-            while let Some(Ok(())) = shutdown.run_until_cancelled(settings.changed()).await {
-                changed();
-            }
-        });
+    let mut settings = cluster.settings.clone();
+    cluster.spawn("changes of the settings", async move {
+        while settings.changed().await.is_ok() {
+            changed();
+        }
+    });
 }

@@ -3,13 +3,12 @@
 use std::future::Future;
 use std::time::Duration;
 
-use crate::Cluster;
-use crate::backoff::Backoff;
 use crate::readiness::Gate;
+use crate::{Cluster, Environment};
 
 /// Pauses while there is a problem. At the very start, what is missing may just have been created.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 
 /// Starts a check, which returns the problem that it finds. `name` is that of its gate.
 pub(crate) fn spawn<F, Fut>(cluster: &Cluster, name: String, check: F)
@@ -18,23 +17,25 @@ where
     Fut: Future<Output = Option<String>> + Send,
 {
     let gate = cluster.gates.gate(&name);
-    let backoff = Backoff::new(&cluster.process.environment, FIRST_PAUSE, LONGEST_PAUSE);
-    let end = cluster.shutdown.clone();
-    cluster.supervisor().spawn(name, &cluster.shutdown, async move {
-        end.run_until_cancelled(repeat(gate, backoff, check)).await;
-        // A task that ends before the process does counts as failed.
-        end.cancelled().await;
+    let environment = cluster.process.environment.clone();
+    cluster.spawn(name, async move {
+        repeat(gate, environment, check).await;
+        // The check is done, but a supervised task must not end.
+        std::future::pending().await
     });
 }
 
 async fn repeat<Fut: Future<Output = Option<String>>>(
     gate: Gate,
-    mut backoff: Backoff,
+    environment: Environment,
     check: impl Fn() -> Fut,
 ) {
+    let mut failures = 0;
     while let Some(problem) = check().await {
         gate.report(problem);
-        tokio::time::sleep(backoff.failed()).await;
+        failures += 1;
+        let pause = environment.delay(failures, FIRST_PAUSE, LONGEST_PAUSE);
+        tokio::time::sleep(pause).await;
     }
     gate.open();
 }
@@ -46,15 +47,14 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::{Environment, Readiness};
+    use crate::Readiness;
 
     #[tokio::test(start_paused = true)]
     async fn a_problem_is_reported_until_it_is_solved() {
         let problem = Arc::new(Mutex::new(Some("missing".to_owned())));
         let readiness = Readiness::default();
-        let backoff = Backoff::new(&Environment::default(), FIRST_PAUSE, LONGEST_PAUSE);
         let (gate, found) = (readiness.gate("rights"), problem.clone());
-        let running = tokio::spawn(repeat(gate, backoff, move || {
+        let running = tokio::spawn(repeat(gate, Environment::default(), move || {
             std::future::ready(found.lock().clone())
         }));
         tokio::time::sleep(LONGEST_PAUSE).await;

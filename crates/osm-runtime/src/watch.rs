@@ -16,14 +16,13 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::Backoff;
 use crate::cache::{Cache, Change, Version};
 use crate::connection_role::ConnectionRole;
 use crate::decoded::Decoded;
 use crate::metrics::WatchMetrics;
 use crate::object::Unreadable;
 use crate::readiness::Gate;
-use crate::{Api, Cluster, Connection, error};
+use crate::{Api, Cluster, Connection, Environment, error};
 
 /// The largest number of objects that one watch keeps.
 pub const MAX_OBJECTS: usize = 50_000;
@@ -32,9 +31,9 @@ pub const MAX_OBJECTS: usize = 50_000;
 const MAX_FAULT: Duration = Duration::from_secs(60);
 
 /// Pauses after failures of a watch. Those that the service works without can be many.
-const FIRST_PAUSE: Duration = Duration::from_millis(800);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-const LONGEST_PAUSE_OF_UNAWAITED: Duration = Duration::from_secs(30);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+const LONGEST_PAUSE_OF_UNAWAITED: Duration = Duration::from_secs(45);
 
 /// Time until everything is listed again after objects found no room, if there is room now.
 const RELIST_INTERVAL: Duration = Duration::from_secs(300);
@@ -170,9 +169,10 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
         self
     }
 
-    /// Readiness does not wait for the first complete list: for a watch that starts later than the others, or that only some objects need.
-    pub fn unawaited(mut self) -> Self {
-        self.awaited = false;
+    /// Whether readiness waits for the first complete list; by default, it does. It must not for a watch that starts later than the others, or
+    /// that only some objects need.
+    pub fn awaited(mut self, awaited: bool) -> Self {
+        self.awaited = awaited;
         self
     }
 
@@ -186,11 +186,6 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
     pub fn until(mut self, end: &CancellationToken) -> Self {
         self.end = Some(end.clone());
         self
-    }
-
-    /// As [`Self::unawaited`], if it is so.
-    pub fn unawaited_if(self, unawaited: bool) -> Self {
-        if unawaited { self.unawaited() } else { self }
     }
 
     /// Watches until shutdown, in a task of its own.
@@ -208,7 +203,9 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
         };
         let running = RunningWatch {
             definitions: cluster.outdated_definitions.subscribe(),
-            backoff: Backoff::new(&cluster.process.environment, FIRST_PAUSE, longest),
+            environment: cluster.process.environment.clone(),
+            longest_pause: longest,
+            failures: 0,
             health: Health {
                 gate,
                 in_step: false,
@@ -238,7 +235,10 @@ struct RunningWatch<K, V> {
     metrics: WatchMetrics,
     /// Objects that were listed under older definitions lack fields.
     definitions: watch::Receiver<Option<String>>,
-    backoff: Backoff,
+    environment: Environment,
+    longest_pause: Duration,
+    /// Since the last list.
+    failures: u32,
     health: Health,
     /// resourceVersions of the objects that can't be decoded, as they were last reported, by key.
     reported: HashMap<String, String>,
@@ -288,7 +288,11 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
         loop {
             if let Some(error) = self.list_and_watch().await {
                 self.failed(&error);
-                tokio::time::sleep(self.backoff.failed()).await;
+                self.failures = self.failures.saturating_add(1);
+                let pause = self
+                    .environment
+                    .delay(self.failures, FIRST_PAUSE, self.longest_pause);
+                tokio::time::sleep(pause).await;
             }
         }
     }
@@ -346,7 +350,7 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
                     "in step"
                 );
                 self.health.listed();
-                self.backoff.reset();
+                self.failures = 0;
                 if self.last_error.take().is_some() {
                     tracing::info!(
                         cluster = self.cluster,

@@ -107,7 +107,7 @@ impl Context {
                     context.queue.add(change.key);
                 })
                 // A namespace that can't be read holds up only its own profiles.
-                .unawaited_if(namespace != cluster.namespace())
+                .awaited(namespace == cluster.namespace())
                 .spawn(cluster);
         }
 
@@ -121,7 +121,7 @@ impl Context {
                 .unreadable(|object| Some(CustomProfile::unreadable(object)))
                 .into_cache(cache)
                 .on_change(move |change| context.queue.add(change.key))
-                .unawaited()
+                .awaited(false)
                 .spawn(cluster);
         }
 

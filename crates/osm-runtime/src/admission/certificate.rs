@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use parking_lot::RwLock;
+use axum_server::tls_rustls::RustlsConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
+use rustls::server::{ResolvesServerCert, ResolvesServerCertUsingSni};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ServerConfig, version};
 
 use super::AdmissionMetrics;
@@ -23,51 +23,29 @@ const READ_INTERVAL: Duration = Duration::from_secs(2);
 const CERTIFICATE_FILE: &str = "tls.crt";
 const KEY_FILE: &str = "tls.key";
 
-/// The pair that handshakes use. `None`: there was none yet that could be used, and no handshake succeeds.
-#[derive(Debug, Default)]
-struct Current(RwLock<Option<Arc<CertifiedKey>>>);
-
-impl ResolvesServerCert for Current {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.0.read().clone()
-    }
-}
-
 /// The key pair of a folder.
 pub(super) struct Certificate {
     folder: PathBuf,
     metrics: AdmissionMetrics,
     /// Closed until there was a pair that could be used.
     gate: Gate,
-    current: Arc<Current>,
-    /// The files of the current pair.
-    seen: (Vec<u8>, Vec<u8>),
+    /// What handshakes use. Without a pair that could be used, no handshake succeeds.
+    pub(super) in_use: RustlsConfig,
+    /// The files of the pair in use.
+    seen: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Certificate {
-    pub(super) fn new(folder: PathBuf, metrics: AdmissionMetrics, gate: Gate) -> Self {
-        Self {
+    /// # Errors
+    /// The provider does not support the versions of TLS.
+    pub(super) fn new(folder: PathBuf, metrics: AdmissionMetrics, gate: Gate) -> anyhow::Result<Self> {
+        Ok(Self {
             folder,
             metrics,
             gate,
-            current: Arc::default(),
-            seen: Default::default(),
-        }
-    }
-
-    /// # Errors
-    /// The provider does not support the versions of TLS.
-    pub(super) fn server_config(&self) -> anyhow::Result<ServerConfig> {
-        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_protocol_versions(&[&version::TLS13, &version::TLS12])?
-            .with_no_client_auth()
-            .with_cert_resolver(self.current.clone());
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(config)
-    }
-
-    pub(super) fn in_use(&self) -> Option<Arc<CertifiedKey>> {
-        self.current.0.read().clone()
+            in_use: RustlsConfig::from_config(server_config(ResolvesServerCertUsingSni::new())?),
+            seen: None,
+        })
     }
 
     /// Reads the files now and again until the task ends.
@@ -84,7 +62,7 @@ impl Certificate {
     }
 
     pub(super) fn report(&self, problem: &str) {
-        if self.in_use().is_some() {
+        if self.seen.is_some() {
             return tracing::warn!(
                 "the certificate of the admission webhook can't be renewed: {problem}; the one before it stays in use"
             );
@@ -104,17 +82,27 @@ impl Certificate {
             fs::read(&path).with_context(|| path.display().to_string())
         };
         let found = (read(CERTIFICATE_FILE)?, read(KEY_FILE)?);
-        if self.seen == found {
+        if self.seen.as_ref() == Some(&found) {
             return Ok(());
         }
         let pair = key_pair(&found.0, &found.1)?;
         self.metrics.uses_certificate(expiry(&pair)?);
-        *self.current.0.write() = Some(Arc::new(pair));
-        self.seen = found;
+        let config = server_config(SingleCertAndKey::from(pair))?;
+        self.in_use.reload_from_config(config);
+        self.seen = Some(found);
         self.gate.open();
         tracing::info!("using a new certificate for the admission webhook");
         Ok(())
     }
+}
+
+fn server_config(resolver: impl ResolvesServerCert + 'static) -> anyhow::Result<Arc<ServerConfig>> {
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[&version::TLS13, &version::TLS12])?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(resolver));
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
 }
 
 /// # Errors

@@ -1,7 +1,6 @@
 //! The HTTPS server. It bounds the reviews that are read at the same time, their size and their time. A client that reaches the
 //! port can still keep it busy for longer than the API server waits, so that objects pass unchecked.
 
-use std::io;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -14,14 +13,11 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use axum::serve::Listener;
+use axum_server::Handle;
+use axum_server::tls_rustls::RustlsAcceptor;
 use futures::FutureExt as _;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use tower::limit::GlobalConcurrencyLimitLayer;
 use tower_http::timeout::TimeoutLayer;
 
@@ -32,7 +28,7 @@ use super::{AdmissionArgs, AdmissionMetrics, Judge, Request, Verdict, review};
 use crate::Process;
 
 /// How long a TLS handshake may take. An API server needs milliseconds.
-const HANDSHAKE: Duration = Duration::from_secs(1);
+pub(super) const HANDSHAKE: Duration = Duration::from_secs(1);
 
 /// How long a review may take to arrive and to be answered.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -80,18 +76,17 @@ pub fn spawn<J: Judge>(
     };
     let metrics = AdmissionMetrics::new(&process.metrics)?;
     let gate = process.readiness.gate("admission certificate");
-    let certificate = Certificate::new(folder.clone(), metrics.clone(), gate);
-    let acceptor = TlsAcceptor::from(Arc::new(certificate.server_config()?));
+    let certificate = Certificate::new(folder.clone(), metrics.clone(), gate)?;
+    let acceptor = RustlsAcceptor::new(certificate.in_use.clone()).handshake_timeout(HANDSHAKE);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let tcp = std::net::TcpListener::bind(address);
     let tcp = tcp.with_context(|| format!("--admission-listen {address}"))?;
-    tcp.set_nonblocking(true)?;
     let address = tcp.local_addr()?;
-    let tcp = {
+    let server = {
         let _runtime = runtime.enter();
-        TcpListener::from_std(tcp)?
+        axum_server::from_tcp(tcp)?.acceptor(acceptor).http1_only()
     };
     let judge = judge();
     let shared = Arc::new(Shared { judge, what, metrics });
@@ -104,66 +99,25 @@ pub fn spawn<J: Judge>(
             DEADLINE,
         ))
         .with_state(shared);
-    let listener = TlsListener {
-        tcp,
-        acceptor,
-        handshakes: JoinSet::new(),
-    };
-    let stop = process.shutdown.clone();
+    let (handle, stop) = (Handle::new(), process.shutdown.clone());
     let serve = async move {
         tokio::spawn(certificate.follow());
-        let served = axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
-        let late = async {
+        let served = server.handle(handle.clone()).serve(router.into_make_service());
+        tokio::spawn(async move {
             stop.cancelled().await;
-            tokio::time::sleep(DEADLINE).await;
-        };
-        tokio::select! {
-            _ = served => {}
-            () = late => {}
-        }
+            handle.graceful_shutdown(Some(DEADLINE));
+        });
+        served.await
     };
     let (ends, running) = oneshot::channel();
     std::thread::Builder::new()
         .name("admission".to_owned())
         .spawn(move || {
             let _ends: oneshot::Sender<()> = ends;
-            runtime.block_on(serve);
+            runtime.block_on(serve)
         })?;
     tracing::info!(%address, "serving the admission webhook");
     Ok(Some(Webhook { address, running }))
-}
-
-/// Accepts TLS connections. A slow handshake holds up no other.
-struct TlsListener {
-    tcp: TcpListener,
-    acceptor: TlsAcceptor,
-    handshakes: JoinSet<Option<(TlsStream<TcpStream>, SocketAddr)>>,
-}
-
-impl Listener for TlsListener {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, SocketAddr) {
-        loop {
-            tokio::select! {
-                (stream, from) = Listener::accept(&mut self.tcp) => {
-                    let handshake = timeout(HANDSHAKE, self.acceptor.accept(stream));
-                    // What goes wrong with a connection isn't logged: anyone could fill the log.
-                    self.handshakes.spawn(async move { Some((handshake.await.ok()?.ok()?, from)) });
-                }
-                done = self.handshakes.join_next(), if !self.handshakes.is_empty() => {
-                    if let Some(Ok(Some(connection))) = done {
-                        return connection;
-                    }
-                }
-            }
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.tcp.local_addr()
-    }
 }
 
 async fn validate<J: Judge>(State(shared): State<Arc<Shared<J>>>, body: Bytes) -> Response {

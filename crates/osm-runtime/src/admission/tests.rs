@@ -19,10 +19,9 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::certificate::Certificate;
-use super::server::MAX_BODY_BYTES;
+use super::server::{HANDSHAKE, MAX_BODY_BYTES};
 use super::*;
-use crate::args::tests::Args;
-use crate::{Environment, Metrics, Process, Readiness};
+use crate::{CommonArgs, Environment, Metrics, Process, Readiness};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -85,7 +84,7 @@ fn start_in(folder: TempDir) -> Server {
     let shutdown = CancellationToken::new();
     let process = Process {
         service: Service::OspController,
-        args: <Args as clap::Parser>::parse_from(["x"]).common,
+        args: <CommonArgs as clap::Parser>::parse_from(["x"]),
         environment: Environment::default(),
         metrics: Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
         readiness: Readiness::default(),
@@ -332,7 +331,8 @@ async fn handshakes_and_bodies_that_do_not_arrive_end() {
         stream.read_exact(&mut answer).await.unwrap();
         assert_eq!(&answer, b"HTTP/1.1 408");
     }
-    let end = tokio::time::timeout(PATIENCE / 2, silent.read(&mut [0])).await;
+    // The others have taken longer than a handshake may.
+    let end = tokio::time::timeout(HANDSHAKE, silent.read(&mut [0])).await;
     assert_eq!(end.unwrap().unwrap_or_default(), 0);
     let (status, _) = post(server.address, &client, &review("CREATE", &json!({}))).await;
     assert_eq!(status, 200);
@@ -399,14 +399,15 @@ fn a_certificate_that_can_not_be_used_leaves_the_one_before_it_in_use() {
         folder.path().to_owned(),
         AdmissionMetrics::new(&metrics).unwrap(),
         readiness.gate("admission certificate"),
-    );
+    )
+    .unwrap();
     certificate.refresh().unwrap();
-    let first = certificate.in_use().unwrap();
+    let first = certificate.in_use.get_inner();
     let refused = |file: &str, wanted: &str, certificate: &mut Certificate| {
         let problem = certificate.refresh().unwrap_err();
         certificate.report(&format!("{problem:#}"));
         assert!(format!("{problem:#}").contains(wanted), "{file}: {problem:#}");
-        assert!(Arc::ptr_eq(&first, &certificate.in_use().unwrap()), "{file}");
+        assert!(Arc::ptr_eq(&first, &certificate.in_use.get_inner()), "{file}");
         assert_eq!(readiness.waiting(), [""; 0]);
     };
     fs::copy(other.path().join("tls.crt"), folder.path().join("tls.crt")).unwrap();
@@ -417,7 +418,7 @@ fn a_certificate_that_can_not_be_used_leaves_the_one_before_it_in_use() {
     refused("nothing", "No such file", &mut certificate);
     new_certificate(folder.path());
     certificate.refresh().unwrap();
-    assert!(!Arc::ptr_eq(&first, &certificate.in_use().unwrap()));
+    assert!(!Arc::ptr_eq(&first, &certificate.in_use.get_inner()));
 }
 
 /// Waits until this is so.

@@ -42,8 +42,6 @@ use self::membership::{EXPIRY, Live, Membership};
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(10);
 /// Limit for a request about a Lease. A slow API server must not end every Lease, and there is time for another attempt.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the deletion of the Lease is retried at shutdown.
-const DELETE_WITHIN: Duration = Duration::from_secs(5);
 /// Delay after a failed request about the Lease.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// At shutdown, the Lease is given up after this time even if reconciles still run, so that the other replicas can take over.
@@ -98,23 +96,6 @@ impl Replicas {
             membership: Mutex::new(Membership::new(own, Instant::now())),
             lease_changed: Notify::new(),
         }))
-    }
-
-    /// A replica that needs no Lease, since there is never another one.
-    #[cfg(test)]
-    pub(crate) fn only() -> Self {
-        Self::among("only", &[])
-    }
-
-    /// One replica while others live as well.
-    #[cfg(test)]
-    pub(crate) fn among(own: &str, others: &[&str]) -> Self {
-        let replicas = Self::new(own);
-        let live = others.iter().copied().chain([own]).collect();
-        let good_until = Some(Instant::now() + Duration::from_secs(1_000_000));
-        replicas.membership().set_fit(true);
-        replicas.0.lease.send_replace(LeaseState { live, good_until });
-        replicas
     }
 
     /// Returns once this replica's Lease is valid. Before that, others may work on its keys.
@@ -377,18 +358,14 @@ impl Member {
     }
 
     async fn give_back(&self) {
-        let lease = self.replicas.0.own.clone();
-        let delete = async {
-            while let Err(error) = self.api.delete(&lease, &DeleteParams::default()).await
-                && !error::is_code(&error, 404)
-            {
-                tracing::warn!(lease, error = error::brief(&error), "the Lease can't be deleted");
-                tokio::time::sleep(RETRY_DELAY).await;
-            }
-        };
-        match tokio::time::timeout(DELETE_WITHIN, delete).await {
-            Ok(()) => tracing::info!(lease, "deleted the Lease"),
-            Err(_) => tracing::warn!(lease, "the Lease stays until it expires"),
+        let lease = &self.replicas.0.own;
+        match in_time(self.api.delete(lease, &DeleteParams::default())).await {
+            Ok(_) => tracing::info!(lease, "deleted the Lease"),
+            Err(why) => tracing::warn!(
+                lease,
+                why,
+                "the Lease can't be deleted, and stays until it expires"
+            ),
         }
     }
 }
@@ -406,6 +383,23 @@ mod tests {
     use super::*;
     use crate::readiness::RIGHTS;
     use jiff::Timestamp;
+
+    impl Replicas {
+        /// A replica that needs no Lease, since there is never another one.
+        pub(crate) fn only() -> Self {
+            Self::among("only", &[])
+        }
+
+        /// One replica while others live as well.
+        pub(crate) fn among(own: &str, others: &[&str]) -> Self {
+            let replicas = Self::new(own);
+            let live = others.iter().copied().chain([own]).collect();
+            let good_until = Some(Instant::now() + Duration::from_secs(1_000_000));
+            replicas.membership().set_fit(true);
+            replicas.0.lease.send_replace(LeaseState { live, good_until });
+            replicas
+        }
+    }
 
     #[test]
     fn a_replica_is_fit_once_it_was_ready() {

@@ -127,7 +127,7 @@ fn watched_pools(context: &Context) -> Arc<Cache<SourceData>> {
                 let key = format!("MachineDeployment/{}", change.key);
                 waker.wake(|config| caches::uses_source(config, &key));
             })
-            .unawaited()
+            .awaited(false)
             .until(end)
             .spawn(cluster);
     })

@@ -169,7 +169,7 @@ where
             waker.queue.add(Key::JoinRight);
         })
         // Without this watch, the question is asked at intervals.
-        .unawaited()
+        .awaited(false)
         .spawn(cluster);
 }
 

@@ -34,7 +34,6 @@ use jiff::Timestamp;
 use osm_api::condition::Verdict;
 use osm_api::{PoolRef, Reason, names};
 use osm_runtime::error::LONGEST_DELAY;
-use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 
 use crate::model::existing::OwnershipLabels;
 use crate::model::gathered::Gathered;
@@ -100,7 +99,7 @@ fn plan_with(gathered: &Gathered, memory: &mut PoolMemory) -> Result<Plan, PlanE
         config.status.rendered.is_none() || config.machine_deployment.is_none() || config.unreadable.is_some()
     });
     let changed = match &plan.step {
-        Step::SetStatus(verdict) if verdict.reason == CLUSTER_CHANGED => Some(verdict.message.clone()),
+        Step::SetStatus(verdict) if verdict.reason == Reason::ClusterChanged => Some(verdict.message.clone()),
         _ => None,
     };
     if changed.is_none() && !is_unsure && !matches!(plan.step, Step::Teardown(_)) {
@@ -127,7 +126,7 @@ fn for_config(
     };
     if let Some(was) = gathered.clusters.other_worker(config) {
         let message = messages::cluster_changed(was, &gathered.clusters.worker);
-        let verdict = messages::not_published(CLUSTER_CHANGED, message);
+        let verdict = messages::not_published(Reason::ClusterChanged, message);
         // Soon: a single answer may have come from elsewhere.
         return Ok(Plan::of(Step::SetStatus(verdict), Some(LONGEST_DELAY)));
     }
