@@ -539,12 +539,25 @@ impl World {
                     .ends_with("-bootstrap-config")
             });
             let mut observer = Observer::new(fixtures::parse, SignedDuration::ZERO);
-            for object in objects {
+            let mut observe = |object: Value| {
                 observer.observe(&Change {
                     at: state.now(),
                     what: What::Added,
-                    object: object.clone(),
+                    object,
                 });
+            };
+            for object in objects {
+                // An earlier revision may still be what is published.
+                let revision = object["metadata"]["annotations"][names::REVISION].as_str();
+                let revision = revision.map_or(0, |revision| revision.parse().unwrap());
+                for earlier in 1..=revision {
+                    let mut object = object.clone();
+                    object["metadata"]["annotations"][names::REVISION] = json!(earlier.to_string());
+                    observe(object);
+                }
+                if revision == 0 {
+                    observe(object.clone());
+                }
             }
             observer.interferes("ServiceAccount", names::NODE_BOOTSTRAP_ACCOUNT, "", What::Deleted);
             *watching.lock().unwrap() = observer;
