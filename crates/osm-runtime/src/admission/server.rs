@@ -86,7 +86,11 @@ pub fn spawn<J: Judge>(
     let address = tcp.local_addr()?;
     let server = {
         let _runtime = runtime.enter();
-        axum_server::from_tcp(tcp)?.acceptor(acceptor).http1_only()
+        axum_server::from_tcp(tcp)?
+            .acceptor(acceptor)
+            .http1_only()
+            // Headers too. Later an API server keeps its connections open.
+            .first_request_timeout(DEADLINE)
     };
     let judge = judge();
     let shared = Arc::new(Shared { judge, what, metrics });

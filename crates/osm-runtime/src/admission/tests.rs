@@ -316,6 +316,8 @@ async fn handshakes_and_bodies_that_do_not_arrive_end() {
     let client = client(&[&trusted]);
     until_trusted(server.address, &client).await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
+    let mut half = connect(server.address, &client).await.unwrap();
+    half.write_all(b"POST /validate HTTP/1.1\r\nHo").await.unwrap();
     let head =
         format!("POST /validate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {MAX_BODY_BYTES}\r\n\r\n");
     let mut slow = Vec::new();
@@ -333,6 +335,8 @@ async fn handshakes_and_bodies_that_do_not_arrive_end() {
     }
     // The others have taken longer than a handshake may.
     let end = tokio::time::timeout(HANDSHAKE, silent.read(&mut [0])).await;
+    assert_eq!(end.unwrap().unwrap_or_default(), 0);
+    let end = tokio::time::timeout(PATIENCE, half.read(&mut [0])).await;
     assert_eq!(end.unwrap().unwrap_or_default(), 0);
     let (status, _) = post(server.address, &client, &review("CREATE", &json!({}))).await;
     assert_eq!(status, 200);
