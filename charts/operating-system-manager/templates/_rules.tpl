@@ -3,11 +3,11 @@
 {{- ternary "namespace=~\".*\"" (printf "namespace=%q" .Release.Namespace) .Values.metrics.prometheusRule.allNamespaces -}}
 {{- end -}}
 
-{{/* The services that are down. In one namespace, those of the release that no target has. In all, those that a namespace had a day ago, and of which
+{{/* The services that are down. In one namespace, those of the release that no target has. In all, those that a namespace had within a week, and of which
      it has others: so a release that is uninstalled fires no alert. */}}
 {{- define "osm.rules.down" -}}
 {{- if .Values.metrics.prometheusRule.allNamespaces -}}
-group by (namespace, component) (last_over_time(osm_ready[1d]))
+group by (namespace, component) (last_over_time(osm_ready[7d]))
   unless group by (namespace, component) (osm_ready)
   and on (namespace) group by (namespace) (osm_ready)
 {{- else -}}
