@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// How often a condition is looked at.
+/// How often a condition is looked at in the first two seconds. Then it is a fifth of that: the machine may be busy.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Asks `condition` again and again until it gives a value. An error counts as "not yet".
@@ -32,7 +32,8 @@ pub async fn wait_for<T>(
                 None => bail!("waited {deadline:?} in vain for {what}"),
             }
         }
-        tokio::time::sleep(INTERVAL).await;
+        let is_late = started.elapsed() > 40 * INTERVAL;
+        tokio::time::sleep(if is_late { 5 * INTERVAL } else { INTERVAL }).await;
     }
 }
 

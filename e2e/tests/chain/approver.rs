@@ -177,7 +177,6 @@ impl World {
 
     /// As if the request for this node had been approved hours ago: kube-controller-manager has deleted it, and its claim has expired.
     pub async fn let_an_approval_expire(&self, request: &str, node: &str) -> Result<()> {
-        self.requests().delete(request, &DeleteParams::default()).await?;
         let claims: Api<Lease> = self.api(NAMESPACE);
         let of_claims = ListParams::default().labels(&format!("{}=join-claim", names::ROLE));
         let all = claims.list(&of_claims).await?.items;
@@ -187,6 +186,8 @@ impl World {
         let name = found.next().context("the claim")?.name_any();
         let past = Patch::Merge(json!({"spec": {"acquireTime": "2026-01-01T00:00:00.000000Z"}}));
         claims.patch(&name, &PatchParams::default(), &past).await?;
+        // The requester asks again at once, and claims are not looked at again before a minute has passed.
+        self.requests().delete(request, &DeleteParams::default()).await?;
         Ok(())
     }
 

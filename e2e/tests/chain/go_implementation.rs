@@ -5,37 +5,61 @@ use std::time::Duration;
 use anyhow::Result;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use osm_api::names::{GO_LEASE, KUBE_SYSTEM};
 use osm_api::rbac::Service;
 use osm_testkit::{Options, wait_for};
 use serde_json::json;
-use tokio::task::JoinSet;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::credentials::bring_renewal_near;
 use crate::world::{DEADLINE, NAMESPACE, World};
 
-/// Renews the Lease of the Go implementation in a namespace, as client-go does, until the result is dropped.
-pub async fn start(world: &World, namespace: &str) -> Result<JoinSet<()>> {
+/// Somebody who renews the Lease of the Go implementation.
+pub struct GoImplementation {
+    leases: Api<Lease>,
+    stop: oneshot::Sender<()>,
+    renewals: JoinHandle<()>,
+}
+
+/// Renews the Lease of the Go implementation in a namespace, as client-go does.
+pub async fn start(world: &World, namespace: &str) -> Result<GoImplementation> {
     let leases = world.api::<Lease>(namespace);
+    let renewed = leases.clone();
     let renew = async move || {
         let spec = json!({"holderIdentity": "operating-system-manager-5f6d8_1", "leaseDurationSeconds": 15,
             "renewTime": format!("{:.6}", Timestamp::now())});
         let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": GO_LEASE}, "spec": spec});
         let params = PatchParams::apply("operating-system-manager").force();
-        leases.patch(GO_LEASE, &params, &Patch::Apply(&lease)).await
+        renewed.patch(GO_LEASE, &params, &Patch::Apply(&lease)).await
     };
     renew().await?;
-    let mut task = JoinSet::new();
-    task.spawn(async move {
-        loop {
-            tokio::time::sleep(Duration::from_secs(2)).await;
+    let (stop, mut stopped) = oneshot::channel();
+    let renewals = tokio::spawn(async move {
+        let pause = Duration::from_secs(2);
+        while tokio::time::timeout(pause, &mut stopped).await.is_err() {
             if let Err(error) = renew().await {
                 eprintln!("the Lease of the Go implementation is not renewed: {error}");
             }
         }
     });
-    Ok(task)
+    Ok(GoImplementation {
+        leases,
+        stop,
+        renewals,
+    })
+}
+
+impl GoImplementation {
+    /// Ends it, and its Lease at once. `a_lease_is_renewed_if_it_is_held_and_was_renewed_lately` in osm-runtime is about one that expires.
+    pub async fn stop(self) -> Result<()> {
+        drop(self.stop);
+        self.renewals.await?;
+        self.leases.delete(GO_LEASE, &DeleteParams::default()).await?;
+        Ok(())
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,7 +84,7 @@ async fn nothing_new_is_started_while_the_go_implementation_runs() -> Result<()>
     let configs = world.configs().list(&ListParams::default()).await?;
     assert!(configs.items.is_empty(), "{configs:?}");
 
-    drop(go);
+    go.stop().await?;
     let first = world.machine("p", 1).await?;
     world.installed.ready(DEADLINE).await?;
     wait_for("the default profiles", DEADLINE, async || {
@@ -93,7 +117,7 @@ async fn nothing_new_is_started_while_the_go_implementation_runs() -> Result<()>
         assert!(world.installed.is_ready(service).await, "{}", service.name());
     }
 
-    drop(go);
+    go.stop().await?;
     world
         .machine_with("p", 1, |machine| machine.text.contains("two"))
         .await?;

@@ -76,7 +76,6 @@ async fn one_token_opens_the_documents_and_asks_and_only_csr_approver_approves()
     let controllers = [&CONTROLLERS[..], &["serviceaccount-token"]].concat();
     let options = Options {
         controllers,
-        audit: true,
         ..Options::default()
     };
     let mut world = start(Joining::Approved, options).await?;

@@ -162,7 +162,7 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
     assert!(configs.items.is_empty(), "{configs:?}");
 
     // `replicas: 0`. Each immutable Secret is replaced once, and that is the only moment without user data.
-    drop(go);
+    go.stop().await?;
     for (pool, _) in POOLS {
         world.says(pool, "Published", true, "Published").await?;
         assert!(

@@ -190,8 +190,8 @@ async fn services_use_every_right_that_they_have_and_no_other() -> Result<()> {
     // The API server learns of rights by watches of its own. What it refuses before does not count.
     world.installed.ready(DEADLINE).await?;
     let before = [
-        world.management().audit_events()?.len(),
-        world.plane.audit_events()?.len(),
+        world.management().audit_log()?.read()?.len(),
+        world.plane.audit_log()?.read()?.len(),
     ];
     everything(&world)
         .await
@@ -207,8 +207,8 @@ async fn services_use_every_right_that_they_have_and_no_other() -> Result<()> {
         world.installed.terminate(service, DEADLINE).await?;
     }
     let mut asked = [
-        (ClusterKind::Management, world.management().audit_events()?),
-        (ClusterKind::Worker, world.plane.audit_events()?),
+        (ClusterKind::Management, world.management().audit_log()?.read()?),
+        (ClusterKind::Worker, world.plane.audit_log()?.read()?),
     ];
     for ((_, events), before) in asked.iter_mut().zip(before) {
         let mut number = 0..;

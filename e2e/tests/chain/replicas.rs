@@ -7,9 +7,10 @@ use kube::api::ListParams;
 use osm_api::names;
 use osm_api::rbac::Service;
 use osm_runtime::replicas::membership::Live;
-use osm_testkit::{Options, check, installation, wait_for};
+use osm_testkit::{check, installation, wait_for};
 use serde_json::json;
 
+use crate::shared::in_shared_world;
 use crate::world::{DEADLINE, NAMESPACE, World};
 
 /// Those with several replicas.
@@ -102,8 +103,7 @@ impl World {
 }
 
 /// Two replicas of each of [`SERVICES`], and pools that are published.
-async fn world() -> Result<World> {
-    let mut world = World::start(Options::default()).await?;
+async fn begin(world: &mut World) -> Result<()> {
     for service in SERVICES {
         world.installed.start((service, 1)).await?;
     }
@@ -119,42 +119,57 @@ async fn world() -> Result<World> {
     for number in 0..POOLS {
         world.says(&pool(number), "Published", true, "Published").await?;
     }
-    Ok(world)
+    Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn replicas_share_pools_and_take_over_and_one_that_is_not_ready_owns_none() -> Result<()> {
-    let mut world = world().await?;
+#[test]
+fn replicas_share_pools_and_take_over_and_one_that_is_not_ready_owns_none() -> Result<()> {
+    in_shared_world(replicas_come_and_go)
+}
+
+/// The same happens to both services at once, so that the pools of both are taken over.
+async fn replicas_come_and_go(world: &mut World) -> Result<()> {
+    begin(world).await?;
     let observer = world.observe().await?;
-    let mut revision = 1;
+    let mut theirs = Vec::new();
     for service in SERVICES {
-        share(&world, service, &[0, 1]).await?;
-        // One ends, as in a rolling upgrade, and gives its Lease back.
-        let theirs = pools_of(service, 1, &[0, 1]);
-        ensure!(!theirs.is_empty());
+        share(world, service, &[0, 1]).await?;
+        let own = pools_of(service, 1, &[0, 1]);
+        ensure!(!own.is_empty());
+        theirs.extend(own);
+    }
+    // One ends, as in a rolling upgrade, and gives its Lease back.
+    for service in SERVICES {
         let status = world.installed.terminate((service, 1), DEADLINE).await?;
         assert!(status.success());
         assert!(!world.leases().await?.contains(&replica(service, 1)));
-        revision += 1;
-        world.rotate(&theirs, revision).await?;
+    }
+    world.rotate(&theirs, 2).await?;
+    for service in SERVICES {
         world.installed.start((service, 1)).await?;
         world.sees(service, &[0, 1], 2).await?;
+    }
 
-        // One dies, and its Lease is left.
+    // One dies, and its Lease is left.
+    for service in SERVICES {
         world.installed.kill9((service, 1))?;
-        revision += 1;
-        world.rotate(&theirs, revision).await?;
+    }
+    world.rotate(&theirs, 3).await?;
+    for service in SERVICES {
         world.sees(service, &[0], 1).await?;
         world.installed.start((service, 1)).await?;
         world.sees(service, &[0, 1], 2).await?;
+    }
 
-        // A new one lacks a permission, which it says. The others go on with all pools.
-        let everything: Vec<String> = (0..POOLS).map(pool).collect();
+    // A new one lacks a permission, which it says. The others go on with all pools.
+    let everything: Vec<String> = (0..POOLS).map(pool).collect();
+    for service in SERVICES {
         world.may_delete_leases(service, false).await?;
         world.installed.start((service, 2)).await?;
         world.sees(service, &[0, 1, 2], 3).await?;
-        revision += 1;
-        world.rotate(&everything, revision).await?;
+    }
+    world.rotate(&everything, 4).await?;
+    for service in SERVICES {
         assert!(!world.installed.is_ready((service, 2)).await);
         assert_eq!(world.metric(service, 2, "osm_owned_objects", "").await?, 0.0);
         for verb in ["create", "update", "patch"] {
@@ -168,13 +183,19 @@ async fn replicas_share_pools_and_take_over_and_one_that_is_not_ready_owns_none(
                 assert_eq!(written, 0.0, "{of}");
             }
         }
-        // Once it is ready, it has its share.
-        world.may_delete_leases(service, true).await?;
-        share(&world, service, &[0, 1, 2]).await?;
-        revision += 1;
-        world.rotate(&everything, revision).await?;
     }
+    // Once it is ready, it has its share.
+    for service in SERVICES {
+        world.may_delete_leases(service, true).await?;
+        share(world, service, &[0, 1, 2]).await?;
+    }
+    world.rotate(&everything, 5).await?;
     assert_eq!(observer.absent(), Vec::<String>::new());
+    for service in SERVICES {
+        for further in [1, 2] {
+            world.installed.terminate((service, further), DEADLINE).await?;
+        }
+    }
     Ok(())
 }
 

@@ -109,9 +109,12 @@ pub async fn is_dead(client: Client) -> Result<bool> {
 }
 
 pub async fn both_die(world: &World, machine: &UserData) -> Result<()> {
+    let (api, kubelet) = (
+        world.plane.client(&machine.api_token)?,
+        world.plane.client(&machine.kubelet_token)?,
+    );
     wait_for("both tokens to die", DEADLINE, async || {
-        let api = is_dead(world.plane.client(&machine.api_token)?).await?;
-        check(api && is_dead(world.plane.client(&machine.kubelet_token)?).await?)
+        check(is_dead(api.clone()).await? && is_dead(kubelet.clone()).await?)
     })
     .await
 }

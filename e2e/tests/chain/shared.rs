@@ -26,7 +26,7 @@ static RUNTIME: LazyLock<tokio::runtime::Runtime> =
 
 static IDLE: Mutex<Vec<World>> = Mutex::new(Vec::new());
 
-/// Plays a test in a world in which all services run, with an audit log and the controllers that sign certificates of nodes.
+/// Plays a test in a world in which all services run, with the controllers that sign certificates of nodes.
 pub fn in_shared_world(play: impl AsyncFnOnce(&mut World) -> Result<()>) -> Result<()> {
     RUNTIME.block_on(async {
         let idle = IDLE.lock().unwrap().pop();
@@ -44,7 +44,6 @@ pub fn in_shared_world(play: impl AsyncFnOnce(&mut World) -> Result<()>) -> Resu
 async fn start() -> Result<World> {
     let controllers = [&CONTROLLERS[..], &["serviceaccount-token"]].concat();
     World::start(Options {
-        audit: true,
         controllers,
         ..Options::default()
     })

@@ -7,8 +7,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kube::api::ListParams;
 use osm_api::rbac::Service;
-use osm_testkit::{Options, check, wait_for};
+use osm_testkit::{check, wait_for};
 
+use crate::shared::in_shared_world;
 use crate::world::{DEADLINE, World};
 
 impl World {
@@ -40,9 +41,15 @@ fn distrusting(kubeconfig: &str) -> Result<String> {
     Ok(format!("{before}certificate-authority-data: {other}\n{after}"))
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn problems_are_named_and_nothing_is_rendered_until_they_are_solved() -> Result<()> {
-    let mut world = World::start_without_services(Options::default()).await?;
+#[test]
+fn problems_are_named_and_nothing_is_rendered_until_they_are_solved() -> Result<()> {
+    in_shared_world(start_with_problems)
+}
+
+async fn start_with_problems(world: &mut World) -> Result<()> {
+    for service in Service::ALL {
+        world.installed.terminate(service, DEADLINE).await?;
+    }
     for kind in ["operatingsystemprofiles", "operatingsystemconfigs"] {
         world
             .delete_crd(&format!("{kind}.operatingsystemmanager.k8c.io"))

@@ -172,8 +172,11 @@ impl World {
         let what = format!("user data of {pool} at revision {revision}");
         let found = wait_for(&what, DEADLINE, async || {
             let user_data = self.user_data(pool, revision).await?;
+            if !good(&user_data) {
+                return Ok(None);
+            }
             self.fetch(&user_data).await?;
-            Ok(good(&user_data).then_some(user_data))
+            Ok(Some(user_data))
         });
         match found.await {
             Ok(found) => Ok(found),
@@ -284,6 +287,20 @@ impl World {
     }
 }
 
+/// Settings with which osp-controller installs and validates one default profile, which takes less time than all of them. A document that is
+/// not a mapping stays as it is.
+fn with_one_default_profile(document: &str) -> String {
+    let others = json!({"disabled": ["amzn2", "centos", "flatcar", "rhel", "rockylinux"]});
+    let document = if document.is_empty() { "{}" } else { document };
+    match serde_saphyr::from_str::<serde_json::Map<String, Value>>(document) {
+        Ok(mut settings) => {
+            settings.entry("defaultProfiles").or_insert(others);
+            Value::from(settings).to_string()
+        }
+        Err(_) => document.to_owned(),
+    }
+}
+
 /// The installation of these tests.
 pub fn installation() -> Installation {
     Installation {
@@ -308,13 +325,15 @@ impl World {
         let binaries = installation::binaries()?;
         let plane = ControlPlane::start(options).await?;
         let installed = Installed::install(&plane, installation, &binaries).await?;
-        Ok(Self {
+        let world = Self {
             client: plane.admin()?,
             managed: plane.admin()?,
             plane,
             management: None,
             installed,
-        })
+        };
+        world.set_settings("").await?;
+        Ok(world)
     }
 
     /// Profiles, configs and settings in one cluster, MachineDeployments and Secrets in another.
@@ -324,18 +343,24 @@ impl World {
             tokio::try_join!(ControlPlane::start(options.clone()), ControlPlane::start(options))?;
         let installed = Installed::install_in_two(&management, &plane, installation, &binaries).await?;
         let (client, managed) = (plane.admin()?, management.admin()?);
-        Ok(Self {
+        let world = Self {
             plane,
             management: Some(management),
             client,
             managed,
             installed,
-        })
+        };
+        world.set_settings("").await?;
+        Ok(world)
     }
 
     pub async fn set_settings(&self, document: &str) -> Result<()> {
-        self.apply(&installation::settings(self.installed.installation(), document))
-            .await
+        self.apply(&self.settings(document)).await
+    }
+
+    fn settings(&self, document: &str) -> Value {
+        let document = with_one_default_profile(document);
+        installation::settings(self.installed.installation(), &document)
     }
 
     /// Deletes a namespace, which stays `Terminating` until [`Self::delete_namespace`] is called, because of an object in it.
@@ -375,7 +400,7 @@ impl World {
         };
         let mut objects = installation::manifests(self.installed.installation());
         if name == NAMESPACE {
-            objects.push(installation::settings(self.installed.installation(), ""));
+            objects.push(self.settings(""));
         }
         let objects: Vec<Value> = objects.iter().filter(of).cloned().collect();
         installation::apply(&self.plane, &objects).await

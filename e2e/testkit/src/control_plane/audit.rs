@@ -53,14 +53,6 @@ pub struct AuditEvent {
     pub response: Value,
 }
 
-impl AuditEvent {
-    /// Whether the request was to change something, with success or not.
-    #[must_use]
-    pub fn is_write(&self) -> bool {
-        !matches!(self.verb.as_str(), "get" | "list" | "watch")
-    }
-}
-
 /// Reads the log from where it stopped reading before.
 #[derive(Debug)]
 pub struct AuditLog {
@@ -97,24 +89,14 @@ impl AuditLog {
 }
 
 impl ControlPlane {
-    /// All requests to objects so far, oldest first, but for the API server's own. Complete up to the last request that was answered.
+    /// A reader of all requests to objects, but for the API server's own, from the first one on. It is complete up to the last request that
+    /// was answered.
     ///
     /// # Errors
     /// When the control plane was started without [`super::Options::audit`].
-    pub fn audit_events(&self) -> Result<Vec<AuditEvent>> {
-        self.audit_log()?.read()
-    }
-
-    /// A reader of these requests that begins with the first one.
-    ///
-    /// # Errors
-    /// As [`Self::audit_events`].
     pub fn audit_log(&self) -> Result<AuditLog> {
         let kept = self.options.audit || self.options.audit_bodies;
-        ensure!(
-            kept,
-            "no audit log: start the control plane with the option `audit`"
-        );
+        ensure!(kept, "no audit log: start the control plane with `audit`");
         Ok(AuditLog {
             path: log(self.directory.path()),
             position: 0,

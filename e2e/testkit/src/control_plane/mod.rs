@@ -62,7 +62,7 @@ pub struct Options {
     /// Controllers for kube-controller-manager to run, e.g. `csrapproving`, `csrsigning`, `namespace`. It is neither built nor started
     /// where this is empty and no machines join.
     pub controllers: Vec<&'static str>,
-    /// Keep a log of all requests, for [`ControlPlane::audit_events`].
+    /// Keep a log of all requests, for [`ControlPlane::audit_log`].
     pub audit: bool,
     /// Keep the bodies of the requests to objects and of their answers in this log as well, credentials included. Reads have no bodies.
     pub audit_bodies: bool,
