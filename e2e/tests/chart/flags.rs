@@ -11,7 +11,7 @@ use osm_testkit::process::ScratchDir;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Who is content with the flags looks for a kubeconfig, which is not there, and says so.
 #[tokio::test]

@@ -25,7 +25,7 @@ use osm_testkit::{ControlPlane, Options, check, wait_for};
 use serde_json::json;
 
 /// Generous: the machine may be busy.
-const DEADLINE: Duration = Duration::from_secs(90);
+const DEADLINE: Duration = Duration::from_secs(180);
 
 fn installation_in(namespace: &str) -> Installation {
     Installation {

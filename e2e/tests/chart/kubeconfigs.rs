@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::installing::{furnish, namespace, pool, published, with_chart};
 
-const DEADLINE: Duration = Duration::from_secs(90);
+const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Namespace of both releases.
 const NAMESPACE: &str = "osm";

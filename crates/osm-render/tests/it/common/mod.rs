@@ -3,7 +3,8 @@
 pub mod any_text;
 pub mod flatcar;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -163,8 +164,18 @@ pub fn without_blanks(document: &str) -> String {
 pub fn content(pool: &Pool, settings: &str, (server, ca): (&str, &str)) -> Content {
     let name = osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility());
     let settings = Settings::parse(settings).unwrap();
-    let rendered = compiled(&default_spec(&name)).render(pool, &settings, &cluster(server, ca));
+    let profile = default_profile(&name);
+    let rendered = profile.render(pool, &settings, &cluster(server, ca));
     rendered.unwrap().spec
+}
+
+/// Most tests render the same profiles, and compiling one takes longer than that.
+fn default_profile(name: &str) -> Arc<Profile> {
+    static COMPILED: LazyLock<Mutex<HashMap<String, Arc<Profile>>>> = LazyLock::new(Mutex::default);
+    let mut profiles = COMPILED.lock().unwrap();
+    let profile = profiles.entry(name.to_owned());
+    let profile = profile.or_insert_with(|| Arc::new(compiled(&default_spec(name))));
+    profile.clone()
 }
 
 /// The files that a document puts on a machine.

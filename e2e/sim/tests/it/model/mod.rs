@@ -17,7 +17,7 @@ use proptest::test_runner::{Config, FileFailurePersistence, RngAlgorithm, TestRn
 const CASES: u32 = 30;
 
 #[test]
-fn whatever_goes_wrong_nothing_is_lost_and_everything_converges() {
+fn nothing_is_lost_and_everything_converges_whatever_goes_wrong() {
     let kept =
         FileFailurePersistence::Direct(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/model/kept.txt"));
     let given: Option<u32> = std::env::var("PROPTEST_CASES")
