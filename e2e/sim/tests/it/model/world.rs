@@ -549,15 +549,13 @@ impl World {
             for object in objects {
                 // An earlier revision may still be what is published.
                 let revision = object["metadata"]["annotations"][names::REVISION].as_str();
-                let revision = revision.map_or(0, |revision| revision.parse().unwrap());
-                for earlier in 1..=revision {
-                    let mut object = object.clone();
-                    object["metadata"]["annotations"][names::REVISION] = json!(earlier.to_string());
-                    observe(object);
+                for earlier in 1..revision.map_or(0, |revision| revision.parse().unwrap()) {
+                    let mut before = object.clone();
+                    before["metadata"]["annotations"][names::REVISION] = json!(earlier.to_string());
+                    before["metadata"]["resourceVersion"] = json!(format!("before {earlier}"));
+                    observe(before);
                 }
-                if revision == 0 {
-                    observe(object.clone());
-                }
+                observe(object.clone());
             }
             observer.interferes("ServiceAccount", names::NODE_BOOTSTRAP_ACCOUNT, "", What::Deleted);
             *watching.lock().unwrap() = observer;
