@@ -455,7 +455,7 @@ fn waits_for_revision(owner: &PoolView, config: Option<&ConfigView>) -> bool {
     known
         .filter(|known| known.revision.is_some())
         .is_some_and(|known| {
-            // Before an etcd that was restored, content may have been rendered for an edit that is lost now. No revision is going to follow it.
+            // The content may have been rendered for an edit that was lost when etcd was restored. Nobody stamps a revision for that edit.
             let is_edited = owner.generation > known.template_generation.unwrap_or(0);
             owner.revision == known.revision
                 && pool::template_differs(&owner.template_digest, &known.template_digest)
