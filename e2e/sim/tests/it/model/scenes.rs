@@ -79,6 +79,7 @@ fn a_replica_that_lags_behind_deletes_nothing_of_a_new_pool_of_the_same_name() {
 fn a_config_that_cannot_be_read_is_undone() {
     alone(async {
         let world = calm();
+        world.set_settings(2);
         world.create_pool(1);
         hours(&world, 1).await;
         world.scale([0, 1]);
@@ -91,7 +92,7 @@ fn a_config_that_cannot_be_read_is_undone() {
                 .unwrap();
         });
         // Tokens are renewed meanwhile.
-        hours(&world, 30).await;
+        hours(&world, 3).await;
         world.broken().unwrap();
         world.delete_pool(1);
         world.create_pool(1);
@@ -335,7 +336,7 @@ fn what_is_published_is_renewed_and_restored_without_sources_settings_and_osc_co
     for (what, lose) in losses {
         alone(async move {
             let world = calm();
-            world.set_settings(4);
+            world.set_settings(2);
             (0..POOLS).for_each(|number| world.create_pool(number));
             hours(&world, 1).await;
             lose(&world);
@@ -360,7 +361,7 @@ fn what_is_published_is_renewed_and_restored_without_sources_settings_and_osc_co
                     };
                     world.damage(number, damaged, How::Delete);
                 }
-                hours(&world, 3).await;
+                world.pass(Duration::from_secs(90 * 60)).await;
                 for number in 0..POOLS {
                     let name = names::bootstrap_secret_name(&pool(number), "kube-system");
                     assert!(world.secret(&name).is_some(), "{what}: {name}: {}", world.story());
@@ -391,11 +392,14 @@ fn what_was_damaged_is_put_right() {
     let of_documents = [Damaged::Bootstrap, Damaged::Provisioning, Damaged::TokenBinding];
     let mut cases = Vec::new();
     for how in [How::Unlabel, How::Unannotate] {
-        for what in of_identity {
-            cases.push(vec![(5_000, Act::Damage(0, what, how))]);
-        }
-        for what in of_identity.into_iter().chain(of_documents) {
-            cases.push(vec![(5_000, Act::DeletePool(0)), (0, Act::Damage(0, what, how))]);
+        // Each of another pool.
+        let damage =
+            |all: [Damaged; POOLS]| (0..POOLS).map(move |pool| (0, Act::Damage(pool, all[pool], how)));
+        let delete = || (0..POOLS).map(|pool| (0, Act::DeletePool(pool)));
+        let wait = [(5_000, Act::Wait(1))];
+        cases.push(wait.into_iter().chain(damage(of_identity)).collect());
+        for all in [of_identity, of_documents] {
+            cases.push(wait.into_iter().chain(delete()).chain(damage(all)).collect());
         }
         // secret-syncer sees it together with a new revision, whose document is another one.
         cases.push(vec![
