@@ -90,6 +90,18 @@ pub struct RenderedFor {
 }
 
 impl RenderedFor {
+    /// What a pool's status says about it.
+    fn recorded(pool: PoolRef, rendered: Option<&Rendered>) -> Self {
+        Self {
+            pool,
+            revision: rendered.and_then(|rendered| rendered.revision.clone()),
+            template_digest: rendered
+                .and_then(|rendered| rendered.template_digest.clone())
+                .unwrap_or_default(),
+            template_generation: rendered.and_then(|rendered| rendered.template_generation),
+        }
+    }
+
     /// Writes it into a content.
     pub fn store(&self, content: &mut Content) {
         content.machine_deployment = Some(MachineDeploymentRef {
@@ -237,13 +249,7 @@ fn unpack(pool: Option<&PoolRef>, rendered: &Rendered) -> Result<Content, Conten
         machine_deployment: None,
     };
     if let Some(pool) = pool {
-        let rendered_for = RenderedFor {
-            pool: pool.clone(),
-            revision: rendered.revision.clone(),
-            template_digest: rendered.template_digest.clone().unwrap_or_default(),
-            template_generation: rendered.template_generation,
-        };
-        rendered_for.store(&mut content);
+        RenderedFor::recorded(pool.clone(), Some(rendered)).store(&mut content);
     }
     Ok(content)
 }
@@ -285,15 +291,7 @@ impl<'a> ContentView<'a> {
 
     /// What it was rendered for; `None` on objects that the Go implementation made.
     pub fn rendered_for(self) -> Option<RenderedFor> {
-        let rendered = self.rendered();
-        Some(RenderedFor {
-            pool: self.pool()?,
-            revision: rendered.and_then(|rendered| rendered.revision.clone()),
-            template_digest: rendered
-                .and_then(|rendered| rendered.template_digest.clone())
-                .unwrap_or_default(),
-            template_generation: rendered.and_then(|rendered| rendered.template_generation),
-        })
+        Some(RenderedFor::recorded(self.pool()?, self.rendered()))
     }
 
     /// The pool; `None` on objects that the Go implementation made.

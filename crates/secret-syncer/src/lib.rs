@@ -26,7 +26,7 @@ use crate::io::report::{report, report_legacy_tokens};
 use crate::io::{join_right, watches};
 use crate::plan::plan;
 
-/// Runs the controller until shutdown. `installation` is the label on everything that it makes.
+/// Runs the controller until shutdown. `installation` is the value of the label [`osm_api::names::INSTALLATION`] on everything that it makes.
 ///
 /// # Errors
 /// Metrics whose names are taken.

@@ -10,16 +10,15 @@ use crate::model::view::{
     PURPOSE_TOKEN_BINDING, Pairs, RoleView, SecretView,
 };
 
-/// Labels and annotations of everything that is made for one pool. All are among those that views keep, since [`Self::are_on`] would
-/// miss others. The purpose of an object ([`names::ROLE`]) and the installation
-/// are added by [`Self::labels`].
+/// The labels and annotations by which an object belongs to one pool. [`Self::all_labels`] adds the installation and the purpose of the object
+/// ([`names::ROLE`]). Views keep all of them (`READ` in [`crate::model::view`]): [`Self::is_on`] would miss others.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct OwnershipLabels {
+pub struct Ownership {
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
 }
 
-impl OwnershipLabels {
+impl Ownership {
     /// `management` is the uid of the cluster that holds the OperatingSystemConfig `config`.
     pub fn new(config: &str, pool: &str, management: &str, md: &PoolRef) -> Self {
         Self {
@@ -32,7 +31,7 @@ impl OwnershipLabels {
         }
     }
 
-    pub fn are_on(&self, meta: &Meta) -> bool {
+    pub fn is_on(&self, meta: &Meta) -> bool {
         let all = |wanted: &BTreeMap<String, String>, found: &Pairs| {
             wanted
                 .iter()
@@ -42,7 +41,7 @@ impl OwnershipLabels {
     }
 
     /// All labels of an object with this purpose.
-    pub fn labels(&self, installation: &str, purpose: &'static str) -> BTreeMap<String, String> {
+    pub fn all_labels(&self, installation: &str, purpose: &'static str) -> BTreeMap<String, String> {
         let mut labels = self.labels.clone();
         labels.insert(names::INSTALLATION.to_owned(), installation.to_owned());
         labels.insert(names::ROLE.to_owned(), purpose.to_owned());

@@ -160,7 +160,7 @@ impl ConfigView {
 pub type Pairs = BTreeMap<&'static str, String>;
 
 /// Labels and annotations that are read besides [`RECORDED`], or compared with those of
-/// [`OwnershipLabels`](crate::model::existing::OwnershipLabels).
+/// [`Ownership`](crate::model::existing::Ownership).
 const READ: [&str; 9] = [
     names::POOL,
     names::INSTALLATION,
@@ -258,7 +258,7 @@ impl SecretView {
         }
     }
 
-    /// Whether it is for this purpose ([`PURPOSE_BOOTSTRAP`], [`PURPOSE_PROVISIONING`], [`PURPOSE_KUBECONFIG`], [`PURPOSE_EDGE_SCRIPT`]).
+    /// Whether it is for this purpose, such as [`PURPOSE_BOOTSTRAP`].
     pub fn is(&self, purpose: &str) -> bool {
         self.meta.label(names::ROLE) == Some(purpose)
     }

@@ -43,10 +43,10 @@ pub fn of_well_known(gathered: &Gathered, known: WellKnown, found: &Secret) -> A
         return Adoption::GatherAgain;
     }
     // Data and annotations are still as they were written together.
-    let lost_all_labels = is_of_config && view.is_intact;
+    let is_as_written = is_of_config && view.is_intact;
     // The pool's id is still on it or in its name, which no other program knows.
     let is_in_name = matches!(known, WellKnown::Kubeconfig | WellKnown::TokenBinding);
-    let is_ours = lost_all_labels || is_in_name || is_of_pool;
+    let is_ours = is_as_written || is_in_name || is_of_pool;
     if is_labelled || (installation.is_none() && is_ours) {
         return of_ours(&view);
     }

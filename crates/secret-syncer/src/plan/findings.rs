@@ -2,7 +2,7 @@
 
 use osm_api::{Joining, names};
 
-use crate::model::existing::OwnershipLabels;
+use crate::model::existing::Ownership;
 use crate::model::gathered::Gathered;
 use crate::model::record::RECORDED;
 use crate::model::view::{Meta, SecretView};
@@ -29,7 +29,7 @@ pub struct Finding {
 }
 
 /// Every reason to publish, in the order of [`Cause`].
-pub fn findings(gathered: &Gathered, wanted: &Wanted, ownership: &OwnershipLabels) -> Vec<Finding> {
+pub fn findings(gathered: &Gathered, wanted: &Wanted, ownership: &Ownership) -> Vec<Finding> {
     let existing = &gathered.existing;
     let Some(bootstrap) = existing.bootstrap.as_deref() else {
         return Vec::from_iter(because(Cause::Missing, true, "there is no bootstrap Secret"));
@@ -98,14 +98,13 @@ fn modified(object: &str, problem: Option<&str>) -> Option<Finding> {
 }
 
 /// What is wrong with the metadata of any Secret of the pool.
-fn has_wrong_metadata(meta: &Meta, ownership: &OwnershipLabels) -> Option<&'static str> {
+fn has_wrong_metadata(meta: &Meta, ownership: &Ownership) -> Option<&'static str> {
     let is_orphan = meta.annotation(names::ORPHANED_SINCE).is_some();
-    (is_orphan || !ownership.are_on(meta))
-        .then_some("lost a label or an annotation, or is marked as orphaned")
+    (is_orphan || !ownership.is_on(meta)).then_some("lost a label or an annotation, or is marked as orphaned")
 }
 
 /// What is wrong with a Secret that is replaced in one write.
-fn is_altered(secret: &SecretView, ownership: &OwnershipLabels) -> Option<&'static str> {
+fn is_altered(secret: &SecretView, ownership: &Ownership) -> Option<&'static str> {
     if secret.immutable {
         return Some("was made immutable");
     }
@@ -117,7 +116,7 @@ fn is_altered(secret: &SecretView, ownership: &OwnershipLabels) -> Option<&'stat
 fn differs(
     secret: Option<&SecretView>,
     bootstrap: &SecretView,
-    ownership: &OwnershipLabels,
+    ownership: &Ownership,
 ) -> Option<&'static str> {
     let Some(secret) = secret else {
         return Some("is missing");

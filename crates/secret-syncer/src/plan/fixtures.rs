@@ -196,7 +196,7 @@ pub fn published_late() -> Gathered {
     gathered
 }
 
-/// Marks every Secret as an orphan.
+/// Marks every Secret of a pool as an orphan, but for the script of an edge pool.
 pub fn mark(objects: &mut ExistingObjects, since: Timestamp) {
     let secrets = objects.bootstrap.iter_mut().chain(&mut objects.kubeconfig);
     let secrets = secrets.chain(&mut objects.token_binding);

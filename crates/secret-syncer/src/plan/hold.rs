@@ -8,7 +8,7 @@ use osm_api::condition::Verdict;
 use osm_api::{Reason, names};
 
 use crate::model::existing::ExistingObjects;
-use crate::model::existing::OwnershipLabels;
+use crate::model::existing::Ownership;
 use crate::model::gathered::Gathered;
 use crate::model::memory::Unfit;
 use crate::model::record::{PublishedRecord, published_from};
@@ -146,11 +146,11 @@ pub fn unreadable(config: &ConfigView) -> Option<Hold> {
 pub fn record(gathered: &Gathered, config: &ConfigView) -> Option<PublishedRecord> {
     let status = config.status.published.as_ref();
     let md = config.machine_deployment.as_ref()?;
-    let ownership = OwnershipLabels::new(&gathered.name, &gathered.pool, &gathered.clusters.management, md);
+    let ownership = Ownership::new(&gathered.name, &gathered.pool, &gathered.clusters.management, md);
     let ExistingObjects { bootstrap, .. } = &gathered.existing;
     let trusted = bootstrap
         .as_deref()
-        .filter(|secret| secret.is_intact && ownership.are_on(&secret.meta));
+        .filter(|secret| secret.is_intact && ownership.is_on(&secret.meta));
     if let Some(secret) = trusted {
         let of = |name: &str| secret.meta.annotation(name).map(str::to_owned);
         return Some(PublishedRecord {

@@ -35,7 +35,7 @@ use osm_api::condition::Verdict;
 use osm_api::{PoolRef, Reason, names};
 use osm_runtime::error::LONGEST_DELAY;
 
-use crate::model::existing::OwnershipLabels;
+use crate::model::existing::Ownership;
 use crate::model::gathered::Gathered;
 use crate::model::memory::PoolMemory;
 use crate::model::view::ConfigView;
@@ -182,7 +182,7 @@ fn keep_or_publish(
     wanted: Wanted,
     memory: &mut PoolMemory,
 ) -> Result<Plan, PlanError> {
-    let ownership = OwnershipLabels::new(&gathered.name, &gathered.pool, &gathered.clusters.management, md);
+    let ownership = Ownership::new(&gathered.name, &gathered.pool, &gathered.clusters.management, md);
     let findings = findings(gathered, &wanted, &ownership);
     if findings.is_empty() {
         let keep = provisioning_secret::keep(gathered, ownership, &wanted);

@@ -8,7 +8,7 @@ use osm_api::{digest, names};
 
 use crate::model::documents::Documents;
 use crate::model::existing::ExistingObjects;
-use crate::model::existing::OwnershipLabels;
+use crate::model::existing::Ownership;
 use crate::model::gathered::Gathered;
 use crate::model::record::of_entries;
 use crate::model::view::{PURPOSE_KUBECONFIG, PURPOSE_PROVISIONING, RoleView, SecretView};
@@ -182,7 +182,7 @@ pub fn purpose_of(name: &str) -> &'static str {
 }
 
 /// What to delete, and what the Role is to open afterwards.
-pub fn keep(gathered: &Gathered, ownership: OwnershipLabels, wanted: &Wanted) -> Keep {
+pub fn keep(gathered: &Gathered, ownership: Ownership, wanted: &Wanted) -> Keep {
     let names = kept_names(gathered);
     let existing = &gathered.existing;
     let former_script = existing.edge_script.iter().filter(|_| !wanted.is_edge);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use osm_api::{config, names};
 
-use crate::model::existing::{OwnershipLabels, WellKnown};
+use crate::model::existing::{Ownership, WellKnown};
 use crate::model::gathered::Gathered;
 use crate::model::tokens::Tokens;
 use crate::model::view::{ConfigView, Meta, SecretView};
@@ -17,7 +17,7 @@ pub fn publish(
     gathered: &Gathered,
     config: &ConfigView,
     wanted: Wanted,
-    ownership: OwnershipLabels,
+    ownership: Ownership,
     findings: Vec<Finding>,
 ) -> Publish {
     // Where something else is to be put right, it is published in any case.

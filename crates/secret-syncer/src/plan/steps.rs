@@ -8,7 +8,7 @@ use osm_api::condition::Verdict;
 use osm_api::config::Published;
 
 use crate::model::existing::ExistingObjects;
-use crate::model::existing::OwnershipLabels;
+use crate::model::existing::Ownership;
 use crate::model::record::PublishedRecord;
 use crate::model::view::SecretView;
 use crate::plan::content::Wanted;
@@ -71,7 +71,7 @@ pub struct Keep {
     pub opened: Option<Vec<String>>,
     /// As [`Publish::out_of_sight`].
     pub out_of_sight: Vec<String>,
-    pub ownership: OwnershipLabels,
+    pub ownership: Ownership,
     /// `None`: the bootstrap Secret does not hold what the status needs.
     pub published: Option<Published>,
 }
@@ -84,7 +84,7 @@ pub struct Publish {
     pub wanted: Wanted,
     /// Publish nothing where the provisioning Secret that is recorded here holds exactly what would be published.
     pub compare: Option<PublishedRecord>,
-    pub ownership: OwnershipLabels,
+    pub ownership: Ownership,
     /// Life to ask for.
     pub life: Duration,
     /// Names of Secrets that the Role opens besides the document: those that stay because a living token may fetch them, and the kubeconfig

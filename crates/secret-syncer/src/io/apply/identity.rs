@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::io::apply::{objects, teardown};
 use crate::io::context::{Context, Key};
 use crate::io::error::ApplyError;
-use crate::model::existing::OwnershipLabels;
+use crate::model::existing::Ownership;
 use crate::model::gathered::Gathered;
 use crate::model::view::{PURPOSE_IDENTITY, RoleView};
 use crate::plan::adoption::{Adoption, of_identity};
@@ -51,7 +51,7 @@ pub async fn node_account(context: &Context, gathered: &Gathered) -> Result<(), 
 pub async fn account(
     context: &Context,
     gathered: &Gathered,
-    ownership: &OwnershipLabels,
+    ownership: &Ownership,
 ) -> Result<(), ApplyError> {
     if gathered.existing.account.is_some() {
         return Ok(());
@@ -76,7 +76,7 @@ pub async fn account(
 pub async fn open(
     context: &Context,
     gathered: &Gathered,
-    ownership: &OwnershipLabels,
+    ownership: &Ownership,
     secrets: &[String],
 ) -> Result<bool, ApplyError> {
     let is_open = role(context, gathered, ownership, secrets).await?;
@@ -87,7 +87,7 @@ pub async fn open(
 pub async fn role(
     context: &Context,
     gathered: &Gathered,
-    ownership: &OwnershipLabels,
+    ownership: &Ownership,
     secrets: &[String],
 ) -> Result<bool, ApplyError> {
     const WHAT: &str = "a pool's Role";
@@ -109,11 +109,7 @@ pub async fn role(
 }
 
 /// Returns whether it binds the Role to the ServiceAccount. What a RoleBinding refers to can't be changed, so a wrong one is deleted first.
-async fn binding(
-    context: &Context,
-    gathered: &Gathered,
-    ownership: &OwnershipLabels,
-) -> Result<bool, ApplyError> {
+async fn binding(context: &Context, gathered: &Gathered, ownership: &Ownership) -> Result<bool, ApplyError> {
     const WHAT: &str = "a pool's RoleBinding";
     let api: Api<RoleBinding> = context.in_namespace();
     let metadata = metadata(context, gathered, ownership);
@@ -129,7 +125,7 @@ async fn binding(
     Ok(context.caches.wrote_binding(&created).good)
 }
 
-fn metadata(context: &Context, gathered: &Gathered, ownership: &OwnershipLabels) -> ObjectMeta {
+fn metadata(context: &Context, gathered: &Gathered, ownership: &Ownership) -> ObjectMeta {
     objects::metadata(
         ownership,
         &context.installation,

@@ -8,19 +8,14 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::names;
 
-use crate::model::existing::OwnershipLabels;
+use crate::model::existing::Ownership;
 use crate::model::record::content_digest;
 use crate::model::view::{self, PURPOSE_ORPHAN_RECORD};
 
-pub fn metadata(
-    ownership: &OwnershipLabels,
-    installation: &str,
-    name: &str,
-    purpose: &'static str,
-) -> ObjectMeta {
+pub fn metadata(ownership: &Ownership, installation: &str, name: &str, purpose: &'static str) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.to_owned()),
-        labels: Some(ownership.labels(installation, purpose)),
+        labels: Some(ownership.all_labels(installation, purpose)),
         annotations: Some(ownership.annotations.clone()),
         ..ObjectMeta::default()
     }

@@ -14,7 +14,7 @@ use crate::io::apply::{identity, objects, teardown};
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::documents::Documents;
-use crate::model::existing::OwnershipLabels;
+use crate::model::existing::Ownership;
 use crate::model::gathered::Gathered;
 use crate::model::tokens::Tokens;
 use crate::model::view::{PURPOSE_PROVISIONING, SecretView};
@@ -84,7 +84,7 @@ async fn extend(
         .collect();
     let patch = json!({"immutable": true, "metadata": {
         "resourceVersion": secret.meta.resource_version,
-        "labels": publish.ownership.labels(&context.installation, PURPOSE_PROVISIONING),
+        "labels": publish.ownership.all_labels(&context.installation, PURPOSE_PROVISIONING),
         "annotations": annotations,
     }});
     let api = context.secrets();
@@ -100,7 +100,7 @@ async fn extend(
 /// Requests that failed; a conflict where there was one, since the Role has to open it.
 pub async fn label_again(
     context: &Context,
-    ownership: &OwnershipLabels,
+    ownership: &Ownership,
     names: &[String],
 ) -> Result<(), ApplyError> {
     const WHAT: &str = "a document that lost its label";
@@ -113,7 +113,7 @@ pub async fn label_again(
         let purpose = provisioning_secret::purpose_of(name);
         let patch = json!({"metadata": {
             "resourceVersion": secret.metadata.resource_version,
-            "labels": ownership.labels(&context.installation, purpose),
+            "labels": ownership.all_labels(&context.installation, purpose),
             "annotations": ownership.annotations,
         }});
         let patched = api
