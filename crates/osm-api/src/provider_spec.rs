@@ -258,6 +258,13 @@ pub struct KeyReference {
     pub key: String,
 }
 
+impl KeyReference {
+    /// Namespace, name and key.
+    pub fn path(&self) -> [&str; 3] {
+        [&self.namespace, &self.name, &self.key]
+    }
+}
+
 impl ConfigVar {
     pub fn is_empty(&self) -> bool {
         *self == Self::Empty

@@ -37,16 +37,16 @@ struct Field<'p> {
     value: &'p ConfigVar,
 }
 
-/// The two ways to register, each complete or not there at all: user and password, and organization and activation key.
-fn fields(pool: &Pool) -> [[Field<'_>; 2]; 2] {
-    let os = &pool.os;
+/// The two ways to register a RHEL machine, each complete or not there at all: user and password, and organization and activation key.
+fn fields(pool: &Pool) -> Option<[[Field<'_>; 2]; 2]> {
+    let os = (pool.operating_system == OperatingSystem::Rhel).then_some(&pool.os)?;
     let (user, password) = (
         &os.rhel_subscription_manager_user,
         &os.rhel_subscription_manager_password,
     );
     let (organization, activation_key) = (&os.rhel_organization_name, &os.rhel_activation_key);
     let field = |id, name, key, value| Field { id, name, key, value };
-    [
+    Some([
         [
             field(USER, "rhelSubscriptionManagerUser", "username", user),
             field(PASSWORD, "rhelSubscriptionManagerPassword", "password", password),
@@ -60,27 +60,23 @@ fn fields(pool: &Pool) -> [[Field<'_>; 2]; 2] {
                 activation_key,
             ),
         ],
-    ]
+    ])
 }
 
 /// The values by which machines of the pool register; `None` if they don't.
 fn chosen(pool: &Pool) -> Option<[Field<'_>; 2]> {
-    let [user, key] = fields(pool);
+    let [user, key] = fields(pool)?;
     let is_complete = |pair: &[Field<'_>; 2]| pair.iter().all(|field| !field.value.is_empty());
-    let is_rhel = pool.operating_system == OperatingSystem::Rhel;
-    if is_rhel && is_complete(&key) {
+    if is_complete(&key) {
         Some(key).filter(|_| !pool.os.rhel_use_satellite_server || !pool.os.rhel_satellite_server.is_empty())
     } else {
-        Some(user).filter(|user| is_rhel && is_complete(user) && !pool.os.rhel_use_satellite_server)
+        Some(user).filter(|user| is_complete(user) && !pool.os.rhel_use_satellite_server)
     }
 }
 
 /// What the pool's subscription needs filled in, whether or not it is complete.
 pub(crate) fn late_bound(pool: &Pool) -> Vec<LateBound> {
-    if pool.operating_system != OperatingSystem::Rhel {
-        return Vec::new();
-    }
-    let fields = fields(pool).into_iter().flatten();
+    let fields = fields(pool).into_iter().flatten().flatten();
     fields.filter_map(|field| field.late_bound(pool)).collect()
 }
 
@@ -99,14 +95,8 @@ impl Field<'_> {
                 of(LateBoundKind::OperatingSystemSpecField, source)
             }
             ConfigVar::Empty | ConfigVar::Text(_) => None,
-            ConfigVar::SecretKey(source) => of(
-                LateBoundKind::SecretKey,
-                [&source.namespace, &source.name, &source.key],
-            ),
-            ConfigVar::ConfigMapKey(source) => of(
-                LateBoundKind::ConfigMapKey,
-                [&source.namespace, &source.name, &source.key],
-            ),
+            ConfigVar::SecretKey(source) => of(LateBoundKind::SecretKey, source.path()),
+            ConfigVar::ConfigMapKey(source) => of(LateBoundKind::ConfigMapKey, source.path()),
         }
     }
 
@@ -125,7 +115,7 @@ impl Field<'_> {
 
 /// The texts that the module contains as the MachineDeployment gives them, with the names of their fields.
 pub(crate) fn plain_texts(pool: &Pool) -> impl Iterator<Item = (&'static str, &str)> {
-    let fields = fields(pool).into_iter().flatten();
+    let fields = fields(pool).into_iter().flatten().flatten();
     let plain = fields.filter_map(|field| match field.value {
         ConfigVar::Text(text) if !is_secret(field.id) => Some((field.name, text.as_str())),
         _ => None,
@@ -163,16 +153,14 @@ pub(crate) fn configure(stage: &mut StageConfig, pool: &Pool) -> Option<String> 
 }
 
 fn incomplete(pool: &Pool) -> Option<String> {
-    let mut values = fields(pool).into_iter().flatten();
+    let mut values = fields(pool)?.into_iter().flatten();
     let is_given = values.any(|field| !field.value.is_empty()) || pool.os.rhel_use_satellite_server;
     let needed = if pool.os.rhel_use_satellite_server {
         "rhelSatelliteServer, rhelOrganizationName and rhelActivationKey"
     } else {
         "rhelOrganizationName and rhelActivationKey, or rhelSubscriptionManagerUser and rhelSubscriptionManagerPassword"
     };
-    let is_rhel = pool.operating_system == OperatingSystem::Rhel;
-    (is_rhel && is_given)
-        .then(|| format!("machines do not register with Red Hat; set {needed} in operatingSystemSpec"))
+    is_given.then(|| format!("machines do not register with Red Hat; set {needed} in operatingSystemSpec"))
 }
 
 #[cfg(test)]
@@ -220,7 +208,8 @@ mod tests {
         assert_eq!(module["enable-repo"], json!(["a"]));
         let empty =
             json!({"rhelSubscriptionManagerUser": "", "rhelSubscriptionManagerPassword": {"value": ""}});
-        for (os, spec) in [("rhel", empty), ("rockylinux", user)] {
+        let satellite = json!({"rhelUseSatelliteServer": true});
+        for (os, spec) in [("rhel", empty), ("rockylinux", user), ("rockylinux", satellite)] {
             assert_eq!(configured(&pool(os, spec), None), (None, None));
         }
     }
