@@ -1,13 +1,16 @@
 //! Checks at start that the service has every permission that it will need, so that a missing one shows at once and not
 //! with the first renewal at night.
 
-use futures::{StreamExt, TryStreamExt, stream};
+use std::sync::Arc;
+
+use futures::{StreamExt, stream};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use kube::Client;
 use kube::api::PostParams;
 use osm_api::rbac::{Grant, Installation, Service};
+use parking_lot::Mutex;
 
 use crate::connection_role::ConnectionRole;
 use crate::error::brief;
@@ -23,6 +26,7 @@ pub fn spawn(cluster: &Cluster) {
         let role = connection.role();
         let client = connection.client.clone();
         let questions = questions(cluster.process.service, &cluster.installation, role);
+        let questions = Arc::new(Mutex::new(questions));
         let check = move || {
             let (client, questions) = (client.clone(), questions.clone());
             async move { problem(&client, &questions).await }
@@ -47,7 +51,7 @@ fn questions(service: Service, installation: &Installation, role: ConnectionRole
 }
 
 /// What is missing and what to do.
-async fn problem(client: &Client, questions: &[ResourceAttributes]) -> Option<String> {
+async fn problem(client: &Client, questions: &Mutex<Vec<ResourceAttributes>>) -> Option<String> {
     match missing(client, questions).await {
         Ok(missing) if missing.is_empty() => None,
         Ok(missing) => Some(format!(
@@ -59,19 +63,23 @@ async fn problem(client: &Client, questions: &[ResourceAttributes]) -> Option<St
 }
 
 /// The rights that the API server does not grant. Each is asked for by itself: what a SelfSubjectRulesReview lists need not be complete.
-async fn missing(client: &Client, questions: &[ResourceAttributes]) -> Result<Vec<String>, kube::Error> {
-    let asked = questions.iter().cloned().map(|question| async move {
-        let right = describe(&question);
-        Ok::<_, kube::Error>((right, allowed(client, question).await?))
-    });
-    let answers: Vec<(String, bool)> = stream::iter(asked)
-        .buffered(PARALLEL_REVIEWS)
-        .try_collect()
-        .await?;
-    Ok(answers
-        .into_iter()
-        .filter_map(|(right, allowed)| (!allowed).then_some(right))
-        .collect())
+///
+/// What is granted is not asked for again. Where one request in ten fails, dozens hardly ever succeed in a row.
+async fn missing(
+    client: &Client,
+    questions: &Mutex<Vec<ResourceAttributes>>,
+) -> Result<Vec<String>, kube::Error> {
+    let asked = questions.lock().clone().into_iter();
+    let asked = asked.map(|question| async move { (allowed(client, question.clone()).await, question) });
+    let mut answers = stream::iter(asked).buffered(PARALLEL_REVIEWS);
+    let mut missing = Vec::new();
+    while let Some((allowed, question)) = answers.next().await {
+        match allowed? {
+            true => questions.lock().retain(|other| *other != question),
+            false => missing.push(describe(&question)),
+        }
+    }
+    Ok(missing)
 }
 
 async fn allowed(client: &Client, attributes: ResourceAttributes) -> Result<bool, kube::Error> {
@@ -170,12 +178,14 @@ mod tests {
             &Installation::default(),
             ConnectionRole::Only,
         );
-        let lacks = async |right| problem(&server(right), &questions).await;
+        let (questions, right) = (Mutex::new(questions), "create secrets in cloud-init-settings");
         assert_eq!(
-            lacks("create secrets in cloud-init-settings").await.unwrap(),
-            "missing: create secrets in cloud-init-settings; apply the RBAC of this version"
+            problem(&server(right), &questions).await.unwrap(),
+            format!("missing: {right}; apply the RBAC of this version")
         );
-        assert_eq!(lacks("").await, None);
+        let left: Vec<String> = questions.lock().iter().map(describe).collect();
+        assert_eq!(left, [right]);
+        assert_eq!(problem(&server(""), &questions).await, None);
     }
 
     #[test]
