@@ -143,10 +143,20 @@ fn has_dead_tokens(existing: &ExistingObjects, secret: &SecretView) -> bool {
         // Only one that is shown is known to be another one.
         return false;
     };
-    let bound_to = secret.meta.annotation(names::BOUND_TO).unwrap_or_default();
-    let of = bound_to.split('/').next().unwrap_or_default();
+    let of = account_of(secret.meta.annotation(names::BOUND_TO));
     // A text that was altered proves nothing.
     !of.is_empty() && of != account.uid
+}
+
+/// What the tokens of a document are bound to that is published with others. Where these belong to another ServiceAccount, nothing says which
+/// of the two lives: the cache may still show one that is gone since etcd was restored.
+pub fn bound_to<'a>(document: &SecretView, new: &'a str) -> Option<&'a str> {
+    (account_of(document.meta.annotation(names::BOUND_TO)) == account_of(Some(new))).then_some(new)
+}
+
+/// The uid of the ServiceAccount in an annotation [`names::BOUND_TO`]; empty where there is none.
+fn account_of(bound_to: Option<&str>) -> &str {
+    bound_to.unwrap_or_default().split('/').next().unwrap_or_default()
 }
 
 /// Documents that the bootstrap Secret names or the Role opens, and that the watch does not show: they lost their label, or the watch
@@ -269,5 +279,20 @@ mod tests {
             assert_eq!(keep_until(Some(&document), at(24)), expected, "{what}");
         }
         assert_eq!(keep_until(Some(&document(Some("soon"))), at(24)), at(25));
+    }
+
+    #[test]
+    fn a_document_with_tokens_of_two_accounts_names_neither() {
+        let new = "account/node-account/binding";
+        for (of, expected) in [
+            (Some("account/node-account/earlier-binding"), Some(new)),
+            (Some("earlier-account/node-account/binding"), None),
+            (None, None),
+        ] {
+            let mut document = document(None);
+            let of = of.map(|of| (names::BOUND_TO, of.to_owned()));
+            document.meta.annotations.extend(of);
+            assert_eq!(bound_to(&document, new), expected);
+        }
     }
 }

@@ -74,11 +74,12 @@ async fn extend(
         .ownership
         .annotations
         .iter()
-        .map(|(name, value)| (name.as_str(), Some(value)));
-    let annotations: BTreeMap<&str, Option<&String>> = owned
+        .map(|(name, value)| (name.as_str(), Some(value.as_str())));
+    let bound_to = provisioning_secret::bound_to(secret, &tokens.bound_to);
+    let annotations: BTreeMap<&str, Option<&str>> = owned
         .chain([
-            (names::KEEP_UNTIL, Some(&keep_until)),
-            (names::BOUND_TO, Some(&tokens.bound_to)),
+            (names::KEEP_UNTIL, Some(keep_until.as_str())),
+            (names::BOUND_TO, bound_to),
             (names::ORPHANED_SINCE, None),
         ])
         .collect();
