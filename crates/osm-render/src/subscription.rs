@@ -37,16 +37,16 @@ struct Field<'p> {
     value: &'p ConfigVar,
 }
 
-/// The two ways to register a RHEL machine, each complete or not there at all: user and password, and organization and activation key.
-fn fields(pool: &Pool) -> Option<[[Field<'_>; 2]; 2]> {
-    let os = (pool.operating_system == OperatingSystem::Rhel).then_some(&pool.os)?;
+/// The two ways to register, each complete or not there at all: user and password, and organization and activation key.
+fn fields(pool: &Pool) -> [[Field<'_>; 2]; 2] {
+    let os = &pool.os;
     let (user, password) = (
         &os.rhel_subscription_manager_user,
         &os.rhel_subscription_manager_password,
     );
     let (organization, activation_key) = (&os.rhel_organization_name, &os.rhel_activation_key);
     let field = |id, name, key, value| Field { id, name, key, value };
-    Some([
+    [
         [
             field(USER, "rhelSubscriptionManagerUser", "username", user),
             field(PASSWORD, "rhelSubscriptionManagerPassword", "password", password),
@@ -60,12 +60,17 @@ fn fields(pool: &Pool) -> Option<[[Field<'_>; 2]; 2]> {
                 activation_key,
             ),
         ],
-    ])
+    ]
+}
+
+/// Other systems don't register.
+fn fields_of_rhel(pool: &Pool) -> Option<[[Field<'_>; 2]; 2]> {
+    (pool.operating_system == OperatingSystem::Rhel).then(|| fields(pool))
 }
 
 /// The values by which machines of the pool register; `None` if they don't.
 fn chosen(pool: &Pool) -> Option<[Field<'_>; 2]> {
-    let [user, key] = fields(pool)?;
+    let [user, key] = fields_of_rhel(pool)?;
     let is_complete = |pair: &[Field<'_>; 2]| pair.iter().all(|field| !field.value.is_empty());
     if is_complete(&key) {
         Some(key).filter(|_| !pool.os.rhel_use_satellite_server || !pool.os.rhel_satellite_server.is_empty())
@@ -76,7 +81,7 @@ fn chosen(pool: &Pool) -> Option<[Field<'_>; 2]> {
 
 /// What the pool's subscription needs filled in, whether or not it is complete.
 pub(crate) fn late_bound(pool: &Pool) -> Vec<LateBound> {
-    let fields = fields(pool).into_iter().flatten().flatten();
+    let fields = fields_of_rhel(pool).into_iter().flatten().flatten();
     fields.filter_map(|field| field.late_bound(pool)).collect()
 }
 
@@ -104,18 +109,17 @@ impl Field<'_> {
     fn text(&self) -> String {
         match self.value {
             ConfigVar::Text(text) if !is_secret(self.id) => text.clone(),
-            _ => Marker {
-                id: self.id.to_owned(),
-                encoding: Encoding::Text,
+            _ => {
+                let (id, encoding) = (self.id.to_owned(), Encoding::Text);
+                Marker { id, encoding }.to_string()
             }
-            .to_string(),
         }
     }
 }
 
 /// The texts that the module contains as the MachineDeployment gives them, with the names of their fields.
 pub(crate) fn plain_texts(pool: &Pool) -> impl Iterator<Item = (&'static str, &str)> {
-    let fields = fields(pool).into_iter().flatten().flatten();
+    let fields = fields(pool).into_iter().flatten();
     let plain = fields.filter_map(|field| match field.value {
         ConfigVar::Text(text) if !is_secret(field.id) => Some((field.name, text.as_str())),
         _ => None,
@@ -153,7 +157,7 @@ pub(crate) fn configure(stage: &mut StageConfig, pool: &Pool) -> Option<String> 
 }
 
 fn incomplete(pool: &Pool) -> Option<String> {
-    let mut values = fields(pool)?.into_iter().flatten();
+    let mut values = fields_of_rhel(pool)?.into_iter().flatten();
     let is_given = values.any(|field| !field.value.is_empty()) || pool.os.rhel_use_satellite_server;
     let needed = if pool.os.rhel_use_satellite_server {
         "rhelSatelliteServer, rhelOrganizationName and rhelActivationKey"
