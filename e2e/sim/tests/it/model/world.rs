@@ -531,33 +531,36 @@ impl World {
                 "rolebindings",
                 "secrets",
             ];
-            let mut objects: Vec<&Value> = kinds.iter().flat_map(|kind| state.all(kind)).collect();
-            objects.sort_by_key(|object| {
-                object["metadata"]["name"]
-                    .as_str()
-                    .unwrap()
-                    .ends_with("-bootstrap-config")
-            });
+            let is_bootstrap = |object: &&Value| {
+                let name = object["metadata"]["name"].as_str();
+                name.unwrap().ends_with("-bootstrap-config")
+            };
+            let objects = kinds.iter().flat_map(|kind| state.all(kind));
+            let (bootstraps, others): (Vec<&Value>, Vec<&Value>) = objects.partition(is_bootstrap);
             let mut observer = Observer::new(fixtures::parse, SignedDuration::ZERO);
-            let mut observe = |object: Value| {
+            let observe = |observer: &mut Observer, object: Value| {
                 observer.observe(&Change {
                     at: state.now(),
                     what: What::Added,
                     object,
                 });
             };
-            for object in objects {
+            for object in others {
                 // An earlier revision may still be what is published.
                 let revision = object["metadata"]["annotations"][names::REVISION].as_str();
                 for earlier in 1..revision.map_or(0, |revision| revision.parse().unwrap()) {
                     let mut before = object.clone();
                     before["metadata"]["annotations"][names::REVISION] = json!(earlier.to_string());
                     before["metadata"]["resourceVersion"] = json!(format!("before {earlier}"));
-                    observe(before);
+                    observe(&mut observer, before);
                 }
-                observe(object.clone());
+                observe(&mut observer, object.clone());
             }
+            // The backup may hold what somebody had damaged, and then it takes the settings to put it right.
             observer.interferes("ServiceAccount", names::NODE_BOOTSTRAP_ACCOUNT, "", What::Deleted);
+            for object in bootstraps {
+                observe(&mut observer, object.clone());
+            }
             *watching.lock().unwrap() = observer;
         });
     }
