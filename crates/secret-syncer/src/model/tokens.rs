@@ -23,6 +23,11 @@ pub struct Tokens {
     pub renew_at: Timestamp,
 }
 
+/// The uid of the ServiceAccount in an annotation [`osm_api::names::BOUND_TO`]; empty where there is none.
+pub fn account_of(bound_to: &str) -> &str {
+    bound_to.split('/').next().unwrap_or_default()
+}
+
 /// A token and its life, by the API server's clock. There is no `Debug`, so that no log shows it.
 #[derive(Clone)]
 pub struct Issued {

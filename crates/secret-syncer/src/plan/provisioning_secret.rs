@@ -11,6 +11,7 @@ use crate::model::existing::ExistingObjects;
 use crate::model::existing::Ownership;
 use crate::model::gathered::Gathered;
 use crate::model::record::of_entries;
+use crate::model::tokens::account_of;
 use crate::model::view::{PURPOSE_KUBECONFIG, PURPOSE_PROVISIONING, RoleView, SecretView};
 use crate::plan::content::Wanted;
 use crate::plan::publish;
@@ -143,7 +144,7 @@ fn has_dead_tokens(existing: &ExistingObjects, secret: &SecretView) -> bool {
         // Only one that is shown is known to be another one.
         return false;
     };
-    let of = account_of(secret.meta.annotation(names::BOUND_TO));
+    let of = account_of(secret.meta.annotation(names::BOUND_TO).unwrap_or_default());
     // A text that was altered proves nothing.
     !of.is_empty() && of != account.uid
 }
@@ -151,12 +152,8 @@ fn has_dead_tokens(existing: &ExistingObjects, secret: &SecretView) -> bool {
 /// What the tokens of a document are bound to that is published with others. Where these belong to another ServiceAccount, nothing says which
 /// of the two lives: the cache may still show one that is gone since etcd was restored.
 pub fn bound_to<'a>(document: &SecretView, new: &'a str) -> Option<&'a str> {
-    (account_of(document.meta.annotation(names::BOUND_TO)) == account_of(Some(new))).then_some(new)
-}
-
-/// The uid of the ServiceAccount in an annotation [`names::BOUND_TO`]; empty where there is none.
-fn account_of(bound_to: Option<&str>) -> &str {
-    bound_to.unwrap_or_default().split('/').next().unwrap_or_default()
+    let of = document.meta.annotation(names::BOUND_TO).unwrap_or_default();
+    (account_of(of) == account_of(new)).then_some(new)
 }
 
 /// Documents that the bootstrap Secret names or the Role opens, and that the watch does not show: they lost their label, or the watch

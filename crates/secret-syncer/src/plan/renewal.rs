@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use osm_api::names;
 
 use crate::model::gathered::Gathered;
-use crate::model::tokens::Tokens;
+use crate::model::tokens::{Tokens, account_of};
 use crate::plan::findings::{Cause, valid_binding};
 use crate::plan::steps::Publish;
 
@@ -43,7 +43,7 @@ pub fn reusable<'a>(gathered: &'a Gathered, publish: &Publish) -> Option<&'a Tok
 /// Whether someone has made the pool's account anew, and the watch does not show that yet.
 pub fn are_of_another_account(gathered: &Gathered, tokens: &Tokens) -> bool {
     let account = gathered.existing.account.as_ref();
-    account.is_some_and(|shown| tokens.bound_to.split('/').next() != Some(&shown.uid))
+    account.is_some_and(|shown| account_of(&tokens.bound_to) != shown.uid)
 }
 
 #[cfg(test)]
