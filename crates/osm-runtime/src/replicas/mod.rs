@@ -359,8 +359,14 @@ impl Member {
 
     async fn give_back(&self) {
         let lease = &self.replicas.0.own;
-        match in_time(self.api.delete(lease, &DeleteParams::default())).await {
-            Ok(_) => tracing::info!(lease, "deleted the Lease"),
+        let delete = async {
+            match self.api.delete(lease, &DeleteParams::default()).await {
+                Err(error) if !error::is_code(&error, 404) => Err(error),
+                _ => Ok(()),
+            }
+        };
+        match in_time(delete).await {
+            Ok(()) => tracing::info!(lease, "deleted the Lease"),
             Err(why) => tracing::warn!(
                 lease,
                 why,
