@@ -187,7 +187,7 @@ async fn disturb(installed: &mut Installed, left: &AtomicI64, mut random: StdRng
 }
 
 /// A pool may have fifty documents a day; beyond that new content waits. Each revision has one of its own, and each edit.
-const MAX_ROTATIONS: u64 = 30;
+const MAX_REVISIONS: u64 = 30;
 const EDITS: u32 = 8;
 
 /// Edits profile and credentials now and then.
@@ -259,7 +259,7 @@ impl Pool {
     async fn live(mut self) -> Result<()> {
         self.create().await?;
         while self.site.left.fetch_sub(1, Ordering::Relaxed) > 0 {
-            if self.revision >= MAX_ROTATIONS || self.random.random_bool(0.06) {
+            if self.revision >= MAX_REVISIONS || self.random.random_bool(0.06) {
                 self.delete().await?;
                 self.pause(2000).await;
                 self.create().await?;

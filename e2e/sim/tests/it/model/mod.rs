@@ -13,9 +13,9 @@ mod world;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, RngAlgorithm, TestRng, TestRunner};
 
-/// So many cases take each of the threads less than two minutes without optimisation.
+/// So many cases take less than a minute without optimisation.
 const CASES: u32 = 30;
-/// A case runs in one thread.
+/// They share the cases, each of which runs in one thread.
 const THREADS: u8 = 2;
 
 #[test]
