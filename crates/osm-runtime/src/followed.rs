@@ -14,8 +14,9 @@ use crate::cache::Cache;
 use crate::watch::{Watch, Watchable};
 use crate::{Cluster, Connection, read};
 
-/// The largest number of objects that are followed. Others are read whenever they are needed.
-pub const MAX_FOLLOWED: usize = 200;
+/// The largest number of objects that are followed. Others are read whenever they are needed. A kube-apiserver serves 100 requests of one
+/// connection at a time, and each watch is one of them: with more watches, all other requests would wait for their end.
+pub const MAX_FOLLOWED: usize = 50;
 
 /// What the watches show, by kind, namespace and name of the object.
 pub struct Followed<V> {

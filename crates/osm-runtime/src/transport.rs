@@ -113,11 +113,15 @@ mod tests {
     use tokio_rustls::TlsAcceptor;
 
     use super::*;
+    use crate::followed::MAX_FOLLOWED;
 
     /// A watch is a request that stays open. The server answers none of these before all are there.
     #[tokio::test]
-    async fn all_watches_share_one_connection() {
-        const WATCHES: usize = 30;
+    async fn all_watches_share_one_connection_and_leave_room_for_other_requests() {
+        /// More than secret-syncer has.
+        const WATCHES: usize = MAX_FOLLOWED + 20;
+        /// As a kube-apiserver.
+        const STREAMS: u32 = 100;
         _ = rustls::crypto::ring::default_provider().install_default();
         let identity = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
         let key = PrivateKeyDer::try_from(identity.signing_key.serialize_der()).unwrap();
@@ -129,7 +133,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
         let (acceptor, connections) = (TlsAcceptor::from(Arc::new(tls)), Arc::new(AtomicUsize::new(0)));
-        let (opened, all) = (connections.clone(), Arc::new(Barrier::new(WATCHES)));
+        let (opened, all) = (connections.clone(), Arc::new(Barrier::new(WATCHES + 1)));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 opened.fetch_add(1, Ordering::SeqCst);
@@ -137,7 +141,7 @@ mod tests {
                 let answer = move |request: http::Request<Incoming>| {
                     let all = all.clone();
                     async move {
-                        if request.uri().path() == "/watch" {
+                        if request.uri().path() != "/first" {
                             all.wait().await;
                         }
                         Ok::<_, Infallible>(http::Response::new(String::new()))
@@ -145,7 +149,8 @@ mod tests {
                 };
                 tokio::spawn(async move {
                     let stream = TokioIo::new(acceptor.accept(stream).await.unwrap());
-                    let server = http2::Builder::new(TokioExecutor::new());
+                    let mut server = http2::Builder::new(TokioExecutor::new());
+                    server.max_concurrent_streams(STREAMS);
                     server.serve_connection(stream, service_fn(answer)).await
                 });
             }
@@ -159,7 +164,12 @@ mod tests {
             client.request_text(request).await.unwrap()
         };
         get("/first").await;
-        futures::future::join_all((0..WATCHES).map(|_| get("/watch"))).await;
+        let watches = futures::future::join_all((0..WATCHES).map(|_| get("/watch")));
+        // The server answers none before it has all of them.
+        let all = futures::future::join(watches, get("/other"));
+        tokio::time::timeout(Duration::from_secs(30), all)
+            .await
+            .expect("room for all of them");
         assert_eq!(connections.load(Ordering::SeqCst), 1);
     }
 }
