@@ -288,6 +288,14 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
         loop {
             if let Some(error) = self.list_and_watch().await {
                 self.failed(&error);
+                // A list alone is not a success: if no watch can follow it, everything would be listed again each second.
+                if self
+                    .listed
+                    .take()
+                    .is_some_and(|at| at.elapsed() > self.longest_pause)
+                {
+                    self.failures = 0;
+                }
                 self.failures = self.failures.saturating_add(1);
                 let pause = self
                     .environment
@@ -350,7 +358,6 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
                     "in step"
                 );
                 self.health.listed();
-                self.failures = 0;
                 if self.last_error.take().is_some() {
                     tracing::info!(
                         cluster = self.cluster,

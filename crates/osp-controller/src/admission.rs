@@ -67,7 +67,7 @@ impl Judge for ProfileJudge {
             }
             let outcome = match new.refusal() {
                 Some(refusal) => Err(refusal),
-                None if new.spec.extends.is_some() && !are_listed(&context, &request) => {
+                None if new.spec.extends.is_some() && !context.knows_bases_of(&request.namespace) => {
                     return Verdict::unchecked(NOT_LISTED);
                 }
                 None => match bases(&context, &request, &new.spec).await {
@@ -106,15 +106,6 @@ fn read(text: &RawValue) -> Option<StoredProfile> {
 /// Whether profiles of this namespace are reconciled.
 fn is_served(context: &Context, namespace: &str) -> bool {
     context.profiles.contains_key(namespace)
-}
-
-/// Whether all profiles are known that this one may extend.
-fn are_listed(context: &Context, request: &Request) -> bool {
-    let namespaces = [&request.namespace, &context.cluster.installation.namespace];
-    let mut profiles = namespaces
-        .into_iter()
-        .map(|namespace| context.profiles.get(namespace));
-    profiles.all(|profiles| profiles.is_some_and(|profiles| profiles.is_listed()))
 }
 
 /// Labels of a profile that is refused can be changed, and whatever else does not decide about it.

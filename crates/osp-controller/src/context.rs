@@ -177,6 +177,16 @@ impl Inner {
         self.profiles.get(namespace)?.get(key)
     }
 
+    /// Whether all profiles are known that one of this namespace may extend. While a list arrives, a base can seem not to exist, or be taken for
+    /// the one of the same name in the namespace of the installation.
+    pub fn knows_bases_of(&self, namespace: &str) -> bool {
+        let namespaces = [namespace, &self.cluster.installation.namespace];
+        let mut profiles = namespaces
+            .into_iter()
+            .map(|namespace| self.profiles.get(namespace));
+        profiles.all(|profiles| profiles.is_some_and(|profiles| profiles.is_listed()))
+    }
+
     /// The custom profile with this key, `namespace/name`.
     pub fn custom_profile(&self, key: &str) -> Option<Arc<CustomProfile>> {
         let (namespace, _) = key.split_once('/')?;

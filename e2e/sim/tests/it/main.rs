@@ -10,4 +10,5 @@
 
 mod memory;
 mod model;
+mod profiles;
 mod watches;

@@ -15,8 +15,8 @@ use osm_runtime::followed::{Followed, MAX_FOLLOWED};
 use osm_runtime::queue::Queue;
 use osm_runtime::runner::{self, Shared};
 use osm_runtime::watch::{GATE, Watch};
-use osm_runtime::{Cluster, Connection, Environment, Metrics, Process, Readiness, RequestError};
-use osm_sim::memory::{Call, Link, Network, Passage, Server, User};
+use osm_runtime::{Cluster, Connection, Environment, Metrics, Process, Readiness, RequestError, settings};
+use osm_sim::memory::{Call, Fault, Link, Network, Passage, Server, User};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -92,16 +92,25 @@ impl Write for Log {
     }
 }
 
-/// Notes the requests, each of which takes this time to the server.
+/// Notes the requests, each of which takes this time to the server. It refuses those with this verb.
 struct Slow {
     takes: Duration,
+    refused: &'static str,
     calls: Mutex<Vec<(Call, Instant)>>,
 }
 
 impl Slow {
     fn link(takes: Duration) -> (Arc<Self>, Link) {
+        Self::that_refuses("", takes)
+    }
+
+    fn that_refuses(refused: &'static str, takes: Duration) -> (Arc<Self>, Link) {
         let calls = Mutex::default();
-        let slow = Arc::new(Self { takes, calls });
+        let slow = Arc::new(Self {
+            takes,
+            refused,
+            calls,
+        });
         (slow.clone(), Link::new(slow))
     }
 
@@ -120,6 +129,7 @@ impl Network for Slow {
         self.calls.lock().push(sent);
         Passage {
             there: self.takes,
+            fault: (call.verb == self.refused).then_some(Fault::Refused(429)),
             ..Passage::default()
         }
     }
@@ -130,18 +140,24 @@ impl Network for Slow {
 }
 
 fn cluster(server: &Server) -> Cluster {
-    cluster_by(server, &User::Admin, &Link::default())
+    cluster_as(server, &User::Admin)
 }
 
 fn cluster_as(server: &Server, user: &User) -> Cluster {
-    cluster_by(server, user, &Link::default())
+    cluster_by(server, user, &Link::default(), Installation::default()).0
 }
 
 fn cluster_on(server: &Server, link: &Link) -> Cluster {
-    cluster_by(server, &User::Admin, link)
+    cluster_by(server, &User::Admin, link, Installation::default()).0
 }
 
-fn cluster_by(server: &Server, user: &User, link: &Link) -> Cluster {
+/// The cluster of a service that reaches this server, and the sender of its settings.
+pub fn cluster_by(
+    server: &Server,
+    user: &User,
+    link: &Link,
+    installation: Installation,
+) -> (Cluster, settings::Sender) {
     let (metrics, environment) = (
         Metrics::of(Service::OscController).unwrap(),
         Environment::default(),
@@ -176,7 +192,7 @@ fn cluster_by(server: &Server, user: &User, link: &Link) -> Cluster {
         readiness: Readiness::default(),
         shutdown,
     });
-    Cluster::new(&process, Installation::default(), connection.clone(), connection).0
+    Cluster::new(&process, installation, connection.clone(), connection)
 }
 
 #[tokio::test(start_paused = true)]
@@ -348,6 +364,20 @@ async fn a_watch_that_is_forbidden_is_retried_and_logged_once() {
         .await
         .expect("the watch goes on");
     assert_eq!(log.lines_with("the watch works again"), 1);
+}
+
+/// A kube-apiserver that has just started can list objects before it can watch them.
+#[tokio::test(start_paused = true)]
+async fn what_can_be_listed_and_not_watched_is_listed_less_and_less_often() {
+    let server = Server::new(Timestamp::UNIX_EPOCH);
+    let (calls, link) = Slow::that_refuses("watch", Duration::ZERO);
+    let cluster = cluster_on(&server, &link);
+    Watch::namespaced(&cluster.worker, "kube-system", "maps")
+        .project(|_: ConfigMap| Some(()))
+        .spawn(&cluster);
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let lists = calls.sent("list").len();
+    assert!((360..=720).contains(&lists), "{lists} in an hour");
 }
 
 #[tokio::test(start_paused = true)]
