@@ -121,6 +121,8 @@ pub enum RenderError {
         .supported.join(", ")
     )]
     UnsupportedCloudProvider { supported: Vec<String>, pool: String },
+    #[error("the script of an edge pool needs cloud-init; use a profile for another operating system")]
+    EdgeWithoutCloudInit,
     #[error("the profile is for {profile}, but the machines use {pool}; select another profile in the MachineDeployment's annotation {annotation}, or change operatingSystemSpec.provisioningUtility", annotation = osm_api::names::PROFILE)]
     UnsupportedProvisioningUtility {
         profile: ProvisioningUtility,
@@ -166,6 +168,7 @@ impl RenderError {
         match self {
             Self::UnsupportedOperatingSystem { .. } => Reason::UnsupportedOperatingSystem,
             Self::UnsupportedCloudProvider { .. } => Reason::UnsupportedCloudProvider,
+            Self::EdgeWithoutCloudInit => Reason::UnsupportedCloudProvider,
             Self::UnsupportedProvisioningUtility { .. } => Reason::UnsupportedProvisioningUtility,
             Self::UnsupportedNetwork { .. } => Reason::UnsupportedNetwork,
             Self::HostNameUnpredictable { .. } => Reason::HostNameUnpredictable,

@@ -7,8 +7,8 @@ use osm_api::config::{self, CloudProviderRef, LateBound, ProfileRef, StageConfig
 use osm_api::content::{Content, RenderedFor, Unpacked};
 use osm_api::pool::Pool;
 use osm_api::profile::{
-    AcceptedProfile, File, FileContent, MAX_CONTENT_BYTES, OperatingSystem, OperatingSystemProfileSpec,
-    ProfileConfig, TemplateEngine, stored_json_bytes,
+    AcceptedProfile, CloudProvider, File, FileContent, MAX_CONTENT_BYTES, OperatingSystem,
+    OperatingSystemProfileSpec, ProfileConfig, TemplateEngine, stored_json_bytes,
 };
 use osm_api::settings::Settings;
 use osm_api::{digest, node_name};
@@ -408,6 +408,9 @@ pub fn suits(spec: &OperatingSystemProfileSpec, pool: &Pool) -> Result<Vec<Strin
             supported: clouds.iter().map(|cloud| cloud.name.to_string()).collect(),
             pool: pool.cloud_provider.to_string(),
         });
+    }
+    if pool.cloud_provider == CloudProvider::Edge && Reader::of(Some(os), utility) != Reader::CloudInit {
+        return Err(RenderError::EdgeWithoutCloudInit);
     }
     let (oldest, newest) = kubelet::TESTED_MINORS;
     let version = &pool.kubelet_version;

@@ -6,7 +6,7 @@ use osm_api::content::{self, Content};
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::CloudProvider;
 
-use super::{Filled, Reader, cloud_init};
+use super::{Filled, cloud_init};
 use crate::error::UserDataError;
 use crate::late_bound::{Filling, LateValues};
 use crate::{Stage, library};
@@ -25,20 +25,16 @@ const LINE: usize = 76;
 /// # Errors
 /// As [`user_data`](crate::user_data()).
 pub fn edge_script(spec: &Content, values: &LateValues) -> Result<Option<String>, UserDataError> {
-    let is_edge = spec
-        .cloud_provider
-        .as_ref()
-        .is_some_and(|cloud| cloud.name == CloudProvider::Edge);
-    if !is_edge || Reader::of(spec.os_name, spec.provisioning_utility) != Reader::CloudInit {
+    let cloud = spec.cloud_provider.as_ref();
+    if cloud.is_none_or(|cloud| cloud.name != CloudProvider::Edge) {
         return Ok(None);
     }
     // The script fills it in: a pool may have more than one machine.
     let name = Some(MACHINE_NAME_PLACEHOLDER.to_owned());
     let filled = Filled::new(spec, Stage::Bootstrap, Filling::Values(values), name)?;
     let document = cloud_init::write_for_owned(filled)?;
-    let pool = content::pool_name(spec).unwrap_or_default();
     let script = SCRIPT
-        .replace("@POOL@", pool)
+        .replace("@POOL@", content::pool_name(spec).unwrap_or_default())
         .replace("@APPLIER@", &lines(library::find(APPLIER).unwrap_or_default()))
         .replace("@DOCUMENT@", &lines(&document));
     Ok(Some(script))
@@ -46,9 +42,7 @@ pub fn edge_script(spec: &Content, values: &LateValues) -> Result<Option<String>
 
 fn lines(text: &str) -> String {
     let encoded = STANDARD.encode(text);
-    let starts = (0..encoded.len()).step_by(LINE);
-    let lines: Vec<&str> = starts
-        .filter_map(|at| encoded.get(at..encoded.len().min(at.saturating_add(LINE))))
-        .collect();
+    let lines = encoded.as_bytes().chunks(LINE);
+    let lines: Vec<_> = lines.map(String::from_utf8_lossy).collect();
     lines.join("\n")
 }
