@@ -77,7 +77,7 @@ fn made(spec: &Content, password: &str) -> Documents {
 
 fn secret(documents: &Documents) -> Secret {
     serde_json::from_value(
-        json!({"metadata": {"name": "osm-provisioning-a", "labels": {names::POOL: POOL}}, "immutable": true, "data": documents.entries}),
+        json!({"metadata": {"name": names::provisioning_secret_name(POOL, "a")}, "immutable": true, "data": documents.entries}),
     )
     .unwrap()
 }

@@ -76,7 +76,7 @@ fn made(spec: &Content) -> Documents {
 fn secret(documents: &Documents) -> Secret {
     Secret {
         metadata: ObjectMeta {
-            name: Some("document".into()),
+            name: Some(names::provisioning_secret_name(POOL, "document")),
             uid: Some("document-uid".into()),
             labels: Some([(names::POOL.to_owned(), POOL.to_owned())].into()),
             ..ObjectMeta::default()
@@ -153,7 +153,14 @@ fn only_a_secret_of_the_pool_that_nobody_can_alter_is_read() {
         Published::read(secret, POOL, recorded()).is_some()
     };
     assert!(read(|_| {}));
-    assert!(!read(|secret| secret.metadata.labels = None), "another pool's");
+    assert!(
+        read(|secret| secret.metadata.labels = None),
+        "it is repaired later"
+    );
+    let of_another = |secret: &mut Secret| {
+        secret.metadata.name = Some(names::provisioning_secret_name("another", "document"));
+    };
+    assert!(!read(of_another));
     assert!(!read(|secret| secret.immutable = None));
     let other = PublishedRecord {
         provisioning_uid: Some("other".into()),

@@ -24,7 +24,7 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Step {
     }
     Step::Teardown(Teardown {
         objects,
-        is_listed: !is_shown(gathered, config),
+        is_listed: !is_shown(gathered),
     })
 }
 
@@ -40,13 +40,10 @@ pub fn is_included(installation: &str, labels: &BTreeMap<String, String>) -> boo
     owner.is_none_or(|owner| owner == installation)
 }
 
-/// Whether the watches show all that there should be. A pool that was published has one object of each kind, and every Secret that its Role and
-/// its bootstrap Secret name. Of one that never was, there is only what the watches show.
-fn is_shown(gathered: &Gathered, config: &ConfigView) -> bool {
+/// Whether the watches show all that there should be of a pool that was published: one object of each kind, and every Secret that its Role and
+/// its bootstrap Secret name. The status can't say that a pool never was, because others can edit it.
+fn is_shown(gathered: &Gathered) -> bool {
     let existing = &gathered.existing;
-    if config.status.published.is_none() && existing.is_nothing() {
-        return true;
-    }
     let role = existing.role.as_ref();
     existing.account.is_some()
         && existing.binding.is_some()
@@ -62,34 +59,13 @@ fn is_shown(gathered: &Gathered, config: &ConfigView) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use osm_api::config::Published;
-
     use super::*;
     use crate::model::existing::ExistingObjects;
-    use crate::plan::fixtures::{edit_config, fresh, published};
-
-    fn is_shown_of(gathered: &Gathered) -> bool {
-        is_shown(gathered, gathered.config.as_ref().unwrap())
-    }
-
-    #[test]
-    fn of_a_pool_that_the_watches_show_whole_or_that_was_never_published_nothing_is_asked() {
-        assert!(is_shown_of(&published()) && is_shown_of(&fresh()));
-        let mut gathered = fresh();
-        edit_config(&mut gathered, |config| {
-            config.status.published = Some(Published {
-                digest: "d".into(),
-                revision: "1".into(),
-                bootstrap_secret: "bootstrap".into(),
-                provisioning_secret: "document".into(),
-                credential_expires: String::new(),
-            });
-        });
-        assert!(!is_shown_of(&gathered), "it was published");
-    }
+    use crate::plan::fixtures::{fresh, published};
 
     #[test]
     fn what_the_watches_do_not_show_is_asked_for() {
+        assert!(is_shown(&published()) && !is_shown(&fresh()));
         type Edit = fn(&mut ExistingObjects);
         fn opens(existing: &mut ExistingObjects, secrets: Option<Vec<String>>) {
             Arc::make_mut(existing.role.as_mut().unwrap()).secrets = secrets;
@@ -110,7 +86,7 @@ mod tests {
         for (what, edit) in cases {
             let mut gathered = published();
             edit(&mut gathered.existing);
-            assert!(!is_shown_of(&gathered), "{what}");
+            assert!(!is_shown(&gathered), "{what}");
         }
     }
 }
