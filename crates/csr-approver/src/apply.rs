@@ -137,7 +137,7 @@ async fn approve(
         again: (before > 0 || approval.is_again).then(|| approval.bearer.reference()),
     };
     let mut message = format!(
-        "the node of {} has this name and has not joined yet",
+        "the node of {} has this name and does not exist yet",
         approved.joins_as
     );
     if approved.again.is_some() {
