@@ -122,7 +122,7 @@ pub enum RenderError {
     )]
     UnsupportedCloudProvider { supported: Vec<String>, pool: String },
     #[error("the script of an edge pool needs cloud-init; use a profile for another operating system")]
-    EdgeWithoutCloudInit,
+    NoCloudInit,
     #[error("the profile is for {profile}, but the machines use {pool}; select another profile in the MachineDeployment's annotation {annotation}, or change operatingSystemSpec.provisioningUtility", annotation = osm_api::names::PROFILE)]
     UnsupportedProvisioningUtility {
         profile: ProvisioningUtility,
@@ -167,8 +167,7 @@ impl RenderError {
     pub fn reason(&self) -> Reason {
         match self {
             Self::UnsupportedOperatingSystem { .. } => Reason::UnsupportedOperatingSystem,
-            Self::UnsupportedCloudProvider { .. } => Reason::UnsupportedCloudProvider,
-            Self::EdgeWithoutCloudInit => Reason::UnsupportedCloudProvider,
+            Self::UnsupportedCloudProvider { .. } | Self::NoCloudInit => Reason::UnsupportedCloudProvider,
             Self::UnsupportedProvisioningUtility { .. } => Reason::UnsupportedProvisioningUtility,
             Self::UnsupportedNetwork { .. } => Reason::UnsupportedNetwork,
             Self::HostNameUnpredictable { .. } => Reason::HostNameUnpredictable,

@@ -11,7 +11,7 @@ use osm_api::profile::{
     OperatingSystemProfileSpec, ProfileConfig, TemplateEngine, stored_json_bytes,
 };
 use osm_api::settings::Settings;
-use osm_api::{digest, node_name};
+use osm_api::{ClusterEndpoint, digest, node_name};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
@@ -29,7 +29,6 @@ use crate::{
     Stage, containerd_version, engines, go_templates, kubelet, model, placement, profile_secrets, size,
     static_network, subscription, template_walk,
 };
-use osm_api::ClusterEndpoint;
 
 /// Share of a cloud's limit, in percent, above which a warning is given.
 const WARN_ABOVE_PERCENT: usize = 90;
@@ -410,7 +409,7 @@ pub fn suits(spec: &OperatingSystemProfileSpec, pool: &Pool) -> Result<Vec<Strin
         });
     }
     if pool.cloud_provider == CloudProvider::Edge && Reader::of(Some(os), utility) != Reader::CloudInit {
-        return Err(RenderError::EdgeWithoutCloudInit);
+        return Err(RenderError::NoCloudInit);
     }
     let (oldest, newest) = kubelet::TESTED_MINORS;
     let version = &pool.kubelet_version;

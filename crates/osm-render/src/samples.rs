@@ -10,7 +10,7 @@ use osm_api::settings::Settings;
 use semver::Version;
 
 use crate::budget::{Allowance, Budget};
-use crate::profile::{Profile, Rendered};
+use crate::profile::{Profile, Rendered, suits};
 use crate::user_data::Reader;
 use crate::validate::Refusal;
 use crate::{kubelet, late_bound, static_network};
@@ -87,6 +87,8 @@ pub fn plain_pools(spec: &OperatingSystemProfileSpec, kubelets: &[Version]) -> V
             }
         }
     }
+    // A profile for Flatcar may list edge.
+    pools.retain(|(_, pool)| suits(spec, pool).is_ok());
     pools
 }
 

@@ -365,7 +365,7 @@ fn pools_that_do_not_fit_are_refused_and_odd_ones_noted() {
     let flatcar = spec(|spec| spec["osName"] = json!("flatcar"));
     let mut edge = pool("edge");
     edge.operating_system = OperatingSystem::Flatcar;
-    assert_eq!(suits(&flatcar, &edge), Err(RenderError::EdgeWithoutCloudInit));
+    assert_eq!(suits(&flatcar, &edge), Err(RenderError::NoCloudInit));
     let noted = |os: &str, part: &str, change: fn(&mut Pool)| {
         let found = render(os, change).unwrap().warnings;
         assert!(found.len() == 1 && found[0].contains(part), "{part}: {found:?}");

@@ -2,10 +2,12 @@
 //!
 //! 1. the ServiceAccount, and what else tokens are bound to;
 //! 2. tokens, or those of a publish that was not finished; where a document has them in it, a check that the API server accepts them;
-//! 3. the provisioning Secret, which is kept longer than the tokens live, and beside it the Role and the RoleBinding;
-//! 4. a check of what the tokens may do;
-//! 5. the kubeconfig Secret, if machines fetch one;
-//! 6. the bootstrap Secret, and the script of an edge pool.
+//! 3. the provisioning Secret, which is kept longer than the tokens live;
+//! 4. the Role, and the RoleBinding, which never binds a Role of someone else. Only now: another replica that works on the pool for a moment
+//!    takes names out of the Role whose Secrets don't exist;
+//! 5. a check of what the tokens may do;
+//! 6. the kubeconfig Secret, if machines fetch one;
+//! 7. the bootstrap Secret, and the script of an edge pool.
 //!
 //! The status follows, in [`report`](crate::io::report).
 
@@ -65,8 +67,6 @@ fn confirm(publish: &Publish, config: &ConfigView) -> Result<(), ApplyError> {
     }
 }
 
-/// Requests that don't need each other's answers are sent together. The RoleBinding follows the Role, so that it never binds a Role of someone
-/// else.
 async fn write(
     context: &Context,
     gathered: &Gathered,
@@ -80,15 +80,13 @@ async fn write(
     if let Some(problem) = publish.has_no_room_for(&step) {
         return Err(ApplyError::TooManyDocuments(problem.to_owned()));
     }
-    // Its name is known before it exists. All texts are made before the first of them is written.
+    // All texts are made before the first of them is written.
     let name = step.name().to_owned();
     let texts = documents.texts(tokens, &name)?;
     let opened = opened(&publish.kept, &name);
-    let (document, is_open) = tokio::join!(
-        provisioning_secret::provide(context, publish, step, &documents, tokens),
-        identity::open(context, gathered, &publish.ownership, &opened),
-    );
-    let (document, is_open) = (document?.meta, is_open?);
+    let document = provisioning_secret::provide(context, publish, step, &documents, tokens).await?;
+    let document = document.meta;
+    let is_open = identity::open(context, gathered, &publish.ownership, &opened).await?;
     // Only now: a right to join that is missing must not keep a document or a Role from being restored.
     let causes = publish.causes();
     token::check(context, gathered.joining, &causes, tokens, &name, is_open).await?;
