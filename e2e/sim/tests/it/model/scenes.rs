@@ -572,9 +572,24 @@ fn a_pool_that_the_watch_does_not_show_is_not_retired() {
     });
 }
 
-/// A publish sends requests together, in two groups. Each of them may come last, be refused, or be the last thing that its sender did.
+/// Otherwise, a second replica that works on the pool for a moment takes the name of the document out of the Role.
 #[test]
-fn whatever_happens_to_one_of_the_writes_that_are_sent_together_nothing_is_lost() {
+fn a_role_opens_no_document_before_it_exists() {
+    for seed in 0..8 {
+        let case = Case {
+            joining: Joining::Approved,
+            ..Case::calm(seed, vec![(0, Act::CreatePool(0))])
+        };
+        let (_, story) = play(&case);
+        let first = |what: &str| story.lines().position(|line| line.contains(what));
+        let (document, role) = (first("create secrets").unwrap(), first("create roles").unwrap());
+        assert!(document < role, "{story}");
+    }
+}
+
+/// Each request of a publish may come last, be refused, or be the last thing that its sender did.
+#[test]
+fn whatever_happens_to_one_of_the_writes_of_a_publish_nothing_is_lost() {
     let troubles = [
         Trouble::SlowThere(3_000),
         Trouble::Refused(409),
