@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use osm_api::profile::{
-    ContainerRuntime, ContainerRuntimeName, OperatingSystem, OperatingSystemProfileSpec, ProfileConfig,
-    ProfileFile, ProfileUnit, ProvisioningUtility, TemplateEngine,
+    CloudProvider, ContainerRuntime, ContainerRuntimeName, OperatingSystem, OperatingSystemProfileSpec,
+    ProfileConfig, ProfileFile, ProfileUnit, ProvisioningUtility, TemplateEngine,
 };
 use serde_json::Value;
 
@@ -34,10 +34,11 @@ pub(crate) fn check(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileErro
         is_go: spec.template_engine == TemplateEngine::GoTemplate,
     };
     check_version(&spec.version)?;
+    let mut clouds = spec.supported_cloud_providers.iter();
     ensure(
-        !spec.supported_cloud_providers.is_empty(),
+        clouds.any(|cloud| rules.reader == Reader::CloudInit || cloud.name != CloudProvider::Edge),
         "supportedCloudProviders",
-        "must name at least one cloud provider",
+        "must name at least one cloud provider, and for Flatcar one besides edge",
     )?;
     let os = spec.os_name;
     ensure(

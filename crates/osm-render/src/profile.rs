@@ -20,14 +20,13 @@ use crate::downloads::{Catalogue, Download};
 use crate::engine::{Compiled, Engine, Failure, Inputs, Sources};
 use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 use crate::go_templates::{containerd, passed_on};
-use crate::late_bound;
 use crate::model::KUBECONFIG_SECRET_NAME;
 use crate::readable::{is_password, readable};
 use crate::rendered_text::{Placements, RenderedText};
 use crate::user_data::{self, Reader};
 use crate::{
-    Stage, containerd_version, engines, go_templates, kubelet, model, placement, profile_secrets, size,
-    static_network, subscription, template_walk,
+    Stage, containerd_version, engines, go_templates, kubelet, late_bound, model, placement, profile_secrets,
+    size, static_network, subscription, template_walk,
 };
 
 /// Share of a cloud's limit, in percent, above which a warning is given.

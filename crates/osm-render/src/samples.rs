@@ -87,7 +87,7 @@ pub fn plain_pools(spec: &OperatingSystemProfileSpec, kubelets: &[Version]) -> V
             }
         }
     }
-    // A profile for Flatcar may list edge.
+    // Whole clouds, which `representatives` counts on: a profile for Flatcar may list edge.
     pools.retain(|(_, pool)| suits(spec, pool).is_ok());
     pools
 }

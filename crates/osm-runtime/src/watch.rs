@@ -237,13 +237,13 @@ struct RunningWatch<K, V> {
     definitions: watch::Receiver<Option<String>>,
     environment: Environment,
     longest_pause: Duration,
-    /// Since the last list.
+    /// Since a list that a watch has followed for longer than the longest pause.
     failures: u32,
     health: Health,
     /// resourceVersions of the objects that can't be decoded, as they were last reported, by key.
     reported: HashMap<String, String>,
     ignored: Ignored,
-    /// When the last list ended.
+    /// When the last list ended; `None` after a failure.
     listed: Option<Instant>,
     /// The failure that was last logged, until the watch works again.
     last_error: Option<String>,
@@ -319,6 +319,7 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
                 () = tokio::time::sleep_until(list_again_at.unwrap_or_else(Instant::now)), if list_again_at.is_some() => {
                     // Until that list has ended.
                     self.listed = None;
+                    self.failures = 0;
                     return None;
                 }
                 event = events.next() => event,

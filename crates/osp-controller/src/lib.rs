@@ -30,7 +30,7 @@ use crate::context::Context;
 /// The field manager of this controller.
 pub const FIELD_MANAGER: &str = "osp-controller";
 
-/// Until a profile is reconciled again while the profiles of its namespace are listed.
+/// Until an extension is reconciled again while the profiles that it may extend are listed.
 const LISTING: Duration = Duration::from_secs(1);
 
 /// Runs the controller, and the webhook if the flags ask for it, until shutdown.
@@ -56,7 +56,8 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
 /// Installs, copies or validates the profile with this key, `namespace/name`.
 async fn reconcile(context: Context, key: String) -> Result<Option<Duration>, RequestError> {
     let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
-    if !context.knows_bases_of(namespace) {
+    let profile = context.profile(&key);
+    if profile.is_some_and(|profile| profile.spec.extends.is_some()) && !context.knows_bases_of(namespace) {
         return Ok(Some(LISTING));
     }
     let gathered = gather::gather(&context, &key).await;

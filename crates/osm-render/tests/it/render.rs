@@ -366,6 +366,12 @@ fn pools_that_do_not_fit_are_refused_and_odd_ones_noted() {
     let mut edge = pool("edge");
     edge.operating_system = OperatingSystem::Flatcar;
     assert_eq!(suits(&flatcar, &edge), Err(RenderError::NoCloudInit));
+    let only_edge = spec(|spec| {
+        spec["osName"] = json!("flatcar");
+        spec["supportedCloudProviders"] = json!([{"name": "edge"}]);
+    });
+    let error = resolve(&only_edge).unwrap_err().to_string();
+    assert!(error.contains("one besides edge"), "{error}");
     let noted = |os: &str, part: &str, change: fn(&mut Pool)| {
         let found = render(os, change).unwrap().warnings;
         assert!(found.len() == 1 && found[0].contains(part), "{part}: {found:?}");

@@ -58,8 +58,8 @@ pub enum Step {
 pub struct Teardown {
     /// What the watches show, by pool.
     pub objects: Vec<ExistingObjects>,
-    /// The pool should have an object that the watches don't show: it lost the label or annotation by which they find it, or they lag. The API
-    /// server is asked for all that it has.
+    /// The watches may not show all that the pool has: an object lost the label or annotation by which they find it, they lag, or the pool was
+    /// never published whole. The API server is asked for all.
     pub is_listed: bool,
 }
 

@@ -580,7 +580,8 @@ fn a_role_opens_no_document_before_it_exists() {
             joining: Joining::Approved,
             ..Case::calm(seed, vec![(0, Act::CreatePool(0))])
         };
-        let (_, story) = play(&case);
+        let (judged, story) = play(&case);
+        judged.unwrap_or_else(|broken| panic!("{broken}\n\n{story}"));
         let first = |what: &str| story.lines().position(|line| line.contains(what));
         let (document, role) = (first("create secrets").unwrap(), first("create roles").unwrap());
         assert!(document < role, "{story}");
