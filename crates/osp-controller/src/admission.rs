@@ -28,9 +28,6 @@ const WATCH_POLL: Duration = Duration::from_millis(15);
 
 const BROKE_OFF: &str = "the profile was admitted unchecked, because its validation failed; its condition Accepted reports the result";
 
-const NOT_LISTED: &str = "the profile was admitted unchecked, because osp-controller does not know all profiles yet; its condition Accepted \
-                          reports the result";
-
 pub struct ProfileJudge {
     context: Context,
     validator: Validator,
@@ -67,9 +64,6 @@ impl Judge for ProfileJudge {
             }
             let outcome = match new.refusal() {
                 Some(refusal) => Err(refusal),
-                None if new.spec.extends.is_some() && !context.knows_bases_of(&request.namespace) => {
-                    return Verdict::unchecked(NOT_LISTED);
-                }
                 None => match bases(&context, &request, &new.spec).await {
                     Ok(Bases::Ready(bases)) => validator.validate(&new.spec, &bases).await,
                     Ok(Bases::Awaited(base)) => {

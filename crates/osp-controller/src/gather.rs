@@ -111,6 +111,11 @@ pub(crate) fn find_bases(
     key: &ProfileKey,
     spec: &OperatingSystemProfileSpec,
 ) -> Result<Bases, Refusal> {
+    if let Some(base) = &spec.extends
+        && !context.knows_bases_of(&key.namespace)
+    {
+        return Ok(Bases::Awaited(base.clone()));
+    }
     let sources = Sources {
         installation: &context.cluster.installation.namespace,
         stored: &|key| context.profile(key),

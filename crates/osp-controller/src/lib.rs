@@ -30,9 +30,6 @@ use crate::context::Context;
 /// The field manager of this controller.
 pub const FIELD_MANAGER: &str = "osp-controller";
 
-/// Until an extension is reconciled again while the profiles that it may extend are listed.
-const LISTING: Duration = Duration::from_secs(1);
-
 /// Runs the controller, and the webhook if the flags ask for it, until shutdown.
 ///
 /// # Errors
@@ -55,11 +52,6 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
 
 /// Installs, copies or validates the profile with this key, `namespace/name`.
 async fn reconcile(context: Context, key: String) -> Result<Option<Duration>, RequestError> {
-    let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
-    let profile = context.profile(&key);
-    if profile.is_some_and(|profile| profile.spec.extends.is_some()) && !context.knows_bases_of(namespace) {
-        return Ok(Some(LISTING));
-    }
     let gathered = gather::gather(&context, &key).await;
     let plan = plan::plan(&gathered);
     let refused = apply::apply(&context, &gathered, &plan).await?;

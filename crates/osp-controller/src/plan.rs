@@ -13,6 +13,9 @@ use crate::custom_profile::{Problem, Step};
 use crate::default_profile::{self, Install};
 use crate::gather::Gathered;
 
+/// A base that is awaited is looked for again after this time. The end of a list wakes no profile.
+const AWAITED_INTERVAL: Duration = Duration::from_secs(10);
+
 /// A default profile is restored at most once in this time. Whoever keeps changing it would else cause a write and an Event each time;
 /// meanwhile, pools use what was accepted.
 const RESTORE_INTERVAL: Duration = Duration::from_secs(60);
@@ -83,7 +86,10 @@ fn for_profile(gathered: &Gathered) -> Plan {
     match gathered.kept().zip(gathered.validation.as_ref()) {
         Some((kept, outcome)) => for_kept(gathered, kept, outcome),
         // While another profile is awaited, the verdict before stays.
-        None => Plan::default(),
+        None => Plan {
+            requeue_after: gathered.awaited.as_ref().map(|_| AWAITED_INTERVAL),
+            ..Plan::default()
+        },
     }
 }
 

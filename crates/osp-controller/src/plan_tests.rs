@@ -415,7 +415,11 @@ fn the_verdict_stays_while_another_profile_is_awaited() {
     let mut gathered = settled();
     gathered.validation = None;
     gathered.awaited = Some("base".to_owned());
-    assert_eq!(plan(&gathered), Plan::default());
+    let expected = Plan {
+        requeue_after: Some(AWAITED_INTERVAL),
+        ..Plan::default()
+    };
+    assert_eq!(plan(&gathered), expected);
 }
 
 #[test]
