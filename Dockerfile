@@ -4,8 +4,8 @@
 # kubeconfig or with the pod's ServiceAccount. Only the program itself ever needs security updates. A distroless base would add time zones,
 # CA roots and a passwd file, which the program does not read.
 #
-# `cargo xtask image` builds the files itself, and only the last stage with buildah. Its images have no THIRD-PARTY.txt, so
-# don't publish them.
+# `cargo xtask image` builds the files itself, and only the last stage with buildah. Its images are for your own
+# registry, not for a release: they have no THIRD-PARTY.txt.
 
 FROM docker.io/library/rust:1.95-bookworm AS build
 # Scanners, and BuildKit when it writes an SBOM, find the crates in programs that cargo-auditable has built.

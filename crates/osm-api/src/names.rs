@@ -259,6 +259,11 @@ pub fn provisioning_secret_name(pool_id: &str, hash: &str) -> String {
     format!("{PROVISIONING_PREFIX}{pool_id}-{short}")
 }
 
+/// Whether a Secret of this name is one of the pool's provisioning Secrets. Nobody can edit a name.
+pub fn is_provisioning_secret_of(pool_id: &str, name: &str) -> bool {
+    name.starts_with(&provisioning_secret_name(pool_id, ""))
+}
+
 /// The longest value of a label or annotation of ours. [`COLLECTED`] has an entry for each orphan that was deleted within an hour.
 const LONGEST_VALUE: usize = 32 * 1024;
 

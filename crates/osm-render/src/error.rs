@@ -121,7 +121,7 @@ pub enum RenderError {
         .supported.join(", ")
     )]
     UnsupportedCloudProvider { supported: Vec<String>, pool: String },
-    #[error("a pool of edge can't have Flatcar, because its script needs cloud-init")]
+    #[error("edge pools can't have Flatcar, since their script needs cloud-init; change operatingSystem")]
     NoCloudInit,
     #[error("the profile is for {profile}, but the machines use {pool}; select another profile in the MachineDeployment's annotation {annotation}, or change operatingSystemSpec.provisioningUtility", annotation = osm_api::names::PROFILE)]
     UnsupportedProvisioningUtility {

@@ -145,9 +145,8 @@ impl Published {
     /// From a provisioning Secret of this pool. `None`: the Secret is another pool's, or not the one that is recorded, or can be altered, or
     /// another version of this program wrote a content in which this one would lose something.
     pub fn read(secret: Secret, pool: &str, record: PublishedRecord) -> Option<Self> {
-        // By its name, which nobody can edit: a label can be lost.
-        let of_pool = names::provisioning_secret_name(pool, "");
-        let is_of_pool = secret.name_any().starts_with(&of_pool);
+        // Not by its label, which can be lost.
+        let is_of_pool = names::is_provisioning_secret_of(pool, &secret.name_any());
         let is_recorded = record.provisioning_uid.is_none() || secret.metadata.uid == record.provisioning_uid;
         if !is_of_pool || !is_recorded || secret.immutable != Some(true) {
             return None;

@@ -167,14 +167,14 @@ pub fn out_of_sight(gathered: &Gathered) -> Vec<String> {
         .flatten()
         .map(String::as_str);
     let is_shown = |name: &str| of_tokens(&gathered.existing).any(|secret| secret.meta.name == name);
-    let of_pool = names::provisioning_secret_name(&gathered.pool, "");
+    let is_of_pool = |name: &str| names::is_provisioning_secret_of(&gathered.pool, name);
     let kubeconfig = names::kubeconfig_secret_name(&gathered.pool);
     let lost: BTreeSet<&str> = gathered
         .existing
         .document_name()
         .into_iter()
         .chain(opened)
-        .filter(|name| !is_shown(name) && (name.starts_with(&of_pool) || **name == kubeconfig))
+        .filter(|name| !is_shown(name) && (is_of_pool(name) || **name == kubeconfig))
         .collect();
     lost.into_iter().map(str::to_owned).collect()
 }
