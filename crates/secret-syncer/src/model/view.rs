@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{ObjectReference, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
+use litemap::LiteMap;
 use osm_api::config::{LateBound, OperatingSystemConfig, OperatingSystemConfigStatus, Rendered};
 use osm_api::content::ContentView;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
@@ -156,8 +157,9 @@ impl ConfigView {
     }
 }
 
-/// Labels or annotations. The keys are those of [`READ`]: the caches hold the metadata of every object of every pool.
-pub type Pairs = BTreeMap<&'static str, String>;
+/// Labels or annotations. The keys are those of [`READ`]: the caches hold the metadata of every object of every pool. A
+/// sorted list, since a BTreeMap of two pairs has room for eleven.
+pub type Pairs = LiteMap<&'static str, String>;
 
 /// Labels and annotations that are read besides [`RECORDED`], or compared with those of
 /// [`Ownership`](crate::model::existing::Ownership).

@@ -87,7 +87,7 @@ pub fn meta(name: &str, annotations: &[(&'static str, &str)]) -> Meta {
         name: name.into(),
         uid: format!("{name}-uid"),
         resource_version: "5".into(),
-        labels: [(names::POOL, POOL.to_owned())].into(),
+        labels: [(names::POOL, POOL.to_owned())].into_iter().collect(),
         annotations: [
             (names::CONFIG, "pool-kube-system-config"),
             (names::MANAGEMENT_CLUSTER_UID, MANAGEMENT),
