@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions on a real server: what their rules reject and accept, with objects of the Go implementation stored before.
+//! The CustomResourceDefinitions on a real server: what their rules reject and accept, with objects of the upstream OSM stored before.
 
 use std::path::Path;
 
@@ -61,7 +61,7 @@ fn profile(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn objects_of_the_go_implementation_live_on_under_our_definitions() -> Result<()> {
+async fn objects_of_the_upstream_osm_live_on_under_our_definitions() -> Result<()> {
     let control_plane = ControlPlane::start(Options::default()).await?;
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
     let read = |name: &str| {

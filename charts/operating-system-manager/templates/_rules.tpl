@@ -33,7 +33,7 @@ group by (namespace, component) (last_over_time(osm_ready[7d]))
 {{- end -}}
 {{- if and $isOn (or (not $alert.service) (hasKey $services $alert.service)) -}}
 {{- $expression := $alert.expr | replace "$down" (include "osm.rules.down" $) | replace "$in" (include "osm.rules.in" $) | replace "$threshold" (toString $alert.threshold) -}}
-{{- $page := printf "%s/%s.md" (trimSuffix "/" $values.runbookUrl) (trimPrefix "OSM" $name | kebabcase) -}}
+{{- $page := printf "%s/%s.md" (trimSuffix "/" $values.runbookURL) (trimPrefix "OSM" $name | kebabcase) -}}
 {{- $rule := dict "alert" $name "expr" $expression -}}
 {{- with $alert.for -}}
 {{- $_ := set $rule "for" . -}}

@@ -43,7 +43,7 @@ impl Approved {
     pub fn reason(&self) -> Reason {
         match self.again {
             Some(_) => Reason::ApprovedAgain,
-            None => Reason::PoolMachine,
+            None => Reason::AutoApproved,
         }
     }
 }

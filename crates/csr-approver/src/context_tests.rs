@@ -28,14 +28,14 @@ pub fn context(network: impl Network + 'static) -> Context {
     let args = CommonArgs {
         namespace: "kube-system".to_owned(),
         kubeconfig: None,
-        settings: "osm-settings".to_owned(),
+        settings_config_map: "osm-settings".to_owned(),
         listen: ([127, 0, 0, 1], 0).into(),
         log_format: LogFormat::Text,
-        log: String::new(),
+        log_filter: String::new(),
         concurrency: 1,
-        request_timeout: 10,
-        reconcile_timeout: 60,
-        replica: None,
+        request_timeout: Duration::from_secs(10),
+        reconcile_timeout: Duration::from_mins(1),
+        pod_name: None,
         pod_uid: None,
     };
     let process = Arc::new(Process {

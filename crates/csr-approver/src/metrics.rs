@@ -41,11 +41,11 @@ impl JoiningMetrics {
             "CertificateSigningRequests that were left pending, by reason.",
         );
         let approval = HistogramOpts::new(
-            "osm_joining_approval_seconds",
+            "osm_joining_approval_duration_seconds",
             "Time from a CertificateSigningRequest to its approval.",
         );
         let all = Self {
-            decided: catalog.add(IntCounterVec::new(decided, &["outcome", "reason"]))?,
+            decided: catalog.add(IntCounterVec::new(decided, &["result", "reason"]))?,
             pending: catalog.add(IntGaugeVec::new(pending, &["reason"]))?,
             oldest: catalog.add(Gauge::new(
                 "osm_joining_oldest_pending_seconds",
@@ -55,7 +55,7 @@ impl JoiningMetrics {
                 approval.buckets(APPROVAL_SECONDS.to_vec()),
             ))?,
             dropped: catalog.add(IntCounter::new(
-                "osm_joining_requests_dropped_total",
+                "osm_joining_requests_ignored_total",
                 "CertificateSigningRequests beyond the bounds, which are ignored. A kubelet sends another one within 15 minutes.",
             ))?,
             machines_without_node: catalog.add(IntGauge::new(
@@ -64,7 +64,7 @@ impl JoiningMetrics {
             ))?,
         };
         // From zero, so that the rate of the first one is seen.
-        for reason in [Reason::PoolMachine, Reason::ApprovedAgain] {
+        for reason in [Reason::AutoApproved, Reason::ApprovedAgain] {
             all.decided.with_label_values(&[APPROVED, reason.as_str()]);
         }
         for reason in Denial::REASONS {

@@ -25,10 +25,10 @@ pub async fn apply(
     gathered: &Gathered,
     plan: &Plan,
 ) -> Result<Option<ConfigView>, RequestError> {
-    if let Some(problem) = context.cluster.go_implementation.problem()
+    if let Some(problem) = context.cluster.upstream_osm.problem()
         && plan.starts_something(gathered.config.as_deref())
     {
-        return Err(RequestError::GoImplementationRunning { problem });
+        return Err(RequestError::UpstreamOSMRunning { problem });
     }
     if let Some(problem) = context.cluster.outdated_definitions.problem() {
         // The API server would drop fields, and what is left would be confirmed and published.

@@ -54,7 +54,7 @@ impl Context {
             caches: Caches::new(&cluster.installation),
             memory: Memory::default(),
             conditions: ConditionGauge::new(&process.metrics),
-            planning: Planning::new(process.args.reconcile_timeout()),
+            planning: Planning::new(process.args.reconcile_timeout),
             sizes: Sizes::new(&process.metrics)?,
             foreign_cluster: ForeignCluster::new(cluster),
         })))

@@ -1,6 +1,6 @@
-//! The finalizer that the Go implementation puts on MachineDeployments. Once that no longer runs, deletions hang.
+//! The finalizer that the upstream OSM puts on MachineDeployments. Once that no longer runs, deletions hang.
 //!
-//! It is removed where the installation asks for that (`--remove-go-finalizers`). Otherwise an Event explains what to do.
+//! It is removed where the installation asks for that (`--remove-upstream-finalizers`). Otherwise an Event explains what to do.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ impl Finalizer {
     pub fn advice(&self) -> String {
         let PoolRef { namespace, name, .. } = &self.pool;
         format!(
-            "deletion waits for the finalizer {} of the Go implementation of Operating System Manager. If that implementation no \
-             longer runs, start osc-controller with --remove-go-finalizers, or run `kubectl patch \
+            "deletion waits for the finalizer {} of the upstream Operating System Manager. If it no \
+             longer runs, start osc-controller with --remove-upstream-finalizers, or run `kubectl patch \
              machinedeployments.cluster.k8s.io -n {namespace} {name} --type json -p \
              '[{{\"op\": \"remove\", \"path\": \"/metadata/finalizers/{}\"}}]'`",
             names::GO_FINALIZER,
@@ -79,7 +79,7 @@ pub async fn release(context: &Context, finalizers: &[Finalizer]) -> Result<(), 
 }
 
 async fn remove(context: &Context, finalizer: &Finalizer) -> Result<(), RequestError> {
-    const WHAT: &str = "removing a finalizer of the Go implementation";
+    const WHAT: &str = "removing a finalizer of the upstream OSM";
     let PoolRef {
         namespace, name, uid, ..
     } = &finalizer.pool;

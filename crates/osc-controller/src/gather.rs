@@ -48,7 +48,7 @@ pub struct Gathered {
     /// The settings for the owner's pool.
     pub settings: SettingsLookup,
     pub endpoint: Option<Choice>,
-    /// Whether nobody else removes the finalizers of the Go implementation.
+    /// Whether nobody else removes the finalizers of the upstream OSM.
     pub finalizers_are_left: bool,
 }
 
@@ -184,8 +184,7 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
         profile,
         settings,
         endpoint,
-        finalizers_are_left: cluster.installation.go_finalizers
-            || cluster.go_implementation.problem().is_none(),
+        finalizers_are_left: cluster.installation.go_finalizers || cluster.upstream_osm.problem().is_none(),
     })
 }
 

@@ -22,7 +22,7 @@ pub enum Hold {
     )]
     NamespaceNotServed(String),
     #[error("the settings document is missing or invalid; see the log of osc-controller and its /readyz")]
-    SettingsMissing,
+    SettingsInvalid,
     #[error(
         "the API server's address and CA are unknown, because kube-public/cluster-info and the EndpointSlice of default/kubernetes \
          lack them; set cluster.apiServer and cluster.caBundle in the settings"
@@ -58,7 +58,7 @@ pub enum Hold {
     )]
     WaitingForProfile { profile: String, left: Duration },
     #[error(
-        "the MachineDeployment's template has changed; it is rendered when machine-controller stamps the new revision"
+        "the MachineDeployment's template has changed; it is rendered when machine-controller sets the new revision"
     )]
     WaitingForRevision,
     #[error(
@@ -79,7 +79,7 @@ impl Hold {
             Self::Pool(error) => error.reason(),
             Self::PoolSettings(problem) => problem.reason(),
             Self::NamespaceNotServed(_) => Reason::NamespaceNotServed,
-            Self::SettingsMissing => Reason::SettingsMissing,
+            Self::SettingsInvalid => Reason::SettingsInvalid,
             Self::EndpointUnknown => Reason::EndpointUnknown,
             Self::ProfileUnnamed
             | Self::ProfileNamespaceNotRead(_)

@@ -1,7 +1,7 @@
 //! osc-controller: one OperatingSystemConfig per MachineDeployment, rendered.
 //!
 //! It owns `spec`, `status.rendered`, `status.retired` and the condition `Rendered` of OperatingSystemConfigs. It has no
-//! right on any Secret. It writes a MachineDeployment only to remove a [`finalizer`] of the Go implementation, where the
+//! right on any Secret. It writes a MachineDeployment only to remove a [`finalizer`] of the upstream OSM, where the
 //! installation asks for that.
 //!
 //! A reconcile is `gather → plan → apply → report`. [`plan`](mod@plan) makes all decisions in a thread of [`planning`], [`apply`] writes
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use osm_runtime::runner;
-use osm_runtime::{AdmissionArgs, Cluster, Process, RequestError, go_implementation};
+use osm_runtime::{AdmissionArgs, Cluster, Process, RequestError, upstream_osm};
 
 use crate::admission::PoolJudge;
 use crate::context::Context;
@@ -48,7 +48,7 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
     let (queue, shared) = (context.queue.clone(), context.clone());
     let configs = context.clone();
     let is_published = move || configs.has_published();
-    go_implementation::watch(&cluster, &queue, shared.clone(), is_published).await;
+    upstream_osm::watch(&cluster, &queue, shared.clone(), is_published).await;
     let work = move |name| reconcile(context.clone(), name);
     runner::work(&cluster, cluster.namespace(), queue, shared, work).await;
     if let Some(webhook) = webhook {

@@ -11,7 +11,7 @@ use osm_runtime::{AdmissionArgs, CommonArgs, ProfileArgs, WorkerArgs};
 ///
 /// The service watches MachineDeployments, OperatingSystemProfiles, the settings and the cluster's API endpoint, and writes
 /// OperatingSystemConfigs. It needs no permission on Secrets. It never writes a MachineDeployment, except to remove a finalizer
-/// if --remove-go-finalizers is set.
+/// if --remove-upstream-finalizers is set.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
@@ -50,11 +50,11 @@ struct Args {
         value_parser = NonEmptyStringValueParser::new()
     )]
     machine_deployment_namespaces: Vec<String>,
-    /// Remove the finalizer kubermatic.io/cleanup-operating-system-configs of the Go implementation from MachineDeployments that
-    /// are being deleted. Set this only if that implementation no longer runs. It requires permission to patch
+    /// Remove the finalizer kubermatic.io/cleanup-operating-system-configs of the upstream OSM from MachineDeployments that
+    /// are being deleted. Set this only if it no longer runs. It requires permission to patch
     /// MachineDeployments.
-    #[arg(long, env = "OSM_REMOVE_GO_FINALIZERS")]
-    remove_go_finalizers: bool,
+    #[arg(long, env = "OSM_REMOVE_UPSTREAM_FINALIZERS")]
+    remove_upstream_finalizers: bool,
     #[command(flatten)]
     admission: AdmissionArgs,
 }
@@ -66,10 +66,10 @@ fn main() -> ExitCode {
         fallback_profile_namespace: args.fallback_profile_namespace,
         pool_settings_namespaces: args.pool_settings_namespaces,
         machine_deployment_namespaces: args.machine_deployment_namespaces,
-        go_finalizers: args.remove_go_finalizers,
+        go_finalizers: args.remove_upstream_finalizers,
         ..args.common.installation()
     };
-    let worker = args.worker.worker_cluster_kubeconfig;
+    let worker = args.worker.worker_kubeconfig;
     osm_runtime::service::main(
         Service::OscController,
         args.common,

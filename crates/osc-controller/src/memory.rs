@@ -17,7 +17,7 @@ type LastRead = Arc<tokio::sync::Mutex<Option<Instant>>>;
 pub struct Memory {
     /// uids of MachineDeployments without an OperatingSystemConfig of their own, with the reason that was reported.
     rejected: Mutex<HashMap<String, Reason>>,
-    /// uids of MachineDeployments whose finalizer of the Go implementation was reported.
+    /// uids of MachineDeployments whose finalizer of the upstream OSM was reported.
     reported_finalizers: Mutex<HashSet<String>>,
     last_read: Mutex<HashMap<String, LastRead>>,
 }

@@ -24,9 +24,10 @@ impl Sizes {
     /// Where a name is taken.
     pub fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
         let gauges = |name: &str, help: &str| {
-            metrics
-                .catalog
-                .add(IntGaugeVec::new(Opts::new(name, help), &["cloud", "stage"]))
+            metrics.catalog.add(IntGaugeVec::new(
+                Opts::new(name, help),
+                &["cloud_provider", "stage"],
+            ))
         };
         let limit = gauges(
             "osm_user_data_limit_bytes",

@@ -47,7 +47,7 @@ pub struct Plan {
     pub rejected: Vec<Rejection>,
     /// The pool whose object gets Events about failure and recovery.
     pub subject: Option<PoolRef>,
-    /// Finalizers of the Go implementation to remove or to report.
+    /// Finalizers of the upstream OSM to remove or to report.
     pub finalizers: Vec<Finalizer>,
     /// Reconcile again after this time, even if nothing changes.
     pub requeue_after: Option<Duration>,
@@ -115,7 +115,7 @@ impl RenderedStatus {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejection {
     pub pool: PoolRef,
-    /// `NameConflict`, `NameTooLong`, `NamespaceNotServed`, `TooManyMachineDeployments` or `ClusterChanged`.
+    /// `NameCollision`, `NameTooLong`, `NamespaceNotServed`, `TooManyMachineDeployments` or `ClusterChanged`.
     pub reason: Reason,
     pub message: String,
 }
@@ -149,7 +149,7 @@ fn for_config(gathered: &Gathered, renderer: Option<&Renderer<'_>>) -> Plan {
         return departed(gathered, config);
     }
     let Some((owner, others)) = gathered.claimants.split_first() else {
-        // An object without a pool, which names none: the Go implementation or a user created it, and it is not ours.
+        // An object without a pool, which names none: the upstream OSM or a user created it, and it is not ours.
         return Plan::default();
     };
     if gathered.config.is_none() && !gathered.owner_is_served {
@@ -211,7 +211,7 @@ pub(crate) fn conflict(claimant: &PoolView, owner: &PoolView) -> Rejection {
          with its user data and credentials; delete one of the two MachineDeployments, and create no machines of this pool until then",
         owner = owner.pool_ref
     );
-    reject(claimant, Reason::NameConflict, message)
+    reject(claimant, Reason::NameCollision, message)
 }
 
 fn not_served(claimant: &Arc<PoolView>) -> Rejection {
@@ -312,7 +312,7 @@ fn held(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, hold
         _ => false,
     };
     let mut message = hold.to_string();
-    if config.is_some_and(ConfigView::is_of_the_go_implementation) {
+    if config.is_some_and(ConfigView::is_of_the_upstream_osm) {
         message.push_str(&inherited(&owner.pool_ref));
     }
     let object = match config {
@@ -333,12 +333,12 @@ fn held(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, hold
     }
 }
 
-/// Explains what becomes of a pool whose objects the Go implementation made, and which cannot be rendered.
+/// Explains what becomes of a pool whose objects the upstream OSM made, and which cannot be rendered.
 fn inherited(pool: &PoolRef) -> String {
     let label = names::go_pool_label(&pool.name, &pool.namespace);
     format!(
-        ". Until it is rendered, new machines boot with what the Go implementation published, which stays unchanged. Its bootstrap \
-         token lives for one hour at most, and is not renewed once that implementation no longer runs. osc-controller has no right \
+        ". Until it is rendered, new machines boot with what the upstream OSM published, which stays unchanged. Its bootstrap \
+         token lives for one hour at most, and is not renewed once that OSM no longer runs. osc-controller has no right \
          to read Secrets in kube-system; `kubectl get secrets -n kube-system -l {}={label} -o \
          'go-template={{{{range .items}}}}{{{{.data.expiration | base64decode}}}}{{{{end}}}}'` shows when the token expires",
         names::GO_BOOTSTRAP_TOKEN_LABEL
@@ -364,7 +364,7 @@ fn render(
     let settings = match &gathered.settings {
         SettingsLookup::Found(settings) => settings,
         SettingsLookup::Refused(problem) => return Err(problem.clone().into()),
-        SettingsLookup::Missing => return Err(Hold::SettingsMissing),
+        SettingsLookup::Missing => return Err(Hold::SettingsInvalid),
     };
     let choice = gathered.endpoint.as_ref().ok_or(Hold::EndpointUnknown)?;
     let found = match &gathered.profile {
@@ -481,13 +481,13 @@ fn written(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, c
     }
 }
 
-/// What is to be done with an object that exists. What the Go implementation wrote into its spec goes once `rendered` is published, so that it
+/// What is to be done with an object that exists. What the upstream OSM wrote into its spec goes once `rendered` is published, so that it
 /// can take the pool back until then.
 fn object_of(gathered: &Gathered, owner: &PoolView, config: &ConfigView, rendered: &Rendered) -> ObjectPlan {
     let pool = owner.pool_ref.clone();
     let mut meta = metadata(gathered, owner, Some(&config.metadata));
     if !config.has_bare_spec && (config.is_published(rendered) || config.is_unreadable) {
-        // With these, the Go implementation would take the object for one of its own that is up to date.
+        // With these, the upstream OSM would take the object for one of its own that is up to date.
         let annotations = meta.annotations.get_or_insert_default();
         annotations.retain(|name, _| !names::GO_CONFIG_ANNOTATIONS.contains(&name.as_str()));
         return ObjectPlan::Replace(meta, pool);

@@ -173,7 +173,7 @@ fn published(config: &ConfigView) -> Arc<ConfigView> {
         revision: "1".into(),
         bootstrap_secret: "b".into(),
         provisioning_secret: "p".into(),
-        credential_expires: "2026-01-01T00:00:00Z".into(),
+        credential_expiration_time: "2026-01-01T00:00:00Z".into(),
     });
     Arc::new(config)
 }
@@ -326,7 +326,7 @@ fn an_edited_template_waits_for_its_revision_and_annotations_do_not() {
     md.annotations_mut()
         .insert(format!("{}MaxPods", names::KUBELET_CONFIG_PREFIX), "many".into());
     gathered.claimants = vec![claimant(&md)];
-    assert_eq!(verdict(&plan(&gathered)), ("InvalidAnnotation", false));
+    assert_eq!(verdict(&plan(&gathered)), ("AnnotationInvalid", false));
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn failures_keep_the_last_good_content_and_say_why() {
     }
     const PROVIDER: &str = "/spec/providerSpec/value";
     let cases: [(&str, &str, Break); 11] = [
-        ("InvalidProviderSpec", "cloudProvider", |g| {
+        ("ProviderSpecInvalid", "cloudProvider", |g| {
             edit(g, PROVIDER, json!({"cloudProvider": 5}))
         }),
         ("UnknownOperatingSystem", "operatingSystem", |g| {
@@ -352,10 +352,10 @@ fn failures_keep_the_last_good_content_and_say_why() {
         ("UnsupportedCloudProvider", "azure", |g| {
             edit(g, &format!("{PROVIDER}/cloudProvider"), json!("azure"))
         }),
-        ("InvalidKubeletVersion", "versions.kubelet", |g| {
+        ("KubeletVersionInvalid", "versions.kubelet", |g| {
             edit(g, "/spec/versions", json!({}))
         }),
-        ("SettingsMissing", "settings", |g| {
+        ("SettingsInvalid", "settings", |g| {
             g.settings = SettingsLookup::Missing;
         }),
         ("PoolSettingsInvalid", "proxy.http", |g| {
@@ -632,7 +632,7 @@ fn of_two_that_claim_one_name_the_second_is_rejected_and_nothing_is_overwritten(
     let plan = plan(&gathered);
     assert!(matches!(plan.object, ObjectPlan::Keep));
     assert_eq!(plan.subject.as_ref().unwrap().uid, "uid-1");
-    assert_eq!(rejected(&plan), [("uid-0", "NameConflict")]);
+    assert_eq!(rejected(&plan), [("uid-0", "NameCollision")]);
     assert_says(
         &plan.rejected[0].message,
         &[
@@ -662,14 +662,14 @@ fn one_whose_name_is_too_long_does_not_hold_up_the_other() {
     gathered.claimants = vec![owner.clone(), edge.clone()];
     let planned = plan(&gathered);
     assert_eq!(verdict(&planned), ("Rendered", true));
-    assert_eq!(rejected(&planned), [("uid-0", "NameConflict")]);
+    assert_eq!(rejected(&planned), [("uid-0", "NameCollision")]);
     // It never gives way to a younger one.
     gathered.claimants = vec![edge, owner];
     let planned = plan(&gathered);
     assert!(is_idle(&planned));
     assert_eq!(
         rejected(&planned),
-        [("uid-0", "NameTooLong"), ("uid-1", "NameConflict")]
+        [("uid-0", "NameTooLong"), ("uid-1", "NameCollision")]
     );
 }
 
@@ -733,7 +733,11 @@ fn a_pool_keeps_what_it_has_when_its_namespace_is_no_longer_served() {
         let status = held.status.as_ref().unwrap();
         assert_eq!(status.rendered, RenderedStatus::Last, "{what}");
         let others = gathered.claimants.len() - 1;
-        assert_eq!(rejected(&held), vec![("uid-0", "NameConflict"); others], "{what}");
+        assert_eq!(
+            rejected(&held),
+            vec![("uid-0", "NameCollision"); others],
+            "{what}"
+        );
     }
     // It is retired where it is gone, as any other.
     let mut gone = not_served(current());
@@ -750,7 +754,7 @@ fn beyond_the_limit_a_further_pool_gets_no_config_and_the_others_keep_theirs() {
     assert!(is_idle(&plan));
     assert_eq!(
         rejected(&plan),
-        [("uid-1", "TooManyMachineDeployments"), ("uid-0", "NameConflict")]
+        [("uid-1", "TooManyMachineDeployments"), ("uid-0", "NameCollision")]
     );
     assert_says(&plan.rejected[0].message, &["limits.machineDeployments", "(7)"]);
 }
@@ -809,7 +813,7 @@ fn the_go_finalizer_is_handled_only_on_what_is_being_deleted_and_in_the_right_cl
     }
 }
 
-/// What the Go implementation leaves of a pool.
+/// What the upstream OSM leaves of a pool.
 fn of_go() -> ConfigView {
     let annotations = names::GO_CONFIG_ANNOTATIONS.map(|name| (name.to_owned(), "1".to_owned()));
     ConfigView {
@@ -875,5 +879,5 @@ fn what_the_go_implementation_made_stays_where_it_cannot_be_rendered_and_the_con
     assert!(is_idle(&plan(&gathered)));
     // Nothing of it is said of a pool of our own.
     (gathered.claimants, gathered.config) = (claimants, None);
-    assert!(!message(&plan(&gathered)).contains("Go implementation"));
+    assert!(!message(&plan(&gathered)).contains("upstream OSM"));
 }

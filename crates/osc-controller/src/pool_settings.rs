@@ -46,7 +46,7 @@ impl SettingsProblem {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Invalid(_) => Reason::PoolSettingsInvalid,
-            Self::NamespaceNotRead(_) | Self::MapMissing(_) => Reason::PoolSettingsMissing,
+            Self::NamespaceNotRead(_) | Self::MapMissing(_) => Reason::PoolSettingsNotFound,
         }
     }
 }

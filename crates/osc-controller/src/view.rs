@@ -26,7 +26,7 @@ use tokio::time::Instant;
 pub struct ConfigView {
     /// Without managed fields, to save memory.
     pub metadata: ObjectMeta,
-    /// Absent on objects that the Go implementation made.
+    /// Absent on objects that the upstream OSM made.
     pub rendered_for: Option<RenderedFor>,
     /// Whether the spec says whose it is and nothing else.
     pub has_bare_spec: bool,
@@ -86,7 +86,7 @@ impl ConfigView {
         let rendered = self.status.rendered.as_ref();
         published.is_some_and(|published| published.status == "True")
             && rendered.is_some_and(|rendered| self.is_published(rendered))
-            // Otherwise the conversion of the Go implementation's form waits for the publish.
+            // Otherwise the conversion of the upstream OSM's form waits for the publish.
             && self.has_bare_spec
             && self.without_published() == old.without_published()
     }
@@ -119,8 +119,8 @@ impl ConfigView {
             .map(String::as_str)
     }
 
-    /// Whether the Go implementation created it and this controller has not rendered it yet.
-    pub fn is_of_the_go_implementation(&self) -> bool {
+    /// Whether the upstream OSM created it and this controller has not rendered it yet.
+    pub fn is_of_the_upstream_osm(&self) -> bool {
         let mut names = names::GO_CONFIG_ANNOTATIONS.iter();
         let annotations = self.metadata.annotations.as_ref();
         self.rendered_for.is_none()
@@ -225,7 +225,7 @@ pub struct PoolView {
     /// The cloud is known even where the rest of the pool cannot be read.
     pub cloud_provider: Option<CloudProvider>,
     pub pool: Result<Pool, PoolError>,
-    /// Position of the Go implementation's finalizer in `metadata.finalizers` of a MachineDeployment that is being deleted.
+    /// Position of the upstream OSM's finalizer in `metadata.finalizers` of a MachineDeployment that is being deleted.
     pub go_finalizer_of_deleted: Option<usize>,
 }
 
@@ -383,7 +383,7 @@ mod tests {
                     "conditions": conditions,
                     "rendered": {"digest": "d2", "revision": "1", "bootstrap": "b"},
                     "published": {"digest": published, "revision": "1", "bootstrapSecret": "b",
-                        "provisioningSecret": "p", "credentialExpires": "2026-01-02T00:00:00Z"},
+                        "provisioningSecret": "p", "credentialExpirationTime": "2026-01-02T00:00:00Z"},
                 },
             });
             ConfigView::of(serde_json::from_value(object).unwrap())

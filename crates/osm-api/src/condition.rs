@@ -156,7 +156,7 @@ mod tests {
         let mut verdict = Verdict {
             type_: RENDERED,
             status: false,
-            reason: Reason::InvalidAnnotation,
+            reason: Reason::AnnotationInvalid,
             message: "x".repeat(MAX_MESSAGE + 1),
         };
         let condition = verdict.condition(&[], None, Timestamp::UNIX_EPOCH);

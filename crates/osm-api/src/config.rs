@@ -1,6 +1,6 @@
 //! The OperatingSystemConfig custom resource: the rendered instance of a profile, one per MachineDeployment.
 //!
-//! The spec says which pool it is for, and `status.rendered` holds the documents. The form of the Go implementation stays valid, and is read
+//! The spec says which pool it is for, and `status.rendered` holds the documents. The form of the upstream OSM stays valid, and is read
 //! until osc-controller converts it, so every field is optional. Readers use [`crate::content`], which knows which field holds what.
 
 // `kube` takes `type_` once for every printer column.
@@ -16,7 +16,7 @@ use crate::pool_ref::PoolRef;
 use crate::preserved::preserved_object;
 use crate::profile::{CloudProvider, File, OperatingSystem, ProvisioningUtility, TemplateEngine, Unit};
 
-/// The pool that the object is for. The other fields are those of objects that the Go implementation has written.
+/// The pool that the object is for. The other fields are those of objects that the upstream OSM has written.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "operatingsystemmanager.k8c.io",
@@ -64,14 +64,14 @@ use crate::profile::{CloudProvider, File, OperatingSystem, ProvisioningUtility, 
     printcolumn(
         name = "Expires",
         type_ = "string",
-        json_path = ".status.published.credentialExpires",
+        json_path = ".status.published.credentialExpirationTime",
         priority = 1
     ),
     printcolumn(
         name = "Message",
         type_ = "string",
         json_path = ".status.conditions[?(@.status==\"False\")].message",
-        description = "What the pool waits for. It is empty if everything is well.",
+        description = "What the pool waits for. It is empty if there is no problem.",
         priority = 1
     )
 )]
@@ -113,7 +113,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 pub struct CloudProviderRef {
     /// Name of the cloud provider.
     pub name: CloudProvider,
-    /// Exists for objects of the Go implementation. It can hold cloud credentials, so osc-controller never writes it.
+    /// Exists for objects of the upstream OSM. It can hold cloud credentials, so osc-controller never writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "preserved_object")]
     pub spec: Option<Value>,
@@ -178,7 +178,7 @@ pub struct LateBound {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LateBoundKind {
     /// Token with which the node reads the pool's Secrets.
-    ApiToken,
+    APIToken,
     /// Token with which the kubelet requests its client certificate.
     KubeletToken,
     /// Name of the provisioning Secret.
@@ -195,7 +195,7 @@ pub enum LateBoundKind {
     /// Password for a registry, from a Secret.
     RegistryPassword,
     /// URL of the proxy with the user name and password of a Secret.
-    ProxyUrl,
+    ProxyURL,
     /// A key of a Secret.
     SecretKey,
     /// A key of a Secret that the profile names.
@@ -256,7 +256,7 @@ pub struct RequestedProfile {
 pub struct Rendered {
     /// SHA-256 of the documents, of what their markers mean and of the revision, in 64 hex characters.
     pub digest: String,
-    /// Revision of the MachineDeployment. It is absent before machine-controller stamps the first one.
+    /// Revision of the MachineDeployment. It is absent before machine-controller sets the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// SHA-256 of the part of `spec.template` that the documents were rendered from. It does not depend on credentials.
@@ -294,7 +294,7 @@ pub struct Rendered {
     pub provisioning: Option<String>,
     /// The value that each marker in the documents represents. secret-syncer replaces the markers with these values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub late_bound: Vec<LateBound>,
+    pub late_bound_values: Vec<LateBound>,
     /// Kubeconfig with which kubelets of the pool request their client certificates, with a marker instead of the token.
     /// It is present if a machine fetches it from a Secret, whose name is the late-bound value of kind `KubeconfigSecretName`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -326,7 +326,7 @@ pub struct Published {
     /// Name of the provisioning Secret in `cloud-init-settings`.
     pub provisioning_secret: String,
     /// When the first of the pool's credentials expires, in RFC 3339. They are renewed long before.
-    pub credential_expires: String,
+    pub credential_expiration_time: String,
 }
 
 /// A pool that is gone.

@@ -1,6 +1,6 @@
 //! What an OperatingSystemConfig holds: [`Unpacked`] writes the documents of a pool into its status, and [`ContentView`] reads them.
 //!
-//! The Go implementation stores documents in the spec, with credentials. They are never published: osc-controller renders the pool again.
+//! The upstream OSM stores documents in the spec, with credentials. They are never published: osc-controller renders the pool again.
 
 use crate::config::{
     CloudProviderRef, LateBound, OperatingSystemConfig, OperatingSystemConfigSpec, Rendered, StageConfig,
@@ -40,7 +40,7 @@ pub struct Content {
     pub digest: Option<String>,
     /// The value that each marker represents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub late_bound: Vec<LateBound>,
+    pub late_bound_values: Vec<LateBound>,
     /// Kubeconfig with which kubelets of the pool request their client certificates, with a marker instead of the token. It is present if a
     /// machine fetches it from a Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,7 +61,7 @@ pub struct MachineDeploymentRef {
     pub template_digest: String,
 }
 
-/// What the Go implementation stored.
+/// What the upstream OSM stored.
 impl From<&OperatingSystemConfigSpec> for Content {
     fn from(spec: &OperatingSystemConfigSpec) -> Self {
         Self {
@@ -153,7 +153,7 @@ impl Unpacked {
             os_name: content.os_name,
             cloud_provider: content.cloud_provider.as_ref().map(|cloud| cloud.name),
             provisioning_utility: Some(content.provisioning_utility),
-            late_bound: content.late_bound.clone(),
+            late_bound_values: content.late_bound_values.clone(),
             kubelet_kubeconfig: content.kubelet_kubeconfig.clone(),
             needs_kubeconfig_secret,
             ..described
@@ -195,7 +195,7 @@ fn digest_of(rendered: &Rendered, bootstrap: &str, provisioning: &str) -> String
         provisioning_utility: rendered.provisioning_utility,
         bootstrap: Some(bootstrap.to_owned()),
         provisioning: Some(provisioning.to_owned()),
-        late_bound: rendered.late_bound.clone(),
+        late_bound_values: rendered.late_bound_values.clone(),
         kubelet_kubeconfig: rendered.kubelet_kubeconfig.clone(),
         needs_kubeconfig_secret: rendered.needs_kubeconfig_secret,
         ..Rendered::default()
@@ -244,7 +244,7 @@ fn unpack(pool: Option<&PoolRef>, rendered: &Rendered) -> Result<Content, Conten
         provisioning_config: stage("provisioning", &provisioning)?,
         provisioning_utility: rendered.provisioning_utility.unwrap_or_default(),
         digest: Some(rendered.digest.clone()),
-        late_bound: rendered.late_bound.clone(),
+        late_bound_values: rendered.late_bound_values.clone(),
         kubelet_kubeconfig: rendered.kubelet_kubeconfig.clone(),
         machine_deployment: None,
     };
@@ -289,12 +289,12 @@ impl<'a> ContentView<'a> {
         self.0.status.as_ref()?.rendered.as_ref()
     }
 
-    /// What it was rendered for; `None` on objects that the Go implementation made.
+    /// What it was rendered for; `None` on objects that the upstream OSM made.
     pub fn rendered_for(self) -> Option<RenderedFor> {
         Some(RenderedFor::recorded(self.pool()?, self.rendered()))
     }
 
-    /// The pool; `None` on objects that the Go implementation made.
+    /// The pool; `None` on objects that the upstream OSM made.
     pub fn pool(self) -> Option<PoolRef> {
         self.0.spec.pool_ref.clone()
     }
@@ -355,7 +355,7 @@ mod tests {
             "osName": "ubuntu", "cloudProvider": {"name": "aws"}, "provisioningUtility": "cloud-init",
             "bootstrapConfig": {"files": [{"path": "/etc/boot", "content": {"inline": {"data": "boot ü"}}}]},
             "provisioningConfig": {"units": [{"name": "a.service", "enable": true}], "modules": {"runcmd": [["a"]]}},
-            "lateBound": [{"id": "api/token", "kind": "ApiToken"}],
+            "lateBoundValues": [{"id": "api/token", "kind": "APIToken"}],
             "kubeletKubeconfig": "kind: Config",
         }))
         .unwrap();
@@ -384,7 +384,7 @@ mod tests {
             revision: "7".into(),
             bootstrap_secret: "b".into(),
             provisioning_secret: "p".into(),
-            credential_expires: "e".into(),
+            credential_expiration_time: "e".into(),
         };
         config.status = Some(OperatingSystemConfigStatus {
             rendered: Some(rendered),
@@ -434,7 +434,7 @@ mod tests {
             ("document", |rendered| {
                 rendered.bootstrap = Some(gzip::USUAL.base64(r#"{"files":[]}"#));
             }),
-            ("late-bound values", |rendered| rendered.late_bound.clear()),
+            ("late-bound values", |rendered| rendered.late_bound_values.clear()),
             ("kubeconfig", |rendered| rendered.kubelet_kubeconfig = None),
             ("cloud", |rendered| rendered.cloud_provider = None),
             ("binding of tokens", |rendered| {

@@ -33,7 +33,7 @@ pub const CONTENT_GZIP_KEY: &str = "content.json.gz";
 pub const MACHINE_DEPLOYMENT_REVISION: &str = "k8c.io/machine-deployment-revision";
 /// Annotation with which machine-controller stamps a MachineDeployment's revision.
 pub const REVISION: &str = "machinedeployment.clusters.k8s.io/revision";
-/// Key of the script in an edge pool's Secret. Fixed by the Go implementation.
+/// Key of the script in an edge pool's Secret. Fixed by the upstream OSM.
 pub const EDGE_SCRIPT_KEY: &str = "fetch-bootstrap-script";
 /// Annotation on a MachineDeployment that names its profile.
 pub const PROFILE: &str = "k8c.io/operating-system-profile";
@@ -50,22 +50,22 @@ pub const KUBELET_FLAGS: &str = "kubelet-flags.machine-controller.kubermatic.io"
 /// Annotation on a MachineDeployment: settings in which its pool differs from the installation's, a partial settings
 /// document.
 pub const SETTINGS: &str = "operatingsystemmanager.k8c.io/settings";
-/// Name of the Lease by which replicas of the Go implementation elect a leader, in the namespace that its flag `-namespace` names. KubeOne and KKP
+/// Name of the Lease by which replicas of the upstream OSM elect a leader, in the namespace that its flag `-namespace` names. KubeOne and KKP
 /// grant it no Leases elsewhere in the cluster of its configs.
 pub const GO_LEASE: &str = "operating-system-manager";
 /// Name of its further Lease with `-worker-cluster-kubeconfig`, in `kube-system` of the worker cluster, the only namespace there in which KKP
 /// granted it Leases.
 pub const GO_WORKER_LEASE: &str = "operating-system-manager-worker-manager";
-/// Finalizer that the Go implementation sets on every MachineDeployment. Our services set no finalizers.
+/// Finalizer that the upstream OSM sets on every MachineDeployment. Our services set no finalizers.
 pub const GO_FINALIZER: &str = "kubermatic.io/cleanup-operating-system-configs";
-/// Annotations by which the Go implementation recognizes an OperatingSystemConfig that it created and that is up to date. If they are
+/// Annotations by which the upstream OSM recognizes an OperatingSystemConfig that it created and that is up to date. If they are
 /// missing, it recreates everything of the pool, which is required for an object that we created.
 pub const GO_CONFIG_ANNOTATIONS: [&str; 3] = [
     MACHINE_DEPLOYMENT_REVISION,
     "k8c.io/osp-version",
     "k8c.io/mdannotations-hash",
 ];
-/// Label of the Go implementation's bootstrap tokens; see [`go_pool_label`].
+/// Label of the upstream OSM's bootstrap tokens; see [`go_pool_label`].
 pub const GO_BOOTSTRAP_TOKEN_LABEL: &str = "machinedeployment.k8s.io/name";
 /// Text in a bootstrap document that machine-controller replaces with the name of the machine.
 pub const MACHINE_NAME_PLACEHOLDER: &str = "<MACHINE_NAME>";
@@ -86,7 +86,7 @@ pub const CONFIG: &str = "operatingsystemmanager.k8c.io/config";
 /// Annotation: `namespace/name` of the MachineDeployment.
 pub const OWNER: &str = "operatingsystemmanager.k8c.io/machine-deployment";
 /// Annotation on an OperatingSystemConfig: uid of the `kube-system` namespace of the cluster it was created for.
-pub const CLUSTER_UID: &str = "operatingsystemmanager.k8c.io/cluster-uid";
+pub const CLUSTER_UID: &str = "operatingsystemmanager.k8c.io/worker-cluster-uid";
 /// Annotation on every object of a pool: uid of the `kube-system` namespace of the cluster of its
 /// OperatingSystemConfig. Only that cluster can confirm that the config is gone.
 pub const MANAGEMENT_CLUSTER_UID: &str = "operatingsystemmanager.k8c.io/management-cluster-uid";
@@ -109,7 +109,7 @@ pub const PROVISIONING_SECRET_UID: &str = "operatingsystemmanager.k8c.io/provisi
 /// [token binding Secret](token_binding_secret_name). A mismatch means that the tokens are invalid.
 pub const BOUND_TO: &str = "operatingsystemmanager.k8c.io/bound-to";
 /// Annotation on a bootstrap Secret: when its first token expires, RFC 3339.
-pub const EXPIRES: &str = "operatingsystemmanager.k8c.io/credential-expires";
+pub const EXPIRES: &str = "operatingsystemmanager.k8c.io/credential-expiration-time";
 /// Annotation on a bootstrap Secret: when its tokens are renewed, RFC 3339.
 pub const RENEW_AT: &str = "operatingsystemmanager.k8c.io/renew-at";
 /// Annotation on a provisioning Secret and on a kubeconfig Secret: no token that may fetch it lives longer than this, RFC 3339.
@@ -122,7 +122,7 @@ pub const COLLECTED: &str = "operatingsystemmanager.k8c.io/collected";
 /// Key in Secrets that are replaced in one write: SHA-256 of their other data and of the annotations that decisions depend on. It is not an
 /// annotation, since a document may hold a password, which the digest of the document would help to guess.
 pub const CONTENT_DIGEST_KEY: &str = "content-digest";
-/// Key of the kubeconfig in a kubeconfig Secret. Profiles of the Go implementation read it.
+/// Key of the kubeconfig in a kubeconfig Secret. Profiles of the upstream OSM read it.
 pub const KUBECONFIG_KEY: &str = "kubeconfig";
 /// Annotation on the Lease that records an approval: the name of the node.
 pub const NODE_NAME: &str = "operatingsystemmanager.k8c.io/node-name";
@@ -195,7 +195,7 @@ pub fn go_pool_label(machine_deployment: &str, namespace: &str) -> String {
     }
 }
 
-/// Name of the Secret with the script that makes a machine of provider `edge` a node. Fixed by the Go implementation.
+/// Name of the Secret with the script that makes a machine of provider `edge` a node. Fixed by the upstream OSM.
 pub fn edge_script_secret_name(machine_deployment: &str, namespace: &str) -> String {
     format!("edge-provider-script-{machine_deployment}-{namespace}")
 }

@@ -66,7 +66,7 @@ impl PoolError {
 
     fn annotation(key: &str, problem: &str) -> Self {
         Self {
-            reason: Reason::InvalidAnnotation,
+            reason: Reason::AnnotationInvalid,
             path: format!("metadata.annotations.{key}"),
             message: format!("annotation {key}: {problem}"),
         }
@@ -120,8 +120,8 @@ impl Template {
                 _ => "spec.template".to_owned(),
             };
             let reason = match path.starts_with("spec.template.spec.versions") {
-                true => Reason::InvalidKubeletVersion,
-                false => Reason::InvalidProviderSpec,
+                true => Reason::KubeletVersionInvalid,
+                false => Reason::ProviderSpecInvalid,
             };
             let problem = line.split_once(": ").map_or("", |(_, problem)| problem);
             PoolError::at(reason, &path, problem)
@@ -147,7 +147,7 @@ impl Pool {
             provider_spec,
             versions,
         } = Template::read(md)?.spec;
-        let invalid = |problem: &str| PoolError::at(Reason::InvalidProviderSpec, PROVIDER_SPEC, problem);
+        let invalid = |problem: &str| PoolError::at(Reason::ProviderSpecInvalid, PROVIDER_SPEC, problem);
         let value = provider_spec
             .value
             .ok_or_else(|| invalid("is missing; set the cloud provider and the operating system there"))?;
@@ -168,12 +168,12 @@ impl Pool {
         let mut os = provider.operating_system_spec;
         provider_spec::retain_own(operating_system, &mut os);
         let os = strict::decode(Value::Object(os)).map_err(|lines| {
-            let reason = Reason::InvalidOperatingSystemSpec;
+            let reason = Reason::OperatingSystemSpecInvalid;
             unknown(reason, "operatingSystemSpec", &is_invalid(&lines))
         })?;
         let mut network = provider.network.unwrap_or_default();
         network.dns.servers.retain(|server| !server.is_empty());
-        let of_version = |problem| PoolError::at(Reason::InvalidKubeletVersion, KUBELET_VERSION, problem);
+        let of_version = |problem| PoolError::at(Reason::KubeletVersionInvalid, KUBELET_VERSION, problem);
         if versions.kubelet.is_empty() {
             return Err(of_version(
                 "is missing; set it to the version of the kubelet, such as 1.34.2",
@@ -467,32 +467,32 @@ mod tests {
 
     /// A place in the template and what is there, and the reason and the message, which begins with `spec.template.`.
     const REFUSED: &str = r#"
-/spec/versions/kubelet 1.34 => InvalidKubeletVersion spec.versions.kubelet is a number; put it in quotes
-/spec/versions/kubelet ["1.34.2"] => InvalidKubeletVersion spec.versions.kubelet is a list, expected a string
-/spec/versions/kubelet {"hunter2": 1} => InvalidKubeletVersion spec.versions.kubelet is a map, expected a string
-/spec/versions/kubelet null => InvalidKubeletVersion spec.versions.kubelet is missing; set it to the version
-/spec/versions/kubelet "" => InvalidKubeletVersion spec.versions.kubelet is missing; set it to the version
-/spec/versions/kubelet "hunter2" => InvalidKubeletVersion spec.versions.kubelet is not a version such as 1.34.2; correct it
-/spec/versions "hunter2" => InvalidKubeletVersion spec.versions is a string, expected a map
-/spec "hunter2" => InvalidProviderSpec spec is a string, expected a map
-/spec null => InvalidProviderSpec spec.providerSpec.value is missing; set the cloud provider and the operating system there
-/spec/providerSpec [] => InvalidProviderSpec spec.providerSpec is a list, expected a map
-/spec/providerSpec/value null => InvalidProviderSpec spec.providerSpec.value is missing; set
-/spec/providerSpec/value "hunter2" => InvalidProviderSpec spec.providerSpec.value is a string, expected a map
-/spec/providerSpec/value {"cloudProvidr": "hunter2"} => InvalidProviderSpec spec.providerSpec.value is invalid: cloudProvidr: unknown
-/spec/providerSpec/value/cloudProvider 5 => InvalidProviderSpec spec.providerSpec.value is invalid: cloudProvider: is a number; put it
+/spec/versions/kubelet 1.34 => KubeletVersionInvalid spec.versions.kubelet is a number; put it in quotes
+/spec/versions/kubelet ["1.34.2"] => KubeletVersionInvalid spec.versions.kubelet is a list, expected a string
+/spec/versions/kubelet {"hunter2": 1} => KubeletVersionInvalid spec.versions.kubelet is a map, expected a string
+/spec/versions/kubelet null => KubeletVersionInvalid spec.versions.kubelet is missing; set it to the version
+/spec/versions/kubelet "" => KubeletVersionInvalid spec.versions.kubelet is missing; set it to the version
+/spec/versions/kubelet "hunter2" => KubeletVersionInvalid spec.versions.kubelet is not a version such as 1.34.2; correct it
+/spec/versions "hunter2" => KubeletVersionInvalid spec.versions is a string, expected a map
+/spec "hunter2" => ProviderSpecInvalid spec is a string, expected a map
+/spec null => ProviderSpecInvalid spec.providerSpec.value is missing; set the cloud provider and the operating system there
+/spec/providerSpec [] => ProviderSpecInvalid spec.providerSpec is a list, expected a map
+/spec/providerSpec/value null => ProviderSpecInvalid spec.providerSpec.value is missing; set
+/spec/providerSpec/value "hunter2" => ProviderSpecInvalid spec.providerSpec.value is a string, expected a map
+/spec/providerSpec/value {"cloudProvidr": "hunter2"} => ProviderSpecInvalid spec.providerSpec.value is invalid: cloudProvidr: unknown
+/spec/providerSpec/value/cloudProvider 5 => ProviderSpecInvalid spec.providerSpec.value is invalid: cloudProvider: is a number; put it
 /spec/providerSpec/value/cloudProvider "hunter2" => UnknownCloudProvider spec.providerSpec.value.cloudProvider is unknown
-/spec/providerSpec/value/operatingSystem {} => InvalidProviderSpec spec.providerSpec.value is invalid: operatingSystem: is a map, expected
+/spec/providerSpec/value/operatingSystem {} => ProviderSpecInvalid spec.providerSpec.value is invalid: operatingSystem: is a map, expected
 /spec/providerSpec/value/operatingSystem "hunter2" => UnknownOperatingSystem spec.providerSpec.value.operatingSystem is unknown
-/spec/providerSpec/value/sshPublicKeys "a" => InvalidProviderSpec spec.providerSpec.value is invalid: sshPublicKeys: is a string, expected a list
-/spec/providerSpec/value/sshPublicKeys [true] => InvalidProviderSpec spec.providerSpec.value is invalid: sshPublicKeys[0]: is a boolean; put
-/spec/providerSpec/value/sshPublicKeys ["a", "hunter2\nb"] => InvalidProviderSpec spec.providerSpec.value is invalid: sshPublicKeys[1]: must
-/spec/providerSpec/value/network "hunter2" => InvalidProviderSpec spec.providerSpec.value is invalid: network: is a string, expected a map
-/spec/providerSpec/value/network {"cidr": 1, "dns": {"servers": [8.8]}} => InvalidProviderSpec spec.providerSpec.value is invalid: network.cidr: is a number; put it in quotes; network.dns.servers[0]: is a number
-/spec/providerSpec/value/operatingSystemSpec "hunter2" => InvalidProviderSpec spec.providerSpec.value is invalid: operatingSystemSpec: is
-/spec/providerSpec/value/operatingSystemSpec/distUpgradeOnBoot "hunter2" => InvalidOperatingSystemSpec spec.providerSpec.value.operatingSystemSpec is invalid: distUpgradeOnBoot: is a string, expected a boolean
-/spec/providerSpec/value {"cloudProvider": "aws", "operatingSystem": "rhel", "operatingSystemSpec": {"rhelOrganizationName": 1234567, "rhelActivationKey": {"value": 5}}} => InvalidOperatingSystemSpec spec.providerSpec.value.operatingSystemSpec is invalid: rhelOrganizationName: is a number; put it in quotes; rhelActivationKey: is a number; put it in quotes
-/spec/providerSpec/value {"cloudProvider": "aws", "operatingSystem": "flatcar", "operatingSystemSpec": {"provisioningUtility": "ansible"}} => InvalidOperatingSystemSpec spec.providerSpec.value.operatingSystemSpec is invalid: provisioningUtility: expected `cloud-init` or `ignition`
+/spec/providerSpec/value/sshPublicKeys "a" => ProviderSpecInvalid spec.providerSpec.value is invalid: sshPublicKeys: is a string, expected a list
+/spec/providerSpec/value/sshPublicKeys [true] => ProviderSpecInvalid spec.providerSpec.value is invalid: sshPublicKeys[0]: is a boolean; put
+/spec/providerSpec/value/sshPublicKeys ["a", "hunter2\nb"] => ProviderSpecInvalid spec.providerSpec.value is invalid: sshPublicKeys[1]: must
+/spec/providerSpec/value/network "hunter2" => ProviderSpecInvalid spec.providerSpec.value is invalid: network: is a string, expected a map
+/spec/providerSpec/value/network {"cidr": 1, "dns": {"servers": [8.8]}} => ProviderSpecInvalid spec.providerSpec.value is invalid: network.cidr: is a number; put it in quotes; network.dns.servers[0]: is a number
+/spec/providerSpec/value/operatingSystemSpec "hunter2" => ProviderSpecInvalid spec.providerSpec.value is invalid: operatingSystemSpec: is
+/spec/providerSpec/value/operatingSystemSpec/distUpgradeOnBoot "hunter2" => OperatingSystemSpecInvalid spec.providerSpec.value.operatingSystemSpec is invalid: distUpgradeOnBoot: is a string, expected a boolean
+/spec/providerSpec/value {"cloudProvider": "aws", "operatingSystem": "rhel", "operatingSystemSpec": {"rhelOrganizationName": 1234567, "rhelActivationKey": {"value": 5}}} => OperatingSystemSpecInvalid spec.providerSpec.value.operatingSystemSpec is invalid: rhelOrganizationName: is a number; put it in quotes; rhelActivationKey: is a number; put it in quotes
+/spec/providerSpec/value {"cloudProvider": "aws", "operatingSystem": "flatcar", "operatingSystemSpec": {"provisioningUtility": "ansible"}} => OperatingSystemSpecInvalid spec.providerSpec.value.operatingSystemSpec is invalid: provisioningUtility: expected `cloud-init` or `ignition`
 "#;
 
     #[test]
@@ -580,7 +580,7 @@ mod tests {
             ("ImageMaximumGCAge 77s", "longer than"),
         ] {
             let error = read(annotations).unwrap_err();
-            assert_eq!(error.reason(), "InvalidAnnotation");
+            assert_eq!(error.reason(), "AnnotationInvalid");
             let message = error.to_string();
             let (name, _) = annotations.rsplit(';').next().unwrap().split_once(' ').unwrap();
             assert!(message.contains(&format!("/{name}: ")), "{message}");

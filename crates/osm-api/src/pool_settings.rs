@@ -213,12 +213,12 @@ mod tests {
         }
         let pool = PoolSettings::parse("fromConfigMap: ours").unwrap();
         let message = pool
-            .merge(&installation(), Some("hostCaBundle: hunter2\n"))
+            .merge(&installation(), Some("hostCABundle: hunter2\n"))
             .unwrap_err()
             .to_string();
         assert_eq!(
             message,
-            "ConfigMap ours, key settings.yaml: hostCaBundle: must be one or more PEM certificates"
+            "ConfigMap ours, key settings.yaml: hostCABundle: must be one or more PEM certificates"
         );
     }
 

@@ -1,6 +1,6 @@
 //! The OperatingSystemProfile custom resource: a template for one operating system.
 //!
-//! Manifests of the Go implementation apply unchanged: every field that it did not have is optional.
+//! Manifests of the upstream OSM apply unchanged: every field that it did not have is optional.
 
 // `kube` takes `type_` once for every printer column.
 #![allow(clippy::duplicated_attributes)]
@@ -77,7 +77,7 @@ pub fn stored_json_bytes(json: &str) -> usize {
         name = "Message",
         type_ = "string",
         json_path = ".status.conditions[?(@.status==\"False\")].message",
-        description = "Why the newest edit is refused. It is empty if everything is well.",
+        description = "Why the newest edit is refused. It is empty if there is no problem.",
         priority = 1
     )
 )]
@@ -204,7 +204,7 @@ impl ProvisioningUtility {
 /// Language of a profile's templates.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TemplateEngine {
-    /// Go's text/template with sprig, as in every profile of the Go implementation.
+    /// Go's text/template with sprig, as in every profile of the upstream OSM.
     #[default]
     GoTemplate,
     /// Handlebars: files, units and module strings are templates.
@@ -254,17 +254,17 @@ pub struct AcceptedProfile {
     pub template_engine: TemplateEngine,
     /// Version of the template library that was applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub library: Option<String>,
+    pub library_version: Option<String>,
     /// The profiles that it extends, the nearest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub bases: Vec<BaseProfile>,
+    pub parents: Vec<ParentProfile>,
     /// The resolved profile.
     pub spec: AcceptedSpec,
 }
 
 /// A profile that an accepted profile extends.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
-pub struct BaseProfile {
+pub struct ParentProfile {
     /// Namespace of the profile.
     pub namespace: String,
     /// Name of the profile.

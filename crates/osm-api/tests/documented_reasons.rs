@@ -54,7 +54,7 @@ fn each_alert_has_a_runbook_and_each_runbook_an_alert() {
         let file = entry.unwrap().path();
         let text = fs::read_to_string(&file).unwrap();
         let title = text.strip_prefix("# ").unwrap().lines().next().unwrap();
-        // The file of OSMApiErrors is api-errors.md.
+        // The file of OSMAPIErrors is api-errors.md.
         let name = file.file_stem().unwrap().to_str().unwrap();
         assert_eq!(title.to_lowercase(), format!("osm{}", name.replace('-', "")));
         titles.insert(title.to_owned());

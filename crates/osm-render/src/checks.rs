@@ -56,14 +56,14 @@ pub(crate) fn check(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileErro
 struct Rules {
     /// Reads the documents on the machine.
     reader: Reader,
-    /// Whether the profile may do what the Go implementation accepts; see [`crate::go_templates::passed_on`].
+    /// Whether the profile may do what the upstream OSM accepts; see [`crate::go_templates::passed_on`].
     is_go: bool,
 }
 
 /// Longest version in bytes that is searched for a semantic one.
 const MAX_VERSION: usize = 256;
 
-/// The pattern in the definition of profiles, which is that of the Go implementation, has no start.
+/// The pattern in the definition of profiles, which is that of the upstream OSM, has no start.
 fn check_version(version: &str) -> Result<(), ProfileError> {
     let is_semantic = |(at, v): (usize, &str)| {
         let number = version.get(at + v.len()..).unwrap_or_default();
@@ -151,7 +151,7 @@ fn check_stage(stage: Stage, config: &ProfileConfig, rules: Rules) -> Result<(),
 
 fn check_template_name(place: String, name: &str, rules: Rules) -> Result<(), ProfileError> {
     if rules.is_go {
-        // The Go implementation writes the name into an action, between quotes.
+        // The upstream OSM writes the name into an action, between quotes.
         return ensure(
             !name.contains(|c: char| c.is_control() || matches!(c, '"' | '\\')),
             place,
@@ -182,7 +182,7 @@ fn check_file_for(rules: Rules, place: &str, file: &ProfileFile, path: &str) -> 
             below(&["/dev/", "/proc/", "/sys/"]),
             "coreos-cloudinit creates new files, which this file system does not allow; write the file from a unit",
         ),
-        // Profiles of the Go implementation do so in vain.
+        // Profiles of the upstream OSM do so in vain.
         Reader::Ignition => (
             "Ignition",
             below(&["/dev/", "/proc/", "/run/", "/sys/"]) && !rules.is_go,

@@ -45,7 +45,7 @@ pub(crate) struct Inputs<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) settings: &'a Settings,
     pub(crate) cluster: &'a ClusterEndpoint,
-    pub(crate) late_bound: &'a Placements<'a>,
+    pub(crate) late_bound_values: &'a Placements<'a>,
     pub(crate) downloads: &'a Catalogue<'a>,
 }
 

@@ -131,7 +131,7 @@ pub enum RenderError {
     #[error("the MachineDeployment's network: {problem}")]
     UnsupportedNetwork { problem: String },
     #[error("kubelet.hostnameOverride of the settings is false, but {problem}")]
-    HostNameUnpredictable { problem: String },
+    HostnameUnpredictable { problem: String },
     #[error("the settings' {}", .problems.join("; the settings' "))]
     KubeletSettings { problems: Vec<String> },
     #[error("{position}: {problem}")]
@@ -170,8 +170,8 @@ impl RenderError {
             Self::UnsupportedCloudProvider { .. } | Self::NoCloudInit => Reason::UnsupportedCloudProvider,
             Self::UnsupportedProvisioningUtility { .. } => Reason::UnsupportedProvisioningUtility,
             Self::UnsupportedNetwork { .. } => Reason::UnsupportedNetwork,
-            Self::HostNameUnpredictable { .. } => Reason::HostNameUnpredictable,
-            Self::KubeletSettings { .. } => Reason::InvalidKubeletSettings,
+            Self::HostnameUnpredictable { .. } => Reason::HostnameUnpredictable,
+            Self::KubeletSettings { .. } => Reason::KubeletSettingsInvalid,
             Self::Template { .. } => Reason::TemplateFailed,
             Self::ReservedText { .. } => Reason::ReservedText,
             Self::ContentTooLarge { .. } => Reason::ContentTooLarge,
@@ -186,7 +186,7 @@ impl RenderError {
         match self {
             Self::Template { position, .. } => Some(position.clone()),
             Self::UserData(
-                UserDataError::UnknownMarker { place }
+                UserDataError::LateBoundValueUnknown { place }
                 | UserDataError::Unwritable { place }
                 | UserDataError::Unfit { place, .. },
             ) => Some(TemplatePosition::of_field(place)),
@@ -209,7 +209,7 @@ pub enum UserDataError {
     )]
     Nul(String),
     #[error("{place}: unknown or damaged reference to a late-bound value; correct the profile")]
-    UnknownMarker { place: String },
+    LateBoundValueUnknown { place: String },
     #[error("{place} can't be written as YAML; correct the profile")]
     Unwritable { place: String },
     #[error("{place}: {problem}")]
@@ -225,8 +225,8 @@ impl UserDataError {
     pub fn reason(&self) -> Reason {
         match self {
             Self::MissingValue(_) => Reason::LateBoundValueMissing,
-            Self::NotRaw(_) | Self::Nul(_) => Reason::LateBoundValueNotRaw,
-            Self::UnknownMarker { .. } => Reason::UnknownMarker,
+            Self::NotRaw(_) | Self::Nul(_) => Reason::LateBoundValueInvalid,
+            Self::LateBoundValueUnknown { .. } => Reason::LateBoundValueUnknown,
             Self::Unwritable { .. } | Self::Unfit { .. } => Reason::UserDataInvalid,
             Self::FilledTooLarge { .. } => Reason::UserDataTooLarge,
         }

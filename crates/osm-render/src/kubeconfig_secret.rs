@@ -12,7 +12,7 @@ use osm_api::content::Content;
 pub fn is_needed(spec: &Content) -> bool {
     // Most contents have these kinds in the bootstrap stage only, so the other stage is searched for them.
     let ids_of = |is_so: fn(LateBoundKind) -> bool| {
-        let of_kind = spec.late_bound.iter().filter(move |late| is_so(late.kind));
+        let of_kind = spec.late_bound_values.iter().filter(move |late| is_so(late.kind));
         of_kind.map(|late| late.id.as_str())
     };
     if ids_of(|kind| kind == LateBoundKind::KubeconfigSecretName)
@@ -27,7 +27,7 @@ pub fn is_needed(spec: &Content) -> bool {
 
 /// Whether a value is one of the pool's two tokens.
 pub fn is_token(kind: LateBoundKind) -> bool {
-    matches!(kind, LateBoundKind::ApiToken | LateBoundKind::KubeletToken)
+    matches!(kind, LateBoundKind::APIToken | LateBoundKind::KubeletToken)
 }
 
 #[cfg(test)]
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn only_pools_whose_provisioning_stage_needs_tokens_have_one() {
-        const API: (&str, LateBoundKind) = ("api/token", LateBoundKind::ApiToken);
+        const API: (&str, LateBoundKind) = ("api/token", LateBoundKind::APIToken);
         const KUBELET: (&str, LateBoundKind) = ("kubelet/token", LateBoundKind::KubeletToken);
         const NAME: (&str, LateBoundKind) = ("a", LateBoundKind::KubeconfigSecretName);
         const PASSWORD: (&str, LateBoundKind) = ("b", LateBoundKind::RegistryPassword);
@@ -72,7 +72,7 @@ mod tests {
             });
             let files = json!({"files": [{"path": "/a", "content": {"inline": {"data": provisioning}}}]});
             let spec = Content {
-                late_bound: late_bound.collect(),
+                late_bound_values: late_bound.collect(),
                 provisioning_config: serde_json::from_value(files).unwrap(),
                 ..Content::default()
             };

@@ -19,7 +19,7 @@ pub fn kubelet_kubeconfig(spec: &Content, values: &LateValues) -> Result<Option<
         late_bound::fill(
             text,
             &"kubeletKubeconfig",
-            &spec.late_bound,
+            &spec.late_bound_values,
             Filling::Values(values),
             &Room::default(),
         )
@@ -53,7 +53,7 @@ mod tests {
                     "dropIns": [{"name": "d.conf", "content": "%%osm-late{drop-in,raw}%%"}]}],
                 "modules": {"runcmd": ["%%osm-late{module,yaml}%%"]},
             },
-            "lateBound": [{"id": "kubelet/token", "kind": "KubeletToken"}],
+            "lateBoundValues": [{"id": "kubelet/token", "kind": "KubeletToken"}],
         }))
         .unwrap()
     }
@@ -88,10 +88,10 @@ mod tests {
             kubelet_kubeconfig(&spec, &LateValues::new()),
             Err(UserDataError::MissingValue("kubelet/token".into()))
         );
-        spec.late_bound.clear();
+        spec.late_bound_values.clear();
         assert!(matches!(
             kubelet_kubeconfig(&spec, &values),
-            Err(UserDataError::UnknownMarker { place }) if place == "kubeletKubeconfig"
+            Err(UserDataError::LateBoundValueUnknown { place }) if place == "kubeletKubeconfig"
         ));
     }
 }

@@ -221,7 +221,7 @@ pub(crate) fn fill(
     filling: Filling<'_>,
     room: &Room,
 ) -> Result<String, UserDataError> {
-    let unknown = || UserDataError::UnknownMarker {
+    let unknown = || UserDataError::LateBoundValueUnknown {
         place: place.to_string(),
     };
     let mut filled = String::with_capacity(text.len());
@@ -285,19 +285,21 @@ fn texts(declared: &[LateBound], text: impl Fn(&LateBound) -> String) -> LateVal
 
 /// Readable stand-ins for late-bound values, for previews. Never use them for a machine.
 pub fn placeholders(spec: &Content) -> LateValues {
-    texts(&spec.late_bound, |late| late.id.replace([':', '[', ']'], "-"))
+    texts(&spec.late_bound_values, |late| {
+        late.id.replace([':', '[', ']'], "-")
+    })
 }
 
 /// What [`crate::masked_machine_stage`] shows in the places of late-bound values, by their ids, such as `<registry/docker.io/password>`. Each
 /// begins with `<` and ends with `>`.
 pub fn masks(spec: &Content) -> LateValues {
-    texts(&spec.late_bound, |late| format!("<{}>", late.id))
+    texts(&spec.late_bound_values, |late| format!("<{}>", late.id))
 }
 
 /// Values as large as they get, which no compression makes smaller.
 pub(crate) fn largest(declared: &[LateBound]) -> LateValues {
     let size = |kind| match kind {
-        LateBoundKind::ApiToken | LateBoundKind::KubeletToken => 1536,
+        LateBoundKind::APIToken | LateBoundKind::KubeletToken => 1536,
         LateBoundKind::ProvisioningSecretName
         | LateBoundKind::ProvisioningKey
         | LateBoundKind::ProvisioningDigest

@@ -158,7 +158,7 @@ pub(crate) fn late_bound(
     let mut known = Vec::new();
     let go = engine == TemplateEngine::GoTemplate;
     if stage == Stage::Bootstrap || go {
-        known.push(of_pool(API_TOKEN, LateBoundKind::ApiToken));
+        known.push(of_pool(API_TOKEN, LateBoundKind::APIToken));
         known.push(kubelet_token());
     }
     if stage == Stage::Bootstrap {
@@ -201,7 +201,7 @@ fn proxy(settings: &Settings) -> Option<LateBound> {
         settings.proxy.credentials.as_ref()?,
     );
     let source = [secret.namespace.as_str(), &secret.name, url];
-    Some(late_bound::of_object(PROXY_URL, LateBoundKind::ProxyUrl, source))
+    Some(late_bound::of_object(PROXY_URL, LateBoundKind::ProxyURL, source))
 }
 
 /// The number of Secrets and ConfigMaps that hold these values.

@@ -1,6 +1,6 @@
 //! Adds what settings and pool ask for to the documents of a profile, and decides which of the two contains it.
 //!
-//! `osm-bootstrap` of the library applies all modules of the second document. Profiles of the Go implementation apply that document by
+//! `osm-bootstrap` of the library applies all modules of the second document. Profiles of the upstream OSM apply that document by
 //! `cloud-init init`, which runs only the modules of this stage, and some never fetch it. So what OSM adds to such a profile is in the
 //! first document, which runs through all stages.
 
@@ -63,7 +63,7 @@ pub(crate) fn add(
         // Some distributions would take the name with the domain of the cloud.
         modules.insert("prefer_fqdn_over_hostname".to_owned(), json!(false));
     }
-    // The Go implementation writes these to both.
+    // The upstream OSM writes these to both.
     for document in is_go.then_some(bootstrap).into_iter().chain([provisioning]) {
         let found = [
             subscription::configure(document, pool),
@@ -106,8 +106,8 @@ mod tests {
         repositories:\n    - {name: base, baseURL: 'https://m.example/$releasever', gpgKey: 'file:///etc/key'}\n\
         system: {sysctls: {vm.max_map_count: 300000}, kernelModules: [ip_vs], ntpServers: [time.example]}\n";
 
-    /// An operating system, a language, and the modules that OSM adds to the two documents of a profile without any. Of profiles of the Go
-    /// implementation, only the first runs all modules.
+    /// An operating system, a language, and the modules that OSM adds to the two documents of a profile without any. Of profiles of the upstream
+    /// OSM, only the first runs all modules.
     const ADDED: [[&str; 4]; 4] = [
         [
             "ubuntu",

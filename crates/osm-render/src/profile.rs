@@ -210,7 +210,7 @@ impl Profile {
                 pool,
                 settings,
                 cluster,
-                late_bound: &Placements::new(&known),
+                late_bound_values: &Placements::new(&known),
                 downloads: &downloads,
             };
             let (config, used) = self.render_stage(stage, &inputs, &budget, &mut warnings)?;
@@ -253,7 +253,7 @@ impl Profile {
             bootstrap_config: bootstrap,
             provisioning_config: provisioning,
             provisioning_utility: self.spec.provisioning_utility,
-            late_bound: late_bound.into_values().collect(),
+            late_bound_values: late_bound.into_values().collect(),
             kubelet_kubeconfig,
             ..Content::default()
         };
@@ -309,7 +309,7 @@ impl Profile {
         } else {
             return Ok(());
         };
-        Err(RenderError::HostNameUnpredictable { problem })
+        Err(RenderError::HostnameUnpredictable { problem })
     }
 
     /// The late-bound values that the templates of a stage may place.
@@ -343,7 +343,7 @@ impl Profile {
         let mut texts = rendered.into_iter();
         let mut used = BTreeSet::new();
         let mut rendered = template_walk::map(stage.field(), config, &mut |place, _| {
-            let unknown = || UserDataError::UnknownMarker {
+            let unknown = || UserDataError::LateBoundValueUnknown {
                 place: place.to_string(),
             };
             let RenderedText { content, markers } = texts.next().ok_or_else(unknown)?;
@@ -363,7 +363,7 @@ impl Profile {
     }
 }
 
-/// Writes the mirrors of registries, as the Go implementation does, with a warning for each file of the profile that it replaces.
+/// Writes the mirrors of registries, as the upstream OSM does, with a warning for each file of the profile that it replaces.
 fn replace_mirrors(settings: &Settings, rendered: &mut StageConfig) -> Vec<String> {
     let mirrors = containerd::mirrors(settings);
     let is_replaced = |file: &mut File| mirrors.iter().any(|mirror| mirror.path == file.path);
@@ -494,7 +494,7 @@ fn located(stage: Stage, config: &ProfileConfig, failure: Failure) -> (TemplateP
 
 /// Warnings for files and units with a password that every user of a machine can read.
 fn readable_passwords(spec: &Content) -> Vec<String> {
-    let of_stage = |stage: Stage| readable(stage.of_content(spec), &spec.late_bound, is_password);
+    let of_stage = |stage: Stage| readable(stage.of_content(spec), &spec.late_bound_values, is_password);
     let paths = Stage::ALL.into_iter().flat_map(of_stage);
     paths
         .map(|path| {
@@ -520,7 +520,7 @@ fn check_reserved(pool: &Pool, data: &Value) -> Result<(), RenderError> {
 
 /// Sizes of both documents at their largest, and warnings about what is in them.
 fn measure(spec: &Content, pool: &Pool) -> Result<Measured, RenderError> {
-    let largest = late_bound::largest(&spec.late_bound);
+    let largest = late_bound::largest(&spec.late_bound_values);
     let bootstrap = user_data::user_data(spec, Stage::Bootstrap, &largest)?;
     let provisioning = user_data::user_data(spec, Stage::Provisioning, &largest)?;
     let mut warnings = containerd_version::warnings(spec);

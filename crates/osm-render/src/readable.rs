@@ -19,10 +19,10 @@ pub fn is_credential(kind: LateBoundKind) -> bool {
     )
 }
 
-/// Whether it is a credential that an operator chose. Tokens of a pool expire, and many profiles of the Go implementation have them in a
+/// Whether it is a credential that an operator chose. Tokens of a pool expire, and many profiles of the upstream OSM have them in a
 /// script that every user can read.
 pub(crate) fn is_password(kind: LateBoundKind) -> bool {
-    is_credential(kind) && !matches!(kind, LateBoundKind::ApiToken | LateBoundKind::KubeletToken)
+    is_credential(kind) && !matches!(kind, LateBoundKind::APIToken | LateBoundKind::KubeletToken)
 }
 
 /// The paths of a stage's files and units that contain a value of a kind that `is_secret`, and that users other than root can read.

@@ -2,7 +2,7 @@
 
 use osm_api::digest;
 use osm_api::profile::{
-    AcceptedProfile, AcceptedSpec, BaseProfile, MAX_CONTENT_BYTES, OperatingSystemProfileSpec,
+    AcceptedProfile, AcceptedSpec, MAX_CONTENT_BYTES, OperatingSystemProfileSpec, ParentProfile,
     stored_json_bytes,
 };
 use serde_json::Value;
@@ -39,8 +39,8 @@ pub fn resolve_on(
         version: version(spec, bases),
         digest: digest::sha256_hex(json.as_bytes()),
         template_engine: resolved.template_engine,
-        library: (included || extended).then(library::library_version),
-        bases: recorded(bases)?,
+        library_version: (included || extended).then(library::library_version),
+        parents: recorded(bases)?,
         spec: AcceptedSpec(resolved),
     })
 }
@@ -78,9 +78,9 @@ fn version(spec: &OperatingSystemProfileSpec, bases: &[Base]) -> String {
     version
 }
 
-fn recorded(bases: &[Base]) -> Result<Vec<BaseProfile>, ProfileError> {
+fn recorded(bases: &[Base]) -> Result<Vec<ParentProfile>, ProfileError> {
     let record = |base: &Base| {
-        Ok(BaseProfile {
+        Ok(ParentProfile {
             namespace: base.key.namespace.clone(),
             name: base.key.name.clone(),
             version: base.spec.version.clone(),

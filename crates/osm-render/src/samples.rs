@@ -20,7 +20,7 @@ use osm_api::ClusterEndpoint;
 const FULL_SETTINGS: &str = r#"
 cluster: {apiServer: "https://api.cluster.example:6443", dnsIPs: [10.96.0.10, "fd00::a"], dnsDomain: cluster.example, externalCloudProvider: true}
 proxy: {http: "http://proxy.example:3128", noProxy: "10.0.0.0/8,.example", credentials: {name: proxy}}
-hostCaBundle: "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+hostCABundle: "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 pauseImage: registry.example/pause:3.10
 initialTaints: [{key: dedicated, value: batch, effect: NoSchedule}, {key: fresh, effect: NoExecute}]
 kubelet: {featureGates: {ImageMaximumGCAge: true}, configuration: {podPidsLimit: 4096, shutdownGracePeriod: 1m, evictionMinimumReclaim: {memory.available: 100Mi}}}

@@ -21,7 +21,7 @@ impl Compiled for Texts {
         let verbatim = |text: &String| {
             budget.step(1)?;
             budget.write(text.len())?;
-            Ok(inputs.late_bound.text(text.clone())?)
+            Ok(inputs.late_bound_values.text(text.clone())?)
         };
         let texts = self.0.iter().enumerate();
         let texts = texts.map(|(n, text)| verbatim(text).map_err(|failure: Failure| failure.in_text(n)));

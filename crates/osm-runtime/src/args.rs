@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use osm_api::rbac::Installation;
 
 #[derive(clap::Parser, Clone, Debug)]
@@ -16,8 +17,8 @@ pub struct CommonArgs {
     #[arg(long, env = "OSM_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Name of the settings ConfigMap. Its key settings.yaml holds the settings document.
-    #[arg(long, env = "OSM_SETTINGS", value_name = "NAME", default_value = osm_api::names::SETTINGS_CONFIG_MAP)]
-    pub settings: String,
+    #[arg(long, env = "OSM_SETTINGS_CONFIG_MAP", value_name = "NAME", default_value = osm_api::names::SETTINGS_CONFIG_MAP)]
+    pub settings_config_map: String,
     /// Address that serves /livez, /readyz and /metrics.
     #[arg(
         long,
@@ -30,26 +31,26 @@ pub struct CommonArgs {
     #[arg(long, env = "OSM_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,
     /// Log filter: a level, or directives such as info,kube=debug.
-    #[arg(long, env = "OSM_LOG", value_name = "FILTER", default_value = "info")]
-    pub log: String,
+    #[arg(long, env = "OSM_LOG_FILTER", value_name = "FILTER", default_value = "info")]
+    pub log_filter: String,
     /// Number of objects that are reconciled at the same time.
     #[arg(long, env = "OSM_CONCURRENCY", value_name = "N", default_value_t = 16,
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub concurrency: u16,
-    /// Time limit of an API request, in seconds.
-    #[arg(long, env = "OSM_REQUEST_TIMEOUT", value_name = "SECONDS", default_value_t = 10,
-          value_parser = clap::value_parser!(u16).range(1..=600))]
-    pub request_timeout: u16,
-    /// Time limit of a reconcile, in seconds.
-    #[arg(long, env = "OSM_RECONCILE_TIMEOUT", value_name = "SECONDS", default_value_t = 60,
-          value_parser = clap::value_parser!(u16).range(1..=3600))]
-    pub reconcile_timeout: u16,
-    /// Name of this replica, normally the name of the pod. It must be unique among the replicas, and survive a restart. The
-    /// default is the host name with a random suffix.
+    /// Time limit of an API request: 1s to 10m.
+    #[arg(long, env = "OSM_REQUEST_TIMEOUT", value_name = "DURATION", default_value = "10s",
+          value_parser = |text: &str| duration(text, Duration::from_mins(10)))]
+    pub request_timeout: Duration,
+    /// Time limit of a reconcile: 1s to 1h.
+    #[arg(long, env = "OSM_RECONCILE_TIMEOUT", value_name = "DURATION", default_value = "60s",
+          value_parser = |text: &str| duration(text, Duration::from_hours(1)))]
+    pub reconcile_timeout: Duration,
+    /// Name of the pod. It names the replica, so it must be unique among the replicas, and survive a restart. The default is the
+    /// host name with a random suffix.
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
-    pub replica: Option<String>,
+    pub pod_name: Option<String>,
     /// uid of the pod of that name, which owns the replica's Lease.
-    #[arg(long, env = "POD_UID", value_name = "UID", requires = "replica")]
+    #[arg(long, env = "POD_UID", value_name = "UID", requires = "pod_name")]
     pub pod_uid: Option<String>,
 }
 
@@ -58,19 +59,19 @@ impl CommonArgs {
     pub fn installation(&self) -> Installation {
         Installation {
             namespace: self.namespace.clone(),
-            settings: self.settings.clone(),
+            settings: self.settings_config_map.clone(),
             pool_settings_namespaces: Vec::new(),
             ..Installation::default()
         }
     }
+}
 
-    pub fn request_timeout(&self) -> Duration {
-        Duration::from_secs(self.request_timeout.into())
-    }
-
-    pub fn reconcile_timeout(&self) -> Duration {
-        Duration::from_secs(self.reconcile_timeout.into())
-    }
+fn duration(text: &str, longest: Duration) -> Result<Duration, String> {
+    let duration = text.parse::<SignedDuration>().ok();
+    duration
+        .and_then(|duration| Duration::try_from(duration).ok())
+        .filter(|duration| (Duration::from_secs(1)..=longest).contains(duration))
+        .ok_or_else(|| format!("is not a duration between 1s and {longest:?}; use a form such as 10s or 1m"))
 }
 
 /// Flags of the services that read profiles.
@@ -92,8 +93,8 @@ pub struct ProfileArgs {
 pub struct WorkerArgs {
     /// Kubeconfig file of the worker cluster, which has the MachineDeployments and the namespace cloud-init-settings. The service
     /// restarts when the file changes. The default is the management cluster.
-    #[arg(long, env = "OSM_WORKER_CLUSTER_KUBECONFIG", value_name = "FILE")]
-    pub worker_cluster_kubeconfig: Option<PathBuf>,
+    #[arg(long, env = "OSM_WORKER_KUBECONFIG", value_name = "FILE")]
+    pub worker_kubeconfig: Option<PathBuf>,
 }
 
 /// Format of log lines.

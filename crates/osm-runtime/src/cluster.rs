@@ -23,8 +23,8 @@ pub struct Cluster {
     pub gates: Readiness,
     /// Whether the CustomResourceDefinitions are known to be too old. Every watch lists its objects again when that changes.
     pub outdated_definitions: SharedProblem,
-    /// Why nothing new may be started, because of the Go implementation.
-    pub go_implementation: SharedProblem,
+    /// Why nothing new may be started, because of the upstream OSM.
+    pub upstream_osm: SharedProblem,
     /// Cancelled when the process stops, or this cluster is no longer served.
     pub shutdown: CancellationToken,
 }
@@ -48,7 +48,7 @@ impl Cluster {
                 settings,
                 gates: process.readiness.clone(),
                 outdated_definitions: SharedProblem::default(),
-                go_implementation: SharedProblem::default(),
+                upstream_osm: SharedProblem::default(),
                 shutdown,
             },
             sender,

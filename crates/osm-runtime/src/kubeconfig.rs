@@ -23,12 +23,12 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
 
 /// The flag of the kubeconfig of another cluster than the service's own.
-pub const WORKER_CLUSTER_FLAG: &str = "--worker-cluster-kubeconfig";
+pub const WORKER_CLUSTER_FLAG: &str = "--worker-kubeconfig";
 
 /// A kubeconfig that a flag names.
 #[derive(Clone, Debug)]
 pub struct KubeconfigFile {
-    /// `--kubeconfig` or `--worker-cluster-kubeconfig`.
+    /// `--kubeconfig` or `--worker-kubeconfig`.
     pub flag: &'static str,
     pub path: PathBuf,
     /// Whether the owner of another cluster may have written it.

@@ -35,7 +35,6 @@ pub mod error;
 pub mod events;
 pub mod followed;
 pub mod foreign_cluster;
-pub mod go_implementation;
 pub mod kubeconfig;
 pub mod metrics;
 pub mod object;
@@ -59,6 +58,7 @@ pub mod supervisor;
 pub mod telemetry;
 pub mod threads;
 pub mod transport;
+pub mod upstream_osm;
 pub mod watch;
 
 pub use admission::AdmissionArgs;

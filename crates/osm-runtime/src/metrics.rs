@@ -116,13 +116,13 @@ impl Metrics {
         Ok(Self {
             reconciles: counters(
                 "osm_reconciles_total",
-                "Reconciles by outcome, and by reason where they failed.",
-                &["outcome", "reason"],
+                "Reconciles by result, and by reason where they failed.",
+                &["result", "reason"],
             )?,
             reconcile_seconds: histograms(
                 "osm_reconcile_duration_seconds",
                 "Duration of reconciles.",
-                "outcome",
+                "result",
             )?,
             requests: counters(
                 "osm_api_requests_total",
@@ -137,17 +137,17 @@ impl Metrics {
             watch_errors: counters(
                 "osm_watch_errors_total",
                 "Watches that failed. Each one is resumed.",
-                &["cluster", "kind"],
+                &["cluster", "watch"],
             )?,
             invalid_objects: counters(
-                "osm_invalid_objects_total",
+                "osm_unreadable_objects_total",
                 "Objects that cannot be decoded.",
-                &["cluster", "kind"],
+                &["cluster", "watch"],
             )?,
             ignored_objects: gauges(
                 "osm_ignored_objects",
                 "Objects that are ignored, because there are more of them than a service keeps.",
-                &["cluster", "kind"],
+                &["cluster", "watch"],
             )?,
             settings_valid: of_settings(
                 "osm_settings_valid",
@@ -196,10 +196,10 @@ impl Metrics {
     }
 
     /// Counts a finished reconcile; `reason` is empty on success.
-    pub fn reconciled(&self, outcome: &'static str, reason: &'static str, took: Duration) {
-        self.reconciles.with_label_values(&[outcome, reason]).inc();
+    pub fn reconciled(&self, result: &'static str, reason: &'static str, took: Duration) {
+        self.reconciles.with_label_values(&[result, reason]).inc();
         self.reconcile_seconds
-            .with_label_values(&[outcome])
+            .with_label_values(&[result])
             .observe(took.as_secs_f64());
     }
 
@@ -216,11 +216,11 @@ impl Metrics {
     }
 
     /// A watch starts. Everything is counted from zero, so that the rate of the first failure is seen.
-    pub(crate) fn watch(&self, cluster: &str, kind: &str) -> WatchMetrics {
+    pub(crate) fn watch(&self, cluster: &str, watch: &str) -> WatchMetrics {
         WatchMetrics {
-            errors: self.watch_errors.with_label_values(&[cluster, kind]),
-            invalid: self.invalid_objects.with_label_values(&[cluster, kind]),
-            ignored: self.ignored_objects.with_label_values(&[cluster, kind]),
+            errors: self.watch_errors.with_label_values(&[cluster, watch]),
+            invalid: self.invalid_objects.with_label_values(&[cluster, watch]),
+            ignored: self.ignored_objects.with_label_values(&[cluster, watch]),
         }
     }
 
@@ -317,7 +317,7 @@ mod tests {
         conditions.count("a", "Rendered", false, Reason::TemplateFailed);
         let text = String::from_utf8(metrics.encode()).unwrap();
         for line in [
-            r#"osm_reconciles_total{outcome="failure",reason="ProfileNotFound"} 1"#,
+            r#"osm_reconciles_total{result="failure",reason="ProfileNotFound"} 1"#,
             r#"osm_api_requests_total{cluster="single",code="200",resource="secrets",verb="get"} 1"#,
             r#"osm_objects{condition="Rendered",reason="TemplateFailed",status="False"} 1"#,
             r#"osm_objects{condition="Rendered",reason="Rendered",status="True"} 0"#,

@@ -25,13 +25,13 @@ pub enum RequestError {
         "{what}: {}; this is retried when the namespace exists again",
         error::brief(source)
     )]
-    NamespaceMissing {
+    NamespaceNotFound {
         /// The object or the operation.
         what: &'static str,
         source: Box<kube::Error>,
     },
-    #[error("nothing new is rendered beside the Go implementation of Operating System Manager: {problem}")]
-    GoImplementationRunning {
+    #[error("nothing new is rendered beside the upstream Operating System Manager: {problem}")]
+    UpstreamOSMRunning {
         /// How it is known, and what to do.
         problem: String,
     },
@@ -50,7 +50,7 @@ pub enum RequestError {
 pub fn failed(what: &'static str) -> impl FnOnce(kube::Error) -> RequestError {
     move |source| match Box::new(source) {
         source if error::conflict(&source) => RequestError::Conflict { what },
-        source if error::namespace_missing(&source) => RequestError::NamespaceMissing { what, source },
+        source if error::namespace_missing(&source) => RequestError::NamespaceNotFound { what, source },
         source => RequestError::Failed { what, source },
     }
 }
@@ -61,8 +61,8 @@ impl RequestError {
         match self {
             Self::Failed { source, .. } => !error::is_code(source, 403),
             Self::Conflict { .. } => true,
-            Self::NamespaceMissing { .. }
-            | Self::GoImplementationRunning { .. }
+            Self::NamespaceNotFound { .. }
+            | Self::UpstreamOSMRunning { .. }
             | Self::DefinitionsOutdated { .. }
             | Self::FieldsDropped { .. } => false,
         }
@@ -75,8 +75,8 @@ impl Failure for RequestError {
             Self::Failed { source, .. } if error::is_code(source, 403) => Reason::Forbidden,
             Self::Failed { .. } => Reason::RequestFailed,
             Self::Conflict { .. } => Reason::Conflict,
-            Self::NamespaceMissing { .. } => Reason::NamespaceMissing,
-            Self::GoImplementationRunning { .. } => Reason::GoImplementationRunning,
+            Self::NamespaceNotFound { .. } => Reason::NamespaceNotFound,
+            Self::UpstreamOSMRunning { .. } => Reason::UpstreamOSMRunning,
             Self::DefinitionsOutdated { .. } => Reason::DefinitionsOutdated,
             Self::FieldsDropped { .. } => Reason::FieldsDropped,
         }

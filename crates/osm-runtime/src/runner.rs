@@ -78,7 +78,7 @@ pub async fn work<K, S, F, Fut, E>(
     let member = supervisor.spawn(LEASE, &shutdown, take_part);
     run(
         queue,
-        (process.args.concurrency, process.args.reconcile_timeout()),
+        (process.args.concurrency, process.args.reconcile_timeout),
         process.metrics.clone(),
         (supervisor, shutdown),
         (replicas, shared),
@@ -317,8 +317,8 @@ mod tests {
         shutdown.cancel();
         runner.await.unwrap();
         let text = String::from_utf8(metrics.encode()).unwrap();
-        for outcome in ["panic", "timeout", "failure", "conflict", "success"] {
-            assert!(text.contains(&format!("outcome=\"{outcome}\"")), "{outcome}");
+        for result in ["panic", "timeout", "failure", "conflict", "success"] {
+            assert!(text.contains(&format!("result=\"{result}\"")), "{result}");
         }
     }
 

@@ -159,7 +159,7 @@ async fn connect(
     worker: Option<PathBuf>,
 ) -> anyhow::Result<(Connection, Connection)> {
     let connect = async |role: ConnectionRole, file: Option<KubeconfigFile>| {
-        let timeout = process.args.request_timeout();
+        let timeout = process.args.request_timeout;
         let observe = Observe::new(&process.metrics, timeout, role, &process.environment);
         let (config, clients) = kubeconfig::connect(file, process).await?;
         anyhow::Ok(Connection::new(role, process.service, &observe, config, clients))

@@ -15,7 +15,7 @@ use crate::args::{CommonArgs, LogFormat};
 /// # Errors
 /// The filter is not valid.
 pub fn init(args: &CommonArgs) -> anyhow::Result<()> {
-    let filter = targets(&args.log)?;
+    let filter = targets(&args.log_filter)?;
     let lines = fmt::layer().with_writer(std::io::stderr);
     let lines = match args.log_format {
         LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).boxed(),
@@ -28,7 +28,7 @@ pub fn init(args: &CommonArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The filter of a flag such as `--log`.
+/// The filter of a flag such as `--log-filter`.
 ///
 /// # Errors
 /// The flag is not valid.
@@ -37,7 +37,7 @@ pub fn targets(flag: &str) -> anyhow::Result<Targets> {
     // services log failed watches themselves.
     format!("{flag},kube_client::client=off,kube_runtime=off")
         .parse()
-        .with_context(|| format!("--log {flag:?} is not a filter such as info or info,kube=debug"))
+        .with_context(|| format!("--log-filter {flag:?} is not a filter such as info or info,kube=debug"))
 }
 
 #[cfg(test)]

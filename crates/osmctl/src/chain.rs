@@ -1,7 +1,7 @@
 //! What a pool waits for: the chain from its MachineDeployment to its Secrets, in which each link follows from those before it.
 //!
-//! A pool is well if its Secrets hold what the newest MachineDeployment, profile and settings ask for. So a refused edit of a profile is
-//! not well, although machines boot with the version before it.
+//! A pool is up to date if its Secrets hold what the newest MachineDeployment, profile and settings ask for. So a refused edit of a profile is
+//! a problem, although machines boot with the previous version.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -26,7 +26,7 @@ const CHECK_MACHINE_CONTROLLER: &str = "Check whether machine-controller runs.";
 
 /// Reasons with which osc-controller refuses a pool that gets no config. Only Events have them.
 const REJECTIONS: [Reason; 5] = [
-    Reason::NameConflict,
+    Reason::NameCollision,
     Reason::NameTooLong,
     Reason::NamespaceNotServed,
     Reason::ClusterChanged,
@@ -47,13 +47,13 @@ pub struct Link {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// With what a person may want to know about it.
-    Well(String),
-    NotWell(Problem),
+    UpToDate(String),
+    Problem(Problem),
     /// It could not be read.
     Unknown,
 }
 
-/// Why a link is not well.
+/// Why a link is not up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Reason of a condition, or a name with hyphens for what only osmctl finds.
@@ -86,8 +86,8 @@ impl Problem {
 impl Link {
     fn line(&self) -> [String; 4] {
         let (state, detail) = match &self.state {
-            State::Well(detail) => ("well", detail.as_str()),
-            State::NotWell(problem) => ("not well", problem.reason.as_str()),
+            State::UpToDate(detail) => ("ok", detail.as_str()),
+            State::Problem(problem) => ("problem", problem.reason.as_str()),
             State::Unknown => ("unknown", "it could not be read"),
         };
         [
@@ -99,17 +99,17 @@ impl Link {
     }
 }
 
-/// The links up to the first one that is not well, and the next step.
+/// The links up to the first one with a problem, and the next step.
 pub fn text(pool: &str, links: &[Link]) -> String {
-    let is_problem = |link: &Link| matches!(link.state, State::NotWell(_));
+    let is_problem = |link: &Link| matches!(link.state, State::Problem(_));
     let shown = links.iter().position(is_problem).map_or(links.len(), |at| at + 1);
     let lines: Vec<[String; 4]> = links.iter().take(shown).map(Link::line).collect();
     let mut text = output::table(&lines);
     match first_problem(links) {
         None if links.iter().any(|link| link.state == State::Unknown) => {
-            text.push_str(&format!("\n{pool} is well, as far as it could be read.\n"));
+            text.push_str(&format!("\n{pool} is up to date, as far as it could be read.\n"));
         }
-        None => text.push_str(&format!("\n{pool} is well.\n")),
+        None => text.push_str(&format!("\n{pool} is up to date.\n")),
         Some((link, problem)) => {
             let (name, reason) = (link.name, &problem.reason);
             text.push_str(&format!(
@@ -168,8 +168,8 @@ pub fn chain(snapshot: &Snapshot, pool: &ClusterPool<'_>, now: Timestamp) -> Vec
     let mut links = Vec::new();
     let mut add = |name, object: String, outcome: Option<Outcome>| {
         let state = match outcome {
-            Some(Ok(detail)) => State::Well(detail),
-            Some(Err(problem)) => State::NotWell(problem),
+            Some(Ok(detail)) => State::UpToDate(detail),
+            Some(Err(problem)) => State::Problem(problem),
             None => State::Unknown,
         };
         links.push(Link { name, object, state });
@@ -204,10 +204,10 @@ fn absent(snapshot: &Snapshot, part: Part, problem: impl FnOnce() -> Problem) ->
     (!snapshot.lacks(part)).then(|| Err(problem()))
 }
 
-/// The first link that is not well.
+/// The first link with a problem.
 pub fn first_problem(links: &[Link]) -> Option<(&Link, &Problem)> {
     links.iter().find_map(|link| match &link.state {
-        State::NotWell(problem) => Some((link, problem)),
+        State::Problem(problem) => Some((link, problem)),
         _ => None,
     })
 }
@@ -238,7 +238,7 @@ fn machine_deployment(md: &MachineDeployment) -> Outcome {
         Some(revision) => Ok(format!("revision {revision}")),
         None => Err(Problem::new(
             Reason::WaitingForRevision.as_str(),
-            "machine-controller has not stamped a revision yet",
+            "machine-controller has not set a revision yet",
             CHECK_MACHINE_CONTROLLER,
         )),
     }
@@ -287,7 +287,7 @@ fn settings(snapshot: &Snapshot, md: &MachineDeployment) -> Option<Outcome> {
         None => absent(snapshot, Part::Settings, || {
             let place = snapshot.settings_place();
             let message = format!("ConfigMap {place} does not exist, or has no settings document");
-            let mut problem = Problem::of(Reason::SettingsMissing, message);
+            let mut problem = Problem::of(Reason::SettingsInvalid, message);
             let hint = " If they are in another place, set -n or --settings-config-map.";
             problem.next_step.push_str(hint);
             problem
@@ -319,7 +319,7 @@ fn settings_of_pool(snapshot: &Snapshot, installation: &str, md: &MachineDeploym
             if found.is_none() && !snapshot.lacks(Part::PoolSettings) {
                 let message =
                     format!("ConfigMap {namespace}/{name} does not exist, or has no settings document");
-                return Err(Problem::of(Reason::PoolSettingsMissing, message));
+                return Err(Problem::of(Reason::PoolSettingsNotFound, message));
             }
             found
         }
@@ -336,7 +336,7 @@ fn config(snapshot: &Snapshot, pool: &ClusterPool<'_>, md: &MachineDeployment) -
             "its config and bootstrap Secret belong to MachineDeployment {holder} with uid {}",
             holder.uid
         );
-        return Some(Err(Problem::of(Reason::NameConflict, message)));
+        return Some(Err(Problem::of(Reason::NameCollision, message)));
     }
     match pool.config {
         Some(config) => Some(rendered(config, pool, md)),
@@ -355,10 +355,10 @@ fn config(snapshot: &Snapshot, pool: &ClusterPool<'_>, md: &MachineDeployment) -
 fn rendered(config: &OperatingSystemConfig, pool: &ClusterPool<'_>, md: &MachineDeployment) -> Outcome {
     let status = config.status.clone().unwrap_or_default();
     let Some(rendered) = condition::find(&status.conditions, RENDERED) else {
-        let (reason, message) = match pool.is_of_the_go_implementation() {
+        let (reason, message) = match pool.is_of_the_upstream_osm() {
             true => (
                 Reason::NotAdopted,
-                "the Go implementation created the config, and osc-controller has not rendered it",
+                "the upstream OSM created the config, and osc-controller has not rendered it",
             ),
             false => (
                 Reason::WaitingForRendering,
@@ -424,7 +424,7 @@ fn secrets(config: &OperatingSystemConfig, pool: &ClusterPool<'_>, now: Timestam
         ));
     }
     let expires = published(config)
-        .map(|published| published.credential_expires.clone())
+        .map(|published| published.credential_expiration_time.clone())
         .unwrap_or_default();
     match expires.parse::<Timestamp>() {
         Ok(time) if time <= now => Err(Problem::new(
@@ -480,7 +480,7 @@ mod tests {
             (
                 |s| s.machine_deployments[0].spec.template = json!({}),
                 "MachineDeployment",
-                "InvalidProviderSpec",
+                "ProviderSpecInvalid",
             ),
             (|s| s.profiles.clear(), "profile", "ProfileNotFound"),
             (
@@ -496,7 +496,7 @@ mod tests {
                 "profile",
                 "TemplateInvalid",
             ),
-            (|s| s.settings = None, "settings", "SettingsMissing"),
+            (|s| s.settings = None, "settings", "SettingsInvalid"),
             (
                 |s| s.settings = Some("pauseImag: x".to_owned()),
                 "settings",
@@ -505,7 +505,7 @@ mod tests {
             (
                 |s| drop(annotations(s).insert(SETTINGS.to_owned(), "fromConfigMap: mine".to_owned())),
                 "settings",
-                "PoolSettingsMissing",
+                "PoolSettingsNotFound",
             ),
             (
                 |s| drop(annotations(s).insert(SETTINGS.to_owned(), "pauseImag: x".to_owned())),
@@ -554,7 +554,7 @@ mod tests {
             ),
             (
                 |s| {
-                    status(s).published.as_mut().unwrap().credential_expires =
+                    status(s).published.as_mut().unwrap().credential_expiration_time =
                         "2026-01-31T00:00:00Z".to_owned()
                 },
                 "Secrets",

@@ -1,4 +1,4 @@
-//! Hides credentials in texts that were not rendered by OSM: those of OperatingSystemConfigs of the Go implementation, which contain
+//! Hides credentials in texts that were not rendered by OSM: those of OperatingSystemConfigs of the upstream OSM, which contain
 //! tokens and passwords. Content that OSM rendered has markers in their places and does not need this.
 //!
 //! A text is compared with the masked text of the same file that OSM renders. Its lines that fit a line there get the masks of that line.

@@ -198,7 +198,7 @@ fn settings_of(
                     "annotation {}: there is no ConfigMap {namespace}/{wanted} with the key {SETTINGS_KEY}; add it",
                     names::SETTINGS
                 );
-                failed(Reason::PoolSettingsMissing, message)
+                failed(Reason::PoolSettingsNotFound, message)
             })?)
         }
     };

@@ -71,9 +71,9 @@ fn content<'a>(pool: &ClusterPool<'a>) -> Result<&'a OperatingSystemConfig> {
     let Some(config) = pool.config else {
         bail!("pool {pool} has no OperatingSystemConfig; run `osmctl status {pool}`");
     };
-    if pool.is_of_the_go_implementation() {
+    if pool.is_of_the_upstream_osm() {
         bail!(
-            "the Go implementation created the OperatingSystemConfig of pool {pool}, and it may contain credentials; `osmctl migrate check` \
+            "the upstream OSM created the OperatingSystemConfig of pool {pool}, and it may contain credentials; `osmctl migrate check` \
              compares it with what OSM renders"
         );
     }
@@ -172,7 +172,8 @@ mod tests {
             .unwrap()
         };
         let mut content = Content {
-            late_bound: serde_json::from_value(json!([{"id": "api/token", "kind": "ApiToken"}])).unwrap(),
+            late_bound_values: serde_json::from_value(json!([{"id": "api/token", "kind": "APIToken"}]))
+                .unwrap(),
             ..Content::default()
         };
         content.bootstrap_config.files = vec![
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn content_that_is_not_published_is_noted_and_that_of_the_go_implementation_is_not_shown() {
+    fn content_that_is_not_published_is_noted_and_that_of_the_upstream_osm_is_not_shown() {
         let mut snapshot = snapshot();
         assert_eq!(note(&snapshot.configs[0]), None);
         let published = snapshot.configs[0].status.as_mut().unwrap().published.as_mut();

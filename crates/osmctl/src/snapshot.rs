@@ -246,8 +246,8 @@ impl<'a> ClusterPool<'a> {
         }
     }
 
-    /// Whether the Go implementation created the config, and osc-controller has not rendered it.
-    pub fn is_of_the_go_implementation(&self) -> bool {
+    /// Whether the upstream OSM created the config, and osc-controller has not rendered it.
+    pub fn is_of_the_upstream_osm(&self) -> bool {
         self.config
             .is_some_and(|config| ContentView::of(config).pool().is_none())
     }
@@ -342,7 +342,7 @@ pub mod fixtures {
                 "rendered": {"digest": "d", "revision": "3", "templateDigest": "t",
                     "profile": {"namespace": "osm", "name": "osp-tiny", "version": "v1.0.0", "digest": "p"}},
                 "published": {"digest": "d", "revision": "3", "bootstrapSecret": "b", "provisioningSecret": "p",
-                    "credentialExpires": "2026-03-01T00:00:00Z"},
+                    "credentialExpirationTime": "2026-03-01T00:00:00Z"},
             },
         }))
         .unwrap()
@@ -361,7 +361,7 @@ pub mod fixtures {
         .unwrap()
     }
 
-    /// A cluster in which everything is well.
+    /// A cluster without any problem.
     pub fn snapshot() -> Snapshot {
         let md = machine_deployment("kube-system", "workers");
         Snapshot {

@@ -41,7 +41,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 /// Without POOL, the command lists all pools with what each of them waits for, and the services.
 ///
 /// With POOL, it checks the MachineDeployment, its profile, the settings, the config and the Secrets, in this order.
-/// It prints the first of them that is not well, with its reason and message, and the next step.
+/// It stops at the first problem, and prints its reason, message, and next step.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -54,7 +54,7 @@ Examples:
   # The machines have another cluster than the installation
   osmctl status --context seed -n cluster-x7k2 --worker-kubeconfig user-cluster.kubeconfig
 
-Exit codes: 0 success, 1 POOL is not well, 2 the cluster cannot be read.")]
+Exit codes: 0 success, 1 POOL has a problem, 2 the cluster cannot be read.")]
 pub struct Status {
     /// Pool: NAME or NAMESPACE/NAME of a MachineDeployment [default: all]
     pool: Option<String>,
@@ -171,7 +171,7 @@ fn line(snapshot: &Snapshot, pool: &ClusterPool<'_>, now: Timestamp) -> [String;
             .map(str::to_owned),
         reason(RENDERED),
         reason(PUBLISHED),
-        status.and_then(|status| Some(status.published.as_ref()?.credential_expires.clone())),
+        status.and_then(|status| Some(status.published.as_ref()?.credential_expiration_time.clone())),
         waits_for.map(|(link, problem)| format!("{}: {}", link.name, problem.reason)),
     ]
     .map(|cell| output::visible(&output::one_line(cell.as_deref().unwrap_or("-"))))

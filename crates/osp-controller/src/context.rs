@@ -204,10 +204,10 @@ impl Inner {
         self.defaults.iter().any(|(default, _)| default == name)
     }
 
-    /// The default profile of this name, unless the settings disable it or are not known yet. The Go implementation has defaults of the same
+    /// The default profile of this name, unless the settings disable it or are not known yet. The upstream OSM has defaults of the same
     /// names, and both would replace each other's for ever.
     pub fn default_profile(&self, name: &str) -> Option<OperatingSystemProfileSpec> {
-        match self.cluster.go_implementation.problem() {
+        match self.cluster.upstream_osm.problem() {
             Some(_) => None,
             None => self.enabled_default(name),
         }
@@ -219,7 +219,7 @@ impl Inner {
         default_profile::enabled(&self.defaults, name, &current.settings.default_profiles)
     }
 
-    /// Whether this service installs a default profile of this name, or may do so once it knows the settings or the Go implementation has stopped.
+    /// Whether this service installs a default profile of this name, or may do so once it knows the settings or the upstream OSM has stopped.
     pub fn may_install(&self, name: &str) -> bool {
         let settings_are_known = self.cluster.settings.borrow().is_some();
         self.enabled_default(name).is_some() || (!settings_are_known && self.has_default(name))

@@ -25,7 +25,7 @@ pub struct Gathered {
     pub name: String,
     pub stored: Option<Arc<StoredProfile>>,
     /// The default profile of this name. `None` if there is none, if the settings disable it, if the settings, which could
-    /// disable it, are not known yet, or while the Go implementation, which has its own of that name, runs.
+    /// disable it, are not known yet, or while the upstream OSM, which has its own of that name, runs.
     pub default: Option<OperatingSystemProfileSpec>,
     /// How long ago it was last restored.
     pub restored: Option<Duration>,

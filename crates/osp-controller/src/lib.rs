@@ -1,7 +1,7 @@
 //! osp-controller installs the default OperatingSystemProfiles, and validates every profile before a pool uses it.
 //!
 //! It owns the whole status of every OperatingSystemProfile, the spec of the default profiles, and the copies of custom profiles. It has no
-//! rights on Secrets. It writes no default profile while the Go implementation runs in the same namespace, and validates that one's.
+//! rights on Secrets. It writes no default profile while the upstream OSM runs in the same namespace, and validates that one's.
 //!
 //! A reconcile is `gather → plan → apply → report`. [`gather`] has [`validate`] check the stored profile, [`plan`] makes all
 //! decisions, [`apply`] writes default profiles and copies, and [`report`] alone writes status, Events, metrics and logs.
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use osm_runtime::runner;
-use osm_runtime::{AdmissionArgs, Cluster, Process, RequestError, go_implementation};
+use osm_runtime::{AdmissionArgs, Cluster, Process, RequestError, upstream_osm};
 
 use crate::admission::ProfileJudge;
 use crate::context::Context;
@@ -41,7 +41,7 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
     let queue = context.queue.clone();
     let shared = context.clone();
     // It is ready without default profiles, because it validates those that are there.
-    go_implementation::watch(&cluster, &queue, shared.clone(), || true).await;
+    upstream_osm::watch(&cluster, &queue, shared.clone(), || true).await;
     let work = move |key| reconcile(context.clone(), key);
     runner::work(&cluster, cluster.namespace(), queue, shared, work).await;
     if let Some(webhook) = webhook {

@@ -187,7 +187,7 @@ fn ready(verdict: &Verdict, accepted: Option<&AcceptedProfile>) -> Verdict {
 
 /// The version, and the version of the template library unless this program has the same.
 fn version_of(last: &AcceptedProfile) -> String {
-    match &last.library {
+    match &last.library_version {
         Some(library) if *library != osm_render::library_version() => {
             format!("version {} with the library {library}", last.version)
         }

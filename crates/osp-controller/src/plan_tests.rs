@@ -358,7 +358,7 @@ fn another_library_is_followed_unless_the_profile_fails_with_it() {
         .insert("mine".into(), "{{> lib/proxy.sh}}".into());
     let resolved = osm_render::resolve(&spec).unwrap();
     let mut of_other_release = resolved.clone();
-    of_other_release.library = Some("sha.000000000000".into());
+    of_other_release.library_version = Some("sha.000000000000".into());
     of_other_release.digest = "other".into();
     let mut gathered = Gathered {
         validation: Some(Ok(of_other_release.clone())),
@@ -392,7 +392,7 @@ fn another_library_is_followed_unless_the_profile_fails_with_it() {
 #[test]
 fn a_first_refusal_leaves_nothing_accepted_and_is_final_unless_the_validation_did_not_finish() {
     for (reason, again) in [
-        (Reason::ValidationPanicked, Some(VALIDATE_AGAIN)),
+        (Reason::ValidationAborted, Some(VALIDATE_AGAIN)),
         (Reason::ParentNotFound, None),
     ] {
         let gathered = Gathered {

@@ -93,7 +93,7 @@ impl Validator {
         let result = task.map(|ended| match ended {
             Ok(Ok(Ok(result))) => result,
             // It panicked or took too long.
-            _ => Err(Refusal::panicked()),
+            _ => Err(Refusal::aborted()),
         });
         let pending = result.boxed().shared();
         let mut results = self.results.lock();
@@ -174,7 +174,7 @@ mod tests {
         });
         for version in ["v0.0.1", "v0.0.2"] {
             let refusal = validator.validate(&profile(version), &[]).await.unwrap_err();
-            assert_eq!(refusal.reason, Reason::ValidationPanicked);
+            assert_eq!(refusal.reason, Reason::ValidationAborted);
             assert!(validator.results.lock().is_empty(), "it is not validated again");
         }
         validator.validate(&profile("v1.0.0"), &[]).await.unwrap();
@@ -226,7 +226,7 @@ mod tests {
         tokio::time::advance(MAX_TIME - Duration::from_secs(1)).await;
         assert!(validation.as_mut().now_or_never().is_none());
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(validation.await.unwrap_err().reason, Reason::ValidationPanicked);
+        assert_eq!(validation.await.unwrap_err().reason, Reason::ValidationAborted);
         // The work ends too, because it sees that it is cancelled.
         drop(validator.slots.acquire().await);
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use osm_runtime::runner;
-use osm_runtime::{Cluster, Process, go_implementation};
+use osm_runtime::{Cluster, Process, upstream_osm};
 
 use crate::io::apply::{Applied, apply};
 use crate::io::context::{Context, Key};
@@ -37,7 +37,7 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, installation: String) 
     let (queue, shared) = (context.queue.clone(), context.clone());
     let configs = context.clone();
     let is_published = move || configs.has_published();
-    go_implementation::watch(&cluster, &queue, shared.clone(), is_published).await;
+    upstream_osm::watch(&cluster, &queue, shared.clone(), is_published).await;
     let work = move |key| reconcile(context.clone(), key);
     runner::work(&cluster, &installation, queue, shared, work).await;
     Ok(())

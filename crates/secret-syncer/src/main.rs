@@ -33,7 +33,7 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     let id = args.installation.unwrap_or_else(|| args.common.namespace.clone());
-    let worker = args.worker.worker_cluster_kubeconfig;
+    let worker = args.worker.worker_kubeconfig;
     let installation = Installation {
         joining: args.joining,
         ..args.common.installation()

@@ -100,7 +100,7 @@ pub(crate) fn documents(spec: &Content) {
         format!("{}'\"\\\n#%{{}}\u{2028}\0", canary::WORD),
     ] {
         let values: LateValues = spec
-            .late_bound
+            .late_bound_values
             .iter()
             .map(|late| (late.id.clone(), value.clone()))
             .collect();

@@ -58,7 +58,7 @@ fn extend(spec: &OperatingSystemProfileSpec) {
             if let Ok(accepted) = accepted {
                 let again = osm_render::resolve(&accepted.spec.0);
                 // The library's parts are there already, with names that a profile of a person can't have.
-                if accepted.library.is_none() {
+                if accepted.library_version.is_none() {
                     assert_eq!(
                         again.map(|again| again.spec),
                         Ok(accepted.spec),

@@ -380,7 +380,7 @@ impl Installed {
         let mut args = vec![
             "--namespace",
             namespace,
-            "--settings",
+            "--settings-config-map",
             settings,
             "--kubeconfig",
             &identity,
@@ -391,15 +391,15 @@ impl Installed {
             .filter(|_| service.clusters().len() > 1)
             .map(|path| path.display().to_string());
         if let Some(worker) = &worker {
-            args.extend(["--worker-cluster-kubeconfig", worker]);
+            args.extend(["--worker-kubeconfig", worker]);
         }
         let replica = pod.number.to_string();
         args.extend([
             "--listen",
             "127.0.0.1:0",
-            "--log",
+            "--log-filter",
             &self.log_filter,
-            "--replica",
+            "--pod-name",
             &replica,
         ]);
         let profile_namespaces = installation.profile_namespaces.join(",");
@@ -424,7 +424,11 @@ impl Installed {
                     .flat_map(|namespace| ["--fallback-profile-namespace", namespace]),
             );
             args.extend(["--pool-settings-namespaces", &pool_settings_namespaces]);
-            args.extend(installation.go_finalizers.then_some("--remove-go-finalizers"));
+            args.extend(
+                installation
+                    .go_finalizers
+                    .then_some("--remove-upstream-finalizers"),
+            );
             if !machine_deployment_namespaces.is_empty() {
                 args.extend(["--machine-deployment-namespaces", &machine_deployment_namespaces]);
             }

@@ -361,7 +361,7 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
 
     // Every mistake that touches a value.
     world
-        .says("raw", "Published", false, "LateBoundValueNotRaw")
+        .says("raw", "Published", false, "LateBoundValueInvalid")
         .await?;
     let url = json!({"http": format!("http://user:{}@proxy.example:3128", password("proxy"))});
     let mut wrong = settings();
@@ -408,10 +408,10 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
         world.stamp("written", 2).await?;
     }
     world
-        .says("written", "Rendered", false, "InvalidOperatingSystemSpec")
+        .says("written", "Rendered", false, "OperatingSystemSpecInvalid")
         .await?;
     world
-        .event("kube-system", "written", "InvalidOperatingSystemSpec")
+        .event("kube-system", "written", "OperatingSystemSpecInvalid")
         .await?;
 
     // What we made ourselves: tokens, the key, and what the services log in with.

@@ -56,7 +56,7 @@ fn tokens_are_renewed_without_sources_settings_and_osc_controller_over_a_restart
         world.delete(&world.api::<ConfigMap>(NAMESPACE), map).await?;
         let soon = bring_renewal_near(world, "p").await?;
         world.installed.start(Service::SecretSyncer).await?;
-        let message = world.says("p", "Published", false, "SettingsMissing").await?;
+        let message = world.says("p", "Published", false, "SettingsInvalid").await?;
         assert!(
             message.contains("kept and its credentials are renewed"),
             "{message}"

@@ -1,4 +1,4 @@
-//! A profile in Go's template language, as clusters of the Go implementation have them, from its manifest to user data.
+//! A profile in Go's template language, as clusters of the upstream OSM have them, from its manifest to user data.
 
 use std::collections::BTreeSet;
 

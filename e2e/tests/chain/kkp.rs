@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::custom_profiles::{custom, definition};
-use crate::go_implementation;
 use crate::takeover::{REVISION, go_pool, go_profile};
+use crate::upstream_osm;
 use crate::webhook_server::WebhookServer;
 use crate::world::{self, DEADLINE, GETTER_TOKEN, NAMESPACE, TEAM, World};
 
@@ -27,7 +27,7 @@ const POOLS: [(&str, &str); 2] = [("tiny", "osp-tiny"), ("existing", "osp-existi
 const PUBLISHERS: [Service; 2] = [Service::OscController, Service::SecretSyncer];
 
 /// KKP's controller of the user cluster, which restores its objects when they differ, until the result is dropped; and the webhooks of the
-/// Go implementation, which KKP keeps although the controller has no replicas.
+/// upstream OSM, which KKP keeps although the controller has no replicas.
 async fn kkp(world: &World) -> Result<JoinSet<()>> {
     let server = WebhookServer::start("127.0.0.1", || std::future::ready(true)).await?;
     let definitions = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/go-shaped.yaml");
@@ -87,7 +87,7 @@ fn webhooks(server: &WebhookServer) -> [Value; 2] {
     ]
 }
 
-/// Of the Go implementation's user, and for bootstrap tokens, with which any node is approved.
+/// Of the upstream OSM's user, and for bootstrap tokens, with which any node is approved.
 fn rights() -> Vec<Value> {
     let rbac = "rbac.authorization.k8s.io";
     let binding = |name: &str, role: &str, subject: Value| {
@@ -114,7 +114,7 @@ fn rights() -> Vec<Value> {
     ]
 }
 
-/// The configs of the Go implementation in the user cluster.
+/// The configs of the upstream OSM in the user cluster.
 fn theirs(world: &World) -> Api<DynamicObject> {
     let kind = ApiResource::erase::<osm_api::OperatingSystemConfig>(&());
     Api::namespaced_with(world.client.clone(), KUBE_SYSTEM, &kind)
@@ -137,7 +137,7 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
     };
     let mut world = World::start_in_two_without_services(Options::default(), installation).await?;
     let _kkp = kkp(&world).await?;
-    let go = go_implementation::start(&world, KUBE_SYSTEM).await?;
+    let go = upstream_osm::start(&world, KUBE_SYSTEM).await?;
     world
         .apply(&world::profile("osp-tiny", "v1.0.0", "one\n"))
         .await?;
@@ -156,7 +156,7 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
     let shared = shared_profiles(&world).await?;
     world.installed.start_all().await?;
     for service in PUBLISHERS {
-        world.waits_for(service, &["Go implementation"]).await?;
+        world.waits_for(service, &["upstream OSM"]).await?;
     }
     let configs = world.configs().list(&ListParams::default()).await?;
     assert!(configs.items.is_empty(), "{configs:?}");
@@ -181,7 +181,7 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
     };
     let once = ["existing", "tiny"].map(|pool| names::bootstrap_secret_name(pool, KUBE_SYSTEM));
     assert_eq!(replaced(), once);
-    // What KKP and the Go implementation have in the user cluster stays as it is.
+    // What KKP and the upstream OSM have in the user cluster stays as it is.
     assert_eq!(versions(&theirs(&world)).await?, before);
     let crds: Api<CustomResourceDefinition> = Api::all(world.client.clone());
     let crd = crds
@@ -290,7 +290,7 @@ async fn custom_profiles_of_the_seed_are_found(world: &World, mut shared: Instal
     world.machine("custom", 1).await.map(drop)
 }
 
-/// The commands of the page: stop ours, delete what has its names, and let KKP start the Go implementation again.
+/// The commands of the page: stop ours, delete what has its names, and let KKP start the upstream OSM again.
 async fn hand_back(mut world: World) -> Result<()> {
     for service in Service::ALL {
         world.installed.terminate(service, DEADLINE).await?;

@@ -64,7 +64,7 @@ async fn configs_crds_and_namespaces_may_vanish() -> Result<()> {
         let published = condition::find(&status.conditions, condition::PUBLISHED);
         check(published.is_some_and(|published| {
             let reason = published.reason.as_str();
-            published.status == "False" && ["NamespaceMissing", "Forbidden"].contains(&reason)
+            published.status == "False" && ["NamespaceNotFound", "Forbidden"].contains(&reason)
         }))
     })
     .await?;

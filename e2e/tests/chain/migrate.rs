@@ -1,5 +1,5 @@
-//! The script of `osmctl migrate script` on a cluster with all that installers create, forwards and back. The webhook of the Go
-//! implementation is a stand-in that fails closed: it answers while its Deployment has replicas. Meanwhile a writer creates, patches and
+//! The script of `osmctl migrate script` on a cluster with all that installers create, forwards and back. The webhook of the upstream
+//! OSM is a stand-in that fails closed: it answers while its Deployment has replicas. Meanwhile a writer creates, patches and
 //! deletes MachineDeployments and profiles, and is never refused. Helm installs the chart, as whose ServiceAccounts the services run.
 
 use std::convert::Infallible;
@@ -31,7 +31,7 @@ use crate::takeover::go_profile;
 use crate::webhook_server::WebhookServer;
 use crate::world::{DEADLINE, GETTER_TOKEN, getter};
 
-/// A token as the Go implementation writes it into a config.
+/// A token as the upstream OSM writes it into a config.
 const GO_TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJnZXR0ZXIifQ.c2lnbmF0dXJlLW9mLWdldHRlcg";
 
 const NAMESPACE: &str = "kube-system";
@@ -128,7 +128,7 @@ impl Site {
         Ok(site)
     }
 
-    /// A pool as the Go implementation leaves it.
+    /// A pool as the upstream OSM leaves it.
     async fn pool(&self) -> Result<()> {
         let mut md = fixtures::machine_deployment("workers", "existing");
         md["metadata"]["finalizers"] = json!([names::GO_FINALIZER]);
@@ -151,7 +151,7 @@ impl Site {
         }));
         objects.push(json!({"apiVersion": "v1", "kind": "Secret", "immutable": true,
             "metadata": {"name": BOOTSTRAP, "namespace": CLOUD_INIT_SETTINGS, "annotations": {names::MACHINE_DEPLOYMENT_REVISION: "4"}},
-            "stringData": {"cloud-config": "#cloud-config\n# of the Go implementation\n"}}));
+            "stringData": {"cloud-config": "#cloud-config\n# of the upstream OSM\n"}}));
         installation::apply(&self.plane, &objects).await
     }
 
@@ -543,7 +543,7 @@ async fn a_cluster_is_migrated_without_an_outage() -> Result<()> {
 async fn a_webhook_that_comes_back_or_does_not_start_stops_the_script_and_blocks_no_writes() -> Result<()> {
     let site = Site::start().await?;
     let before = site.state().await?;
-    // An installer that does not know of the migration. The Go implementation runs on.
+    // An installer that does not know of the migration. The upstream OSM runs on.
     site.print_script().await?;
     let is_webhook = |object: &&Value| object["kind"] == "ValidatingWebhookConfiguration";
     let webhook = site

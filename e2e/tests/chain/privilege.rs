@@ -305,7 +305,9 @@ async fn pools(world: &World) -> Result<()> {
     team["metadata"]["annotations"][names::SETTINGS] = json!("{fromConfigMap: ours}");
     world.apply(&team).await?;
     world.stamp("team", 1).await?;
-    world.says("team", RENDERED, false, "PoolSettingsMissing").await?;
+    world
+        .says("team", RENDERED, false, "PoolSettingsNotFound")
+        .await?;
     world
         .apply(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ours", "namespace": "kube-system"},
             "data": {names::SETTINGS_KEY: "proxy: {http: 'http://own:3128'}"}}))
@@ -318,7 +320,7 @@ async fn sources(world: &World) -> Result<()> {
     let registries = json!({"containerd": {"registries": [{"host": "registry.example", "credentials": {"name": "login"}}]}});
     world.set_settings(&registries.to_string()).await?;
     for round in 0..2 {
-        world.says("p", PUBLISHED, false, "SourceMissing").await?;
+        world.says("p", PUBLISHED, false, "SourceNotFound").await?;
         world
             .apply(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": CLOUD_INIT_SETTINGS},
                 "stringData": {"username": "user", "password": format!("word-{round}")}}))
@@ -356,7 +358,7 @@ async fn sources(world: &World) -> Result<()> {
     .await
 }
 
-/// A bootstrap Secret of the Go implementation.
+/// A bootstrap Secret of the upstream OSM.
 async fn takeover(world: &World) -> Result<()> {
     let name = names::bootstrap_secret_name("migrated", "kube-system");
     let secret: Value = json!({"apiVersion": "v1", "kind": "Secret", "immutable": true,
@@ -465,7 +467,7 @@ async fn approvals(world: &World) -> Result<()> {
         .await
     };
     world.ask_as(&pool.token, "first", "joining-1").await?;
-    approved("first", "PoolMachine").await?;
+    approved("first", "AutoApproved").await?;
     world.ask_as(&pool.token, "second", "joining-1").await?;
     world.pending("AlreadyApproved", 1).await?;
     world.let_an_approval_expire("first", "joining-1").await?;

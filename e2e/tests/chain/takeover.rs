@@ -1,4 +1,4 @@
-//! A cluster of the Go implementation is migrated. The test first creates what that implementation leaves, in the shapes of
+//! A cluster of the upstream OSM is migrated. The test first creates what that implementation leaves, in the shapes of
 //! its contract with machine-controller and of its manifests, and then installs this project over it.
 
 use anyhow::{Context, Result};
@@ -93,7 +93,7 @@ pub async fn go_pool(world: &World, pool: &str, profile: &str, namespace: &str) 
         .await
 }
 
-/// Every Secret that the Go implementation made for these pools, by name, with its uid, resourceVersion and all; of bootstrap
+/// Every Secret that the upstream OSM made for these pools, by name, with its uid, resourceVersion and all; of bootstrap
 /// Secrets only those in `with_bootstrap`.
 async fn left(world: &World, pools: &[&str], with_bootstrap: &[&str]) -> Result<Vec<(String, Secret)>> {
     let mut all = Vec::new();
@@ -151,7 +151,7 @@ async fn warned(world: &World, times: usize) -> Result<Vec<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_of_the_go_implementation_is_taken_over() -> Result<()> {
+async fn a_cluster_of_the_upstream_osm_is_taken_over() -> Result<()> {
     let mut world = World::start_without_services(Options::default()).await?;
     // A default of its own, which ours replaces; two that a user wrote, one of which ours refuses; and one of ours, which the user has
     // switched to.

@@ -58,7 +58,7 @@ async fn accepted(world: &World, name: &str, reason: &str) -> Result<String> {
 }
 
 async fn counts(world: &World, service: Service, kind: &str) -> Result<()> {
-    let line = format!("osm_invalid_objects_total{{cluster=\"single\",kind={kind:?}}}");
+    let line = format!("osm_unreadable_objects_total{{cluster=\"single\",watch={kind:?}}}");
     wait_for(&line, DEADLINE, async || {
         let (_, metrics) = world.installed.get(service, "/metrics").await?;
         let counts = |found: &str| found.starts_with(&line) && !found.ends_with(" 0");

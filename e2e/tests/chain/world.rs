@@ -37,10 +37,10 @@ pub fn profile(name: &str, version: &str, text: &str) -> Value {
     fixtures::profile(NAMESPACE, name, version, text)
 }
 
-/// Secret with the token without end of the Go implementation.
+/// Secret with the token without end of the upstream OSM.
 pub const GETTER_TOKEN: &str = "cloud-init-getter-token";
 
-/// Of the Go implementation: an account with a token without end, and a Role that opens every Secret.
+/// Of the upstream OSM: an account with a token without end, and a Role that opens every Secret.
 pub fn getter() -> [Value; 4] {
     let metadata = |name: &str| json!({"name": name, "namespace": CLOUD_INIT_SETTINGS});
     let rbac = "rbac.authorization.k8s.io";
@@ -76,7 +76,7 @@ impl World {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// Creates what stands in every cluster of the Go implementation.
+    /// Creates what stands in every cluster of the upstream OSM.
     pub async fn leave_a_getter(&self) -> Result<()> {
         for object in getter() {
             self.apply(&object).await?;

@@ -208,7 +208,7 @@ async fn secrets(client: &Client) -> Result<Vec<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_not_installed_beside_the_go_implementation() -> Result<()> {
+async fn it_is_not_installed_beside_the_upstream_osm() -> Result<()> {
     let control_plane = ControlPlane::start(Options::default()).await?;
     let helm = Helm::new(&control_plane).await?;
     namespace(&control_plane, "osm").await?;
@@ -271,7 +271,7 @@ async fn adopt(definitions: &Api<CustomResourceDefinition>, release: &str) -> Re
     Ok(())
 }
 
-/// One release of a seed has the definitions, others use them. It adopts those of the Go implementation, which kubectl has applied.
+/// One release of a seed has the definitions, others use them. It adopts those of the upstream OSM, which kubectl has applied.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_release_has_the_definitions_with_either_version_of_helm() -> Result<()> {
     for is_helm_4 in [false, true] {

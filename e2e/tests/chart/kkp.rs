@@ -19,7 +19,7 @@ use crate::page::{DEADLINE, FIXTURES, Person, read, section_blocks};
 /// What the Deployment of KKP runs once the API server answers.
 const COMMAND: &str = r#"{"command":"/usr/local/bin/osm-controller","args":["-kubeconfig","/etc/kubernetes/kubeconfig/kubeconfig","-namespace","kube-system","-cluster-dns","169.254.20.10"]}"#;
 
-/// KKP's definition of user clusters, cut down, the user cluster `x7k2`, and its Deployment of the Go implementation.
+/// KKP's definition of user clusters, cut down, the user cluster `x7k2`, and its Deployment of the upstream OSM.
 fn seed() -> [Value; 5] {
     let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     let labels = json!({"app": "operating-system-manager"});
@@ -117,7 +117,7 @@ async fn every_command_of_the_page_on_kkp_does_what_it_says() -> Result<()> {
         .list(&ListParams::default())
         .await?;
     ensure!(left.items.is_empty(), "{left:?}");
-    wait_for("KKP to start the Go implementation", DEADLINE, async || {
+    wait_for("KKP to start the upstream OSM", DEADLINE, async || {
         let go = deployments("cluster-x7k2")
             .get("operating-system-manager")
             .await?;

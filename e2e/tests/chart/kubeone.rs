@@ -142,7 +142,7 @@ async fn a_new_cluster_gets_osm_as_the_page_on_kubeone_says() -> Result<()> {
     Ok(())
 }
 
-/// The webhooks of the Go implementation fail closed, and nothing answers them.
+/// The webhooks of the upstream OSM fail closed, and nothing answers them.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_existing_cluster_is_migrated_as_the_page_on_kubeone_says() -> Result<()> {
     let page = read("kubeone.md")?.replace(CHART, "$PWD/charts/operating-system-manager");
@@ -185,7 +185,7 @@ async fn an_existing_cluster_is_migrated_as_the_page_on_kubeone_says() -> Result
     let ours: Vec<String> = ours.iter().map(ResourceExt::name_any).collect();
     ensure!(ours.len() == Service::ALL.len(), "{ours:?}");
 
-    // Back: without pods of OSM, the addon may start the Go implementation, and nothing refuses the release.
+    // Back: without pods of OSM, the addon may start the upstream OSM, and nothing refuses the release.
     let stopped = ["ospController", "oscController", "secretSyncer", "csrApprover"];
     let stopped: String = stopped.map(|key| format!("{key}: {{replicas: 0}}\n")).concat();
     let file = person.folder.path().join("osm-values.yaml");

@@ -203,7 +203,7 @@ async fn the_page_on_air_gapped_sites_lists_the_images_of_the_chart() -> Result<
     Ok(())
 }
 
-/// What each installer of the Go implementation leaves is in `fixtures/takeover`. Nothing answers its webhooks, which fail closed, until the
+/// What each installer of the upstream OSM leaves is in `fixtures/takeover`. Nothing answers its webhooks, which fail closed, until the
 /// commands delete them: the page itself checks that the API server accepts writes. The chain's test `migrate` runs `osmctl migrate script`,
 /// which has the same steps, with a webhook that answers and with the services.
 #[tokio::test(flavor = "multi_thread")]
@@ -270,7 +270,7 @@ async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> 
 }
 
 #[test]
-fn the_page_on_migration_has_every_flag_of_the_go_implementation() -> Result<()> {
+fn the_page_on_migration_has_every_flag_of_the_upstream_osm() -> Result<()> {
     let page = read("migration.md")?;
     let (_, table) = page.split_once("\n## Flags").context("the flags")?;
     let table = table.split("\n## ").next().unwrap_or_default();

@@ -168,7 +168,7 @@ const CASES: &[Case] = &[
         &[ClusterKind::Worker],
     ),
     (
-        &["--set=removeGoFinalizers=true"],
+        &["--set=removeUpstreamFinalizers=true"],
         |it| it.go_finalizers = true,
         &ClusterKind::ALL,
     ),

@@ -150,14 +150,14 @@ fn arguments(kubeconfig: &Path, installation: &Installation) -> CommonArgs {
     CommonArgs {
         namespace: installation.namespace.clone(),
         kubeconfig: Some(kubeconfig.to_owned()),
-        settings: installation.settings.clone(),
+        settings_config_map: installation.settings.clone(),
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         log_format: LogFormat::Text,
-        log: LOG.to_owned(),
+        log_filter: LOG.to_owned(),
         concurrency: 16,
-        request_timeout: 10,
-        reconcile_timeout: 60,
-        replica: Some("demo".to_owned()),
+        request_timeout: Duration::from_secs(10),
+        reconcile_timeout: Duration::from_mins(1),
+        pod_name: Some("demo".to_owned()),
         pod_uid: None,
     }
 }

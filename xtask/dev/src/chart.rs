@@ -21,7 +21,7 @@ pub fn files() -> Result<Vec<File>> {
         fs::read_to_string(&path).with_context(|| path.display().to_string())
     };
     let files = [
-        ("files/rights.yaml", rights()?),
+        ("files/permissions.yaml", rights()?),
         (
             "values.schema.json",
             schema(&read("values.schema.json")?, &read("values.yaml")?)?,

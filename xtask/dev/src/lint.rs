@@ -82,7 +82,7 @@ impl Lint {
     }
 }
 
-/// Finds addresses of the Go implementation, where nothing of ours is published. A page may link to it, and its own manifests have them.
+/// Finds addresses of the upstream OSM, where nothing of ours is published. A page may link to it, and its own manifests have them.
 async fn addresses() -> Result<()> {
     const THEIRS: &str =
         r"github(usercontent)?\.com/kubermatic/operating-system-manager|(ghcr|quay)\.io/kubermatic";
@@ -105,7 +105,7 @@ async fn addresses() -> Result<()> {
     let wrong: Vec<&str> = found.lines().filter(|line| !line.contains(LINK)).collect();
     ensure!(
         wrong.is_empty(),
-        "these addresses belong to the Go implementation; use that of `repository` in Cargo.toml:\n{}",
+        "these addresses belong to the upstream OSM; use that of `repository` in Cargo.toml:\n{}",
         wrong.join("\n")
     );
     Ok(())

@@ -48,22 +48,22 @@ const LABELS: &str = "
 | Label | Values |
 |---|---|
 | `cause` | `Missing`, `NewContent`, `NewRevision`, `Modified`, `TokensInvalid`, `RenewalDue`, `RoleModified` |
-| `cloud` | a [cloud provider](compatibility.md) |
+| `cloud_provider` | a [cloud provider](compatibility.md) |
 | `cluster` | `management`, `worker`, `single` |
 | `code` | an HTTP status code, or 0 without a response |
 | `component` | the name of a service |
 | `condition` | `Accepted`, `Copied`, `Published`, `Rendered` |
-| `kind` | what a watch is of |
-| `outcome` | `approved`, `denied` |
-| `outcome` | `success`, `conflict`, `failure`, `timeout`, `panic` |
 | `reason` | a [reason](reasons.md) |
 | `reason` | a [reason](reasons.md); empty on success |
 | `resource` | a resource, as RBAC names it |
 | `result` | `allowed`, `denied`, `unchecked`, `unreadable` |
+| `result` | `approved`, `denied` |
+| `result` | `success`, `conflict`, `failure`, `timeout`, `panic` |
 | `stage` | `bootstrap`, `provisioning` |
 | `status` | `True`, `False` |
 | `verb` | `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `other` |
 | `version` | the version of the service |
+| `watch` | the objects that a watch is for |
 ";
 
 /// Rows of the tables, by name of the metric, in order.

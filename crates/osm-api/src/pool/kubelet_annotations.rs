@@ -126,7 +126,7 @@ impl KubeletSettings {
         let mut settings = Self::default();
         for (key, value) in annotations {
             let name = key.strip_prefix(names::KUBELET_CONFIG_PREFIX);
-            // The Go implementation ignores other names, too: a pool that works with it must go on working. There is a warning.
+            // The upstream OSM ignores other names, too: a pool that works with it must go on working. There is a warning.
             if let Some(known) = KUBELET_ANNOTATIONS.iter().find(|known| Some(known.name) == name) {
                 (known.set)(&mut settings, value).map_err(|problem| PoolError::annotation(key, &problem))?;
             }

@@ -22,7 +22,7 @@ pub struct Installation {
     /// Namespaces whose MachineDeployments are served. If the list is empty, all are. The rights do not depend on it: a pool that was published
     /// before is renewed in any namespace.
     pub machine_deployment_namespaces: Vec<String>,
-    /// Whether osc-controller removes the [finalizer](crate::names::GO_FINALIZER) of the Go implementation from
+    /// Whether osc-controller removes the [finalizer](crate::names::GO_FINALIZER) of the upstream OSM from
     /// MachineDeployments that are being deleted, where that no longer runs.
     pub go_finalizers: bool,
     /// Whether osp-controller copies the CustomOperatingSystemProfiles of its namespaces into OperatingSystemProfiles.

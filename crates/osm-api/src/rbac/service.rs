@@ -55,7 +55,7 @@ impl Service {
         self.clusters().contains(&ClusterKind::Management)
     }
 
-    /// The Leases that the Go implementation renews while it writes objects that this service writes, too.
+    /// The Leases that the upstream OSM renews while it writes objects that this service writes, too.
     pub fn go_leases(self, installation: &Installation) -> Vec<GoLease> {
         match self {
             Self::OspController => table::go_leases_of_profiles(installation),

@@ -33,7 +33,7 @@ fn identity_of(cluster: ClusterKind) -> Grant {
     )
 }
 
-/// A Lease that the Go implementation renews while it runs.
+/// A Lease that the upstream OSM renews while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GoLease {
     /// The cluster that it is in.
@@ -54,13 +54,13 @@ impl GoLease {
     }
 
     pub(super) fn grant(self) -> Grant {
-        let why = "it shows whether the Go implementation runs";
+        let why = "it shows whether the upstream OSM runs";
         let right = named("coordination.k8s.io", "leases", self.name, "get", why);
         self.cluster.within(&self.namespace, vec![right])
     }
 }
 
-/// The Go implementation writes the same profiles and configs.
+/// The upstream OSM writes the same profiles and configs.
 pub(super) fn go_leases_of_profiles(installation: &Installation) -> Vec<GoLease> {
     vec![GoLease::new(
         ClusterKind::Management,
@@ -69,7 +69,7 @@ pub(super) fn go_leases_of_profiles(installation: &Installation) -> Vec<GoLease>
     )]
 }
 
-/// The Go implementation writes the same profiles and configs, or it publishes for the same machines. Its own management cluster may then be
+/// The upstream OSM writes the same profiles and configs, or it publishes for the same machines. Its own management cluster may then be
 /// another one, or the worker cluster.
 pub(super) fn go_leases(installation: &Installation) -> Vec<GoLease> {
     let mut leases = go_leases_of_profiles(installation);
@@ -149,7 +149,7 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
         events("Events: a pool in any namespace cannot be rendered, or can be rendered again"),
     ];
     if installation.go_finalizers {
-        let why = "only with `--remove-go-finalizers`: removes a leftover finalizer from MachineDeployments that are being deleted";
+        let why = "only with `--remove-upstream-finalizers`: removes a leftover finalizer from MachineDeployments that are being deleted";
         everywhere.push(rule("cluster.k8s.io", "machinedeployments", "patch", why));
     }
     let cluster_info = "address and CA of the API server, for nodes";

@@ -50,6 +50,7 @@ pub struct Settings {
     /// Proxy for downloads, containerd and the package manager.
     pub proxy: Proxy,
     /// PEM bundle of certificates that nodes trust in addition to their own.
+    #[serde(rename = "hostCABundle")]
     pub host_ca_bundle: Option<String>,
     /// Image of the pod sandbox. The default is that of containerd.
     pub pause_image: Option<String>,
@@ -134,7 +135,7 @@ impl Settings {
         self.cluster.validate(&mut problems);
         self.proxy.validate(&mut problems);
         if let Some(pem) = &self.host_ca_bundle {
-            problems.check("hostCaBundle", certificates(pem).is_some(), PEM);
+            problems.check("hostCABundle", certificates(pem).is_some(), PEM);
         }
         if let Some(image) = &self.pause_image {
             problems.check("pauseImage", is_image(image), IMAGE_RULE);
@@ -329,7 +330,7 @@ system: {kernelModules: [1, "no module"]}
     #[test]
     fn what_is_around_certificates_is_left_out() {
         let one = "-----BEGIN CERTIFICATE-----\nTWFu+/==\n-----END CERTIFICATE-----\n";
-        let document = serde_json::json!({"hostCaBundle": format!("Root\n{one}")});
+        let document = serde_json::json!({"hostCABundle": format!("Root\n{one}")});
         let settings = Settings::from_document(document).unwrap();
         assert_eq!(settings.host_ca_bundle.as_deref(), Some(one));
     }

@@ -21,7 +21,7 @@ impl Settings {
                 let found = registries.find(|registry| registry.host == source.key);
                 found.and_then(|registry| registry.credentials.as_ref())
             }
-            LateBoundKind::ProxyUrl if self.proxy.http.as_ref() == Some(&source.key) => {
+            LateBoundKind::ProxyURL if self.proxy.http.as_ref() == Some(&source.key) => {
                 self.proxy.credentials.as_ref()
             }
             _ => None,

@@ -1,6 +1,6 @@
 //! Functions that encode and decode JSON, YAML and base64, and encode TOML.
 //!
-//! The Go implementation adds most of them to sprig, as Helm does. They give the same data here, in another layout. A decoder puts its
+//! The upstream OSM adds most of them to sprig, as Helm does. They give the same data here, in another layout. A decoder puts its
 //! error into the result, as in Go. An encoder that fails is an error, while Go returns no text, or the error as text.
 
 mod encode;

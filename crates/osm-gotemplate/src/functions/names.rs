@@ -1,10 +1,10 @@
-//! A test that every function that profiles for the Go implementation can name is here.
+//! A test that every function that profiles for the upstream OSM can name is here.
 
 use std::collections::BTreeSet;
 
 use super::{REFUSED, all};
 
-/// Functions of sprig v3.3.0 with those that the Go implementation adds.
+/// Functions of sprig v3.3.0 with those that the upstream OSM adds.
 const NAMES: &str = "
     abbrev abbrevboth add add1 add1f addf adler32sum ago all any append atoi b32dec b32enc b64dec b64enc base bcrypt biggest
     buildCustomCert camelcase cat ceil chunk clean coalesce compact concat contains date dateInZone dateModify date_in_zone

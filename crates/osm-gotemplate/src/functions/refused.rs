@@ -1,4 +1,4 @@
-//! Functions of sprig, and of the Go implementation, that templates can't call, with the reason.
+//! Functions of sprig, and of the upstream OSM, that templates can't call, with the reason.
 
 use super::Refused;
 

@@ -1,4 +1,4 @@
-//! containerd's configuration, which the Go implementation writes without a template.
+//! containerd's configuration, which the upstream OSM writes without a template.
 
 use std::fmt::Write as _;
 

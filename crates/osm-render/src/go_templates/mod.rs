@@ -1,7 +1,7 @@
-//! The engine `GoTemplate`: profiles as the Go implementation takes them.
+//! The engine `GoTemplate`: profiles as the upstream OSM takes them.
 //!
-//! Only files are templates. Each named template is executed by itself with all data, and a file that calls it gets the result. The Go
-//! implementation takes that result for the source of a template once more, so that whoever writes a setting can write template code.
+//! Only files are templates. Each named template is executed by itself with all data, and a file that calls it gets the result. The upstream
+//! OSM takes that result for the source of a template once more, so that whoever writes a setting can write template code.
 //! Here results are written as they are, and a profile that relies on the second time is refused.
 
 pub(crate) mod containerd;
@@ -97,7 +97,7 @@ impl Compiled for Templates {
                             .to_owned(),
                     ));
                 }
-                inputs.late_bound.text(marked).map_err(fail)
+                inputs.late_bound_values.text(marked).map_err(fail)
             })
             .collect()
     }
@@ -156,7 +156,7 @@ fn as_called(result: &str) -> String {
     format!("\n{trimmed}")
 }
 
-/// Whether the result of a named template has an action of its own, which the Go implementation would evaluate.
+/// Whether the result of a named template has an action of its own, which the upstream OSM would evaluate.
 fn gives_action(result: &str, inputs: &Inputs<'_>) -> bool {
     let is_action = |text: &str| text.contains(ACTION);
     is_action(result) && late_bound::find(inputs.data, &is_action).is_none()

@@ -1,4 +1,4 @@
-//! What the Go implementation passes on as it is: paths, encodings, units and modules. It neither checks nor merges them, so that the program
+//! What the upstream OSM passes on as it is: paths, encodings, units and modules. It neither checks nor merges them, so that the program
 //! on the machine decides what they become. Here they become the same. `docs/go-templates.md` has the table.
 
 use std::collections::BTreeMap;
@@ -94,7 +94,7 @@ fn read_below(value: &mut Value) {
     }
 }
 
-/// The Go implementation writes these texts into its YAML without quotes, so that one with quotes of its own, a list in brackets or a block
+/// The upstream OSM writes these texts into its YAML without quotes, so that one with quotes of its own, a list in brackets or a block
 /// becomes what YAML reads. What YAML would break, such as a command with a colon, stays the text that was meant.
 fn read_unquoted(value: &mut Value) {
     let starts = ['\'', '"', '[', '|', '>'];

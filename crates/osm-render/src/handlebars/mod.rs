@@ -90,7 +90,7 @@ impl Compiled for Templates {
         };
         let render = |(number, template)| {
             let content = renderer.text(template);
-            let text = content.and_then(|content| Ok(inputs.late_bound.text(content)?));
+            let text = content.and_then(|content| Ok(inputs.late_bound_values.text(content)?));
             text.map_err(|failure| failure.in_text(number))
         };
         self.texts.iter().enumerate().map(render).collect()

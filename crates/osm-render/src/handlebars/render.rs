@@ -333,7 +333,7 @@ impl Renderer<'_> {
             lint::LATE => {
                 let encoding = text(&self.option(call, "as", scope)?);
                 let id = first()?.as_str().ok_or_else(|| "the id must be text".to_owned());
-                id.and_then(|id| self.inputs.late_bound.place(id, encoding.as_deref()))
+                id.and_then(|id| self.inputs.late_bound_values.place(id, encoding.as_deref()))
                     .map(Value::String)
             }
             lint::DOWNLOAD_URL | lint::CHECKSUM_URL => {

@@ -27,7 +27,7 @@ fn data() -> Value {
 fn known() -> BTreeMap<String, LateBound> {
     let known = ["api/token", "registry/r:5000/password"].map(|id| LateBound {
         id: id.to_owned(),
-        kind: LateBoundKind::ApiToken,
+        kind: LateBoundKind::APIToken,
         source: None,
     });
     known.map(|late| (late.id.clone(), late)).into()
@@ -68,7 +68,7 @@ fn render_within(budget: &Budget<'_>, partials: &[(&str, &str)], source: &str) -
         pool: &POOL,
         settings: &osm_api::Settings::default(),
         cluster: &crate::stand_in_cluster(),
-        late_bound: &Placements::new(&known),
+        late_bound_values: &Placements::new(&known),
         downloads: &Catalogue::new(&downloads, &kubelet),
     };
     let texts = compiled.render(&inputs, budget).map_err(say)?;

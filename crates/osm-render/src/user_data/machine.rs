@@ -162,7 +162,7 @@ mod tests {
                 "files": [{"path": "/a", "content": {"inline": {"encoding": "b64", "data": lines.join("\n")}}}],
                 "modules": {"runcmd": ["login %%osm-late{secret/k,text}%%"]},
             },
-            "lateBound": [
+            "lateBoundValues": [
                 late("registry/docker.io/password", "RegistryPassword", "docker.io"), late("secret/k", "SecretKey", "k"),
             ],
         }))

@@ -168,7 +168,7 @@ impl Filled {
         let (room, filled) = (Room::default(), Cell::new(0));
         let fill = |place: &dyn fmt::Display, text: &str| {
             filled.set(filled.get() + text.matches(RESERVED_PREFIX).count());
-            late_bound::fill(text, place, &spec.late_bound, filling, &room)
+            late_bound::fill(text, place, &spec.late_bound_values, filling, &room)
         };
         let reader = Reader::of(spec.os_name, spec.provisioning_utility);
         let modules = config.modules.clone().unwrap_or(Value::Null);
@@ -185,7 +185,7 @@ impl Filled {
         let text = serde_json::to_string(config).unwrap_or_default();
         if text.matches(RESERVED_PREFIX).count() > filled.get() {
             let place = format!("{}, in a name, a key or an SSH key", stage.field());
-            return Err(UserDataError::UnknownMarker { place });
+            return Err(UserDataError::LateBoundValueUnknown { place });
         }
         Ok(Self {
             files: files.collect(),

@@ -21,9 +21,9 @@ pub struct Refusal {
 
 impl Refusal {
     /// Validation itself failed, by a panic or because it exceeded its time limit.
-    pub fn panicked() -> Self {
+    pub fn aborted() -> Self {
         Self {
-            reason: Reason::ValidationPanicked,
+            reason: Reason::ValidationAborted,
             message: "validation of the profile panicked or exceeded its time limit; it will be retried in 5 minutes. If it keeps failing, \
                       report this bug with the profile"
                 .to_owned(),
@@ -33,7 +33,7 @@ impl Refusal {
 
     /// Says nothing of the profile: a busy machine may have been the cause.
     pub fn is_unfinished(&self) -> bool {
-        self.reason == Reason::ValidationPanicked
+        self.reason == Reason::ValidationAborted
     }
 }
 

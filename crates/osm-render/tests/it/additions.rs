@@ -427,7 +427,7 @@ fn nodes_have_host_names_as_names_only_where_these_can_be_predicted() {
         ("openstack", "workers", fqdn, "bootstrapConfig.modules.fqdn"),
     ] {
         let error = of(cloud, name, modules).unwrap_err();
-        assert_eq!(error.reason(), "HostNameUnpredictable");
+        assert_eq!(error.reason(), "HostnameUnpredictable");
         assert!(error.to_string().contains(problem), "{error}");
     }
 }

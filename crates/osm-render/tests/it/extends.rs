@@ -94,13 +94,13 @@ fn an_empty_extension_is_its_base_with_its_own_version() {
     expected.provisioning_config = serde_json::from_value(changed(|_| ())).unwrap();
     assert_eq!(accepted.spec.0, expected);
     assert_eq!(accepted.version, "v1.0.0 on base v1.3.2");
-    let [recorded] = accepted.bases.as_slice() else {
-        panic!("{:?}", accepted.bases)
+    let [recorded] = accepted.parents.as_slice() else {
+        panic!("{:?}", accepted.parents)
     };
     let named = [&recorded.namespace, &recorded.name, &recorded.version];
     assert_eq!(named, ["kube-system", "base", "v1.3.2"]);
     assert_eq!(recorded.digest.len(), 64);
-    assert_eq!((alone.version.as_str(), alone.bases), ("v1.3.2", vec![]));
+    assert_eq!((alone.version.as_str(), alone.parents), ("v1.3.2", vec![]));
 }
 
 /// Provisioning stages of an extension, and what they change in the base's: values by place, where `-` is behind the last one, and null
@@ -248,8 +248,8 @@ fn marks_without_a_base_and_contradictions_are_refused() {
 fn a_profile_of_the_library_is_no_part_of_the_version() {
     let spec = default_spec("osp-rhel");
     let accepted = resolve(&spec).unwrap();
-    assert_eq!((accepted.version, accepted.bases), (spec.version, vec![]));
-    assert_eq!(accepted.library, Some(osm_render::library_version()));
+    assert_eq!((accepted.version, accepted.parents), (spec.version, vec![]));
+    assert_eq!(accepted.library_version, Some(osm_render::library_version()));
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn a_chain_says_all_versions_and_which_base_is_wrong() {
     assert_eq!(accepted.version, "v1.0.0 on middle v2.0.0 on base v1.3.2");
     assert!(
         accepted
-            .bases
+            .parents
             .iter()
             .map(|base| &*base.name)
             .eq(["middle", "base"])

@@ -13,7 +13,7 @@ use crate::common::{EVERYTHING, cluster, compiled, pool};
 
 const CA: &str = "-----BEGIN CERTIFICATE-----\nTWFueSBtYWNoaW5lcw==\n-----END CERTIFICATE-----\n";
 
-/// A profile for Ubuntu whose stages are given. Without `templateEngine`, as the manifests of the Go implementation are.
+/// A profile for Ubuntu whose stages are given. Without `templateEngine`, as the manifests of the upstream OSM are.
 fn profile(bootstrap: Value, provisioning: Value) -> OperatingSystemProfileSpec {
     serde_json::from_value(json!({
         "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0",
@@ -177,10 +177,10 @@ fn credentials_are_late_bound() {
         content(&rendered.spec.provisioning_config.files, "/a"),
         "\"%%osm-late{api/token,raw}%%\" %%osm-late{kubelet/kubeconfig-secret-name,raw}%%"
     );
-    let late = rendered.spec.late_bound.iter();
+    let late = rendered.spec.late_bound_values.iter();
     let late: BTreeMap<&str, LateBoundKind> = late.map(|late| (late.id.as_str(), late.kind)).collect();
     let expected = [
-        ("api/token", LateBoundKind::ApiToken),
+        ("api/token", LateBoundKind::APIToken),
         (
             "kubelet/kubeconfig-secret-name",
             LateBoundKind::KubeconfigSecretName,
@@ -410,7 +410,7 @@ fn passed_on(machine: Machine, engine: &str, spec: Value) -> Result<(String, Vec
     Ok((document.unwrap(), rendered.warnings))
 }
 
-/// One row for each text that the Go implementation passes on: the stage, where in the document it ends up, as what, the warning about it,
+/// One row for each text that the upstream OSM passes on: the stage, where in the document it ends up, as what, the warning about it,
 /// and what a profile in another language is told. Ignition, which refuses what occurs twice, has no complaint.
 #[test]
 #[rustfmt::skip]

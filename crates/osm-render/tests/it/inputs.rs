@@ -38,7 +38,7 @@ fn harmless(os: &str) -> Value {
         "settings": {
             "cluster": {"dnsDomain": "b05.example"},
             "proxy": {"http": "http://b06.example:3128", "noProxy": "b07.example,.svc"},
-            "hostCaBundle": pem,
+            "hostCABundle": pem,
             "pauseImage": "b08.example/pause:3",
             "initialTaints": [{"key": "b09", "value": "b10", "effect": "NoSchedule"}],
             "kubelet": {"featureGates": {"KubeletTracing": true}},
@@ -75,7 +75,7 @@ const PLACES: [&str; 24] = [
     "/settings/cluster/dnsDomain",
     "/settings/proxy/http",
     "/settings/proxy/noProxy",
-    "/settings/hostCaBundle",
+    "/settings/hostCABundle",
     "/settings/pauseImage",
     "/settings/initialTaints/0/key",
     "/settings/initialTaints/0/value",
@@ -436,7 +436,7 @@ fn check(os: &str, profile_name: &str, cases: Vec<Vec<String>>) {
 fn kept(place: &str, text: &str) -> String {
     match place.rsplit_once('/').unwrap() {
         (_, "baseURL") => text.trim_end_matches('/').to_owned(),
-        (_, "hostCaBundle") => certificates(text.trim()),
+        (_, "hostCABundle") => certificates(text.trim()),
         (_, "ca") => text.trim().to_owned(),
         (parent, _) if parent.ends_with("sshPublicKeys") => text.trim().replace('\t', " "),
         _ => text.to_owned(),

@@ -114,7 +114,11 @@ fn a_profile_places_secrets_that_its_text_names_and_no_others() {
     let placed = with(UNIT, json!(literal));
     dry_run(&placed).unwrap();
     let content = content(&placed);
-    let late = content.late_bound.iter().find(|late| late.id == ID).unwrap();
+    let late = content
+        .late_bound_values
+        .iter()
+        .find(|late| late.id == ID)
+        .unwrap();
     assert_eq!(late.kind, LateBoundKind::ProfileSecretKey);
     let source = late.source.as_ref().unwrap();
     let named = [&source.namespace, &source.name, &source.key];
@@ -142,15 +146,15 @@ fn content_holds_markers_and_says_what_they_mean() {
     let rendered = render(&profile, "aws", &settings()).unwrap();
     let late = rendered
         .spec
-        .late_bound
+        .late_bound_values
         .iter()
         .map(|late| (late.id.as_str(), late.kind));
     let expected = [
-        ("api/token", LateBoundKind::ApiToken),
+        ("api/token", LateBoundKind::APIToken),
         ("registry/r:5000/password", LateBoundKind::RegistryPassword),
     ];
-    assert!(late.eq(expected), "{:?}", rendered.spec.late_bound);
-    let source = rendered.spec.late_bound[1].source.as_ref().unwrap();
+    assert!(late.eq(expected), "{:?}", rendered.spec.late_bound_values);
+    let source = rendered.spec.late_bound_values[1].source.as_ref().unwrap();
     let named = [&source.namespace, &source.name, &source.key];
     assert_eq!(named, ["cloud-init-settings", "s", "r:5000"]);
     assert_eq!(rendered.spec.provisioning_config.files[0].permissions, 644);
@@ -159,7 +163,7 @@ fn content_holds_markers_and_says_what_they_mean() {
     assert_eq!(rendered, render(&profile, "aws", &settings()).unwrap());
     let other = render(&profile, "aws", &Settings::default()).unwrap();
     assert_ne!(rendered.spec.digest, other.spec.digest);
-    assert_eq!(other.spec.late_bound.len(), 1);
+    assert_eq!(other.spec.late_bound_values.len(), 1);
 }
 
 #[test]
@@ -186,18 +190,18 @@ fn machines_that_no_cloud_knows_are_not_left_to_a_cloud_controller_manager() {
 
 #[test]
 fn a_resolved_profile_holds_the_parts_of_the_library_that_it_includes() {
-    assert_eq!(resolve(&spec(|_| {})).unwrap().library, None);
+    assert_eq!(resolve(&spec(|_| {})).unwrap().library_version, None);
     let verbatim = spec(|spec| {
         spec["templateEngine"] = json!("None");
         spec["bootstrapConfig"]["templates"]["proxy"] = json!("{{> lib/no-such-part}}");
     });
-    assert_eq!(resolve(&verbatim).unwrap().library, None);
+    assert_eq!(resolve(&verbatim).unwrap().library_version, None);
 
     // By way of another part, from a template that is itself included, and twice.
     let text = "{{> lib/osm-extras.sh}}{{#if proxy.http}}\n{{> lib/proxy.sh}}{{/if}}";
     let spec = spec(|spec| spec["bootstrapConfig"]["templates"]["proxy"] = json!(text));
     let mut accepted = resolve(&spec).unwrap();
-    assert_eq!(accepted.library, Some(library_version()));
+    assert_eq!(accepted.library_version, Some(library_version()));
     assert_eq!(accepted.digest, osm_api::digest::of(&accepted.spec.0).unwrap());
     // The other stage includes none.
     assert_eq!(accepted.spec.0.provisioning_config.templates, BTreeMap::new());
@@ -281,9 +285,9 @@ fn late_bound_values_are_encoded_declared_and_complete() {
     values.insert("api/token".to_owned(), "a\"b".to_owned());
     let not_raw = user_data(&content, Stage::Bootstrap, &values);
     assert_eq!(not_raw, Err(UserDataError::NotRaw("api/token".to_owned())));
-    content.late_bound.clear();
+    content.late_bound_values.clear();
     let undeclared = user_data(&content, Stage::Bootstrap, &values).unwrap_err();
-    assert_eq!(undeclared.reason(), "UnknownMarker");
+    assert_eq!(undeclared.reason(), "LateBoundValueUnknown");
 }
 
 #[test]
@@ -306,7 +310,7 @@ fn a_marker_in_a_name_or_a_key_of_an_edited_config_is_refused() {
         let edited = serde_json::from_value(edited).unwrap();
         let place = "bootstrapConfig, in a name, a key or an SSH key".to_owned();
         let refused = user_data(&edited, Stage::Bootstrap, &late("api/token", "t"));
-        assert_eq!(refused, Err(UserDataError::UnknownMarker { place }));
+        assert_eq!(refused, Err(UserDataError::LateBoundValueUnknown { place }));
     }
 }
 
@@ -644,7 +648,7 @@ fn settings_that_no_kubelet_starts_with_are_refused() {
         "kubelet: {featureGates: {Nonsense: true}, configuration: {maxPods: s3cr3t, maxPod: s3cr3t}}";
     let settings = Settings::parse(settings).unwrap();
     let error = render(&profile(|_| {}), "aws", &settings).unwrap_err();
-    assert_eq!(error.reason(), "InvalidKubeletSettings");
+    assert_eq!(error.reason(), "KubeletSettingsInvalid");
     assert_eq!(
         error.to_string(),
         "the settings' kubelet.featureGates.Nonsense: kubelet 1.33 knows no such feature gate; \

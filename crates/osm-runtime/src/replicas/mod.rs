@@ -49,7 +49,7 @@ const MAX_HANDOVER_DELAY: Duration = Duration::from_secs(2);
 
 /// Name of this replica's Lease: after the pod, or else after the host with a random suffix.
 pub fn name(service: Service, args: &CommonArgs, environment: &Environment) -> String {
-    let replica = args.replica.clone().unwrap_or_else(|| {
+    let replica = args.pod_name.clone().unwrap_or_else(|| {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         format!(
             "{}-{}",
@@ -307,7 +307,7 @@ impl Member {
     /// Lease.
     fn owner(&self) -> Option<Vec<OwnerReference>> {
         let args = &self.cluster.process.args;
-        let (name, uid) = args.replica.clone().zip(args.pod_uid.clone())?;
+        let (name, uid) = args.pod_name.clone().zip(args.pod_uid.clone())?;
         let of_pod = OwnerReference {
             api_version: "v1".into(),
             kind: "Pod".into(),

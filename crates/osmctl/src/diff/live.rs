@@ -177,8 +177,8 @@ fn stored(snapshot: &Snapshot, pool: &PoolRef, origin: &Origin) -> Result<Vec<Re
     let Some((known, config)) = known.and_then(|known| Some((known, known.config?))) else {
         return Ok(Vec::new());
     };
-    if known.is_of_the_go_implementation() {
-        let message = "the Go implementation created the OperatingSystemConfig of this pool; compare it with `osmctl migrate check`";
+    if known.is_of_the_upstream_osm() {
+        let message = "the upstream OSM created the OperatingSystemConfig of this pool; compare it with `osmctl migrate check`";
         let problem = Problem::error(Reason::NotAdopted.as_str(), origin.start(), message);
         return Err(Problems::from(problem).into());
     }
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_config_of_the_go_implementation_is_left_to_migrate_check() {
+    fn a_config_of_the_upstream_osm_is_left_to_migrate_check() {
         let (mut snapshot, settings) = cluster();
         snapshot.configs[0].spec.pool_ref = None;
         let comparison = compare(&snapshot, &Manifests::default(), &settings, &[]).unwrap();

@@ -21,7 +21,7 @@ pub fn check_together(items: &[Item<MachineDeployment>], settings: &Settings) ->
         let is_node =
             cloud.is_some_and(|cloud| node_name::source(cloud) == node_name::Source::MachineDeployment);
         let node = is_node.then(|| (Reason::MachineNotUnique, pool.name.clone()));
-        for claim in [(Reason::NameConflict, pool.config_name())]
+        for claim in [(Reason::NameCollision, pool.config_name())]
             .into_iter()
             .chain(node)
         {
@@ -33,7 +33,7 @@ pub fn check_together(items: &[Item<MachineDeployment>], settings: &Settings) ->
                 // Manifests may leave namespaces out. Then the two can be one.
                 Entry::Occupied(other) if is_other(&pool, other.get()) => {
                     let what = match reason {
-                        Reason::NameConflict => "its bootstrap Secret has the name of that",
+                        Reason::NameCollision => "its bootstrap Secret has the name of that",
                         _ => "its node has the name of the node",
                     };
                     let message = format!(
@@ -68,7 +68,7 @@ fn is_other(pool: &PoolRef, other: &PoolRef) -> bool {
 /// Objects that a pool or its profile refers to although the settings of the installation do not allow it.
 pub fn check_sources(pool: &RenderedPool, settings: &Settings) -> Vec<Problem> {
     let mut problems: Vec<Problem> = Vec::new();
-    for late in &pool.config.late_bound {
+    for late in &pool.config.late_bound_values {
         let Some(source) = late.source.as_ref() else {
             continue;
         };

@@ -180,7 +180,8 @@ impl Reviewed {
             (Stage::Bootstrap, &config.bootstrap_config),
             (Stage::Provisioning, &config.provisioning_config),
         ] {
-            let readable = osm_render::readable(content, &config.late_bound, osm_render::is_credential);
+            let readable =
+                osm_render::readable(content, &config.late_bound_values, osm_render::is_credential);
             let stage = stage_name(stage);
             self.readable
                 .extend(readable.into_iter().map(|path| (stage, path)));

@@ -28,7 +28,7 @@ pub fn check(
     problems
 }
 
-/// Actions in texts that are no templates in a profile of the Go implementation.
+/// Actions in texts that are no templates in a profile of the upstream OSM.
 fn of_verbatim_texts(item: &Item<OperatingSystemProfile>) -> Vec<Problem> {
     if item.value.spec.template_engine != TemplateEngine::GoTemplate {
         return Vec::new();

@@ -26,14 +26,14 @@ use crate::snapshot::Snapshot;
 /// Most names that a message lists.
 const MAX_NAMED: usize = 5;
 
-/// What a person has decided about flags of the Go implementation.
+/// What a person has decided about flags of the upstream OSM.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Decisions")]
 pub struct Decided {
-    /// Settings document; its fields win over those that follow from the flags of the Go implementation
+    /// Settings document; its fields win over those that follow from the flags of the upstream OSM
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
-    /// Flag of the Go implementation that --settings replaces, or that is not needed; repeatable
+    /// Flag of the upstream OSM that --settings replaces, or that is not needed; repeatable
     #[arg(long, value_name = "NAME")]
     handled_flag: Vec<String>,
 }
@@ -84,7 +84,7 @@ pub struct Facts {
     pub accept_refused: bool,
 }
 
-/// Where the Go implementation has its profiles and configs, and where MachineDeployments are.
+/// Where the upstream OSM has its profiles and configs, and where MachineDeployments are.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum Place {
     /// Everything is in the cluster of its Deployment.
@@ -107,7 +107,7 @@ impl Place {
     }
 }
 
-/// What the Deployment of the Go implementation runs.
+/// What the Deployment of the upstream OSM runs.
 fn words(found: &Found) -> Vec<String> {
     let container = found.controller.as_ref().and_then(found::controller_container);
     container.map(pods::command_line).unwrap_or_default()
@@ -132,7 +132,7 @@ pub async fn flags(reader: &Reader, words: &[String], decided: &Decided) -> Resu
     Ok(go_flags::map(words, &decided.handled_flag, own.as_ref(), secret))
 }
 
-/// Values of the chart that follow from the flags of the Go implementation alone.
+/// Values of the chart that follow from the flags of the upstream OSM alone.
 ///
 /// # Errors
 /// A cluster that can't be read, or flags that a person has to decide about.
@@ -258,7 +258,7 @@ fn values(mapped: &Mapped, place: Place, snapshot: &Snapshot, namespace: &str) -
         values.insert("profileNamespaces".to_owned(), json!(namespaces));
     }
     if snapshot.machine_deployments.iter().any(has_finalizer) {
-        values.insert("removeGoFinalizers".to_owned(), json!(true));
+        values.insert("removeUpstreamFinalizers".to_owned(), json!(true));
     }
     Value::Object(values)
 }
@@ -284,20 +284,20 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
     let is_idle = |controller: &Object| controller.value.pointer("/spec/replicas") == Some(&json!(0));
     match &found.controller {
         None if is_installed => problems.push(format!(
-            "the cluster is already migrated: OSM is installed in namespace {namespace}, and no Deployment of the Go implementation is; \
+            "the cluster is already migrated: OSM is installed in namespace {namespace}, and no Deployment of the upstream OSM is; \
              there is nothing to do"
         )),
         None => problems.push(no_controller(namespace)),
         Some(controller) if is_installed && is_idle(controller) && facts.place == Place::Worker => problems.push(
-            "the cluster is already migrated: OSM is installed, and the Go implementation is stopped; `osmctl migrate values` follows its flags"
+            "the cluster is already migrated: OSM is installed, and the upstream OSM is stopped; `osmctl migrate values` follows its flags"
                 .to_owned(),
         ),
         Some(controller) if is_installed && is_idle(controller) => problems.push(
-            "the migration has begun: OSM is installed, and the Go implementation is stopped; continue with the script that stopped it"
+            "the migration has begun: OSM is installed, and the upstream OSM is stopped; continue with the script that stopped it"
                 .to_owned(),
         ),
         Some(_) if is_installed => problems.push(format!(
-            "OSM already runs in namespace {namespace}, together with the Go implementation; each would replace the objects of the other. \
+            "OSM already runs in namespace {namespace}, together with the upstream OSM; each would replace the objects of the other. \
              Stop one of them by hand"
         )),
         Some(_) => {}
@@ -310,10 +310,10 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
     }
     match (facts.place, facts.has_worker) {
         (Place::Here, true) if found.controller.is_some() => problems.push(
-            "the Go implementation works in the cluster of its Deployment; leave out --worker-context and --worker-kubeconfig".to_owned(),
+            "the upstream OSM works in the cluster of its Deployment; leave out --worker-context and --worker-kubeconfig".to_owned(),
         ),
         (Place::Split | Place::Worker, false) => problems.push(
-            "the Go implementation works in another cluster than that of its Deployment; select that one with --worker-context or \
+            "the upstream OSM works in another cluster than that of its Deployment; select that one with --worker-context or \
              --worker-kubeconfig"
                 .to_owned(),
         ),
@@ -325,7 +325,7 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
     let named = facts.namespace.as_deref().filter(|named| !named.is_empty());
     if facts.place != Place::Worker && named.is_some_and(|named| named != namespace) {
         problems.push(format!(
-            "the flag -namespace of the Go implementation names another namespace than that of its Deployment, {namespace}; \
+            "the flag -namespace of the upstream OSM names another namespace than that of its Deployment, {namespace}; \
              migrate by the manual steps of docs/migration.md"
         ));
     }
@@ -359,7 +359,7 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
         .count();
     if finalizers > 0 {
         notes.push(format!(
-            "{} with a finalizer of the Go implementation; the value removeGoFinalizers removes it when they are deleted",
+            "{} with a finalizer of the upstream OSM; the value removeUpstreamFinalizers removes it when they are deleted",
             output::count(finalizers, "MachineDeployment")
         ));
     }
@@ -384,9 +384,7 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
 }
 
 fn no_controller(namespace: &str) -> String {
-    format!(
-        "namespace {namespace} has no Deployment of the Go implementation; check --context and --namespace"
-    )
+    format!("namespace {namespace} has no Deployment of the upstream OSM; check --context and --namespace")
 }
 
 /// How to stop a controller that KKP manages, if it is not stopped.
@@ -394,7 +392,7 @@ fn stop(controller: &Object, namespace: &str) -> Option<String> {
     let name = namespace.strip_prefix("cluster-").unwrap_or(namespace);
     (controller.value.pointer("/spec/replicas") != Some(&json!(0))).then(|| {
         format!(
-            "the Go implementation runs; stop it before you install the services, with KKP by `kubectl patch cluster {name} --type merge -p \
+            "the upstream OSM runs; stop it before you install the services, with KKP by `kubectl patch cluster {name} --type merge -p \
              '{{\"spec\":{{\"componentsOverride\":{{\"operatingSystemManager\":{{\"replicas\":0}}}}}}}}'`"
         )
     })
@@ -459,7 +457,7 @@ mod tests {
         let cases: [(Change, &str); 14] = [
             (
                 |checked, _| checked.found.controller = None,
-                "has no Deployment of the Go implementation; check --context",
+                "has no Deployment of the upstream OSM; check --context",
             ),
             (
                 |checked, _| {
@@ -557,7 +555,7 @@ mod tests {
                 "controller": {"concurrency": 4},
                 "log": {"filter": "debug", "format": "text"},
                 "profileNamespaces": ["team"],
-                "removeGoFinalizers": true,
+                "removeUpstreamFinalizers": true,
             })
         );
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Finds the Deployments and webhook configurations of the Go implementation, and those of OSM. `read` reads, `sort` decides.
+//! Finds the Deployments and webhook configurations of the upstream OSM, and those of OSM. `read` reads, `sort` decides.
 
 use anyhow::Result;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -21,7 +21,7 @@ pub const WEBHOOK: &str = "operating-system-manager-webhook";
 const CHART_LABEL: &str = "/metadata/labels/helm.sh~1chart";
 const CHART: &str = "operating-system-manager-";
 
-/// What belongs to the Go implementation.
+/// What belongs to the upstream OSM.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     pub controller: Option<Object>,
@@ -36,13 +36,13 @@ pub struct Found {
     pub problems: Vec<String>,
 }
 
-/// What a Deployment of the Go implementation is.
+/// What a Deployment of the upstream OSM is.
 enum Part {
     Controller,
     Webhook,
 }
 
-/// Reads a cluster, and finds what belongs to the Go implementation. `kept` are webhook configurations that a person has decided to keep.
+/// Reads a cluster, and finds what belongs to the upstream OSM. `kept` are webhook configurations that a person has decided to keep.
 ///
 /// # Errors
 /// A request that fails.
@@ -53,7 +53,7 @@ pub async fn read(reader: &Reader, namespace: &str, kept: &[String]) -> Result<F
     Ok(sort(&deployments, &webhooks, namespace, kept))
 }
 
-/// Decides which objects belong to the Go implementation.
+/// Decides which objects belong to the upstream OSM.
 pub fn sort(deployments: &[Object], webhooks: &[Object], namespace: &str, kept: &[String]) -> Found {
     let mut found = Found::default();
     for deployment in deployments {
@@ -68,7 +68,7 @@ pub fn sort(deployments: &[Object], webhooks: &[Object], namespace: &str, kept: 
         };
         if let Some(other) = place {
             found.problems.push(format!(
-                "{other} and {deployment} both look like the Go implementation; delete the one that is not in use"
+                "{other} and {deployment} both look like the upstream OSM; delete the one that is not in use"
             ));
         } else {
             *place = Some(deployment.clone());
@@ -128,7 +128,7 @@ pub fn controller_container(deployment: &Object) -> Option<&Value> {
     by_program.or_else(by_name)
 }
 
-/// Whether all webhooks of a configuration call the Service of the Go implementation, or why a person has to decide about it.
+/// Whether all webhooks of a configuration call the Service of the upstream OSM, or why a person has to decide about it.
 fn belongs(configuration: &Object, namespace: &str, kept: &[String]) -> Result<bool, String> {
     let webhooks = configuration.items("/webhooks");
     let calls = |webhook: &&Value| {
@@ -154,11 +154,11 @@ fn belongs(configuration: &Object, namespace: &str, kept: &[String]) -> Result<b
     let name = configuration.name();
     match calling {
         0 if is_far => Err(format!(
-            "{configuration} calls the Go implementation in another cluster, as in a user cluster of KKP; select that cluster with \
+            "{configuration} calls the upstream OSM in another cluster, as in a user cluster of KKP; select that cluster with \
              --context and --namespace, and this one with --worker-context"
         )),
         0 if is_of_another => Err(format!(
-            "{configuration} belongs to a Go implementation in another namespace, which covers all namespaces; migrate that one first"
+            "{configuration} belongs to a upstream OSM in another namespace, which covers all namespaces; migrate that one first"
         )),
         0 if webhooks.iter().any(covers) && !kept.iter().any(|kept| kept == name) => Err(format!(
             "{configuration} covers the group {}, but does not call the Service {WEBHOOK} in namespace {namespace}; \
@@ -168,7 +168,7 @@ fn belongs(configuration: &Object, namespace: &str, kept: &[String]) -> Result<b
         0 => Ok(false),
         _ if calling == webhooks.len() => Ok(true),
         _ => Err(format!(
-            "{configuration} contains webhooks of the Go implementation and of another program; remove the former from it"
+            "{configuration} contains webhooks of the upstream OSM and of another program; remove the former from it"
         )),
     }
 }
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn webhooks_tell_of_a_go_implementation_elsewhere() {
+    fn webhooks_tell_of_an_upstream_osm_elsewhere() {
         let service = json!({"service": {"namespace": "elsewhere", "name": WEBHOOK}});
         let url =
             json!({"url": format!("https://{WEBHOOK}.cluster-a.svc.cluster.local./operatingsystemprofile")});

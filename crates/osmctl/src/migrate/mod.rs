@@ -1,8 +1,8 @@
-//! `osmctl migrate`: what a migration from the Go implementation to OSM would do, and a script that does it. Only the script writes to the cluster.
+//! `osmctl migrate`: what a migration from the upstream OSM to OSM would do, and a script that does it. Only the script writes to the cluster.
 //!
 //! ```text
 //! pods             what the pods of a Deployment run and mount; pure
-//! found            the Deployments and webhook configurations of the Go implementation
+//! found            the Deployments and webhook configurations of the upstream OSM
 //! go_flags         its flags → settings and values of the chart; pure
 //! compare          what OSM would render → what would differ, and what would be refused; pure
 //! check            all of these → whether the cluster can be migrated
@@ -27,11 +27,11 @@ use self::check::{Checked, Decided, Source};
 use crate::cluster::{self, Readers, Target};
 use crate::output;
 
-/// Migrate a cluster from the Go implementation to OSM
+/// Migrate a cluster from the upstream OSM to OSM
 ///
-/// `check` reads the cluster. It prints what the Go implementation has installed, what OSM would render differently or refuse, and the
+/// `check` reads the cluster. It prints what the upstream OSM has installed, what OSM would render differently or refuse, and the
 /// values of the chart. `script` prints a shell script with the commands of kubectl and helm in the safe order, and the way back.
-/// `values` prints the values that follow from the flags of the Go implementation.
+/// `values` prints the values that follow from the flags of the upstream OSM.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -60,7 +60,7 @@ enum Command {
 
 /// Check whether a cluster can be migrated, and print what would change
 ///
-/// The command only reads. Configs of the Go implementation contain credentials. The output does not: whatever looks like a credential
+/// The command only reads. Configs of the upstream OSM contain credentials. The output does not: whatever looks like a credential
 /// is replaced.
 #[derive(Args)]
 pub struct Check {
@@ -84,7 +84,7 @@ pub struct Script {
     cluster: cluster::Flags,
 }
 
-/// Print the values of the chart that follow from the flags of the Go implementation
+/// Print the values of the chart that follow from the flags of the upstream OSM
 ///
 /// The command reads its Deployment, which may be stopped. Where another program sets the flags, as KKP does, a pipeline notices a change:
 /// diff exits with 1.

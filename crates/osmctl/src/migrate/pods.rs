@@ -1,4 +1,4 @@
-//! Reads what the pods of a Deployment run and mount. Nothing here knows the Go implementation.
+//! Reads what the pods of a Deployment run and mount. Nothing here knows the upstream OSM.
 
 use serde::Deserialize;
 use serde_json::Value;

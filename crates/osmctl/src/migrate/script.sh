@@ -1,17 +1,17 @@
 #!/bin/sh
-# Migrates a cluster from the Go implementation of Operating System Manager to OSM, and back.
+# Migrates a cluster from the upstream Operating System Manager to OSM, and back.
 # `osmctl migrate script` has printed it for one cluster. If the objects that it names change, print it again.
 # docs/migration.md explains each part. Read this script before you run it.
 #
-#   sh SCRIPT stop           deletes the webhook configurations, and stops the Go implementation
+#   sh SCRIPT stop           deletes the webhook configurations, and stops the upstream OSM
 #   sh SCRIPT install        installs the chart, and waits until OSM has published every pool
-#   sh SCRIPT clean-up       deletes what is left of the Go implementation
+#   sh SCRIPT clean-up       deletes what is left of the upstream OSM
 #   sh SCRIPT delete-token   deletes its non-expiring token and its user data, when all machines have joined
-#   sh SCRIPT back           stops OSM, and restores the Go implementation
+#   sh SCRIPT back           stops OSM, and restores the upstream OSM
 #
 # A part ends at the first check that fails, and can be run again.
 # Copies of the deleted objects are in the folder $FOLDER. One of them contains the private key of the webhook, none a token.
-# The names are those that KubeOne, the manifests of the Go implementation, and the example of machine-controller use.
+# The names are those that KubeOne, the manifests of the upstream OSM, and the example of machine-controller use.
 # If another program uses one of these objects as well, remove its line.
 set -eu
 umask 077
@@ -123,7 +123,7 @@ is_this_cluster() {
   [ -z "$found" ] || [ "${found%/}" = "$server" ] || fail "This script is for $server, and the kubeconfig selects $found."
 }
 
-# Webhook configurations that call the webhook of the Go implementation.
+# Webhook configurations that call the webhook of the upstream OSM.
 webhooks() {
   kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations --output \
     'jsonpath={range .items[*]}{.kind}/{.metadata.name}{range .webhooks[*]} {.clientConfig.service.namespace}/{.clientConfig.service.name}{end}{"\n"}{end}' |
@@ -229,7 +229,7 @@ stop_go() {
 @STOP@
   no_webhook_is_left
   wait_until "the API server to accept writes without the webhook" accepts_writes
-  echo "The Go implementation is stopped. Its bootstrap tokens expire within an hour. Next part: install"
+  echo "The upstream OSM is stopped. Its bootstrap tokens expire within an hour. Next part: install"
 }
 
 # Lets the release adopt an object. Helm refuses objects that do not belong to the release.
@@ -259,7 +259,7 @@ install_osm() {
   # shellcheck disable=SC2086
   helm upgrade --install osm "$CHART" --namespace "$namespace" --values "$FOLDER/values.yaml" ${REGISTRY:+--set image.registry="$REGISTRY"} $force
   kubectl rollout status deployments --namespace "$namespace" --selector app.kubernetes.io/instance=osm --timeout 2m
-  # OSM replaces a bootstrap Secret of the Go implementation when everything that the new one refers to exists.
+  # OSM replaces a bootstrap Secret of the upstream OSM when everything that the new one refers to exists.
   wait_until "OSM to publish $(unpublished | xargs)" everything_is_published
   echo "OSM serves every pool. Next part: clean-up"
 }
@@ -287,7 +287,7 @@ clean_up() {
   delete serviceaccounts/operating-system-manager-webhook --namespace "$namespace"
   delete secrets/operating-system-manager-webhook-serving-cert --namespace "$namespace"
   delete secrets/webhook-server-cert --namespace "$namespace"
-  echo "Next part, when all machines have joined that booted with the Go implementation: delete-token"
+  echo "Next part, when all machines have joined that booted with the upstream OSM: delete-token"
 }
 
 delete_the_token() {
@@ -296,7 +296,7 @@ delete_the_token() {
   waiting=$(kubectl get machines.cluster.k8s.io --all-namespaces --output \
     'jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name}={.status.nodeRef.name}{"\n"}{end}' | grep '=$' | tr -d = | xargs)
   [ -z "$waiting" ] || [ "${ACCEPT_WAITING:-}" = yes ] ||
-    fail "These Machines have not joined, and may need the user data of the Go implementation: $waiting. Wait, or set ACCEPT_WAITING=yes if all of them booted with OSM."
+    fail "These Machines have not joined, and may need the user data of the upstream OSM: $waiting. Wait, or set ACCEPT_WAITING=yes if all of them booted with OSM."
   delete_token secrets/cloud-init-getter-token --namespace cloud-init-settings
   delete rolebindings.rbac.authorization.k8s.io/cloud-init-getter --namespace cloud-init-settings
   delete roles.rbac.authorization.k8s.io/cloud-init-getter --namespace cloud-init-settings
@@ -345,7 +345,7 @@ back() {
   if [ -d "$FOLDER" ]; then
     mv "$FOLDER" "$FOLDER-restored-$(date +%Y%m%d%H%M%S)"
   fi
-  echo "The Go implementation runs again. If OSM was installed, continue with step 5 of the section Back in docs/migration.md."
+  echo "The upstream OSM runs again. If OSM was installed, continue with step 5 of the section Back in docs/migration.md."
 }
 
 part=${1:-}

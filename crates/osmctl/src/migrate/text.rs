@@ -17,7 +17,7 @@ pub fn report(checked: &Checked, target: &Target, namespace: &str, with_lines: b
     let mut text = format!("Cluster: {}, {context}namespace {namespace}\n", target.server);
     let found = &checked.found;
     if found.controller.is_some() {
-        text.push_str("\nWhat the Go implementation has installed:\n");
+        text.push_str("\nWhat the upstream OSM has installed:\n");
         let installed = found
             .webhooks
             .iter()

@@ -164,28 +164,28 @@ fn said(reason: Reason) -> Said {
             let path = "/etc/systemd/journald.conf.d/10-kubernetes.conf";
             Same(extending("osp-ubuntu", &file(path, "x")))
         }
-        Reason::HostNameUnpredictable => {
+        Reason::HostnameUnpredictable => {
             let pool = annotated(names::SETTINGS, "kubelet: {hostnameOverride: false}");
             Same(pool.replace("openstack", "aws"))
         }
-        Reason::InvalidAnnotation => Same(annotated(names::PROFILE, &"x".repeat(names::MAX_NAME + 1))),
-        Reason::InvalidKubeletSettings => Same(annotated(
+        Reason::AnnotationInvalid => Same(annotated(names::PROFILE, &"x".repeat(names::MAX_NAME + 1))),
+        Reason::KubeletSettingsInvalid => Same(annotated(
             names::SETTINGS,
             "kubelet: {configuration: {maxPods: many}}",
         )),
-        Reason::InvalidKubeletVersion => Same(md("1.34.2", "latest")),
-        Reason::InvalidOperatingSystemSpec => Same(md("distUpgradeOnBoot: false", "distUpgradeOnBoot: [x]")),
-        Reason::InvalidProviderSpec => Same(md("cloudProvider:", "cloudProvidr:")),
+        Reason::KubeletVersionInvalid => Same(md("1.34.2", "latest")),
+        Reason::OperatingSystemSpecInvalid => Same(md("distUpgradeOnBoot: false", "distUpgradeOnBoot: [x]")),
+        Reason::ProviderSpecInvalid => Same(md("cloudProvider:", "cloudProvidr:")),
         Reason::MachineNotUnique => Same(two(["a", "pool"], ["b", "pool"]).replace("openstack", "edge")),
         Reason::ModulesInvalid => Same(extending(
             "osp-ubuntu",
             "  provisioningConfig: {modules: {runcdm: []}}\n",
         )),
-        Reason::NameConflict => Same(two(["c", "a-b"], ["b-c", "a"])),
+        Reason::NameCollision => Same(two(["c", "a-b"], ["b-c", "a"])),
         Reason::NameTooLong => Same(md("workers", &"x".repeat(245))),
         Reason::ObjectUnreadable => Same(md("name: workers", "name: [workers]")),
         Reason::PoolSettingsInvalid => Same(annotated(names::SETTINGS, "pauseImge: x")),
-        Reason::PoolSettingsMissing => Same(annotated(names::SETTINGS, "fromConfigMap: none")),
+        Reason::PoolSettingsNotFound => Same(annotated(names::SETTINGS, "fromConfigMap: none")),
         Reason::ProfileInvalid => Same(mine.replace("osName: ubuntu", "osName: [ubuntu]")),
         // The mistake of the profile.
         Reason::ProfileNotAccepted => As("TemplateInvalid", annotated(names::PROFILE, "mine") + &broken),

@@ -126,7 +126,7 @@ async fn with_the_definitions_of_another_version_it_complains_and_creates_nothin
         .context("schema")?;
     fields
         .remove("templateEngine")
-        .context("a field that the Go implementation does not know")?;
+        .context("a field that the upstream OSM does not know")?;
     control_plane.apply_yaml(&old.to_string()).await?;
     site.wait("the field to be dropped", async || {
         site.create("probe", profile("v1.0.0", "text")).await?;
@@ -140,7 +140,7 @@ async fn with_the_definitions_of_another_version_it_complains_and_creates_nothin
         let metrics = site.metrics().await?;
         // Until the check of the definitions has ended, a dry run finds it out.
         let is_refused = |line: &str| {
-            line.starts_with("osm_reconciles_total{outcome=\"failure\"")
+            line.starts_with("osm_reconciles_total{result=\"failure\"")
                 && ["DefinitionsOutdated", "FieldsDropped"]
                     .iter()
                     .any(|reason| line.contains(reason))

@@ -70,7 +70,7 @@ impl Default for Caches {
 
 /// Whether documents of this config take values from the object with this [key](followed::key).
 pub fn uses_source(config: &ConfigView, key: &str) -> bool {
-    let late_bound = config.late_bound.iter();
+    let late_bound = config.late_bound_values.iter();
     late_bound
         .filter_map(|late| Some((late.kind, late.source.as_ref()?)))
         .any(|(kind, source)| followed::key(kind_of(kind), &source.namespace, &source.name) == key)
@@ -78,7 +78,7 @@ pub fn uses_source(config: &ConfigView, key: &str) -> bool {
 
 /// Whether documents of this config take values from a MachineDeployment.
 fn uses_machine_deployment(config: &ConfigView) -> bool {
-    let mut kinds = config.late_bound.iter().map(|late| late.kind);
+    let mut kinds = config.late_bound_values.iter().map(|late| late.kind);
     kinds.any(|kind| kind == LateBoundKind::OperatingSystemSpecField)
 }
 
@@ -90,7 +90,7 @@ pub fn key(name: &str) -> String {
 impl Caches {
     /// A config has changed, or is gone. Ends the watches of objects that it used, and that no other config uses.
     pub fn end_unused_sources(&self, before: &ConfigView) {
-        if before.late_bound.iter().any(|late| late.source.is_some()) {
+        if before.late_bound_values.iter().any(|late| late.source.is_some()) {
             self.sources
                 .keep(|key| self.configs.any(|config| uses_source(config, key)));
             if !self.configs.any(uses_machine_deployment) {

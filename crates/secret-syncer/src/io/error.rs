@@ -80,9 +80,8 @@ impl ApplyError {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Request(error) => error.reason(),
-            Self::RightMissing { .. } | Self::TokenRefused | Self::TokenUnreadable => {
-                Reason::NodePermissionMissing
-            }
+            Self::RightMissing { .. } => Reason::NodePermissionMissing,
+            Self::TokenRefused | Self::TokenUnreadable => Reason::TokenRejected,
             Self::TooManyDocuments(_) => Reason::TooManyDocuments,
             Self::ForeignSecret { .. } => Reason::ForeignSecret,
             Self::Document(error) => error.reason(),

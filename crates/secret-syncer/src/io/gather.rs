@@ -62,7 +62,7 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestEr
         orphans,
         memory,
         published: None,
-        go_implementation: context.cluster.go_implementation.problem(),
+        upstream_osm: context.cluster.upstream_osm.problem(),
         outdated_definitions: context.cluster.outdated_definitions.problem(),
     };
     if let Some(record) = hold::needed_record(&gathered) {
@@ -96,5 +96,5 @@ async fn inputs(context: &Context, config: &ConfigView) -> Result<Inputs, Source
         settings: settings.as_ref().map(|current| &current.settings),
         machine_deployment: config.machine_deployment.as_ref(),
     };
-    sources::inputs(context, &config.late_bound, allowed).await
+    sources::inputs(context, &config.late_bound_values, allowed).await
 }

@@ -100,12 +100,12 @@ impl PublishMetrics {
                 "Secrets in cloud-init-settings with a ServiceAccount's token that never expires. OSM creates no such Secret.",
             )?,
             joining_open: gauge(
-                "osm_joining_open",
+                "osm_nodeclient_binding_found",
                 "1 while kube-controller-manager approves the certificate of any node for ServiceAccounts of cloud-init-settings.",
             )?,
             joining_open_unknown: gauge(
-                "osm_joining_open_unknown",
-                "1 while secret-syncer cannot determine osm_joining_open, which then has its last value.",
+                "osm_nodeclient_binding_unknown",
+                "1 while secret-syncer cannot determine osm_nodeclient_binding_found, which then has its last value.",
             )?,
             earliest_expiry: gauge(
                 "osm_credentials_earliest_expiry_timestamp_seconds",

@@ -20,17 +20,17 @@ const MAX_BYTES: usize = 1024 * 1024;
 /// The objects that were read for one reconcile. Each is read once, however many values it holds.
 type Read = HashMap<String, Arc<SourceData>>;
 
-/// The values of everything in `late_bound` that an object holds.
+/// The values of everything in `late_bound_values` that an object holds.
 ///
 /// # Errors
 /// The first value that is not available, or for which there is no room.
 pub async fn inputs(
     context: &Context,
-    late_bound: &[LateBound],
+    late_bound_values: &[LateBound],
     allowed: Allowed<'_>,
 ) -> Result<Inputs, SourceError> {
     let (mut values, mut read, mut bytes) = (BTreeMap::new(), Read::new(), 0);
-    for late in late_bound {
+    for late in late_bound_values {
         let Some(source) = &late.source else { continue };
         let value = value(context, late, source, allowed, &mut read).await?;
         bytes += value.len();

@@ -120,7 +120,7 @@ impl Documents {
     fn unfilled(spec: Content, mut values: LateValues, pool: &str) -> Self {
         let content = PublishedContent::of(&spec, &values);
         let kubeconfig_secret = names::kubeconfig_secret_name(pool);
-        for late in &spec.late_bound {
+        for late in &spec.late_bound_values {
             let value = match late.kind {
                 LateBoundKind::KubeconfigSecretName => kubeconfig_secret.as_str(),
                 LateBoundKind::ProvisioningSecretName => NO_SECRET,
@@ -173,7 +173,7 @@ impl Documents {
     /// Fills in what depends on the provisioning document.
     fn note_provisioning(&mut self) {
         let provisioning_digest = digest::sha256_hex(self.provisioning.as_bytes());
-        for late in &self.spec.late_bound {
+        for late in &self.spec.late_bound_values {
             let value = match late.kind {
                 LateBoundKind::ProvisioningKey => names::CLOUD_CONFIG_GZIP_KEY,
                 LateBoundKind::ProvisioningDigest => &provisioning_digest,
@@ -184,7 +184,7 @@ impl Documents {
     }
 
     fn store(&mut self) -> Result<(), DocumentError> {
-        let mut kinds = self.spec.late_bound.iter().map(|late| late.kind);
+        let mut kinds = self.spec.late_bound_values.iter().map(|late| late.kind);
         let is_compressed = kinds.any(|kind| kind == LateBoundKind::ProvisioningKey);
         self.entries = entries(&self.provisioning, is_compressed, &self.content);
         fits_a_secret(
@@ -203,7 +203,7 @@ impl Documents {
             source,
         };
         let kubeconfig = osm_render::kubelet_kubeconfig(&self.spec, values).map_err(failed)?;
-        let mut kinds = self.spec.late_bound.iter().map(|late| late.kind);
+        let mut kinds = self.spec.late_bound_values.iter().map(|late| late.kind);
         if kubeconfig.is_none() && kinds.any(|kind| kind == LateBoundKind::KubeconfigSecretName) {
             return Err(DocumentError::NoKubeconfig);
         }
@@ -213,9 +213,9 @@ impl Documents {
     /// Everything that is late-bound, tokens included.
     fn values(&self, tokens: &Tokens, provisioning_secret: &str) -> LateValues {
         let mut values = self.values.clone();
-        for late in &self.spec.late_bound {
+        for late in &self.spec.late_bound_values {
             let value = match late.kind {
-                LateBoundKind::ApiToken => &tokens.api,
+                LateBoundKind::APIToken => &tokens.api,
                 LateBoundKind::KubeletToken => &tokens.kubelet,
                 LateBoundKind::ProvisioningSecretName => provisioning_secret,
                 _ => continue,
@@ -297,7 +297,7 @@ mod tests {
 
     fn spec(provisioning: &str, kubeconfig: Option<&str>) -> Content {
         let late = [
-            ("api/token", LateBoundKind::ApiToken),
+            ("api/token", LateBoundKind::APIToken),
             ("kubelet/token", LateBoundKind::KubeletToken),
             (
                 "kubelet/kubeconfig-secret-name",
@@ -313,7 +313,7 @@ mod tests {
             bootstrap_config: stage(bootstrap),
             provisioning_config: stage(provisioning),
             kubelet_kubeconfig: kubeconfig.map(str::to_owned),
-            late_bound: late
+            late_bound_values: late
                 .into_iter()
                 .filter(|(id, _)| texts.iter().any(|text| text.contains(id)))
                 .map(|(id, kind)| LateBound {

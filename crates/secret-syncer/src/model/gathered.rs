@@ -40,8 +40,8 @@ pub struct Gathered {
     pub inputs: Result<Inputs, SourceError>,
     /// What is published, where new content is held back and what is published can be renewed without it.
     pub published: Option<Arc<Published>>,
-    /// Why nothing new may be published, because of the Go implementation.
-    pub go_implementation: Option<String>,
+    /// Why nothing new may be published, because of the upstream OSM.
+    pub upstream_osm: Option<String>,
     /// Why the CustomResourceDefinitions are known to be too old.
     pub outdated_definitions: Option<String>,
     /// `None` while no valid settings are known.
@@ -50,7 +50,7 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// The MachineDeployment of its pool; `None` without a config, or if that is of the Go implementation.
+    /// The MachineDeployment of its pool; `None` without a config, or if that is of the upstream OSM.
     pub fn machine_deployment(&self) -> Option<&PoolRef> {
         self.config.as_ref()?.machine_deployment.as_ref()
     }

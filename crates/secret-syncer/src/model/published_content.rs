@@ -57,16 +57,16 @@ impl PublishedContent {
                 template_digest: String::new(),
                 ..md.clone()
             }),
-            late_bound: spec.late_bound.clone(),
+            late_bound_values: spec.late_bound_values.clone(),
             kubelet_kubeconfig: spec.kubelet_kubeconfig.clone(),
             digest: None,
         };
         if !has_tokens_later {
             let used = osm_render::late_bound_ids(&spec, Stage::Bootstrap);
-            spec.late_bound.retain(|late| used.contains(&late.id));
+            spec.late_bound_values.retain(|late| used.contains(&late.id));
         }
         let of_source = |id: &str| {
-            let mut late_bound = spec.late_bound.iter();
+            let mut late_bound = spec.late_bound_values.iter();
             late_bound.any(|late| late.id == id && late.source.is_some())
         };
         let values = values.iter().filter(|(id, _)| of_source(id));

@@ -52,8 +52,8 @@ fn everything(provisioning: &str) -> Content {
         "provisioningUtility": "cloud-init",
         "machineDeployment": {"namespace": "n", "name": "p", "uid": "u", "revision": "1", "templateDigest": "t"},
         "digest": "d",
-        "lateBound": [
-            {"id": "api/token", "kind": "ApiToken"},
+        "lateBoundValues": [
+            {"id": "api/token", "kind": "APIToken"},
             {"id": "kubelet/kubeconfig-secret-name", "kind": "KubeconfigSecretName"},
             {"id": "kubelet/token", "kind": "KubeletToken"},
             {"id": "provisioning/secret-name", "kind": "ProvisioningSecretName"},
@@ -65,7 +65,8 @@ fn everything(provisioning: &str) -> Content {
     .unwrap();
     if provisioning == PROVISIONING[0] {
         spec.kubelet_kubeconfig = None;
-        spec.late_bound.retain(|late| !late.id.starts_with("kubelet/"));
+        spec.late_bound_values
+            .retain(|late| !late.id.starts_with("kubelet/"));
     }
     spec
 }
@@ -144,7 +145,7 @@ fn random(bytes: usize) -> String {
 fn compressed(mut spec: Content) -> Content {
     let inline = spec.bootstrap_config.files[0].content.inline.as_mut().unwrap();
     inline.data.push_str(" %%osm-late{provisioning/key,raw}%%");
-    spec.late_bound.push(LateBound {
+    spec.late_bound_values.push(LateBound {
         id: "provisioning/key".into(),
         kind: LateBoundKind::ProvisioningKey,
         source: None,

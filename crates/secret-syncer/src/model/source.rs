@@ -38,7 +38,7 @@ pub enum SourceProblem {
     #[error("is not the pool's own MachineDeployment; refer to a Secret instead")]
     NotItsOwn,
     #[error("can't be checked because the settings are missing or invalid; correct the settings")]
-    SettingsMissing,
+    SettingsInvalid,
     #[error("can't be read: {0}")]
     Unreadable(String),
     #[error("would make the values of the pool larger than {0} bytes; refer to smaller values")]
@@ -58,12 +58,12 @@ impl SourceError {
     /// Reason for conditions, Events and metrics.
     pub fn reason(&self) -> Reason {
         match self.problem {
-            SourceProblem::Missing => Reason::SourceMissing,
+            SourceProblem::Missing => Reason::SourceNotFound,
             SourceProblem::NoValue(_) => Reason::SourceIncomplete,
             SourceProblem::NotAllowed | SourceProblem::NotOfProfiles | SourceProblem::NotItsOwn => {
                 Reason::SourceNotAllowed
             }
-            SourceProblem::SettingsMissing => Reason::SettingsMissing,
+            SourceProblem::SettingsInvalid => Reason::SettingsInvalid,
             SourceProblem::Unreadable(_) => Reason::SourceUnreadable,
             SourceProblem::TooLarge(_) => Reason::UserDataTooLarge,
         }
@@ -94,7 +94,7 @@ pub fn value_of(
             registry(data, &source.key).map(|(_, password)| password),
             "user name and password for",
         ),
-        LateBoundKind::ProxyUrl => (proxy_url(data, &source.key), "user name and password for"),
+        LateBoundKind::ProxyURL => (proxy_url(data, &source.key), "user name and password for"),
         LateBoundKind::OperatingSystemSpecField => {
             (text(data, &source.key), "text in operatingSystemSpec's field")
         }
@@ -148,7 +148,7 @@ impl Allowed<'_> {
                 false => Err(SourceProblem::NotItsOwn),
             };
         }
-        let settings = self.settings.ok_or(SourceProblem::SettingsMissing)?;
+        let settings = self.settings.ok_or(SourceProblem::SettingsInvalid)?;
         match settings.allow(kind, source) {
             true => Ok(()),
             false if kind == LateBoundKind::ProfileSecretKey => Err(SourceProblem::NotOfProfiles),
@@ -338,7 +338,7 @@ mod tests {
             name: "s".into(),
             key: "http://proxy.example:3128".into(),
         };
-        let of = |data: &SourceData| value_of(LateBoundKind::ProxyUrl, &source, data);
+        let of = |data: &SourceData| value_of(LateBoundKind::ProxyURL, &source, data);
         let data = secret(&[("username", "node@site"), ("password", "p:a/s$s\"ö%\n")]);
         assert_eq!(
             of(&data).unwrap(),
@@ -365,7 +365,7 @@ mod tests {
                 key: key.to_owned(),
                 ..source.clone()
             };
-            rules.check(LateBoundKind::ProxyUrl, &source).is_ok()
+            rules.check(LateBoundKind::ProxyURL, &source).is_ok()
         };
         let own = "proxy: {http: 'http://proxy.example:3128', credentials: {namespace: ns, name: s}}";
         let other = "proxy: {http: 'http://proxy.example:3128', credentials: {namespace: ns, name: other}}";
@@ -426,7 +426,7 @@ mod tests {
         };
         assert!(matches!(
             none.check(LateBoundKind::SecretKey, &source),
-            Err(SourceProblem::SettingsMissing)
+            Err(SourceProblem::SettingsInvalid)
         ));
     }
 

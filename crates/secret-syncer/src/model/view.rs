@@ -25,9 +25,9 @@ pub struct ConfigView {
     /// Fences writes of the status, so that they hit neither another state nor a successor.
     pub resource_version: String,
     pub generation: i64,
-    /// uid of the cluster that it was made for; absent on objects of the Go implementation.
+    /// uid of the cluster that it was made for; absent on objects of the upstream OSM.
     pub made_in: Option<String>,
-    /// The pool; absent on objects of the Go implementation, and where the pool is another config's.
+    /// The pool; absent on objects of the upstream OSM, and where the pool is another config's.
     pub machine_deployment: Option<PoolRef>,
     /// The config that has its pool. Another client has created this one, and would get what belongs to that pool.
     pub pool_is_of: Option<String>,
@@ -35,7 +35,7 @@ pub struct ConfigView {
     pub is_edge: bool,
     /// Its machines fetch a kubeconfig Secret.
     pub needs_kubeconfig_secret: bool,
-    pub late_bound: Vec<LateBound>,
+    pub late_bound_values: Vec<LateBound>,
     /// Whether osc-controller knows the pool of this config.
     pub is_claimed: bool,
     /// Only the conditions that this controller owns, and of what is rendered only what identifies it.
@@ -52,8 +52,8 @@ impl ConfigView {
         let content = ContentView::of(&config);
         let rendered = content.rendered();
         let needs_kubeconfig_secret = rendered.is_some_and(|rendered| rendered.needs_kubeconfig_secret);
-        let late_bound = rendered
-            .map(|rendered| rendered.late_bound.clone())
+        let late_bound_values = rendered
+            .map(|rendered| rendered.late_bound_values.clone())
             .unwrap_or_default();
         let cloud_provider = rendered.and_then(|rendered| rendered.cloud_provider);
         let mut machine_deployment = content.pool();
@@ -88,7 +88,7 @@ impl ConfigView {
             machine_deployment,
             is_edge: cloud_provider == Some(CloudProvider::Edge),
             needs_kubeconfig_secret,
-            late_bound,
+            late_bound_values,
             pool_is_of,
             unreadable: None,
             is_claimed,

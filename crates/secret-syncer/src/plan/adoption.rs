@@ -50,15 +50,15 @@ pub fn of_well_known(gathered: &Gathered, known: WellKnown, found: &Secret) -> A
     if is_labelled || (installation.is_none() && is_ours) {
         return of_ours(&view);
     }
-    match installation.is_none() && is_of_the_go_implementation(known, found, &view) {
+    match installation.is_none() && is_of_the_upstream_osm(known, found, &view) {
         true => Adoption::Recreate,
         false => Adoption::Foreign,
     }
 }
 
-/// The Go implementation's bootstrap Secrets are immutable, and carry nothing but the document and annotations of this form. Its scripts
+/// The upstream OSM's bootstrap Secrets are immutable, and carry nothing but the document and annotations of this form. Its scripts
 /// have neither labels nor annotations, and no other data.
-fn is_of_the_go_implementation(known: WellKnown, found: &Secret, view: &SecretView) -> bool {
+fn is_of_the_upstream_osm(known: WellKnown, found: &Secret, view: &SecretView) -> bool {
     let data = found.data.as_ref();
     let is_empty = |map: &Option<BTreeMap<String, String>>| map.as_ref().is_none_or(BTreeMap::is_empty);
     match known {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_ours_or_the_go_implementations_is_adopted() {
+    fn only_what_is_ours_or_the_upstream_osms_is_adopted() {
         use Adoption::{Foreign, GatherAgain, Recreate, Replace};
         let (ours, role) = ((names::INSTALLATION, "osm"), (names::ROLE, PURPOSE_BOOTSTRAP));
         let config = (names::CONFIG, "pool-kube-system-config");
@@ -176,7 +176,7 @@ mod tests {
                 Foreign,
             ),
             (
-                "of the Go implementation",
+                "of the upstream OSM",
                 found(&[], &[revision], true, document),
                 Recreate,
             ),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_edge_script_is_the_go_implementations() {
+    fn a_bare_edge_script_is_the_upstream_osms() {
         let script = names::EDGE_SCRIPT_KEY;
         let applied = ("kubectl.kubernetes.io/last-applied-configuration", "{}");
         for (what, found, expected) in [

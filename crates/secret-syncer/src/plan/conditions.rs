@@ -19,7 +19,7 @@ pub fn ready(published: &Verdict, kept: Option<&Published>) -> Verdict {
         Some(kept) if published.reason != Reason::RepeatedlyModified => format!(
             "new machines boot with what was published last, whose credentials expire at {}; newer content is not published, see the \
              condition Published",
-            kept.credential_expires
+            kept.credential_expiration_time
         ),
         _ => return published.of_type(READY),
     };
@@ -44,7 +44,7 @@ pub fn expiry(config: &ConfigView, bootstrap: Option<&SecretView>) -> Option<Tim
     }
     let of_secret = bootstrap.and_then(|secret| secret.meta.time(names::EXPIRES));
     let status = config.status.published.as_ref();
-    of_secret.or_else(|| status?.credential_expires.parse().ok())
+    of_secret.or_else(|| status?.credential_expiration_time.parse().ok())
 }
 
 /// Whether machines of `pool` can boot with these objects: none is missing, and the credentials have not expired.
@@ -119,14 +119,14 @@ mod tests {
             revision: "1".into(),
             bootstrap_secret: "b".into(),
             provisioning_secret: "p".into(),
-            credential_expires: "tomorrow".into(),
+            credential_expiration_time: "tomorrow".into(),
         }
     }
 
     #[test]
     fn it_is_true_while_something_is_in_force() {
         let published = messages::published("tomorrow", true);
-        let failed = messages::not_published(Reason::SourceMissing, "a Secret is missing");
+        let failed = messages::not_published(Reason::SourceNotFound, "a Secret is missing");
         let altered = messages::not_published(Reason::RepeatedlyModified, "altered");
         let kept = last();
         for (of, kept, status, reason, text) in [
@@ -144,7 +144,13 @@ mod tests {
                 Reason::Published,
                 "expire at tomorrow; newer content",
             ),
-            (&failed, None, false, Reason::SourceMissing, "a Secret is missing"),
+            (
+                &failed,
+                None,
+                false,
+                Reason::SourceNotFound,
+                "a Secret is missing",
+            ),
             (
                 &altered,
                 Some(&kept),
@@ -211,7 +217,7 @@ mod tests {
         let condition = |verdict: &Verdict| verdict.condition(&[], Some(1), at(0));
         let published = messages::published("tomorrow", false);
         let failed = messages::not_published(Reason::ForeignSecret, "failed");
-        let other = messages::not_published(Reason::SourceMissing, "failed");
+        let other = messages::not_published(Reason::SourceNotFound, "failed");
         let (waiting, gone) = (messages::waiting_for_revision(), messages::torn_down());
         let (warning, recovery) = (Some(Announcement::Warning), Some(Announcement::Recovery));
         for (what, before, after, expected) in [

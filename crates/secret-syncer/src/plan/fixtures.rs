@@ -37,7 +37,7 @@ pub fn config() -> ConfigView {
         pool_is_of: None,
         is_edge: false,
         needs_kubeconfig_secret: false,
-        late_bound: vec![],
+        late_bound_values: vec![],
         status: OperatingSystemConfigStatus {
             rendered: Some(Rendered {
                 digest: "d".into(),
@@ -77,7 +77,7 @@ pub fn fresh() -> Gathered {
         credentials: Some(Credentials::default()),
         memory: PoolMemory::default(),
         published: None,
-        go_implementation: None,
+        upstream_osm: None,
         outdated_definitions: None,
     }
 }

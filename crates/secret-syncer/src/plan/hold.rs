@@ -66,10 +66,10 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
     if let Some(hold) = unreadable(config) {
         return Some(hold);
     }
-    if let Some(problem) = &gathered.go_implementation {
+    if let Some(problem) = &gathered.upstream_osm {
         return Some(Hold::failure(
-            Reason::GoImplementationRunning,
-            messages::go_implementation(problem),
+            Reason::UpstreamOSMRunning,
+            messages::upstream_osm(problem),
         ));
     }
     let Some(rendered) = &config.status.rendered else {

@@ -51,8 +51,8 @@ fn spec(in_bootstrap: &str, in_provisioning: &str) -> Content {
             "%%osm-late{{api/token,raw}}%% %%osm-late{{provisioning/secret-name,raw}}%% {in_bootstrap}"
         )),
         provisioning_config: stage(&format!("%%osm-late{{password,raw}}%% {in_provisioning}")),
-        late_bound: vec![
-            late("api/token", LateBoundKind::ApiToken, None),
+        late_bound_values: vec![
+            late("api/token", LateBoundKind::APIToken, None),
             late(
                 "provisioning/secret-name",
                 LateBoundKind::ProvisioningSecretName,
@@ -227,7 +227,7 @@ fn documents_are_published_if_nothing_but_tokens_differs() {
 fn a_document_is_compressed_if_the_machine_asks_for_it() {
     let mut asking = spec("", "");
     asking
-        .late_bound
+        .late_bound_values
         .push(late("provisioning/key", LateBoundKind::ProvisioningKey, None));
     let plain = made(&spec("", ""));
     let compressed = made(&asking);
@@ -243,11 +243,11 @@ fn a_document_is_compressed_if_the_machine_asks_for_it() {
 fn without_source() -> Gathered {
     let mut gathered = published();
     let spec = spec("", "");
-    let late = spec.late_bound.last().unwrap().clone();
+    let late = spec.late_bound_values.last().unwrap().clone();
     let source = late.source.clone().unwrap();
     gathered.inputs = Err(SourceError::new(&late, &source, SourceProblem::Missing));
     edit_config(&mut gathered, |config| {
-        config.late_bound = vec![late.clone()];
+        config.late_bound_values = vec![late.clone()];
         config.status.published = Some(in_status());
     });
     gathered
@@ -259,7 +259,7 @@ fn in_status() -> config::Published {
         revision: "1".into(),
         bootstrap_secret: "pool-kube-system-bootstrap-config".into(),
         provisioning_secret: "document".into(),
-        credential_expires: hours(20).to_string(),
+        credential_expiration_time: hours(20).to_string(),
     }
 }
 
@@ -306,7 +306,7 @@ fn while_a_source_is_missing_tokens_are_renewed_and_what_is_damaged_is_restored(
     let verdict = kept.degraded.unwrap();
     assert_eq!(
         (verdict.status, verdict.reason.as_str()),
-        (false, "SourceMissing")
+        (false, "SourceNotFound")
     );
     assert!(
         verdict.message.contains("kept and its credentials are renewed"),
@@ -334,7 +334,7 @@ fn while_a_source_is_missing_tokens_are_renewed_and_what_is_damaged_is_restored(
             ("1", "d"),
             "{what}"
         );
-        assert_eq!(plan.degraded.as_ref().unwrap().reason, "SourceMissing", "{what}");
+        assert_eq!(plan.degraded.as_ref().unwrap().reason, "SourceNotFound", "{what}");
         // Without the bootstrap Secret it is not known what it was made of, so new content is published as soon as it can be.
         let from = match what {
             "bootstrap" => String::new(),
@@ -351,9 +351,9 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
         gathered.memory.waiting_since = Some(gathered.now - SignedDuration::from_mins(1));
     };
     let cases: [(&str, Edit); 7] = [
-        ("GoImplementationRunning", |g| {
+        ("UpstreamOSMRunning", |g| {
             g.inputs = new_value();
-            g.go_implementation = Some("it renews its Lease".into());
+            g.upstream_osm = Some("it renews its Lease".into());
         }),
         ("WaitingForRendering", |g| {
             edit_config(g, |config| config.status.rendered = None)
@@ -365,7 +365,7 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
             g.inputs = new_value();
             g.outdated_definitions = Some("older than this version".into());
         }),
-        ("SourceMissing", |g| {
+        ("SourceNotFound", |g| {
             edit_rendered(g, |rendered| rendered.revision = Some("2".into()))
         }),
         ("UserDataTooLarge", |g| {

@@ -1,6 +1,6 @@
 //! Non-expiring tokens in `cloud-init-settings`: Secrets of type `kubernetes.io/service-account-token`.
 //!
-//! The Go implementation's `cloud-init-getter-token` opens every Secret of the namespace to anyone who has ever read a machine's user
+//! The upstream OSM's `cloud-init-getter-token` opens every Secret of the namespace to anyone who has ever read a machine's user
 //! data. Such Secrets belong to other programs, so this program never deletes them. It warns about each once, and once more when it is no
 //! longer needed.
 

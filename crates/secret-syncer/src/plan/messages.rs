@@ -80,8 +80,8 @@ pub fn pool_of_another_config(owner: &str) -> String {
 }
 
 /// `problem`: how it is known, and what to do.
-pub fn go_implementation(problem: &str) -> String {
-    format!("nothing new is published beside the Go implementation of Operating System Manager: {problem}")
+pub fn upstream_osm(problem: &str) -> String {
+    format!("nothing new is published beside the upstream Operating System Manager: {problem}")
 }
 
 /// `problem`: which fields the definitions lack, and what to do.
@@ -129,12 +129,12 @@ pub fn waiting_for_revision() -> Verdict {
     not_published(Reason::WaitingForRevision, message)
 }
 
-/// The config of the Go implementation is there, and osc-controller can't render it.
+/// The config of the upstream OSM is there, and osc-controller can't render it.
 pub fn not_adopted(config: &str) -> Verdict {
     let bootstrap = names::bootstrap_secret_of(config).unwrap_or_default();
     let message = format!(
-        "osc-controller has not rendered this config; see its condition Rendered. Not adopted yet: machines boot only if the Go \
-         implementation has left the Secret {bootstrap}, whose credentials are not renewed"
+        "osc-controller has not rendered this config; see its condition Rendered. Not adopted yet: machines boot only if the upstream \
+         OSM has left the Secret {bootstrap}, whose credentials are not renewed"
     );
     not_published(Reason::NotAdopted, message)
 }

@@ -163,7 +163,7 @@ fn while_held(
     let Some(published) = &gathered.published else {
         return match &config.status.published {
             Some(published) => {
-                let verdict = messages::kept_until(&hold.verdict, &published.credential_expires);
+                let verdict = messages::kept_until(&hold.verdict, &published.credential_expiration_time);
                 Ok(Plan::of(Step::SetStatus(verdict), Some(MAX_REQUEUE_INTERVAL)))
             }
             None if hold.is_wait => Ok(Plan::of(Step::SetStatus(hold.verdict.clone()), None)),
@@ -204,7 +204,7 @@ fn keep_or_publish(
     Ok(Plan::of(Step::Publish(Box::new(publish)), None))
 }
 
-/// What the Go implementation made is left unchanged until osc-controller can render it.
+/// What the upstream OSM made is left unchanged until osc-controller can render it.
 fn not_adopted(gathered: &Gathered, config: &ConfigView) -> Plan {
     if !config.is_claimed {
         return Plan::of(Step::None, None);

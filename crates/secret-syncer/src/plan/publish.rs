@@ -53,7 +53,7 @@ pub fn published(bootstrap: &Meta, digest: &str) -> Option<config::Published> {
             .to_owned(),
         bootstrap_secret: bootstrap.name.clone(),
         provisioning_secret: bootstrap.annotation(names::PROVISIONING_SECRET)?.to_owned(),
-        credential_expires: bootstrap.time(names::EXPIRES)?.to_string(),
+        credential_expiration_time: bootstrap.time(names::EXPIRES)?.to_string(),
     })
 }
 

@@ -110,7 +110,7 @@ fn without_a_rendered_content_nothing_is_published() {
             revision: "1".into(),
             bootstrap_secret: "b".into(),
             provisioning_secret: "p".into(),
-            credential_expires: "2027-01-01T00:00:00Z".into(),
+            credential_expiration_time: "2027-01-01T00:00:00Z".into(),
         });
     });
     let Step::SetStatus(verdict) = plan(&gathered).unwrap().step else {
@@ -320,7 +320,7 @@ fn what_was_published_by_way_of_another_management_cluster_is_left_alone() {
 }
 
 #[test]
-fn objects_of_the_go_implementation_are_left_alone() {
+fn objects_of_the_upstream_osm_are_left_alone() {
     let mut gathered = fresh();
     edit_config(&mut gathered, |config| config.machine_deployment = None);
     assert!(matches!(plan(&gathered).unwrap().step, Step::None));
@@ -337,7 +337,7 @@ fn an_edge_pool_needs_no_revision() {
 }
 
 #[test]
-fn what_the_go_implementation_made_is_told_of_and_stays_until_it_is_rendered() {
+fn what_the_upstream_osm_made_is_told_of_and_stays_until_it_is_rendered() {
     let go = |is_claimed| {
         Some(Arc::new(ConfigView {
             machine_deployment: None,
@@ -470,7 +470,7 @@ fn what_was_seen_is_remembered_though_there_is_no_plan() {
     let mut missing = fresh();
     missing.inputs = Err(SourceError::new(&late, &source, SourceProblem::Missing));
     missing.memory = before;
-    edit_config(&mut missing, |config| config.late_bound = vec![late]);
+    edit_config(&mut missing, |config| config.late_bound_values = vec![late]);
     assert!(matches!(plan(&missing), Err(PlanError::Held(_))));
     assert_eq!(remembered(&missing).waiting_since, None);
 }

@@ -375,7 +375,7 @@ async fn configs(client: &Client, seen: &mut Outcomes) -> Result<()> {
     let condition = |type_: &str, reason: &str| json!({"type": type_, "status": "True", "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
     let one = |digest: &str, revision: Option<&str>| json!({"conditions": [condition("Rendered", "R")], "rendered": {"digest": digest, "revision": revision}});
     let two = json!({"conditions": [condition("Published", "P")],
-        "published": {"digest": "d", "revision": "1", "bootstrapSecret": "b", "provisioningSecret": "p", "credentialExpires": "e"}});
+        "published": {"digest": "d", "revision": "1", "bootstrapSecret": "b", "provisioningSecret": "p", "credentialExpirationTime": "e"}});
     let apply = async |manager: &str, name: &str, content: &Value| {
         let version = configs.get("c").await?.resource_version().unwrap_or_default();
         let applied = status::apply(&checked(), manager, name, &version, content).await;

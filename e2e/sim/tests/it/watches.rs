@@ -173,14 +173,14 @@ pub fn cluster_by(
     let args = CommonArgs {
         namespace: "kube-system".to_owned(),
         kubeconfig: None,
-        settings: "osm-settings".to_owned(),
+        settings_config_map: "osm-settings".to_owned(),
         listen: ([127, 0, 0, 1], 0).into(),
         log_format: LogFormat::Text,
-        log: String::new(),
+        log_filter: String::new(),
         concurrency: 1,
-        request_timeout: 10,
-        reconcile_timeout: 60,
-        replica: None,
+        request_timeout: Duration::from_secs(10),
+        reconcile_timeout: Duration::from_mins(1),
+        pod_name: None,
         pod_uid: None,
     };
     let shutdown = CancellationToken::new();
@@ -290,7 +290,7 @@ async fn more_objects_than_are_kept_stop_no_watch_and_what_is_known_is_followed(
         .into_cache(&cache)
         .spawn(&cluster);
     cluster.gates.opened(GATE).await;
-    let ignored = || metric(&cluster, "osm_ignored_objects{cluster=\"single\",kind=\"maps\"}");
+    let ignored = || metric(&cluster, "osm_ignored_objects{cluster=\"single\",watch=\"maps\"}");
     assert_eq!((cache.len(), ignored()), (20, 101));
     assert_eq!(log.lines_with("keeps at most 20 objects of this kind"), 1);
     assert_eq!(log.lines_with("Most are in kube-system"), 1);

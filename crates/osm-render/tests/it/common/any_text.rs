@@ -46,7 +46,7 @@ fn config(utility: &str, encoding: Option<&str>, text: &str) -> Content {
                 {"name": "b.service", "dropIns": [{"name": "a.conf", "content": text}]},
             ],
         },
-        "lateBound": [{"id": "a", "kind": "RegistryPassword"}],
+        "lateBoundValues": [{"id": "a", "kind": "RegistryPassword"}],
     }))
     .unwrap()
 }

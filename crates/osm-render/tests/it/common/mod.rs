@@ -25,7 +25,7 @@ pub const SECRET: &str = "osm-provisioning-0123456789abcdef0123";
 pub const EVERYTHING: &str = r#"
 cluster: {externalCloudProvider: true}
 proxy: {http: "http://proxy.example:3128", noProxy: "10.0.0.0/8,.svc,.cluster.local"}
-hostCaBundle: |
+hostCABundle: |
   -----BEGIN CERTIFICATE-----
   TWFueSBtYWNoaW5lcw==
   -----END CERTIFICATE-----

@@ -1,4 +1,4 @@
-//! What OSM would do with the pools of a cluster of the Go implementation. It follows from the snapshot alone.
+//! What OSM would do with the pools of a cluster of the upstream OSM. It follows from the snapshot alone.
 
 pub mod text;
 
@@ -47,9 +47,9 @@ pub enum Outcome {
     Refused(Refusal),
     /// New machines would get the same.
     Equal,
-    /// New machines would get something else. No difference contains a credential of the Go implementation.
+    /// New machines would get something else. No difference contains a credential of the upstream OSM.
     Differs(Vec<Difference>),
-    /// The Go implementation has no config for the pool.
+    /// The upstream OSM has no config for the pool.
     NotGenerated,
     /// OSM renders the pool already.
     Migrated,
@@ -152,7 +152,7 @@ fn of_pool(
         .as_ref()
         .and_then(|(namespace, name)| profiles.find(namespace, name));
     let (outcome, warnings) = match &pool.config {
-        Some(_) if !pool.is_of_the_go_implementation() => (Outcome::Migrated, Vec::new()),
+        Some(_) if !pool.is_of_the_upstream_osm() => (Outcome::Migrated, Vec::new()),
         config => match render(snapshot, profiles, settings, md, profile, wanted.as_ref()) {
             Err(error) => (Outcome::Refused(refusal(&error)), Vec::new()),
             Ok(rendered) => {
@@ -213,7 +213,7 @@ fn refusal(error: &anyhow::Error) -> Refusal {
     }
 }
 
-/// Compares what the Go implementation generated with what OSM renders.
+/// Compares what the upstream OSM generated with what OSM renders.
 fn compare(pool: &ClusterPool<'_>, config: &OperatingSystemConfig, rendered: &RenderedPool) -> Outcome {
     match differences(pool, config, rendered) {
         Ok(differences) if differences.is_empty() => Outcome::Equal,
@@ -277,7 +277,7 @@ mod tests {
         .unwrap()
     }
 
-    /// What the Go implementation generated.
+    /// What the upstream OSM generated.
     fn config(pool: &str, files: Value) -> OperatingSystemConfig {
         let bootstrap = format!("#!/bin/sh\nfetch '{TOKEN}' {pool}-kube-system-provisioning-config\n");
         from_value(json!({
@@ -373,7 +373,7 @@ mod tests {
         let mut broken = snapshot("good", json!([]));
         broken.machine_deployments[0].spec.template = json!({});
         match outcome(&broken) {
-            Outcome::Refused(refusal) => assert_eq!(refusal.reason, "InvalidProviderSpec"),
+            Outcome::Refused(refusal) => assert_eq!(refusal.reason, "ProviderSpecInvalid"),
             other => panic!("{other:?}"),
         }
     }

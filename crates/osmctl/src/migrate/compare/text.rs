@@ -41,7 +41,7 @@ fn of_pool(pool: &PoolReport) -> String {
         Outcome::Differs(differences) => {
             format!("differs in {}", output::count(differences.len(), "file"))
         }
-        Outcome::NotGenerated => "OSM renders it; the Go implementation has no config for it".to_owned(),
+        Outcome::NotGenerated => "OSM renders it; the upstream OSM has no config for it".to_owned(),
         Outcome::Migrated => "OSM renders it already".to_owned(),
     };
     let mut text = format!("{namespace}/{name}: {}\n", output::visible(&result));

@@ -71,7 +71,7 @@ impl Mapped {
     pub(super) fn credentials(&mut self, flag: &str) {
         let Some(secret) = self.registry_secret.take() else {
             return self.problems.push(format!(
-                "the Secret that the flag -{flag} names does not exist in the cluster that the Go implementation works in; create it, or \
+                "the Secret that the flag -{flag} names does not exist in the cluster that the upstream OSM works in; create it, or \
                  select that cluster with --worker-context"
             ));
         };

@@ -1,4 +1,4 @@
-//! The flags of the Go implementation, and what they are in OSM: a settings document and values of the chart.
+//! The flags of the upstream OSM, and what they are in OSM: a settings document and values of the chart.
 //!
 //! No flag is dropped silently: each is carried over, has no counterpart for a reason, or is a problem. No message repeats a value.
 //!
@@ -178,7 +178,7 @@ mod tests {
         map(&words, &[], None, None)
     }
 
-    /// The settings of these flags without the two defaults of the Go implementation.
+    /// The settings of these flags without the two defaults of the upstream OSM.
     fn settings(words: &[&str]) -> Value {
         let mapped = mapped(words);
         assert_eq!(mapped.problems, Vec::<String>::new(), "{words:?}");
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_of_the_go_implementation_is_known() {
+    fn every_flag_of_the_upstream_osm_is_known() {
         let flags = include_str!("../../../../../e2e/tests/fixtures/go-flags.txt");
         let unknown: Vec<&str> = flags.lines().filter(|flag| row(flag).is_none()).collect();
         assert_eq!(unknown, Vec::<&str>::new());
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_of_the_go_implementation_are_carried_over() {
+    fn the_defaults_of_the_upstream_osm_are_carried_over() {
         assert_eq!(settings(&[]), json!({}));
         assert_eq!(settings(&["/usr/local/bin/osm-controller"]), json!({}));
         let mapped = mapped(&["-cluster-dns=169.254.20.10, fd00::a", "-node-no-proxy="]);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn several_values_are_those_that_the_go_implementation_takes() {
+    fn several_values_are_those_that_the_upstream_osm_takes() {
         let mirrors = |hosts: &[&str]| {
             let mirror = |host: &&str| json!({"url": format!("https://{host}")});
             registry("docker.io", &hosts.iter().map(mirror).collect::<Vec<_>>())

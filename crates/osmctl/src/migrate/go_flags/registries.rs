@@ -148,7 +148,7 @@ impl Mirror {
         let (url, query) = text.split_once('?').unwrap_or((&text, ""));
         let mut override_path = false;
         for part in query.split('&').filter(|part| !part.is_empty()) {
-            // How the Go implementation marks that the path of a mirror is the root of the API.
+            // How the upstream OSM marks that the path of a mirror is the root of the API.
             match part.replace("%3D", "=").replace("%3d", "=").as_str() {
                 "kubermatic=override_path=true" => override_path = true,
                 "kubermatic=override_path=false" => {}

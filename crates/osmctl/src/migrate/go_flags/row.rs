@@ -57,8 +57,8 @@ pub(super) fn row(flag: &str) -> Option<Row> {
         }),
         REGISTRY_SECRET => Text(|mapped, _| mapped.credentials(REGISTRY_SECRET)),
         "kubernetes-ca-bundle" => File("cluster.caBundle"),
-        "host-ca-bundle" => File("hostCaBundle"),
-        "ca-bundle" => NotNeeded("it has no effect in the Go implementation"),
+        "host-ca-bundle" => File("hostCABundle"),
+        "ca-bundle" => NotNeeded("it has no effect in the upstream OSM"),
         "override-bootstrap-kubelet-apiserver" => Text(|mapped, text| {
             mapped.set("/cluster/apiServer", json!(with_scheme("https", text)));
             mapped.notes.push(

@@ -92,7 +92,7 @@ pub struct Applied {
 
 impl Applied {
     fn published(&mut self, gathered: &Gathered, degraded: Option<Verdict>, published: Published) {
-        let verdict = || messages::published(&published.credential_expires, gathered.joining_is_open);
+        let verdict = || messages::published(&published.credential_expiration_time, gathered.joining_is_open);
         self.verdict = Some(degraded.unwrap_or_else(verdict));
         self.published = Some(published);
     }

@@ -310,8 +310,9 @@ fn a_pool_that_needs_the_names_of_another_one_is_told_so() {
         });
         world.pass(Duration::from_secs(60)).await;
         let events: Vec<Value> = world.server.with(|state| state.all("events").cloned().collect());
-        let is_told =
-            |event: &&Value| event["reason"] == "NameConflict" && event["regarding"]["namespace"] == "system";
+        let is_told = |event: &&Value| {
+            event["reason"] == "NameCollision" && event["regarding"]["namespace"] == "system"
+        };
         assert_eq!(events.iter().filter(is_told).count(), 1, "{events:#?}");
     });
 }

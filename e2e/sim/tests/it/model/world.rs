@@ -937,14 +937,14 @@ impl Running {
             args: CommonArgs {
                 namespace: namespace.to_owned(),
                 kubeconfig: None,
-                settings: installation().settings,
+                settings_config_map: installation().settings,
                 listen: ([127, 0, 0, 1], 0).into(),
                 log_format: osm_runtime::args::LogFormat::Text,
-                log: String::new(),
+                log_filter: String::new(),
                 concurrency: 16,
-                request_timeout: 10,
-                reconcile_timeout: 60,
-                replica: Some(pod.to_owned()),
+                request_timeout: Duration::from_secs(10),
+                reconcile_timeout: Duration::from_mins(1),
+                pod_name: Some(pod.to_owned()),
                 pod_uid: None,
             },
             environment,
@@ -1102,7 +1102,7 @@ fn needs_tokens_later(object: &mut Value) {
     let join = "%%osm-late{api/token,raw}%% %%osm-late{kubelet/kubeconfig-secret-name,raw}%%";
     let join = json!({"path": JOIN, "permissions": 600, "content": {"inline": {"data": join}}});
     files.push(serde_json::from_value(join).unwrap());
-    content.late_bound.push(LateBound {
+    content.late_bound_values.push(LateBound {
         id: "kubelet/kubeconfig-secret-name".to_owned(),
         kind: LateBoundKind::KubeconfigSecretName,
         source: None,

@@ -1,8 +1,8 @@
-//! Finds out whether the Go implementation writes the same objects, by the [Leases](osm_api::rbac::Service::go_leases) of its leader election.
+//! Finds out whether the upstream OSM writes the same objects, by the [Leases](osm_api::rbac::Service::go_leases) of its leader election.
 //!
 //! Each implementation would replace what the other one writes. So osc-controller and secret-syncer start nothing new while one of the Leases is
 //! being renewed. They are not ready until something is published in this cluster. What is published is renewed in any case. osp-controller
-//! writes no default profile, because the Go implementation restores those of the same names.
+//! writes no default profile, because the upstream OSM restores those of the same names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,14 +37,14 @@ pub async fn watch<K: Key>(
 ) {
     let mut check = Check {
         leases: leases(cluster),
-        gate: cluster.gates.gate("Go implementation"),
-        problem: cluster.go_implementation.clone(),
+        gate: cluster.gates.gate("upstream OSM"),
+        problem: cluster.upstream_osm.clone(),
     };
     // Nothing may be started before the first answer.
     let first = check.look(&is_published);
     let _ = cluster.shutdown.run_until_cancelled(first).await;
     let queue = queue.clone();
-    cluster.spawn("Go implementation", async move {
+    cluster.spawn("upstream OSM", async move {
         loop {
             tokio::time::sleep(INTERVAL).await;
             if check.look(&is_published).await {
@@ -85,8 +85,8 @@ impl Check {
         let has_changed = self.problem.note(found.clone());
         if has_changed {
             match found {
-                Some(found) => tracing::error!("Go implementation: {found}"),
-                None => tracing::info!("the Go implementation does not run"),
+                Some(found) => tracing::error!("upstream OSM: {found}"),
+                None => tracing::info!("the upstream OSM does not run"),
             }
         }
         has_changed
@@ -274,7 +274,7 @@ mod tests {
                 .iter()
                 .map(|lease| WatchedLease::new(&connection, lease))
                 .collect(),
-            gate: readiness.gate("Go implementation"),
+            gate: readiness.gate("upstream OSM"),
             problem: SharedProblem::default(),
         }
     }

@@ -1,4 +1,4 @@
-//! While the Go implementation renews one of its Leases, nothing new is started, and what is published is renewed.
+//! While the upstream OSM renews one of its Leases, nothing new is started, and what is published is renewed.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ use tokio::task::JoinHandle;
 use crate::credentials::bring_renewal_near;
 use crate::world::{DEADLINE, NAMESPACE, World};
 
-/// Somebody who renews the Lease of the Go implementation.
+/// Somebody who renews the Lease of the upstream OSM.
 pub struct GoImplementation {
     leases: Api<Lease>,
     stop: oneshot::Sender<()>,
     renewals: JoinHandle<()>,
 }
 
-/// Renews the Lease of the Go implementation in a namespace, as client-go does.
+/// Renews the Lease of the upstream OSM in a namespace, as client-go does.
 pub async fn start(world: &World, namespace: &str) -> Result<GoImplementation> {
     let leases = world.api::<Lease>(namespace);
     let renewed = leases.clone();
@@ -41,7 +41,7 @@ pub async fn start(world: &World, namespace: &str) -> Result<GoImplementation> {
         let pause = Duration::from_secs(2);
         while tokio::time::timeout(pause, &mut stopped).await.is_err() {
             if let Err(error) = renew().await {
-                eprintln!("the Lease of the Go implementation is not renewed: {error}");
+                eprintln!("the Lease of the upstream OSM is not renewed: {error}");
             }
         }
     });
@@ -68,7 +68,7 @@ async fn nothing_new_is_started_while_the_go_implementation_runs() -> Result<()>
     // The one that all three look at. `each_lease_alone_holds_up_what_is_new_until_it_has_expired` in osm-runtime has each of them.
     let go = start(&world, NAMESPACE).await?;
     world.installed.start_all().await?;
-    let renews = format!("Go implementation: it renews the Lease {NAMESPACE}/{GO_LEASE};");
+    let renews = format!("upstream OSM: it renews the Lease {NAMESPACE}/{GO_LEASE};");
     for service in [Service::OscController, Service::SecretSyncer] {
         world
             .waits_for(service, &[&*renews, "`osmctl migrate script`"])
@@ -93,9 +93,7 @@ async fn nothing_new_is_started_while_the_go_implementation_runs() -> Result<()>
     .await?;
 
     let go = start(&world, KUBE_SYSTEM).await?;
-    let message = world
-        .says("p", "Published", false, "GoImplementationRunning")
-        .await?;
+    let message = world.says("p", "Published", false, "UpstreamOSMRunning").await?;
     assert!(
         message.contains("kept and its credentials are renewed"),
         "{message}"
