@@ -1,5 +1,5 @@
 // What tests install the chart with: osm-testkit runs `go build` on the tool below and caches the binary outside the tree.
-module github.com/kubermatic/operating-system-manager/e2e/helm
+module example.com/operating-system-manager/e2e/helm
 
 go 1.26.0
 

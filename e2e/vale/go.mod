@@ -1,5 +1,5 @@
 // Vale, which checks the prose of the documents: `cargo xtask lint` builds the tool below and keeps it in the cache outside the tree.
-module github.com/kubermatic/operating-system-manager/e2e/vale
+module example.com/operating-system-manager/e2e/vale
 
 go 1.26.0
 

@@ -1,5 +1,5 @@
 // The judge of containerd configuration files. A module of its own, so that its versions bind nobody else.
-module github.com/kubermatic/operating-system-manager/e2e/judges/containerd
+module example.com/operating-system-manager/e2e/judges/containerd
 
 go 1.26.6
 

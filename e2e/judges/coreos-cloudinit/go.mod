@@ -1,7 +1,7 @@
 // The judge of cloud-configs for coreos-cloudinit. A module of its own, so that its versions bind nobody else.
 //
 // This is the last release of the original, from which Flatcar's goes on. What it would ask systemd and the kernel, it asks stand-ins.
-module github.com/kubermatic/operating-system-manager/e2e/judges/coreos-cloudinit
+module example.com/operating-system-manager/e2e/judges/coreos-cloudinit
 
 go 1.26.0
 

@@ -1,5 +1,5 @@
 // Feature gates as Kubernetes 1.33 has them.
-module github.com/kubermatic/operating-system-manager/e2e/judges/feature-gates
+module example.com/operating-system-manager/e2e/judges/feature-gates
 
 go 1.26.0
 

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubermatic/operating-system-manager/e2e/judges/gotemplate/providerconfig"
-	"github.com/kubermatic/operating-system-manager/e2e/judges/gotemplate/resources"
-	v1 "github.com/kubermatic/operating-system-manager/e2e/judges/gotemplate/v1"
-	"github.com/kubermatic/operating-system-manager/e2e/judges/gotemplate/v1alpha1"
+	"example.com/operating-system-manager/e2e/judges/gotemplate/providerconfig"
+	"example.com/operating-system-manager/e2e/judges/gotemplate/resources"
+	v1 "example.com/operating-system-manager/e2e/judges/gotemplate/v1"
+	"example.com/operating-system-manager/e2e/judges/gotemplate/v1alpha1"
 )
 
 // Typed data is JSON. Null, booleans, strings, arrays and objects are what Go's decoder makes of them: nil, bool, string, []any and

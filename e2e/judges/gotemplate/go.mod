@@ -1,4 +1,4 @@
-module github.com/kubermatic/operating-system-manager/e2e/judges/gotemplate
+module example.com/operating-system-manager/e2e/judges/gotemplate
 
 go 1.26.0
 

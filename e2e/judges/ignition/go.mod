@@ -1,5 +1,5 @@
 // The judge of Ignition configs. A module of its own, so that its versions bind nobody else.
-module github.com/kubermatic/operating-system-manager/e2e/judges/ignition
+module example.com/operating-system-manager/e2e/judges/ignition
 
 go 1.26.6
 

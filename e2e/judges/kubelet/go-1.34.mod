@@ -1,5 +1,5 @@
 // Kubelet configuration as Kubernetes 1.34 knows it.
-module github.com/kubermatic/operating-system-manager/e2e/judges/kubelet
+module example.com/operating-system-manager/e2e/judges/kubelet
 
 go 1.26.0
 

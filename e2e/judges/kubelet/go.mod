@@ -1,4 +1,4 @@
 // Only marks the module's root: builds name one of the go-<minor>.mod files beside it.
-module github.com/kubermatic/operating-system-manager/e2e/judges/kubelet
+module example.com/operating-system-manager/e2e/judges/kubelet
 
 go 1.26.0

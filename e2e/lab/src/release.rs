@@ -148,14 +148,14 @@ impl Project {
 /// # Errors
 /// When the kubelet's version is another one, Go or a C compiler is missing, or a build fails.
 pub async fn mirror(kubelet_version: &str, progress: impl Fn(&str)) -> Result<PathBuf> {
-    let kubernetes = assets::kubernetes_version()?;
+    let (kubelet, version) = Kubelet::module(Kubelet::USUAL)?;
     ensure!(
-        kubernetes == format!("v{kubelet_version}"),
-        "kubelet {kubelet_version} can't be mirrored: e2e/go.mod has {kubernetes}; ask for that one, or change it there"
+        version == kubelet_version,
+        "kubelet {kubelet_version} can't be mirrored: its go.mod has {version}; ask for that one, or change it there"
     );
     let arch = architecture()?;
     let mut key = Sha256::new();
-    key.update(format!("{LAYOUT} {arch} {}", assets::go_module()?.key()));
+    key.update(format!("{LAYOUT} {arch} {}", kubelet.key()));
     for project in [CONTAINERD, RUNC, CNI_PLUGINS, CRICTL] {
         key.update(project.go_module()?.key());
     }
@@ -179,12 +179,8 @@ pub async fn programs(progress: impl Fn(&str)) -> Result<Programs> {
     spawn_blocking(|| packages::ensure(PACKAGES))
         .await?
         .context("for runc")?;
-    let go_module = assets::go_module()?;
     Ok(Programs {
-        kubernetes: assets::kubernetes_version()?,
-        kubelet: go_module
-            .build("kubelet", "k8s.io/kubernetes/cmd/kubelet", &progress)
-            .await?,
+        kubelet: Kubelet::ensure(Kubelet::USUAL, &progress).await?,
         containerd: CONTAINERD.build(&progress).await?,
         runc: RUNC.build(&progress).await?.pop().context("runc")?,
         cni_plugins: CNI_PLUGINS.build(&progress).await?,
@@ -192,43 +188,58 @@ pub async fn programs(progress: impl Fn(&str)) -> Result<Programs> {
     })
 }
 
-/// A kubelet of another minor version than the control plane's.
+/// A kubelet. Kubernetes supports none that is newer than the API server, so the newest is the control plane's.
 #[derive(Debug, Clone)]
-pub struct OtherKubelet {
+pub struct Kubelet {
     /// Its version, without `v`.
     pub version: String,
     program: PathBuf,
 }
 
-impl OtherKubelet {
-    /// Minor versions that can be built: the oldest and the newest. Each has a module `e2e/node/kubelet-MINOR`.
-    pub const MINORS: [&str; 2] = ["1.33", "1.36"];
+impl Kubelet {
+    /// Minor version of most machines, for which there is a crictl.
+    const USUAL: &str = "1.34";
+    /// Minor versions besides the usual one: the oldest and the newest.
+    pub const OTHERS: [&str; 2] = ["1.33", "1.36"];
 
     /// The kubelet of a minor version, from the cache, else built.
     ///
     /// # Errors
     /// When there is no such module, Go is missing, or the build fails.
     pub async fn ensure(minor: &str, progress: impl Fn(&str)) -> Result<Self> {
-        let name = format!("kubelet-{minor}");
-        let directory = assets::go_module_directory().join("node").join(&name);
-        let version = required_version(&directory, "k8s.io/kubernetes")?;
-        let module = GoModule::new(&directory, &name, assets::kubernetes_flags(&version))?;
+        let (module, version) = Self::module(minor)?;
         let program = module
             .build("kubelet", "k8s.io/kubernetes/cmd/kubelet", progress)
             .await?;
-        Ok(Self {
-            version: version.trim_start_matches('v').to_owned(),
-            program,
-        })
+        Ok(Self { version, program })
     }
 
-    /// Adds it to a mirror, where [`mirror`] has the control plane's.
+    /// The control plane's module or `e2e/node/kubelet-MINOR`, and the version in it.
+    fn module(minor: &str) -> Result<(GoModule, String)> {
+        let name = format!("kubelet-{minor}");
+        let newest = assets::kubernetes_version()?;
+        let (module, version) = if newest.starts_with(&format!("v{minor}.")) {
+            (assets::go_module()?, newest)
+        } else {
+            let directory = assets::go_module_directory().join("node").join(&name);
+            let version = required_version(&directory, "k8s.io/kubernetes")?;
+            let flags = assets::kubernetes_flags(&version);
+            (GoModule::new(&directory, &name, flags)?, version)
+        };
+        Ok((module, version.trim_start_matches('v').to_owned()))
+    }
+
+    /// Adds it to a mirror.
     ///
     /// # Errors
     /// When the mirror can't be written.
     pub fn publish(&self, mirror: &Path) -> Result<()> {
-        let kubernetes = format!("v{}", self.version);
-        lay_out_kubelet(mirror, architecture()?, &kubernetes, &self.program)
+        let folder = mirror.join(format!("dl.k8s.io/v{}/bin/linux/{}", self.version, architecture()?));
+        fs::create_dir_all(&folder)?;
+        let kubelet = folder.join("kubelet");
+        fs::copy(&self.program, &kubelet)?;
+        fs::write(folder.join("kubelet.sha256"), sha256(&kubelet)?)?;
+        Ok(())
     }
 }
 
@@ -272,9 +283,7 @@ pub fn architecture() -> Result<&'static str> {
 /// What a node runs, each program a file.
 #[derive(Debug, Clone)]
 pub struct Programs {
-    /// The kubelet's version with `v`.
-    pub kubernetes: String,
-    pub kubelet: PathBuf,
+    pub kubelet: Kubelet,
     /// containerd, its shim and `ctr`.
     pub containerd: Vec<PathBuf>,
     pub runc: PathBuf,
@@ -284,7 +293,7 @@ pub struct Programs {
 }
 
 fn lay_out(directory: &Path, arch: &str, programs: &Programs) -> Result<()> {
-    lay_out_kubelet(directory, arch, &programs.kubernetes, &programs.kubelet)?;
+    programs.kubelet.publish(directory)?;
     let folder = |project: &Project, path: &str| -> Result<(PathBuf, String)> {
         let version = project.version()?;
         let folder = directory.join(format!("github.com/{path}/releases/download/v{version}"));
@@ -311,15 +320,6 @@ fn lay_out(directory: &Path, arch: &str, programs: &Programs) -> Result<()> {
     let path = crictl.join(&archive);
     pack(&path, "", std::slice::from_ref(&programs.crictl))?;
     fs::write(crictl.join(format!("{archive}.sha256")), sha256(&path)?)?;
-    Ok(())
-}
-
-fn lay_out_kubelet(directory: &Path, arch: &str, kubernetes: &str, program: &Path) -> Result<()> {
-    let folder = directory.join(format!("dl.k8s.io/{kubernetes}/bin/linux/{arch}"));
-    fs::create_dir_all(&folder)?;
-    let kubelet = folder.join("kubelet");
-    fs::copy(program, &kubelet)?;
-    fs::write(folder.join("kubelet.sha256"), sha256(&kubelet)?)?;
     Ok(())
 }
 
@@ -372,11 +372,9 @@ mod tests {
     #[test]
     fn versions_are_the_defaults_of_the_settings() {
         let defaults = Downloads::default();
-        let kubernetes = assets::kubernetes_version().unwrap();
-        let (minor, _) = kubernetes.rsplit_once('.').unwrap();
         assert_eq!(
-            format!("v{}", CRICTL.version().unwrap()),
-            format!("{minor}.0"),
+            CRICTL.version().unwrap(),
+            format!("{}.0", Kubelet::USUAL),
             "e2e/node/crictl/go.mod"
         );
         for (project, version) in [

@@ -1,6 +1,6 @@
 // CNI plugins for machines in tests, with the dependencies of their own release: osm-testkit builds the tools below and packs them as
 // the project does. The version is the default of the settings.
-module github.com/kubermatic/operating-system-manager/e2e/node/cni-plugins
+module example.com/operating-system-manager/e2e/node/cni-plugins
 
 go 1.26.0
 

@@ -1,6 +1,6 @@
 // containerd for machines in tests, with the dependencies of its own release: osm-testkit builds the tools below and packs them as the
 // project does. The version is the default of the settings.
-module github.com/kubermatic/operating-system-manager/e2e/node/containerd
+module example.com/operating-system-manager/e2e/node/containerd
 
 go 1.26.0
 

@@ -1,6 +1,6 @@
 // crictl for machines in tests, with the dependencies of its own release: osm-testkit builds it, and names it as the project does. The
 // version is the default of the settings for the kubelet in e2e/go.mod.
-module github.com/kubermatic/operating-system-manager/e2e/node/crictl
+module example.com/operating-system-manager/e2e/node/crictl
 
 go 1.26.0
 

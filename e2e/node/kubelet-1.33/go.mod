@@ -1,5 +1,5 @@
 // kubelet 1.33 for machines in tests, with the dependencies of its own release. osm-lab builds it.
-module github.com/kubermatic/operating-system-manager/e2e/node/kubelet-1.33
+module example.com/operating-system-manager/e2e/node/kubelet-1.33
 
 go 1.26.0
 

@@ -1,6 +1,6 @@
 // runc for machines in tests, with the dependencies of its own release: osm-testkit builds it, with cgo, and names it as the project
 // does. The version is the default of the settings.
-module github.com/kubermatic/operating-system-manager/e2e/node/runc
+module example.com/operating-system-manager/e2e/node/runc
 
 go 1.26.0
 

@@ -16,7 +16,7 @@ use osm_api::content::ContentView;
 use osm_api::names::{KUBE_SYSTEM, SETTINGS_KEY};
 use osm_api::rbac::Installation;
 use osm_lab::machines::{self, Accelerator, Image, Lab, System, isolation};
-use osm_lab::release::{self, OtherKubelet};
+use osm_lab::release::{self, Kubelet};
 use osm_lab::serve::files::FileServer;
 use osm_lab::serve::programs::Registry;
 use osm_lab::serve::relay::Relay;
@@ -86,7 +86,7 @@ pub async fn prepare(systems: &[System], other_kubelets: &[&str], progress: Prog
     progress.step("kubelet, containerd, runc, CNI plugins: looking for the releases");
     release::mirror(Environment::KUBELET_VERSION, |line| progress.step(line)).await?;
     for minor in other_kubelets {
-        OtherKubelet::ensure(minor, |line| progress.step(line)).await?;
+        Kubelet::ensure(minor, |line| progress.step(line)).await?;
     }
     release::images(|line| progress.step(line)).await?;
     for system in systems {
@@ -127,7 +127,7 @@ fn digest_of(settings: &Value) -> Result<String> {
 }
 
 impl Environment {
-    /// The version of most kubelets, which is the control plane's.
+    /// The version of most kubelets.
     pub const KUBELET_VERSION: &str = "1.34.4";
 
     /// Sets it up; `binaries` is the folder of the services and of osmctl.

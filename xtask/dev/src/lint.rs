@@ -94,8 +94,6 @@ async fn addresses() -> Result<()> {
             THEIRS,
             "--",
             ":!e2e/tests/fixtures/takeover",
-            ":!*.go",
-            ":!*.mod",
             ":!xtask/dev/src/lint.rs",
         ])
         .current_dir(crate::root())

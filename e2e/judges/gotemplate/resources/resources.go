@@ -4,9 +4,9 @@ package resources
 import (
 	"net"
 
-	"github.com/kubermatic/operating-system-manager/e2e/judges/gotemplate/providerconfig"
-	v1 "github.com/kubermatic/operating-system-manager/e2e/judges/gotemplate/v1"
-	"github.com/kubermatic/operating-system-manager/e2e/judges/gotemplate/v1alpha1"
+	"example.com/operating-system-manager/e2e/judges/gotemplate/providerconfig"
+	v1 "example.com/operating-system-manager/e2e/judges/gotemplate/v1"
+	"example.com/operating-system-manager/e2e/judges/gotemplate/v1alpha1"
 )
 
 // New returns the data of a profile, with every field zero.

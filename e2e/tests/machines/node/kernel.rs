@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use osm_lab::machines::unchanged;
-use osm_lab::release::OtherKubelet;
+use osm_lab::release::Kubelet;
 use serde_json::json;
 
 use super::join::{logs_can_be_read, nothing_failed, run_pod};
@@ -51,10 +51,9 @@ fn has_control_groups_of_version_2(run: &ScenarioRun<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A machine with the oldest kubelet, and one with the newest. Kubernetes does not support a kubelet that is newer than the API server, as the
-/// newest is here: what it shows is that this kubelet takes the documents.
+/// A machine with the oldest kubelet, and one with the newest.
 pub async fn kubelets(run: &ScenarioRun<'_>) -> Result<()> {
-    let [oldest, newest] = OtherKubelet::MINORS;
+    let [oldest, newest] = Kubelet::OTHERS;
     let other = run.another("newest");
     joins_with(&other, newest).await?;
     other.keeps_secrets()?;
@@ -63,7 +62,7 @@ pub async fn kubelets(run: &ScenarioRun<'_>) -> Result<()> {
 }
 
 async fn joins_with(run: &ScenarioRun<'_>, minor: &str) -> Result<()> {
-    let kubelet = OtherKubelet::ensure(minor, |_| ()).await?;
+    let kubelet = Kubelet::ensure(minor, |_| ()).await?;
     kubelet.publish(run.environment.mirror.root())?;
     let pool = run.pool_of(&kubelet.version, &json!({})).await?;
     let user_data = pool.user_data(run.environment, run.name()).await?;

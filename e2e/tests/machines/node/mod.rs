@@ -21,7 +21,7 @@ use clap::ValueEnum;
 use futures::StreamExt;
 use osm_judges::packages;
 use osm_lab::machines::{self, Accelerator, DataSource, Link, Release, isolation};
-use osm_lab::release::OtherKubelet;
+use osm_lab::release::Kubelet;
 
 use self::scenario_run::ScenarioRun;
 use self::target::Target;
@@ -268,7 +268,7 @@ impl Node {
             }
         }
         let kubelets: &[&str] = match plan.iter().any(|(scenario, _)| scenario.name == "kubelets") {
-            true => &OtherKubelet::MINORS,
+            true => &Kubelet::OTHERS,
             false => &[],
         };
         environment::prepare(&systems, kubelets, progress).await?;
@@ -453,7 +453,7 @@ mod tests {
         let kubelets = kubelets
             .filter(|row| row[1].starts_with("booted"))
             .map(|row| row[0]);
-        let boot = OtherKubelet::MINORS.into_iter().chain([usual]);
+        let boot = Kubelet::OTHERS.into_iter().chain([usual]);
         assert_eq!(kubelets.collect::<BTreeSet<_>>(), boot.collect());
 
         let table = documented("Clouds");
