@@ -234,7 +234,11 @@ impl Kubelet {
     /// # Errors
     /// When the mirror can't be written.
     pub fn publish(&self, mirror: &Path) -> Result<()> {
-        let folder = mirror.join(format!("dl.k8s.io/v{}/bin/linux/{}", self.version, architecture()?));
+        let folder = mirror.join(format!(
+            "dl.k8s.io/v{}/bin/linux/{}",
+            self.version,
+            architecture()?
+        ));
         fs::create_dir_all(&folder)?;
         let kubelet = folder.join("kubelet");
         fs::copy(&self.program, &kubelet)?;

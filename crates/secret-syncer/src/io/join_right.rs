@@ -50,8 +50,8 @@ pub async fn reconcile(context: &Context) -> Result<Option<Duration>, ApplyError
     let Some(account) = accounts.iter().min_by_key(|account| &account.name) else {
         // Nobody has a token. The first account that is created requeues this.
         *context.join_right.0.lock() = Known::default();
-        context.reporting.metrics.joining_open.set(0);
-        context.reporting.metrics.joining_open_unknown.set(0);
+        context.reporting.metrics.nodeclient_binding_found.set(0);
+        context.reporting.metrics.nodeclient_binding_unknown.set(0);
         return Ok(Some(ANSWER_TTL));
     };
     let asked = context.join_right.0.lock().asked;
@@ -91,7 +91,7 @@ fn report_question(context: &Context, answer: &Result<Option<bool>, ApplyError>)
     context
         .reporting
         .metrics
-        .joining_open_unknown
+        .nodeclient_binding_unknown
         .set(is_unknown.into());
     // The runner logs errors.
     if matches!(answer, Ok(None)) {
@@ -101,7 +101,11 @@ fn report_question(context: &Context, answer: &Result<Option<bool>, ApplyError>)
 
 /// Reports that it became known, or changed, whether whatever the pools' tokens ask for is approved. `account` is one of theirs.
 async fn report(context: &Context, account: &Meta, is_open: bool) {
-    context.reporting.metrics.joining_open.set(is_open.into());
+    context
+        .reporting
+        .metrics
+        .nodeclient_binding_found
+        .set(is_open.into());
     if !is_open {
         return tracing::info!("{}", messages::joining_is_closed());
     }

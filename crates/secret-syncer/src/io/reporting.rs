@@ -78,8 +78,8 @@ impl Reporting {
 pub struct PublishMetrics {
     pub publishes: IntCounterVec,
     pub non_expiring_tokens: IntGauge,
-    pub joining_open: IntGauge,
-    pub joining_open_unknown: IntGauge,
+    pub nodeclient_binding_found: IntGauge,
+    pub nodeclient_binding_unknown: IntGauge,
     pub earliest_expiry: IntGauge,
 }
 
@@ -99,11 +99,11 @@ impl PublishMetrics {
                 "osm_non_expiring_tokens",
                 "Secrets in cloud-init-settings with a ServiceAccount's token that never expires. OSM creates no such Secret.",
             )?,
-            joining_open: gauge(
+            nodeclient_binding_found: gauge(
                 "osm_nodeclient_binding_found",
                 "1 while kube-controller-manager approves the certificate of any node for ServiceAccounts of cloud-init-settings.",
             )?,
-            joining_open_unknown: gauge(
+            nodeclient_binding_unknown: gauge(
                 "osm_nodeclient_binding_unknown",
                 "1 while secret-syncer cannot determine osm_nodeclient_binding_found, which then has its last value.",
             )?,
