@@ -170,16 +170,26 @@ async fn report_change(
     let rendered_for = config.and_then(|config| config.rendered_for.as_ref());
     let pool = subject.or(rendered_for.map(|rendered_for| &rendered_for.pool));
     let owner = gathered.claimants.first();
-    tracing::info!(
-        config = gathered.name,
-        pool = pool.map(tracing::field::display),
-        revision = owner.and_then(|owner| owner.revision.as_deref()),
-        digest,
-        rendered = verdict.status,
-        reason = %verdict.reason,
-        "{}",
-        verdict.message
-    );
+    // To wait for a profile is no failure.
+    let has_failed = !verdict.status && verdict.reason != Reason::WaitingForProfile;
+    macro_rules! log {
+        ($level:ident) => {
+            tracing::$level!(
+                config = gathered.name,
+                pool = pool.map(tracing::field::display),
+                revision = owner.and_then(|owner| owner.revision.as_deref()),
+                digest,
+                rendered = verdict.status,
+                reason = %verdict.reason,
+                "{}",
+                verdict.message
+            )
+        };
+    }
+    match has_failed {
+        true => log!(warn),
+        false => log!(info),
+    }
     if is_reported {
         return;
     }
@@ -188,8 +198,7 @@ async fn report_change(
     };
     let failed_before = before.is_some_and(|before| before.status != "True");
     let events = &context.cluster.worker.events;
-    // To wait for a profile is no failure.
-    if !verdict.status && verdict.reason != Reason::WaitingForProfile {
+    if has_failed {
         events.warning(&about, verdict.reason, &verdict.message).await;
     } else if verdict.status && failed_before {
         events.recovery(&about, verdict.reason, &verdict.message).await;

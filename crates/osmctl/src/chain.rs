@@ -269,15 +269,7 @@ fn accepted(profile: &OperatingSystemProfile) -> Outcome {
             ))
         }
         Some(accepted) if accepted.status == "True" => Ok(profile.spec.version.clone()),
-        Some(refused) => {
-            let mut problem = Problem::reported(refused);
-            if let Some(last) = &status.accepted {
-                problem
-                    .message
-                    .push_str(&format!("; version {} stays in use", last.version));
-            }
-            Err(problem)
-        }
+        Some(refused) => Err(Problem::reported(refused)),
     }
 }
 

@@ -91,6 +91,13 @@ impl Snapshot {
         self.unread.iter().any(|unread| unread.part == part)
     }
 
+    /// Whether the namespace has nothing of an installation.
+    pub fn lacks_installation(&self) -> bool {
+        let is_empty = self.settings.is_none() && self.configs.is_empty() && self.profiles.is_empty();
+        let read = [Part::Settings, Part::Configs, Part::Profiles].map(|part| !self.lacks(part));
+        is_empty && read == [true; 3]
+    }
+
     /// Where the settings should be: `namespace/name`.
     pub fn settings_place(&self) -> String {
         format!("{}/{}", self.namespace, self.settings_config_map)

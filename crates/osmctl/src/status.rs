@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use jiff::{Timestamp, Unit};
 use osm_api::condition::{self, PUBLISHED, READY, RENDERED};
@@ -113,6 +113,13 @@ impl Status {
     }
 
     fn shown(&self, snapshot: &Snapshot) -> Result<(String, ExitCode)> {
+        if snapshot.lacks_installation() {
+            bail!(
+                "OSM is not installed in namespace {}: it has no profiles, no configs, and no ConfigMap {}; select the namespace with -n",
+                snapshot.namespace,
+                snapshot.settings_config_map
+            );
+        }
         let (pools, now) = (snapshot.pools(), Timestamp::now());
         let Some(name) = &self.pool else {
             return Ok((table(snapshot, &pools, now), ExitCode::SUCCESS));

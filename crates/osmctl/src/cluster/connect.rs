@@ -122,7 +122,7 @@ impl Selected<'_> {
             Err(error) if self.file.is_none() && self.context.is_none() && is_missing(&error) => {
                 let config = Config::incluster().map(|config| (config, None, Cluster::default()));
                 return config.map_err(|_| {
-                    anyhow!("there is no kubeconfig; set --kubeconfig or the variable KUBECONFIG")
+                    anyhow!("there is no kubeconfig: {error}; set --kubeconfig or the variable KUBECONFIG")
                 });
             }
             Err(error) => return Err(self.invalid(&error)),

@@ -141,7 +141,7 @@ impl Script {
         let (target, checked) = read(&self.cluster, &self.source).await?;
         if !checked.problems.is_empty() {
             bail!(
-                text::list("the cluster cannot be migrated yet:\n", &checked.problems)
+                text::list("the cluster cannot be migrated:\n", &checked.problems)
                     .trim_end()
                     .to_owned()
             );

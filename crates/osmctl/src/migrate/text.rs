@@ -47,10 +47,7 @@ pub fn report(checked: &Checked, target: &Target, namespace: &str, with_lines: b
         }
     }
     text.push_str(&list("\nNotes:\n", &checked.notes));
-    text.push_str(&list(
-        "\nThe cluster cannot be migrated yet:\n",
-        &checked.problems,
-    ));
+    text.push_str(&list("\nThe cluster cannot be migrated:\n", &checked.problems));
     if checked.problems.is_empty() {
         let is_one = checked.values.get("topology").is_none();
         let next = if is_one {

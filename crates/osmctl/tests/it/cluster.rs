@@ -51,10 +51,7 @@ fn every_command_says_what_to_do_without_a_cluster() {
     let no_context = kubeconfig("no-context", "apiVersion: v1\nkind: Config\n");
     let closed = kubeconfig("closed", CLOSED);
     let cases: [(&[&str], &str); 6] = [
-        (
-            &[],
-            "there is no kubeconfig; set --kubeconfig or the variable KUBECONFIG",
-        ),
+        (&[], "there is no kubeconfig: failed to read kubeconfig from "),
         (&["--kubeconfig", "/nowhere"], "cannot read /nowhere: "),
         (&["--kubeconfig", &broken], "is not valid: line "),
         (
