@@ -7,6 +7,7 @@ use osm_api::Joining;
 use osm_api::definitions;
 use osm_api::rbac::{ClusterKind, Installation, Service};
 use osm_testkit::helm::{Helm, chart, ci_values};
+use osm_testkit::process::ScratchDir;
 use osm_testkit::{ControlPlane, Options, installation};
 use serde_json::{Value, json};
 
@@ -399,6 +400,13 @@ const ROWS: &[(&[&str], &[&str])] = &[
         &[r#"Deployment one-osc-controller /spec/selector/matchLabels/app.kubernetes.io~1name "on""#],
     ),
     (
+        // A name that is cut doesn't end with `-`, which no object's name may.
+        &["--set=networkPolicy.enabled=true,fullnameOverride=a123456789b123456789c123456789d123456789e1---f"],
+        &[
+            r#"NetworkPolicy a123456789b123456789c123456789d123456789e1 /spec/podSelector/matchLabels/app.kubernetes.io~1instance "one""#,
+        ],
+    ),
+    (
         // Fields that a service has not replaced stay.
         &[
             "--set=resources.requests.cpu=20m,oscController.resources.limits.memory=1Gi,oscController.image.tag=next",
@@ -498,6 +506,28 @@ async fn values_are_placed_where_they_belong() -> Result<()> {
             assert_eq!(*found, serde_json::from_str::<Value>(wanted)?, "{row}");
         }
     }
+    Ok(())
+}
+
+/// osmctl finds the services by this label, which must not follow the name that a chart gives to its dependency.
+#[tokio::test]
+async fn a_dependency_with_another_name_keeps_the_label_of_osmctl() -> Result<()> {
+    let folder = ScratchDir::new("osm-parent-")?;
+    let charts = folder.path().join("charts");
+    std::fs::create_dir(&charts)?;
+    std::os::unix::fs::symlink(chart().canonicalize()?, charts.join("osm"))?;
+    let parent = json!({"apiVersion": "v2", "name": "parent", "version": "1.0.0", "dependencies": [
+        {"name": "operating-system-manager", "version": "*", "alias": "nodes"},
+    ]});
+    std::fs::write(folder.path().join("Chart.yaml"), parent.to_string())?;
+    let path = folder.path().display().to_string();
+    let helm = Helm::without_cluster().await?;
+    let rendered = helm
+        .run(["template", "one", &path, "--set=global.imageRegistry=r"])
+        .await?;
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&rendered)?;
+    let labels = &named(&objects, "Deployment", "one-osc-controller")?["metadata"]["labels"];
+    assert_eq!(labels["app.kubernetes.io/part-of"], "operating-system-manager");
     Ok(())
 }
 
@@ -628,6 +658,10 @@ const REFUSED: &[(&str, &str)] = &[
     (
         "serviceAccountNames.oscController=one-secret-syncer",
         "secret-syncer and osc-controller would have the same ServiceAccount",
+    ),
+    (
+        "topology=management,workerCluster.renewal.enabled=true,serviceAccountNames.oscController=one-renewal",
+        "osc-controller and the renewal of kubeconfigs would have the same ServiceAccount",
     ),
     (
         "topology=crds,crds.enabled=false",
@@ -784,6 +818,7 @@ async fn the_api_server_would_take_every_object() -> Result<()> {
     let longest = "9".repeat(53);
     cases.push(("123", "456", LIKE_NUMBERS.to_vec()));
     cases.push((&longest, "456", LIKE_NUMBERS.to_vec()));
+    cases.push((&longest, "456", vec![RENEWAL]));
     for (release, namespace, values) in cases {
         let mut objects = helm.template(release, namespace, &values).await?;
         // There already.
