@@ -105,10 +105,10 @@ true
 {{- end -}}
 {{- end -}}
 
-{{/* The values of a service's pods, in YAML: those that the service has of its own, else those of all services. Fields of the first three are
-     replaced one by one. */}}
+{{/* The values of the pods of a service or of the renewal, in YAML: those of its `own`, else those of all. Fields of the first three are replaced one
+     by one. */}}
 {{- define "osm.pod" -}}
-{{- $own := get .root.Values .key -}}
+{{- $own := .own -}}
 {{- $values := dict
       "image" (mergeOverwrite (deepCopy .root.Values.image) $own.image)
       "resources" (mergeOverwrite (deepCopy .root.Values.resources) ($own.resources | default dict))
@@ -120,12 +120,12 @@ true
 {{- toYaml $values -}}
 {{- end -}}
 
-{{/* The registry of an image of a service, from the values of its pods. */}}
+{{/* The registry of an image, from the values of its pods. */}}
 {{- define "osm.registry" -}}
 {{- .image.registry | default (.root.Values.global | default dict).imageRegistry | default "" | trimSuffix "/" -}}
 {{- end -}}
 
-{{/* An image, from the values of a service's pods. */}}
+{{/* An image, from the values of its pods. */}}
 {{- define "osm.image" -}}
 {{- $image := printf "%s/%s" (include "osm.registry" .) .image.repository -}}
 {{- if .image.digest -}}

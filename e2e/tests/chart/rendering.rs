@@ -450,6 +450,22 @@ const ROWS: &[(&[&str], &[&str])] = &[
         ],
     ),
     (
+        // Its pod has the values of all pods, and an image of its own.
+        &[
+            RENEWAL,
+            "--set=podLabels.a=b,podAnnotations.c=d,resources.limits.memory=1Gi,workerCluster.renewal.image.registry=own",
+            "--set=extraVolumes[0].name=ca,extraVolumeMounts[0].name=ca,extraVolumeMounts[0].mountPath=/ca",
+        ],
+        &[
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/metadata/labels/a "b""#,
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/metadata/annotations/c "d""#,
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/resources/limits/memory "1Gi""#,
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/image "own/osmctl:v1""#,
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/volumeMounts/1/mountPath "/ca""#,
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/volumes/1/name "ca""#,
+        ],
+    ),
+    (
         // In the worker cluster, it may request exactly their tokens.
         &[
             "--set=topology=worker,workerCluster.renewal.enabled=true,csrApprover.enabled=false,joining=static",
@@ -650,6 +666,10 @@ const REFUSED: &[(&str, &str)] = &[
     (
         "image.registry=,oscController.image.registry=x",
         "no registry is known for the images of csr-approver, osp-controller, secret-syncer: set image.registry",
+    ),
+    (
+        "image.registry=,topology=management,workerCluster.renewal.enabled=true",
+        "secret-syncer, osmctl: set image.registry",
     ),
     (
         "podDisruptionBudget.maxUnavailable=1,oscController.podDisruptionBudget.minAvailable=1",
