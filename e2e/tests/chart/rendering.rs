@@ -591,6 +591,11 @@ const REFUSED: &[(&str, &str)] = &[
         "metrics.prometheusRule.alerts.OSMNone.for=1m",
         "invalid propertyName 'OSMNone'",
     ),
+    ("global.imagePullSecrets={pull}", "imagePullSecrets"),
+    (
+        "metrics.prometheusRule.alerts.OSMPanic.threshold=1",
+        "OSMPanic.threshold is set, but this alert has no threshold: leave it out",
+    ),
     (
         "admission.enabled=true",
         "nothing makes the certificate of the webhooks: set admission.certificate.source to cert-manager, or to secret",
@@ -862,7 +867,7 @@ const LIKE_NUMBERS: &[&str] = &[
     "--set-string=serviceAccountAnnotations.a=true,extraEnv[0].name=A,extraEnv[0].value=1e3",
     "--set-string=machineDeploymentNamespaces={1e3,true}",
     "--set-string=nodeSelector.a=true,networkPolicy.apiServerCIDRs={::/0}",
-    "--set-string=metrics.prometheusRule.alertLabels.team=1e3,metrics.prometheusRule.alerts.OSMPanic.severity=true",
+    "--set-string=metrics.prometheusRule.alerts.OSMPanic.severity=true",
     "--set=networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true",
     "--set=secretSyncer.replicas=2",
 ];
