@@ -372,6 +372,7 @@ const ADMISSION: &[&str] = &[
     "--set=admission.certificate.source=secret,admission.certificate.secretName=pair,admission.certificate.caBundle=Q0E=",
 ];
 const CERT_MANAGER: &[&str] = &["--set=admission.enabled=true,admission.certificate.source=cert-manager"];
+const ISSUER: &str = "--set=admission.certificate.issuerRef.name=ca";
 const URL: &str = "--set=admission.machineDeployments.url=https://osc.example.com:8443/";
 
 /// Values, and what they lead to: kind and name of an object, a path in it, and what is there. `null` stands for nothing.
@@ -571,7 +572,7 @@ async fn services_have_the_flags_of_the_webhooks() -> Result<()> {
     }
     // In two clusters, the webhook about MachineDeployments needs a URL.
     for (values, expected) in [(&[][..], false), (&[URL], true)] {
-        let objects = render(&helm, &[&[MANAGEMENT], CERT_MANAGER, values].concat()).await?;
+        let objects = render(&helm, &[&[MANAGEMENT, ISSUER], CERT_MANAGER, values].concat()).await?;
         let flags = arguments(&objects, "osc-controller")?;
         let serves = flags.iter().any(|flag| flag.starts_with("--admission"));
         assert_eq!(serves, expected, "{flags:?}");
@@ -591,6 +592,7 @@ const REFUSED: &[(&str, &str)] = &[
         "metrics.prometheusRule.alerts.OSMNone.for=1m",
         "invalid propertyName 'OSMNone'",
     ),
+    ("securityContext.fsGroup=1", "invalid propertyName 'fsGroup'"),
     ("global.imagePullSecrets={pull}", "imagePullSecrets"),
     (
         "metrics.prometheusRule.alerts.OSMPanic.threshold=1",
@@ -607,6 +609,10 @@ const REFUSED: &[(&str, &str)] = &[
     (
         "admission.enabled=true,admission.certificate.source=cert-manager,topology=worker",
         "admission.machineDeployments.url",
+    ),
+    (
+        "admission.enabled=true,admission.certificate.source=cert-manager,topology=management,admission.machineDeployments.url=https://a.example",
+        "set admission.certificate.issuerRef to an issuer with a CA",
     ),
     (
         "admission.enabled=true,topology=crds",
@@ -626,7 +632,7 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "topology=management,workerCluster.renewal.enabled=true,workerCluster.kubeconfigs.oscController.secret=x",
-        "it does not renew key kubeconfig of Secret x",
+        "it does not renew Secret x",
     ),
     (
         "topology=worker,workerCluster.renewal.enabled=true,serviceAccountNames.oscController=x",
@@ -657,7 +663,7 @@ const REFUSED: &[(&str, &str)] = &[
         "metrics.prometheusRule.enabled is set, but topology is worker",
     ),
     (
-        "topology=worker,installation=x,networkPolicy.enabled=true",
+        "topology=worker,networkPolicy.enabled=true",
         "networkPolicy.enabled is set, but topology is worker",
     ),
     (
@@ -776,8 +782,9 @@ async fn the_definitions_are_those_of_this_version_and_are_kept() -> Result<()> 
     let ours = [definitions::CONFIGS, definitions::PROFILES].map(definitions::parse);
     for (values, keep) in [
         ("single", true),
-        ("crds", true),
-        ("profiles", true),
+        // Where no service serves machines, it doesn't matter how they join.
+        ("crds,csrApprover.enabled=false", true),
+        ("profiles,csrApprover.enabled=false", true),
         ("single,crds.keep=false", false),
     ] {
         let found = rendered(&[&format!("--set=topology={values}")]).await?;
