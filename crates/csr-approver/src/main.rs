@@ -20,7 +20,7 @@ use osm_runtime::CommonArgs;
                     runs. The default is $KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount";
         arg.help(help).long_help(help)
     }),
-    mut_arg("settings", |arg| arg.hide(true)),
+    mut_arg("settings_config_map", |arg| arg.hide(true)),
 )]
 struct Args {
     #[command(flatten)]
