@@ -1,12 +1,13 @@
 {{/* Name of every object in the release's namespace. The name of this chart is long, so only `nameOverride` is added to that of the release, unless
-     it is part of it. With the longest suffix, `-osp-controller`, it must be valid for a Service: at most 63 lowercase letters, digits and `-`,
-     starting with a letter. The name of the release may contain dots and start with a digit. */}}
+     it is part of it. With the suffix `-renewal`, it must be valid for a CronJob: at most 52 characters. With `-osp-controller`, it must be valid for
+     a Service: lowercase letters, digits and `-`, starting with a letter. The name of the release may contain dots and start with a digit. */}}
 {{- define "osm.name" -}}
 {{- $name := .Release.Name -}}
 {{- if and .Values.nameOverride (not (contains .Values.nameOverride $name)) -}}
 {{- $name = printf "%s-%s" $name .Values.nameOverride -}}
 {{- end -}}
-{{- regexReplaceAll "^[0-9]" (.Values.fullnameOverride | default $name) "osm-${0}" | replace "." "-" | trunc 48 | trimSuffix "-" -}}
+{{- $name = regexReplaceAll "^[0-9]" (.Values.fullnameOverride | default $name) "osm-${0}" | replace "." "-" | trunc 44 -}}
+{{- regexReplaceAll "-+$" $name "" -}}
 {{- end -}}
 
 {{/* Name of the ServiceAccount of a service; `key` is its key in values. */}}
@@ -24,10 +25,11 @@ app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
+{{/* osmctl finds the services by `part-of`. In a chart that has this one as a dependency, `.Chart.Name` can be another name. */}}
 {{- define "osm.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
 {{ include "osm.selector" . }}
-app.kubernetes.io/part-of: {{ .Chart.Name }}
+app.kubernetes.io/part-of: operating-system-manager
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 {{- with .Values.commonLabels }}
@@ -103,10 +105,10 @@ true
 {{- end -}}
 {{- end -}}
 
-{{/* The values of a service's pods, in YAML: those that the service has of its own, else those of all services. Fields of the first three are
-     replaced one by one. */}}
+{{/* The values of the pods of a service or of the renewal, in YAML: those of its `own`, else those of all. Fields of the first three are replaced one
+     by one. */}}
 {{- define "osm.pod" -}}
-{{- $own := get .root.Values .key -}}
+{{- $own := .own -}}
 {{- $values := dict
       "image" (mergeOverwrite (deepCopy .root.Values.image) $own.image)
       "resources" (mergeOverwrite (deepCopy .root.Values.resources) ($own.resources | default dict))
@@ -118,12 +120,12 @@ true
 {{- toYaml $values -}}
 {{- end -}}
 
-{{/* The registry of an image of a service, from the values of its pods. */}}
+{{/* The registry of an image, from the values of its pods. */}}
 {{- define "osm.registry" -}}
 {{- .image.registry | default (.root.Values.global | default dict).imageRegistry | default "" | trimSuffix "/" -}}
 {{- end -}}
 
-{{/* An image, from the values of a service's pods. */}}
+{{/* An image, from the values of its pods. */}}
 {{- define "osm.image" -}}
 {{- $image := printf "%s/%s" (include "osm.registry" .) .image.repository -}}
 {{- if .image.digest -}}

@@ -7,6 +7,7 @@ use osm_api::Joining;
 use osm_api::definitions;
 use osm_api::rbac::{ClusterKind, Installation, Service};
 use osm_testkit::helm::{Helm, chart, ci_values};
+use osm_testkit::process::ScratchDir;
 use osm_testkit::{ControlPlane, Options, installation};
 use serde_json::{Value, json};
 
@@ -371,6 +372,7 @@ const ADMISSION: &[&str] = &[
     "--set=admission.certificate.source=secret,admission.certificate.secretName=pair,admission.certificate.caBundle=Q0E=",
 ];
 const CERT_MANAGER: &[&str] = &["--set=admission.enabled=true,admission.certificate.source=cert-manager"];
+const ISSUER: &str = "--set=admission.certificate.issuerRef.name=ca";
 const URL: &str = "--set=admission.machineDeployments.url=https://osc.example.com:8443/";
 
 /// Values, and what they lead to: kind and name of an object, a path in it, and what is there. `null` stands for nothing.
@@ -397,6 +399,13 @@ const ROWS: &[(&[&str], &[&str])] = &[
     (
         &["--set=nameOverride=on"],
         &[r#"Deployment one-osc-controller /spec/selector/matchLabels/app.kubernetes.io~1name "on""#],
+    ),
+    (
+        // A name that is cut doesn't end with `-`, which no object's name may.
+        &["--set=networkPolicy.enabled=true,fullnameOverride=a123456789b123456789c123456789d123456789e1---f"],
+        &[
+            r#"NetworkPolicy a123456789b123456789c123456789d123456789e1 /spec/podSelector/matchLabels/app.kubernetes.io~1instance "one""#,
+        ],
     ),
     (
         // Fields that a service has not replaced stay.
@@ -439,6 +448,22 @@ const ROWS: &[(&[&str], &[&str])] = &[
             r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/image "r/osmctl:v1""#,
             r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/volumes/0/secret/secretName "worker-renewal""#,
             r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/args ["kubeconfigs","--namespace=osm","--worker-kubeconfig=/etc/osm/worker-cluster/kubeconfig","--worker-namespace=w","--release=there","--services=csr-approver,osc-controller,secret-syncer","--renewal","--duration=24h"]"#,
+        ],
+    ),
+    (
+        // Its pod has the values of all pods, and an image of its own.
+        &[
+            RENEWAL,
+            "--set=podLabels.a=b,podAnnotations.c=d,resources.limits.memory=1Gi,workerCluster.renewal.image.registry=own",
+            "--set=extraVolumes[0].name=ca,extraVolumeMounts[0].name=ca,extraVolumeMounts[0].mountPath=/ca",
+        ],
+        &[
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/metadata/labels/a "b""#,
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/metadata/annotations/c "d""#,
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/resources/limits/memory "1Gi""#,
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/image "own/osmctl:v1""#,
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/volumeMounts/1/mountPath "/ca""#,
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/volumes/1/name "ca""#,
         ],
     ),
     (
@@ -501,6 +526,28 @@ async fn values_are_placed_where_they_belong() -> Result<()> {
     Ok(())
 }
 
+/// osmctl finds the services by this label, which must not follow the name that a chart gives to its dependency.
+#[tokio::test]
+async fn a_dependency_with_another_name_keeps_the_label_of_osmctl() -> Result<()> {
+    let folder = ScratchDir::new("osm-parent-")?;
+    let charts = folder.path().join("charts");
+    std::fs::create_dir(&charts)?;
+    std::os::unix::fs::symlink(chart().canonicalize()?, charts.join("osm"))?;
+    let parent = json!({"apiVersion": "v2", "name": "parent", "version": "1.0.0", "dependencies": [
+        {"name": "operating-system-manager", "version": "*", "alias": "nodes"},
+    ]});
+    std::fs::write(folder.path().join("Chart.yaml"), parent.to_string())?;
+    let path = folder.path().display().to_string();
+    let helm = Helm::without_cluster().await?;
+    let rendered = helm
+        .run(["template", "one", &path, "--set=global.imageRegistry=r"])
+        .await?;
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&rendered)?;
+    let labels = &named(&objects, "Deployment", "one-osc-controller")?["metadata"]["labels"];
+    assert_eq!(labels["app.kubernetes.io/part-of"], "operating-system-manager");
+    Ok(())
+}
+
 /// The arguments of a service.
 fn arguments(objects: &[Value], service: &str) -> Result<Vec<String>> {
     let deployment = named(objects, "Deployment", &format!("one-{service}"))?;
@@ -525,7 +572,7 @@ async fn services_have_the_flags_of_the_webhooks() -> Result<()> {
     }
     // In two clusters, the webhook about MachineDeployments needs a URL.
     for (values, expected) in [(&[][..], false), (&[URL], true)] {
-        let objects = render(&helm, &[&[MANAGEMENT], CERT_MANAGER, values].concat()).await?;
+        let objects = render(&helm, &[&[MANAGEMENT, ISSUER], CERT_MANAGER, values].concat()).await?;
         let flags = arguments(&objects, "osc-controller")?;
         let serves = flags.iter().any(|flag| flag.starts_with("--admission"));
         assert_eq!(serves, expected, "{flags:?}");
@@ -545,6 +592,12 @@ const REFUSED: &[(&str, &str)] = &[
         "metrics.prometheusRule.alerts.OSMNone.for=1m",
         "invalid propertyName 'OSMNone'",
     ),
+    ("securityContext.fsGroup=1", "invalid propertyName 'fsGroup'"),
+    ("global.imagePullSecrets={pull}", "imagePullSecrets"),
+    (
+        "metrics.prometheusRule.alerts.OSMPanic.threshold=1",
+        "OSMPanic.threshold is set, but this alert has no threshold: leave it out",
+    ),
     (
         "admission.enabled=true",
         "nothing makes the certificate of the webhooks: set admission.certificate.source to cert-manager, or to secret",
@@ -556,6 +609,10 @@ const REFUSED: &[(&str, &str)] = &[
     (
         "admission.enabled=true,admission.certificate.source=cert-manager,topology=worker",
         "admission.machineDeployments.url",
+    ),
+    (
+        "admission.enabled=true,admission.certificate.source=cert-manager,topology=management,admission.machineDeployments.url=https://a.example",
+        "set admission.certificate.issuerRef to an issuer with a CA",
     ),
     (
         "admission.enabled=true,topology=crds",
@@ -575,7 +632,7 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "topology=management,workerCluster.renewal.enabled=true,workerCluster.kubeconfigs.oscController.secret=x",
-        "it does not renew key kubeconfig of Secret x",
+        "it does not renew Secret x",
     ),
     (
         "topology=worker,workerCluster.renewal.enabled=true,serviceAccountNames.oscController=x",
@@ -606,7 +663,7 @@ const REFUSED: &[(&str, &str)] = &[
         "metrics.prometheusRule.enabled is set, but topology is worker",
     ),
     (
-        "topology=worker,installation=x,networkPolicy.enabled=true",
+        "topology=worker,networkPolicy.enabled=true",
         "networkPolicy.enabled is set, but topology is worker",
     ),
     (
@@ -622,12 +679,20 @@ const REFUSED: &[(&str, &str)] = &[
         "no registry is known for the images of csr-approver, osp-controller, secret-syncer: set image.registry",
     ),
     (
+        "image.registry=,topology=management,workerCluster.renewal.enabled=true",
+        "secret-syncer, osmctl: set image.registry",
+    ),
+    (
         "podDisruptionBudget.maxUnavailable=1,oscController.podDisruptionBudget.minAvailable=1",
         "are both set for osc-controller",
     ),
     (
         "serviceAccountNames.oscController=one-secret-syncer",
         "secret-syncer and osc-controller would have the same ServiceAccount",
+    ),
+    (
+        "topology=management,workerCluster.renewal.enabled=true,serviceAccountNames.oscController=one-renewal",
+        "osc-controller and the renewal of kubeconfigs would have the same ServiceAccount",
     ),
     (
         "topology=crds,crds.enabled=false",
@@ -717,8 +782,9 @@ async fn the_definitions_are_those_of_this_version_and_are_kept() -> Result<()> 
     let ours = [definitions::CONFIGS, definitions::PROFILES].map(definitions::parse);
     for (values, keep) in [
         ("single", true),
-        ("crds", true),
-        ("profiles", true),
+        // Where no service serves machines, it doesn't matter how they join.
+        ("crds,csrApprover.enabled=false", true),
+        ("profiles,csrApprover.enabled=false", true),
         ("single,crds.keep=false", false),
     ] {
         let found = rendered(&[&format!("--set=topology={values}")]).await?;
@@ -784,6 +850,7 @@ async fn the_api_server_would_take_every_object() -> Result<()> {
     let longest = "9".repeat(53);
     cases.push(("123", "456", LIKE_NUMBERS.to_vec()));
     cases.push((&longest, "456", LIKE_NUMBERS.to_vec()));
+    cases.push((&longest, "456", vec![RENEWAL]));
     for (release, namespace, values) in cases {
         let mut objects = helm.template(release, namespace, &values).await?;
         // There already.
@@ -807,7 +874,7 @@ const LIKE_NUMBERS: &[&str] = &[
     "--set-string=serviceAccountAnnotations.a=true,extraEnv[0].name=A,extraEnv[0].value=1e3",
     "--set-string=machineDeploymentNamespaces={1e3,true}",
     "--set-string=nodeSelector.a=true,networkPolicy.apiServerCIDRs={::/0}",
-    "--set-string=metrics.prometheusRule.alertLabels.team=1e3,metrics.prometheusRule.alerts.OSMPanic.severity=true",
+    "--set-string=metrics.prometheusRule.alerts.OSMPanic.severity=true",
     "--set=networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true",
     "--set=secretSyncer.replicas=2",
 ];
