@@ -18,14 +18,14 @@ use crate::credentials::bring_renewal_near;
 use crate::world::{DEADLINE, NAMESPACE, World};
 
 /// Somebody who renews the Lease of the upstream OSM.
-pub struct GoImplementation {
+pub struct UpstreamOsm {
     leases: Api<Lease>,
     stop: oneshot::Sender<()>,
     renewals: JoinHandle<()>,
 }
 
 /// Renews the Lease of the upstream OSM in a namespace, as client-go does.
-pub async fn start(world: &World, namespace: &str) -> Result<GoImplementation> {
+pub async fn start(world: &World, namespace: &str) -> Result<UpstreamOsm> {
     let leases = world.api::<Lease>(namespace);
     let renewed = leases.clone();
     let renew = async move || {
@@ -45,14 +45,14 @@ pub async fn start(world: &World, namespace: &str) -> Result<GoImplementation> {
             }
         }
     });
-    Ok(GoImplementation {
+    Ok(UpstreamOsm {
         leases,
         stop,
         renewals,
     })
 }
 
-impl GoImplementation {
+impl UpstreamOsm {
     /// Ends it, and its Lease at once. `a_lease_is_renewed_if_it_is_held_and_was_renewed_lately` in osm-runtime is about one that expires.
     pub async fn stop(self) -> Result<()> {
         drop(self.stop);
@@ -63,7 +63,7 @@ impl GoImplementation {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_new_is_started_while_the_go_implementation_runs() -> Result<()> {
+async fn nothing_new_is_started_while_the_upstream_osm_runs() -> Result<()> {
     let mut world = World::start_without_services(Options::default()).await?;
     // The one that all three look at. `each_lease_alone_holds_up_what_is_new_until_it_has_expired` in osm-runtime has each of them.
     let go = start(&world, NAMESPACE).await?;
@@ -98,6 +98,13 @@ async fn nothing_new_is_started_while_the_go_implementation_runs() -> Result<()>
         message.contains("kept and its credentials are renewed"),
         "{message}"
     );
+    // Each service looks every 15 seconds, so osc-controller may notice later than secret-syncer.
+    let log = world.installed.log_file(Service::OscController);
+    wait_for("osc-controller to notice", DEADLINE, async || {
+        let lines = std::fs::read_to_string(&log)?;
+        Ok((lines.matches("upstream OSM: it renews").count() == 2).then_some(()))
+    })
+    .await?;
     world.accepted_profile("osp-tiny", "v1.0.1", "two\n").await?;
     world.pool("q", "osp-tiny").await?;
     world.stamp("q", 1).await?;
