@@ -14,8 +14,8 @@ use osm_runtime::request::failed;
 use osm_runtime::{Api, RequestError};
 use serde_json::json;
 
+use crate::acquire::{self, Acquired};
 use crate::context::Context;
-use crate::hold::{self, Hold};
 use crate::live;
 use crate::plan::{self, Approval, Decision, Plan};
 use crate::request::{Request, Seen};
@@ -123,13 +123,13 @@ async fn approve(
 ) -> Result<Outcome, RequestError> {
     let claim = approval.claim;
     let (leases, nodes) = (context.leases(), Api::all(context.cluster.worker.client.clone()));
-    let before = match hold::hold_unless_joined(&leases, &nodes, &claim, now).await? {
-        Hold::Held { before } => before,
-        Hold::Taken { until } => {
+    let before = match acquire::acquire_unless_joined(&leases, &nodes, &claim, now).await? {
+        Acquired::Held { before } => before,
+        Acquired::Taken { until } => {
             let node = claim.node;
             return Ok(Outcome::Waiting(Wait::AlreadyApproved { node, until }));
         }
-        Hold::Joined => return Ok(Outcome::Waiting(Wait::NodeExists(claim.node))),
+        Acquired::Joined => return Ok(Outcome::Waiting(Wait::NodeExists(claim.node))),
     };
     let approved = Approved {
         node: claim.node,
@@ -137,8 +137,8 @@ async fn approve(
         again: (before > 0 || approval.is_again).then(|| approval.bearer.reference()),
     };
     let mut message = format!(
-        "the node of {} has this name and does not exist yet",
-        approved.joins_as
+        "node {} belongs to {}, which has no Node yet",
+        approved.node, approved.joins_as
     );
     if approved.again.is_some() {
         message.push_str(", although another request was approved before");

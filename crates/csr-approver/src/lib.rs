@@ -5,14 +5,14 @@
 //!
 //! A reconcile decides about the requests of one requester: `gather → plan → apply → report`. [`gather`] collects what the watches have
 //! shown, [`mod@plan`] makes all decisions, [`apply`] makes sure of a decision by [`live`] reads, makes the [`claim`]
-//! ([`hold`](mod@hold)) and writes the decision, and [`report`] alone counts, logs and emits Events.
+//! ([`acquire`](mod@acquire)) and writes the decision, and [`report`] alone counts, logs and emits Events.
 
+pub mod acquire;
 pub mod apply;
 pub mod claim;
 pub mod claims;
 pub mod context;
 pub mod gather;
-pub mod hold;
 pub mod key;
 pub mod live;
 pub mod metrics;

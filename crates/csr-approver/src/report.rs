@@ -54,7 +54,7 @@ pub async fn report(
         }
     }
     reporting.count(requester, pending(applied), now);
-    again(applied, has_more)
+    requeue_after(applied, has_more)
 }
 
 /// Whether a request has waited so long that its pool's owner should know. The pool may be gone, and then nobody owns it.
@@ -112,7 +112,7 @@ fn pending(applied: &[Applied]) -> Pending {
 }
 
 /// When to decide again.
-fn again(applied: &[Applied], has_more: bool) -> Option<Duration> {
+fn requeue_after(applied: &[Applied], has_more: bool) -> Option<Duration> {
     let waits = |applied: &Applied| matches!(applied.outcome, Outcome::Waiting(_));
     // Without progress, the next reconcile would find the same.
     if has_more && !applied.iter().all(waits) {
@@ -179,7 +179,7 @@ mod tests {
             (vec![exists(), gone()], true, Some(0)),
             (vec![exists()], true, Some(60)),
         ] {
-            let due = again(&applied, has_more);
+            let due = requeue_after(&applied, has_more);
             assert_eq!(due.map(|due| due.as_secs()), seconds, "{applied:?}");
         }
     }

@@ -13,7 +13,7 @@ pub enum Denial {
     )]
     Subject,
     #[error(
-        "the usages differ from those of a kubelet; request digital signature, client auth, and key encipherment only for RSA keys"
+        "the usages differ from those of a kubelet; use digital signature and client auth; RSA keys may add key encipherment"
     )]
     Usages,
     #[error("{0} is a machine of another pool; a token permits only machines of its own pool")]
@@ -77,7 +77,7 @@ pub enum Wait {
     #[error("Node {0} exists; delete the Node if its machine is gone")]
     NodeExists(String),
     #[error(
-        "another request for node {node} was approved; retry after {until}. If the first request was not yours, delete the Machine"
+        "another request for node {node} was approved; this one is checked again after {until}. If the first request was not yours, delete the Machine"
     )]
     AlreadyApproved { node: String, until: Timestamp },
     #[error(

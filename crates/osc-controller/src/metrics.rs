@@ -89,7 +89,7 @@ mod tests {
             provisioning: 10 * bootstrap,
         };
         let reports = |metric: &str, cloud: &str, stage: &str, bytes: u32| {
-            let line = format!("osm_{metric}{{cloud=\"{cloud}\",stage=\"{stage}\"}} {bytes}\n");
+            let line = format!("osm_{metric}{{cloud_provider=\"{cloud}\",stage=\"{stage}\"}} {bytes}\n");
             let text = String::from_utf8(metrics.encode()).unwrap();
             assert!(text.contains(&line), "{line} is not in {text}");
             text
@@ -104,6 +104,9 @@ mod tests {
         sizes.note("a", None);
         reports("user_data_bytes", "aws", BOOTSTRAP, 0);
         let text = reports("user_data_limit_bytes", "aws", BOOTSTRAP, 16384);
-        assert!(!text.contains("limit_bytes{cloud=\"kubevirt\""), "it has none");
+        assert!(
+            !text.contains("limit_bytes{cloud_provider=\"kubevirt\""),
+            "it has none"
+        );
     }
 }

@@ -34,8 +34,7 @@ const NOT_WATCHED_REQUEUE: Duration = Duration::from_secs(5);
 /// Requeue interval while there is no thread to render a pool in: no watch reports when there is one.
 const BUSY_REQUEUE: Duration = Duration::from_secs(1);
 
-const CORRECT_KUBECONFIG: &str = "Correct the kubeconfig of that cluster and restart osc-controller and secret-syncer; or \
-                                  delete those objects if the other cluster no longer exists.";
+const CORRECT_KUBECONFIG: &str = "Correct the kubeconfig, or delete the OperatingSystemConfigs of the other cluster if it no longer exists";
 
 /// What to do. It leaves no choice to the steps that follow.
 #[derive(Debug, Default)]
@@ -131,8 +130,8 @@ pub fn plan(gathered: &Gathered, renderer: Option<&Renderer<'_>>) -> Plan {
 fn for_config(gathered: &Gathered, renderer: Option<&Renderer<'_>>) -> Plan {
     if let Some(other) = &gathered.other_cluster {
         let message = format!(
-            "cluster mismatch: the existing OperatingSystemConfigs belong to the cluster whose kube-system namespace has uid {other}, but \
-             that of this cluster has {}; this pool gets no user data. {CORRECT_KUBECONFIG}",
+            "cluster mismatch: the existing OperatingSystemConfigs belong to cluster {other}, but the kubeconfig leads to cluster {} \
+             (uids of kube-system); this pool gets no user data. {CORRECT_KUBECONFIG}",
             gathered.cluster_uid
         );
         let reject = |pool: &Arc<PoolView>| reject(pool, Reason::ClusterChanged, message.clone());
@@ -259,8 +258,8 @@ fn departed(gathered: &Gathered, config: &ConfigView) -> Plan {
         PoolPresence::OtherCluster => (
             Reason::ClusterChanged,
             format!(
-                "this object was created for another cluster (uid {} of its kube-system namespace, where this cluster has {}); \
-                 nothing is rendered, published or deleted. {CORRECT_KUBECONFIG}",
+                "cluster mismatch: this OperatingSystemConfig belongs to cluster {}, but the kubeconfig leads to cluster {} (uids of \
+                 kube-system); nothing is rendered, published or deleted. {CORRECT_KUBECONFIG}",
                 config.made_in().unwrap_or_default(),
                 gathered.cluster_uid
             ),

@@ -128,7 +128,7 @@ pub enum ContentError {
         problem: String,
     },
     /// Another client has written the status.
-    #[error("status.rendered does not have the digest that it names")]
+    #[error("status.rendered was modified by another client")]
     Modified,
 }
 

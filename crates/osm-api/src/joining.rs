@@ -7,7 +7,7 @@ use strum::{Display, EnumString, VariantNames};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Display, EnumString, VariantNames)]
 #[strum(serialize_all = "camelCase")]
 pub enum Joining {
-    /// The pool's own token, which may only ask. csr-approver approves what a Machine of that pool asks for that has no Node yet.
+    /// The pool's own token, which may only request certificates. csr-approver approves those of a Machine of that pool that has no Node yet.
     Approved,
     /// The token of the ServiceAccount `osm-node-bootstrap`. kube-controller-manager approves whatever it asks for.
     ///

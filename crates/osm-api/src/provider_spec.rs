@@ -297,7 +297,7 @@ impl<'de> Deserialize<'de> for ConfigVar {
                 // The path in the message is that of the object, while other rules would be about one of its fields.
                 Error::custom(match rule.as_str() {
                     rule @ (strict::NUMBER_WITHOUT_QUOTES | strict::BOOLEAN_WITHOUT_QUOTES) => rule,
-                    _ => "expected a text, or an object with value, secretKeyRef or configMapKeyRef",
+                    _ => "expected a string, or an object with value, secretKeyRef or configMapKeyRef",
                 })
             })?,
             text => Reference {
@@ -364,7 +364,7 @@ mod tests {
             assert_eq!(found, expected);
             assert!(!format!("{found:?}").contains("hunter2"));
         }
-        let object = "expected a text, or an object with value, secretKeyRef or configMapKeyRef";
+        let object = "expected a string, or an object with value, secretKeyRef or configMapKeyRef";
         for (wrong, problem) in [
             (json!(5), "is a number; put it in quotes"),
             (json!({"value": 5}), "is a number; put it in quotes"),

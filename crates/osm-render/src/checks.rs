@@ -266,7 +266,7 @@ fn check_unit(place: &str, unit: &ProfileUnit, rules: Rules) -> Result<(), Profi
     ensure(
         !mask || !enable && unit.content.is_none(),
         place,
-        "a masked unit can have no content and can't be enabled",
+        "a masked unit can't have content or be enabled",
     )?;
     ensure(
         mask || enable || !is_empty,

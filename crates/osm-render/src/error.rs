@@ -198,7 +198,7 @@ impl RenderError {
 /// Why user data can't be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UserDataError {
-    #[error("the late-bound value {0:?} is missing")]
+    #[error("the late-bound value {0:?} is missing; this is a bug, please report it")]
     MissingValue(String),
     #[error(
         "the late-bound value {0:?} contains characters that are not allowed with as=\"raw\" (only letters, digits and ._~+/=- are); use as=\"shell\", \"yaml\", \"json\", \"toml\" or \"b64\" in the template"

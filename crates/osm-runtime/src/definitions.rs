@@ -67,7 +67,7 @@ fn outdated_for(service: Service, published: &Schemas) -> Option<String> {
         Service::CsrApprover => &[],
     };
     if published.is_empty() && !needed.is_empty() {
-        return Some(format!("missing; {ADVICE}"));
+        return Some(format!("they are missing; {ADVICE}"));
     }
     let lack = needed.iter().find_map(|needed| missing(*needed, published))?;
     Some(format!("older than this version, they lack {lack}; {ADVICE}"))
@@ -164,7 +164,7 @@ mod tests {
                 "{problem}"
             );
             let problem = outdated_for(service, &Schemas::new()).unwrap();
-            assert!(problem.starts_with("missing; "), "{problem}");
+            assert!(problem.starts_with("they are missing; "), "{problem}");
         }
     }
 

@@ -317,7 +317,7 @@ mod tests {
         conditions.count("a", "Rendered", false, Reason::TemplateFailed);
         let text = String::from_utf8(metrics.encode()).unwrap();
         for line in [
-            r#"osm_reconciles_total{result="failure",reason="ProfileNotFound"} 1"#,
+            r#"osm_reconciles_total{reason="ProfileNotFound",result="failure"} 1"#,
             r#"osm_api_requests_total{cluster="single",code="200",resource="secrets",verb="get"} 1"#,
             r#"osm_objects{condition="Rendered",reason="TemplateFailed",status="False"} 1"#,
             r#"osm_objects{condition="Rendered",reason="Rendered",status="True"} 0"#,
@@ -326,7 +326,7 @@ mod tests {
                 env!("CARGO_PKG_VERSION"),
                 r#""} 1"#
             ),
-            r#"osm_watch_errors_total{cluster="single",kind="secrets"} 0"#,
+            r#"osm_watch_errors_total{cluster="single",watch="secrets"} 0"#,
             "process_resident_memory_bytes",
         ] {
             assert!(text.contains(line), "{line} missing in\n{text}");

@@ -95,11 +95,11 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// Work on `key` has succeeded; `again` sets its timer.
-    pub fn done(&self, key: &K, again: Option<Duration>) {
+    /// Work on `key` has succeeded; `requeue_after` sets its timer.
+    pub fn done(&self, key: &K, requeue_after: Option<Duration>) {
         let mut state = self.state.lock();
         state.failures.remove(key);
-        state.finish(key, again);
+        state.finish(key, requeue_after);
         drop(state);
         self.changed.notify_one();
     }
@@ -140,12 +140,12 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    fn finish(&mut self, key: &K, again: Option<Duration>) {
+    fn finish(&mut self, key: &K, requeue_after: Option<Duration>) {
         self.running.remove(key);
         if let Some(timer) = self.timer_of.remove(key) {
             self.timers.remove(&timer);
         }
-        if let Some(delay) = again {
+        if let Some(delay) = requeue_after {
             self.sequence += 1;
             let timer = (Instant::now() + delay, self.sequence);
             self.timers.insert(timer, key.clone());

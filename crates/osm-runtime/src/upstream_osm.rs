@@ -141,7 +141,7 @@ impl WatchedLease {
         }
         self.is_renewed().then(|| {
             format!(
-                "it renews the Lease {}; stop it with the script that `osmctl migrate script` prints",
+                "it renews the Lease {}; stop it with the script that `osmctl migrate script` prints (KKP: docs/kkp.md)",
                 self.place
             )
         })

@@ -56,7 +56,7 @@ pub enum State {
 /// Why a link is not up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Reason of a condition, or a name with hyphens for what only osmctl finds.
+    /// Reason of a condition, or a name of the same form for what only osmctl finds.
     pub reason: String,
     pub message: String,
     pub next_step: String,
@@ -223,7 +223,7 @@ fn gone(pool: &ClusterPool<'_>) -> Problem {
             "the MachineDeployment is gone; secret-syncer deletes everything that was published for it",
         ),
         false => Problem::new(
-            "no-machine-deployment",
+            "MachineDeploymentNotFound",
             "the MachineDeployment does not exist, and its config was not retired yet",
             "If it lasts longer than a minute, check --worker-context, and whether osc-controller runs.",
         ),
@@ -290,7 +290,7 @@ fn settings(snapshot: &Snapshot, md: &MachineDeployment) -> Option<Outcome> {
 fn settings_of_pool(snapshot: &Snapshot, installation: &str, md: &MachineDeployment) -> Outcome {
     let installation = Settings::parse(installation).map_err(|SettingsError(mistakes)| {
         Problem::new(
-            "settings-invalid",
+            "SettingsInvalid",
             mistakes.join("; "),
             "Correct the settings; `osmctl lint` checks them.",
         )
@@ -335,7 +335,7 @@ fn config(snapshot: &Snapshot, pool: &ClusterPool<'_>, md: &MachineDeployment) -
         None => absent(snapshot, Part::Configs, || {
             rejection(snapshot, md).unwrap_or_else(|| {
                 Problem::new(
-                    "no-config",
+                    "ConfigNotFound",
                     "osc-controller has not created the config of the pool yet",
                     CHECK_OSC,
                 )
@@ -396,7 +396,7 @@ fn secrets(config: &OperatingSystemConfig, pool: &ClusterPool<'_>, now: Timestam
     let status = config.status.clone().unwrap_or_default();
     let Some(condition) = condition::find(&status.conditions, PUBLISHED) else {
         return Err(Problem::new(
-            "not-published",
+            "NotPublished",
             "secret-syncer has not published the config yet",
             CHECK_SYNCER,
         ));
@@ -410,7 +410,7 @@ fn secrets(config: &OperatingSystemConfig, pool: &ClusterPool<'_>, now: Timestam
         .unwrap_or_default();
     if !ContentView::of(config).is_published(revision) {
         return Err(Problem::new(
-            "not-published",
+            "NotPublished",
             "secret-syncer has not published the newest content yet",
             CHECK_SYNCER,
         ));
@@ -420,7 +420,7 @@ fn secrets(config: &OperatingSystemConfig, pool: &ClusterPool<'_>, now: Timestam
         .unwrap_or_default();
     match expires.parse::<Timestamp>() {
         Ok(time) if time <= now => Err(Problem::new(
-            "credentials-expired",
+            "CredentialsExpired",
             format!("the credentials expired at {expires}, and secret-syncer has not renewed them"),
             CHECK_SYNCER,
         )),
@@ -492,7 +492,7 @@ mod tests {
             (
                 |s| s.settings = Some("pauseImag: x".to_owned()),
                 "settings",
-                "settings-invalid",
+                "SettingsInvalid",
             ),
             (
                 |s| drop(annotations(s).insert(SETTINGS.to_owned(), "fromConfigMap: mine".to_owned())),
@@ -504,7 +504,7 @@ mod tests {
                 "settings",
                 "PoolSettingsInvalid",
             ),
-            (|s| s.configs.clear(), "config", "no-config"),
+            (|s| s.configs.clear(), "config", "ConfigNotFound"),
             (
                 |s| {
                     s.configs.clear();
@@ -542,7 +542,7 @@ mod tests {
             (
                 |s| status(s).published.as_mut().unwrap().digest = "before".to_owned(),
                 "Secrets",
-                "not-published",
+                "NotPublished",
             ),
             (
                 |s| {
@@ -550,7 +550,7 @@ mod tests {
                         "2026-01-31T00:00:00Z".to_owned()
                 },
                 "Secrets",
-                "credentials-expired",
+                "CredentialsExpired",
             ),
         ];
         assert_eq!(
@@ -612,7 +612,7 @@ mod tests {
                 .reason
                 .clone()
         };
-        assert_eq!(reason(&snapshot), "no-machine-deployment");
+        assert_eq!(reason(&snapshot), "MachineDeploymentNotFound");
         status(&mut snapshot).retired = Some(osm_api::config::Retired {
             uid: "uid-kube-system-workers".to_owned(),
             generation: 2,

@@ -217,7 +217,7 @@ mod tests {
         let words: Vec<String> = words.collect();
         let well = "kube-system workers True osp-tiny v1.0.0 3 Rendered Published 2026-03-01T00:00:00Z -";
         assert_eq!(words[1], well);
-        assert_eq!(words[2], "team new - osp-tiny - 3 - - - config: no-config");
+        assert_eq!(words[2], "team new - osp-tiny - 3 - - - config: ConfigNotFound");
         assert_eq!(
             words[5],
             "osm-osc-controller 1/2 registry.example/osc-controller:0.1.0"

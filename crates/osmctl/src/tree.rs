@@ -238,7 +238,7 @@ fn found_in(folder: &Path) -> Result<BTreeSet<String>> {
             let relative = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
             if !kind.is_file() {
                 bail!(
-                    "{} contains {relative}, which is no plain file; remove it",
+                    "{} contains {relative}, which isn't a regular file; remove it",
                     folder.display()
                 );
             }

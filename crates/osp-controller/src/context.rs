@@ -63,7 +63,7 @@ pub struct Inner {
 }
 
 impl Context {
-    pub fn start(process: &Arc<Process>, cluster: &Cluster) -> Self {
+    pub fn new(process: &Arc<Process>, cluster: &Cluster) -> Self {
         let namespaces = cluster.installation.namespaces_of_profiles();
         let custom = namespaces.iter().filter(|_| cluster.installation.custom_profiles);
         let custom_profiles = custom
@@ -76,7 +76,7 @@ impl Context {
                 ((*namespace).to_owned(), Arc::new(cache))
             })
             .collect();
-        let context = Self(Arc::new(Inner {
+        Self(Arc::new(Inner {
             process: process.clone(),
             cluster: cluster.clone(),
             defaults: osm_render::defaults(),
@@ -87,12 +87,10 @@ impl Context {
             restored: Mutex::default(),
             conditions: ConditionGauge::new(&process.metrics),
             validator: Validator::new(VALIDATIONS),
-        }));
-        context.watch();
-        context
+        }))
     }
 
-    fn watch(&self) {
+    pub fn watch(&self) {
         let cluster = &self.cluster;
         for (namespace, cache) in &self.profiles {
             let context = self.clone();

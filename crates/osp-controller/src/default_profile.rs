@@ -62,8 +62,8 @@ fn restore(stored: &OperatingSystemProfile, default: &OperatingSystemProfileSpec
         return None;
     }
     // The CustomResourceDefinition allows a change of the spec only together with its version. A different spec may still have the
-    // version of the default: if it was stored before that rule existed, or while the rule was missing. Two writes with another
-    // version in between satisfy the rule, and the profile and its status never disappear.
+    // version of the default, if it was stored while the definition was the upstream OSM's, which has no such rule. Two writes with
+    // another version in between satisfy the rule, and the profile and its status never disappear.
     let interim_version =
         (!is_same_spec && stored.spec.version == default.version).then(|| INTERIM_VERSION.to_owned());
     let mut profile = OperatingSystemProfile {

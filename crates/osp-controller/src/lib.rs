@@ -35,7 +35,8 @@ pub const FIELD_MANAGER: &str = "osp-controller";
 /// # Errors
 /// The address of the webhook is not available.
 pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionArgs) -> anyhow::Result<()> {
-    let context = Context::start(&process, &cluster);
+    let context = Context::new(&process, &cluster);
+    context.watch();
     let judge = || ProfileJudge::new(&context);
     let webhook = osm_runtime::admission::spawn(&admission, judge, "the profile", &process)?;
     let queue = context.queue.clone();

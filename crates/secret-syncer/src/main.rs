@@ -23,8 +23,8 @@ struct Args {
     /// The default is the value of --namespace.
     #[arg(long, env = "OSM_INSTALLATION", value_name = "NAME")]
     installation: Option<String>,
-    /// How machines join. approved: with their pool's token, which may only ask, while csr-approver approves. static: with a token of
-    /// osm-node-bootstrap, for which kube-controller-manager approves the certificate of any node.
+    /// How machines join. approved: with a pool token that may only request certificates; csr-approver approves them. static: with a token
+    /// of osm-node-bootstrap, for which kube-controller-manager approves the certificate of any node.
     #[arg(long, env = "OSM_JOINING", value_name = "MODE", default_value_t,
           value_parser = PossibleValuesParser::new(Joining::names()).try_map(|mode| mode.parse::<Joining>()))]
     joining: Joining,

@@ -82,7 +82,7 @@ async fn start_with_problems(world: &mut World) -> Result<()> {
     world.installed.start_all().await?;
     for service in Service::ALL {
         let problems = [
-            "CustomResourceDefinitions: missing",
+            "CustomResourceDefinitions: they are missing",
             "settings (ConfigMap osm/osm-settings, key settings.yaml): ",
             "pauseImge: ",
             "proxy.http: ",

@@ -65,7 +65,7 @@ impl UpstreamOsm {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_new_is_started_while_the_upstream_osm_runs() -> Result<()> {
     let mut world = World::start_without_services(Options::default()).await?;
-    // The one that all three look at. `each_lease_alone_holds_up_what_is_new_until_it_has_expired` in osm-runtime has each of them.
+    // The one that all three look at. `each_lease_alone_holds_up_what_is_new_while_it_is_renewed` in osm-runtime has each of them.
     let go = start(&world, NAMESPACE).await?;
     world.installed.start_all().await?;
     let renews = format!("upstream OSM: it renews the Lease {NAMESPACE}/{GO_LEASE};");

@@ -1,5 +1,6 @@
 //! Runs the commands of the pages on installing and on migrating, on API servers without nodes. The tests check the commands;
-//! only the pods of Jobs run. `cargo xtask e2e helm` shows that the services work afterwards.
+//! only the pods of Jobs run. The push of images is a `bash` block, which is not run here: `cargo xtask e2e helm` runs the same command
+//! of the README, and shows that the services work afterwards.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -276,7 +276,7 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
 /// Signer of the client certificates of kubelets.
 pub const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
-/// It has no right on Secrets. The right to approve is worth any node of the cluster.
+/// It has no right on Secrets. With the right to approve, it can issue the credentials of any node.
 pub(super) fn csr_approver(installation: &Installation) -> Vec<Grant> {
     const CERTIFICATES: &str = "certificates.k8s.io";
     let claims = rule(
@@ -297,7 +297,7 @@ pub(super) fn csr_approver(installation: &Installation) -> Vec<Grant> {
             CERTIFICATES,
             "certificatesigningrequests/approval",
             "patch",
-            "the decision; with the next permission, this is worth any node of the cluster",
+            "the decision; with the next permission, it can issue the credentials of any node",
         ),
         named(CERTIFICATES, "signers", CLIENT_SIGNER, "approve", client),
         rule(

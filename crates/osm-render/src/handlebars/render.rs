@@ -301,7 +301,7 @@ impl Renderer<'_> {
                 TemplateElement::Expression(call) => self.called(call, scope),
                 _ => Err("is not an expression".to_owned().into()),
             },
-            _ => Err("is no value".to_owned().into()),
+            _ => Err("isn't a value".to_owned().into()),
         }
     }
 

@@ -172,7 +172,7 @@ fn mistakes_are_found_and_located() {
     refused("{{#if yes}}{{/each}}", "each");
     refused("{{toml null}}", "TOML has no form");
     refused("{{shell nul}}", "shell: the text has a NUL character");
-    refused("{{semver quote \">1\"}}", "no version");
+    refused("{{semver quote \">1\"}}", "isn't a version");
     refused("\n{{> absent}}", "Some((2, 1)) there is no template \"absent\"");
     refused(
         "{{> (lookup map \"a\")}}",

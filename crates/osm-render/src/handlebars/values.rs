@@ -126,9 +126,9 @@ fn shell(value: &Value) -> Outcome {
 fn semver(version: &Value, requirement: &Value) -> Outcome {
     let version = scalar(version)?;
     let version = Version::parse(version.strip_prefix('v').unwrap_or(&version))
-        .map_err(|_| "the first argument is no version such as 1.34.2".to_owned())?;
+        .map_err(|_| "the first argument isn't a version such as 1.34.2".to_owned())?;
     let requirement = VersionReq::parse(&scalar(requirement)?)
-        .map_err(|_| "the second argument is no requirement such as \">=1.34, <1.36\"".to_owned())?;
+        .map_err(|_| "the second argument isn't a requirement such as \">=1.34, <1.36\"".to_owned())?;
     Ok(Value::Bool(requirement.matches(&Version::new(
         version.major,
         version.minor,

@@ -48,7 +48,7 @@ const OURS: [(&str, &str); 11] = [
         "healthzPort",
         "a health check asks there, and would restart the kubelet",
     ),
-    ("registerNode", "a machine that does not register is no node"),
+    ("registerNode", "a machine that does not register isn't a node"),
     (
         "rotateCertificates",
         "a node would be lost when its first certificate ends",

@@ -18,7 +18,7 @@ pub(super) fn check(text: &str) -> Result<(), String> {
         let problem = match line {
             Line::Section(_) | Line::Setting => continue,
             Line::Stray => "is before any [Section]",
-            Line::Broken => "is no [Section], Key=value or comment",
+            Line::Broken => "isn't a [Section], Key=value or comment",
         };
         return Err(format!("line {number} {problem}"));
     }
@@ -91,9 +91,9 @@ mod tests {
         let long = format!("[Unit]\nA={}\n", "x".repeat(2046));
         for (text, problem) in [
             ("A=b\n[Unit]\n", "line 1 is before"),
-            ("[Unit]\nA\n", "line 2 is no"),
-            ("[Unit\n", "line 1 is no"),
-            ("[Unit] x\n", "line 1 is no"),
+            ("[Unit]\nA\n", "line 2 isn't a"),
+            ("[Unit\n", "line 1 isn't a"),
+            ("[Unit] x\n", "line 1 isn't a"),
             ("[Unit]\r\n", "carriage"),
             (long.as_str(), "line 2 has more than 2047"),
         ] {

@@ -94,7 +94,7 @@ fn what_flatcar_can_not_do_is_said_where_the_profile_is_judged() {
         (
             "ignition",
             "[Service]\nA\n[Install]\n",
-            "fetch.service: line 2 is no",
+            "fetch.service: line 2 isn't a",
         ),
         ("cloud-init", "[Service]\r\n[Install]\n", "control characters"),
     ] {

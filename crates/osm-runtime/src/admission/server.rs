@@ -28,7 +28,7 @@ use super::{AdmissionArgs, AdmissionMetrics, Judge, Request, Verdict, review};
 use crate::Process;
 
 /// How long a TLS handshake may take. An API server needs milliseconds.
-pub(super) const HANDSHAKE: Duration = Duration::from_secs(1);
+const HANDSHAKE: Duration = Duration::from_secs(1);
 
 /// How long a review may take to arrive and to be answered.
 const DEADLINE: Duration = Duration::from_secs(5);

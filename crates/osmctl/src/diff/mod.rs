@@ -92,7 +92,7 @@ impl Diff {
         }
         let [old, new] = self.paths.as_slice() else {
             bail!(
-                "the command compares two PATHs, OLD and NEW, but {} are given; provide both, or --cluster",
+                "2 PATHs are required (OLD and NEW), got {}; provide both, or use --cluster",
                 self.paths.len()
             );
         };

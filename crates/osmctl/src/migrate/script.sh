@@ -258,7 +258,8 @@ install_osm() {
   force=$(helm upgrade --help | grep -o -e '--force-conflicts' | head -n 1)
   # shellcheck disable=SC2086
   helm upgrade --install osm "$CHART" --namespace "$namespace" --values "$FOLDER/values.yaml" ${REGISTRY:+--set image.registry="$REGISTRY"} $force
-  kubectl rollout status deployments --namespace "$namespace" --selector app.kubernetes.io/instance=osm --timeout 2m
+  # The services wait up to 90 seconds for the Lease of the upstream OSM to expire.
+  kubectl rollout status deployments --namespace "$namespace" --selector app.kubernetes.io/instance=osm --timeout 5m
   # OSM replaces a bootstrap Secret of the upstream OSM when everything that the new one refers to exists.
   wait_until "OSM to publish $(unpublished | xargs)" everything_is_published
   echo "OSM serves every pool. Next part: clean-up"

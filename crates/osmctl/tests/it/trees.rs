@@ -62,7 +62,7 @@ fn nothing_is_written_outside_of_the_folder() {
     symlink(&outside, to.join("kube-system")).unwrap();
     let render = |input: &str| run(&format!("render - -o dir={}", to.display()), input);
     let refused = render(&both());
-    says(&refused, "no plain file");
+    says(&refused, "isn't a regular file");
     fs::remove_file(to.join("kube-system")).unwrap();
     let refused = render(&both().replace("namespace: kube-system", "namespace: .."));
     says(&refused, "metadata.namespace");

@@ -140,10 +140,11 @@ async fn with_the_definitions_of_another_version_it_complains_and_creates_nothin
         let metrics = site.metrics().await?;
         // Until the check of the definitions has ended, a dry run finds it out.
         let is_refused = |line: &str| {
-            line.starts_with("osm_reconciles_total{result=\"failure\"")
-                && ["DefinitionsOutdated", "FieldsDropped"]
-                    .iter()
-                    .any(|reason| line.contains(reason))
+            ["DefinitionsOutdated", "FieldsDropped"].iter().any(|reason| {
+                line.starts_with(&format!(
+                    "osm_reconciles_total{{reason=\"{reason}\",result=\"failure\""
+                ))
+            })
         };
         Ok(metrics.lines().any(is_refused).then_some(()))
     })

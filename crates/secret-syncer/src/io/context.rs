@@ -38,7 +38,7 @@ impl fmt::Display for Key {
         match self {
             Self::Config(name) => f.write_str(name),
             Self::LegacyTokens => f.write_str("(non-expiring tokens)"),
-            Self::JoinRight => f.write_str("(right to join)"),
+            Self::JoinRight => f.write_str("(nodeclient binding)"),
         }
     }
 }
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn the_texts_are_the_same_in_each_version() {
         assert_eq!(Key::LegacyTokens.to_string(), "(non-expiring tokens)");
-        assert_eq!(Key::JoinRight.to_string(), "(right to join)");
+        assert_eq!(Key::JoinRight.to_string(), "(nodeclient binding)");
         assert_eq!(
             Key::Config("pool-kube-system-config".into()).to_string(),
             "pool-kube-system-config"

@@ -77,7 +77,7 @@ pub async fn reconcile(context: &Context) -> Result<Option<Duration>, ApplyError
         report(context, account, is_open).await;
         context.wake(|_| true);
     }
-    Ok(Some(questions::again(has_changed)))
+    Ok(Some(questions::requeue_after(has_changed)))
 }
 
 async fn ask(context: &Context, account: &Meta) -> Result<Option<bool>, ApplyError> {

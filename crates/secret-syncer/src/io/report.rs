@@ -9,6 +9,7 @@ use osm_runtime::error::Failure;
 use osm_runtime::request::failed;
 use osm_runtime::{RequestError, status};
 
+use crate::FIELD_MANAGER;
 use crate::io::apply::Applied;
 use crate::io::apply::orphans::OrphanOutcome;
 use crate::io::caches;
@@ -17,9 +18,6 @@ use crate::io::error::Error;
 use crate::model::view::ConfigView;
 use crate::plan::conditions::{self, Announcement, event, is_change, is_reported};
 use crate::plan::{legacy_tokens, messages};
-
-/// Name of the field manager of this controller.
-pub const FIELD_MANAGER: &str = "secret-syncer";
 
 /// Reports the outcome of a config's reconcile; returns when to look again.
 ///
@@ -39,7 +37,7 @@ pub async fn report(
     }
     let Some(config) = context.caches.configs.get(&context.config_key(name)) else {
         context.forget(name);
-        return outcome.map(|applied| applied.again);
+        return outcome.map(|applied| applied.requeue_after);
     };
     let bootstrap = names::bootstrap_secret_of(name);
     let bootstrap = bootstrap.and_then(|secret| context.caches.secrets.get(&caches::key(&secret)));
@@ -60,7 +58,7 @@ pub async fn report(
                 let written = set_status(context, &config, verdict, applied.published);
                 written.await.map_err(Error::Report)?;
             }
-            Ok(applied.again)
+            Ok(applied.requeue_after)
         }
         Err(error) => {
             let now = context.cluster.worker.server_time.now();

@@ -142,9 +142,9 @@ pub fn not_adopted(config: &str) -> Verdict {
 /// What the API server of a cluster said is worth nothing once it is another cluster.
 pub fn cluster_changed(was: &str, is: &str) -> String {
     format!(
-        "this object was created for another cluster (uid {was} of its kube-system namespace, where this cluster has {is}); nothing is \
-         published or deleted. Correct the kubeconfig of that cluster and restart osc-controller and secret-syncer; or delete this \
-         object if the other cluster no longer exists"
+        "cluster mismatch: this OperatingSystemConfig belongs to cluster {was}, but the kubeconfig leads to cluster {is} (uids of \
+         kube-system); nothing is published or deleted. Correct the kubeconfig, or delete the OperatingSystemConfigs of the other cluster \
+         if it no longer exists"
     )
 }
 
@@ -152,9 +152,8 @@ pub fn cluster_changed(was: &str, is: &str) -> String {
 pub fn published_through_another_cluster(gathered: &Gathered, pool: &str) -> String {
     format!(
         "objects in cloud-init-settings for pool {pool} were published through another management cluster than the one of \
-         --kubeconfig, whose kube-system namespace has uid {}; they are left unchanged. Correct --kubeconfig and restart the \
-         services; or, if that cluster no longer exists, delete the Secrets, ServiceAccounts, Roles and RoleBindings with label \
-         {}={pool} there",
+         --kubeconfig, whose kube-system namespace has uid {}; they are left unchanged. Correct --kubeconfig; or, if that \
+         cluster no longer exists, delete the Secrets, ServiceAccounts, Roles and RoleBindings with label {}={pool} there",
         gathered.clusters.management,
         names::POOL
     )

@@ -93,7 +93,7 @@ fn plan_with(gathered: &Gathered, memory: &mut PoolMemory) -> Result<Plan, PlanE
         // Without a config its pool is not known either: everything of that name is among the orphans.
         None => Plan::of(Step::None, None),
     };
-    let (orphans, orphans_again) = orphans::orphans(gathered);
+    let (orphans, orphans_requeue) = orphans::orphans(gathered);
     // Without a rendered content and its pool it is not known what belongs to whom; a teardown deletes the orphans as well.
     let is_unsure = gathered.config.as_ref().is_some_and(|config| {
         config.status.rendered.is_none() || config.machine_deployment.is_none() || config.unreadable.is_some()
@@ -109,7 +109,7 @@ fn plan_with(gathered: &Gathered, memory: &mut PoolMemory) -> Result<Plan, PlanE
         let pool = orphans::of_another_cluster(gathered)?;
         Some(messages::published_through_another_cluster(gathered, pool))
     });
-    plan.again = [orphans_again, plan.again].into_iter().flatten().min();
+    plan.requeue_after = [orphans_requeue, plan.requeue_after].into_iter().flatten().min();
     Ok(plan)
 }
 
@@ -189,11 +189,11 @@ fn keep_or_publish(
         let bootstrap = gathered.existing.bootstrap.as_ref();
         let renewal = bootstrap.and_then(|secret| secret.meta.time(names::RENEW_AT));
         let next = [provisioning_secret::next_expiry(gathered), renewal];
-        let again = next.into_iter().flatten().min();
-        let again = again.map_or(MAX_REQUEUE_INTERVAL, |at| {
+        let next = next.into_iter().flatten().min();
+        let requeue_after = next.map_or(MAX_REQUEUE_INTERVAL, |at| {
             until(gathered.now, at).min(MAX_REQUEUE_INTERVAL)
         });
-        return Ok(Plan::of(Step::Keep(keep), Some(again)));
+        return Ok(Plan::of(Step::Keep(keep), Some(requeue_after)));
     }
     if wanted.published_from.is_empty() {
         // Of what is published by the status alone nothing is known, though something of the same empty reference may have been.

@@ -18,7 +18,7 @@ const MIN_ORPHAN_AGE: SignedDuration = SignedDuration::from_hours(24);
 
 /// What to do with each orphan of this management cluster, and when to look again.
 pub fn orphans(gathered: &Gathered) -> (Vec<OrphanStep>, Option<Duration>) {
-    let (mut steps, mut again) = (Vec::new(), None);
+    let (mut steps, mut requeue_after) = (Vec::new(), None);
     let budget = gathered.orphan_budget.as_ref();
     let mut left = budget.map_or(0, |budget| orphan_budget::left(budget, gathered.now));
     let ours = |(_, objects): &&(String, ExistingObjects)| !gathered.clusters.is_other_management(objects);
@@ -34,9 +34,9 @@ pub fn orphans(gathered: &Gathered) -> (Vec<OrphanStep>, Option<Duration>) {
                     left -= 1;
                     steps.push(collect(gathered, pool, objects));
                 }
-                again = Some(MAX_REQUEUE_INTERVAL);
+                requeue_after = Some(MAX_REQUEUE_INTERVAL);
             }
-            Some(_) => again = Some(MAX_REQUEUE_INTERVAL),
+            Some(_) => requeue_after = Some(MAX_REQUEUE_INTERVAL),
             // An identity without any Secret opens nothing, so there is nothing to lose.
             None if secrets.is_empty() => steps.push(collect(gathered, pool, objects)),
             None => {
@@ -47,11 +47,11 @@ pub fn orphans(gathered: &Gathered) -> (Vec<OrphanStep>, Option<Duration>) {
                     secrets: unmarked.collect(),
                     since: gathered.now,
                 });
-                again = Some(MAX_REQUEUE_INTERVAL);
+                requeue_after = Some(MAX_REQUEUE_INTERVAL);
             }
         }
     }
-    (steps, again)
+    (steps, requeue_after)
 }
 
 fn collect(gathered: &Gathered, pool: &str, objects: &ExistingObjects) -> OrphanStep {

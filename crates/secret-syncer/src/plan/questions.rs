@@ -18,7 +18,7 @@ pub fn pause(asked: Option<Duration>) -> Option<Duration> {
 }
 
 /// When to ask again. The API server learns of a change of rights by a watch of its own, so the first answer after a change may be an old one.
-pub fn again(has_changed: bool) -> Duration {
+pub fn requeue_after(has_changed: bool) -> Duration {
     match has_changed {
         true => QUESTION_INTERVAL,
         false => ANSWER_TTL,

@@ -24,18 +24,18 @@ pub struct Plan {
     /// Replaces the verdict of every status that this plan writes.
     pub degraded: Option<Verdict>,
     /// Requeue after this time, though nothing changes.
-    pub again: Option<Duration>,
+    pub requeue_after: Option<Duration>,
 }
 
 impl Plan {
     /// For the pool of the config alone.
-    pub fn of(step: Step, again: Option<Duration>) -> Self {
+    pub fn of(step: Step, requeue_after: Option<Duration>) -> Self {
         Self {
             step,
             orphans: Vec::new(),
             foreign_cluster: None,
             degraded: None,
-            again,
+            requeue_after,
         }
     }
 }

@@ -64,7 +64,7 @@ fn what_stands_is_kept_until_its_renewal() {
     };
     assert!(keep.outdated.is_empty() && keep.opened.is_none());
     assert_eq!(
-        plan.again,
+        plan.requeue_after,
         Some(MAX_REQUEUE_INTERVAL),
         "its renewal is due in hours, but timers don't count sleep"
     );
@@ -81,8 +81,8 @@ fn waiting_is_said_and_takes_nothing_away() {
     assert!(
         plan(&gathered)
             .unwrap()
-            .again
-            .is_some_and(|again| again <= Duration::from_secs(3))
+            .requeue_after
+            .is_some_and(|after| after <= Duration::from_secs(3))
     );
     gathered.memory.waiting_since = Some(now() - SignedDuration::from_secs(3));
     assert_eq!(said(&gathered), "WaitingForRendering");
@@ -152,7 +152,7 @@ fn old_documents_go_when_no_token_may_fetch_them_and_the_role_narrows() {
         ["document", "fetchable"],
         "the named one stays whatever its date says"
     );
-    assert_eq!(plan.again, Some(MAX_REQUEUE_INTERVAL));
+    assert_eq!(plan.requeue_after, Some(MAX_REQUEUE_INTERVAL));
     // A document whose date somebody destroyed is kept: its tokens may be alive.
     let mut altered = (*document("altered", hours(0))).clone();
     altered.meta.annotations.clear();
@@ -228,7 +228,7 @@ fn a_missing_config_deletes_nothing_for_a_day() {
     gathered.now = hours(23);
     let waits = plan(&gathered).unwrap();
     assert!(waits.orphans.is_empty());
-    assert_eq!(waits.again, Some(MAX_REQUEUE_INTERVAL));
+    assert_eq!(waits.requeue_after, Some(MAX_REQUEUE_INTERVAL));
     gathered.now = hours(24);
     assert!(matches!(
         plan(&gathered).unwrap().orphans.as_slice(),
@@ -237,7 +237,7 @@ fn a_missing_config_deletes_nothing_for_a_day() {
     gathered.orphan_budget.as_mut().unwrap().recorded = hours(24).to_string();
     let limited = plan(&gathered).unwrap();
     assert!(
-        limited.orphans.is_empty() && limited.again.is_some(),
+        limited.orphans.is_empty() && limited.requeue_after.is_some(),
         "never more than a tenth in an hour"
     );
 }
@@ -560,7 +560,7 @@ fn a_kubeconfig_secret_that_is_no_longer_needed_goes_when_no_token_may_fetch_it(
     edit_kubeconfig(&mut gathered, |secret| {
         secret.meta.annotations.insert(names::KEEP_UNTIL, soon);
     });
-    assert_eq!(plan(&gathered).unwrap().again.unwrap().as_secs(), 30);
+    assert_eq!(plan(&gathered).unwrap().requeue_after.unwrap().as_secs(), 30);
     gathered.now += SignedDuration::from_secs(30);
     let keep = kept(&gathered);
     assert_eq!(outdated(&keep), [name.as_str()]);

@@ -115,7 +115,7 @@ fn packages_are_upgraded_once_with_proxy_and_certificates_and_before_the_kubelet
     for kind in KINDS {
         for (os, tool, verb, trust) in UPGRADES {
             let server = mirror();
-            let settings = "proxy: {http: 'http://proxy.example:3128', noProxy: 127.0.0.1}\nhostCaBundle: |\n  \
+            let settings = "proxy: {http: 'http://proxy.example:3128', noProxy: 127.0.0.1}\nhostCABundle: |\n  \
                 -----BEGIN CERTIFICATE-----\n  TWFu\n  -----END CERTIFICATE-----";
             let machine = plain(os, kind, server.port, settings, true);
             machine.noted(tool, "echo by $https_proxy >>\"$MACHINE/calls\"");

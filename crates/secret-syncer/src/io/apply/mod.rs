@@ -87,7 +87,7 @@ pub struct Applied {
     pub orphans: Vec<OrphanOutcome>,
     /// What belongs to another cluster and was left alone.
     pub foreign_cluster: Option<String>,
-    pub again: Option<Duration>,
+    pub requeue_after: Option<Duration>,
 }
 
 impl Applied {
@@ -106,7 +106,7 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
         orphans,
         foreign_cluster,
         degraded,
-        again,
+        requeue_after,
     } = plan;
     let about = gathered.config.as_ref().map(|config| config.content_id());
     let mut applied = Applied {
@@ -116,7 +116,7 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
         published_for: Vec::new(),
         orphans: Vec::new(),
         foreign_cluster,
-        again,
+        requeue_after,
     };
     match step {
         Step::None => {}

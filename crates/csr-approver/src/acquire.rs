@@ -13,7 +13,7 @@ use crate::claim::{self, Claim};
 use crate::views::ClaimView;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub enum Acquired {
     Held {
         /// How many approvals came before.
         before: i32,
@@ -28,27 +28,27 @@ pub enum Hold {
 ///
 /// # Errors
 /// A request that failed, also because another replica was faster.
-pub async fn hold_unless_joined(
+pub async fn acquire_unless_joined(
     leases: &Api<Lease>,
     nodes: &Api<Node>,
     claim: &Claim,
     now: Timestamp,
-) -> Result<Hold, RequestError> {
-    let hold = hold(leases, claim, now).await?;
-    if let Hold::Held { .. } = hold {
+) -> Result<Acquired, RequestError> {
+    let acquired = acquire(leases, claim, now).await?;
+    if let Acquired::Held { .. } = acquired {
         // Only now, because a machine may have joined while the claim was replaced.
         let node = status::live(nodes, &claim.node).await;
         if node.map_err(failed("reading the Node"))?.is_some() {
-            return Ok(Hold::Joined);
+            return Ok(Acquired::Joined);
         }
     }
-    Ok(hold)
+    Ok(acquired)
 }
 
-async fn hold(leases: &Api<Lease>, claim: &Claim, now: Timestamp) -> Result<Hold, RequestError> {
+async fn acquire(leases: &Api<Lease>, claim: &Claim, now: Timestamp) -> Result<Acquired, RequestError> {
     let params = PostParams::default();
     match leases.create(&params, &claim.lease(now, None)).await {
-        Ok(_) => return Ok(Hold::Held { before: 0 }),
+        Ok(_) => return Ok(Acquired::Held { before: 0 }),
         Err(error) if already_exists(&error) => {}
         Err(error) => return Err(failed("creating the claim")(error)),
     }
@@ -59,17 +59,17 @@ async fn hold(leases: &Api<Lease>, claim: &Claim, now: Timestamp) -> Result<Hold
     };
     // The approval of this very request was interrupted.
     if held.request == claim.request {
-        return Ok(Hold::Held { before: held.before });
+        return Ok(Acquired::Held { before: held.before });
     }
     let until = claim::expires(held.since);
     if now < until {
-        return Ok(Hold::Taken { until });
+        return Ok(Acquired::Taken { until });
     }
     // The other request came to nothing.
     let lease = claim.lease(now, Some(&held));
     let replaced = leases.replace(&name, &params, &lease).await;
     replaced.map_err(failed("replacing the claim"))?;
-    Ok(Hold::Held {
+    Ok(Acquired::Held {
         before: held.before.saturating_add(1),
     })
 }
@@ -134,10 +134,10 @@ mod tests {
         let server = Server::new(now());
         let (first, second) = (replica(&server, Late("")), replica(&server, Late("create")));
         let (one, other) = (claim("one"), claim("other"));
-        let (one, other) = tokio::join!(hold(&first, &one, now()), hold(&second, &other, now()));
-        assert_eq!(one.unwrap(), Hold::Held { before: 0 });
+        let (one, other) = tokio::join!(acquire(&first, &one, now()), acquire(&second, &other, now()));
+        assert_eq!(one.unwrap(), Acquired::Held { before: 0 });
         let until = now() + claim::VALIDITY;
-        assert_eq!(other.unwrap(), Hold::Taken { until });
+        assert_eq!(other.unwrap(), Acquired::Taken { until });
         assert_eq!(holder(&first).await, ("one".to_owned(), 0));
     }
 
@@ -147,15 +147,15 @@ mod tests {
         let server = Server::new(now());
         let (first, second) = (replica(&server, Late("")), replica(&server, Late("update")));
         let past = now() - claim::VALIDITY;
-        hold(&first, &claim("expired"), past).await.unwrap();
+        acquire(&first, &claim("expired"), past).await.unwrap();
         let (one, other) = (claim("one"), claim("other"));
-        let (held, lost) = tokio::join!(hold(&first, &one, now()), hold(&second, &other, now()));
-        assert_eq!(held.unwrap(), Hold::Held { before: 1 });
+        let (held, lost) = tokio::join!(acquire(&first, &one, now()), acquire(&second, &other, now()));
+        assert_eq!(held.unwrap(), Acquired::Held { before: 1 });
         assert!(matches!(lost, Err(RequestError::Conflict { .. })), "{lost:?}");
         assert_eq!(holder(&first).await, ("one".to_owned(), 1));
-        let again = hold(&second, &other, now()).await.unwrap();
+        let again = acquire(&second, &other, now()).await.unwrap();
         let until = now() + claim::VALIDITY;
-        assert_eq!(again, Hold::Taken { until });
+        assert_eq!(again, Acquired::Taken { until });
     }
 
     /// The watch of Nodes may lag behind.
@@ -164,14 +164,14 @@ mod tests {
         let server = Server::new(now());
         let (leases, nodes) = (replica(&server, Late("")), Api::all(server.admin()));
         let claim = claim("one");
-        let hold = async || {
-            let found = hold_unless_joined(&leases, &nodes, &claim, now()).await;
+        let acquire = async || {
+            let found = acquire_unless_joined(&leases, &nodes, &claim, now()).await;
             found.unwrap()
         };
-        assert_eq!(hold().await, Hold::Held { before: 0 });
+        assert_eq!(acquire().await, Acquired::Held { before: 0 });
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": claim.node}});
         server.load(&[node]).unwrap();
-        assert_eq!(hold().await, Hold::Joined);
+        assert_eq!(acquire().await, Acquired::Joined);
     }
 
     /// The replica that made the claim has ended before it approved the request.
@@ -180,11 +180,11 @@ mod tests {
         let server = Server::new(now());
         let leases = replica(&server, Late(""));
         let lease = async || leases.get(&claim("").name()).await.unwrap();
-        hold(&leases, &claim("one"), now()).await.unwrap();
+        acquire(&leases, &claim("one"), now()).await.unwrap();
         let made = lease().await;
         let later = now() + SignedDuration::from_hours(1);
-        let found = hold(&leases, &claim("one"), later).await.unwrap();
-        assert_eq!(found, Hold::Held { before: 0 });
+        let found = acquire(&leases, &claim("one"), later).await.unwrap();
+        assert_eq!(found, Acquired::Held { before: 0 });
         assert_eq!(lease().await, made, "the claim is not written again");
     }
 }
