@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::PostParams;
 use osm_runtime::error::already_exists;
 use osm_runtime::request::failed;
-use osm_runtime::{Api, RequestError, status};
+use osm_runtime::{Api, Error, status};
 
 use crate::claim::{self, Claim};
 use crate::views::ClaimView;
@@ -33,7 +33,7 @@ pub async fn acquire_unless_joined(
     nodes: &Api<Node>,
     claim: &Claim,
     now: Timestamp,
-) -> Result<Acquired, RequestError> {
+) -> Result<Acquired, Error> {
     let acquired = acquire(leases, claim, now).await?;
     if let Acquired::Held { .. } = acquired {
         // Only now, because a machine may have joined while the claim was replaced.
@@ -45,7 +45,7 @@ pub async fn acquire_unless_joined(
     Ok(acquired)
 }
 
-async fn acquire(leases: &Api<Lease>, claim: &Claim, now: Timestamp) -> Result<Acquired, RequestError> {
+async fn acquire(leases: &Api<Lease>, claim: &Claim, now: Timestamp) -> Result<Acquired, Error> {
     let params = PostParams::default();
     match leases.create(&params, &claim.lease(now, None)).await {
         Ok(_) => return Ok(Acquired::Held { before: 0 }),
@@ -55,7 +55,7 @@ async fn acquire(leases: &Api<Lease>, claim: &Claim, now: Timestamp) -> Result<A
     let name = claim.name();
     let lease = leases.get(&name).await.map_err(failed("reading the claim"))?;
     let Some(held) = ClaimView::of(&lease) else {
-        return Err(RequestError::Conflict { what: "the claim" });
+        return Err(Error::Conflict { what: "the claim" });
     };
     // The approval of this very request was interrupted.
     if held.request == claim.request {
@@ -151,7 +151,7 @@ mod tests {
         let (one, other) = (claim("one"), claim("other"));
         let (held, lost) = tokio::join!(acquire(&first, &one, now()), acquire(&second, &other, now()));
         assert_eq!(held.unwrap(), Acquired::Held { before: 1 });
-        assert!(matches!(lost, Err(RequestError::Conflict { .. })), "{lost:?}");
+        assert!(matches!(lost, Err(Error::Conflict { .. })), "{lost:?}");
         assert_eq!(holder(&first).await, ("one".to_owned(), 1));
         let again = acquire(&second, &other, now()).await.unwrap();
         let until = now() + claim::VALIDITY;

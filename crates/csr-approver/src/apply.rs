@@ -11,7 +11,7 @@ use osm_api::{PoolRef, Reason};
 use osm_runtime::cache::Version;
 use osm_runtime::error::is_code;
 use osm_runtime::request::failed;
-use osm_runtime::{Api, RequestError};
+use osm_runtime::{Api, Error};
 use serde_json::json;
 
 use crate::acquire::{self, Acquired};
@@ -59,7 +59,7 @@ pub struct Applied {
 /// What was done, and the first failure.
 pub struct Results {
     pub applied: Vec<Applied>,
-    pub failure: Option<RequestError>,
+    pub failure: Option<Error>,
 }
 
 /// Does what the plan says. A request that the API server refuses stops no other one; an API server that does not answer stops all, so that
@@ -78,7 +78,7 @@ pub async fn apply(context: &Context, now: Timestamp, plan: Plan) -> Results {
                 outcome,
             }),
             Err(error) => {
-                let is_unanswered = matches!(&error, RequestError::Failed { source, .. }
+                let is_unanswered = matches!(&error, Error::Failed { source, .. }
                     if matches!(**source, kube::Error::Service(_) | kube::Error::HyperError(_)));
                 results.failure.get_or_insert(error);
                 if is_unanswered {
@@ -95,7 +95,7 @@ async fn act(
     request: &Request,
     decision: Decision,
     now: Timestamp,
-) -> Result<Outcome, RequestError> {
+) -> Result<Outcome, Error> {
     match decision {
         Decision::Wait(wait) => Ok(Outcome::Waiting(wait)),
         Decision::Deny(denial) => deny(context, request, denial).await,
@@ -110,7 +110,7 @@ async fn act(
     }
 }
 
-async fn deny(context: &Context, request: &Request, denial: Denial) -> Result<Outcome, RequestError> {
+async fn deny(context: &Context, request: &Request, denial: Denial) -> Result<Outcome, Error> {
     let message = denial.to_string();
     write(context, request, &message, Outcome::Denied(denial)).await
 }
@@ -120,7 +120,7 @@ async fn approve(
     request: &Request,
     approval: Approval,
     now: Timestamp,
-) -> Result<Outcome, RequestError> {
+) -> Result<Outcome, Error> {
     let claim = approval.claim;
     let (leases, nodes) = (context.leases(), Api::all(context.cluster.worker.client.clone()));
     let before = match acquire::acquire_unless_joined(&leases, &nodes, &claim, now).await? {
@@ -152,7 +152,7 @@ async fn write(
     request: &Request,
     message: &str,
     decided: Outcome,
-) -> Result<Outcome, RequestError> {
+) -> Result<Outcome, Error> {
     let (type_, reason) = match &decided {
         Outcome::Approved(approved) => ("Approved", approved.reason()),
         Outcome::Denied(denial) => ("Denied", denial.reason()),

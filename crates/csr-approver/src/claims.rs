@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::{DeleteParams, Preconditions};
-use osm_runtime::RequestError;
+use osm_runtime::Error;
 use osm_runtime::error::{conflict, is_code};
 use osm_runtime::request::failed;
 
@@ -22,7 +22,7 @@ const MAX_DELETED: usize = 100;
 ///
 /// # Errors
 /// A request that failed.
-pub async fn reconcile(context: &Context) -> Result<Option<Duration>, RequestError> {
+pub async fn reconcile(context: &Context) -> Result<Option<Duration>, Error> {
     let now = context.cluster.worker.server_time.now();
     let done = context
         .claims
@@ -44,7 +44,7 @@ fn is_awaited(context: &Context, claim: &ClaimView) -> bool {
     (is_machine || is_pool) && context.nodes.get(&claim.node).is_none()
 }
 
-async fn delete(context: &Context, claim: &Arc<ClaimView>) -> Result<(), RequestError> {
+async fn delete(context: &Context, claim: &Arc<ClaimView>) -> Result<(), Error> {
     let params = DeleteParams::default().preconditions(Preconditions {
         uid: Some(claim.uid.clone()),
         resource_version: Some(claim.resource_version.clone()),

@@ -30,7 +30,7 @@ pub mod watches;
 use std::sync::Arc;
 use std::time::Duration;
 
-use osm_runtime::{Cluster, Process, RequestError, runner};
+use osm_runtime::{Cluster, Error, Process, runner};
 
 use crate::context::Context;
 use crate::key::Key;
@@ -52,7 +52,7 @@ pub async fn run(process: Arc<Process>, cluster: Cluster) -> anyhow::Result<()> 
     Ok(())
 }
 
-async fn reconcile(context: Context, key: Key) -> Result<Option<Duration>, RequestError> {
+async fn reconcile(context: Context, key: Key) -> Result<Option<Duration>, Error> {
     match key {
         Key::Housekeeping => {
             unjoined::count(&context);
@@ -63,7 +63,7 @@ async fn reconcile(context: Context, key: Key) -> Result<Option<Duration>, Reque
 }
 
 /// Decides about the requests of one requester.
-async fn decide(context: &Context, requester: &Requester) -> Result<Option<Duration>, RequestError> {
+async fn decide(context: &Context, requester: &Requester) -> Result<Option<Duration>, Error> {
     let gathered = gather::gather(context, requester);
     let plan = plan::plan(&gathered);
     let has_more = plan.has_more;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use osm_api::{Machine, MachineDeployment, MachineSet, PoolRef};
 use osm_runtime::Api;
 use osm_runtime::request::failed;
-use osm_runtime::{RequestError, read};
+use osm_runtime::{Error, read};
 
 use crate::context::Context;
 use crate::views::{Bearer, MachineSetView, MachineView, PoolView};
@@ -14,7 +14,7 @@ use crate::views::{Bearer, MachineSetView, MachineView, PoolView};
 ///
 /// # Errors
 /// A request that failed.
-pub async fn bearer(context: &Context, known: &Bearer) -> Result<Option<Bearer>, RequestError> {
+pub async fn bearer(context: &Context, known: &Bearer) -> Result<Option<Bearer>, Error> {
     let (namespace, name) = (&known.machine.namespace, &known.machine.name);
     if known.is_edge_pool {
         let pool = pool(context, namespace, name).await?;
@@ -36,7 +36,7 @@ pub async fn bearer(context: &Context, known: &Bearer) -> Result<Option<Bearer>,
 }
 
 /// The MachineDeployment that exists and that the Machine belongs to.
-async fn pool_of(context: &Context, machine: &MachineView) -> Result<Option<PoolRef>, RequestError> {
+async fn pool_of(context: &Context, machine: &MachineView) -> Result<Option<PoolRef>, Error> {
     let Some(owner) = &machine.owner else {
         return Ok(None);
     };
@@ -52,7 +52,7 @@ async fn pool_of(context: &Context, machine: &MachineView) -> Result<Option<Pool
     Ok(pool.and_then(|pool| pool.if_it_is(owner)))
 }
 
-async fn pool(context: &Context, namespace: &str, name: &str) -> Result<Option<PoolView>, RequestError> {
+async fn pool(context: &Context, namespace: &str, name: &str) -> Result<Option<PoolView>, Error> {
     let pools: Api<MachineDeployment> = context.worker(namespace);
     let pool = read::get(&pools, name, |md| PoolView::of(&md), PoolView::unreadable).await;
     pool.map_err(failed("reading the MachineDeployment"))

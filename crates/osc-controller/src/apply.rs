@@ -6,7 +6,7 @@ use osm_api::PoolRef;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::content::spec_for;
 use osm_runtime::request::failed;
-use osm_runtime::{RequestError, error};
+use osm_runtime::{Error, error};
 use serde_json::json;
 
 use crate::context::Context;
@@ -19,20 +19,16 @@ const WHAT: &str = "the OperatingSystemConfig";
 /// Applies a plan; returns the OperatingSystemConfig as it is then. `None` means that it does not exist.
 ///
 /// # Errors
-/// Requests that failed; [`RequestError::Conflict`] where an object is no longer what was seen; what forbids to write anything.
-pub async fn apply(
-    context: &Context,
-    gathered: &Gathered,
-    plan: &Plan,
-) -> Result<Option<ConfigView>, RequestError> {
+/// Requests that failed; [`Error::Conflict`] where an object is no longer what was seen; what forbids to write anything.
+pub async fn apply(context: &Context, gathered: &Gathered, plan: &Plan) -> Result<Option<ConfigView>, Error> {
     if let Some(problem) = context.cluster.upstream_osm.problem()
         && plan.starts_something(gathered.config.as_deref())
     {
-        return Err(RequestError::UpstreamOSMRunning { problem });
+        return Err(Error::UpstreamOSMRunning { problem });
     }
     if let Some(problem) = context.cluster.outdated_definitions.problem() {
         // The API server would drop fields, and what is left would be confirmed and published.
-        return Err(RequestError::DefinitionsOutdated { problem });
+        return Err(Error::DefinitionsOutdated { problem });
     }
     let (api, name) = (context.config_api(), gathered.name.as_str());
     match &plan.object {
@@ -43,7 +39,7 @@ pub async fn apply(
                 Err(error) if error::already_exists(&error) => {
                     // The watch has not shown it yet. The next plan needs it.
                     context.read_config(name).await?;
-                    Err(RequestError::Conflict { what: WHAT })
+                    Err(Error::Conflict { what: WHAT })
                 }
                 Err(error) => Err(failed("creating the OperatingSystemConfig")(error)),
             }

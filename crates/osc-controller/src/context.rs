@@ -13,7 +13,7 @@ use osm_runtime::metrics::ConditionGauge;
 use osm_runtime::queue::Queue;
 use osm_runtime::request::failed;
 use osm_runtime::runner::Shared;
-use osm_runtime::{Cluster, Process, RequestError, read, watch};
+use osm_runtime::{Cluster, Error, Process, read, watch};
 
 use crate::caches::Caches;
 use crate::memory::Memory;
@@ -123,7 +123,7 @@ impl Inner {
     ///
     /// # Errors
     /// The request, if it failed.
-    pub async fn read_config(&self, name: &str) -> Result<Option<ConfigView>, RequestError> {
+    pub async fn read_config(&self, name: &str) -> Result<Option<ConfigView>, Error> {
         let api = self.config_api();
         let found = read::get(
             &api,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kube::api::{Patch, PatchParams};
 use osm_api::{MachineDeployment, PoolRef, Reason, names};
 use osm_runtime::request::failed;
-use osm_runtime::{Api, RequestError, error};
+use osm_runtime::{Api, Error, error};
 use serde_json::json;
 
 use crate::context::Context;
@@ -58,7 +58,7 @@ pub fn left_behind(gathered: &Gathered) -> Vec<Finalizer> {
 ///
 /// # Errors
 /// The first request that failed; the finalizers after it stay.
-pub async fn release(context: &Context, finalizers: &[Finalizer]) -> Result<(), RequestError> {
+pub async fn release(context: &Context, finalizers: &[Finalizer]) -> Result<(), Error> {
     for finalizer in finalizers {
         if context.cluster.installation.go_finalizers {
             remove(context, finalizer).await?;
@@ -78,7 +78,7 @@ pub async fn release(context: &Context, finalizers: &[Finalizer]) -> Result<(), 
     Ok(())
 }
 
-async fn remove(context: &Context, finalizer: &Finalizer) -> Result<(), RequestError> {
+async fn remove(context: &Context, finalizer: &Finalizer) -> Result<(), Error> {
     const WHAT: &str = "removing a finalizer of the upstream OSM";
     let PoolRef {
         namespace, name, uid, ..
@@ -107,7 +107,7 @@ async fn remove(context: &Context, finalizer: &Finalizer) -> Result<(), RequestE
         }
         Err(error) if error::is_code(&error, 404) => Ok(()),
         // A `test` failed: the finalizers are no longer those that were seen.
-        Err(error) if error::is_code(&error, 422) => Err(RequestError::Conflict { what: WHAT }),
+        Err(error) if error::is_code(&error, 422) => Err(Error::Conflict { what: WHAT }),
         Err(error) => Err(failed(WHAT)(error)),
     }
 }

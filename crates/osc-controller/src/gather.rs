@@ -12,7 +12,7 @@ use osm_runtime::Api;
 use osm_runtime::cache::{Cache, Version};
 use osm_runtime::error::Failure as _;
 use osm_runtime::request::failed;
-use osm_runtime::{RequestError, read};
+use osm_runtime::{Error, read};
 use tokio::time::Instant;
 
 use crate::context::Context;
@@ -126,7 +126,7 @@ pub fn shown(context: &Context, requested: &RequestedProfile) -> ProfileLookup {
 ///
 /// # Errors
 /// Requests that failed.
-pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestError> {
+pub async fn gather(context: &Context, name: &str) -> Result<Gathered, Error> {
     let cluster = &context.cluster;
     let (now, since) = (cluster.worker.server_time.now(), Instant::now());
     let config = context.caches.configs.get(&context.config_key(name));
@@ -220,7 +220,7 @@ async fn catch_up(
     context: &Context,
     owner: &mut Arc<PoolView>,
     config: Option<&ConfigView>,
-) -> Result<(), RequestError> {
+) -> Result<(), Error> {
     let rendered_for = config.and_then(|config| config.rendered_for.as_ref());
     let Some(known) = rendered_for.filter(|known| owner.pool_ref.uid == known.pool.uid) else {
         return Ok(());
@@ -236,7 +236,7 @@ async fn catch_up(
 }
 
 /// The MachineDeployment as it is now. `None`: it is gone.
-async fn live(context: &Context, pool: &PoolRef) -> Result<Option<(Version, PoolView)>, RequestError> {
+async fn live(context: &Context, pool: &PoolRef) -> Result<Option<(Version, PoolView)>, Error> {
     let pools: Api<MachineDeployment> =
         Api::namespaced(context.cluster.worker.client.clone(), &pool.namespace);
     let found = read::get(
@@ -254,7 +254,7 @@ async fn presence(
     config: Option<&ConfigView>,
     claimants: &[Arc<PoolView>],
     cluster_uid: &str,
-) -> Result<PoolPresence, RequestError> {
+) -> Result<PoolPresence, Error> {
     let config = config.filter(|config| !config.is_retired());
     let rendered_for = config.and_then(|config| config.rendered_for.as_ref());
     let (Some(config), Some(pool)) = (config, rendered_for.map(|known| &known.pool)) else {
@@ -285,7 +285,7 @@ async fn profile(
     owner: &PoolView,
     config: Option<&ConfigView>,
     since: Instant,
-) -> Result<ProfileLookup, RequestError> {
+) -> Result<ProfileLookup, Error> {
     let requested = owner.requested_profiles(&context.cluster.installation);
     for one in &requested {
         match lookup(context, owner, config, since, one).await? {
@@ -305,7 +305,7 @@ async fn lookup(
     config: Option<&ConfigView>,
     since: Instant,
     requested: &RequestedProfile,
-) -> Result<ProfileLookup, RequestError> {
+) -> Result<ProfileLookup, Error> {
     let RequestedProfile { namespace, .. } = requested;
     if let Some(profiles) = context.caches.profiles.get(namespace) {
         // Machines boot with what a new revision is rendered from for a long time. If its profile was edited just before, the watch of
@@ -330,7 +330,7 @@ async fn refresh(
     profiles: &Cache<ProfileView>,
     RequestedProfile { namespace, name }: &RequestedProfile,
     since: Instant,
-) -> Result<(), RequestError> {
+) -> Result<(), Error> {
     let key = format!("{namespace}/{name}");
     let last_read = context.memory.last_read(&key);
     let mut last_read = last_read.lock().await;

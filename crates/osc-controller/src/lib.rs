@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use osm_runtime::runner;
-use osm_runtime::{AdmissionArgs, Cluster, Process, RequestError, upstream_osm};
+use osm_runtime::{AdmissionArgs, Cluster, Error, Process, upstream_osm};
 
 use crate::admission::PoolJudge;
 use crate::context::Context;
@@ -58,7 +58,7 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
 }
 
 /// Reconciles the OperatingSystemConfig of this name; returns when to reconcile it again.
-async fn reconcile(context: Context, name: String) -> Result<Option<Duration>, RequestError> {
+async fn reconcile(context: Context, name: String) -> Result<Option<Duration>, Error> {
     let gathered = Arc::new(gather::gather(&context, &name).await?);
     let plan = context.planning.plan(&gathered).await;
     let config = apply::apply(&context, &gathered, &plan).await?;

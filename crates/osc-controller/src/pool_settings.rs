@@ -9,7 +9,7 @@ use osm_api::names::{SETTINGS, SETTINGS_KEY};
 use osm_api::pool_settings::{PoolSettings, PoolSettingsError};
 use osm_runtime::request::failed;
 use osm_runtime::settings::Current;
-use osm_runtime::{Api, RequestError, read};
+use osm_runtime::{Api, Error, read};
 
 use crate::context::Context;
 use crate::view::PoolView;
@@ -59,7 +59,7 @@ pub async fn lookup(
     context: &Context,
     owner: &PoolView,
     installation: Arc<Current>,
-) -> Result<SettingsLookup, RequestError> {
+) -> Result<SettingsLookup, Error> {
     let Some(text) = &owner.settings else {
         return Ok(SettingsLookup::Found(installation));
     };
@@ -92,7 +92,7 @@ pub async fn lookup(
 }
 
 /// The document of a ConfigMap; `None`: there is none. It is read each time, so that none is kept. Its watch requeues the pools that name it.
-async fn of_map(context: &Context, namespace: &str, name: &str) -> Result<Option<String>, RequestError> {
+async fn of_map(context: &Context, namespace: &str, name: &str) -> Result<Option<String>, Error> {
     let maps: Api<ConfigMap> = Api::namespaced(context.cluster.worker.client.clone(), namespace);
     let found = read::get(&maps, name, document, |_| None);
     let found = found

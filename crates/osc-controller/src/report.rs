@@ -7,7 +7,7 @@ use osm_api::config::{RequestedProfile, Retired, UserDataBytes};
 use osm_api::profile::CloudProvider;
 use osm_api::{PoolRef, Reason};
 use osm_runtime::request::failed;
-use osm_runtime::{RequestError, read, status};
+use osm_runtime::{Error, read, status};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -26,7 +26,7 @@ pub async fn report(
     gathered: &Gathered,
     plan: &Plan,
     config: Option<&ConfigView>,
-) -> Result<(), RequestError> {
+) -> Result<(), Error> {
     if let (Some(status), Some(config)) = (&plan.status, config) {
         write_status(context, gathered, status, config).await?;
     }
@@ -72,7 +72,7 @@ async fn write_status(
     gathered: &Gathered,
     plan: &StatusPlan,
     config: &ConfigView,
-) -> Result<(), RequestError> {
+) -> Result<(), Error> {
     let generation = config.metadata.generation;
     let (rendered, retired, anyway) = match &plan.rendered {
         RenderedStatus::Retired(retired) => (None, Some(retired), false),
@@ -117,7 +117,7 @@ async fn write_status(
 
 /// The last good result with its documents, which the cache does not keep, and as it is stored: another version may have written it. A
 /// server-side apply removes what it leaves out.
-async fn last(context: &Context, config: &ConfigView) -> Result<Option<Value>, RequestError> {
+async fn last(context: &Context, config: &ConfigView) -> Result<Option<Value>, Error> {
     const WHAT: &str = "the OperatingSystemConfig";
     if config.status.rendered.is_none() && !config.is_unreadable {
         return Ok(None);
@@ -146,7 +146,7 @@ async fn last(context: &Context, config: &ConfigView) -> Result<Option<Value>, R
     );
     match found.await.map_err(failed(WHAT))? {
         Some((version, rendered)) if version == config.metadata.resource_version => Ok(rendered),
-        _ => Err(RequestError::Conflict { what: WHAT }),
+        _ => Err(Error::Conflict { what: WHAT }),
     }
 }
 

@@ -71,4 +71,4 @@ pub use environment::Environment;
 pub use metrics::Metrics;
 pub use process::Process;
 pub use readiness::Readiness;
-pub use request::RequestError;
+pub use request::Error;

@@ -7,7 +7,7 @@ use osm_api::Reason;
 use crate::error::{self, Failure, LONGEST_DELAY, LONGEST_DELAY_OF_PERMANENT};
 
 #[derive(Debug, thiserror::Error)]
-pub enum RequestError {
+pub enum Error {
     #[error("{what}: {}", error::brief(source))]
     Failed {
         /// The object or the operation.
@@ -47,15 +47,15 @@ pub enum RequestError {
     },
 }
 
-pub fn failed(what: &'static str) -> impl FnOnce(kube::Error) -> RequestError {
+pub fn failed(what: &'static str) -> impl FnOnce(kube::Error) -> Error {
     move |source| match Box::new(source) {
-        source if error::conflict(&source) => RequestError::Conflict { what },
-        source if error::namespace_missing(&source) => RequestError::NamespaceNotFound { what, source },
-        source => RequestError::Failed { what, source },
+        source if error::conflict(&source) => Error::Conflict { what },
+        source if error::namespace_missing(&source) => Error::NamespaceNotFound { what, source },
+        source => Error::Failed { what, source },
     }
 }
 
-impl RequestError {
+impl Error {
     /// Whether the API server or the network may be at fault, rather than the request, so that a retry may succeed.
     pub fn may_pass(&self) -> bool {
         match self {
@@ -69,7 +69,7 @@ impl RequestError {
     }
 }
 
-impl Failure for RequestError {
+impl Failure for Error {
     fn reason(&self) -> Reason {
         match self {
             Self::Failed { source, .. } if error::is_code(source, 403) => Reason::Forbidden,

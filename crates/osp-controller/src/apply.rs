@@ -3,7 +3,7 @@
 use kube::api::PostParams;
 use osm_api::OperatingSystemProfile;
 use osm_runtime::request::failed;
-use osm_runtime::{RequestError, error, read};
+use osm_runtime::{Error, error, read};
 use tokio::time::Instant;
 
 use crate::context::Context;
@@ -20,15 +20,11 @@ const COPY: &str = "the copy of the custom profile";
 /// Installs the default profile, or writes the copy, if the plan contains that; returns why the API server refuses the copy, if it does.
 ///
 /// # Errors
-/// Failed requests; [`RequestError::Conflict`] if the stored profile is not the one that was gathered; what forbids to write anything.
-pub async fn apply(
-    context: &Context,
-    gathered: &Gathered,
-    plan: &Plan,
-) -> Result<Option<Problem>, RequestError> {
+/// Failed requests; [`Error::Conflict`] if the stored profile is not the one that was gathered; what forbids to write anything.
+pub async fn apply(context: &Context, gathered: &Gathered, plan: &Plan) -> Result<Option<Problem>, Error> {
     if let Some(problem) = context.cluster.outdated_definitions.problem() {
         // The API server would drop fields, and pools would be rendered from what is left.
-        return Err(RequestError::DefinitionsOutdated { problem });
+        return Err(Error::DefinitionsOutdated { problem });
     }
     match &plan.install {
         None => {}
@@ -52,7 +48,7 @@ async fn write(
     gathered: &Gathered,
     profile: &OperatingSystemProfile,
     what: &'static str,
-) -> Result<OperatingSystemProfile, RequestError> {
+) -> Result<OperatingSystemProfile, Error> {
     let api = context.profile_api(&gathered.namespace);
     let send = async |dry_run: bool| {
         let params = PostParams {
@@ -65,7 +61,7 @@ async fn write(
         }
     };
     let written = match send(true).await {
-        Ok(tried) if tried.spec != profile.spec => return Err(RequestError::FieldsDropped { what }),
+        Ok(tried) if tried.spec != profile.spec => return Err(Error::FieldsDropped { what }),
         Ok(_) => send(false).await,
         // A webhook without `sideEffects: None` keeps the API server from dry runs, not from requests.
         Err(error) if error::is_code(&error, 400) => send(false).await,
@@ -89,13 +85,13 @@ async fn write(
             if let Some(found) = found.await.map_err(failed(what))? {
                 context.saw(found);
             }
-            Err(RequestError::Conflict { what })
+            Err(Error::Conflict { what })
         }
         Err(error) => Err(failed(what)(error)),
     }
 }
 
-async fn restore(context: &Context, gathered: &Gathered, plan: &Restore) -> Result<(), RequestError> {
+async fn restore(context: &Context, gathered: &Gathered, plan: &Restore) -> Result<(), Error> {
     let mut profile = plan.profile.clone();
     if let Some(version) = &plan.interim_version {
         let mut first = profile.clone();
@@ -111,7 +107,7 @@ async fn copy(
     context: &Context,
     gathered: &Gathered,
     profile: &OperatingSystemProfile,
-) -> Result<Option<Problem>, RequestError> {
+) -> Result<Option<Problem>, Error> {
     match write(context, gathered, profile, COPY).await {
         Ok(_) => Ok(None),
         Err(error) => match refused_fields(&error) {
@@ -122,8 +118,8 @@ async fn copy(
 }
 
 /// The fields that the API server refuses as invalid. Its message is left out, because it repeats values.
-fn refused_fields(error: &RequestError) -> Option<String> {
-    let RequestError::Failed { source, .. } = error else {
+fn refused_fields(error: &Error) -> Option<String> {
+    let Error::Failed { source, .. } = error else {
         return None;
     };
     let kube::Error::Api(status) = source.as_ref() else {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use osm_runtime::runner;
-use osm_runtime::{AdmissionArgs, Cluster, Process, RequestError, upstream_osm};
+use osm_runtime::{AdmissionArgs, Cluster, Error, Process, upstream_osm};
 
 use crate::admission::ProfileJudge;
 use crate::context::Context;
@@ -52,7 +52,7 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
 }
 
 /// Installs, copies or validates the profile with this key, `namespace/name`.
-async fn reconcile(context: Context, key: String) -> Result<Option<Duration>, RequestError> {
+async fn reconcile(context: Context, key: String) -> Result<Option<Duration>, Error> {
     let gathered = gather::gather(&context, &key).await;
     let plan = plan::plan(&gathered);
     let refused = apply::apply(&context, &gathered, &plan).await?;

@@ -5,7 +5,7 @@ use kube::Resource;
 use osm_api::Reason;
 use osm_api::condition::{ACCEPTED, Verdict};
 use osm_runtime::request::failed;
-use osm_runtime::{RequestError, status};
+use osm_runtime::{Error, status};
 
 use crate::FIELD_MANAGER;
 use crate::context::{COPIED, Context};
@@ -23,7 +23,7 @@ pub async fn report(
     gathered: &Gathered,
     plan: &Plan,
     refused: Option<&Problem>,
-) -> Result<(), RequestError> {
+) -> Result<(), Error> {
     if let Some(update) = &plan.status {
         write_status(context, gathered, update).await?;
     }
@@ -60,11 +60,7 @@ pub async fn report(
     Ok(())
 }
 
-async fn write_status(
-    context: &Context,
-    gathered: &Gathered,
-    update: &StatusUpdate,
-) -> Result<(), RequestError> {
+async fn write_status(context: &Context, gathered: &Gathered, update: &StatusUpdate) -> Result<(), Error> {
     let api = context.profile_api(&gathered.namespace);
     let StatusUpdate {
         resource_version,

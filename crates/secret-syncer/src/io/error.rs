@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use osm_api::Reason;
-use osm_runtime::RequestError;
 use osm_runtime::error::{Failure, LONGEST_DELAY, LONGEST_DELAY_OF_PERMANENT, is_code};
 
 use crate::model::documents::DocumentError;
@@ -17,20 +16,20 @@ use crate::plan::{PlanError, hold, messages};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
-    Gather(RequestError),
+    Gather(osm_runtime::Error),
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error(transparent)]
     Apply(#[from] ApplyError),
     /// The status can't be written.
     #[error(transparent)]
-    Report(RequestError),
+    Report(osm_runtime::Error),
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     #[error(transparent)]
-    Request(#[from] RequestError),
+    Request(#[from] osm_runtime::Error),
     /// `right`: such as `create certificatesigningrequests`.
     #[error("a node's token may not {right}; apply the roles and bindings of this version")]
     RightMissing { right: String },
@@ -51,7 +50,7 @@ pub enum ApplyError {
 }
 
 impl ApplyError {
-    fn request(&self) -> Option<&RequestError> {
+    fn request(&self) -> Option<&osm_runtime::Error> {
         match self {
             Self::Request(error) => Some(error),
             _ => None,
@@ -67,7 +66,7 @@ impl ApplyError {
             Self::Document(_) | Self::TooManyDocuments(_) => true,
             Self::ForeignSecret { .. } => is_new,
             // Validation, a policy, a quota, or a limit of size. A renewal that is due must not wait for anything that strikes new content.
-            Self::Request(RequestError::Failed { source, .. }) => {
+            Self::Request(osm_runtime::Error::Failed { source, .. }) => {
                 let is_refused = [400, 403, 413, 422].iter().any(|code| is_code(source, *code));
                 is_new && (is_refused || publish.causes().contains(&Cause::RenewalDue))
             }
@@ -92,10 +91,10 @@ impl ApplyError {
 impl Error {
     /// Whether it may pass without any change to what was asked.
     pub fn may_pass(&self) -> bool {
-        self.request().is_some_and(RequestError::may_pass)
+        self.request().is_some_and(osm_runtime::Error::may_pass)
     }
 
-    fn request(&self) -> Option<&RequestError> {
+    fn request(&self) -> Option<&osm_runtime::Error> {
         match self {
             Self::Gather(error) | Self::Report(error) => Some(error),
             Self::Apply(error) => error.request(),

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
-use osm_runtime::RequestError;
 use osm_runtime::request::failed;
 
 use crate::io::caches;
@@ -22,7 +21,7 @@ use crate::plan::hold;
 ///
 /// # Errors
 /// Requests that failed.
-pub async fn gather(context: &Context, name: &str) -> Result<Gathered, RequestError> {
+pub async fn gather(context: &Context, name: &str) -> Result<Gathered, osm_runtime::Error> {
     let caches = &context.caches;
     let config = caches.configs.get(&context.config_key(name));
     let md = config
@@ -81,7 +80,7 @@ pub async fn published(
     context: &Context,
     pool: &str,
     record: PublishedRecord,
-) -> Result<Option<Published>, RequestError> {
+) -> Result<Option<Published>, osm_runtime::Error> {
     let found = context.secrets().get_opt(&record.provisioning_secret).await;
     let found = found.map_err(failed("reading the provisioning Secret"))?;
     Ok(found.and_then(|secret| Published::read(secret, pool, record)))

@@ -7,7 +7,7 @@ use osm_api::config::{OperatingSystemConfigStatus, Published};
 use osm_api::{Reason, names};
 use osm_runtime::error::Failure;
 use osm_runtime::request::failed;
-use osm_runtime::{RequestError, status};
+use osm_runtime::status;
 
 use crate::FIELD_MANAGER;
 use crate::io::apply::Applied;
@@ -51,7 +51,7 @@ pub async fn report(
             if let Some(verdict) = applied.verdict {
                 if applied.about != Some(config.content_id()) {
                     // It is another config now, or has other content, of which this status does not speak.
-                    return Err(Error::Report(RequestError::Conflict {
+                    return Err(Error::Report(osm_runtime::Error::Conflict {
                         what: "the OperatingSystemConfig",
                     }));
                 }
@@ -116,7 +116,7 @@ async fn set_status(
     config: &ConfigView,
     verdict: Verdict,
     published: Option<Published>,
-) -> Result<(), RequestError> {
+) -> Result<(), osm_runtime::Error> {
     let is_kept = published.is_some() || is_in_force(context, config);
     let published = published.or_else(|| conditions::kept(&config.status, &verdict));
     let ready = conditions::ready(&verdict, published.as_ref().filter(|_| is_kept));

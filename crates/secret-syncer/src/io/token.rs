@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use osm_api::Joining;
 use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
+use osm_runtime::Api;
 use osm_runtime::request::failed;
-use osm_runtime::{Api, RequestError};
 
 use crate::io::apply::{identity, objects, well_known};
 use crate::io::context::Context;
@@ -58,7 +58,7 @@ pub async fn provide(
         let api: Api<ServiceAccount> = context.in_namespace();
         let live = api.get(&account).await.map_err(failed(ACCOUNT))?;
         context.caches.wrote_account(&live);
-        return Err(RequestError::Conflict { what: ACCOUNT }.into());
+        return Err(osm_runtime::Error::Conflict { what: ACCOUNT }.into());
     }
     if are_in_document {
         // Otherwise each attempt would leave a document with other tokens in it while the API server refuses tokens.

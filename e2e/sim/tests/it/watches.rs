@@ -15,7 +15,7 @@ use osm_runtime::followed::{Followed, MAX_FOLLOWED};
 use osm_runtime::queue::Queue;
 use osm_runtime::runner::{self, Shared};
 use osm_runtime::watch::{GATE, Watch};
-use osm_runtime::{Cluster, Connection, Environment, Metrics, Process, Readiness, RequestError, settings};
+use osm_runtime::{Cluster, Connection, Environment, Error, Metrics, Process, Readiness, settings};
 use osm_sim::memory::{Call, Fault, Link, Network, Passage, Server, User};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -234,7 +234,7 @@ impl Shared<String> for Panics {
 async fn a_panic_while_keys_are_divided_stops_the_service_and_is_named() {
     let cluster = cluster(&Server::new(Timestamp::UNIX_EPOCH));
     let queue = Arc::new(Queue::new(&Environment::default()));
-    let reconcile = |_: String| async { Ok::<_, RequestError>(None) };
+    let reconcile = |_: String| async { Ok::<_, Error>(None) };
     let work = runner::work(&cluster, "kube-system", queue, Panics, reconcile);
     tokio::time::timeout(Duration::from_secs(60), work)
         .await

@@ -8,7 +8,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, PostParams};
 use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
 use osm_runtime::Api;
-use osm_runtime::RequestError;
 use osm_runtime::error::{already_exists, is_code};
 use osm_runtime::request::failed;
 use serde::Serialize;
@@ -146,7 +145,7 @@ where
     let name = object.meta().name.clone().unwrap_or_default();
     let found = api.get_metadata(&name).await.map_err(failed(what))?.metadata;
     match of_identity(&context.installation, object.meta(), &found) {
-        Adoption::GatherAgain => return Err(RequestError::Conflict { what }.into()),
+        Adoption::GatherAgain => return Err(osm_runtime::Error::Conflict { what }.into()),
         Adoption::Foreign => return Err(failed(what)(refused).into()),
         Adoption::Replace | Adoption::Recreate => {}
     }

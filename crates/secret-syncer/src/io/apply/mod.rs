@@ -13,8 +13,8 @@ use std::time::Duration;
 use osm_api::OperatingSystemConfig;
 use osm_api::condition::Verdict;
 use osm_api::config::{Published, Rendered};
+use osm_runtime::read;
 use osm_runtime::request::failed;
-use osm_runtime::{RequestError, read};
 
 use crate::io::apply::orphans::OrphanOutcome;
 use crate::io::context::{Context, Key};
@@ -40,7 +40,7 @@ struct LiveConfig {
 ///
 /// # Errors
 /// A request that failed; a conflict where there is no config.
-async fn live_config(context: &Context, name: &str) -> Result<LiveConfig, RequestError> {
+async fn live_config(context: &Context, name: &str) -> Result<LiveConfig, osm_runtime::Error> {
     let api = context.configs();
     let found = read::get(
         &api,
@@ -63,7 +63,7 @@ async fn live_config(context: &Context, name: &str) -> Result<LiveConfig, Reques
         },
     );
     let Some(found) = found.await.map_err(failed(CONFIG))? else {
-        return Err(RequestError::Conflict { what: CONFIG });
+        return Err(osm_runtime::Error::Conflict { what: CONFIG });
     };
     context.saw_config(ConfigView::clone(&found.view));
     Ok(found)

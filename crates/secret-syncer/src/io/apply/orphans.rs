@@ -5,7 +5,6 @@ use std::sync::Arc;
 use kube::api::{Patch, PatchParams, PostParams};
 use osm_api::{MachineDeployment, names};
 use osm_runtime::Api;
-use osm_runtime::RequestError;
 use osm_runtime::error::already_exists;
 use osm_runtime::request::failed;
 use osm_runtime::status;
@@ -71,7 +70,7 @@ async fn collect(
     let config = status::live(&context.configs(), &gathered.name).await;
     let config = config.map_err(failed("reading the OperatingSystemConfig"))?;
     if collect.has_no_config && config.is_some() {
-        return Err(RequestError::Conflict { what: CONFIG }.into());
+        return Err(osm_runtime::Error::Conflict { what: CONFIG }.into());
     }
     if let Some(owner) = living(context, &collect.owners).await? {
         return Ok(OrphanOutcome::Owned(format!(
@@ -141,7 +140,7 @@ async fn record(context: &Context, gathered: &Gathered) -> Result<bool, ApplyErr
                     .patch(&name, &PatchParams::default(), &Patch::Merge(&labels))
                     .await;
                 context.caches.wrote_secret(&patched.map_err(failed(WHAT))?);
-                return Err(RequestError::Conflict { what: WHAT }.into());
+                return Err(osm_runtime::Error::Conflict { what: WHAT }.into());
             }
             created
         }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use kube::api::{Patch, PatchParams, PostParams};
 use osm_api::names;
-use osm_runtime::RequestError;
 use osm_runtime::error::already_exists;
 use osm_runtime::request::failed;
 use serde_json::json;
@@ -124,7 +123,7 @@ pub async fn label_again(
         found = true;
     }
     if found {
-        Err(RequestError::Conflict { what: WHAT }.into())
+        Err(osm_runtime::Error::Conflict { what: WHAT }.into())
     } else {
         Ok(())
     }

@@ -14,7 +14,6 @@
 use k8s_openapi::ByteString;
 use osm_api::config::Published;
 use osm_api::content::ContentView;
-use osm_runtime::RequestError;
 
 use crate::io::apply::{CONFIG, LiveConfig, identity, live_config, objects, provisioning_secret, well_known};
 use crate::io::context::Context;
@@ -43,7 +42,7 @@ pub async fn publish(
     let documents = match &publish.wanted.content {
         Content::Config { values, .. } => {
             let Some(config) = object else {
-                return Err(RequestError::Conflict { what: CONFIG }.into());
+                return Err(osm_runtime::Error::Conflict { what: CONFIG }.into());
             };
             let content = ContentView::of(&config).content().map_err(DocumentError::from)?;
             Documents::make(content, values.clone(), &gathered.pool)?
@@ -63,7 +62,7 @@ fn confirm(publish: &Publish, config: &ConfigView) -> Result<(), ApplyError> {
     if publish.is_allowed(config) {
         Ok(())
     } else {
-        Err(RequestError::Conflict { what: CONFIG }.into())
+        Err(osm_runtime::Error::Conflict { what: CONFIG }.into())
     }
 }
 
@@ -114,5 +113,5 @@ async fn write(
     }
     let what = WellKnown::Bootstrap.what();
     // It lacks an annotation only if another program changes what is written.
-    status.ok_or_else(|| RequestError::Conflict { what }.into())
+    status.ok_or_else(|| osm_runtime::Error::Conflict { what }.into())
 }

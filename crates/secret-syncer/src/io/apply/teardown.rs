@@ -10,7 +10,6 @@ use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::{Resource, ResourceExt};
 use osm_api::names::POOL;
 use osm_runtime::Api;
-use osm_runtime::RequestError;
 use osm_runtime::cache::Cache;
 use osm_runtime::error::is_code;
 use osm_runtime::request::failed;
@@ -72,7 +71,7 @@ pub async fn confirm(context: &Context, gathered: &Gathered) -> Result<(), Apply
     let config = live_config(context, &gathered.name).await?.view;
     match plan::teardown::is_confirmed(gathered, &config) {
         true => Ok(()),
-        false => Err(RequestError::Conflict { what: CONFIG }.into()),
+        false => Err(osm_runtime::Error::Conflict { what: CONFIG }.into()),
     }
 }
 
@@ -178,7 +177,10 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "default"}});
         let delete_as = async |seen: &SecretView, resource_version: Option<&str>| {
             let deleted = delete(&api, "a", &seen.meta.uid, resource_version, "the Secret").await;
-            let is_conflict = matches!(&deleted, Err(ApplyError::Request(RequestError::Conflict { .. })));
+            let is_conflict = matches!(
+                &deleted,
+                Err(ApplyError::Request(osm_runtime::Error::Conflict { .. }))
+            );
             assert!(deleted.is_ok() || is_conflict, "{deleted:?}");
             deleted.is_ok()
         };

@@ -2,7 +2,6 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
-use osm_runtime::RequestError;
 use osm_runtime::error::already_exists;
 use osm_runtime::request::failed;
 
@@ -44,7 +43,7 @@ pub async fn put(
         }
     };
     let written = match adoption {
-        Adoption::GatherAgain => return Err(RequestError::Conflict { what }.into()),
+        Adoption::GatherAgain => return Err(osm_runtime::Error::Conflict { what }.into()),
         Adoption::Foreign => return Err(ApplyError::ForeignSecret { name }),
         Adoption::Replace => {
             secret.metadata.resource_version = Some(existing.meta.resource_version);
