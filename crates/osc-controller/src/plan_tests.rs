@@ -828,7 +828,7 @@ fn of_go() -> ConfigView {
 }
 
 #[test]
-fn what_the_go_implementation_made_is_taken_over_and_then_no_longer_looks_like_its_own() {
+fn what_the_upstream_osm_made_is_taken_over_and_then_no_longer_looks_like_its_own() {
     let mut gathered = Gathered {
         config: Some(Arc::new(of_go())),
         ..gathered()
@@ -857,7 +857,7 @@ fn what_the_go_implementation_made_is_taken_over_and_then_no_longer_looks_like_i
 }
 
 #[test]
-fn what_the_go_implementation_made_stays_where_it_cannot_be_rendered_and_the_condition_explains() {
+fn what_the_upstream_osm_made_stays_where_it_cannot_be_rendered_and_the_condition_explains() {
     let refused = ProfileView {
         accepted: None,
         ..view(&profile_spec("v1.0.0", "x"))

@@ -7,8 +7,8 @@ use tokio::sync::watch;
 
 /// Start of the name of the gate of a replica's own Lease.
 pub const LEASE: &str = "Lease";
-/// Start of the names of the gates of rights.
-pub const RIGHTS: &str = "rights";
+/// Start of the names of the gates of permissions.
+pub const RIGHTS: &str = "permissions";
 /// Name of the gate of the CustomResourceDefinitions.
 pub const DEFINITIONS: &str = "CustomResourceDefinitions";
 /// Start of the name of the gate of the settings.
@@ -129,12 +129,12 @@ mod tests {
     #[test]
     fn a_problem_closes_its_gate_until_it_is_resolved() {
         let readiness = Readiness::default();
-        let gate = readiness.gate("rights");
+        let gate = readiness.gate("permissions");
         gate.report("missing");
         gate.report("missing");
-        assert_eq!(readiness.waiting(), ["rights: missing"]);
+        assert_eq!(readiness.waiting(), ["permissions: missing"]);
         gate.report("unknown");
-        assert_eq!(readiness.waiting(), ["rights: unknown"]);
+        assert_eq!(readiness.waiting(), ["permissions: unknown"]);
         gate.open();
         assert!(readiness.waiting().is_empty());
     }

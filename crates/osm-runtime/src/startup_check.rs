@@ -53,12 +53,12 @@ mod tests {
     async fn a_problem_is_reported_until_it_is_solved() {
         let problem = Arc::new(Mutex::new(Some("missing".to_owned())));
         let readiness = Readiness::default();
-        let (gate, found) = (readiness.gate("rights"), problem.clone());
+        let (gate, found) = (readiness.gate("permissions"), problem.clone());
         let running = tokio::spawn(repeat(gate, Environment::default(), move || {
             std::future::ready(found.lock().clone())
         }));
         tokio::time::sleep(LONGEST_PAUSE).await;
-        assert_eq!(readiness.waiting(), ["rights: missing"]);
+        assert_eq!(readiness.waiting(), ["permissions: missing"]);
         *problem.lock() = None;
         tokio::time::sleep(LONGEST_PAUSE * 2).await;
         assert_eq!(readiness.waiting(), [""; 0]);

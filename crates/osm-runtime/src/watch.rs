@@ -354,7 +354,7 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
                 gone.into_iter().for_each(&self.of.on_change);
                 tracing::debug!(
                     cluster = self.cluster,
-                    kind = self.of.watch.what,
+                    watch = self.of.watch.what,
                     objects = self.of.cache.len(),
                     "in step"
                 );
@@ -362,7 +362,7 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
                 if self.last_error.take().is_some() {
                     tracing::info!(
                         cluster = self.cluster,
-                        kind = self.of.watch.what,
+                        watch = self.of.watch.what,
                         "the watch works again"
                     );
                 }
@@ -383,7 +383,7 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
         if self.ignored.keys.is_empty() {
             tracing::warn!(
                 cluster = self.cluster,
-                kind = self.of.watch.what,
+                watch = self.of.watch.what,
                 "this service keeps at most {most} objects of this kind and ignores the others; delete objects that you do not need. Most \
                  are in {}",
                 cache.largest_namespace().unwrap_or_default()
@@ -425,7 +425,7 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
         self.metrics.invalid.inc();
         tracing::warn!(
             cluster = self.cluster,
-            kind = self.of.watch.what,
+            watch = self.of.watch.what,
             object = key,
             "the object can't be read: {}",
             unreadable.problem
@@ -436,11 +436,11 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
     /// The same failure is logged once, until the watch works again.
     fn failed(&mut self, error: &Error) {
         self.metrics.errors.inc();
-        let (cluster, kind, text) = (self.cluster, self.of.watch.what, error::chain(error));
+        let (cluster, watch, text) = (self.cluster, self.of.watch.what, error::chain(error));
         if self.last_error.as_ref() == Some(&text) {
-            tracing::debug!(cluster, kind, error = %text, "the watch has failed again");
+            tracing::debug!(cluster, watch, error = %text, "the watch has failed again");
         } else {
-            tracing::warn!(cluster, kind, error = %text, "the watch has failed and is retried");
+            tracing::warn!(cluster, watch, error = %text, "the watch has failed and is retried");
             self.last_error = Some(text);
         }
         self.health.failed(error, Instant::now());

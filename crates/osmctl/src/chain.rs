@@ -290,7 +290,7 @@ fn settings(snapshot: &Snapshot, md: &MachineDeployment) -> Option<Outcome> {
 fn settings_of_pool(snapshot: &Snapshot, installation: &str, md: &MachineDeployment) -> Outcome {
     let installation = Settings::parse(installation).map_err(|SettingsError(mistakes)| {
         Problem::new(
-            "SettingsInvalid",
+            Reason::SettingsInvalid.as_str(),
             mistakes.join("; "),
             "Correct the settings; `osmctl lint` checks them.",
         )

@@ -1,5 +1,5 @@
 // crictl for machines in tests, with the dependencies of its own release: osm-testkit builds it, and names it as the project does. The
-// version is the default of the settings for the kubelet in e2e/go.mod.
+// version is the default of the settings for the kubelet in e2e/node/kubelet-1.34.
 module example.com/operating-system-manager/e2e/node/crictl
 
 go 1.26.0

@@ -590,9 +590,9 @@ const REFUSED: &[(&str, &str)] = &[
     ("settings.pauseImge=x", "pauseImge"),
     (
         "metrics.prometheusRule.alerts.OSMNone.for=1m",
-        "invalid propertyName 'OSMNone'",
+        "additional properties 'OSMNone' not allowed",
     ),
-    ("securityContext.fsGroup=1", "invalid propertyName 'fsGroup'"),
+    ("securityContext.fsGroup=1", "set podSecurityContext.fsGroup"),
     ("global.imagePullSecrets={pull}", "imagePullSecrets"),
     (
         "metrics.prometheusRule.alerts.OSMPanic.threshold=1",

@@ -102,7 +102,7 @@ impl ApiServer {
         assets::ensure(&Options::default().components(), |line| progress.step(line)).await?;
         progress.step("starting etcd and kube-apiserver");
         let control_plane = Box::new(ControlPlane::start(Options::default()).await?);
-        progress.step("installing the custom resources, the namespaces, and an identity with its own rights for each service");
+        progress.step("installing the custom resources, the namespaces, and an identity with its own permissions for each service");
         let installation = installation::as_by_the_chart();
         installation::prepare(&control_plane, &installation, &ClusterKind::ALL).await?;
         Ok(Self {

@@ -50,10 +50,10 @@ fn rights() -> Result<String> {
     };
     // Each value of the chart, what it changes, and in which installation.
     let wanted = [
-        ("goFinalizers", with(&|it| it.go_finalizers = true), &none),
+        ("removeUpstreamFinalizers", with(&|it| it.go_finalizers = true), &none),
         ("customProfiles", with(&|it| it.custom_profiles = true), &none),
         (
-            "joiningApproved",
+            "joining=approved",
             with(&|it| it.joining = Joining::Approved),
             &none,
         ),

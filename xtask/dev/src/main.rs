@@ -52,7 +52,7 @@ enum Command {
     Bless(bless::Bless),
     Bench(bench::Bench),
     Image(image::Image),
-    /// Generate parts of charts/operating-system-manager: rights, and schema of the settings
+    /// Generate parts of charts/operating-system-manager: permissions, and schema of the settings
     Chart(Generate),
     /// Render the files in deploy: one installs the services without Helm, and one has the alerts
     Manifest(Generate),

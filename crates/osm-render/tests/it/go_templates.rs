@@ -351,7 +351,7 @@ fn values_have_the_types_of_go() {
 
 /// A test of variables compares the configuration with that of the library, which containerd itself has read.
 #[test]
-fn mirrors_of_registries_are_files_as_the_go_implementation_writes_them() {
+fn mirrors_of_registries_are_files_as_the_upstream_osm_writes_them() {
     let stage = json!({"files": [file("/etc/containerd/config.toml", "{{ .ContainerRuntimeConfig }}")]});
     let settings = Settings::parse(EVERYTHING).unwrap();
     let rendered = render_for(&profile(json!({}), stage), &plain(), &settings).unwrap();
@@ -414,7 +414,7 @@ fn passed_on(machine: Machine, engine: &str, spec: Value) -> Result<(String, Vec
 /// and what a profile in another language is told. Ignition, which refuses what occurs twice, has no complaint.
 #[test]
 #[rustfmt::skip]
-fn what_the_go_implementation_passes_on_becomes_the_same() {
+fn what_the_upstream_osm_passes_on_becomes_the_same() {
     use Machine::{Coreos, Ignition, Ubuntu};
     let file = |path: &str, encoding: &str, data: &str| json!({"path": path, "content": {"inline": {"encoding": encoding, "data": data}}});
     let path = |path: &str| json!({"files": [file(path, "", "text")]});

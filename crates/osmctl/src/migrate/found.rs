@@ -158,7 +158,7 @@ fn belongs(configuration: &Object, namespace: &str, kept: &[String]) -> Result<b
              --context and --namespace, and this one with --worker-context"
         )),
         0 if is_of_another => Err(format!(
-            "{configuration} belongs to a upstream OSM in another namespace, which covers all namespaces; migrate that one first"
+            "{configuration} belongs to an upstream OSM in another namespace, which covers all namespaces; migrate that one first"
         )),
         0 if webhooks.iter().any(covers) && !kept.iter().any(|kept| kept == name) => Err(format!(
             "{configuration} covers the group {}, but does not call the Service {WEBHOOK} in namespace {namespace}; \

@@ -17,7 +17,7 @@ fn profile_with(text: &str) -> String {
     )
 }
 
-/// The same in the language of the upstream OSM.
+/// The same in Go's template language.
 fn go_profile_with(text: &str) -> String {
     profile_with(text).replace("templateEngine: Handlebars", "templateEngine: GoTemplate")
 }

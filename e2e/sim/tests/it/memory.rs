@@ -537,7 +537,7 @@ async fn profiles(client: &Client, seen: &mut Outcomes) -> Result<()> {
         seen.note(what, refused);
     }
     let unknown = json!({"osNme": "ubuntu", "templateEngine": null,
-        "bootstrapConfig": {"files": [{"path": "/a", "permissions": 3_000_000_000_u32, "content": {"inline": {"data": "a"}}}]},
+        "bootstrapConfig": {"files": [{"path": "/a", "permissions": 644, "content": {"inline": {"data": "a"}}}]},
         "supportedCloudProviders": [{"name": "aws", "more": {"a": 1}}]});
     let created = profiles.create(&new, &profile("a", unknown)).await;
     let created = seen

@@ -104,7 +104,7 @@ pub fn go_module() -> Result<GoModule> {
     GoModule::new(&go_module_directory(), "control-plane", flags)
 }
 
-/// How programs of Kubernetes are compiled, so that they name this version (`v1.34.4`).
+/// How programs of Kubernetes are compiled, so that they name this version (`v1.36.3`).
 #[must_use]
 pub fn kubernetes_flags(version: &str) -> Flags {
     Flags {
@@ -113,7 +113,7 @@ pub fn kubernetes_flags(version: &str) -> Flags {
     }
 }
 
-/// The version of Kubernetes in go.mod, such as `v1.34.4`.
+/// The version of Kubernetes in go.mod, such as `v1.36.3`.
 ///
 /// # Errors
 /// When go.mod cannot be read, or does not require Kubernetes.
