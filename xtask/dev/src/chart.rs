@@ -50,7 +50,11 @@ fn rights() -> Result<String> {
     };
     // Each value of the chart, what it changes, and in which installation.
     let wanted = [
-        ("removeUpstreamFinalizers", with(&|it| it.go_finalizers = true), &none),
+        (
+            "removeUpstreamFinalizers",
+            with(&|it| it.go_finalizers = true),
+            &none,
+        ),
         ("customProfiles", with(&|it| it.custom_profiles = true), &none),
         (
             "joining=approved",
