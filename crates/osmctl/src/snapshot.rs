@@ -398,6 +398,18 @@ mod tests {
         }
     }
 
+    /// The default namespace is often not that of the installation.
+    #[test]
+    fn a_namespace_without_anything_of_osm_lacks_it_unless_something_is_unread() {
+        let mut elsewhere = snapshot();
+        assert!(!elsewhere.lacks_installation());
+        (elsewhere.configs, elsewhere.profiles, elsewhere.settings) = Default::default();
+        assert!(elsewhere.lacks_installation());
+        let (part, message) = (Part::Profiles, String::new());
+        elsewhere.unread.push(Unread { part, message });
+        assert!(!elsewhere.lacks_installation());
+    }
+
     #[test]
     fn a_pool_is_found_by_what_people_write() {
         let snapshot = with(&[
