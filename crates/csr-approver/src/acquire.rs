@@ -84,17 +84,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::claim::tests::claim;
 
     const NAMESPACE: &str = "kube-system";
-
-    fn claim(request: &str) -> Claim {
-        Claim {
-            node: "node".to_owned(),
-            joins_as: "kube-system/machine".to_owned(),
-            joins_as_uid: "1".to_owned(),
-            request: request.to_owned(),
-        }
-    }
 
     fn now() -> Timestamp {
         Timestamp::from_second(1_800_000_000).unwrap()

@@ -81,14 +81,14 @@ pub fn is_done(claim: &ClaimView, is_awaited: bool, now: Timestamp) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
     fn at(minutes: i64) -> Timestamp {
         Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes)
     }
 
-    fn claim(request: &str) -> Claim {
+    pub fn claim(request: &str) -> Claim {
         Claim {
             node: "node".to_owned(),
             joins_as: "kube-system/machine".to_owned(),

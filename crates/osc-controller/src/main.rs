@@ -51,8 +51,7 @@ struct Args {
     )]
     machine_deployment_namespaces: Vec<String>,
     /// Remove the finalizer kubermatic.io/cleanup-operating-system-configs of the upstream OSM from MachineDeployments that
-    /// are being deleted. Set this only if it no longer runs. It requires permission to patch
-    /// MachineDeployments.
+    /// are being deleted. Set this only if the upstream OSM no longer runs. It requires permission to patch MachineDeployments.
     #[arg(long, env = "OSM_REMOVE_UPSTREAM_FINALIZERS")]
     remove_upstream_finalizers: bool,
     #[command(flatten)]

@@ -337,7 +337,7 @@ fn inherited(pool: &PoolRef) -> String {
     let label = names::go_pool_label(&pool.name, &pool.namespace);
     format!(
         ". Until it is rendered, new machines boot with what the upstream OSM published, which stays unchanged. Its bootstrap \
-         token lives for one hour at most, and is not renewed once that OSM no longer runs. osc-controller has no right \
+         token lives for one hour at most, and is not renewed after the upstream OSM has stopped. osc-controller has no right \
          to read Secrets in kube-system; `kubectl get secrets -n kube-system -l {}={label} -o \
          'go-template={{{{range .items}}}}{{{{.data.expiration | base64decode}}}}{{{{end}}}}'` shows when the token expires",
         names::GO_BOOTSTRAP_TOKEN_LABEL

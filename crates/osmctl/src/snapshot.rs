@@ -94,8 +94,8 @@ impl Snapshot {
     /// Whether the namespace has nothing of an installation.
     pub fn lacks_installation(&self) -> bool {
         let is_empty = self.settings.is_none() && self.configs.is_empty() && self.profiles.is_empty();
-        let read = [Part::Settings, Part::Configs, Part::Profiles].map(|part| !self.lacks(part));
-        is_empty && read == [true; 3]
+        let parts = [Part::Settings, Part::Configs, Part::Profiles];
+        is_empty && !parts.into_iter().any(|part| self.lacks(part))
     }
 
     /// Where the settings should be: `namespace/name`.
