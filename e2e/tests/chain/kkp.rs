@@ -133,6 +133,7 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
     let installation = Installation {
         profile_namespaces: Vec::new(),
         fallback_profile_namespace: Some(TEAM.to_owned()),
+        go_finalizers: true,
         ..world::installation()
     };
     let mut world = World::start_in_two_without_services(Options::default(), installation).await?;
@@ -210,6 +211,15 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
     world.stamp("tiny", REVISION + 1).await?;
     world.machine("tiny", REVISION + 1).await?;
     assert_eq!(replaced(), once);
+
+    // Before KKP deletes anything else of a user cluster, it deletes the MachineDeployments and waits until they are gone
+    // (kubermatic/kubermatic 2.31, pkg/clusterdeletion/node.go). They have the finalizer of the upstream OSM.
+    go_pool(&world, "deleted", "osp-tiny", KUBE_SYSTEM).await?;
+    world.delete(&world.pools(), "deleted").await?;
+    wait_for("the MachineDeployment to go", DEADLINE, async || {
+        check(world.pools().get_opt("deleted").await?.is_none())
+    })
+    .await?;
 
     hand_back(world).await
 }

@@ -392,8 +392,9 @@ fn stop(controller: &Object, namespace: &str) -> Option<String> {
     let name = namespace.strip_prefix("cluster-").unwrap_or(namespace);
     (controller.value.pointer("/spec/replicas") != Some(&json!(0))).then(|| {
         format!(
-            "the upstream OSM runs; stop it before you install the services, with KKP by `kubectl patch cluster {name} --type merge -p \
-             '{{\"spec\":{{\"componentsOverride\":{{\"operatingSystemManager\":{{\"replicas\":0}}}}}}}}'`"
+            "the upstream OSM runs; stop it before you install the services, with KKP by `kubectl patch clusters.kubermatic.k8c.io/{name} \
+             --type merge -p '{{\"spec\":{{\"componentsOverride\":{{\"operatingSystemManager\":{{\"replicas\":0}}}}}}}}'`; KKP replaces 0 if \
+             the Seed's defaultComponentSettings or its default cluster template sets operatingSystemManager.replicas, so remove it there first"
         )
     })
 }
@@ -636,7 +637,7 @@ mod tests {
         assert_eq!(checked.problems, Vec::<String>::new());
         let notes = checked.notes.join("\n");
         assert!(
-            notes.contains("kubectl patch cluster x7k2 ") && !notes.contains("KubeOne"),
+            notes.contains("kubectl patch clusters.kubermatic.k8c.io/x7k2 ") && !notes.contains("KubeOne"),
             "{notes}"
         );
     }
