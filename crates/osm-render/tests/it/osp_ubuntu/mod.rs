@@ -284,6 +284,23 @@ fn the_applier_does_what_cloud_init_would() {
     }
 }
 
+const MIGRATION: &str = include_str!("../../../../../docs/migration.md");
+
+#[test]
+fn a_module_of_the_applier_leaves_the_network_as_cloud_init_configured_it() {
+    assert!(MIGRATION.contains("| those of the first boot, because cloud-init isn't run twice |"));
+    packages::ensure(&["cloud-init", "python3"]).unwrap();
+    let find = "import inspect; from cloudinit.cmd import main as m\n\
+                print(['apply_network_config' in inspect.getsource(f) for f in (m.main_init, m.main_single)])";
+    let mut python = std::process::Command::new("/usr/bin/python3");
+    let output = python.args(["-B", "-c", find]).output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "[True, False]\n",
+        "{output:?}"
+    );
+}
+
 /// Keys of cloud-init's schema that are about a login's looks, about names and host keys, which bootstrap has dealt with, of other
 /// systems, or not in use any more: the table is part of what clouds want small.
 const NOT_FOR_NODES: &str = "allow_public_ssh_keys apk_repos apt_reboot_if_required apt_update apt_upgrade authkey_hash autoinstall \

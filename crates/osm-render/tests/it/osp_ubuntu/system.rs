@@ -177,8 +177,12 @@ fn an_upgrade_reboots_at_most_once_survives_a_power_cut_and_may_fail() {
 
 #[test]
 fn a_machine_that_joined_under_its_host_name_keeps_it() {
+    let (_, row) = MIGRATION
+        .split_once("\n| `--hostname-override` on OpenStack | ")
+        .unwrap();
+    let setting = row.split('`').nth(1).unwrap();
     for kind in KINDS {
-        let machine = plain("ubuntu", kind, 1, "kubelet: {hostnameOverride: false}", false);
+        let machine = plain("ubuntu", kind, 1, setting, false);
         let arguments = |name: &str| {
             machine.program("uname", &format!("echo {name}"));
             machine.runs(KUBELET_ENV);
