@@ -1,19 +1,21 @@
-//! A cluster of the upstream OSM is migrated. The test first creates what that implementation leaves, in the shapes of
-//! its contract with machine-controller and of its manifests, and then installs this project over it.
+//! A cluster of the upstream OSM, which serves it first, is migrated. At the end, somebody starts the upstream OSM again.
 
 use anyhow::{Context, Result};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::events::v1::Event;
-use kube::api::ListParams;
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use osm_api::config::OperatingSystemConfig;
 use osm_api::content::ContentView;
-use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_api::names::{self, CLOUD_INIT_SETTINGS, GO_LEASE};
 use osm_api::rbac::Service;
+use osm_testkit::upstream_osm::UpstreamOsm;
 use osm_testkit::{Options, check, wait_for};
 use serde_json::{Value, json};
 
+use crate::upstream_osm;
 use crate::world::{self, DEADLINE, GETTER_TOKEN, NAMESPACE, World, machine_deployment};
 
 pub const REVISION: u64 = 4;
@@ -36,7 +38,7 @@ pub fn go_profile(name: &str, version: &str) -> Value {
     })
 }
 
-/// What is of one pool, with its config in this namespace.
+/// What the upstream OSM makes of one pool, with its config in this namespace, where it can't run itself: KKP's definitions are stand-ins.
 pub async fn go_pool(world: &World, pool: &str, profile: &str, namespace: &str) -> Result<()> {
     let mut md = machine_deployment(pool, profile);
     md["metadata"]["finalizers"] = json!([names::GO_FINALIZER]);
@@ -150,35 +152,80 @@ async fn warned(world: &World, times: usize) -> Result<Vec<String>> {
     .map_err(|error| error.context(world.installed.logs()))
 }
 
+/// Waits until the bootstrap Secrets of these pools are those of OSM, or those of the upstream OSM.
+pub async fn published(world: &World, pools: &[&str], by_osm: bool) -> Result<()> {
+    for pool in pools {
+        wait_for(&format!("{pool} to be published"), DEADLINE, async || {
+            let secret = world.bootstrap(pool).await?;
+            let revision = secret.annotations().get(names::MACHINE_DEPLOYMENT_REVISION);
+            let is_by_osm = secret.labels().contains_key(names::INSTALLATION);
+            check(is_by_osm == by_osm && revision.is_some())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_of_the_upstream_osm_is_taken_over() -> Result<()> {
     let mut world = World::start_without_services(Options::default()).await?;
-    // A default of its own, which ours replaces; two that a user wrote, one of which ours refuses; and one of ours, which the user has
-    // switched to.
-    for (profile, version) in [
-        ("osp-ubuntu", "{{ .KubeVersion }}"),
-        ("osp-existing", "{{ .KubeVersion }}"),
-        ("osp-custom", "{{ env \"VERSION\" }}"),
-    ] {
-        world.apply(&go_profile(profile, version)).await?;
-    }
+    // Beside its defaults, which ours replace, two profiles that a user wrote, one of which ours refuses.
     world
-        .apply(&world::profile("osp-tiny", "v1.0.0", "one\n"))
+        .apply(&go_profile("osp-existing", "{{ .KubeVersion }}"))
+        .await?;
+    world
+        .apply(&go_profile("osp-custom", "{{ env \"VERSION\" }}"))
         .await?;
     world.leave_a_getter().await?;
+    // kube-controller-manager, which fills the Secret, doesn't run here.
+    let token = json!({"stringData": {"token": "of-the-getter"}});
+    world
+        .secrets()
+        .patch(GETTER_TOKEN, &PatchParams::default(), &Patch::Merge(&token))
+        .await?;
     let names = ["default", "tiny", "existing", "custom"];
     for (pool, profile) in [
         ("default", "osp-ubuntu"),
-        ("tiny", "osp-tiny"),
+        ("tiny", "osp-existing"),
         ("existing", "osp-existing"),
         ("custom", "osp-custom"),
     ] {
-        go_pool(&world, pool, profile, NAMESPACE).await?;
+        world.pool(pool, profile).await?;
+        world.stamp(pool, REVISION).await?;
     }
+    let mut go = UpstreamOsm::start(&world.plane, NAMESPACE, &[]).await?;
+    go.leads().await?;
+    published(&world, &names, false)
+        .await
+        .map_err(|error| error.context(go.logs().unwrap_or_default()))?;
+    // The user has switched one pool to a profile of ours.
+    world
+        .apply(&world::profile("osp-tiny", "v1.0.0", "one\n"))
+        .await?;
+
+    // Nothing is started beside it, and osp-controller only validates.
+    world.installed.start_all().await?;
+    let renews = format!("upstream OSM: it renews the Lease {NAMESPACE}/{GO_LEASE};");
+    for service in [Service::OscController, Service::SecretSyncer] {
+        world
+            .waits_for(service, &[&*renews, "`osmctl migrate script`"])
+            .await?;
+    }
+    wait_for("osp-controller to be ready", DEADLINE, async || {
+        check(world.installed.is_ready(Service::OspController).await)
+    })
+    .await?;
+    let ours = ListParams::default().labels(names::DEFAULT_PROFILE);
+    assert!(world.profiles().list(&ours).await?.items.is_empty());
+    let made = world.made().await?;
+    assert!(made.is_empty(), "{made:?}");
+    let to_ours = json!({"metadata": {"annotations": {names::PROFILE: "osp-tiny"}}});
+    go.stop().await?;
+    world.patch_pool("tiny", to_ours.clone()).await?;
     let (secrets, before) = (left(&world, &names, &["custom"]).await?, pools(&world).await?);
     let config: OperatingSystemConfig = world.config("custom").await?;
     let observer = world.observe().await?;
-    world.installed.start_all().await?;
+    world.delete(&world.api::<Lease>(NAMESPACE), GO_LEASE).await?;
 
     // Pools that can be rendered are published by ours.
     let machine = world.machine("tiny", REVISION).await?;
@@ -248,12 +295,7 @@ async fn a_cluster_of_the_upstream_osm_is_taken_over() -> Result<()> {
     assert!(metrics.contains("\nosm_non_expiring_tokens 1\n"), "{metrics}");
 
     // The user writes the profile anew: the last pool is ours, and the token is no longer needed. Said once.
-    world
-        .patch_pool(
-            "custom",
-            json!({"metadata": {"annotations": {names::PROFILE: "osp-tiny"}}}),
-        )
-        .await?;
+    world.patch_pool("custom", to_ours).await?;
     world.machine("custom", REVISION).await?;
     let notes = warned(&world, 2).await?;
     assert_eq!(notes.len(), 2, "{notes:?}");
@@ -272,5 +314,6 @@ async fn a_cluster_of_the_upstream_osm_is_taken_over() -> Result<()> {
         let (_, metrics) = world.installed.get(Service::SecretSyncer, "/metrics").await?;
         check(metrics.contains("\nosm_non_expiring_tokens 0\n"))
     })
-    .await
+    .await?;
+    Box::pin(upstream_osm::is_forgotten(&world, &observer)).await
 }

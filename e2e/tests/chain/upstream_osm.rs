@@ -1,31 +1,33 @@
 //! While the upstream OSM renews one of its Leases, nothing new is started, and what is published is renewed.
+//! `each_lease_alone_holds_up_what_is_new_while_it_is_renewed` in osm-runtime has each of the Leases.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
-use osm_api::names::{GO_LEASE, KUBE_SYSTEM};
-use osm_api::rbac::Service;
-use osm_testkit::{Options, wait_for};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use osm_api::names::GO_LEASE;
+use osm_testkit::secret_watch::SecretWatch;
+use osm_testkit::upstream_osm::UpstreamOsm;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::credentials::bring_renewal_near;
+use crate::takeover::{REVISION, published};
 use crate::world::{DEADLINE, NAMESPACE, World};
 
-/// Somebody who renews the Lease of the upstream OSM.
-pub struct UpstreamOsm {
+/// Somebody who renews the Lease of the upstream OSM, where that can't run itself: KKP's definitions in the user cluster are stand-ins.
+pub struct LeaseHolder {
     leases: Api<Lease>,
     stop: oneshot::Sender<()>,
     renewals: JoinHandle<()>,
 }
 
 /// Renews the Lease of the upstream OSM in a namespace, as client-go does.
-pub async fn start(world: &World, namespace: &str) -> Result<UpstreamOsm> {
+pub async fn start(world: &World, namespace: &str) -> Result<LeaseHolder> {
     let leases = world.api::<Lease>(namespace);
     let renewed = leases.clone();
     let renew = async move || {
@@ -45,14 +47,14 @@ pub async fn start(world: &World, namespace: &str) -> Result<UpstreamOsm> {
             }
         }
     });
-    Ok(UpstreamOsm {
+    Ok(LeaseHolder {
         leases,
         stop,
         renewals,
     })
 }
 
-impl UpstreamOsm {
+impl LeaseHolder {
     /// Ends it, and its Lease at once. `a_lease_is_renewed_if_it_is_held_and_was_renewed_lately` in osm-runtime is about one that expires.
     pub async fn stop(self) -> Result<()> {
         drop(self.stop);
@@ -62,70 +64,48 @@ impl UpstreamOsm {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn nothing_new_is_started_while_the_upstream_osm_runs() -> Result<()> {
-    let mut world = World::start_without_services(Options::default()).await?;
-    // The one that all three look at. `each_lease_alone_holds_up_what_is_new_while_it_is_renewed` in osm-runtime has each of them.
-    let go = start(&world, NAMESPACE).await?;
-    world.installed.start_all().await?;
-    let renews = format!("upstream OSM: it renews the Lease {NAMESPACE}/{GO_LEASE};");
-    for service in [Service::OscController, Service::SecretSyncer] {
-        world
-            .waits_for(service, &[&*renews, "`osmctl migrate script`"])
-            .await?;
-    }
-    // osp-controller is ready, and validates.
-    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
-    world.pool("p", "osp-tiny").await?;
-    world.stamp("p", 1).await?;
-    assert!(world.installed.is_ready(Service::OspController).await);
-    let profiles = world.profiles().list(&ListParams::default()).await?;
-    assert_eq!(profiles.items.len(), 1, "no default profile is installed");
-    let configs = world.configs().list(&ListParams::default()).await?;
-    assert!(configs.items.is_empty(), "{configs:?}");
-
-    go.stop().await?;
-    let first = world.machine("p", 1).await?;
-    world.installed.ready(DEADLINE).await?;
-    wait_for("the default profiles", DEADLINE, async || {
-        Ok(world.profiles().get_opt("osp-ubuntu").await?.map(drop))
-    })
-    .await?;
-
-    let go = start(&world, KUBE_SYSTEM).await?;
-    let message = world.says("p", "Published", false, "UpstreamOSMRunning").await?;
+/// The Deployment of the upstream OSM is started in the namespace of OSM after a migration, and its pod is restarted. It can render the profiles
+/// of the pools `default` and `existing`, whose user data it replaces, unless the services have not noticed it yet and replace that again.
+pub async fn is_forgotten(world: &World, observer: &SecretWatch) -> Result<()> {
+    let first = world.machine("tiny", REVISION + 1).await?;
+    let go = UpstreamOsm::start(&world.plane, NAMESPACE, &[]).await?;
+    let message = world
+        .says("tiny", "Published", false, "UpstreamOSMRunning")
+        .await?;
     assert!(
         message.contains("kept and its credentials are renewed"),
         "{message}"
     );
-    // Each service looks every 15 seconds, so osc-controller may notice later than secret-syncer.
-    let log = world.installed.log_file(Service::OscController);
-    wait_for("osc-controller to notice", DEADLINE, async || {
-        let lines = std::fs::read_to_string(&log)?;
-        Ok((lines.matches("upstream OSM: it renews").count() == 2).then_some(()))
-    })
-    .await?;
-    world.accepted_profile("osp-tiny", "v1.0.1", "two\n").await?;
-    world.pool("q", "osp-tiny").await?;
-    world.stamp("q", 1).await?;
-    bring_renewal_near(&world, "p").await?;
-    let renewed = world
-        .machine_with("p", 1, |machine| machine.api_token != first.api_token)
-        .await?;
-    assert!(
-        renewed.text.contains("one") && !renewed.text.contains("two"),
-        "{}",
-        renewed.text
-    );
-    assert!(world.config("q").await.is_err(), "a new pool is rendered");
-    for service in [Service::OscController, Service::SecretSyncer] {
-        assert!(world.installed.is_ready(service).await, "{}", service.name());
-    }
 
-    go.stop().await?;
-    world
-        .machine_with("p", 1, |machine| machine.text.contains("two"))
+    // What it can't render is renewed, and nothing new is published.
+    world.accepted_profile("osp-tiny", "v1.0.1", "two\n").await?;
+    world.pool("new", "osp-tiny").await?;
+    world.stamp("new", 1).await?;
+    bring_renewal_near(world, "tiny").await?;
+    let renewed = world
+        .machine_with("tiny", REVISION + 1, |machine| {
+            machine.api_token != first.api_token
+        })
         .await?;
-    world.machine("q", 1).await?;
-    world.says("p", "Published", true, "Published").await.map(drop)
+    assert!(renewed.text.contains("one") && !renewed.text.contains("two"));
+
+    // The next pod waits for the Lease of the one before.
+    drop(go);
+    let mut go = UpstreamOsm::start(&world.plane, NAMESPACE, &[]).await?;
+    go.leads().await?;
+    assert!(world.config("new").await.is_err(), "a new pool is rendered");
+
+    // Its Lease stays until it counts as unused.
+    go.stop().await?;
+    let stopped = Instant::now();
+    world
+        .machine_with("tiny", REVISION + 1, |machine| machine.text.contains("two"))
+        .await?;
+    let held = stopped.elapsed().as_secs();
+    assert!((45..120).contains(&held), "about 80 seconds: {held}");
+    published(world, &["default", "existing", "custom"], true).await?;
+    world.machine("new", 1).await?;
+    world.installed.ready(DEADLINE).await?;
+    assert!(observer.longest_absence()? < Duration::from_secs(30));
+    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use osm_judges::KUBELET_MINORS;
+use osm_judges::{KUBELET_MINORS, upstream_osm_profiles};
 use osm_render::{default_manifests, defaults, sample_pools};
 
 /// Cells of the table below a heading, with its head.
@@ -63,4 +63,14 @@ fn kubelets_are_those_of_the_samples_and_the_judges_and_the_chart_refuses_older_
     let checks = include_str!("../../../../charts/operating-system-manager/templates/checks.yaml");
     assert!(checks.contains(&format!("semverCompare \"<{worker}.0-0\"")));
     assert_eq!(worker, listed[0]);
+}
+
+/// One that it can't read keeps it from starting, so there would be no way back to it.
+#[test]
+fn the_upstream_osm_can_read_every_default_profile() {
+    let profiles: Vec<(&str, &str)> = default_manifests().collect();
+    upstream_osm_profiles(&profiles).unwrap();
+    let list = "spec: {provisioningConfig: {modules: {runcmd: [[echo, a]]}}}";
+    let complaints = upstream_osm_profiles(&[("list", list)]).unwrap_err();
+    assert!(complaints.to_string().contains("runcmd"), "{complaints}");
 }

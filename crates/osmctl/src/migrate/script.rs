@@ -1,5 +1,6 @@
 //! Prints a migration as a shell script: the steps in the safe order, each with its reason and a check before it, and the way back.
 
+use osm_api::names;
 use osm_render::yaml;
 use serde_json::Value;
 
@@ -42,6 +43,8 @@ pub fn script(checked: &Checked, target: &Target, namespace: &str, settings: &st
         ("@KUBECONFIG@", kubeconfig.unwrap_or_default()),
         ("@SERVER@", quoted(&target.server)),
         ("@NAMESPACE@", quoted(namespace)),
+        ("@DEFAULT_PROFILE@", names::DEFAULT_PROFILE.to_owned()),
+        ("@LEASE@", names::GO_LEASE.to_owned()),
         ("@CONTEXT@", context("--context")),
         ("@HELM_CONTEXT@", context("--kube-context")),
         ("@SERVICE@", format!("{namespace}/{WEBHOOK}")),

@@ -28,6 +28,7 @@ TIMEOUT=${TIMEOUT:-600}
 
 @KUBECONFIG@server=@SERVER@
 namespace=@NAMESPACE@
+default_profile=@DEFAULT_PROFILE@
 kubectl() { command kubectl @CONTEXT@"$@"; }
 helm() { command helm @HELM_CONTEXT@"$@"; }
 
@@ -200,6 +201,17 @@ unpublished() {
 
 everything_is_published() { [ -z "$(unpublished)" ] || [ "${ACCEPT_REFUSED:-}" = yes ]; }
 
+# Names of the profiles, except the default ones. A sign follows if the upstream OSM can't read its modules, where it takes only strings.
+# As long as there is one such profile, it reads none.
+marked_profiles() {
+  kubectl get operatingsystemprofiles.operatingsystemmanager.k8c.io --all-namespaces --selector "$default_profile!=true" --output go-template='
+    {{- define "strings"}}{{range .}}{{if not (eq (printf "%T" .) "string" "<nil>")}}!{{end}}{{end}}{{end}}
+    {{- define "modules"}}{{template "strings" .bootcmd}}{{template "strings" .runcmd}}{{template "strings" .rh_subscription}}
+      {{- range .yum_repos}}{{template "strings" .}}{{end}}{{end}}
+    {{- range .items}}{{.metadata.namespace}}/{{.metadata.name}}
+      {{- with .spec}}{{template "modules" .bootstrapConfig.modules}}{{template "modules" .provisioningConfig.modules}}{{end}}{{"\n"}}{{end}}'
+}
+
 osm_serves_every_pool() {
   exists configmaps/@SETTINGS@ --namespace "$namespace" || fail "OSM is not installed in namespace $namespace. Run the part install first."
   kubectl rollout status deployments --namespace "$namespace" --selector app.kubernetes.io/instance=osm --timeout 2m
@@ -213,6 +225,7 @@ stop_go() {
     may create "$kind"
   done
   may patch deployments.apps --subresource scale --namespace "$namespace"
+  may delete leases.coordination.k8s.io --namespace "$namespace"
   may create operatingsystemprofiles.operatingsystemmanager.k8c.io --namespace "$namespace"
   may patch customresourcedefinitions.apiextensions.k8s.io
   may patch namespaces
@@ -229,6 +242,8 @@ stop_go() {
 @STOP@
   no_webhook_is_left
   wait_until "the API server to accept writes without the webhook" accepts_writes
+  # The upstream OSM leaves its Lease behind, and OSM would wait up to 90 seconds until it counts as unused.
+  kubectl delete leases.coordination.k8s.io/@LEASE@ --namespace "$namespace" --ignore-not-found
   echo "The upstream OSM is stopped. Its bootstrap tokens expire within an hour. Next part: install"
 }
 
@@ -258,7 +273,6 @@ install_osm() {
   force=$(helm upgrade --help | grep -o -e '--force-conflicts' | head -n 1)
   # shellcheck disable=SC2086
   helm upgrade --install osm "$CHART" --namespace "$namespace" --values "$FOLDER/values.yaml" ${REGISTRY:+--set image.registry="$REGISTRY"} $force
-  # The services wait up to 90 seconds for the Lease of the upstream OSM to expire.
   kubectl rollout status deployments --namespace "$namespace" --selector app.kubernetes.io/instance=osm --timeout 5m
   # OSM replaces a bootstrap Secret of the upstream OSM when everything that the new one refers to exists.
   wait_until "OSM to publish $(unpublished | xargs)" everything_is_published
@@ -312,11 +326,17 @@ delete_the_token() {
 }
 
 back() {
+  may delete operatingsystemprofiles.operatingsystemmanager.k8c.io --namespace "$namespace"
+  profiles=$(marked_profiles)
+  found=$(echo "$profiles" | sed -n 's/!.*//p' | xargs)
+  [ -z "$found" ] || fail "The upstream OSM would not start, because it can't read the modules of these profiles: $found. Write each command in bootcmd and runcmd as one string, and the values of other modules as strings, or delete the profile. Nothing was changed."
   # Both implementations must never run at the same time. The release stays, because its bindings let machines join.
   if exists deployments --namespace "$namespace" --selector app.kubernetes.io/instance=osm; then
     kubectl scale deployments --namespace "$namespace" --selector app.kubernetes.io/instance=osm --replicas 0
     kubectl rollout status deployments --namespace "$namespace" --selector app.kubernetes.io/instance=osm --timeout 2m
   fi
+  # The upstream OSM creates its own. A stopped osp-controller restores none.
+  kubectl delete operatingsystemprofiles.operatingsystemmanager.k8c.io --namespace "$namespace" --selector "$default_profile=true"
   # In the other direction, so that everything exists before what uses it. What was not deleted is skipped.
   restore serviceaccounts/cloud-init-getter --namespace cloud-init-settings
   restore roles.rbac.authorization.k8s.io/cloud-init-getter --namespace cloud-init-settings
