@@ -67,7 +67,7 @@ impl Problem {
     fn new(reason: impl Into<String>, message: impl Into<String>, next_step: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
-            message: message.into(),
+            message: output::one_line(&message.into()),
             next_step: next_step.into(),
         }
     }
@@ -99,8 +99,8 @@ impl Link {
         [
             state.to_owned(),
             self.name.to_owned(),
-            self.object.clone(),
-            output::visible(&output::one_line(detail)),
+            output::one_line(&self.object),
+            output::one_line(detail),
         ]
     }
 }

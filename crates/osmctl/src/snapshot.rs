@@ -17,6 +17,7 @@ use osm_api::{
 };
 
 use crate::input::SettingsMap;
+use crate::output;
 
 /// Namespace of MachineDeployments whose namespace is not given.
 const DEFAULT_NAMESPACE: &str = names::KUBE_SYSTEM;
@@ -105,9 +106,7 @@ impl Snapshot {
 
     /// Reports on standard error what could not be read.
     pub fn warn(&self) {
-        for unread in &self.unread {
-            eprintln!("osmctl: warning: {}", unread.message);
-        }
+        output::warnings(self.unread.iter().map(|unread| &unread.message));
     }
 
     /// The pools, in order of their names: every MachineDeployment, and every config that has none.
