@@ -180,9 +180,11 @@ pub fn chain(snapshot: &Snapshot, pool: &ClusterPool<'_>, now: Timestamp) -> Vec
         };
         links.push(Link { name, object, state });
     };
-    let outcome = match pool.machine_deployment {
-        Some(md) => Some(machine_deployment(md)),
-        None => absent(snapshot, Part::MachineDeployments, || gone(pool)),
+    let outcome = match (&pool.other_cluster, pool.machine_deployment) {
+        // In another cluster, no MachineDeployment is the one of the config, whatever its name and uid.
+        (Some(other), _) => Some(Err(other_cluster(snapshot, other))),
+        (None, Some(md)) => Some(machine_deployment(md)),
+        (None, None) => absent(snapshot, Part::MachineDeployments, || gone(pool)),
     };
     add("MachineDeployment", pool.to_string(), outcome);
     if let Some(md) = pool.machine_deployment {
@@ -221,6 +223,17 @@ pub fn first_problem(links: &[Link]) -> Option<(&Link, &Problem)> {
     problems()
         .find(|(_, problem)| !problem.is_guess())
         .or_else(|| problems().next())
+}
+
+fn other_cluster(snapshot: &Snapshot, made_in: &str) -> Problem {
+    let found = snapshot.cluster_uid.as_deref().unwrap_or_default();
+    let message = format!(
+        "the config belongs to cluster {made_in}, but these MachineDeployments are in cluster {found} (uids of kube-system)"
+    );
+    let mut problem = Problem::of(Reason::ClusterChanged, message);
+    let hint = " If only osmctl has the wrong one, set --worker-kubeconfig or --worker-context.";
+    problem.next_step.push_str(hint);
+    problem
 }
 
 fn gone(pool: &ClusterPool<'_>) -> Problem {
@@ -480,7 +493,13 @@ mod tests {
 
     #[test]
     fn the_first_link_that_is_not_well_is_found() {
-        let cases: [(Break, &str, &str); 20] = [
+        // The config was made for a cluster, and the MachineDeployment is in another one.
+        fn swap(s: &mut Snapshot) {
+            let made_in = (osm_api::names::CLUSTER_UID.to_owned(), "one".to_owned());
+            s.configs[0].metadata.annotations = Some([made_in].into());
+            s.cluster_uid = Some("other".to_owned());
+        }
+        let cases: [(Break, &str, &str); 23] = [
             (
                 |s| drop(annotations(s).remove(osm_api::names::REVISION)),
                 "MachineDeployment",
@@ -490,6 +509,23 @@ mod tests {
                 |s| s.machine_deployments[0].spec.template = json!({}),
                 "MachineDeployment",
                 "ProviderSpecInvalid",
+            ),
+            (swap, "MachineDeployment", "ClusterChanged"),
+            (
+                |s| {
+                    swap(s);
+                    s.machine_deployments[0].metadata.uid = Some("other".to_owned());
+                },
+                "MachineDeployment",
+                "ClusterChanged",
+            ),
+            (
+                |s| {
+                    swap(s);
+                    s.machine_deployments.clear();
+                },
+                "MachineDeployment",
+                "ClusterChanged",
             ),
             (|s| s.profiles.clear(), "profile", "ProfileNotFound"),
             (

@@ -71,6 +71,7 @@ impl Status {
             profiles: true,
             settings: true,
             events: true,
+            identity: true,
             services: self.pool.is_none(),
             ..Needs::default()
         };
