@@ -19,7 +19,7 @@
 {{- define "osm.identities" -}}
 {{- $users := list }}
 {{- $groups := list }}
-{{- range get .root.Values.workerCluster.subjects .key }}
+{{- range get .root.Values.workerCluster.subjects .key | default list }}
 {{- if eq .kind "ServiceAccount" }}
 {{- $users = append $users (printf "system:serviceaccount:%s:%s" .namespace .name) }}
 {{- else if eq .kind "Group" }}
