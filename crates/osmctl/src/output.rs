@@ -17,32 +17,6 @@ use serde_json::Value;
 /// Between two columns of a table.
 const GAP: &str = "   ";
 
-/// Characters of the categories Cf, Zl and Zp in Unicode 16, such as those that change the direction of text.
-/// <https://www.unicode.org/Public/16.0.0/ucd/extracted/DerivedGeneralCategory.txt>
-const INVISIBLE: [(char, char); 21] = [
-    ('\u{ad}', '\u{ad}'),
-    ('\u{600}', '\u{605}'),
-    ('\u{61c}', '\u{61c}'),
-    ('\u{6dd}', '\u{6dd}'),
-    ('\u{70f}', '\u{70f}'),
-    ('\u{890}', '\u{891}'),
-    ('\u{8e2}', '\u{8e2}'),
-    ('\u{180e}', '\u{180e}'),
-    ('\u{200b}', '\u{200f}'),
-    ('\u{2028}', '\u{202e}'),
-    ('\u{2060}', '\u{2064}'),
-    ('\u{2066}', '\u{206f}'),
-    ('\u{feff}', '\u{feff}'),
-    ('\u{fff9}', '\u{fffb}'),
-    ('\u{110bd}', '\u{110bd}'),
-    ('\u{110cd}', '\u{110cd}'),
-    ('\u{13430}', '\u{1343f}'),
-    ('\u{1bca0}', '\u{1bca3}'),
-    ('\u{1d173}', '\u{1d17a}'),
-    ('\u{e0001}', '\u{e0001}'),
-    ('\u{e0020}', '\u{e007f}'),
-];
-
 /// Writes `text` to standard output, cleaned.
 pub fn print(text: &str) -> Result<()> {
     raw(&clean(text)).map(|_| ())
@@ -89,22 +63,27 @@ pub fn clean(text: &str) -> String {
 
 /// `line` with other characters in place of those that are not shown.
 pub fn shown(line: &str) -> String {
-    let is_invisible = |c: char| {
-        c.is_control()
-            || INVISIBLE
-                .iter()
-                .any(|(first, last)| (*first..=*last).contains(&c))
-    };
     let shown = |c: char| match c {
         '\t' => '\u{2409}',
-        _ if is_invisible(c) => '\u{fffd}',
+        _ if c.is_control() || is_invisible(c) => '\u{fffd}',
         _ => c,
     };
     line.chars().map(shown).collect()
 }
 
-/// The runner of GitHub takes a line for a command that begins with `::`, after white space, or that has `##[` anywhere; that of Azure has `##vso[`.
-/// <https://github.com/actions/runner/blob/v2.320.0/src/Runner.Common/ActionCommand.cs>
+/// Whether the character is of a category Cf, Zl or Zp of Unicode 16, such as those that change the direction of text.
+/// <https://www.unicode.org/Public/16.0.0/ucd/extracted/DerivedGeneralCategory.txt>
+fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
+        | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2064}'
+        | '\u{2066}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
+        | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0001}'
+        | '\u{e0020}'..='\u{e007f}')
+}
+
+/// The runner of GitHub takes a line for a command that begins with `::`, after white space, or that has `##[` anywhere.
+/// <https://github.com/actions/runner/blob/079cdb1d05fe0ec50f8c51de5a4fa51d0eb189b0/src/Runner.Common/ActionCommand.cs>
 fn without_command(line: &str) -> String {
     let text = line.trim_start();
     let indent = line.len() - text.len();
@@ -113,7 +92,6 @@ fn without_command(line: &str) -> String {
         None => line.to_owned(),
     };
     line.replace("##[", "#\u{fffd}[")
-        .replace("##vso[", "#\u{fffd}vso[")
 }
 
 /// Writes warnings to standard error.
