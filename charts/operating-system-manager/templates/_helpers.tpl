@@ -15,6 +15,24 @@
 {{- get (.root.Values.serviceAccountNames | default dict) .key | default (printf "%s-%s" (include "osm.name" .root) .service) -}}
 {{- end -}}
 
+{{/* Who a service is in the cluster of this release: `users` and `groups`, as the API server names them to an admission policy. */}}
+{{- define "osm.identities" -}}
+{{- $users := list }}
+{{- $groups := list }}
+{{- range get .root.Values.workerCluster.subjects .key | default list }}
+{{- if eq .kind "ServiceAccount" }}
+{{- $users = append $users (printf "system:serviceaccount:%s:%s" .namespace .name) }}
+{{- else if eq .kind "Group" }}
+{{- $groups = append $groups .name }}
+{{- else }}
+{{- $users = append $users .name }}
+{{- end }}
+{{- else }}
+{{- $users = append $users (printf "system:serviceaccount:%s:%s" .root.Release.Namespace (include "osm.serviceAccount" .)) }}
+{{- end }}
+{{- dict "users" $users "groups" $groups | toJson }}
+{{- end -}}
+
 {{/* Prefix of the names of cluster-scoped objects, and of Roles in namespaces that contain Roles of other releases. */}}
 {{- define "osm.global" -}}
 osm:{{ .Release.Namespace }}:{{ .Release.Name }}

@@ -21,11 +21,6 @@ const WHAT: &str = "the OperatingSystemConfig";
 /// # Errors
 /// Requests that failed; [`Error::Conflict`] where an object is no longer what was seen; what forbids to write anything.
 pub async fn apply(context: &Context, gathered: &Gathered, plan: &Plan) -> Result<Option<ConfigView>, Error> {
-    if let Some(problem) = context.cluster.upstream_osm.problem()
-        && plan.starts_something(gathered.config.as_deref())
-    {
-        return Err(Error::UpstreamOSMRunning { problem });
-    }
     if let Some(problem) = context.cluster.outdated_definitions.problem() {
         // The API server would drop fields, and what is left would be confirmed and published.
         return Err(Error::DefinitionsOutdated { problem });

@@ -61,6 +61,11 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
 async fn reconcile(context: Context, name: String) -> Result<Option<Duration>, Error> {
     let gathered = Arc::new(gather::gather(&context, &name).await?);
     let plan = context.planning.plan(&gathered).await;
+    // What was found out last. It may have changed while the pool was rendered.
+    let plan = match context.cluster.upstream_osm.problem() {
+        Some(problem) => plan.beside_the_upstream_osm(gathered.config.as_deref(), &problem),
+        None => plan,
+    };
     let config = apply::apply(&context, &gathered, &plan).await?;
     report::report(&context, &gathered, &plan, config.as_ref()).await?;
     finalizer::release(&context, &plan.finalizers).await?;

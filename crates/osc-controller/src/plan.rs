@@ -53,8 +53,35 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// What is left of the plan while the upstream OSM runs or may run, as `problem` says: nothing new is started, and the pool says why. A config
+    /// that has to be created or converted first gets no condition: the upstream OSM may own it. So its pool is rejected, with an Event.
+    #[must_use]
+    pub fn beside_the_upstream_osm(self, config: Option<&ConfigView>, problem: &str) -> Self {
+        if !self.starts_something(config) {
+            return self;
+        }
+        let message =
+            format!("nothing new is rendered beside the upstream Operating System Manager: {problem}");
+        let reason = Reason::UpstreamOSMRunning;
+        let mut held = Self {
+            rejected: self.rejected,
+            subject: self.subject,
+            ..Self::default()
+        };
+        match (self.object, &held.subject) {
+            (ObjectPlan::Keep, _) => held.status = Some(status(false, reason, message, RenderedStatus::Last)),
+            (_, Some(pool)) => held.rejected.push(Rejection {
+                pool: pool.clone(),
+                reason,
+                message,
+            }),
+            _ => {}
+        }
+        held
+    }
+
     /// Whether it creates or converts the config, or writes another content into it.
-    pub fn starts_something(&self, config: Option<&ConfigView>) -> bool {
+    fn starts_something(&self, config: Option<&ConfigView>) -> bool {
         let stored = config.and_then(|config| config.status.rendered.as_ref());
         let rendered = self.status.as_ref().and_then(|status| status.rendered.now());
         let is_new = |rendered: &Rendered| stored.is_none_or(|stored| stored.digest != rendered.digest);
@@ -114,7 +141,7 @@ impl RenderedStatus {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejection {
     pub pool: PoolRef,
-    /// `NameCollision`, `NameTooLong`, `NamespaceNotServed`, `TooManyMachineDeployments` or `ClusterChanged`.
+    /// `NameCollision`, `NameTooLong`, `NamespaceNotServed`, `TooManyMachineDeployments`, `ClusterChanged` or `UpstreamOSMRunning`.
     pub reason: Reason,
     pub message: String,
 }

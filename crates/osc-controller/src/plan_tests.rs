@@ -264,18 +264,48 @@ fn a_new_pool_is_created_rendered() {
     assert_eq!(new.revision.as_deref(), Some("1"));
     assert!(!new.digest.is_empty() && new.user_data_bytes.is_some());
     assert_eq!(new.api_server.as_deref(), Some("https://api:6443"));
-    assert!(plan.starts_something(None));
 }
 
 #[test]
 fn a_current_config_is_left_alone() {
-    let mut gathered = current();
+    let gathered = current();
     let same = plan(&gathered);
     assert!(matches!(same.object, ObjectPlan::Keep), "{:?}", same.object);
-    assert!(!same.starts_something(gathered.config.as_deref()));
     assert_eq!(*done(&gathered, same), *gathered.config());
+}
+
+#[test]
+fn nothing_new_is_started_beside_the_upstream_osm_and_the_pool_says_why() {
+    let problem = "it renews the Lease n/x; stop it";
+    let beside =
+        |gathered: &Gathered| plan(gathered).beside_the_upstream_osm(gathered.config.as_deref(), problem);
+    // Without a config, or with one of the upstream OSM, an Event says so. Others are rejected for their own reason.
+    let mut waiting = gathered();
+    waiting.claimants.push(claimant(&namesake()));
+    for config in [None, Some(Arc::new(of_go()))] {
+        waiting.config = config;
+        let held = beside(&waiting);
+        assert!(is_idle(&held) && held.requeue_after.is_none(), "{held:?}");
+        let reasons = [("uid-0", "NameCollision"), ("uid-1", "UpstreamOSMRunning")];
+        assert_eq!(rejected(&held), reasons);
+        assert_says(&held.rejected[1].message, &["nothing new is rendered", problem]);
+    }
+    // What is published stays, and is written again if somebody edits it.
+    let mut gathered = current();
+    assert_eq!(verdict(&beside(&gathered)), ("Rendered", true));
+    let before = gathered.config().clone();
     gathered.claimants = vec![pool("uid-1", Some("2"), "1.34.2")];
-    assert!(plan(&gathered).starts_something(gathered.config.as_deref()));
+    let held = beside(&gathered);
+    assert_eq!(verdict(&held), ("UpstreamOSMRunning", false));
+    assert_says(message(&held), &[problem]);
+    assert!(held.rejected.is_empty() && held.subject.is_some());
+    // The condition is written once.
+    let config = done(&gathered, held);
+    assert_eq!(rendered(&config), rendered(&before));
+    gathered.config = Some(config);
+    assert_eq!(*done(&gathered, beside(&gathered)), *gathered.config());
+    // Afterwards, it goes on.
+    assert!(renders_anew(&plan(&gathered), &before));
 }
 
 #[test]

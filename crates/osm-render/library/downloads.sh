@@ -7,13 +7,22 @@ case $(uname -m) in
   *) arch=$(uname -m) ;;
 esac
 
-# HTTP errors are errors; a transfer that stands still for a minute is given up.
+# HTTP errors are errors; a transfer that stands still for a minute is given up. No redirect leads away from https, neither for a program nor for the
+# checksum beside it: whoever is between the machine and the server would give the machine both.
 fetch() { # URL FILE
   if command -v curl >/dev/null; then
-    curl -q -fsSL --connect-timeout 20 --speed-limit 1024 --speed-time 60 -o "$2" "$1"
+    redirects='=http,https'
+    case $1 in [Hh][Tt][Tt][Pp][Ss]:*) redirects='=https' ;; esac
+    curl -q -fsSL --proto '=http,https' --proto-redir "$redirects" --connect-timeout 20 --speed-limit 1024 --speed-time 60 -o "$2" "$1"
   else
-    "$python" -c 'import shutil, sys, urllib.request
-with urllib.request.urlopen(sys.argv[1], timeout=60) as source, open(sys.argv[2], "wb") as target:
+    "$python" -c 'import shutil, sys, urllib.error, urllib.request
+class Redirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, request, answer, code, reason, headers, url):
+        if request.type == "https" and not url.startswith("https:"):
+            raise urllib.error.HTTPError(url, code, "a redirect leads away from https", headers, answer)
+        return super().redirect_request(request, answer, code, reason, headers, url)
+opener = urllib.request.build_opener(Redirects)
+with opener.open(sys.argv[1], timeout=60) as source, open(sys.argv[2], "wb") as target:
     shutil.copyfileobj(source, target)' "$1" "$2"
   fi || {
     echo "can't download $1"

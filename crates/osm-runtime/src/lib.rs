@@ -38,6 +38,7 @@ pub mod foreign_cluster;
 pub mod kubeconfig;
 pub mod metrics;
 pub mod object;
+mod port;
 pub mod process;
 mod proxy;
 pub mod queue;

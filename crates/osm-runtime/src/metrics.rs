@@ -61,6 +61,8 @@ pub struct Metrics {
     pub queued: IntGauge,
     /// Replicas of this service that are alive.
     pub replicas: IntGauge,
+    /// Those of them that have no pod.
+    pub without_pod: IntGauge,
     /// Objects that this replica owns.
     pub owned: IntGauge,
 }
@@ -170,6 +172,10 @@ impl Metrics {
             replicas: catalog.add(IntGauge::new(
                 "osm_replicas",
                 "Replicas of this service that are alive, as this one sees them.",
+            ))?,
+            without_pod: catalog.add(IntGauge::new(
+                "osm_replicas_without_pod",
+                "Replicas of this service that are alive and have no pod: a program that is not a replica renews their Leases.",
             ))?,
             owned: catalog.add(IntGauge::new(
                 "osm_owned_objects",

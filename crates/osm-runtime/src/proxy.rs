@@ -123,6 +123,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_proxy_is_asked_with_the_password_and_its_refusal_is_reported() {
+        #[expect(clippy::disallowed_methods, reason = "a server of the test")]
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         tokio::spawn(async move {

@@ -30,11 +30,6 @@ pub enum Error {
         what: &'static str,
         source: Box<kube::Error>,
     },
-    #[error("nothing new is rendered beside the upstream Operating System Manager: {problem}")]
-    UpstreamOSMRunning {
-        /// How it is known, and what to do.
-        problem: String,
-    },
     #[error("nothing is written because of the CustomResourceDefinitions: {problem}")]
     DefinitionsOutdated {
         /// Which fields they lack, and what to do.
@@ -62,7 +57,6 @@ impl Error {
             Self::Failed { source, .. } => !error::is_code(source, 403),
             Self::Conflict { .. } => true,
             Self::NamespaceNotFound { .. }
-            | Self::UpstreamOSMRunning { .. }
             | Self::DefinitionsOutdated { .. }
             | Self::FieldsDropped { .. } => false,
         }
@@ -76,7 +70,6 @@ impl Failure for Error {
             Self::Failed { .. } => Reason::RequestFailed,
             Self::Conflict { .. } => Reason::Conflict,
             Self::NamespaceNotFound { .. } => Reason::NamespaceNotFound,
-            Self::UpstreamOSMRunning { .. } => Reason::UpstreamOSMRunning,
             Self::DefinitionsOutdated { .. } => Reason::DefinitionsOutdated,
             Self::FieldsDropped { .. } => Reason::FieldsDropped,
         }

@@ -60,7 +60,7 @@ where
         // the controller runs.
         let start = process.readiness.gate("start");
         let listen = process.args.listen;
-        admin::spawn(listen, &process.readiness, &process.metrics, &shutdown).await?;
+        admin::spawn(listen, &process.readiness, &process.metrics, &shutdown)?;
         // In a box, because the stack would hold a copy for each function that it passes through.
         let work = Box::pin(work(process, start, worker, installation, run));
         let signal = async {

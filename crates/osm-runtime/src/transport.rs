@@ -130,6 +130,7 @@ mod tests {
             .with_single_cert(vec![identity.cert.der().clone()], key)
             .unwrap();
         tls.alpn_protocols = vec![b"h2".to_vec()];
+        #[expect(clippy::disallowed_methods, reason = "a server of the test")]
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
         let (acceptor, connections) = (TlsAcceptor::from(Arc::new(tls)), Arc::new(AtomicUsize::new(0)));

@@ -13,12 +13,13 @@ use osm_api::rbac::{ClusterKind, GoLease};
 use tokio::time::Instant;
 
 use crate::error::brief;
+use crate::object::Unreadable;
 use crate::queue::Queue;
 use crate::readiness::Gate;
 use crate::runner::{Key, Shared};
 use crate::server_time::ServerTime;
 use crate::shared_problem::SharedProblem;
-use crate::{Api, Cluster, Connection};
+use crate::{Api, Cluster, Connection, read};
 
 /// Interval of the checks.
 const INTERVAL: Duration = Duration::from_secs(15);
@@ -100,7 +101,7 @@ struct WatchedLease {
     /// `namespace/name`, and the cluster if there are two.
     place: String,
     was_read: bool,
-    /// When it was last seen to be renewed, or could not be read afterwards: while the API server is away, nobody can renew it.
+    /// When it was last seen to be renewed, or there was no answer afterwards: while the API server is away, nobody can renew it.
     renewed: Option<Instant>,
 }
 
@@ -117,13 +118,14 @@ impl WatchedLease {
         }
     }
 
-    /// Why nothing new may be started. If the Lease can't be read, the last answer holds.
+    /// Why nothing new may be started. If there is no answer, the last one holds. A Lease is an answer even if a time in it can't be decoded, such
+    /// as in the year 10000, which the API server stores: that would hold up everything for ever. Such a field counts as absent.
     async fn problem(&mut self) -> Option<String> {
-        match self.api.get_opt(self.name).await {
-            Ok(lease) => {
+        let decodable = |lease: &Unreadable| Some(lease.part::<LeaseSpec>("spec"));
+        match read::get(&self.api, self.name, |lease| lease.spec, decodable).await {
+            Ok(spec) => {
                 self.was_read = true;
-                let spec = lease.and_then(|lease| lease.spec);
-                self.renewed = match is_renewed(spec, self.clock.now()) {
+                self.renewed = match is_renewed(spec.flatten(), self.clock.now()) {
                     None => None,
                     Some(true) => Some(Instant::now()),
                     Some(false) => self.renewed,
@@ -173,7 +175,7 @@ mod tests {
     use kube::client::Body;
     use osm_api::rbac::{Installation, Service};
     use parking_lot::Mutex;
-    use serde_json::json;
+    use serde_json::{Value, json};
     use tower::BoxError;
 
     use super::*;
@@ -211,7 +213,7 @@ mod tests {
 
     /// An API server with one Lease, at the path that ends so, or without a permission to read any.
     #[derive(Clone)]
-    struct Server(Arc<Mutex<Option<(&'static str, LeaseSpec)>>>);
+    struct Server(Arc<Mutex<Option<(&'static str, Value)>>>);
 
     impl Server {
         fn connection(&self) -> Connection {
@@ -236,7 +238,9 @@ mod tests {
                 (code, status)
             };
             let (code, body) = match &*self.0.lock() {
-                Some((place, spec)) if path.ends_with(place) => (200, json!({"metadata": {}, "spec": spec})),
+                Some((place, spec)) if path.ends_with(place) => {
+                    (200, json!({"metadata": {"name": "a"}, "spec": spec}))
+                }
                 Some(_) => status(404, "NotFound"),
                 None => status(403, "Forbidden"),
             };
@@ -251,12 +255,18 @@ mod tests {
         }
 
         fn serve(&self, place: Option<&'static str>) {
-            *self.0.lock() = place.map(|place| (place, renewed(Timestamp::now())));
+            *self.0.lock() = place.map(|place| (place, json!(renewed(Timestamp::now()))));
         }
 
         fn let_expire(&self) {
             if let Some((_, lease)) = &mut *self.0.lock() {
-                *lease = renewed(Timestamp::now() - RENEWED_WITHIN);
+                *lease = json!(renewed(Timestamp::now() - RENEWED_WITHIN));
+            }
+        }
+
+        fn set(&self, field: &str, value: &str) {
+            if let Some((_, lease)) = &mut *self.0.lock() {
+                lease[field] = json!(value);
             }
         }
     }
@@ -346,5 +356,29 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(check.look(&|| false).await);
         assert_eq!(check.problem.problem(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_whose_time_can_not_be_decoded_is_not_renewed() {
+        // What the API server answers for 9999-12-31T23:59:59.999999-23:59, which it accepts.
+        for time in ["10000-01-01T23:58:59.999999Z", "garbage"] {
+            let server = Server::new(Some(PLACES[1]));
+            server.set("renewTime", time);
+            let mut check = check(&server, Service::SecretSyncer, &Readiness::default());
+            assert!(!check.look(&|| false).await, "{time}: it was never renewed");
+
+            server.serve(Some(PLACES[1]));
+            assert!(check.look(&|| false).await, "{time}: now it is");
+            server.set("renewTime", time);
+            tokio::time::advance(RENEWED_WITHIN / 2).await;
+            assert!(!check.look(&|| false).await);
+            tokio::time::advance(RENEWED_WITHIN / 2).await;
+            assert!(check.look(&|| false).await, "{time}: it is not renewed any more");
+
+            // Another time says nothing about that.
+            server.serve(Some(PLACES[1]));
+            server.set("acquireTime", time);
+            assert!(check.look(&|| false).await, "{time}: it is renewed");
+        }
     }
 }

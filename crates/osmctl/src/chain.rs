@@ -25,12 +25,13 @@ const CHECK_SYNCER: &str = "Check whether secret-syncer runs.";
 const CHECK_MACHINE_CONTROLLER: &str = "Check whether machine-controller runs.";
 
 /// Reasons with which osc-controller refuses a pool that gets no config. Only Events have them.
-const REJECTIONS: [Reason; 5] = [
+const REJECTIONS: [Reason; 6] = [
     Reason::NameCollision,
     Reason::NameTooLong,
     Reason::NamespaceNotServed,
     Reason::ClusterChanged,
     Reason::TooManyMachineDeployments,
+    Reason::UpstreamOSMRunning,
 ];
 
 /// A link of the chain.
@@ -66,7 +67,7 @@ impl Problem {
     fn new(reason: impl Into<String>, message: impl Into<String>, next_step: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
-            message: message.into(),
+            message: output::one_line(&message.into()),
             next_step: next_step.into(),
         }
     }
@@ -74,6 +75,11 @@ impl Problem {
     /// With the next step of the table of reasons.
     fn of(reason: Reason, message: impl Into<String>) -> Self {
         Self::new(reason.as_str(), message, next_step(reason.as_str()))
+    }
+
+    /// Whether it only says that a program has not done something, and not why.
+    fn is_guess(&self) -> bool {
+        [CHECK_OSP, CHECK_OSC, CHECK_SYNCER, CHECK_MACHINE_CONTROLLER].contains(&&*self.next_step)
     }
 
     /// What a condition reports.
@@ -93,19 +99,20 @@ impl Link {
         [
             state.to_owned(),
             self.name.to_owned(),
-            self.object.clone(),
-            output::visible(&output::one_line(detail)),
+            output::one_line(&self.object),
+            output::one_line(detail),
         ]
     }
 }
 
-/// The links up to the first one with a problem, and the next step.
+/// The links up to the one with the first problem, and the next step.
 pub fn text(pool: &str, links: &[Link]) -> String {
-    let is_problem = |link: &Link| matches!(link.state, State::Problem(_));
-    let shown = links.iter().position(is_problem).map_or(links.len(), |at| at + 1);
+    let found = first_problem(links);
+    let is_it = |link: &Link| found.is_some_and(|(found, _)| found == link);
+    let shown = links.iter().position(is_it).map_or(links.len(), |at| at + 1);
     let lines: Vec<[String; 4]> = links.iter().take(shown).map(Link::line).collect();
     let mut text = output::table(&lines);
-    match first_problem(links) {
+    match found {
         None if links.iter().any(|link| link.state == State::Unknown) => {
             text.push_str(&format!("\n{pool} is up to date, as far as it could be read.\n"));
         }
@@ -114,8 +121,7 @@ pub fn text(pool: &str, links: &[Link]) -> String {
             let (name, reason) = (link.name, &problem.reason);
             text.push_str(&format!(
                 "\n{pool} waits for its {name}: {reason}\n  {}\nNext step: {}\n",
-                output::visible(&problem.message),
-                problem.next_step
+                problem.message, problem.next_step
             ));
         }
     }
@@ -174,9 +180,11 @@ pub fn chain(snapshot: &Snapshot, pool: &ClusterPool<'_>, now: Timestamp) -> Vec
         };
         links.push(Link { name, object, state });
     };
-    let outcome = match pool.machine_deployment {
-        Some(md) => Some(machine_deployment(md)),
-        None => absent(snapshot, Part::MachineDeployments, || gone(pool)),
+    let outcome = match (&pool.other_cluster, pool.machine_deployment) {
+        // In another cluster, no MachineDeployment is the one of the config, whatever its name and uid.
+        (Some(other), _) => Some(Err(other_cluster(snapshot, other))),
+        (None, Some(md)) => Some(machine_deployment(md)),
+        (None, None) => absent(snapshot, Part::MachineDeployments, || gone(pool)),
     };
     add("MachineDeployment", pool.to_string(), outcome);
     if let Some(md) = pool.machine_deployment {
@@ -204,12 +212,28 @@ fn absent(snapshot: &Snapshot, part: Part, problem: impl FnOnce() -> Problem) ->
     (!snapshot.lacks(part)).then(|| Err(problem()))
 }
 
-/// The first link with a problem.
+/// The first link with a problem. If all that is known about it is that a program has not done something, a later one may report why.
 pub fn first_problem(links: &[Link]) -> Option<(&Link, &Problem)> {
-    links.iter().find_map(|link| match &link.state {
-        State::Problem(problem) => Some((link, problem)),
-        _ => None,
-    })
+    let problems = || {
+        links.iter().filter_map(|link| match &link.state {
+            State::Problem(problem) => Some((link, problem)),
+            _ => None,
+        })
+    };
+    problems()
+        .find(|(_, problem)| !problem.is_guess())
+        .or_else(|| problems().next())
+}
+
+fn other_cluster(snapshot: &Snapshot, made_in: &str) -> Problem {
+    let found = snapshot.cluster_uid.as_deref().unwrap_or_default();
+    let message = format!(
+        "the config belongs to cluster {made_in}, but these MachineDeployments are in cluster {found} (uids of kube-system)"
+    );
+    let mut problem = Problem::of(Reason::ClusterChanged, message);
+    let hint = " If only osmctl has the wrong one, set --worker-kubeconfig or --worker-context.";
+    problem.next_step.push_str(hint);
+    problem
 }
 
 fn gone(pool: &ClusterPool<'_>) -> Problem {
@@ -331,7 +355,7 @@ fn config(snapshot: &Snapshot, pool: &ClusterPool<'_>, md: &MachineDeployment) -
         return Some(Err(Problem::of(Reason::NameCollision, message)));
     }
     match pool.config {
-        Some(config) => Some(rendered(config, pool, md)),
+        Some(config) => Some(rendered(snapshot, config, pool, md)),
         None => absent(snapshot, Part::Configs, || {
             rejection(snapshot, md).unwrap_or_else(|| {
                 Problem::new(
@@ -344,7 +368,12 @@ fn config(snapshot: &Snapshot, pool: &ClusterPool<'_>, md: &MachineDeployment) -
     }
 }
 
-fn rendered(config: &OperatingSystemConfig, pool: &ClusterPool<'_>, md: &MachineDeployment) -> Outcome {
+fn rendered(
+    snapshot: &Snapshot,
+    config: &OperatingSystemConfig,
+    pool: &ClusterPool<'_>,
+    md: &MachineDeployment,
+) -> Outcome {
     let status = config.status.clone().unwrap_or_default();
     let Some(rendered) = condition::find(&status.conditions, RENDERED) else {
         let (reason, message) = match pool.is_of_the_upstream_osm() {
@@ -357,7 +386,8 @@ fn rendered(config: &OperatingSystemConfig, pool: &ClusterPool<'_>, md: &Machine
                 "osc-controller has not rendered the config yet",
             ),
         };
-        return Err(Problem::new(reason.as_str(), message, CHECK_OSC));
+        let missing = || Problem::new(reason.as_str(), message, CHECK_OSC);
+        return Err(rejection(snapshot, md).unwrap_or_else(missing));
     };
     if rendered.status != "True" || rendered.reason != Reason::Rendered.as_str() {
         return Err(Problem::reported(rendered));
@@ -463,7 +493,13 @@ mod tests {
 
     #[test]
     fn the_first_link_that_is_not_well_is_found() {
-        let cases: [(Break, &str, &str); 18] = [
+        // The config was made for a cluster, and the MachineDeployment is in another one.
+        fn swap(s: &mut Snapshot) {
+            let made_in = (osm_api::names::CLUSTER_UID.to_owned(), "one".to_owned());
+            s.configs[0].metadata.annotations = Some([made_in].into());
+            s.cluster_uid = Some("other".to_owned());
+        }
+        let cases: [(Break, &str, &str); 23] = [
             (
                 |s| drop(annotations(s).remove(osm_api::names::REVISION)),
                 "MachineDeployment",
@@ -473,6 +509,23 @@ mod tests {
                 |s| s.machine_deployments[0].spec.template = json!({}),
                 "MachineDeployment",
                 "ProviderSpecInvalid",
+            ),
+            (swap, "MachineDeployment", "ClusterChanged"),
+            (
+                |s| {
+                    swap(s);
+                    s.machine_deployments[0].metadata.uid = Some("other".to_owned());
+                },
+                "MachineDeployment",
+                "ClusterChanged",
+            ),
+            (
+                |s| {
+                    swap(s);
+                    s.machine_deployments.clear();
+                },
+                "MachineDeployment",
+                "ClusterChanged",
             ),
             (|s| s.profiles.clear(), "profile", "ProfileNotFound"),
             (
@@ -533,6 +586,26 @@ mod tests {
                 },
                 "config",
                 "NotAdopted",
+            ),
+            (
+                |s| {
+                    s.configs[0].spec.pool_ref = None;
+                    s.configs[0].status = None;
+                    let event = json!({"metadata": {}, "reason": "UpstreamOSMRunning", "message": "it renews its Lease",
+                        "involvedObject": {"uid": s.machine_deployments[0].metadata.uid}});
+                    s.events = vec![from_value(event).unwrap()];
+                },
+                "config",
+                "UpstreamOSMRunning",
+            ),
+            (
+                // secret-syncer says why, where of osc-controller nothing is known.
+                |s| {
+                    status(s).rendered.as_mut().unwrap().revision = Some("2".to_owned());
+                    set(s, condition("Published", false, "UpstreamOSMRunning", "stop it"));
+                },
+                "Secrets",
+                "UpstreamOSMRunning",
             ),
             (
                 |s| set(s, condition("Published", false, "ForeignSecret", "delete it")),

@@ -31,7 +31,7 @@ impl Completions {
         let name = command.get_name().to_owned();
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command, name, &mut script);
-        output::print(&String::from_utf8_lossy(&script))?;
+        output::raw(&String::from_utf8_lossy(&script))?;
         Ok(ExitCode::SUCCESS)
     }
 }

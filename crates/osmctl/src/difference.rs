@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use similar::{ChangeTag, TextDiff};
 
-use crate::output;
 use crate::tree::Tree;
 
 /// How long the comparison of two texts may look for the smallest difference.
@@ -85,7 +84,7 @@ impl Difference {
                     ChangeTag::Equal => " ",
                 };
                 let line = change.value().strip_suffix('\n').unwrap_or(change.value());
-                text.push_str(&format!("{sign}{}\n", output::visible(line)));
+                text.push_str(&format!("{sign}{line}\n"));
                 if change.missing_newline() {
                     text.push_str("\\ No newline at end of file\n");
                 }

@@ -79,7 +79,7 @@ impl Kubeconfigs {
                     Ok(line) => output::print(&line)?,
                     // The other kubeconfigs must not expire because of this one.
                     Err(error) => {
-                        eprintln!("osmctl: {error:#}");
+                        output::note(&format!("osmctl: {error:#}"));
                         has_failed = true;
                     }
                 }

@@ -106,8 +106,8 @@ fn main() -> ExitCode {
     };
     command.run().unwrap_or_else(|error| {
         match error.downcast_ref::<Problems>() {
-            Some(problems) if error.chain().count() == 1 => eprintln!("{problems}"),
-            _ => eprintln!("osmctl: {error:#}"),
+            Some(problems) if error.chain().count() == 1 => output::note(&problems.to_string()),
+            _ => output::note(&format!("osmctl: {error:#}")),
         }
         failure
     })

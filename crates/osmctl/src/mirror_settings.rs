@@ -66,7 +66,7 @@ impl MirrorSettings {
             );
         }
         Settings::from_document(document.clone()).context("--url can't be used")?;
-        output::print(&yaml::write(&document).map_err(anyhow::Error::msg)?)?;
+        output::document(&yaml::write(&document).map_err(anyhow::Error::msg)?)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -83,7 +83,7 @@ impl New {
             .replace("@ENGINE@", engine)
             .replace("@UTILITY@", spec.provisioning_utility.as_str())
             .replace("    # @CLOUDS@\n", &clouds);
-        output::print(&text)?;
+        output::document(&text)?;
         Ok(ExitCode::SUCCESS)
     }
 

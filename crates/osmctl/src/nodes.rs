@@ -68,9 +68,9 @@ impl Nodes {
         }
         output::warnings(&warnings);
         if downloads.is_empty() {
-            eprintln!(
+            output::note(
                 "osmctl: the profile's templates ask for no download; what they put together without download-url is not \
-                 known here"
+                 known here",
             );
         }
         downloads.retain(|download| {

@@ -15,6 +15,7 @@ use osm_api::{MachineDeployment, PoolRef, Reason};
 use osm_render::{ClusterEndpoint, LateValues, MachineStage, Stage};
 
 use crate::input::{Item, Manifests, SettingsMap};
+use crate::output;
 use crate::problem::{Place, Problem, Problems};
 use crate::profiles::Chosen;
 
@@ -289,18 +290,18 @@ pub fn warn(selected: &[Selected], rendered: &[RenderedPool]) {
     missing.sort_unstable();
     missing.dedup();
     if !missing.is_empty() {
-        eprintln!(
+        output::note(&format!(
             "osmctl: the settings do not set {}; the output contains placeholders",
             missing.join(" and ")
-        );
+        ));
     }
     for pool in rendered {
         let PoolRef { namespace, name, .. } = &pool.pool_ref;
         for warning in &pool.warnings {
-            match rendered {
-                [_] => eprintln!("osmctl: warning: {warning}"),
-                _ => eprintln!("osmctl: warning: {namespace}/{name}: {warning}"),
-            }
+            output::warnings([&match rendered {
+                [_] => warning.clone(),
+                _ => format!("{namespace}/{name}: {warning}"),
+            }]);
         }
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use crate::output::one_line;
+
 /// How bad a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -47,7 +49,7 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
+        f.write_str(&self.file.replace('\n', "\u{fffd}"))?;
         for number in [self.line, self.column].into_iter().flatten() {
             write!(f, ":{number}")?;
         }
@@ -74,7 +76,7 @@ impl Problem {
             severity: Severity::Error,
             rule,
             place,
-            message: message.into(),
+            message: one_line(&message.into()),
             hint: None,
         }
     }

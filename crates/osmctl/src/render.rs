@@ -87,8 +87,8 @@ impl Render {
     /// Renders and prints.
     pub fn run(self) -> Result<ExitCode> {
         if matches!((&self.output, self.stage), (Format::UserData, None)) {
-            eprintln!(
-                "osmctl: -o user-data prints one document; select it with --stage bootstrap or --stage provisioning"
+            output::note(
+                "osmctl: -o user-data prints one document; select it with --stage bootstrap or --stage provisioning",
             );
             return Ok(ExitCode::from(USAGE_ERROR));
         }
@@ -105,7 +105,7 @@ impl Render {
         }
         match (&self.output, self.stage) {
             (Format::UserData, Some(stage)) => match pools.as_slice() {
-                [pool] => output::print(&pool.document(stage.into())?)?,
+                [pool] => drop(output::raw(&pool.document(stage.into())?)?),
                 _ => bail!(
                     "the inputs contain {} MachineDeployments; provide exactly one, or use another --output",
                     pools.len()
@@ -120,7 +120,7 @@ impl Render {
                     yaml::write(&object).map_err(anyhow::Error::msg)
                 };
                 let objects: Result<Vec<String>> = pools.iter().map(object).collect();
-                output::print(&objects?.join("---\n"))?;
+                output::raw(&objects?.join("---\n"))?;
             }
             (Format::Folder(folder), stage) => {
                 let stages = stage.map_or(osm_render::Stage::ALL.to_vec(), |stage| vec![stage.into()]);

@@ -54,14 +54,14 @@ impl Show {
         snapshot.warn();
         let config = content(pool)?;
         if let Some(note) = note(config) {
-            eprintln!("osmctl: {note}");
+            output::note(&format!("osmctl: {note}"));
         }
         let wanted = self.stage.map_or(Stage::ALL.to_vec(), |stage| vec![stage.into()]);
         let stages = masked(pool, config, &wanted)?;
-        output::print(&match &self.file {
-            Some(path) => only(&stages, path)?.to_owned(),
-            None => list(&stages)?,
-        })?;
+        match &self.file {
+            Some(path) => drop(output::raw(only(&stages, path)?)?),
+            None => output::print(&list(&stages)?)?,
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -146,11 +146,7 @@ fn list(stages: &Stages) -> Result<String> {
         }
         let rest = yaml::write(&rest).map_err(anyhow::Error::msg)?;
         let name = tree::stage_name(*stage);
-        text.push_str(&format!(
-            "# {name}\n{}\n{}\n",
-            output::table(&lines),
-            output::visible(&rest)
-        ));
+        text.push_str(&format!("# {name}\n{}\n{rest}\n", output::table(&lines)));
     }
     Ok(text.trim_end().to_owned() + "\n")
 }

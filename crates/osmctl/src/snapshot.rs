@@ -17,6 +17,7 @@ use osm_api::{
 };
 
 use crate::input::SettingsMap;
+use crate::output;
 
 /// Namespace of MachineDeployments whose namespace is not given.
 const DEFAULT_NAMESPACE: &str = names::KUBE_SYSTEM;
@@ -42,6 +43,8 @@ pub struct Snapshot {
     pub endpoints: Vec<Discovered>,
     /// The CA with which osmctl itself verifies the worker cluster.
     pub own_ca: Option<String>,
+    /// uid of the cluster with the MachineDeployments, if it was read.
+    pub cluster_uid: Option<String>,
     /// Events about MachineDeployments, configs and profiles.
     pub events: Vec<Event>,
     /// The Deployments of the services.
@@ -105,9 +108,7 @@ impl Snapshot {
 
     /// Reports on standard error what could not be read.
     pub fn warn(&self) {
-        for unread in &self.unread {
-            eprintln!("osmctl: warning: {}", unread.message);
-        }
+        output::warnings(self.unread.iter().map(|unread| &unread.message));
     }
 
     /// The pools, in order of their names: every MachineDeployment, and every config that has none.
@@ -126,7 +127,10 @@ impl Snapshot {
             .configs
             .iter()
             .filter(|config| !has_pool(config))
-            .map(ClusterPool::of_config)
+            .map(|config| ClusterPool {
+                other_cluster: self.other_cluster(config),
+                ..ClusterPool::of_config(config)
+            })
             .collect();
         pools.extend(others);
         pools.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
@@ -147,7 +151,15 @@ impl Snapshot {
             namespace: pool.namespace,
             name: pool.name,
             holder,
+            other_cluster: named.and_then(|config| self.other_cluster(config)),
         }
+    }
+
+    /// uid of the cluster that a config was created for, if it is another one.
+    fn other_cluster(&self, config: &OperatingSystemConfig) -> Option<String> {
+        let made_in = config.annotations().get(names::CLUSTER_UID)?;
+        let is_other = self.cluster_uid.as_ref().is_some_and(|uid| uid != made_in);
+        is_other.then(|| made_in.clone())
     }
 
     /// Namespaces in which profiles are read.
@@ -235,6 +247,8 @@ pub struct ClusterPool<'a> {
     pub config: Option<&'a OperatingSystemConfig>,
     /// The other pool that has the config of this name.
     pub holder: Option<PoolRef>,
+    /// uid of the cluster that the config was created for, if it is another one than that of the MachineDeployments.
+    pub other_cluster: Option<String>,
 }
 
 impl<'a> ClusterPool<'a> {
@@ -250,6 +264,7 @@ impl<'a> ClusterPool<'a> {
             machine_deployment: None,
             config: Some(config),
             holder: None,
+            other_cluster: None,
         }
     }
 

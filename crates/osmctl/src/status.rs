@@ -1,6 +1,5 @@
 //! `osmctl status`: the pools and services of a cluster, and what each pool waits for.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -72,6 +71,7 @@ impl Status {
             profiles: true,
             settings: true,
             events: true,
+            identity: true,
             services: self.pool.is_none(),
             ..Needs::default()
         };
@@ -88,7 +88,7 @@ impl Status {
     /// Reads and prints again and again, until a signal ends the program, or its output is closed.
     async fn watch(&self, needs: Needs) -> Result<ExitCode> {
         let readers = Readers::connect(&self.cluster).await?;
-        let clear = match std::io::stdout().is_terminal() {
+        let clear = match output::is_terminal() {
             true => CLEAR,
             false => "",
         };
@@ -98,14 +98,14 @@ impl Status {
                 Ok(snapshot) => {
                     let unread = snapshot.unread.iter();
                     let notes: String = unread
-                        .map(|unread| format!("warning: {}\n", unread.message))
+                        .map(|unread| format!("warning: {}\n", output::one_line(&unread.message)))
                         .collect();
-                    format!("{}{}", output::visible(&notes), self.shown(&snapshot)?.0)
+                    format!("{}{}", notes, self.shown(&snapshot)?.0)
                 }
                 Err(error) => format!("osmctl: {error:#}\n"),
             };
             let now = Timestamp::now().round(Unit::Second)?;
-            if !output::is_read(&format!("{clear}{now}\n{text}\n"))? {
+            if !output::raw(&format!("{clear}{now}\n{}\n", output::clean(&text)))? {
                 return Ok(ExitCode::SUCCESS);
             }
             tokio::time::sleep(INTERVAL).await;
@@ -181,14 +181,14 @@ fn line(snapshot: &Snapshot, pool: &ClusterPool<'_>, now: Timestamp) -> [String;
         status.and_then(|status| Some(status.published.as_ref()?.credential_expiration_time.clone())),
         waits_for.map(|(link, problem)| format!("{}: {}", link.name, problem.reason)),
     ]
-    .map(|cell| output::visible(&output::one_line(cell.as_deref().unwrap_or("-"))))
+    .map(|cell| output::one_line(cell.as_deref().unwrap_or("-")))
 }
 
 fn service_line(service: &Service) -> [String; 3] {
     [
         service.name.clone(),
         format!("{}/{}", service.ready, service.wanted),
-        output::visible(&output::one_line(&service.image)),
+        output::one_line(&service.image),
     ]
 }
 

@@ -95,10 +95,10 @@ impl Test {
         if failed == 0 {
             return Ok(ExitCode::SUCCESS);
         }
-        eprintln!(
+        output::note(&format!(
             "osmctl: {failed} of {} failed; if the new results are right, record them with --bless",
             output::count(outcomes.len(), "case")
-        );
+        ));
         Ok(ExitCode::FAILURE)
     }
 

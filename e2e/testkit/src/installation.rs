@@ -52,6 +52,7 @@ fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<Value
         objects.extend(requests_policy());
         objects.extend(bindings_policy());
     }
+    objects.extend(leases_policy());
     let here = |service: &Service| service.clusters().iter().any(|cluster| parts.contains(cluster));
     for service in Service::ALL.into_iter().filter(here) {
         objects.push(json!({"apiVersion": "v1", "kind": "ServiceAccount",
@@ -124,6 +125,24 @@ fn bindings_policy() -> [Value; 2] {
     );
     let spec = SPEC.replace("{users}", &json!([user]).to_string());
     policy(BINDINGS_POLICY, &spec.replace("{groups}", "[]"))
+}
+
+/// Which Leases each service may write, from the same file as in the chart.
+fn leases_policy() -> [Value; 2] {
+    const SPEC: &str = include_str!("../../../charts/operating-system-manager/files/leases-policy.yaml");
+    let services = Service::ALL.map(|service| {
+        let name = service.name();
+        let user = format!("system:serviceaccount:{IDENTITIES}:{name}");
+        let names = match service {
+            Service::CsrApprover => vec![format!("{name}-"), "osm-join-".to_owned()],
+            _ => vec![format!("{name}-")],
+        };
+        json!({"users": [user], "groups": [], "names": names})
+    });
+    policy(
+        "osm.leases",
+        &SPEC.replace("{services}", &json!(services).to_string()),
+    )
 }
 
 /// A policy with this specification, and its binding.

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::RoleBinding;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::Service;
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::joining::rights;
 use crate::shared::in_shared_world;
-use crate::world::{DEADLINE, GETTER_TOKEN, UserData, World};
+use crate::world::{DEADLINE, GETTER_TOKEN, NAMESPACE, UserData, World};
 
 pub fn is_forbidden<T>(outcome: Result<T, kube::Error>) -> bool {
     matches!(outcome, Err(kube::Error::Api(status)) if status.code == 403)
@@ -276,6 +277,83 @@ fn secret_syncer_binds_the_roles_of_pools_to_their_accounts_and_nothing_else() -
                 ),
             }
         }
+        Ok(())
+    })
+}
+
+/// RBAC lets each service write every Lease of the namespace, also that of a replica of another service, or of kube-scheduler.
+#[test]
+fn a_service_writes_leases_of_its_own_name_and_no_other() -> Result<()> {
+    in_shared_world(async |world| {
+        let lease = |name: &str| Lease {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                ..ObjectMeta::default()
+            },
+            spec: None,
+        };
+        let admin = world.api::<Lease>(NAMESPACE);
+        let mut leases = Vec::new();
+        for service in Service::ALL {
+            let client = world.plane.client_as(IDENTITIES, service.name()).await?;
+            leases.push((service.name(), Api::<Lease>::namespaced(client, NAMESPACE)));
+        }
+        let (create, change) = (
+            PostParams {
+                dry_run: true,
+                ..PostParams::default()
+            },
+            PatchParams {
+                dry_run: true,
+                ..PatchParams::default()
+            },
+        );
+        let delete = DeleteParams {
+            dry_run: true,
+            ..DeleteParams::default()
+        };
+        // A policy takes effect a moment after it was created.
+        wait_for("the policy", DEADLINE, async || {
+            check(is_forbidden(
+                leases[0].1.create(&create, &lease("kube-scheduler")).await,
+            ))
+        })
+        .await?;
+        let own = Service::ALL.map(|service| format!("{}-pod", service.name()));
+        let others = [
+            "osm-join-0123",
+            "operating-system-manager",
+            "kube-scheduler",
+            "secret-syncer",
+        ];
+        let names: Vec<&str> = own.iter().map(String::as_str).chain(others).collect();
+        for name in names {
+            let refused: Vec<bool> = futures::future::join_all(
+                leases
+                    .iter()
+                    .map(|(_, leases)| async { is_forbidden(leases.create(&create, &lease(name)).await) }),
+            )
+            .await;
+            admin.create(&PostParams::default(), &lease(name)).await?;
+            for ((service, leases), refused) in leases.iter().zip(refused) {
+                let prefix = format!("{service}-");
+                let is_own =
+                    name.starts_with(&prefix) || (*service == "csr-approver" && name == "osm-join-0123");
+                let patch = json!({"spec": {"holderIdentity": service}});
+                let changed = leases.patch(name, &change, &Patch::Merge(&patch)).await;
+                let deleted = leases.delete(name, &delete).await;
+                assert_eq!(
+                    [refused, is_forbidden(changed), is_forbidden(deleted)],
+                    [!is_own; 3],
+                    "{service} {name}"
+                );
+            }
+            admin.delete(name, &DeleteParams::default()).await?;
+        }
+        // Without a name, the API server would choose one.
+        let mut nameless = lease("");
+        (nameless.metadata.name, nameless.metadata.generate_name) = (None, Some("secret-syncer-".to_owned()));
+        assert!(is_forbidden(leases[0].1.create(&create, &nameless).await));
         Ok(())
     })
 }

@@ -318,6 +318,47 @@ async fn the_policy_about_bindings_names_the_subjects_of_secret_syncer() -> Resu
     Ok(())
 }
 
+/// The policy restricts whom RBAC lets write Leases: in each cluster, as which subjects services write there.
+#[tokio::test]
+async fn the_policy_about_leases_names_every_service_and_its_leases() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let of = |service: &str, user: &str, group: Option<&str>| {
+        let mut names = vec![format!("{service}-")];
+        if service == "csr-approver" {
+            names.push("osm-join-".to_owned());
+        }
+        json!({"groups": Vec::from_iter(group), "names": names, "users": [user]})
+    };
+    let account = |service: &str| of(service, &format!("system:serviceaccount:osm:one-{service}"), None);
+    let (osp, csr) = (account("osp-controller"), account("csr-approver"));
+    let (osc, syncer) = (account("osc-controller"), account("secret-syncer"));
+    const OSC: &str = "workerCluster.subjects.oscController";
+    let subjects =
+        format!("topology=worker,{OSC}[0].kind=User,{OSC}[0].name=a'b,{OSC}[1].kind=Group,{OSC}[1].name=g");
+    for (values, expected) in [
+        ("topology=single", json!([csr, osc, osp, syncer])),
+        ("topology=profiles", json!([osp])),
+        (
+            "topology=single,csrApprover.enabled=false,joining=static",
+            json!([osc, osp, syncer]),
+        ),
+        (
+            &subjects,
+            json!([csr, of("osc-controller", "a'b", Some("g")), syncer]),
+        ),
+    ] {
+        let objects = helm.template("one", "osm", &[&format!("--set={values}")]).await?;
+        let policy = named(&objects, "ValidatingAdmissionPolicy", "osm.osm.one.leases")?;
+        for place in ["/matchConditions/0/expression", "/validations/0/expression"] {
+            let expression = text(policy["spec"].pointer(place).unwrap());
+            let services: Value = serde_json::from_str(expression.split(".exists(service").next().unwrap())?;
+            assert_eq!(services, expected, "{values} {place}");
+        }
+        named(&objects, "ValidatingAdmissionPolicyBinding", "osm.osm.one.leases")?;
+    }
+    Ok(())
+}
+
 /// kube-controller-manager approves for one account, in one mode. A group is never bound to that.
 #[tokio::test]
 async fn the_mode_decides_who_may_ask_and_what_is_approved() -> Result<()> {
@@ -349,7 +390,7 @@ async fn the_mode_decides_who_may_ask_and_what_is_approved() -> Result<()> {
             let policies = objects
                 .iter()
                 .filter(|object| object["kind"] == "ValidatingAdmissionPolicy");
-            assert_eq!(policies.count(), 2, "{set}");
+            assert_eq!(policies.count(), 3, "{set}");
             let (mode, _) = values.split_once(',').unwrap_or((values, ""));
             let flags = objects
                 .iter()

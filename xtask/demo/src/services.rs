@@ -85,8 +85,7 @@ impl Services {
         let work = move || {
             let outcome = runtime.block_on(async {
                 let listen = process.args.listen;
-                let address =
-                    admin::spawn(listen, &process.readiness, &process.metrics, &process.shutdown).await?;
+                let address = admin::spawn(listen, &process.readiness, &process.metrics, &process.shutdown)?;
                 addresses.lock().push((service, address));
                 run(process, start, installation).await
             });

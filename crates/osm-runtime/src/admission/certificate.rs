@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use axum_server::tls_rustls::RustlsConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ResolvesServerCert, ResolvesServerCertUsingSni};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ServerConfig, version};
+use tokio::sync::watch;
 
 use super::AdmissionMetrics;
 use crate::readiness::Gate;
@@ -30,7 +30,7 @@ pub(super) struct Certificate {
     /// Closed until there was a pair that could be used.
     gate: Gate,
     /// What handshakes use. Without a pair that could be used, no handshake succeeds.
-    pub(super) in_use: RustlsConfig,
+    pub(super) in_use: watch::Sender<Arc<ServerConfig>>,
     /// The files of the pair in use.
     seen: Option<(Vec<u8>, Vec<u8>)>,
 }
@@ -43,7 +43,7 @@ impl Certificate {
             folder,
             metrics,
             gate,
-            in_use: RustlsConfig::from_config(server_config(ResolvesServerCertUsingSni::new())?),
+            in_use: watch::Sender::new(server_config(ResolvesServerCertUsingSni::new())?),
             seen: None,
         })
     }
@@ -88,7 +88,7 @@ impl Certificate {
         let pair = key_pair(&found.0, &found.1)?;
         self.metrics.uses_certificate(expiry(&pair)?);
         let config = server_config(SingleCertAndKey::from(pair))?;
-        self.in_use.reload_from_config(config);
+        self.in_use.send_replace(config);
         self.seen = Some(found);
         self.gate.open();
         tracing::info!("using a new certificate for the admission webhook");

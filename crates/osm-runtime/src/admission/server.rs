@@ -1,5 +1,5 @@
-//! The HTTPS server. It bounds the reviews that are read at the same time, their size and their time. A client that reaches the
-//! port can still keep it busy for longer than the API server waits, so that objects pass unchecked.
+//! The HTTPS server. It bounds the reviews that are read at the same time, and their size. A client that reaches the port can still keep it busy
+//! for longer than the API server waits, so that objects pass unchecked.
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -13,25 +13,23 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use axum_server::Handle;
-use axum_server::tls_rustls::RustlsAcceptor;
 use futures::FutureExt as _;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tower::limit::GlobalConcurrencyLimitLayer;
-use tower_http::timeout::TimeoutLayer;
 
 use super::certificate::Certificate;
 use super::metrics::UNREADABLE;
 use super::review::{KIND, VERSION};
 use super::{AdmissionArgs, AdmissionMetrics, Judge, Request, Verdict, review};
 use crate::Process;
+use crate::port::{Limits, Port};
 
-/// How long a TLS handshake may take. An API server needs milliseconds.
-const HANDSHAKE: Duration = Duration::from_secs(1);
-
-/// How long a review may take to arrive and to be answered.
-const DEADLINE: Duration = Duration::from_secs(5);
+/// All API servers together send some hundred reviews at the same time, and each waits for an answer for two seconds.
+const LIMITS: Limits = Limits {
+    connections: 512,
+    deadline: Duration::from_secs(5),
+};
 
 /// The largest review that is read. It holds an object before and after the change.
 pub(super) const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
@@ -77,41 +75,23 @@ pub fn spawn<J: Judge>(
     let metrics = AdmissionMetrics::new(&process.metrics)?;
     let gate = process.readiness.gate("admission certificate");
     let certificate = Certificate::new(folder.clone(), metrics.clone(), gate)?;
-    let acceptor = RustlsAcceptor::new(certificate.in_use.clone()).handshake_timeout(HANDSHAKE);
+    let tls = certificate.in_use.subscribe();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let tcp = std::net::TcpListener::bind(address);
-    let tcp = tcp.with_context(|| format!("--admission-listen {address}"))?;
-    let address = tcp.local_addr()?;
-    let server = {
-        let _runtime = runtime.enter();
-        axum_server::from_tcp(tcp)?
-            .acceptor(acceptor)
-            .http1_only()
-            // Headers too. Later an API server keeps its connections open.
-            .first_request_timeout(DEADLINE)
-    };
+    let port = Port::open(address, LIMITS).with_context(|| format!("--admission-listen {address}"))?;
+    let address = port.address;
     let judge = judge();
     let shared = Arc::new(Shared { judge, what, metrics });
     let router = Router::new()
         .route("/validate", post(validate::<J>))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(GlobalConcurrencyLimitLayer::new(MAX_REVIEWS))
-        .layer(TimeoutLayer::with_status_code(
-            StatusCode::REQUEST_TIMEOUT,
-            DEADLINE,
-        ))
         .with_state(shared);
-    let (handle, stop) = (Handle::new(), process.shutdown.clone());
+    let stop = process.shutdown.clone();
     let serve = async move {
         tokio::spawn(certificate.follow());
-        let served = server.handle(handle.clone()).serve(router.into_make_service());
-        tokio::spawn(async move {
-            stop.cancelled().await;
-            handle.graceful_shutdown(Some(DEADLINE));
-        });
-        served.await
+        port.serve(router, Some(tls), stop).await
     };
     let (ends, running) = oneshot::channel();
     std::thread::Builder::new()

@@ -31,7 +31,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::Change;
+use crate::cache::{Cache, Change};
 use crate::readiness::{Gate, LEASE};
 use crate::watch::Watch;
 use crate::{Cluster, CommonArgs, Environment, error};
@@ -125,14 +125,21 @@ impl Replicas {
         let replicas = Self::new(&name(process.service, &process.args, &process.environment));
         let service = process.service.name();
         let observer = replicas.clone();
+        let seen = Arc::default();
         let namespace = cluster.installation.namespace.as_str();
         Watch::namespaced(&cluster.management, namespace, "leases")
             .labels(&format!("{}={installation}", names::INSTALLATION))
             .project(move |lease: Lease| {
                 let is_fit = is_fit_replica(&lease.metadata, service)?;
+                let has_pod = has_pod(&lease.metadata, service);
                 let renewed = lease.spec.and_then(|spec| spec.renew_time);
-                Some(SeenLease { is_fit, renewed })
+                Some(SeenLease {
+                    is_fit,
+                    has_pod,
+                    renewed,
+                })
             })
+            .into_cache(&seen)
             .on_change(move |change| observer.see(change))
             .spawn(cluster);
         Member {
@@ -140,6 +147,7 @@ impl Replicas {
             api: Api::namespaced(cluster.management.client.clone(), namespace),
             installation: installation.to_owned(),
             replicas,
+            seen,
             gate: cluster.gates.gate(LEASE),
         }
     }
@@ -167,6 +175,7 @@ impl Replicas {
 #[derive(Debug, PartialEq)]
 struct SeenLease {
     is_fit: bool,
+    has_pod: bool,
     renewed: Option<MicroTime>,
 }
 
@@ -175,6 +184,24 @@ fn is_fit_replica(lease: &ObjectMeta, service: &str) -> Option<bool> {
     let labels = lease.labels.as_ref()?;
     let is = |label: &str, value: &str| labels.get(label).is_some_and(|found| found == value);
     is(names::REPLICA_OF, service).then(|| is(names::STANDBY, "false"))
+}
+
+/// Whether the pod after which the Lease is named owns it, as that of each replica in a pod of this cluster. The garbage collector deletes a Lease
+/// whose owner does not exist.
+fn has_pod(lease: &ObjectMeta, service: &str) -> bool {
+    let name = lease.name.as_deref().unwrap_or_default();
+    let mut owners = lease.owner_references.iter().flatten();
+    owners.any(|owner| owner.kind == "Pod" && name == format!("{service}-{}", owner.name))
+}
+
+/// How many of these replicas have no pod.
+fn without_pod(seen: &Cache<SeenLease>, namespace: &str, live: &Live) -> usize {
+    let is_without = |replica: &&str| {
+        let lease = seen.get(&format!("{namespace}/{replica}"));
+        lease.is_some_and(|lease| !lease.has_pod)
+    };
+    let replicas = [live.names(true), live.names(false)].into_iter().flatten();
+    replicas.filter(is_without).count()
 }
 
 /// Whether a replica may own keys while other replicas live. `closed`: the names of the gates that are closed. This replica's own Lease says
@@ -189,6 +216,7 @@ pub struct Member {
     api: Api<Lease>,
     installation: String,
     replicas: Replicas,
+    seen: Arc<Cache<SeenLease>>,
     gate: Gate,
 }
 
@@ -351,8 +379,18 @@ impl Member {
 
     fn count(&self, owned: usize) -> usize {
         let metrics = &self.cluster.process.metrics;
-        let live = self.replicas.0.lease.borrow().live.count();
-        metrics.replicas.set(i64::try_from(live).unwrap_or(i64::MAX));
+        let live = self.replicas.0.lease.borrow().live.clone();
+        metrics
+            .replicas
+            .set(i64::try_from(live.count()).unwrap_or(i64::MAX));
+        // Where this one has no pod in this cluster, the others need none either.
+        let without = match self.owner() {
+            Some(_) => without_pod(&self.seen, &self.cluster.installation.namespace, &live),
+            None => 0,
+        };
+        metrics
+            .without_pod
+            .set(i64::try_from(without).unwrap_or(i64::MAX));
         metrics.owned.set(i64::try_from(owned).unwrap_or(i64::MAX));
         owned
     }
@@ -387,6 +425,7 @@ async fn in_time<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::Version;
     use crate::readiness::RIGHTS;
     use jiff::Timestamp;
 
@@ -432,6 +471,7 @@ mod tests {
         let lease = |second: i64| {
             Some(Arc::new(SeenLease {
                 is_fit: true,
+                has_pod: true,
                 renewed: Some(MicroTime(Timestamp::from_second(second).unwrap())),
             }))
         };
@@ -448,5 +488,41 @@ mod tests {
         let live = replicas.membership().judge(Instant::now()).unwrap();
         assert_eq!(live.names(true), ["slow"]);
         assert_eq!(live.names(false), ["me"]);
+    }
+
+    #[test]
+    fn a_lease_that_no_pod_of_its_name_owns_is_counted_while_it_lives() {
+        let owned = |kind: &str, name: &str| {
+            let owner = OwnerReference {
+                kind: kind.to_owned(),
+                name: name.to_owned(),
+                ..OwnerReference::default()
+            };
+            Some(vec![owner])
+        };
+        let seen = Cache::default();
+        let mut leases = Vec::new();
+        for (name, owner_references) in [
+            ("secret-syncer-a", owned("Pod", "a")),
+            ("secret-syncer-ghost", None),
+            ("secret-syncer-other", owned("Pod", "a")),
+            ("secret-syncer-node", owned("Node", "node")),
+            ("secret-syncer-dead", None),
+        ] {
+            let meta = ObjectMeta {
+                name: Some(name.to_owned()),
+                owner_references,
+                ..ObjectMeta::default()
+            };
+            let lease = SeenLease {
+                is_fit: true,
+                has_pod: has_pod(&meta, "secret-syncer"),
+                renewed: None,
+            };
+            drop(seen.wrote(&format!("osm/{name}"), Version::of(&meta), lease));
+            leases.push(name);
+        }
+        let live: Live = leases.iter().copied().take(4).collect();
+        assert_eq!(without_pod(&seen, "osm", &live), 3);
     }
 }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kube::{Api, Client, Resource, ResourceExt};
+use osm_api::names::KUBE_SYSTEM;
 use osm_api::rbac::ClusterKind;
 use osm_api::strict;
 use serde::de::DeserializeOwned;
@@ -122,6 +124,17 @@ impl Reader {
         let kind = ApiResource::erase::<K>(&());
         let what = format!("{} {name} in namespace {namespace}", kind.plural);
         self.request("get", &what, api.get_opt(name)).await
+    }
+
+    /// What identifies the cluster: the uid of its namespace `kube-system`.
+    ///
+    /// # Errors
+    /// A request that failed.
+    pub(super) async fn cluster_uid(&self) -> Result<Option<String>, Failure> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let found = namespaces.get_metadata_opt(KUBE_SYSTEM);
+        let found = self.request("get", "namespace kube-system", found).await?;
+        Ok(found.and_then(|namespace| namespace.metadata.uid))
     }
 
     /// Sends a request.

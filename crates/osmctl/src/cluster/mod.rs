@@ -114,6 +114,8 @@ pub struct Needs {
     /// Address and CA of the API server, as nodes find it.
     pub endpoint: bool,
     pub events: bool,
+    /// Which cluster has the MachineDeployments.
+    pub identity: bool,
     /// Deployments of the services.
     pub services: bool,
 }
@@ -203,6 +205,10 @@ impl Readers {
         }
         if needs.events {
             gatherer.events().await;
+        }
+        if needs.identity {
+            // Without this right, a person sees only that MachineDeployments have other uids.
+            gatherer.snapshot.cluster_uid = self.worker.cluster_uid().await.ok().flatten();
         }
         if needs.services {
             gatherer.services().await;

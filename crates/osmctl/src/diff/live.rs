@@ -17,6 +17,7 @@ use crate::cluster::{self, Flags, Needs};
 use crate::credentials;
 use crate::input::{self, Item, Manifests, SettingsMap};
 use crate::origin::Origin;
+use crate::output;
 use crate::pools::{self, RenderedPool};
 use crate::problem::{Place, Problem, Problems};
 use crate::profiles::Chosen;
@@ -40,7 +41,7 @@ pub fn sides(flags: &Flags, paths: &[PathBuf], settings: Option<&Path>, only: &[
     let settings = installation_settings(&snapshot, &new, settings)?;
     let comparison = compare(&snapshot, &new, &settings, only)?;
     for problem in &comparison.problems {
-        eprintln!("{problem:#}");
+        output::note(&format!("{problem:#}"));
     }
     Ok(Sides {
         is_incomplete: !comparison.problems.is_empty() || !snapshot.unread.is_empty(),

@@ -81,11 +81,12 @@ impl Lint {
         problems.extend(check(&manifests, &sources)?);
         sort(&mut problems);
         let checked = checked(&manifests);
-        output::print(&match self.output {
-            Format::Text => report::text(&problems),
-            Format::Json => report::json(&problems),
-            Format::Github => report::github(&problems),
-        })?;
+        match self.output {
+            Format::Text => output::print(&report::text(&problems))?,
+            Format::Json => output::print(&report::json(&problems))?,
+            // These lines are commands.
+            Format::Github => drop(output::raw(&report::github(&problems))?),
+        }
         let count = |severity| {
             problems
                 .iter()
@@ -93,11 +94,11 @@ impl Lint {
                 .count()
         };
         let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
-        eprintln!(
+        output::note(&format!(
             "osmctl: {}, {} in {checked}",
             output::count(errors, "error"),
             output::count(warnings, "warning")
-        );
+        ));
         if errors > 0 || (self.warnings_as_errors && warnings > 0) {
             Ok(ExitCode::FAILURE)
         } else {

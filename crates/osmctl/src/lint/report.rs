@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::output;
 use crate::problem::{Problem, Severity};
 
 /// For people.
@@ -49,7 +50,8 @@ fn annotation(problem: &Problem) -> String {
 }
 
 fn data(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+    let lines: Vec<String> = text.split('\n').map(output::shown).collect();
+    lines.join("\n").replace('%', "%25").replace('\n', "%0A")
 }
 
 fn property(text: &str) -> String {

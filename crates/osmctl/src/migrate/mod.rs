@@ -126,7 +126,7 @@ impl Values {
     async fn run(self) -> Result<ExitCode> {
         let readers = Readers::connect(&self.cluster).await?;
         let values = check::values_of_flags(&readers, self.cluster.namespace(), &self.decided).await?;
-        output::print(&text::values(&values))?;
+        output::document(&text::values(&values))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -147,7 +147,7 @@ impl Script {
             );
         }
         let (namespace, settings) = (self.cluster.namespace(), self.cluster.settings_config_map());
-        output::print(&script::script(&checked, &target, namespace, settings))?;
+        output::document(&script::script(&checked, &target, namespace, settings))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -192,9 +192,10 @@ restore_webhook() {
 unpublished() {
   published=$(kubectl get operatingsystemconfigs.operatingsystemmanager.k8c.io --namespace "$namespace" --output \
     'jsonpath={range .items[*]}{.metadata.name}={.status.conditions[?(@.type=="Published")].status}{"\n"}{end}')
+  # A value of an annotation may have several lines, so it is not printed.
   kubectl get machinedeployments.cluster.k8s.io --all-namespaces --output \
-    'jsonpath={range .items[*]}{.metadata.name}-{.metadata.namespace}-config={.metadata.annotations.machinedeployment\.clusters\.k8s\.io/revision}{"\n"}{end}' |
-    grep -v '=$' | while IFS='=' read -r config _; do
+    'go-template={{range .items}}{{if .metadata.annotations}}{{if index .metadata.annotations "machinedeployment.clusters.k8s.io/revision"}}{{.metadata.name}}-{{.metadata.namespace}}-config{{"\n"}}{{end}}{{end}}{{end}}' |
+    while read -r config; do
       echo "$published" | grep -q -x -F "$config=True" || echo "$config"
     done
 }

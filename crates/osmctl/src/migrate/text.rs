@@ -65,9 +65,7 @@ pub fn list(title: &str, lines: &[String]) -> String {
     if lines.is_empty() {
         return String::new();
     }
-    let lines = lines
-        .iter()
-        .map(|line| format!("  - {}\n", output::visible(line)));
+    let lines = lines.iter().map(|line| format!("  - {line}\n"));
     format!("{title}{}", lines.collect::<String>())
 }
 

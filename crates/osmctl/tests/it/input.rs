@@ -245,3 +245,57 @@ fn settings_come_from_documents_config_maps_and_annotations_of_pools() {
     );
     says(&output, "two settings documents");
 }
+
+#[test]
+fn no_text_of_an_input_acts_on_a_terminal_or_a_workflow() {
+    // In quotes of YAML: a title of the terminal, a color, two directions of text, and commands of workflows.
+    const TEXT: &str =
+        r#""\e]0;x\a\x9b31m\u202e\u2066\n::stop-commands::x\n \u00a0::add-mask::x\r##[add-mask]y\u2028""#;
+    let profile = |field: &str| {
+        let value = match field {
+            "name: osp-ubuntu" => format!("name: {TEXT}"),
+            "path: /token" => format!("path: {TEXT}"),
+            _ => format!("version: {TEXT}"),
+        };
+        format!("{}{}", MACHINE_DEPLOYMENT, PROFILE.replace(field, &value))
+    };
+    let inputs = [
+        naming_profile(TEXT),
+        MACHINE_DEPLOYMENT.replace("name: workers", &format!("name: {TEXT}")),
+        MACHINE_DEPLOYMENT.replace("ubuntu", TEXT),
+        profile("name: osp-ubuntu"),
+        profile("path: /token"),
+        profile("version: v1.0.0"),
+    ];
+    let is_hidden = |c: char| c.is_control() || ['\u{202e}', '\u{2066}', '\u{2028}'].contains(&c);
+    let mut seen = 0;
+    for input in &inputs {
+        for command in [
+            "lint -",
+            "lint -o json -",
+            "lint -o github -",
+            "render -o user-data --stage bootstrap -",
+            "urls -",
+        ] {
+            let output = run(command, input);
+            // What a machine gets is written as it is.
+            let result = if command.starts_with("render") {
+                ""
+            } else {
+                out(&output)
+            };
+            for line in [result, err(&output)]
+                .into_iter()
+                .flat_map(|text| text.split('\n'))
+            {
+                seen += usize::from(line.contains("31m"));
+                assert!(!line.contains(is_hidden), "{command}: {line:?}");
+                let own = command.contains("github")
+                    && ["::error ", "::warning "].iter().any(|own| line.starts_with(own));
+                let is_command = line.trim_start().starts_with("::") || line.contains("##[");
+                assert!(own || !is_command, "{command}: {line:?}");
+            }
+        }
+    }
+    assert!(seen > inputs.len(), "the text is in {seen} lines");
+}

@@ -577,6 +577,46 @@ fn what_is_pinned_needs_no_checksum_file() {
     machine.wait_for_log(0, "no runc yet: checksum of");
 }
 
+#[test]
+fn a_redirect_leads_to_another_server_but_not_away_from_https() {
+    let authority = Authority::new("127.0.0.1");
+    let (secure, plain) = (Server::start(Some(&authority)), mirror());
+    secure.answer(&artefacts());
+    for kind in &KINDS[..2] {
+        let server = Server::start(Some(&authority));
+        let settings = downloads(server.port).replace("http:", "https:");
+        let machine = machine_of(
+            &pool("ubuntu", "openstack", "1.34.2", "IPv4", false),
+            *kind,
+            &settings,
+        );
+        machine.put("/ca.pem", &authority.ca);
+        for program in ["curl", "python3"].iter().skip(usize::from(!kind.curl)) {
+            let trusts = "CURL_CA_BUNDLE=$MACHINE/ca.pem SSL_CERT_FILE=$MACHINE/ca.pem";
+            machine.program(program, &format!("{trusts} exec /usr/bin/{program} \"$@\""));
+        }
+        let to = |url: String| Answer {
+            body: url.into_bytes(),
+            ..Answer::status(302)
+        };
+        server.always(to(format!("http://127.0.0.1:{}", plain.port)));
+        let run = machine.start(SETUP);
+        let first = format!(
+            "can't download {}/k/v1.34.2/bin/linux/{ARCH}/kubelet.sha256",
+            server.url()
+        );
+        machine.wait_for_log(0, &first);
+        server.always(to(secure.url()));
+        run.ends_well();
+        assert_eq!(
+            machine.read("/opt/bin/kubelet").into_bytes(),
+            program("kubelet"),
+            "{kind:?}"
+        );
+    }
+    assert_eq!(plain.requests(), []);
+}
+
 /// Tests of full disks have the other files that settings make.
 #[test]
 fn setup_writes_what_containerd_reads_of_mirrors() {

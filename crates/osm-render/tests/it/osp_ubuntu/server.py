@@ -1,7 +1,7 @@
 """A web server that answers as the test tells it. Usage: server.py FOLDER [CERTIFICATE KEY]
 
 FOLDER/answers.json: {path, or "*": {"status": 200, "body": base64, "cut": whether the connection breaks off}}, read anew for
-each request. FOLDER/requests gets a line for each request: path, tab, Authorization. The first line of output is the port."""
+each request. With status 302, the body is the server that has the path. FOLDER/requests gets a line for each request: path, tab, Authorization. The first line of output is the port."""
 import base64
 import http.server
 import json
@@ -21,6 +21,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = base64.b64decode(answer["body"])
         cut = answer.get("cut", False)
         self.send_response(answer["status"])
+        if answer["status"] == 302:
+            self.send_header("Location", body.decode() + self.path)
         self.send_header("Content-Length", str(len(body) + (10 if cut else 0)))
         self.end_headers()
         self.wfile.write(body)

@@ -44,12 +44,12 @@ fn of_pool(pool: &PoolReport) -> String {
         Outcome::NotGenerated => "OSM renders it; the upstream OSM has no config for it".to_owned(),
         Outcome::Migrated => "OSM renders it already".to_owned(),
     };
-    let mut text = format!("{namespace}/{name}: {}\n", output::visible(&result));
+    let mut text = format!("{namespace}/{name}: {result}\n");
     if let Some(profile) = shown_profile {
         text.push_str(&format!("  profile: {profile}\n"));
     }
     for warning in warnings {
-        text.push_str(&format!("  warning: {}\n", output::visible(warning)));
+        text.push_str(&format!("  warning: {warning}\n"));
     }
     text
 }
