@@ -16,8 +16,8 @@ use osm_runtime::CommonArgs;
     version,
     mut_arg("namespace", |arg| arg.help("Namespace of the installation in the worker cluster. The service keeps its Leases there")),
     mut_arg("kubeconfig", |arg| {
-        let help = "Kubeconfig file of the worker cluster, which has the MachineDeployments. The file may be replaced while the service \
-                    runs. The default is $KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount";
+        let help = "Kubeconfig file of the worker cluster, which has the MachineDeployments. The service restarts when the file \
+                    changes. The default is $KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount";
         arg.help(help).long_help(help)
     }),
     mut_arg("settings_config_map", |arg| arg.hide(true)),

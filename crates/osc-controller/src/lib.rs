@@ -1,6 +1,6 @@
 //! osc-controller: one OperatingSystemConfig per MachineDeployment, rendered.
 //!
-//! It owns `spec`, `status.rendered`, `status.retired` and the condition `Rendered` of OperatingSystemConfigs. It has no
+//! It owns `spec`, `status.rendered`, `status.retired` and the conditions `Rendered` and `Current` of OperatingSystemConfigs. It has no
 //! right on any Secret. It writes a MachineDeployment only to remove a [`finalizer`] of the upstream OSM, where the
 //! installation asks for that.
 //!

@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Preconditions;
 use osm_api::cluster_endpoint::Choice;
-use osm_api::condition::{RENDERED, Verdict};
+use osm_api::condition::{CURRENT, RENDERED, Verdict};
 use osm_api::config::{ProfileRef, Rendered, RequestedProfile, Retired};
 use osm_api::content::{RenderedFor, Unpacked};
 use osm_api::profile::AcceptedProfile;
@@ -115,6 +115,9 @@ pub enum ObjectPlan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusPlan {
     pub verdict: Verdict,
+    /// The condition `Current`. It exists only while an edit is refused: otherwise the first start of a version that knows it would write
+    /// every object.
+    pub refused: Option<Verdict>,
     pub rendered: RenderedStatus,
 }
 
@@ -200,17 +203,47 @@ fn for_config(gathered: &Gathered, renderer: Option<&Renderer<'_>>) -> Plan {
         // The config would give the name to a younger pool for good.
         plan = again_after(NOT_WATCHED_REQUEUE);
     }
-    if let SettingsLookup::Found(settings) = &gathered.settings
-        && let (Some(refused), Some(status)) = (&settings.refused, &mut plan.status)
-    {
-        let note = format!(
-            "; the newest edit of the settings is invalid, so the last valid settings are used: {refused}"
-        );
-        status.verdict.message.push_str(&note);
+    if let Some(status) = &mut plan.status {
+        status.refused = refused_edit(gathered);
     }
     plan.rejected
         .extend(others.iter().map(|other| conflict(other, owner)));
     plan
+}
+
+/// The newest edit of the settings or of the accepted profile that has no effect because it is refused.
+fn refused_edit(gathered: &Gathered) -> Option<Verdict> {
+    let settings = match &gathered.settings {
+        SettingsLookup::Found(settings) => settings.refused.as_deref(),
+        SettingsLookup::Missing | SettingsLookup::Refused(_) => None,
+    };
+    let profile = match &gathered.profile {
+        // One that was never accepted is reported by `Rendered`.
+        ProfileLookup::Found(found) if found.view.accepted.is_some() => found.view.refusal.as_deref(),
+        _ => None,
+    };
+    let edits = [
+        (
+            Reason::SettingsInvalid,
+            "the newest edit of the settings is invalid, so the last valid settings are used",
+            settings,
+        ),
+        (
+            Reason::ProfileNotAccepted,
+            "the newest edit of the profile is not accepted, so the last accepted version is used",
+            profile,
+        ),
+    ];
+    let refused = edits
+        .into_iter()
+        .filter_map(|(reason, what, why)| Some((reason, format!("{what}: {}", why?))));
+    let (reasons, messages): (Vec<Reason>, Vec<String>) = refused.unzip();
+    Some(Verdict {
+        type_: CURRENT,
+        status: false,
+        reason: *reasons.first()?,
+        message: messages.join("; "),
+    })
 }
 
 /// The name is checked first: nothing else of such a pool matters, since machine-controller prescribes the names.
@@ -317,6 +350,7 @@ fn status(is_rendered: bool, reason: Reason, message: String, rendered: Rendered
             reason,
             message,
         },
+        refused: None,
         rendered,
     }
 }
@@ -444,10 +478,6 @@ fn content(
     let mut message = format!("rendered from profile {name} {}", accepted.version);
     if late {
         message.push_str("; the newest edit of the profile was not validated in time, so the last accepted version is used");
-    } else if let Some(refusal) = &found.view.refusal {
-        message.push_str(&format!(
-            "; the newest edit of the profile is not accepted, so the last accepted version is used: {refusal}"
-        ));
     }
     if choice.is_one_of_several {
         let api_server = &choice.endpoint.api_server;

@@ -150,10 +150,10 @@ fn done(gathered: &Gathered, plan: Plan) -> Arc<ConfigView> {
     let mut status = current.status;
     if let Some(planned) = plan.status {
         let generation = config.metadata.generation;
-        let condition = planned
-            .verdict
-            .condition(&status.conditions, generation, gathered.now);
-        status.conditions = vec![condition];
+        let verdicts = std::iter::once(&planned.verdict).chain(&planned.refused);
+        let conditions =
+            verdicts.map(|verdict| verdict.condition(&status.conditions, generation, gathered.now));
+        status.conditions = conditions.collect();
         status.profile = gathered.requested_profile.clone();
         match planned.rendered {
             RenderedStatus::Last => {}
@@ -201,6 +201,12 @@ fn verdict(plan: &Plan) -> (&'static str, bool) {
 
 fn message(plan: &Plan) -> &str {
     &plan.status.as_ref().expect("a verdict").verdict.message
+}
+
+/// Reason and message of the condition `Current`.
+fn refused(plan: &Plan) -> (&str, &str) {
+    let refused = plan.status.as_ref().and_then(|status| status.refused.as_ref());
+    refused.map_or(("", ""), |refused| (refused.reason.as_str(), &refused.message))
 }
 
 #[track_caller]
@@ -474,7 +480,10 @@ fn a_refused_edit_of_the_profile_renders_the_last_good_and_says_so() {
     gathered.profile = found(profile);
     let plan = plan(&gathered);
     assert_eq!(verdict(&plan), ("Rendered", true));
-    assert_says(message(&plan), &["not accepted", "line 3"]);
+    assert_eq!(refused(&plan).0, "ProfileNotAccepted");
+    assert_says(refused(&plan).1, &["not accepted", "line 3"]);
+    // The other condition has no part of it, so that a repair ends it.
+    assert_eq!(message(&plan), "rendered from profile osp-ubuntu v1.0.0");
 }
 
 #[test]
@@ -488,15 +497,16 @@ fn a_refused_edit_of_the_settings_is_reported_by_every_pool() {
     let planned = plan(&gathered);
     assert_eq!(verdict(&planned), ("Rendered", true));
     assert!(matches!(planned.object, ObjectPlan::Keep));
+    assert_eq!(refused(&planned).0, "SettingsInvalid");
     assert_says(
-        message(&planned),
+        refused(&planned).1,
         &["the last valid settings are used: ConfigMap osm/settings: pauseImge"],
     );
-    // Also where it holds the pool up.
+    // Also where something else holds the pool up.
     gathered.profile = ProfileLookup::Unnamed;
     let planned = plan(&gathered);
     assert_eq!(verdict(&planned), ("ProfileNotFound", false));
-    assert_says(message(&planned), &["pauseImge"]);
+    assert_says(refused(&planned).1, &["pauseImge"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use osm_api::condition::{self, RENDERED};
+use osm_api::condition::{self, CURRENT, RENDERED};
 use osm_api::config::{RequestedProfile, Retired, UserDataBytes};
 use osm_api::profile::CloudProvider;
 use osm_api::{PoolRef, Reason};
@@ -57,7 +57,7 @@ pub async fn report(
 /// The fields of [`osm_api::config::OperatingSystemConfigStatus`] that this controller owns.
 #[derive(Debug, Serialize)]
 struct OwnStatus<'a> {
-    conditions: [&'a Condition; 1],
+    conditions: &'a [Condition],
     #[serde(skip_serializing_if = "Option::is_none")]
     profile: Option<&'a RequestedProfile>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,10 +79,13 @@ async fn write_status(
         RenderedStatus::Last => (config.status.rendered.clone(), None, false),
         RenderedStatus::New { rendered, anyway } => (Some(rendered.rendered().clone()), None, *anyway),
     };
-    let condition = plan
-        .verdict
-        .condition(&config.status.conditions, generation, gathered.now);
-    let is_current = condition::find(&config.status.conditions, RENDERED) == Some(&condition)
+    let stored = &config.status.conditions;
+    let verdicts = std::iter::once(&plan.verdict).chain(&plan.refused);
+    let conditions: Vec<Condition> = verdicts
+        .map(|verdict| verdict.condition(stored, generation, gathered.now))
+        .collect();
+    let is_current = condition::has_all(stored, &conditions)
+        && condition::find(stored, CURRENT).is_some() == plan.refused.is_some()
         && config.status.profile == gathered.requested_profile
         && config.status.rendered == rendered
         && config.status.retired.as_ref() == retired;
@@ -95,7 +98,7 @@ async fn write_status(
         RenderedStatus::New { rendered, .. } => Some(json!(rendered.pack())),
     };
     let status = OwnStatus {
-        conditions: [&condition],
+        conditions: &conditions,
         profile: gathered.requested_profile.as_ref(),
         retired,
         rendered,

@@ -5,6 +5,7 @@
 //! | OperatingSystemProfile | `Accepted` | osp-controller | the newest edit is accepted |
 //! | OperatingSystemProfile | `Ready` | osp-controller | an accepted version exists |
 //! | OperatingSystemConfig | `Rendered` | osc-controller | the newest content is rendered |
+//! | OperatingSystemConfig | `Current` | osc-controller | never: while no edit of the settings or the profile is refused, it is absent |
 //! | OperatingSystemConfig | `Published` | secret-syncer | the newest content is published |
 //! | OperatingSystemConfig | `Ready` | secret-syncer | new machines can boot with what is published |
 //!
@@ -13,7 +14,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-pub use crate::names::{ACCEPTED, PUBLISHED, READY, RENDERED};
+pub use crate::names::{ACCEPTED, CURRENT, PUBLISHED, READY, RENDERED};
 use crate::reason::Reason;
 
 /// Reason of `Published=False` once everything created for a retired pool is deleted: osc-controller's signal to

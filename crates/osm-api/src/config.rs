@@ -221,7 +221,7 @@ pub struct LateBoundSource {
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct OperatingSystemConfigStatus {
-    /// `Rendered` is owned by osc-controller, `Published` and `Ready` by secret-syncer.
+    /// `Rendered` and `Current` are owned by osc-controller, `Published` and `Ready` by secret-syncer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
@@ -299,7 +299,7 @@ pub struct Rendered {
     /// It is present if a machine fetches it from a Secret, whose name is the late-bound value of kind `KubeconfigSecretName`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_kubeconfig: Option<String>,
-    /// Whether machines fetch a token after the bootstrap document. secret-syncer then binds tokens to a separate Secret.
+    /// Whether machines fetch a token after the bootstrap document. secret-syncer then also publishes a Secret with a kubeconfig.
     #[serde(default, skip_serializing_if = "is_default")]
     pub needs_kubeconfig_secret: bool,
 }

@@ -11,6 +11,8 @@ pub const GROUP: &str = "operatingsystemmanager.k8c.io";
 pub const ACCEPTED: &str = "Accepted";
 /// Condition of an OperatingSystemConfig, owned by osc-controller.
 pub const RENDERED: &str = "Rendered";
+/// Condition of an OperatingSystemConfig, owned by osc-controller. It is `False` or absent.
+pub const CURRENT: &str = "Current";
 /// Condition of an OperatingSystemConfig, owned by secret-syncer.
 pub const PUBLISHED: &str = "Published";
 /// Condition of both kinds: whether the last good result can be used, even if a newer one failed. It is owned by the owner of

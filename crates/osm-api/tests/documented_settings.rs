@@ -10,12 +10,17 @@
 use std::path::Path;
 
 use osm_api::Settings;
+use osm_api::config::{LateBoundKind, LateBoundSource};
 use serde_json::Value;
+
+fn page() -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
+    std::fs::read_to_string(page).unwrap()
+}
 
 /// The YAML blocks of the page, in order: an example with every field, and the defaults.
 fn blocks() -> [String; 2] {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
-    let page = std::fs::read_to_string(page).unwrap();
+    let page = page();
     let blocks = page
         .split("```yaml\n")
         .skip(1)
@@ -82,4 +87,27 @@ fn the_documented_defaults_are_the_defaults_and_complete() {
     };
     found.retain(|problem| !is_false(problem));
     assert!(found.is_empty(), "docs/settings.md: {found:#?}");
+}
+
+#[test]
+fn what_a_pool_may_refer_to_is_what_allowed_sources_is_for() {
+    assert!(
+        page().contains(
+            "is for RHEL subscriptions, and for registries and a proxy in the settings of one pool."
+        )
+    );
+    let allowed = "credentials: {allowedSources: [{namespace: a, secrets: [b]}]}";
+    let source = LateBoundSource {
+        namespace: "a".to_owned(),
+        name: "b".to_owned(),
+        key: "c".to_owned(),
+    };
+    for kind in [
+        LateBoundKind::SecretKey,
+        LateBoundKind::RegistryPassword,
+        LateBoundKind::ProxyURL,
+    ] {
+        assert!(!Settings::default().allow(kind, &source), "{kind:?}");
+        assert!(Settings::parse(allowed).unwrap().allow(kind, &source), "{kind:?}");
+    }
 }

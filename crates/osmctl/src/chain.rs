@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
-use osm_api::condition::{self, ACCEPTED, PUBLISHED, RENDERED};
+use osm_api::condition::{self, ACCEPTED, CURRENT, PUBLISHED, RENDERED};
 use osm_api::content::ContentView;
 use osm_api::names::SETTINGS;
 use osm_api::pool::{self, Pool};
@@ -400,7 +400,11 @@ fn rendered(
             CHECK_OSC,
         ));
     }
-    Ok(rendered.message.clone())
+    // Where the settings and the profile could not be read, only this shows that an edit of them is refused.
+    match condition::find(&status.conditions, CURRENT) {
+        Some(refused) if refused.status == "False" => Err(Problem::reported(refused)),
+        _ => Ok(rendered.message.clone()),
+    }
 }
 
 /// Why osc-controller refuses the pool, as its newest Event reports.
@@ -664,6 +668,15 @@ mod tests {
             .filter(|link| link.state == State::Unknown)
             .map(|link| link.name);
         assert_eq!(unknown.collect::<Vec<_>>(), ["profile", "settings"]);
+
+        // osc-controller has read them.
+        let mut refused = snapshot.clone();
+        set(
+            &mut refused,
+            condition("Current", false, "SettingsInvalid", "pauseImag"),
+        );
+        let links = chain(&refused, &refused.pools()[0], now());
+        assert_eq!(first_problem(&links).unwrap().1.reason, "SettingsInvalid");
 
         // What was read is judged all the same.
         snapshot.profiles = vec![crate::snapshot::fixtures::profile()];

@@ -62,7 +62,7 @@ impl Nodes {
         let cluster = osm_render::stand_in_cluster();
         let (mut downloads, mut warnings) = (BTreeSet::new(), BTreeSet::new());
         for (pool, profile, settings) in nodes {
-            let rendered = profile.render(&pool, &settings, &cluster)?;
+            let rendered = profile.render(&pool, None, &settings, &cluster)?;
             downloads.extend(rendered.downloads);
             warnings.extend(rendered.warnings);
         }

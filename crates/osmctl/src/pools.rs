@@ -234,7 +234,10 @@ impl Selected {
     /// The first problem of the profile with this pool.
     pub fn render(&self) -> Result<RenderedPool> {
         let endpoint = endpoint(&self.settings).0;
-        let rendered = self.profile.render(&self.pool, &self.settings, &endpoint)?;
+        let machine_deployment = Some((self.pool_ref.name.as_str(), &self.place));
+        let rendered = self
+            .profile
+            .render(&self.pool, machine_deployment, &self.settings, &endpoint)?;
         let rendered_for = RenderedFor {
             pool: self.pool_ref.clone(),
             revision: self.revision.clone(),

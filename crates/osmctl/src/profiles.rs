@@ -170,13 +170,24 @@ impl Chosen {
         }
     }
 
-    /// Renders it for a pool.
-    pub fn render(&self, pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) -> Result<Rendered> {
+    /// Renders it for a pool. An error that has no line in the profile is one of its MachineDeployment or of the settings for it, so it is
+    /// reported about `machine_deployment`, with its name and place, if the pool has one.
+    pub fn render(
+        &self,
+        pool: &Pool,
+        machine_deployment: Option<(&str, &Place)>,
+        settings: &Settings,
+        cluster: &ClusterEndpoint,
+    ) -> Result<Rendered> {
         self.profile.render(pool, settings, cluster).map_err(|error| {
-            let place = error
-                .position()
-                .map_or_else(|| self.origin.start(), |at| self.origin.place_in_spec(&at));
-            of_profile(&self.name, error.reason().as_str(), place, &error.to_string()).into()
+            let (rule, message) = (error.reason().as_str(), error.to_string());
+            let position = error.position().filter(|_| self.origin.node().is_some());
+            if let (None, Some((name, place))) = (&position, machine_deployment) {
+                let message = format!("MachineDeployment {name}: profile {}: {message}", self.name);
+                return Problems::from(Problem::error(rule, place.clone(), message)).into();
+            }
+            let place = position.map_or_else(|| self.origin.start(), |at| self.origin.place_in_spec(&at));
+            of_profile(&self.name, rule, place, &message).into()
         })
     }
 }
@@ -185,9 +196,11 @@ fn of_profile(name: &str, rule: &'static str, place: Place, message: &str) -> Pr
     Problem::error(rule, place, format!("profile {name}: {message}")).into()
 }
 
-/// The built-in profile of this name.
+/// The built-in profile of this name, for pools. Its origin has no lines, because who wrote the pool has no such file.
 pub fn built_in(name: &str) -> Option<Item<OperatingSystemProfile>> {
-    built_ins_with(|found| found == name).pop()
+    let mut item = built_ins_with(|found| found == name).pop()?;
+    item.origin = Origin::new(Rc::from(format!("built-in profile {name}")), None);
+    Some(item)
 }
 
 /// The built-in profiles. Their origins are their files in the repository.

@@ -20,6 +20,7 @@ pub const FOR_TESTS: &[&str] = &[
     "iproute2",
     "jq",
     "libfaketime",
+    "lua5.4",
     "mmdebstrap",
     "passwd",
     "prometheus",

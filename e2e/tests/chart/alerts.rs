@@ -125,9 +125,25 @@ fn is_quiet(case: &Case) -> Value {
 #[tokio::test]
 async fn each_alert_fires_when_it_should_and_not_otherwise() -> Result<()> {
     packages::ensure(&["prometheus"])?;
-    let cases = cases()?;
+    let (cases, page) = (cases()?, read("monitor.md")?);
     for values in [&[][..], &["--set=metrics.prometheusRule.allNamespaces=true"]] {
         let (rules, file) = rendered(values).await?;
+        // A person waits for what the metric says, and then for the rule.
+        for (alert, wait, cell) in [
+            (
+                "OSMReconcilesFail",
+                "15m",
+                "for 15 minutes, more than 15 reconciles have failed within 15 minutes",
+            ),
+            (
+                "OSMMachinesDoNotJoin",
+                "5m",
+                "a Machine has no Node after 20 minutes",
+            ),
+        ] {
+            assert_eq!(rules[alert]["for"], wait, "docs/monitor.md: {cell}");
+            ensure!(page.contains(cell), "{cell}");
+        }
         let named: BTreeSet<&String> = cases.iter().map(|case| &case.alert).collect();
         assert_eq!(
             named,

@@ -161,10 +161,27 @@ async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<
     // Settings reach configs without a restart, and go the same way back.
     let image = "registry.example.com/pause:9";
     let set = format!("--set=settings.pauseImage={image}");
-    with_chart(&helm, "upgrade", "osm", "osm", &[&set]).await?;
+    with_chart(
+        &helm,
+        "upgrade",
+        "osm",
+        "osm",
+        &[&set, "--set=commonLabels.newer=yes"],
+    )
+    .await?;
     config_says(&client, ("osm", "one"), image, true).await?;
+    let newer = ListParams::default().labels("newer=yes");
+    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+    assert_eq!(definitions.list(&newer).await?.items.len(), 2);
     helm.run(["rollback", "osm", "2", "--namespace", "osm"]).await?;
     config_says(&client, ("osm", "one"), image, false).await?;
+    // So do the definitions, as the pages say.
+    ensure!(
+        definitions.list(&newer).await?.items.is_empty(),
+        "newer definitions"
+    );
+    let sentence = "If they become older later, as by `helm rollback` of their release";
+    ensure!(crate::page::read("limits.md")?.contains(sentence), "{sentence}");
 
     drop(installed);
     let before: Vec<String> = secrets(&client).await?;

@@ -164,6 +164,13 @@ async fn every_command_of_the_pages_on_installing_does_what_it_says() -> Result<
     person.run(&install).await?;
     let rolled_out = deployments("kube-system").list(&ListParams::default()).await?;
     assert_eq!(rolled_out.items.len(), Service::ALL.len());
+    let restarted = serde_json::to_string(&rolled_out)?
+        .matches("restartedAt\":")
+        .count();
+    ensure!(
+        restarted >= Service::ALL.len(),
+        "an upgrade to the same tag replaces no pod"
+    );
     person.run(&uninstall).await?;
     let namespaces = Api::<Namespace>::all(client.clone());
     ensure!(
@@ -186,6 +193,21 @@ async fn every_command_of_the_pages_on_installing_does_what_it_says() -> Result<
     person.run(&uninstall).await?;
     let left = deployments("cluster-a").list(&ListParams::default()).await?;
     ensure!(left.items.is_empty(), "services stay");
+    Ok(())
+}
+
+/// Cluster API has MachineDeployments, too.
+#[test]
+fn commands_name_the_group_of_machine_deployments() -> Result<()> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    for page in std::fs::read_dir(docs)? {
+        let text = std::fs::read_to_string(page?.path()).unwrap_or_default();
+        let commands = text.lines().filter(|line| line.contains("kubectl "));
+        for command in commands {
+            let bare = command.replace("machinedeployments.cluster.k8s.io", "");
+            ensure!(!bare.contains("machinedeployment"), "{command}");
+        }
+    }
     Ok(())
 }
 

@@ -417,6 +417,7 @@ const ISSUER: &str = "--set=admission.certificate.issuerRef.name=ca";
 const URL: &str = "--set=admission.machineDeployments.url=https://osc.example.com:8443/";
 
 /// Values, and what they lead to: kind and name of an object, a path in it, and what is there. `null` stands for nothing.
+/// Or a page of `docs/`, and what it says about that.
 ///
 /// One row for each rule of the templates that does more than copy a value.
 const ROWS: &[(&[&str], &[&str])] = &[
@@ -446,6 +447,35 @@ const ROWS: &[(&[&str], &[&str])] = &[
         &["--set=networkPolicy.enabled=true,fullnameOverride=a123456789b123456789c123456789d123456789e1---f"],
         &[
             r#"NetworkPolicy a123456789b123456789c123456789d123456789e1 /spec/podSelector/matchLabels/app.kubernetes.io~1instance "one""#,
+        ],
+    ),
+    (
+        &["--set=networkPolicy.enabled=true", ADMISSION[0], ADMISSION[1]],
+        &[
+            "NetworkPolicy one /spec/egress/0/to null",
+            "NetworkPolicy one /spec/ingress/0/from null",
+            r#"NetworkPolicy one /spec/ingress/1 {"ports":[{"port":"admission"}]}"#,
+            "production.md: without which it restricts only ports",
+            "admission.md: A NetworkPolicy of your own must allow port 9443. That of the chart does.",
+            "security.md: The chart's NetworkPolicy allows it from everywhere",
+        ],
+    ),
+    (
+        &[
+            "--set=networkPolicy.enabled=true,networkPolicy.apiServerCIDRs={10.0.0.0/8}",
+            "--set=networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.a=b",
+        ],
+        &[
+            r#"NetworkPolicy one /spec/egress/0/to [{"ipBlock":{"cidr":"10.0.0.0/8"}}]"#,
+            r#"NetworkPolicy one /spec/ingress/0/from [{"namespaceSelector":{"matchLabels":{"a":"b"}}}]"#,
+            "production.md: `networkPolicy.enabled`, and `.apiServerCIDRs` and `.metricsFrom`",
+        ],
+    ),
+    (
+        &["--set=topology=crds"],
+        &[
+            r#"ClusterRole osm:osm:one:view /rules/0/resources ["operatingsystemprofiles"]"#,
+            "../charts/operating-system-manager/README.md: | `crds` | the CustomResourceDefinitions, and ClusterRoles of users",
         ],
     ),
     (
@@ -485,6 +515,8 @@ const ROWS: &[(&[&str], &[&str])] = &[
         &[RENEWAL],
         &[
             r#"Role one-renewal /rules [{"apiGroups":[""],"resourceNames":["worker-csr-approver","worker-osc-controller","worker-secret-syncer","worker-renewal"],"resources":["secrets"],"verbs":["patch"]}]"#,
+            "permissions.md: a CronJob may also `patch` the Secrets with the kubeconfigs",
+            "security.md: | CronJob of `workerCluster.renewal` | replace kubeconfigs; act as each service",
             r#"CronJob one-renewal /spec/schedule "@hourly""#,
             r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/image "r/osmctl:v1""#,
             r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/volumes/0/secret/secretName "worker-renewal""#,
@@ -557,6 +589,10 @@ async fn values_are_placed_where_they_belong() -> Result<()> {
     for (values, rows) in ROWS {
         let objects = render(&helm, values).await?;
         for row in *rows {
+            if let Some((page, sentence)) = row.split_once(".md: ") {
+                ensure!(read(&format!("{page}.md"))?.contains(sentence), "{row}");
+                continue;
+            }
             let [kind, name, path, wanted] = row.split(' ').collect::<Vec<_>>()[..] else {
                 anyhow::bail!("{row}: not four words")
             };

@@ -53,12 +53,11 @@ const LABELS: &str = "
 | `code` | an HTTP status code, or 0 without a response |
 | `component` | the name of a service |
 | `condition` | `Accepted`, `Copied`, `Published`, `Rendered` |
-| `reason` | a [reason](reasons.md) |
-| `reason` | a [reason](reasons.md); empty on success |
+| `reason` | a [reason](reasons.md); in `osm_reconciles_total`, empty on success |
 | `resource` | a resource, as RBAC names it |
-| `result` | `allowed`, `denied`, `unchecked`, `unreadable` |
-| `result` | `approved`, `denied` |
-| `result` | `success`, `conflict`, `failure`, `timeout`, `panic` |
+| `result` of `osm_admission_*` | `allowed`, `denied`, `unchecked`, `unreadable` |
+| `result` of `osm_joining_*` | `approved`, `denied` |
+| `result` of `osm_reconcile*` | `success`, `conflict`, `failure`, `timeout`, `panic` |
 | `stage` | `bootstrap`, `provisioning` |
 | `status` | `True`, `False` |
 | `verb` | `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `other` |
@@ -131,6 +130,14 @@ fn row(metric: &dyn Collector) -> Option<(String, String)> {
 mod tests {
     use super::*;
     use crate::generated;
+
+    #[test]
+    fn a_label_has_one_row_or_one_for_each_metric_that_it_names() {
+        let rows = LABELS.lines().filter_map(|line| line.strip_prefix("| `"));
+        let labels: Vec<&str> = rows.filter_map(|row| row.split(" |").next()).collect();
+        let different: std::collections::BTreeSet<&&str> = labels.iter().collect();
+        assert_eq!(different.len(), labels.len(), "{labels:?}");
+    }
 
     #[test]
     fn the_committed_page_is_up_to_date() {

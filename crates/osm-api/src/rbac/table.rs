@@ -134,7 +134,7 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
             GROUP,
             "operatingsystemconfigs/status",
             "patch",
-            "the condition Rendered, and the rendered documents",
+            "the conditions Rendered and Current, and the rendered documents",
         ),
         settings(&installation.settings),
         leases(),

@@ -86,6 +86,22 @@ fn an_air_gapped_site_names_no_host_but_its_own() {
 }
 
 #[test]
+fn nodes_get_the_names_of_their_machines_unless_the_settings_forbid_it() {
+    assert!(read("docs/settings.md").contains("If `kubelet.hostnameOverride` is unset, it is true."));
+    let profile = compiled(&default_spec("osp-ubuntu"));
+    let pool = pool("machinedeployment-ubuntu-openstack.yaml");
+    let rendered = |settings: &str| {
+        let settings = Settings::parse(settings).unwrap();
+        profile
+            .render(&pool, &settings, &stand_in_cluster())
+            .unwrap()
+            .spec
+    };
+    assert_eq!(rendered("{}"), rendered("kubelet: {hostnameOverride: true}"));
+    assert_ne!(rendered("{}"), rendered("kubelet: {hostnameOverride: false}"));
+}
+
+#[test]
 fn the_custom_profile_is_accepted_and_renders() {
     let profile: OperatingSystemProfile = serde_saphyr::from_str(&example("osp-custom.yaml")).unwrap();
     let accepted = osm_render::resolve(&profile.spec).unwrap();

@@ -75,7 +75,7 @@ fn man_pages_and_the_tables_of_what_works_together_are_printed() {
     let tables = out(&output);
     assert!(tables.starts_with("## Operating systems\n"), "{tables}");
     assert!(
-        tables.contains("| openstack | booted |") && tables.contains("| validated | The programs"),
+        tables.contains("| openstack | emulated |") && tables.contains("| validated | The programs"),
         "{tables}"
     );
 }

@@ -251,6 +251,44 @@ fn lint_says_what_the_cluster_would_report() {
     assert_eq!(problems(MACHINE_DEPLOYMENT), Vec::<Value>::new());
 }
 
+/// A built-in profile is no file that the author of a pool has.
+#[test]
+fn what_is_wrong_with_a_pool_or_its_settings_is_reported_at_its_own_line() {
+    const PAGE: &str = include_str!("../../../../docs/osmctl.md");
+    assert!(
+        PAGE.contains("An error of a pool, or of the settings for it, is reported at its MachineDeployment")
+    );
+    let pools = two(["a", "one"], ["a", "other"]);
+    let network = pools.replace(
+        "operatingSystem:",
+        "network: {cidr: 10.0.0.5/24}\n          operatingSystem:",
+    );
+    let gate = format!("{pools}---\nkubelet: {{featureGates: {{NoSuchGate: true}}}}\n");
+    for (rule, input, lines) in [
+        ("UnsupportedNetwork", network, [4, 21]),
+        ("KubeletSettingsInvalid", gate, [4, 20]),
+    ] {
+        let found = problems(&input);
+        let found: Vec<_> = found
+            .iter()
+            .map(|problem| (problem["rule"].as_str(), problem["line"].as_u64()))
+            .collect();
+        assert_eq!(found, lines.map(|line| (Some(rule), Some(line))));
+        for (name, line) in ["one", "other"].into_iter().zip(lines) {
+            let message = format!("MachineDeployment {name}: profile osp-ubuntu: the ");
+            prints(
+                &run("lint -", &input),
+                &format!("<stdin>:{line}:18: error: {message}"),
+            );
+            let github = run("lint - -o github", &input);
+            prints(
+                &github,
+                &format!("file=<stdin>,line={line},col=18,title={rule}::{message}"),
+            );
+        }
+    }
+}
+
 #[test]
 fn names_and_labels_are_those_that_the_api_server_takes() {
     let long = |count| "x".repeat(count);

@@ -461,7 +461,7 @@ mod tests {
             let cells = table[0]
                 .iter()
                 .zip(row)
-                .filter(|(_, tested)| **tested == "booted");
+                .filter(|(_, tested)| **tested == "emulated");
             cells.map(move |(system, _)| format!("{system} {}", row[0]))
         });
         let boot: BTreeSet<String> = SCENARIOS
