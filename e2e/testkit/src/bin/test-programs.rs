@@ -23,6 +23,7 @@ async fn main() -> Result<()> {
     progress.step("Helm 3 and 4");
     helm::program(|line| progress.step(line)).await?;
     helm::program_4(|line| progress.step(line)).await?;
+    helm::kubeone(|line| progress.step(line)).await?;
     progress.step("done");
     Ok(())
 }

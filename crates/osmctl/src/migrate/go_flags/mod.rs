@@ -83,6 +83,13 @@ pub fn map(
     if let Some(own) = own {
         merge(&mut mapped.settings, own);
     }
+    // KubeOne, for one, passes the flag only with NodeLocal DNSCache.
+    if mapped.settings["cluster"]["dnsIPs"] == json!([CLUSTER_DNS]) {
+        mapped.notes.push(format!(
+            "cluster.dnsIPs is {CLUSTER_DNS}, the default of the flag -cluster-dns; if `kubectl get service -n kube-system kube-dns` shows \
+             another address, set that, because pods of new nodes would have no DNS"
+        ));
+    }
     for mistake in mistakes(&mapped.settings) {
         mapped.is_invalid = true;
         let origin = match blamed.get(&mistake) {
