@@ -23,6 +23,7 @@ pub mod packages;
 mod program;
 mod script;
 mod systemd;
+mod upstream_osm;
 mod user_data;
 
 pub use cloud_config::cloud_config;
@@ -34,6 +35,7 @@ pub use kubelet::{KUBELET_MINORS, kubelet_configs, kubelet_feature_gates, kubele
 pub use machine_config::{MachineConfig, MachineUnit, MachineUser};
 pub use program::gotemplate_program;
 pub use script::{python_scripts, shell_scripts};
+pub use upstream_osm::{upstream_osm_module, upstream_osm_profiles};
 pub use user_data::{
     File, UserData, judge_coreos_user_data_batch, judge_user_data, judge_user_data_batch, user_data_files,
 };

@@ -2,7 +2,7 @@
 //!
 //! [`control_plane`] runs etcd and kube-apiserver, and [`installation`] the services on them. [`machine_controller`] is a stand-in for
 //! machine-controller, [`rollout`] for the controller of Deployments and for nodes, and [`provisioning`] reads documents as machines do.
-//! [`secret_watch`] sees when bootstrap Secrets are absent. [`process`] starts child processes that never outlive their owner, [`procfs`]
+//! [`upstream_osm`] runs the controller of the upstream OSM, and [`secret_watch`] sees when bootstrap Secrets are absent. [`process`] starts child processes that never outlive their owner, [`procfs`]
 //! reads what they use, and [`wait`] waits for conditions.
 //!
 //! The crate is for development only: no service depends on it. Machines are in osm-lab, simulations in osm-sim, judges in osm-judges.
@@ -20,6 +20,7 @@ pub mod progress;
 pub mod provisioning;
 pub mod rollout;
 pub mod secret_watch;
+pub mod upstream_osm;
 pub mod wait;
 
 pub use control_plane::{ControlPlane, Options};

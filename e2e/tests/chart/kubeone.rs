@@ -11,12 +11,13 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
-use osm_api::names::CLOUD_INIT_SETTINGS;
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::Service;
 use osm_judges::packages;
 use osm_testkit::helm::{self, Helm, chart};
 use osm_testkit::rollout::roll_out;
-use osm_testkit::{ControlPlane, Options, check, installation, wait_for};
+use osm_testkit::upstream_osm::UpstreamOsm;
+use osm_testkit::{ControlPlane, Options, check, fixtures, installation, wait_for};
 use serde_json::{Value, json};
 
 use crate::page::{DEADLINE, FIXTURES, Person, blocks, read, section_blocks};
@@ -398,6 +399,7 @@ async fn migrate_and_go_back(has_helm_4: bool) -> Result<()> {
         let name = deployment.name_any();
         assert_eq!(deployment.spec.and_then(|spec| spec.replicas), Some(0), "{name}");
     }
+    leave_what_services_leave(&cluster).await?;
     person.run(delete_profiles).await?;
     cluster.apply_yaml(&fixture("takeover/kubeone.yaml")?).await?;
     assert_eq!(kubeone.apply().await?, Done::Skipped);
@@ -405,7 +407,37 @@ async fn migrate_and_go_back(has_helm_4: bool) -> Result<()> {
         let older = KubeOne::new(&cluster, person.folder.path(), family).await?;
         older.apply().await?;
     }
+    let mut upstream = UpstreamOsm::start(&cluster, "kube-system", &[]).await?;
+    upstream.leads().await?;
+    let secrets = Api::<Secret>::namespaced(cluster.admin()?, CLOUD_INIT_SETTINGS);
+    let user_data = names::bootstrap_secret_name("workers", "kube-system");
+    let served = wait_for("user data of the upstream OSM", DEADLINE, async || {
+        check(secrets.get_opt(&user_data).await?.is_some())
+    });
+    if let Err(error) = served.await {
+        return Err(error.context(upstream.logs()?));
+    }
     is_removed_with_the_manifest(&kubeone).await
+}
+
+/// The default profiles as osp-controller writes them, and a pool with what the upstream OSM needs to serve it.
+async fn leave_what_services_leave(cluster: &ControlPlane) -> Result<()> {
+    let mut pool = fixtures::machine_deployment("workers", "osp-ubuntu");
+    pool["metadata"]["annotations"][names::REVISION] = json!("1");
+    let token = json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"token": "token"},
+        "metadata": {"name": "cloud-init-getter-token", "namespace": CLOUD_INIT_SETTINGS}});
+    let mut objects = vec![
+        pool,
+        token,
+        installation::cluster_info(cluster.ca_pem(), &cluster.url()),
+    ];
+    for file in std::fs::read_dir(Path::new(FIXTURES).join("../../../profiles"))? {
+        let mut profile: Value = serde_saphyr::from_str(&std::fs::read_to_string(file?.path())?)?;
+        profile["metadata"]["namespace"] = json!("kube-system");
+        profile["metadata"]["labels"] = json!({names::DEFAULT_PROFILE: "true"});
+        objects.push(profile);
+    }
+    installation::apply(cluster, &objects).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,7 @@ use osm_judges::packages;
 use osm_testkit::control_plane::assets::{self, Component};
 use osm_testkit::helm;
 use osm_testkit::progress::Progress;
+use osm_testkit::upstream_osm;
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -24,6 +25,8 @@ async fn main() -> Result<()> {
     helm::program(|line| progress.step(line)).await?;
     helm::program_4(|line| progress.step(line)).await?;
     helm::kubeone(|line| progress.step(line)).await?;
+    progress.step("the upstream OSM");
+    upstream_osm::program(|line| progress.step(line)).await?;
     progress.step("done");
     Ok(())
 }
