@@ -203,6 +203,18 @@ mod tests {
     }
 
     #[test]
+    fn the_default_address_of_dns_is_doubted() {
+        let doubts = |words: &[&str]| {
+            mapped(words)
+                .notes
+                .iter()
+                .any(|note| note.contains("10.10.10.10"))
+        };
+        assert!(doubts(&["-namespace=kube-system"]));
+        assert!(!doubts(&["-cluster-dns=169.254.20.10"]));
+    }
+
+    #[test]
     fn every_flag_of_the_upstream_osm_is_known() {
         let flags = include_str!("../../../../../e2e/tests/fixtures/go-flags.txt");
         let unknown: Vec<&str> = flags.lines().filter(|flag| row(flag).is_none()).collect();
