@@ -60,6 +60,21 @@ pub async fn program_4(progress: impl Fn(&str)) -> Result<PathBuf> {
         .await
 }
 
+/// KubeOne's code that applies the Helm releases of a manifest, as the module in `e2e/helm/kubeone` describes.
+///
+/// # Errors
+/// When Go is missing or the build fails.
+pub async fn kubeone(progress: impl Fn(&str)) -> Result<PathBuf> {
+    let flags = Flags {
+        ldflags: "-s -w".to_owned(),
+        ..Flags::default()
+    };
+    let directory = assets::go_module_directory().join("helm/kubeone");
+    GoModule::new(&directory, "kubeone", flags)?
+        .build("kubeone", ".", progress)
+        .await
+}
+
 fn module_3() -> Result<GoModule> {
     let directory = assets::go_module_directory().join("helm");
     let version = required_version(&directory, "helm.sh/helm/v3")?;
@@ -116,6 +131,17 @@ impl Helm {
             program: program_4(|line| eprintln!("{line}")).await?,
             ..Self::new(control_plane).await?
         })
+    }
+
+    /// Under another name, under which Helm 4 applies objects (`getManagedFieldsManager` in its pkg/kube/client.go).
+    ///
+    /// # Errors
+    /// When no link can be made.
+    pub fn named(mut self, name: &str) -> Result<Self> {
+        let link = self.scratch.path().join(name);
+        std::os::unix::fs::symlink(&self.program, &link)?;
+        self.program = link;
+        Ok(self)
     }
 
     /// For rendering.

@@ -239,16 +239,41 @@ async fn it_is_not_installed_beside_the_upstream_osm() -> Result<()> {
                 "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}}}})
     };
     installation::apply(&control_plane, &[go(1)]).await?;
-    let install = async || with_chart(&helm, "install", "osm", "osm", &["--dry-run=server"]).await;
-    let refusal = format!("{:#}", install().await.err().context("it is installed")?);
-    ensure!(
-        refusal.contains("Deployment kube-system/operating-system-manager")
-            && refusal.contains("osmctl migrate script"),
-        "{refusal}"
-    );
+    // Who is refused of those that ask the server.
+    let refused = async |release: &str, namespace: &str, topology: &str| -> Result<Vec<&str>> {
+        let topology = format!("--set=crds.enabled=false,topology={topology}");
+        let mut refused = Vec::new();
+        for (verb, install) in [
+            ("install", None),
+            ("upgrade", Some("--install")),
+            ("template", None),
+        ] {
+            let mut words = vec!["--dry-run=server", &topology];
+            words.extend(install);
+            let Err(error) = with_chart(&helm, verb, release, namespace, &words).await else {
+                continue;
+            };
+            let error = format!("{error:#}");
+            ensure!(
+                error.contains("Deployment kube-system/operating-system-manager")
+                    && error.contains("osmctl migrate script"),
+                "{error}"
+            );
+            refused.push(verb);
+        }
+        Ok(refused)
+    };
+    for topology in ["single", "worker"] {
+        assert_eq!(
+            refused("osm", "osm", topology).await?,
+            ["install", "upgrade", "template"]
+        );
+    }
+    with_chart(&helm, "install", "osm", "osm", &["--dry-run=client"]).await?;
+    with_chart(&helm, "template", "osm", "osm", &[]).await?;
     // An installer may keep what it has stopped.
     installation::apply(&control_plane, &[go(0)]).await?;
-    install().await?;
+    ensure!(refused("osm", "osm", "single").await?.is_empty());
 
     // A second release in the namespace would serve the same pools. What another chart has there is no release of ours.
     let labels = json!({"app.kubernetes.io/name": "other", "app.kubernetes.io/instance": "other", "app.kubernetes.io/component": "osc-controller"});
@@ -264,15 +289,46 @@ async fn it_is_not_installed_beside_the_upstream_osm() -> Result<()> {
             .contains("namespace osm has release one, which serves the same MachineDeployments and profiles"),
         "{refusal}"
     );
+    let second = [&["--create-namespace"], &second[..]].concat();
+    with_chart(&helm, "install", "two", "another", &second).await?;
+
+    // A release that exists is never refused: one without Deployments, one that is stopped, and one whose installation broke off.
+    let worker = ["--create-namespace", "--set=topology=worker"];
+    with_chart(&helm, "install", "worker", "worker", &worker).await?;
+    let stop = ["ospController", "oscController", "secretSyncer", "csrApprover"];
+    let stop = stop.map(|key| format!("--set={key}.replicas=0"));
     with_chart(
         &helm,
-        "install",
-        "two",
-        "another",
-        &[&["--create-namespace"], &second[..]].concat(),
+        "upgrade",
+        "one",
+        "osm",
+        &stop.each_ref().map(String::as_str),
     )
-    .await
-    .map(drop)
+    .await?;
+    let mistake = "--set=secretSyncer.resources.requests.cpu=2,secretSyncer.resources.limits.cpu=1";
+    let third = [&second[..], &[mistake]].concat();
+    ensure!(
+        with_chart(&helm, "install", "three", "third", &third)
+            .await
+            .is_err()
+    );
+    installation::apply(&control_plane, &[go(1)]).await?;
+    let existing = [
+        ("worker", "worker", "worker"),
+        ("one", "osm", "single"),
+        ("three", "third", "single"),
+    ];
+    for (release, namespace, topology) in existing {
+        assert_eq!(refused(release, namespace, topology).await?, [""; 0], "{release}");
+    }
+    // The history of one that is uninstalled may stay.
+    helm.run(["uninstall", "worker", "--keep-history", "--namespace", "worker"])
+        .await?;
+    assert_eq!(
+        refused("worker", "worker", "worker").await?,
+        ["install", "upgrade", "template"]
+    );
+    Ok(())
 }
 
 /// Marks both definitions as those of a release, as the script of `osmctl migrate` does.
@@ -297,14 +353,14 @@ async fn one_release_has_the_definitions_with_either_version_of_helm() -> Result
             false => Helm::new(&control_plane).await?,
             true => Helm::version_4(&control_plane).await?,
         };
-        // Helm 4 applies on the server, where another client has the fields.
-        let force: &[&str] = if is_helm_4 { &["--force-conflicts"] } else { &[] };
+        // Helm 4 applies on the server, where another client has the fields. So the script passes this.
+        let client_side: &[&str] = if is_helm_4 { &["--server-side=false"] } else { &[] };
         let definitions = Api::<CustomResourceDefinition>::all(control_plane.admin()?);
         let theirs = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/go-shaped.yaml");
         control_plane
             .apply_yaml(&std::fs::read_to_string(theirs)?)
             .await?;
-        let only = [&["--create-namespace", "--set=topology=crds"], force].concat();
+        let only = [&["--create-namespace", "--set=topology=crds"], client_side].concat();
         let Err(error) = with_chart(&helm, "install", "crds", "osm", &only).await else {
             anyhow::bail!("definitions of others are overwritten")
         };

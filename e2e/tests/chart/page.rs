@@ -99,6 +99,14 @@ impl<'a> Person<'a> {
         })
     }
 
+    /// Replaces Helm 3.
+    pub async fn use_helm_4(&mut self) -> Result<()> {
+        let helm = helm::program_4(|line| eprintln!("{line}")).await?;
+        let path = self.environment.entry("PATH").or_default();
+        *path = format!("{}:{path}", helm.parent().context("a folder")?.display());
+        Ok(())
+    }
+
     /// Does what a page says; gives what is printed.
     pub async fn run(&self, script: &str) -> Result<String> {
         let mut command = tokio::process::Command::new("sh");

@@ -376,8 +376,8 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
         notes.extend(own_profiles(report, namespace));
     } else if found.controller.is_some() {
         notes.push(
-            "make sure that no installer creates these objects again; for KubeOne, follow docs/kubeone.md, and don't edit its manifest before \
-             OSM is installed"
+            "make sure that no installer creates these objects again; for KubeOne, follow docs/kubeone.md: first remove every addon \
+             operating-system-manager from its manifest and its folder of addons, and change nothing else there before OSM is installed"
                 .to_owned(),
         );
     }

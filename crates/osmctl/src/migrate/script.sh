@@ -270,10 +270,11 @@ install_osm() {
   adopt customresourcedefinitions.apiextensions.k8s.io/operatingsystemconfigs.operatingsystemmanager.k8c.io
   # Tools that render the chart without the cluster, such as some versions of KubeOne, take it for a part of the release.
   adopt namespaces/cloud-init-settings
-  # Helm 4 applies objects on the server, which refuses to change fields of other clients without this flag. Helm 3 does not have it.
-  force=$(helm upgrade --help | grep -o -e '--force-conflicts' | head -n 1)
+  # Helm 4 applies objects on the server, where each field belongs to the program that has set it. Neither `helm` nor KubeOne, which contains Helm,
+  # could change a field of the other, and the adopted objects belong to a third. So it applies as Helm 3 does, which lacks this flag.
+  client_side=$(helm upgrade --help | grep -q -e '--server-side' && echo --server-side=false) || true
   # shellcheck disable=SC2086
-  helm upgrade --install osm "$CHART" --namespace "$namespace" --values "$FOLDER/values.yaml" ${REGISTRY:+--set image.registry="$REGISTRY"} $force
+  helm upgrade --install osm "$CHART" --namespace "$namespace" --values "$FOLDER/values.yaml" ${REGISTRY:+--set image.registry="$REGISTRY"} $client_side
   kubectl rollout status deployments --namespace "$namespace" --selector app.kubernetes.io/instance=osm --timeout 5m
   # OSM replaces a bootstrap Secret of the upstream OSM when everything that the new one refers to exists.
   wait_until "OSM to publish $(unpublished | xargs)" everything_is_published

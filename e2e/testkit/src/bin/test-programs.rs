@@ -21,9 +21,10 @@ async fn main() -> Result<()> {
         Component::Kubectl,
     ];
     assets::ensure(&components, |line| progress.step(line)).await?;
-    progress.step("Helm 3 and 4");
+    progress.step("Helm 3 and 4, and KubeOne");
     helm::program(|line| progress.step(line)).await?;
     helm::program_4(|line| progress.step(line)).await?;
+    helm::kubeone(|line| progress.step(line)).await?;
     progress.step("the upstream OSM");
     upstream_osm::program(|line| progress.step(line)).await?;
     progress.step("done");

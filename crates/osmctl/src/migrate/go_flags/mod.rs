@@ -83,6 +83,13 @@ pub fn map(
     if let Some(own) = own {
         merge(&mut mapped.settings, own);
     }
+    // KubeOne, for one, passes the flag only with NodeLocal DNSCache.
+    if mapped.settings["cluster"]["dnsIPs"] == json!([CLUSTER_DNS]) {
+        mapped.notes.push(format!(
+            "cluster.dnsIPs is {CLUSTER_DNS}, the default of the flag -cluster-dns; if `kubectl get service -n kube-system kube-dns` shows \
+             another address, set that, because pods of new nodes would have no DNS"
+        ));
+    }
     for mistake in mistakes(&mapped.settings) {
         mapped.is_invalid = true;
         let origin = match blamed.get(&mistake) {
@@ -193,6 +200,18 @@ mod tests {
             }
         }
         settings
+    }
+
+    #[test]
+    fn the_default_address_of_dns_is_doubted() {
+        let doubts = |words: &[&str]| {
+            mapped(words)
+                .notes
+                .iter()
+                .any(|note| note.contains("10.10.10.10"))
+        };
+        assert!(doubts(&["-namespace=kube-system"]));
+        assert!(!doubts(&["-cluster-dns=169.254.20.10"]));
     }
 
     #[test]
