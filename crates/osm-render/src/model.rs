@@ -360,7 +360,6 @@ mod tests {
             ("10.20.0.0/15,.svc", "https://10.21.0.5", Some("10.21.0.5")),
             ("fd00::/8", "http://[fd00::5]/a", Some("fd00::5")),
             ("*.site.example", "http://m.site.example/", Some("m.site.example")),
-            ("*", "http://m.site.example/", Some("m.site.example")),
             ("10.20.0.0/16", "http://10.21.0.5/", None),
             ("fd00::/8", "http://10.20.0.5/", None),
             // Every program understands these.
