@@ -379,7 +379,7 @@ fn inputs_that_are_not_what_they_seem_are_named() {
             twice,
             "same-name",
             20,
-            "MachineDeployment workers: there is another one of this name at <stdin>:5",
+            "MachineDeployment workers: there is another one of this name at <stdin>:4:18",
         ),
         (
             with("downloads: {kubelet: {sha256: {1.34.2: {}, 1.34.9: {}}}}"),
@@ -396,7 +396,7 @@ fn inputs_that_are_not_what_they_seem_are_named() {
         (
             old,
             "ProviderSpecInvalid",
-            10,
+            9,
             "rename spec.template.spec.providerConfig",
         ),
         (
