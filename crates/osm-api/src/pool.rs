@@ -148,9 +148,13 @@ impl Pool {
             versions,
         } = Template::read(md)?.spec;
         let invalid = |problem: &str| PoolError::at(Reason::ProviderSpecInvalid, PROVIDER_SPEC, problem);
-        let value = provider_spec
-            .value
-            .ok_or_else(|| invalid("is missing; set the cloud provider and the operating system there"))?;
+        let value = provider_spec.value.ok_or_else(|| {
+            let is_old = md.spec.template.pointer("/spec/providerConfig").is_some();
+            invalid(match is_old {
+                true => "is missing; rename spec.template.spec.providerConfig, as it was called before 2019, to providerSpec",
+                false => "is missing; set the cloud provider and the operating system there",
+            })
+        })?;
         let value = provider_spec::canonical(&Value::Object(value));
         let provider: ProviderSpec = strict::decode(value).map_err(|lines| invalid(&is_invalid(&lines)))?;
         let unknown = |reason, field: &str, problem: &str| {

@@ -12,18 +12,21 @@ load_modules() {
   missing=''
   for module in $modules; do
     for name in $(echo "$module" | tr / ' '); do
-      ! modprobe "$name" || continue 2
+      if modprobe "$name"; then echo "$name" && continue 2; fi
     done
     missing="$missing ${module%/*}"
-  done 2>"$work/modules"
+  done 2>"$work/modules" >"$work/loaded"
   [ -z "$missing" ]
 }
 
 prepare_modules() {
   ! load_modules || return 0
   {{#if (eq os.family "redhat")}}
-  # Images of version 10 don't have this package. Without a version, it may be for a newer kernel than the running one.
-  package=kernel-modules-extra-$(uname -r)
+  # Images of version 10 don't have this package. Without a version, it may be for a newer kernel than the running one. What follows a plus
+  # sign is the variant of the kernel, whose packages have it in their names (Red Hat's kernel.spec).
+  release=$(uname -r) variant=
+  case $release in *+*) variant=${release##*+}- ;; esac
+  package=kernel-${variant}modules-extra-${release%%+*}
   {{#if packages.enabled}}
   if must yum -q -y install "$package" 2>"$work/modules" && load_modules; then
     # It may have some of those that settings or a profile load at boot, too. What they name and no kernel has is only a warning.

@@ -4,26 +4,36 @@
 import base64, grp, gzip, io, os, pwd, subprocess, sys, tempfile
 import yaml
 
-# Modules, and keys that are named otherwise.
+# Modules, and keys that are named otherwise. No module reads those that are skipped. osm-render takes the first two rows from here.
 MODULES = dict((key, line.split(":")[0]) for line in """\
+refused: power_state
+skipped: cloud_config_modules cloud_final_modules cloud_init_modules launch-index merge_how merge_type migrate output reporting system_info vendor_data version
+apk_configure: apk_repos
 apt_configure: apt
+byobu: byobu_by_default
 disk_setup: device_aliases fs_setup
+install_hotplug: updates
+keys_to_console: ssh ssh_fp_console_blacklist ssh_key_console_blacklist
 locale: locale_configfile
 mounts: mount_default_fields swap
-package_update_upgrade_install: package_reboot_if_required package_update package_upgrade packages
+package_update_upgrade_install: apt_reboot_if_required apt_update apt_upgrade package_reboot_if_required package_update package_upgrade packages
 resizefs: resize_rootfs
 resolv_conf: manage_resolv_conf
 seed_random: random_seed
-set_hostname: fqdn hostname
+set_hostname: create_hostname_file fqdn hostname prefer_fqdn_over_hostname preserve_hostname
 set_passwords: chpasswd password ssh_pwauth
-ssh: disable_root disable_root_opts ssh_authorized_keys ssh_deletekeys ssh_genkeytypes ssh_keys
+ssh: allow_public_ssh_keys disable_root disable_root_opts ssh_authorized_keys ssh_deletekeys ssh_genkeytypes ssh_keys ssh_publish_hostkeys ssh_quiet_keygen
+ssh_authkey_fingerprints: authkey_hash no_ssh_fingerprints
+ubuntu_advantage: ubuntu_pro
+ubuntu_autoinstall: autoinstall
+ubuntu_drivers: drivers
 update_etc_hosts: manage_etc_hosts
 users_groups: groups user users
 yum_add_repo: yum_repo_dir yum_repos
 zypper_add_repo: zypper""".split("\n") for key in line.split()[1:])
 # A node without these is better than none.
 MAY_FAIL = ("package_update_upgrade_install", "rh_subscription")
-OURS = ("write_files", "bootcmd", "runcmd", "merge_how", "merge_type")
+OURS = ("write_files", "bootcmd", "runcmd")
 
 
 def quote(word):
@@ -145,8 +155,9 @@ def main(path):
     os.umask(0o022)
     with open(path, "rb") as file:
         config = yaml.safe_load(file)
-    if "power_state" in config:
-        sys.exit("power_state: would end this before it is over, again and again")
+    refused = [key for key in config if MODULES.get(key) == "refused"]
+    if refused:
+        sys.exit(refused[0] + ": would end this before it is over, again and again")
     for entry in config.get("write_files") or []:
         try:
             write(entry)
@@ -156,7 +167,7 @@ def main(path):
     names = []
     for key in config:
         name = MODULES.get(key, key.replace("-", "_"))
-        if key not in OURS and name not in names:
+        if key not in OURS and name not in names + ["skipped"]:
             names.append(name)
     if names:
         run_modules(names, path)

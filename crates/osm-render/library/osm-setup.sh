@@ -49,6 +49,8 @@ prepare_kernel() {
   done
   {{/if}}
   prepare_modules || return 1
+  # At every boot, systemd loads them before it sets the parameters below, some of which a module brings.
+  try cp "$work/loaded" /etc/modules-load.d/osm-pods.conf
   # In the order of their names, as at every boot: a profile may have settings of its own. The kernel may refuse some of them. The kubelet
   # checks those that it needs, and kube-proxy and network plugins set theirs.
   for settings in /etc/sysctl.d/99-zz-*.conf; do
@@ -231,6 +233,23 @@ install_crictl() {
 {{/if}}
 {{/if}}
 
+# A drop-in for the unit of the image applies to ours, too, such as that of kubeadm, which starts a kubelet with another configuration. Those
+# of a profile are in /etc, and start programs in /opt/bin.
+turn_off_drop_ins() { # UNIT
+  for drop_in in $(systemctl show -p DropInPaths "$1" | sed 's/^DropInPaths=//'); do
+    case $drop_in in
+      */"$1.d"/*) ;;
+      *) continue ;;
+    esac
+    case $drop_in in
+      /etc/*) grep '^ExecStart=.' "$drop_in" | grep -qv '^ExecStart=/opt/bin/' || continue ;;
+    esac
+    say "warning: $drop_in of the image changes $1, and is turned off"
+    try mkdir -p "/etc/systemd/system/$1.d"
+    try ln -sfn /dev/null "/etc/systemd/system/$1.d/${drop_in##*/}"
+  done
+}
+
 start_services() {
   systemctl daemon-reload &&
     systemctl enable containerd.service kubelet.service osm-health.timer{{#if (ne os.family "flatcar")}} osm-extras.service{{/if}} &&
@@ -281,6 +300,11 @@ setup() {
     try restorecon -R /etc/cni /etc/containerd /etc/kubernetes /etc/osm /etc/systemd/system /opt/bin /opt/cni
   fi
   {{/if}}
+  systemctl daemon-reload
+  {{#if (ne os.family "flatcar")}}
+  turn_off_drop_ins containerd.service
+  {{/if}}
+  turn_off_drop_ins kubelet.service
   if ! start_services >"$work/start" 2>&1; then
     complain start "can't start the node's services: $(last "$work/start" 2)"
     return 1

@@ -43,6 +43,7 @@ mod readable;
 mod rendered_text;
 mod resolve;
 mod samples;
+mod settings_warnings;
 mod size;
 mod static_network;
 mod subscription;

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use strum::VariantArray;
 
 use crate::downloads::{Artefact, Source};
-use crate::{Stage, clouds, kubelet, late_bound, subscription, systems};
+use crate::{Stage, clouds, kubelet, late_bound, settings_warnings, subscription, systems};
 use osm_api::ClusterEndpoint;
 
 /// Ids of late-bound values.
@@ -98,25 +98,28 @@ fn swap(settings: &Settings) -> Value {
 }
 
 /// Destinations that nodes reach without the proxy. The API server is always one: the kubelet and the bootstrap use the proxy, too, and
-/// few proxies let them pass.
+/// few proxies let them pass. So are mirrors that only Go's programs would find among the entries.
 pub(crate) fn no_proxy(settings: &Settings, cluster: &ClusterEndpoint) -> Option<String> {
-    let listed = settings.proxy.no_proxy.as_deref();
-    let host = settings
-        .proxy
-        .http
-        .as_ref()
-        .and_then(|_| host(&cluster.api_server));
-    match (listed, host) {
-        (None, host) => host.map(str::to_owned),
-        (Some(listed), Some(host)) if !listed.split(',').any(|listed| listed == host) => {
-            Some(format!("{listed},{host}"))
+    let listed = settings.proxy.no_proxy.iter().flat_map(|list| list.split(','));
+    let mut entries: Vec<&str> = listed.collect();
+    if settings.proxy.http.is_some() {
+        let mut added: Vec<&str> = settings_warnings::sources(settings).filter_map(host).collect();
+        added.retain(|host| {
+            entries
+                .iter()
+                .any(|entry| settings_warnings::only_go_matches(entry, host))
+        });
+        for host in host(&cluster.api_server).into_iter().chain(added) {
+            if !entries.contains(&host) {
+                entries.push(host);
+            }
         }
-        (Some(listed), _) => Some(listed.to_owned()),
     }
+    (!entries.is_empty()).then(|| entries.join(","))
 }
 
 /// The host of a URL, without the brackets of an IPv6 address.
-fn host(url: &str) -> Option<&str> {
+pub(crate) fn host(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let authority = rest.split('/').next()?;
     let (host, port) = match authority.strip_prefix('[') {
@@ -348,5 +351,33 @@ mod tests {
             "there is no proxy"
         );
         assert_eq!(of(proxy, None, "https://a\"b,c"), None, "this is no host");
+    }
+
+    #[test]
+    fn mirrors_in_a_network_that_is_listed_are_reached_without_the_proxy() {
+        for (listed, mirror, added) in [
+            ("10.0.0.0/8", "http://10.20.0.5:8080/a", Some("10.20.0.5")),
+            ("10.20.0.0/15,.svc", "https://10.21.0.5", Some("10.21.0.5")),
+            ("fd00::/8", "http://[fd00::5]/a", Some("fd00::5")),
+            ("*.site.example", "http://m.site.example/", Some("m.site.example")),
+            ("10.20.0.0/16", "http://10.21.0.5/", None),
+            ("fd00::/8", "http://10.20.0.5/", None),
+            // Every program understands these.
+            (".site.example", "http://m.site.example/", None),
+            ("10.20.0.5", "http://10.20.0.5/", None),
+        ] {
+            for field in [
+                format!("downloads: {{kubelet: {{baseURL: '{mirror}'}}}}"),
+                format!("packages: {{apt: {{securityMirror: '{mirror}'}}}}"),
+                format!(
+                    "packages: {{yum: {{repositories: [{{name: a, baseURL: '{mirror}', gpgKey: 'file:///a'}}]}}}}"
+                ),
+            ] {
+                let text = format!("proxy: {{http: 'http://proxy:3128', noProxy: '{listed}'}}\n{field}\n");
+                let found = no_proxy(&Settings::parse(&text).unwrap(), &crate::stand_in_cluster()).unwrap();
+                let added = added.map(|added| format!(",{added}")).unwrap_or_default();
+                assert_eq!(found, format!("{listed},api.cluster.example{added}"), "{field}");
+            }
+        }
     }
 }

@@ -26,7 +26,7 @@ use crate::rendered_text::{Placements, RenderedText};
 use crate::user_data::{self, Reader};
 use crate::{
     Stage, containerd_version, engines, go_templates, kubelet, late_bound, model, placement, profile_secrets,
-    size, static_network, subscription, template_walk,
+    settings_warnings, size, static_network, subscription, template_walk, validate,
 };
 
 /// Share of a cloud's limit, in percent, above which a warning is given.
@@ -195,6 +195,7 @@ impl Profile {
         let mut warnings = suits(&self.spec, pool)?;
         self.check_host_name(pool, settings)?;
         warnings.extend(pool.warnings.iter().cloned());
+        warnings.extend(settings_warnings::warnings(pool, settings, cluster));
         let problems = kubelet::check(pool, &settings.kubelet);
         if !problems.is_empty() {
             return Err(RenderError::KubeletSettings { problems });
@@ -524,6 +525,7 @@ fn measure(spec: &Content, pool: &Pool) -> Result<Measured, RenderError> {
     let bootstrap = user_data::user_data(spec, Stage::Bootstrap, &largest)?;
     let provisioning = user_data::user_data(spec, Stage::Provisioning, &largest)?;
     let mut warnings = containerd_version::warnings(spec);
+    warnings.extend(validate::skipped_modules(spec));
     let mut bytes = bootstrap.len();
     let cloud = pool.cloud_provider;
     if let Some(limit) = size::size_limit(cloud, pool.operating_system) {

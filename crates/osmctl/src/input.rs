@@ -296,8 +296,11 @@ impl Reader {
             Ok(value) => self.manifests.settings.push(Item { value, origin }),
             Err(error) => self.problems.extend(error.0.into_iter().map(|line| {
                 let (path, _) = line.split_once(": ").unwrap_or_default();
-                Problem::error("SettingsInvalid", place(path), format!("the settings' {line}"))
-                    .hint("docs/settings.md lists all fields; `osmctl schema settings` prints the schema")
+                let hint = match path {
+                    "settings" => "these are values of the chart: copy what is below settings to a file, and check that file",
+                    _ => "docs/settings.md lists all fields; `osmctl schema settings` prints the schema",
+                };
+                Problem::error("SettingsInvalid", place(path), format!("the settings' {line}")).hint(hint)
             })),
         }
     }

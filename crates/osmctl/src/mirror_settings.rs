@@ -11,11 +11,11 @@ use osm_render::{Artefact, Download, yaml};
 use serde_json::{Value, json};
 
 use crate::nodes::Nodes;
-use crate::{input, output};
+use crate::output;
 
 /// Print settings that make nodes download from a mirror
 ///
-/// The command prints the document of --settings with the base URLs of the mirror and with pinned checksums. Nodes then
+/// The command prints the settings document, that of --settings or of -f, with the base URLs of the mirror and with pinned checksums. Nodes then
 /// reject any file that changes on the mirror.
 ///
 /// The folder must contain each file of `osmctl urls` at the path that follows :// in its URL, such as
@@ -45,11 +45,8 @@ pub struct MirrorSettings {
 impl MirrorSettings {
     /// Checks and prints.
     pub fn run(self) -> Result<ExitCode> {
-        let input::SettingsDocument {
-            settings,
-            mut document,
-        } = input::settings_document(self.nodes.settings.as_deref())?;
-        let downloads = self.nodes.downloads(&settings)?;
+        let (settings, downloads) = self.nodes.downloads()?;
+        let mut document = settings.document;
         let url = self.url.trim_end_matches('/');
         let mut mistakes = Vec::new();
         for download in &downloads {

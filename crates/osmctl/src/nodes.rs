@@ -12,8 +12,9 @@ use osm_api::settings::{ARCHITECTURES, Settings};
 use osm_render::Download;
 use semver::Version;
 
+use crate::input::{self, Manifests, SettingsDocument};
 use crate::profiles::Chosen;
-use crate::{input, output, pools};
+use crate::{output, pools};
 
 /// Flags that select nodes.
 #[derive(Args)]
@@ -23,7 +24,7 @@ pub struct Nodes {
     /// Profile: a file, or the name of a built-in profile. With -f, it replaces the profiles of the MachineDeployments
     #[arg(long, value_name = "FILE|NAME")]
     profile: Option<PathBuf>,
-    /// Settings document [default: the default settings]
+    /// Settings document [default: the one in -f, or else the default settings]
     #[arg(long, value_name = "FILE")]
     pub settings: Option<PathBuf>,
     /// Architecture of the nodes; can be repeated [default: all]
@@ -52,11 +53,14 @@ fn version(text: &str) -> Result<Version, String> {
 }
 
 impl Nodes {
-    /// What all of them download, each file once and in order.
-    pub fn downloads(&self, settings: &Settings) -> Result<Vec<Download>> {
-        let nodes = match &self.source.filename {
-            Some(filename) => self.of_manifests(filename, settings)?,
-            None => self.of_versions(settings)?,
+    /// What all of them download, each file once and in order, by which settings.
+    pub fn downloads(&self) -> Result<(SettingsDocument, Vec<Download>)> {
+        let sources: Vec<PathBuf> = self.source.filename.iter().cloned().collect();
+        let manifests = input::manifests(&sources)?;
+        let document = input::settings(&manifests, self.settings.as_deref())?;
+        let nodes = match sources.is_empty() {
+            true => self.of_versions(&document.settings)?,
+            false => self.of_manifests(&manifests, &sources, &document.settings)?,
         };
         // URLs do not depend on it.
         let cluster = osm_render::stand_in_cluster();
@@ -76,19 +80,25 @@ impl Nodes {
         downloads.retain(|download| {
             self.arch.is_empty() || self.arch.iter().any(|arch| arch == download.architecture)
         });
-        Ok(downloads.into_iter().collect())
+        Ok((document, downloads.into_iter().collect()))
     }
 
-    fn of_manifests(&self, filename: &Path, settings: &Settings) -> Result<Vec<Node>> {
-        let sources = [filename.to_owned()];
-        let manifests = input::manifests(&sources)?;
+    fn of_manifests(
+        &self,
+        manifests: &Manifests,
+        sources: &[PathBuf],
+        settings: &Settings,
+    ) -> Result<Vec<Node>> {
         if manifests.machine_deployments.is_empty() {
             bail!(
                 "{} contains no MachineDeployment; provide at least one, or use --profile and --kubelet-version",
-                filename.display()
+                sources
+                    .first()
+                    .map(|source| source.display().to_string())
+                    .unwrap_or_default()
             );
         }
-        let selected = pools::select(&manifests, &sources, settings, self.profile.as_deref())?;
+        let selected = pools::select(manifests, sources, settings, self.profile.as_deref())?;
         let node = |selected: pools::Selected| (selected.pool, selected.profile, selected.settings);
         Ok(selected.into_iter().map(node).collect())
     }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::nodes::Nodes;
-use crate::{input, output};
+use crate::output;
 
 /// List what nodes download
 ///
@@ -24,7 +24,7 @@ Examples:
     curl -fsSL --create-dirs -o \"mirror/${url#*://}\" \"$url\"
   done
 
-  # All pools of a cluster, with its settings
+  # All pools of a cluster, with its settings, which can also be among the manifests
   kubectl get machinedeployments,osp -A -o yaml | osmctl urls -f - --settings settings.yaml
 
   # Prepare an upgrade: both kubelets, for amd64
@@ -37,8 +37,7 @@ pub struct Urls {
 impl Urls {
     /// Lists and prints.
     pub fn run(self) -> Result<ExitCode> {
-        let settings = input::settings_document(self.nodes.settings.as_deref())?.settings;
-        let downloads = self.nodes.downloads(&settings)?;
+        let (_, downloads) = self.nodes.downloads()?;
         // A checksum file can be that of several.
         let mut seen = HashSet::new();
         let urls = downloads

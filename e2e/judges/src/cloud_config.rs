@@ -52,6 +52,31 @@ pub fn cloud_config(documents: &[(&str, &str)]) -> Result<(), Complaints> {
     })
 }
 
+/// cloud-init's loader, `Modules._fixup_modules` of cloudinit/config/modules.py, by which `cloud-init single` finds a module.
+const LOADER: &str = "\
+import json, sys, warnings
+warnings.simplefilter('ignore')
+sys.path.insert(0, sys.argv[1])
+from cloudinit.config.modules import Modules
+loader = Modules(None, [])
+print(json.dumps([name for name in json.load(sys.stdin) if not loader._fixup_modules([{'mod': name}])]))
+";
+
+/// Those of the names for which `cloud-init single --name` finds no module, with cloud-init 22.4 or 25.1.
+///
+/// # Errors
+/// When it can't be asked.
+pub fn cloud_init_modules_missing(names: &[&str]) -> Result<Vec<String>> {
+    packages::ensure(&PACKAGES)?;
+    let mut missing = Vec::new();
+    for suite in SUITES {
+        let mut python = Command::new("/usr/bin/python3");
+        let answer: Vec<String> = ask(python.args(["-IB", "-c", LOADER]).arg(cloud_init(suite)?), &names)?;
+        missing.extend(answer);
+    }
+    Ok(missing)
+}
+
 fn judge(cloud_init: Result<PathBuf>, texts: &[&str]) -> Result<Vec<Vec<Finding>>> {
     let answers: Vec<Vec<Finding>> = ask(
         Command::new("/usr/bin/python3")

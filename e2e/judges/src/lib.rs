@@ -26,7 +26,7 @@ mod systemd;
 mod upstream_osm;
 mod user_data;
 
-pub use cloud_config::cloud_config;
+pub use cloud_config::{cloud_config, cloud_init_modules_missing};
 pub use complaint::{Complaint, Complaints};
 pub use containerd::{containerd_config, containerd_configs, hosts_toml};
 pub use coreos_cloudinit::{coreos_apply, coreos_cloud_configs, coreos_read};

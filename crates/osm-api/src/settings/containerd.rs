@@ -82,6 +82,11 @@ impl Registry {
     fn validate(&self, path: &str, problems: &mut Problems) {
         let ok = self.host == DEFAULT_HOST || is_host(&self.host);
         problems.check(format!("{path}.host"), ok, "must be host, host:port or _default");
+        problems.check(
+            format!("{path}.host"),
+            !ok || self.host == DEFAULT_HOST || is_in_images(&self.host),
+            "is in no image's name, whose host is docker.io, or has a dot or a port; write it as containerd reads it from images",
+        );
         if let Some(secret) = &self.credentials {
             let path = format!("{path}.credentials");
             let ok = self.host != DEFAULT_HOST;
@@ -93,11 +98,19 @@ impl Registry {
             problems.check_object(&path, &secret.namespace, &secret.name);
         }
         for (j, mirror) in self.mirrors.iter().enumerate() {
-            problems.check(
-                format!("{path}.mirrors[{j}].url"),
-                is_url(&mirror.url, HTTP),
-                URL_RULE,
-            );
+            let path = format!("{path}.mirrors[{j}].url");
+            problems.check(&path, is_url(&mirror.url, HTTP), URL_RULE);
+            // containerd reads no hosts.toml that has a table twice.
+            let mut others = self.mirrors.iter().take(j);
+            let is_new = others.all(|other| other.url != mirror.url);
+            problems.check(&path, is_new, "is listed twice; remove one of them");
         }
     }
+}
+
+/// Whether containerd can find this host in the name of an image (`splitDockerDomain` in
+/// <https://github.com/distribution/reference/blob/v0.6.0/normalize.go>): it reads `registry/a` as `docker.io/registry/a`.
+fn is_in_images(host: &str) -> bool {
+    let is_host = host.contains(['.', ':']) || host == "localhost" || host.to_lowercase() != host;
+    is_host && host != "index.docker.io"
 }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::validation::Problems;
-use crate::names::is_data_key;
+use crate::names::{is_data_key, is_dns_subdomain};
 
 /// Credentials of nodes.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
@@ -29,6 +29,9 @@ impl Credentials {
     pub(super) fn validate(&self, problems: &mut Problems) {
         let ok = (1..=720).contains(&self.token_lifetime_hours);
         problems.check("credentials.tokenLifetimeHours", ok, "must be from 1 to 720");
+        for (i, source) in self.allowed_sources.iter().enumerate() {
+            source.validate(&format!("credentials.allowedSources[{i}]"), problems);
+        }
         for (i, secret) in self.profile_secrets.iter().enumerate() {
             secret.validate(&format!("credentials.profileSecrets[{i}]"), problems);
         }
@@ -57,6 +60,22 @@ pub struct AllowedSource {
     /// Names of ConfigMaps.
     #[serde(default)]
     pub config_maps: Vec<String>,
+}
+
+impl AllowedSource {
+    fn validate(&self, path: &str, problems: &mut Problems) {
+        let rule = "must be the name of an object; a pattern matches nothing";
+        problems.check(
+            format!("{path}.namespace"),
+            is_dns_subdomain(&self.namespace),
+            rule,
+        );
+        for (field, names) in [("secrets", &self.secrets), ("configMaps", &self.config_maps)] {
+            for (j, name) in names.iter().enumerate() {
+                problems.check(format!("{path}.{field}[{j}]"), is_dns_subdomain(name), rule);
+            }
+        }
+    }
 }
 
 /// A value of a Secret that profiles may place.

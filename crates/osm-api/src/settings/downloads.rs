@@ -158,7 +158,13 @@ impl Downloads {
             "must be 2.0.0 or newer, because nodes have a configuration for containerd 2",
         );
         for (name, by_version) in [("kubelet", &kubelet.sha256), ("crictl", &crictl.sha256)] {
-            for (version, sums) in by_version {
+            let is_exact = |key: &String| Version::parse(key).is_ok();
+            problems.check(
+                format!("downloads.{name}.sha256"),
+                by_version.keys().all(is_exact),
+                "a key must be a version such as 1.34.2, without v",
+            );
+            for (version, sums) in by_version.iter().filter(|(key, _)| is_exact(key)) {
                 validate_checksums(&format!("downloads.{name}.sha256.{version}"), sums, problems);
             }
         }

@@ -140,9 +140,7 @@ impl Settings {
         if let Some(image) = &self.pause_image {
             problems.check("pauseImage", is_image(image), IMAGE_RULE);
         }
-        for (i, taint) in self.initial_taints.iter().enumerate() {
-            taint.validate(&format!("initialTaints[{i}]"), &mut problems);
-        }
+        taint::validate(self, &mut problems);
         self.kubelet.validate(&mut problems);
         self.containerd.validate(&mut problems);
         self.packages.validate(&mut problems);
@@ -224,12 +222,21 @@ pauseImage: "registry.example/pause:-77" => pauseImage: must be an image
 initialTaints: [{key: "77 key!", effect: NoSchedule}] => initialTaints[0].key: must be a label key
 initialTaints: [{key: a, value: "77 value!", effect: NoSchedule}] => initialTaints[0].value: must be a label value
 initialTaints: [{key: a, effect: Never}] => initialTaints[0].effect: expected one of
+initialTaints: [{key: a, effect: NoSchedule}, {key: a, value: "77", effect: NoSchedule}] => initialTaints[1]: has the key and effect of initialTaints[0]
+{cluster: {externalCloudProvider: true}, initialTaints: [{key: node.cloudprovider.kubernetes.io/uninitialized, effect: NoSchedule}]} => initialTaints[0]: is added by
+kubelet: {configuration: {registerWithTaints: [{key: a, effect: NoExecute}, {key: a, value: "77", effect: NoExecute}]}} => kubelet.configuration.registerWithTaints[1]: has the key
+kubelet: {configuration: {registerWithTaints: [{key: "77 a", effect: NoExecute}]}} => kubelet.configuration.registerWithTaints[0].key: must be a label key
 proxy: {http: "http://user:77@proxy:3128"} => proxy.http: must be http://host:port, without
 proxy: {noProxy: "77, b"} => proxy.noProxy: must be
 proxy: {credentials: {name: a}} => proxy.credentials: requires proxy.http
-containerd: {registries: [{host: a, mirrors: [{url: "77"}]}]} => containerd.registries[0].mirrors[0].url: must be
+containerd: {registries: [{host: a77, mirrors: []}]} => containerd.registries[0].host: is in no image
+containerd: {registries: [{host: index.docker.io, mirrors: []}]} => containerd.registries[0].host: is in no image
+containerd: {registries: [{host: a.b, mirrors: [{url: "http://a"}, {url: "http://a"}]}]} => containerd.registries[0].mirrors[1].url: is listed twice
+containerd: {registries: [{host: a.b, mirrors: [{url: "77"}]}]} => containerd.registries[0].mirrors[0].url: must be
 containerd: {registries: [{host: _default, credentials: {name: x}}]} => containerd.registries[0].credentials: cannot be
 downloads: {containerd: {version: 1.77.29}} => downloads.containerd.version: must be 2.0.0 or newer
+downloads: {kubelet: {sha256: {v1.34.77: {}}}} => downloads.kubelet.sha256: a key must be
+downloads: {crictl: {sha256: {"1.77": {}}}} => downloads.crictl.sha256: a key must be
 downloads: {runc: {version: v77}} => downloads.runc.version: must be a version
 downloads: {runc: {sha256: {amd64: "77"}}} => downloads.runc.sha256.amd64: must be 64 hex
 packages: {apt: {mirror: "ftp://77"}} => packages.apt.mirror: must be
@@ -238,6 +245,9 @@ packages: {yum: {repositories: [{name: b, baseURL: "https://$77/x", gpgKey: "htt
 packages: {yum: {repositories: [{name: b, baseURL: "https://x", gpgKey: "/77/key"}]}} => packages.yum.repositories[0].gpgKey: must be
 packages: {install: ["-77"]} => packages.install[0]: must consist of
 credentials: {tokenLifetimeHours: 0} => credentials.tokenLifetimeHours: must be from 1 to 720
+credentials: {allowedSources: [{namespace: K77, secrets: [a]}]} => credentials.allowedSources[0].namespace: must be
+credentials: {allowedSources: [{namespace: a, secrets: [a, "*77"]}]} => credentials.allowedSources[0].secrets[1]: must be
+credentials: {allowedSources: [{namespace: a, configMaps: ["77/a"]}]} => credentials.allowedSources[0].configMaps[0]: must be
 credentials: {profileSecrets: [{namespace: kube-system, name: vpn}]} => credentials.profileSecrets[0]: missing field `key`
 credentials: {profileSecrets: [{namespace: K77, name: vpn, key: a}]} => credentials.profileSecrets[0].namespace: must be
 credentials: {profileSecrets: [{namespace: a, name: "*77", key: a}]} => credentials.profileSecrets[0].name: must be
@@ -259,6 +269,7 @@ system: {sysctls: {net/ipv4/ip_forward: 77}} => system.sysctls.net/ipv4/ip_forwa
 system: {sysctls: {net.ipv6.conf.all.forwarding: 77}} => system.sysctls.net.ipv6.conf.all.forwarding: must be 1
 system: {kernelModules: [nf_conntrack, "77;reboot"]} => system.kernelModules[1]: must consist of
 system: {ntpServers: ["77 prefer"]} => system.ntpServers[0]: must be the name of a host
+system: {ntpServers: [a.example, b.example, a.example]} => system.ntpServers[2]: is listed twice
 {system: {swap: {}}, kubelet: {configuration: {failSwapOn: true}}} => system.swap: contradicts kubelet.configuration.failSwapOn
 {system: {swap: {}}, kubelet: {featureGates: {NodeSwap: false}}} => system.swap: contradicts the feature gate
 {system: {swap: {}}, kubelet: {configuration: {featureGates: {NodeSwap: false}}}} => system.swap: contradicts the feature gate
@@ -281,6 +292,9 @@ system: {ntpServers: ["77 prefer"]} => system.ntpServers[0]: must be the name of
         for good in [
             "system: {swap: {}, kernelModules: [nf_conntrack]}\nkubelet: {featureGates: {NodeSwap: true}}",
             "limits: {machineDeployments: 10000}",
+            "initialTaints: [{key: a, effect: NoSchedule}, {key: a, effect: NoExecute}]",
+            "initialTaints: [{key: node.cloudprovider.kubernetes.io/uninitialized, effect: NoSchedule}]",
+            "containerd: {registries: [{host: localhost}, {host: 'a:5000'}, {host: Registry}, {host: _default}]}",
             "credentials: {profileSecrets: [{namespace: kube-system, name: vpn, key: tls.key}]}",
             "pauseImage: registry.example:5000/a/pause:3.10@sha256:abcd",
             "pauseImage: registry.example/pause:_latest",
@@ -348,7 +362,7 @@ system: {kernelModules: [1, "no module"]}
         for name in ["", "..", "a/b", "A", "a b", "-a", "a.", "a\n"] {
             let secret = serde_json::json!({"name": name, "namespace": name});
             let error = refused(
-                serde_json::json!({"containerd": {"registries": [{"host": "a", "credentials": secret}]}}),
+                serde_json::json!({"containerd": {"registries": [{"host": "a.example", "credentials": secret}]}}),
             );
             for field in ["name", "namespace"] {
                 assert!(

@@ -127,6 +127,10 @@ impl System {
                 ok,
                 "must be the name of a host, or an address",
             );
+            // cloud-init calls a list with an item twice invalid.
+            let is_new = self.ntp_servers.iter().take(i).all(|other| other != server);
+            let path = format!("system.ntpServers[{i}]");
+            problems.check(path, is_new, "is listed twice; remove one of them");
         }
     }
 

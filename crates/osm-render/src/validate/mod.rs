@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 use osm_api::profile::OperatingSystemProfileSpec;
 
 use self::modules::Modules;
+pub use self::modules::skipped as skipped_modules;
 pub use self::refusal::{Outcome, Refusal};
 use crate::{Profile, Rendered, Stage, samples};
 

@@ -7,12 +7,12 @@ use osm_api::config::StageConfig;
 use osm_api::profile::{OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility, Unit};
 use osm_judges::{UserData, coreos_cloud_configs, judge_user_data_batch};
 use osm_render::{
-    Base, ProfileKey, Rendered, Stage, full_sample, placeholders, resolve, resolve_on, stand_in_cluster,
-    user_data,
+    Base, ProfileKey, Rendered, Stage, dry_run, full_sample, placeholders, resolve, resolve_on,
+    stand_in_cluster, user_data,
 };
 use serde_json::{Value, json};
 
-use crate::common::{compiled, default_spec, table};
+use crate::common::{compiled, default_spec, pool, table};
 
 /// A profile for a system with this provisioning stage, besides a unit and, where there are commands, commands.
 fn spec(os: &str, utility: &str, provisioning: Value) -> OperatingSystemProfileSpec {
@@ -429,5 +429,48 @@ fn nodes_have_host_names_as_names_only_where_these_can_be_predicted() {
         let error = of(cloud, name, modules).unwrap_err();
         assert_eq!(error.reason(), "HostnameUnpredictable");
         assert!(error.to_string().contains(problem), "{error}");
+    }
+}
+
+/// A default profile, a cloud, a stage and its modules; then the error of the profile, or else a warning about a pool.
+const APPLIED: &str = r#"
+osp-ubuntu | openstack | provisioningConfig | {"power_state": {"mode": "reboot"}} | .modules.power_state: would end osm-apply
+osp-ubuntu | edge | bootstrapConfig | {"power_state": {"mode": "reboot"}} | .modules.power_state: would end the script of edge
+osp-ubuntu | openstack | bootstrapConfig | {"power_state": {"mode": "reboot"}} | nothing
+osp-amzn2 | aws | provisioningConfig | {"keyboard": {"layout": "us"}} | .modules.keyboard: has no module in cloud-init 19.3
+osp-ubuntu | openstack | provisioningConfig | {"keyboard": {"layout": "us"}} | nothing
+osp-ubuntu | openstack | provisioningConfig | {"output": {"all": "| cat"}} | .modules.output has no effect
+osp-ubuntu | edge | bootstrapConfig | {"launch-index": 1} | .modules.launch-index has no effect
+osp-ubuntu | openstack | bootstrapConfig | {"output": {"all": "| cat"}} | nothing
+"#;
+
+#[test]
+fn what_osm_apply_would_not_do_is_said_before() {
+    for [profile, cloud, stage, modules, expected] in table(APPLIED, " | ") {
+        let mut spec = serde_json::to_value(default_spec(profile)).unwrap();
+        // Modules that were good on another cloud are judged again for edge machines.
+        let mut clouds = vec![json!({"name": "aws"}), json!({"name": cloud})];
+        if cloud != "edge" {
+            clouds.remove(0);
+        }
+        spec["supportedCloudProviders"] = json!(clouds);
+        let added: Value = serde_json::from_str(modules).unwrap();
+        let known = spec[stage]["modules"].as_object_mut();
+        match known {
+            Some(known) => known.extend(added.as_object().unwrap().clone()),
+            None => spec[stage]["modules"] = added,
+        }
+        let spec: OperatingSystemProfileSpec = serde_json::from_value(spec).unwrap();
+        let profile = compiled(&spec);
+        let pool = pool(spec.os_name.as_str(), cloud, "1.34.2", "IPv4", false);
+        let rendered = profile.render(&pool, &Settings::default(), &stand_in_cluster());
+        let warnings = rendered.unwrap().warnings.join("\n");
+        let said = dry_run(&profile)
+            .err()
+            .map_or(warnings, |refusal| refusal.message);
+        match expected {
+            "nothing" => assert_eq!(said, "", "{modules}"),
+            expected => assert!(said.contains(&format!("{stage}{expected}")), "{modules}: {said}"),
+        }
     }
 }

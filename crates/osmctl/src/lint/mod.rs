@@ -143,9 +143,12 @@ fn check_pools(manifests: &Manifests, sources: &[PathBuf]) -> Result<Vec<Problem
         Err(error) => return Ok(error.downcast::<Problems>()?.0),
     };
     let mut problems = pool::check_together(&manifests.machine_deployments, &settings);
+    problems.extend(pool::check_twice(&manifests.machine_deployments));
+    problems.extend(pool::check_twice(&manifests.profiles));
     // What is wrong with one pool hides nothing of another.
     let selected = pools::select_all(manifests, sources, &settings, None)?;
     let rendered = pools::render_all(&selected.good)?;
+    problems.extend(pool::check_checksums(&selected.good, &manifests.settings));
     problems.extend(selected.problems.into_iter().chain(rendered.problems));
     problems.extend(rendered.good.iter().flat_map(warnings));
     // Without settings, it is not known what they allow.

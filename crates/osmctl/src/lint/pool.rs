@@ -1,14 +1,15 @@
 //! What is wrong with pools besides each one's rendering: what they need together, and what the settings do not allow them.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
+use kube::ResourceExt;
 use osm_api::config::LateBoundKind;
 use osm_api::node_name;
 use osm_api::{MachineDeployment, PoolRef, Reason, Settings, pool};
 
-use crate::input::Item;
-use crate::pools::RenderedPool;
+use crate::input::{Item, SettingsDocument};
+use crate::pools::{RenderedPool, Selected};
 use crate::problem::Problem;
 
 /// Pools that need the same name, and those beyond the limit of the settings. Which of two is older, only the cluster knows.
@@ -63,6 +64,51 @@ pub fn check_together(items: &[Item<MachineDeployment>], settings: &Settings) ->
 fn is_other(pool: &PoolRef, other: &PoolRef) -> bool {
     let have_namespaces = !pool.namespace.is_empty() && !other.namespace.is_empty();
     have_namespaces && (&pool.namespace, &pool.name) != (&other.namespace, &other.name)
+}
+
+/// Objects of one kind with one name: the later one replaces the earlier when both are applied.
+pub fn check_twice<T: ResourceExt>(items: &[Item<T>]) -> Vec<Problem> {
+    let mut first: BTreeMap<_, &Item<T>> = BTreeMap::new();
+    let mut problems = Vec::new();
+    for item in items {
+        let (kind, name) = (item.origin.written("kind"), item.value.name_any());
+        let known = *first
+            .entry((kind, item.value.namespace(), name.clone()))
+            .or_insert(item);
+        if !std::ptr::eq(known, item) {
+            let message = format!(
+                "{} {name}: there is another one of this name at {}, which this one would replace; remove one, or rename it",
+                kind.unwrap_or_default(),
+                known.origin.place("metadata.name")
+            );
+            problems.push(Problem::warning(
+                "same-name",
+                item.origin.place("metadata.name"),
+                message,
+            ));
+        }
+    }
+    problems
+}
+
+/// Checksums of kubelets that no pool has.
+pub fn check_checksums(pools: &[Selected], settings: &[Item<SettingsDocument>]) -> Vec<Problem> {
+    let versions: BTreeSet<String> = pools
+        .iter()
+        .map(|one| one.pool.kubelet_version.to_string())
+        .collect();
+    let mut problems = Vec::new();
+    for item in settings.iter().filter(|_| !pools.is_empty()) {
+        let pinned = item.value.settings.downloads.kubelet.sha256.keys();
+        for version in pinned.filter(|version| !versions.contains(*version)) {
+            let message = format!(
+                "the settings' downloads.kubelet.sha256 pins {version}, but no MachineDeployment here has this kubelet; correct the version, or \
+                 remove it"
+            );
+            problems.push(Problem::warning("unused-checksum", item.origin.start(), message));
+        }
+    }
+    problems
 }
 
 /// Objects that a pool or its profile refers to although the settings of the installation do not allow it.

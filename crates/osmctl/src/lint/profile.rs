@@ -105,6 +105,8 @@ struct Reviewed {
     readable: BTreeSet<(&'static str, String)>,
     /// Files in which machine-controller can't replace its placeholder.
     hidden_names: BTreeSet<String>,
+    /// Warnings about modules without an effect.
+    skipped: BTreeSet<String>,
 }
 
 fn attempt(name: &str, spec: &OperatingSystemProfileSpec, bases: &Bases) -> Result<Reviewed, Box<Refusal>> {
@@ -139,6 +141,7 @@ impl Reviewed {
         let config = &rendered.spec;
         self.look_at_size(rendered);
         self.look_at_modes(rendered);
+        self.skipped.extend(osm_render::validate::skipped_modules(config));
         for (stage, content) in [
             (Stage::Bootstrap, &config.bootstrap_config),
             (Stage::Provisioning, &config.provisioning_config),
@@ -232,6 +235,11 @@ impl Reviewed {
             let problem = Problem::warning("machine-name", at("bootstrap", path), message);
             problems.push(problem.hint("remove encoding: b64"));
         }
+        problems.extend(self.skipped.iter().map(|warning| {
+            let (field, _) = warning.split_once(' ').unwrap_or_default();
+            let place = origin.place(&format!("spec.{field}"));
+            Problem::warning("module-skipped", place, warning)
+        }));
         let scripts = self.scripts.iter();
         for ((stage, path), (texts, mode)) in scripts.filter(|((stage, path), _)| is_own(stage, path)) {
             let place = at(stage, path);

@@ -399,3 +399,61 @@ fn workflows_of_github_annotate_the_lines() {
     );
     prints(&github, "%0AHint: write the digits alone: 644\n");
 }
+
+#[test]
+fn inputs_that_are_not_what_they_seem_are_named() {
+    let twice = format!("{MACHINE_DEPLOYMENT}---{MACHINE_DEPLOYMENT}");
+    let with = |settings: &str| format!("{MACHINE_DEPLOYMENT}---\n{settings}\n");
+    let old = MACHINE_DEPLOYMENT.replace("providerSpec:", "providerConfig:");
+    let skipped = PROFILE
+        .replace("{name: osp-ubuntu}", "{name: mine}")
+        .replace("openstack}", "edge}");
+    let skipped = skipped.replace(
+        "bootstrapConfig:",
+        "bootstrapConfig:\n    modules: {output: {all: '| cat'}}",
+    );
+    for (input, rule, place, text) in [
+        (
+            twice,
+            "same-name",
+            20,
+            "MachineDeployment workers: there is another one of this name at <stdin>:4:18",
+        ),
+        (
+            with("downloads: {kubelet: {sha256: {1.34.2: {}, 1.34.9: {}}}}"),
+            "unused-checksum",
+            18,
+            "pins 1.34.9, but no MachineDeployment",
+        ),
+        (
+            with("{image: {tag: x}, settings: {pauseImage: 'a:1'}}"),
+            "SettingsInvalid",
+            18,
+            "copy what is below settings to a file",
+        ),
+        (
+            old,
+            "ProviderSpecInvalid",
+            9,
+            "rename spec.template.spec.providerConfig",
+        ),
+        (
+            skipped,
+            "module-skipped",
+            13,
+            "bootstrapConfig.modules.output has no effect",
+        ),
+    ] {
+        let found = problems(&input);
+        let is_it = |problem: &&Value| problem["rule"] == rule && problem.to_string().contains(text);
+        let problem = found.iter().find(is_it);
+        let problem = problem.unwrap_or_else(|| panic!("{rule}: {found:#?}"));
+        assert_eq!(problem["line"], place, "{problem:#}");
+    }
+    let both = [MACHINE_DEPLOYMENT, MACHINE_DEPLOYMENT].join("---").replacen(
+        "namespace: kube-system",
+        "namespace: other",
+        1,
+    );
+    assert!(!all(&problems(&both), "rule").contains(&"same-name"));
+}

@@ -1,6 +1,6 @@
 //! `osmctl urls`.
 
-use super::{MACHINE_DEPLOYMENT, PROFILE, err, osmctl, out, run, says};
+use super::{MACHINE_DEPLOYMENT, PROFILE, err, osmctl, out, prints, run, says, succeeds};
 
 const NODE: [&str; 5] = ["urls", "--profile", "osp-ubuntu", "--kubelet-version", "1.34.4"];
 
@@ -96,4 +96,24 @@ fn what_deserves_a_look_is_said_once_and_apart() {
     let output = run("urls -f -", &format!("{MACHINE_DEPLOYMENT}{PROFILE}"));
     assert!(output.status.success() && out(&output).is_empty());
     says(&output, "ask for no download");
+}
+
+#[test]
+fn settings_among_the_inputs_decide() {
+    let settings = "---\ndownloads: {containerd: {version: 2.1.4, baseURL: 'http://mirror.example/c'}}\n";
+    let input = format!("{MACHINE_DEPLOYMENT}{settings}");
+    let wanted = "http://mirror.example/c/v2.1.4/containerd-static-2.1.4-linux-amd64.tar.gz\n";
+    let output = run("urls -f -", &input);
+    succeeds(&output);
+    prints(&output, wanted);
+    // Those of the command line come first.
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "downloads: {containerd: {version: 2.1.5}}").unwrap();
+    let output = run(&format!("urls -f - --settings {}", file.path().display()), &input);
+    prints(&output, "/v2.1.5/containerd-static-2.1.5-linux-arm64.tar.gz\n");
+    assert!(!out(&output).contains("mirror.example"));
+    let output = run("urls -f -", &format!("{input}{settings}"));
+    says(&output, "the inputs contain two settings documents");
+    let output = run("mirror-settings -f - --dir none --url http://m", &input);
+    says(&output, "mirror.example/c/v2.1.4");
 }

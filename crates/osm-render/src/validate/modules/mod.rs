@@ -1,11 +1,13 @@
 //! Validates what rendered profiles contain in `modules`, by cloud-init's own schema. On the machine, cloud-init only warns about
 //! modules that it does not understand, and skips them.
 
+mod applied;
 mod schema;
 
 use osm_api::Reason;
 use serde_json::Value;
 
+pub use self::applied::skipped;
 use self::schema::Schema;
 use crate::validate::refusal::Refusal;
 use crate::{Rendered, Stage, TemplatePosition};
@@ -27,12 +29,13 @@ impl Modules {
     pub(crate) fn validate(&mut self, sample: &str, rendered: &Rendered) -> Result<(), Refusal> {
         let (mut message, mut first) = (String::new(), None);
         for stage in Stage::ALL {
+            let mut problems: Vec<_> = applied::problems(&rendered.spec, stage).collect();
             let modules = stage.of_content(&rendered.spec).modules.as_ref();
-            let Some(modules) = modules.filter(|modules| !self.known.contains(modules)) else {
-                continue;
-            };
-            self.known.push(modules.clone());
-            for (path, text) in self.schema.get_or_insert_default().problems(modules) {
+            if let Some(modules) = modules.filter(|modules| !self.known.contains(modules)) {
+                self.known.push(modules.clone());
+                problems.extend(self.schema.get_or_insert_default().problems(modules));
+            }
+            for (path, text) in problems {
                 let place = format!("{}.modules{path}", stage.field());
                 message.push_str(&format!("{place}: {text}; "));
                 first.get_or_insert(place);
@@ -54,9 +57,9 @@ impl Modules {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
-    use osm_judges::cloud_config;
+    use osm_judges::{cloud_config, cloud_init_modules_missing};
     use serde_json::json;
 
     fn problems(modules: &Value) -> Vec<String> {
@@ -188,6 +191,60 @@ mod tests {
         let names = documents.iter().map(|(name, _)| *name);
         let refused: BTreeSet<&str> = names.filter(|name| name.starts_with("bad")).collect();
         assert_eq!(complained, refused, "{complaints}");
+    }
+
+    /// The table of `osm-apply` against cloud-init's schema, which says which module a key belongs to, and its loader.
+    #[test]
+    fn osm_apply_runs_a_module_for_every_key_that_has_one() {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/library/osm-apply.py");
+        let print = format!(
+            "import json, runpy; all = runpy.run_path('{script}'); print(json.dumps([all['MODULES'], all['OURS']]))"
+        );
+        let mut python = std::process::Command::new("/usr/bin/python3");
+        let output = python.args(["-B", "-c", &print]).output().unwrap();
+        let (mut table, ours): (BTreeMap<String, String>, Vec<String>) =
+            serde_json::from_slice(&output.stdout).unwrap();
+
+        let schema: Value = serde_json::from_str(schema::CLOUD_CONFIG).unwrap();
+        let definitions = schema["$defs"].as_object().unwrap();
+        let mut owners: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (owner, rules) in [("", &schema)]
+            .into_iter()
+            .chain(definitions.iter().map(|(name, rules)| (&**name, rules)))
+        {
+            let mut left = vec![rules];
+            while let Some(rules) = left.pop() {
+                let keys = rules["properties"].as_object().into_iter().flatten();
+                // Definitions of something else than modules are parts of values.
+                if owner.is_empty() || owner.starts_with("cc_") {
+                    let module = owner.trim_start_matches("cc_");
+                    keys.for_each(|(key, _)| owners.entry(key).or_default().extend([module]));
+                }
+                let parts = ["allOf", "anyOf", "oneOf"].map(|name| rules[name].as_array());
+                left.extend(parts.into_iter().flatten().flatten());
+            }
+        }
+        assert!(owners.len() > 90, "{owners:?}");
+        let mut modules = BTreeSet::new();
+        for (key, owners) in owners {
+            let module = table.remove(key).unwrap_or_else(|| key.replace('-', "_"));
+            let is_owned = match &*module {
+                // cloud-init has read the data of its vendor by then, and its module would run their scripts again.
+                "skipped" => owners.len() == 1 || key == "vendor_data",
+                "refused" => key == "power_state",
+                // The schema has the name that the module got in 24.1, and 22.4 has only this one.
+                "ubuntu_advantage" => owners.contains("ubuntu_pro"),
+                module => owners.contains(module) || ours.iter().any(|own| own == key),
+            };
+            assert!(is_owned, "{key}: {module} instead of {owners:?}");
+            modules.insert(module);
+        }
+        assert!(table.is_empty(), "cloud-init has no such keys: {table:?}");
+        let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
+        assert_eq!(
+            cloud_init_modules_missing(&modules).unwrap(),
+            ["refused", "skipped"].repeat(2)
+        );
     }
 
     #[test]

@@ -20,9 +20,9 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use osm_api::{Pool, Settings, gzip};
-use osm_judges::{hosts_toml, packages};
+use osm_judges::hosts_toml;
 use osm_render::Stage;
-use serde_json::{Value, json};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
 pub(crate) const BOOTSTRAP: &str = "/opt/bin/osm-bootstrap";
@@ -248,7 +248,7 @@ fn the_applier_does_what_cloud_init_would() {
                 {"path": path("/appended"), "content": "two\n", "append": true},
                 {"path": path("/link"), "content": "through"},
             ],
-            "packages": ["a"], "apt": {}, "chpasswd": {}, "mine": {}, "package_update": true, "ntp": {}, "users": [],
+            "packages": ["a"], "apt": {}, "chpasswd": {}, "mine": {}, "output": {}, "package_update": true, "ntp": {}, "users": [],
             "bootcmd": ["[ -e \"$MACHINE/plain\" ] && echo first >>\"$MACHINE/order\""],
             "runcmd": [["cd", path("/")], ["sh", "-c", "echo \"$1\" >>order", "_", "it's"]],
         });
@@ -299,52 +299,6 @@ fn a_module_of_the_applier_leaves_the_network_as_cloud_init_configured_it() {
         "[True, False]\n",
         "{output:?}"
     );
-}
-
-/// Keys of cloud-init's schema that are about a login's looks, about names and host keys, which bootstrap has dealt with, of other
-/// systems, or not in use any more: the table is part of what clouds want small.
-const NOT_FOR_NODES: &str = "allow_public_ssh_keys apk_repos apt_reboot_if_required apt_update apt_upgrade authkey_hash autoinstall \
-    byobu_by_default create_hostname_file drivers migrate no_ssh_fingerprints power_state prefer_fqdn_over_hostname preserve_hostname ssh \
-    ssh_fp_console_blacklist ssh_key_console_blacklist ssh_publish_hostkeys ssh_quiet_keygen ubuntu_advantage updates vendor_data";
-
-#[test]
-fn the_applier_knows_the_module_of_every_key() {
-    packages::ensure(&["cloud-init", "python3", "python3-yaml"]).unwrap();
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/library/osm-apply.py");
-    let print = format!(
-        "import json, runpy; all = runpy.run_path('{script}'); print(json.dumps([all['MODULES'], all['OURS']]))"
-    );
-    let mut python = std::process::Command::new("python3");
-    let output = python.args(["-B", "-c", &print]).output().unwrap();
-    let (modules, ours): (BTreeMap<String, String>, Vec<String>) =
-        serde_json::from_slice(&output.stdout).unwrap();
-
-    let schema = "/usr/lib/python3/dist-packages/cloudinit/config/schemas/schema-cloud-config-v1.json";
-    let schema: Value = serde_json::from_slice(&std::fs::read(schema).unwrap()).unwrap();
-    let mut known: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (module, rules) in schema["$defs"].as_object().unwrap() {
-        let Some(module) = module.strip_prefix("cc_") else {
-            continue;
-        };
-        let mut left = vec![rules];
-        while let Some(rules) = left.pop() {
-            for (key, _) in rules["properties"].as_object().into_iter().flatten() {
-                known.entry(key).or_default().push(module);
-            }
-            let parts = ["allOf", "anyOf", "oneOf"].map(|name| rules[name].as_array());
-            left.extend(parts.into_iter().flatten().flatten());
-        }
-    }
-    assert!(known.len() > 80, "{known:?}");
-    for (key, owners) in known {
-        let named = key.replace('-', "_");
-        let module = modules.get(key).unwrap_or(&named);
-        let ignored = NOT_FOR_NODES.split(' ').any(|other| other == key) || ours.iter().any(|own| own == key);
-        assert!(
-            ignored || owners.contains(&module.as_str()),
-            "{key}: {module} instead of {owners:?}"
-        );
-    }
 }
 
 const CAN_NOT: &str = r#"

@@ -38,6 +38,13 @@ fn becomes_a_node(machine: &Machine, run: Run) {
     run.ends_well();
     machine.called(&["systemctl restart kubelet.service\n"]);
     assert!(machine.has("/var/lib/osm/set-up"));
+    // At the next boot, before kernel parameters that the modules bring.
+    let loaded = machine.read("/etc/modules-load.d/osm-pods.conf");
+    let alternatives = ["nft_compat\n", "ip_tables\n"].map(|name| loaded.matches(name).count());
+    assert!(
+        loaded.contains("xt_conntrack\n") && alternatives.iter().sum::<usize>() == 1,
+        "{loaded}"
+    );
 }
 
 #[test]
@@ -86,6 +93,31 @@ fn what_the_kernel_of_rhel_lacks_is_installed_for_that_kernel() {
             );
             assert!(!after.contains("yum "), "{calls}");
         }
+    }
+}
+
+#[test]
+fn a_variant_of_the_kernel_has_packages_of_its_own() {
+    for (release, package) in [
+        (
+            "6.12.0-55.el10_0.aarch64+64k",
+            "kernel-64k-modules-extra-6.12.0-55.el10_0.aarch64",
+        ),
+        (
+            "6.12.0-55.el10_0.x86_64+rt-debug",
+            "kernel-rt-debug-modules-extra-6.12.0-55.el10_0.x86_64",
+        ),
+    ] {
+        let server = mirror();
+        let machine = without(&["br_netfilter"], "rhel", KINDS[0], &downloads(server.port));
+        let uname = format!("[ \"$1\" = -r ] && echo {release} || exec /usr/bin/uname \"$@\"");
+        machine.program("uname", &uname);
+        machine.noted("yum", "echo >\"$MACHINE/modules\"");
+        machine.runs(SETUP);
+        machine.called(&[
+            &format!("yum -q -y install {package}\n"),
+            "systemctl restart kubelet.service\n",
+        ]);
     }
 }
 

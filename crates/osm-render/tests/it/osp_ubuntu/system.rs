@@ -105,6 +105,53 @@ fn a_machine_without_room_for_swap_is_a_node() {
     }
 }
 
+#[test]
+fn drop_ins_of_the_image_change_no_unit_of_ours() {
+    let server = mirror();
+    let machine = plain("ubuntu", KINDS[0], server.port, "", false);
+    let folder = "/etc/systemd/system/kubelet.service.d";
+    let path = |name: &str| machine.path(&format!("{folder}/{name}")).display().to_string();
+    let starts = |program: &str| machine.moved(&format!("[Service]\nExecStart=\nExecStart={program}\n"));
+    machine.put(&format!("{folder}/20-image.conf"), starts("/usr/bin/kubelet"));
+    machine.put(
+        &format!("{folder}/30-profile.conf"),
+        starts("/opt/bin/kubelet -v=4"),
+    );
+    machine.put(
+        &format!("{folder}/40-profile.conf"),
+        "[Service]\nEnvironment=A=b\n",
+    );
+    let of_image = "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf /usr/lib/systemd/system/service.d/10-all.conf";
+    let of_etc = ["20-image.conf", "30-profile.conf", "40-profile.conf"]
+        .map(path)
+        .join(" ");
+    let show = format!(
+        "case $* in 'show -p DropInPaths kubelet.service') echo DropInPaths={of_image} {of_etc} ;; esac"
+    );
+    machine.noted("systemctl", &show);
+    machine.runs(SETUP);
+    for (name, is_off) in [
+        ("10-kubeadm.conf", true),
+        ("10-all.conf", false),
+        ("20-image.conf", true),
+        ("30-profile.conf", false),
+        ("40-profile.conf", false),
+    ] {
+        let off = std::fs::read_link(path(name)).is_ok_and(|target| target.as_os_str() == "/dev/null");
+        assert_eq!(off, is_off, "{name}");
+        assert!(
+            is_off || name == "10-all.conf" || machine.has(&format!("{folder}/{name}")),
+            "{name}"
+        );
+    }
+    machine.said("warning: /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf of the image changes kubelet.service");
+    machine.called(&[
+        "DropInPaths kubelet.service\n",
+        "systemctl daemon-reload\n",
+        "systemctl restart kubelet.service\n",
+    ]);
+}
+
 const UPGRADES: [(&str, &str, &str, &str); 2] = [
     ("ubuntu", "apt-get", "dist-upgrade", "update-ca-certificates"),
     ("rockylinux", "yum", "upgrade", "update-ca-trust"),

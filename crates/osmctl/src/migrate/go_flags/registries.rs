@@ -63,11 +63,7 @@ impl Mapped {
 
     /// Sets the Secret with the credentials of a registry.
     pub(super) fn credentials_of(&mut self, registry: &str, secret: Value) {
-        let host = match host(registry) {
-            "index.docker.io" | "registry-1.docker.io" => "docker.io",
-            host => host,
-        };
-        self.registry(host).credentials = Some(secret);
+        self.registry(host(registry)).credentials = Some(secret);
     }
 
     fn registry(&mut self, host: &str) -> &mut Registry {
@@ -165,6 +161,7 @@ fn host(text: &str) -> &str {
     let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
     match rest.split('/').next().unwrap_or_default().trim() {
         "*" => DEFAULT_HOST,
+        "index.docker.io" | "registry-1.docker.io" => "docker.io",
         host => host,
     }
 }
