@@ -185,7 +185,8 @@ mod tests {
         );
         let product = fs::read_dir(crate::root().join("crates"))
             .unwrap()
-            .map(|entry| entry.unwrap().path());
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_dir());
         let others = of_workspace["workspace"]["members"].as_array().unwrap().iter();
         let others = others
             .filter_map(toml::Value::as_str)

@@ -20,7 +20,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use osm_api::{Pool, Settings, gzip};
-use osm_judges::hosts_toml;
+use osm_judges::{hosts_toml, packages};
 use osm_render::Stage;
 use serde_json::json;
 use sha2::{Digest, Sha256};
