@@ -83,7 +83,7 @@ impl UpstreamOsm {
         wait_for("the upstream OSM to hold its Lease", DEADLINE, async || {
             let log = self.process.logs()?;
             ensure!(self.process.exited()?.is_none(), "{log}");
-            Ok(log.contains("successfully acquired lease").then_some(()))
+            Ok(log.contains("Successfully acquired lease").then_some(()))
         })
         .await
     }
