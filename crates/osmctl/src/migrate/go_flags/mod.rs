@@ -84,7 +84,7 @@ pub fn map(
         merge(&mut mapped.settings, own);
     }
     // KubeOne, for one, passes the flag only with NodeLocal DNSCache.
-    if mapped.settings["cluster"]["dnsIPs"] == json!([CLUSTER_DNS]) {
+    if mapped.settings.pointer("/cluster/dnsIPs") == Some(&json!([CLUSTER_DNS])) {
         mapped.notes.push(format!(
             "cluster.dnsIPs is {CLUSTER_DNS}, the default of the flag -cluster-dns; if `kubectl get service -n kube-system kube-dns` shows \
              another address, set that, because pods of new nodes would have no DNS"
