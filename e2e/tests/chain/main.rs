@@ -19,6 +19,7 @@ mod joining;
 mod joining_mode;
 mod kkp;
 mod loss;
+mod machine_controller;
 mod migrate;
 mod osmctl;
 mod outage;

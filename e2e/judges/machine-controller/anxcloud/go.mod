@@ -1,0 +1,3 @@
+module go.anx.io/go-anxcloud
+
+go 1.26.0
