@@ -70,6 +70,8 @@ impl Nodes {
             downloads.extend(rendered.downloads);
             warnings.extend(rendered.warnings);
         }
+        // Without manifests, the pools are samples with every IP family, which the cluster need not have.
+        warnings.retain(|warning| !(sources.is_empty() && warning.starts_with("cluster.")));
         output::warnings(&warnings);
         if downloads.is_empty() {
             output::note(

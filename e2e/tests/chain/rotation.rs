@@ -98,9 +98,9 @@ fn a_broken_profile_edit_costs_nothing_and_its_repair_takes_effect() -> Result<(
         assert!(world.machine("p", 2).await?.text.contains("good"));
         assert!(
             world
-                .says("p", "Rendered", true, "Rendered")
+                .says("p", "Current", false, "ProfileNotAccepted")
                 .await?
-                .contains("not accepted")
+                .contains("line 1")
         );
         world.accepted_profile("osp-tiny", "v3.0.0", "repaired\n").await?;
         world

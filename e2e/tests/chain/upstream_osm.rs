@@ -11,6 +11,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use osm_api::names::GO_LEASE;
 use osm_testkit::secret_watch::SecretWatch;
 use osm_testkit::upstream_osm::UpstreamOsm;
+use osm_testkit::wait_for;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -81,7 +82,11 @@ pub async fn is_forgotten(world: &World, observer: &SecretWatch) -> Result<()> {
     world.accepted_profile("osp-tiny", "v1.0.1", "two\n").await?;
     world.pool("new", "osp-tiny").await?;
     world.stamp("new", 1).await?;
-    bring_renewal_near(world, "tiny").await?;
+    // The upstream OSM deletes the Secrets of a pool before it fails to render it, and ours create them again.
+    wait_for("the Secret to exist", DEADLINE, async || {
+        bring_renewal_near(world, "tiny").await.map(Some)
+    })
+    .await?;
     let renewed = world
         .machine_with("tiny", REVISION + 1, |machine| {
             machine.api_token != first.api_token

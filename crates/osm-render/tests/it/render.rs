@@ -66,7 +66,7 @@ fn pool(cloud: &str) -> Pool {
 
 fn settings() -> Settings {
     Settings::parse(
-        "proxy: {http: 'http://p:1'}\ncontainerd: {registries: [{host: 'r:5000', credentials: {name: s}}, {host: q}]}",
+        "proxy: {http: 'http://p:1'}\ncontainerd: {registries: [{host: 'r:5000', credentials: {name: s}}, {host: 'q:5000'}]}",
     )
     .unwrap()
 }
@@ -594,8 +594,11 @@ fn a_late_bound_value_that_a_shell_loses_is_refused() {
 #[test]
 fn too_much_content_is_refused() {
     let text = "{{#each containerd.registries}}{{#each mirrors}}{{> proxy}}{{/each}}{{/each}}";
-    let mirrors = vec![json!({"url": "https://m"}); 300];
-    let settings = json!({"containerd": {"registries": [{"host": "a", "mirrors": mirrors}]}}).to_string();
+    let mirrors: Vec<Value> = (0..300)
+        .map(|i| json!({"url": format!("https://m{i}")}))
+        .collect();
+    let settings =
+        json!({"containerd": {"registries": [{"host": "a.example", "mirrors": mirrors}]}}).to_string();
     let profile = profile(|spec| {
         spec["bootstrapConfig"]["templates"]["proxy"] = json!("x".repeat(1000));
         spec["bootstrapConfig"]["files"][0]["content"]["inline"]["data"] = json!(text);
@@ -609,7 +612,7 @@ fn too_much_content_is_refused() {
 fn a_pool_that_refers_to_too_many_secrets_is_refused() {
     let rendered = |registries: usize, secrets: usize| {
         let registries: Vec<Value> = (0..registries)
-            .map(|i| json!({"host": format!("r{i}"), "credentials": {"name": format!("s{}", i % secrets)}}))
+            .map(|i| json!({"host": format!("r{i}.example"), "credentials": {"name": format!("s{}", i % secrets)}}))
             .collect();
         let settings = json!({"containerd": {"registries": registries}}).to_string();
         render(&profile(|_| {}), "edge", &Settings::parse(&settings).unwrap())

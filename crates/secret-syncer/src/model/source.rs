@@ -463,7 +463,7 @@ mod tests {
                 "k",
             ),
             (
-                "containerd: {registries: [{host: k, credentials: {namespace: ns, name: s}}]}",
+                "containerd: {registries: [{host: 'k:5000', credentials: {namespace: ns, name: s}}]}",
                 "k",
             ),
         ];
