@@ -67,7 +67,7 @@ fn documents() -> [Vec<Document>; 2] {
                     // Flatcar has no packages, and the addresses of these settings are not for pools with IPv6 alone.
                     warnings.retain(|warning| {
                         !(warning.starts_with("packages.install of the settings")
-                            || family == "IPv6" && warning.starts_with("cluster."))
+                            || *family == "IPv6" && warning.starts_with("cluster."))
                     });
                     assert_eq!(warnings, [""; 0], "{name} {cloud}");
                     for stage in Stage::ALL {

@@ -66,7 +66,7 @@ fn pool(cloud: &str) -> Pool {
 
 fn settings() -> Settings {
     Settings::parse(
-        "proxy: {http: 'http://p:1'}\ncontainerd: {registries: [{host: 'r:5000', credentials: {name: s}}, {host: 'q:5000'}]}",
+        "proxy: {http: 'http://p:1', noProxy: 10.96.0.0/12}\ncontainerd: {registries: [{host: 'r:5000', credentials: {name: s}}, {host: 'q:5000'}]}",
     )
     .unwrap()
 }
