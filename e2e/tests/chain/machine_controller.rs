@@ -138,7 +138,7 @@ fn pool(name: &str, os: &str, profile: &str) -> Value {
     pool["spec"]["revisionHistoryLimit"] = 1.into();
     pool["spec"]["progressDeadlineSeconds"] = 600.into();
     pool["spec"]["strategy"] =
-        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}});
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 2}});
     let machine = &mut pool["spec"]["template"]["spec"]["providerSpec"]["value"];
     machine["operatingSystem"] = os.into();
     machine["operatingSystemSpec"] = json!({});
