@@ -33,6 +33,8 @@ pub struct Gathered {
     /// Whether this installation serves the namespace of the owner.
     pub owner_is_served: bool,
     pub config: Option<Arc<ConfigView>>,
+    /// Whether a config of the owner was deleted while it had content, as far as this replica knows.
+    pub lost_content: bool,
     /// uid of the worker cluster's `kube-system` namespace. It is read anew where `presence` was asked for.
     pub cluster_uid: String,
     /// Set while `config` does not exist and every other one was created for another cluster, to the uid of that.
@@ -50,6 +52,17 @@ pub struct Gathered {
     pub endpoint: Option<Choice>,
     /// Whether nobody else removes the finalizers of the upstream OSM.
     pub finalizers_are_left: bool,
+}
+
+impl Gathered {
+    /// Whether the owner lacks the content that it had: its config was deleted, and nobody else has created another one.
+    pub fn lacks_content(&self) -> bool {
+        let is_new = |config: &Arc<ConfigView>| {
+            let owner = self.claimants.first().map(|owner| owner.pool_ref.uid.as_str());
+            config.status.rendered.is_none() && config.pool_uid() == owner
+        };
+        self.lost_content && self.config.as_ref().is_none_or(is_new)
+    }
 }
 
 /// Whether the pool of a config still exists.
@@ -165,6 +178,9 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, Error> {
         (_, Some(owner)) => owner.requested_profiles(&cluster.installation).into_iter().next(),
         (_, None) => config.as_ref().and_then(|config| config.status.profile.clone()),
     };
+    let lost_content = claimants
+        .first()
+        .is_some_and(|owner| context.memory.has_lost_content(&owner.pool_ref.uid));
     let endpoint = match &settings {
         SettingsLookup::Found(current) => context.endpoint(&current.settings, config.as_deref()),
         _ => None,
@@ -176,6 +192,7 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, Error> {
         owner_is_served: rendered.is_some(),
         claimants,
         config,
+        lost_content,
         cluster_uid,
         other_cluster,
         full_at,

@@ -63,7 +63,7 @@ async fn reconcile(context: Context, name: String) -> Result<Option<Duration>, E
     let plan = context.planning.plan(&gathered).await;
     // What was found out last. It may have changed while the pool was rendered.
     let plan = match context.cluster.upstream_osm.problem() {
-        Some(problem) => plan.beside_the_upstream_osm(gathered.config.as_deref(), &problem),
+        Some(problem) => plan.beside_the_upstream_osm(&gathered, &problem),
         None => plan,
     };
     let config = apply::apply(&context, &gathered, &plan).await?;

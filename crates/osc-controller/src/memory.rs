@@ -20,6 +20,8 @@ pub struct Memory {
     /// uids of MachineDeployments whose finalizer of the upstream OSM was reported.
     reported_finalizers: Mutex<HashSet<String>>,
     last_read: Mutex<HashMap<String, LastRead>>,
+    /// uids of MachineDeployments whose config was deleted while it had content.
+    lost_content: Mutex<HashSet<String>>,
 }
 
 impl Memory {
@@ -48,6 +50,21 @@ impl Memory {
     /// Forgets what was reported about the finalizer of a MachineDeployment.
     pub fn forget_finalizer(&self, uid: &str) {
         self.reported_finalizers.lock().remove(uid);
+    }
+
+    /// Notes that the config of a MachineDeployment was deleted while it had content.
+    pub fn lose_content(&self, uid: &str) {
+        self.lost_content.lock().insert(uid.to_owned());
+    }
+
+    /// Whether a config of this MachineDeployment was deleted while it had content.
+    pub fn has_lost_content(&self, uid: &str) -> bool {
+        self.lost_content.lock().contains(uid)
+    }
+
+    /// Forgets the configs of a MachineDeployment that is gone.
+    pub fn forget_content(&self, uid: &str) {
+        self.lost_content.lock().remove(uid);
     }
 
     /// When the profile with this key was last read from the API server. It is locked during the next read.

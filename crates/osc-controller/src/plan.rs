@@ -54,10 +54,11 @@ pub struct Plan {
 
 impl Plan {
     /// What is left of the plan while the upstream OSM runs or may run, as `problem` says: nothing new is started, and the pool says why. A config
-    /// that has to be created or converted first gets no condition: the upstream OSM may own it. So its pool is rejected, with an Event.
+    /// that has to be created or converted first gets no condition: the upstream OSM may own it. So its pool is rejected, with an Event. A config
+    /// that had content is restored: the upstream OSM deletes those of all pools, also where it can render none.
     #[must_use]
-    pub fn beside_the_upstream_osm(self, config: Option<&ConfigView>, problem: &str) -> Self {
-        if !self.starts_something(config) {
+    pub fn beside_the_upstream_osm(self, gathered: &Gathered, problem: &str) -> Self {
+        if !self.starts_something(gathered.config.as_deref()) || gathered.lacks_content() {
             return self;
         }
         let message =

@@ -107,6 +107,7 @@ fn gathered() -> Gathered {
         older_claimant_possible: false,
         owner_is_served: true,
         config: None,
+        lost_content: false,
         cluster_uid: "cluster".into(),
         other_cluster: None,
         full_at: None,
@@ -283,8 +284,7 @@ fn a_current_config_is_left_alone() {
 #[test]
 fn nothing_new_is_started_beside_the_upstream_osm_and_the_pool_says_why() {
     let problem = "it renews the Lease n/x; stop it";
-    let beside =
-        |gathered: &Gathered| plan(gathered).beside_the_upstream_osm(gathered.config.as_deref(), problem);
+    let beside = |gathered: &Gathered| plan(gathered).beside_the_upstream_osm(gathered, problem);
     // Without a config, or with one of the upstream OSM, an Event says so. Others are rejected for their own reason.
     let mut waiting = gathered();
     waiting.claimants.push(claimant(&namesake()));
@@ -312,6 +312,43 @@ fn nothing_new_is_started_beside_the_upstream_osm_and_the_pool_says_why() {
     assert_eq!(*done(&gathered, beside(&gathered)), *gathered.config());
     // Afterwards, it goes on.
     assert!(renders_anew(&plan(&gathered), &before));
+}
+
+#[test]
+fn a_config_that_the_upstream_osm_deletes_is_restored_beside_it_unless_it_has_its_own() {
+    let beside = |gathered: &Gathered| plan(gathered).beside_the_upstream_osm(gathered, "it runs");
+    let mut lost = Gathered {
+        lost_content: true,
+        ..gathered()
+    };
+    let created = beside(&lost);
+    assert!(matches!(created.object, ObjectPlan::Create(..)), "{created:?}");
+    assert!(
+        created.rejected.is_empty() && new(&created).is_some(),
+        "{created:?}"
+    );
+    // It is written after the object.
+    let config = done(&lost, created);
+    let mut without = (*config).clone();
+    without.status.rendered = None;
+    lost.config = Some(Arc::new(without));
+    assert!(new(&beside(&lost)).is_some());
+    // Then it is like every other.
+    lost.config = Some(config);
+    assert_eq!(*done(&lost, beside(&lost)), *lost.config());
+    lost.claimants = vec![pool("uid-1", Some("2"), "1.34.2")];
+    assert_eq!(verdict(&beside(&lost)), ("UpstreamOSMRunning", false));
+
+    for of_another in [of_go(), (*current().config.unwrap()).clone()] {
+        let mut other = of_another;
+        other.status.rendered = None;
+        if let Some(rendered_for) = &mut other.rendered_for {
+            rendered_for.pool.uid = "another".into();
+        }
+        lost.config = Some(Arc::new(other));
+        let held = beside(&lost);
+        assert!(new(&held).is_none(), "{held:?}");
+    }
 }
 
 #[test]

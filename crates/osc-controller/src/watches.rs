@@ -48,6 +48,7 @@ fn machine_deployments(context: &Context) {
             {
                 waker.no_longer_rejected(&gone);
                 waker.memory.forget_finalizer(&gone);
+                waker.memory.forget_content(&gone);
             }
             for pool in [change.old, change.new].into_iter().flatten() {
                 waker.queue.add(pool.pool_ref.config_name());
@@ -72,6 +73,12 @@ fn configs(context: &Context) {
             (Some(old), Some(new)) => new.is_only_published_since(old),
             _ => false,
         };
+        if let (Some(old), None) = (&change.old, &change.new)
+            && old.status.rendered.is_some()
+            && let Some(uid) = old.pool_uid()
+        {
+            waker.memory.lose_content(uid);
+        }
         if let Some((_, name)) = change.key.split_once('/')
             && !is_only_published
         {

@@ -1,8 +1,8 @@
 //! Finds out whether the upstream OSM writes the same objects, by the [Leases](osm_api::rbac::Service::go_leases) of its leader election.
 //!
 //! Each implementation would replace what the other one writes. So osc-controller and secret-syncer start nothing new while one of the Leases is
-//! being renewed. They are not ready until something is published in this cluster. What is published is renewed while its config stands. osp-controller
-//! writes no default profile, because the upstream OSM restores those of the same names.
+//! being renewed. They are not ready until something is published in this cluster. What is published is renewed, and restored if the upstream OSM
+//! deletes it together with its config. osp-controller writes no default profile, because the upstream OSM restores those of the same names.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -97,8 +97,10 @@ impl Seen {
     }
 }
 
+/// The upstream OSM keeps a kubeconfig in another Secret, whose name ends alike. No machine reads that.
 fn is_bootstrap(secret: &Secret) -> bool {
-    secret.name_any().ends_with("-bootstrap-config")
+    let name = secret.name_any();
+    name.ends_with("-bootstrap-config") && !name.ends_with("-kubelet-bootstrap-config")
 }
 
 impl SecretWatch {

@@ -66,11 +66,14 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
     if let Some(hold) = unreadable(config) {
         return Some(hold);
     }
-    if let Some(problem) = &gathered.upstream_osm {
-        return Some(Hold::failure(
-            Reason::UpstreamOSMRunning,
-            messages::upstream_osm(problem),
-        ));
+    if let Some(verdict) = beside_the_upstream_osm(gathered)
+        && !is_lost(gathered, config)
+    {
+        return Some(Hold {
+            verdict,
+            is_wait: false,
+            is_unfit: false,
+        });
     }
     let Some(rendered) = &config.status.rendered else {
         return Some(Hold::wait(messages::waiting_for_rendering()));
@@ -95,6 +98,20 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
         is_unfit: true,
         ..Hold::failure(unfit.reason, unfit.message.clone())
     })
+}
+
+/// What is said of a pool while the upstream OSM runs.
+pub fn beside_the_upstream_osm(gathered: &Gathered) -> Option<Verdict> {
+    let message = messages::upstream_osm(gathered.upstream_osm.as_deref()?);
+    Some(messages::not_published(Reason::UpstreamOSMRunning, message))
+}
+
+/// Whether the pool was published, as its documents show, and nothing says what: the upstream OSM deletes the config and the bootstrap Secret of
+/// every pool, also where it can render none, and osc-controller has restored the config. So what that holds is published, or no machine boots
+/// while the upstream OSM runs.
+fn is_lost(gathered: &Gathered, config: &ConfigView) -> bool {
+    let is_recorded = config.status.published.is_some() || record(gathered, config).is_some();
+    !is_recorded && !gathered.existing.provisioning.is_empty()
 }
 
 /// What is remembered of this content of the config: that it can't be published for now.

@@ -344,6 +344,45 @@ fn while_a_source_is_missing_tokens_are_renewed_and_what_is_damaged_is_restored(
     }
 }
 
+/// With the config, the record of what is published is gone.
+#[test]
+fn what_the_upstream_osm_has_deleted_with_its_config_is_published_beside_it() {
+    let mut gathered = published();
+    gathered.upstream_osm = Some("it renews its Lease".into());
+    // Its config is restored first, and what is published is known until the Secret is deleted as well.
+    assert!(needed_record(&gathered).is_some());
+    gathered.existing.bootstrap = None;
+    assert_eq!(needed_record(&gathered), None);
+    let plan = decide(gathered.clone());
+    let Step::Publish(publish) = &plan.step else {
+        panic!("{:?}", plan.step)
+    };
+    assert!(matches!(publish.wanted.content, content::Content::Config { .. }));
+    assert_eq!(publish.causes(), [Cause::Missing]);
+    let verdict = plan.degraded.unwrap();
+    assert_eq!(
+        (verdict.status, verdict.reason),
+        (false, Reason::UpstreamOSMRunning)
+    );
+    let said = "kept and its credentials are renewed";
+    assert!(verdict.message.contains(said), "{}", verdict.message);
+
+    // A pool that was never published has no document.
+    gathered.existing.provisioning.clear();
+    assert_held(&gathered);
+    assert_held(&Gathered {
+        upstream_osm: gathered.upstream_osm.clone(),
+        ..fresh()
+    });
+}
+
+fn assert_held(gathered: &Gathered) {
+    let Err(PlanError::Held(verdict)) = plan(gathered).1 else {
+        panic!("something is done");
+    };
+    assert_eq!(verdict.reason, Reason::UpstreamOSMRunning);
+}
+
 #[test]
 fn the_same_holds_for_every_reason_to_hold_new_content_back() {
     type Edit = fn(&mut Gathered);

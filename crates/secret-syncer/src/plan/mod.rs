@@ -146,7 +146,10 @@ fn for_config(
     if wanted.comparison == Comparison::Same {
         memory.made_from = content::recorded(gathered).and_then(|recorded| wanted.made_from(recorded));
     }
-    keep_or_publish(gathered, config, md, wanted, memory)
+    let mut plan = keep_or_publish(gathered, config, md, wanted, memory)?;
+    plan.degraded =
+        hold::beside_the_upstream_osm(gathered).map(|verdict| messages::kept_and_renewed(&verdict));
+    Ok(plan)
 }
 
 /// What is published is kept, renewed and restored while new content is held back.
