@@ -134,6 +134,8 @@ pub enum RenderError {
     HostnameUnpredictable { problem: String },
     #[error("the settings' {}", .problems.join("; the settings' "))]
     KubeletSettings { problems: Vec<String> },
+    #[error("kubelet {version} would not start: {}", .problems.join("; "))]
+    KubeletConfiguration { version: String, problems: Vec<String> },
     #[error("{position}: {problem}")]
     Template {
         position: TemplatePosition,
@@ -171,7 +173,9 @@ impl RenderError {
             Self::UnsupportedProvisioningUtility { .. } => Reason::UnsupportedProvisioningUtility,
             Self::UnsupportedNetwork { .. } => Reason::UnsupportedNetwork,
             Self::HostnameUnpredictable { .. } => Reason::HostnameUnpredictable,
-            Self::KubeletSettings { .. } => Reason::KubeletSettingsInvalid,
+            Self::KubeletSettings { .. } | Self::KubeletConfiguration { .. } => {
+                Reason::KubeletSettingsInvalid
+            }
             Self::Template { .. } => Reason::TemplateFailed,
             Self::ReservedText { .. } => Reason::ReservedText,
             Self::ContentTooLarge { .. } => Reason::ContentTooLarge,

@@ -13,6 +13,7 @@ use osm_api::profile::{
 use osm_api::settings::Settings;
 use osm_api::{ClusterEndpoint, digest, node_name};
 use parking_lot::Mutex;
+use semver::Version;
 use serde_json::{Map, Value, json};
 
 use crate::budget::Budget;
@@ -53,9 +54,9 @@ pub struct Profile {
     provisioning: Box<dyn Compiled>,
     /// Values of Secrets that the texts of the provisioning stage name, by id.
     secrets: Secrets,
-    /// By the digest of the configuration. A controller renders the same pools again and again, and writing and compressing both documents
+    /// By the digest of the configuration and the version of the kubelet. A controller renders the same pools again and again, and writing and compressing both documents
     /// takes longer than rendering them.
-    measured: Mutex<BTreeMap<String, Measured>>,
+    measured: Mutex<BTreeMap<(String, Version), Measured>>,
 }
 
 impl std::fmt::Debug for Profile {
@@ -279,16 +280,37 @@ impl Profile {
 
     /// As [`measure`], which is remembered.
     fn measure(&self, digest: &str, spec: &Content, pool: &Pool) -> Result<Measured, RenderError> {
-        if let Some(known) = self.measured.lock().get(digest) {
+        let key = (digest.to_owned(), pool.kubelet_version.clone());
+        if let Some(known) = self.measured.lock().get(&key) {
             return Ok(known.clone());
         }
-        let new = measure(spec, pool)?;
+        let mut new = measure(spec, pool)?;
+        new.1.extend(self.judge_kubelet(spec, pool)?);
         let mut measured = self.measured.lock();
         if measured.len() >= MAX_MEASURED {
             measured.clear();
         }
-        measured.insert(digest.to_owned(), new.clone());
+        measured.insert(key, new.clone());
         Ok(new)
+    }
+
+    /// Warnings about the kubelet's configuration. What a Go profile has always rendered goes on being rendered.
+    fn judge_kubelet(&self, spec: &Content, pool: &Pool) -> Result<Vec<String>, RenderError> {
+        let kubelet::Verdict {
+            problems,
+            mut warnings,
+        } = kubelet::judge(pool, spec);
+        let version = pool.kubelet_version.to_string();
+        if self.spec.template_engine == TemplateEngine::GoTemplate {
+            warnings.extend(
+                problems
+                    .into_iter()
+                    .map(|problem| format!("kubelet {version} would not start: {problem}")),
+            );
+        } else if !problems.is_empty() {
+            return Err(RenderError::KubeletConfiguration { version, problems });
+        }
+        Ok(warnings)
     }
 
     /// csr-approver approves only names that it can predict.

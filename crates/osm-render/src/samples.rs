@@ -111,10 +111,11 @@ fn with_everything(pool: &Pool) -> Pool {
         kubelet: KubeletSettings {
             system_reserved: pairs("200Mi"),
             kube_reserved: pairs("300Mi"),
-            eviction_hard: Some(BTreeMap::from([(
-                "memory.available".to_owned(),
-                "100Mi".to_owned(),
-            )])),
+            eviction_hard: Some(
+                kubelet::DEFAULT_THRESHOLDS
+                    .map(|name| (name.to_owned(), "10%".to_owned()))
+                    .into(),
+            ),
             container_log_max_size: Some("50Mi".to_owned()),
             container_log_max_files: Some(3),
             max_pods: Some(50),

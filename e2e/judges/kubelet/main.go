@@ -1,132 +1,156 @@
-// Command kubelet judges kubelet configuration files by the types of one minor version, strictly: an unknown field, a
-// duplicate one or a wrong type is a complaint. So is a feature gate that this version does not have (the argument names the
-// file that lists them: name, and the only value of a locked one): such a kubelet would not start.
+// Command kubelet judges configurations of the kubelet as the kubelet of one minor version does when it starts: it decodes, merges, sets defaults
+// and validates them with Kubernetes' own code.
 //
 // It reads a JSON array of texts on standard input and writes an array of arrays of complaints, in the same order. A text is a
-// configuration file, with its drop-ins behind it in their order, each after a line "---": they are judged one by one, and merged as
-// the kubelet merges them.
+// configuration file, with its drop-ins behind it in their order, each after a line "---". Unlike the kubelet, it decodes each file strictly,
+// so that an unknown or duplicate field is a complaint.
 //
-// With the argument "fields" it reads nothing and writes the fields of the configuration instead, see writeFields.
+// With the argument "fields" it reads nothing and writes the fields of the configuration instead, see writeFields; with "gates", the feature
+// gates, see writeGates.
 //
-// Each minor version has its own module file: `go build -modfile go-1.33.mod`.
+// Each minor version has its own module file. Of the module k8s.io/kubernetes, osm_judges::kubelet keeps only what this needs.
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
-	"strconv"
+	"path/filepath"
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/kubelet/config/v1beta1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register"
+	metricsfeatures "k8s.io/component-base/metrics/features"
+	versioned "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config/v1beta1"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config/validation"
 	"sigs.k8s.io/yaml"
 )
 
 func main() {
-	if os.Args[1] == "fields" {
-		if err := writeFields(); err != nil {
-			fail(err)
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	// What the package of features has not registered, the kubelet's own packages do.
+	for _, add := range []func(featuregate.MutableVersionedFeatureGate) error{
+		logsapi.AddFeatureGates, metricsfeatures.AddFeatureGates,
+	} {
+		if err := add(utilfeature.DefaultMutableFeatureGate); err != nil {
+			return err
 		}
-		return
+	}
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == "fields":
+		return writeFields()
+	case len(os.Args) > 1 && os.Args[1] == "gates":
+		return writeGates()
 	}
 	var texts []string
 	if err := json.NewDecoder(os.Stdin).Decode(&texts); err != nil {
-		fail(err)
+		return err
 	}
-	scheme := runtime.NewScheme()
-	if err := v1beta1.AddToScheme(scheme); err != nil {
-		fail(err)
-	}
-	gates, err := readGates(os.Args[1])
+	_, codecs, err := scheme.NewSchemeAndCodecs(serializer.EnableStrict)
 	if err != nil {
-		fail(err)
+		return err
 	}
-	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	answers := make([][]string, len(texts))
 	for i, text := range texts {
-		answers[i] = judge(decoder, gates, text)
+		answers[i] = complaints(judge(codecs, strings.Split(text, "\n---\n")))
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(answers); err != nil {
-		fail(err)
-	}
+	return json.NewEncoder(os.Stdout).Encode(answers)
 }
 
-// judge returns what is wrong with one configuration file and its drop-ins; nothing if they are good.
-func judge(decoder runtime.Decoder, gates map[string]string, text string) []string {
-	complaints := []string{}
-	var merged []byte
-	for _, file := range strings.Split(text, "\n---\n") {
-		if _, complaints = decode(decoder, file); len(complaints) > 0 {
-			return complaints
+// judge does what NewKubeletCommand in cmd/kubelet/app/server.go does with a configuration file and its drop-ins.
+func judge(codecs *serializer.CodecFactory, files []string) (err error) {
+	// Defaulting panics if a feature gate can't be set.
+	defer func() {
+		if said := recover(); said != nil {
+			err = fmt.Errorf("%v", said)
 		}
-		patch, err := yaml.YAMLToJSON([]byte(file))
-		if err == nil && merged != nil {
-			patch, err = jsonpatch.MergePatch(merged, patch)
-		}
-		if err != nil {
-			return []string{err.Error()}
-		}
-		merged = patch
-	}
-	configuration, complaints := decode(decoder, string(merged))
-	if len(complaints) > 0 {
-		return complaints
-	}
-	for _, name := range slices.Sorted(maps.Keys(configuration.FeatureGates)) {
-		locked, known := gates[name]
-		value := strconv.FormatBool(configuration.FeatureGates[name])
-		switch {
-		case !known:
-			complaints = append(complaints, fmt.Sprintf("featureGates.%s: no such feature gate", name))
-		case locked != "" && locked != value:
-			complaints = append(complaints, fmt.Sprintf("featureGates.%s: is locked to %s", name, locked))
-		}
-	}
-	return complaints
-}
-
-// decode decodes one file strictly.
-func decode(decoder runtime.Decoder, text string) (*v1beta1.KubeletConfiguration, []string) {
-	object, kind, err := decoder.Decode([]byte(text), nil, nil)
+	}()
+	object, _, err := codecs.UniversalDecoder().Decode([]byte(files[0]), nil, nil)
 	if err != nil {
-		if strict, ok := runtime.AsStrictDecodingError(err); ok {
-			var complaints []string
-			for _, e := range strict.Errors() {
-				complaints = append(complaints, e.Error())
-			}
-			return nil, complaints
-		}
-		return nil, []string{strings.TrimSpace(err.Error())}
+		return err
 	}
-	configuration, ok := object.(*v1beta1.KubeletConfiguration)
+	internal, ok := object.(*config.KubeletConfiguration)
 	if !ok {
-		return nil, []string{fmt.Sprintf("kind: %s is no KubeletConfiguration", kind.Kind)}
+		return errors.New("kind: is no KubeletConfiguration")
 	}
-	return configuration, []string{}
-}
-
-// readGates reads a list of feature gates; a gate that is not locked has an empty value.
-func readGates(path string) (map[string]string, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	gates := map[string]string{"AllAlpha": "", "AllBeta": ""}
-	for line := range strings.Lines(string(data)) {
-		name, locked, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if name != "" && name != "#" {
-			gates[name] = locked
+	// As resolveRelativePaths in pkg/kubelet/kubeletconfig/configfiles/configfiles.go.
+	for _, path := range config.KubeletConfigurationPathRefs(internal) {
+		if *path != "" && !filepath.IsAbs(*path) {
+			*path = filepath.Join("/etc/kubernetes", *path)
 		}
 	}
-	return gates, nil
+	if err := merge(codecs, internal, files[1:]); err != nil {
+		return err
+	}
+	// Whether this machine has cgroup v1 says nothing about those that are judged.
+	internal.FailCgroupV1 = false
+	return validation.ValidateKubeletConfiguration(internal, utilfeature.DefaultFeatureGate)
 }
 
-func fail(err error) {
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(1)
+// merge does what mergeKubeletConfigurations does there.
+func merge(codecs *serializer.CodecFactory, internal *config.KubeletConfiguration, dropIns []string) error {
+	base := &versioned.KubeletConfiguration{}
+	if err := v1beta1.Convert_config_KubeletConfiguration_To_v1beta1_KubeletConfiguration(internal, base, nil); err != nil {
+		return err
+	}
+	merged, err := json.Marshal(base)
+	if err != nil {
+		return err
+	}
+	for _, text := range dropIns {
+		if _, _, err := codecs.UniversalDeserializer().Decode([]byte(text), nil, nil); err != nil {
+			return err
+		}
+		patch, err := yaml.YAMLToJSON([]byte(text))
+		if err != nil {
+			return err
+		}
+		if merged, err = jsonpatch.MergePatch(merged, patch); err != nil {
+			return err
+		}
+	}
+	result := &versioned.KubeletConfiguration{}
+	if err := json.Unmarshal(merged, result); err != nil {
+		return err
+	}
+	v1beta1.SetDefaults_KubeletConfiguration(result)
+	return v1beta1.Convert_v1beta1_KubeletConfiguration_To_config_KubeletConfiguration(result, internal, nil)
+}
+
+// complaints lists the errors that one error holds.
+func complaints(err error) []string {
+	all := []string{}
+	if strict, ok := runtime.AsStrictDecodingError(err); ok {
+		for _, err := range strict.Errors() {
+			all = append(all, err.Error())
+		}
+		return all
+	}
+	var several utilerrors.Aggregate
+	switch {
+	case err == nil:
+	case errors.As(err, &several):
+		for _, err := range several.Errors() {
+			all = append(all, err.Error())
+		}
+	default:
+		all = append(all, strings.TrimSpace(err.Error()))
+	}
+	return all
 }

@@ -31,7 +31,9 @@ pub use complaint::{Complaint, Complaints};
 pub use containerd::{containerd_config, containerd_configs, hosts_toml};
 pub use coreos_cloudinit::{coreos_apply, coreos_cloud_configs, coreos_read};
 pub use ignition::{ignition_apply, ignition_configs, ignition_read};
-pub use kubelet::{KUBELET_MINORS, kubelet_configs, kubelet_feature_gates, kubelet_fields};
+pub use kubelet::{
+    KUBELET_MINORS, Statement, kubelet_configs, kubelet_feature_gates, kubelet_fields, kubelet_validation,
+};
 pub use machine_config::{MachineConfig, MachineUnit, MachineUser};
 pub use program::gotemplate_program;
 pub use script::{python_scripts, shell_scripts};

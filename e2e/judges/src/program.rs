@@ -90,6 +90,21 @@ pub(crate) fn cached(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Resu
 /// # Errors
 /// When Go is missing, or the build fails.
 pub(crate) fn go_program(directory: &str, module: &str) -> Result<PathBuf> {
+    go_program_in(directory, module, &["-ldflags=-s -w"], |_| {
+        Ok(go_source(directory))
+    })
+}
+
+/// As [`go_program`], with these flags of `go build`, in the directory that `place` returns: it is given an empty one that it can fill.
+///
+/// # Errors
+/// Those of `place`; when Go is missing, or the build fails.
+pub(crate) fn go_program_in(
+    directory: &str,
+    module: &str,
+    flags: &[&str],
+    place: impl FnOnce(&Path) -> Result<PathBuf>,
+) -> Result<PathBuf> {
     let source = go_source(directory);
     let mut files = go_files(&source)?;
     files.extend([source.join(module), source.join(module.replace(".mod", ".sum"))]);
@@ -97,6 +112,7 @@ pub(crate) fn go_program(directory: &str, module: &str) -> Result<PathBuf> {
     for path in files {
         hash.update(fs::read(&path).with_context(|| path.display().to_string())?);
     }
+    hash.update(flags.join(" "));
     let key: String = hash
         .finalize()
         .iter()
@@ -106,18 +122,13 @@ pub(crate) fn go_program(directory: &str, module: &str) -> Result<PathBuf> {
     let variant = module.trim_start_matches("go").trim_end_matches(".mod");
     let cache = cached(&format!("{directory}{variant}-{key}"), |target| {
         eprintln!("building the {directory}{variant} judge from source, once");
+        let scratch = tempfile::tempdir()?;
         run(Command::new("go")
-            .args([
-                "build",
-                "-buildvcs=false",
-                "-trimpath",
-                "-ldflags=-s -w",
-                "-modfile",
-                module,
-                "-o",
-            ])
+            .args(["build", "-buildvcs=false", "-trimpath", "-modfile", module])
+            .args(flags)
+            .arg("-o")
             .args([&target.join("judge"), Path::new(".")])
-            .current_dir(&source)
+            .current_dir(place(scratch.path())?)
             .envs([("CGO_ENABLED", "0"), ("GOWORK", "off")]))
     })?;
     Ok(cache.join("judge"))
@@ -147,6 +158,25 @@ fn go_files(source: &Path) -> Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
+}
+
+/// Copies a directory with all that is in it, but for tests of Go packages.
+///
+/// # Errors
+/// Those of the file system.
+pub(crate) fn copied(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
+        let entry = entry?;
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            copied(&path, &target)?;
+        } else if !path.as_os_str().as_encoded_bytes().ends_with(b"_test.go") {
+            // Not `fs::copy`: files of the module cache are read-only.
+            fs::write(&target, fs::read(&path)?)?;
+        }
+    }
+    Ok(())
 }
 
 /// A directory of `e2e/judges`.

@@ -1,18 +1,25 @@
-//! Validates the settings for the kubelet before any machine gets them: a kubelet exits at start when a field has another type, or when
-//! it does not know a feature gate. Of the values that it refuses, only those are found that people get wrong often: quantities and
-//! thresholds of evictions. The journal of the machine has all others.
+//! Validates the configuration of the kubelet before any machine gets it: a kubelet exits at start when a field has another type, when it does
+//! not know a feature gate, or when values break its [rules]. Two checks:
 //!
-//! The settings' `kubelet.configuration` becomes a drop-in of the kubelet's configuration file, which the kubelet merges into the one
-//! that the profile writes: maps by key, lists as a whole (KEP-3983).
+//! - [`check`] validates the names and types of the settings' fields, which the kubelet itself would ignore or name without a path.
+//! - [`judge`] validates what the kubelet will read. The settings' `kubelet.configuration` becomes a drop-in of the configuration file that the
+//!   profile writes, and the kubelet merges both: maps by key, lists as a whole (KEP-3983).
 
+mod merged;
+mod rules;
 mod schema;
 
 use osm_api::Pool;
+use osm_api::content::Content;
 use osm_api::kubelet_value::{self, NO_DURATION, NO_QUANTITY, duration, quantity};
+use osm_api::profile::OperatingSystem;
 use osm_api::settings::KubeletDefaults;
 use serde_json::{Map, Value, json};
 
+use self::merged::Merged;
 use self::schema::Kubelet;
+use crate::user_data::unit_files;
+use crate::{Stage, yaml};
 
 /// Oldest and newest minor version of Kubernetes 1 that templates are tested with.
 pub(crate) const TESTED_MINORS: (u64, u64) = (33, 36);
@@ -25,6 +32,18 @@ const KIND: &str = "KubeletConfiguration";
 
 /// Where the settings have fields of it.
 const CONFIGURATION: &str = "kubelet.configuration";
+
+/// The drop-in with these.
+const SETTINGS_PATH: &str = "/etc/kubernetes/kubelet.conf.d/90-settings.conf";
+
+/// Thresholds that a kubelet has on its own (`DefaultEvictionHard` in pkg/kubelet/eviction/defaults_linux.go).
+pub(crate) const DEFAULT_THRESHOLDS: [&str; 5] = [
+    "memory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+];
 
 /// Fields that are the profile's, with the reason. The list is short on purpose: without these a node does not join, does
 /// not stay, or is open to everyone; or a credential would be in a custom resource.
@@ -77,6 +96,7 @@ const ENTRIES: [(&str, Check); 5] = [
 pub(crate) fn check(pool: &Pool, settings: &KubeletDefaults) -> Vec<String> {
     let mut judge = Judge {
         kubelet: Kubelet::of(pool),
+        is_lenient: false,
         mistakes: Vec::new(),
     };
     for (name, value) in &settings.feature_gates {
@@ -84,15 +104,182 @@ pub(crate) fn check(pool: &Pool, settings: &KubeletDefaults) -> Vec<String> {
     }
     if let Some(configuration) = &settings.configuration {
         judge.document(configuration);
-        judge.values(configuration);
     }
-    let mut mistakes = judge.mistakes;
+    limited(judge.mistakes)
+}
+
+fn limited(mut mistakes: Vec<String>) -> Vec<String> {
     if mistakes.len() > MAX_MISTAKES {
         let more = mistakes.len() - MAX_MISTAKES;
         mistakes.truncate(MAX_MISTAKES);
         mistakes.push(format!("and {more} more"));
     }
     mistakes
+}
+
+/// What [`judge`] finds.
+#[derive(Default)]
+pub(crate) struct Verdict {
+    /// Why the kubelet would not start. No value that can be secret is repeated.
+    pub(crate) problems: Vec<String>,
+    /// What depends on the image of the machine, or may not be what was meant.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Judges the configuration of the kubelet in rendered content: each file that is one, with all of its drop-ins, whose names end with `.conf`.
+pub(crate) fn judge(pool: &Pool, content: &Content) -> Verdict {
+    let kubelet = Kubelet::of(pool);
+    let mut verdict = Verdict::default();
+    let stages = Stage::ALL.map(|stage| stage.of_content(content));
+    let files = stages.iter().flat_map(|stage| &stage.files);
+    let (mut bases, mut drop_ins) = (Vec::new(), Vec::new());
+    for file in files.filter(|file| file.content.text().contains(KIND)) {
+        let documents = yaml::read(file.content.text()).unwrap_or_default();
+        let Some(document) = documents
+            .into_iter()
+            .next()
+            .filter(|document| document["kind"] == KIND)
+        else {
+            continue;
+        };
+        let is_drop_in = file.path.ends_with(".conf");
+        let list = if is_drop_in { &mut drop_ins } else { &mut bases };
+        list.push((file.path.as_str(), document));
+    }
+    // The kubelet reads them in this order.
+    drop_ins.sort_by_key(|(path, _)| *path);
+    if bases.is_empty() && !drop_ins.is_empty() {
+        bases.push(drop_ins.remove(0));
+    }
+    for base in bases {
+        let mut files = vec![base];
+        files.extend(drop_ins.iter().cloned());
+        judge_merged(
+            &Merged::new(&kubelet, &files),
+            pool.operating_system,
+            &mut verdict,
+        );
+    }
+    let texts = stages.iter().flat_map(|stage| {
+        let files = stage
+            .files
+            .iter()
+            .map(|file| (file.path.clone(), file.content.text()));
+        files.chain(stage.units.iter().flat_map(unit_files))
+    });
+    verdict
+        .problems
+        .extend(texts.filter_map(|(path, text)| too_old(pool, &path, text)));
+    verdict.problems = limited(verdict.problems);
+    verdict
+}
+
+fn judge_merged(merged: &Merged, os: OperatingSystem, verdict: &mut Verdict) {
+    let mut types = Judge {
+        kubelet: merged.kubelet().clone(),
+        is_lenient: true,
+        mistakes: Vec::new(),
+    };
+    types.structure("", KIND, merged.fields().unwrap_or(&Map::new()));
+    let is_of_types = types.mistakes.is_empty();
+    verdict.problems.extend(types.mistakes);
+    if !is_of_types {
+        return;
+    }
+    for rules::Broken { fields, rule } in rules::broken(merged) {
+        // The one that people can find, and then the others.
+        let is_of_settings = |field: &&String| merged.is_of_settings(field);
+        let first = fields.iter().find(is_of_settings).or(fields.first());
+        let place = first.map(|field| merged.place(field)).unwrap_or_default();
+        let subject = match fields.first() {
+            named if named == first => String::new(),
+            named => format!("{} ", named.map_or("", String::as_str)),
+        };
+        let others = fields.iter().filter(|field| Some(*field) != first);
+        let others: String = others.filter_map(|field| merged.told(field)).collect();
+        verdict.problems.push(format!("{place}: {subject}{rule}{others}"));
+    }
+    verdict.warnings.extend(warnings(merged, os));
+}
+
+/// What a kubelet would not start with on some machines, or what it would do without a word.
+fn warnings(c: &Merged, os: OperatingSystem) -> Vec<String> {
+    // Their images have had cgroup v2 for as long as they have been supported here.
+    let has_v2 = matches!(os, OperatingSystem::Ubuntu | OperatingSystem::Flatcar);
+    let is_limited = c.text("memorySwap.swapBehavior") == "LimitedSwap";
+    let enforced: Vec<&str> = c.texts("enforceNodeAllocatable").collect();
+    let needs_cgroup = |of: &str| enforced.iter().any(|name| name.starts_with(of));
+    // Of a field: whether there is a warning, and what it says. From `run` in cmd/kubelet/app/server.go, `validateKubeletOSConfiguration` in
+    // pkg/kubelet/apis/config/validation/validation_linux.go, and `NewContainerManager` and `enforceNodeAllocatableCgroups` in pkg/kubelet/cm.
+    let of_machines: [(&str, bool, &str); 6] = [
+        (
+            "memorySwap.swapBehavior",
+            is_limited && !has_v2,
+            "on a machine with cgroup v1, the kubelet would not start",
+        ),
+        (
+            "memorySwap.swapBehavior",
+            is_limited && c.get("failSwapOn") != Some(&Value::Bool(false)),
+            "the kubelet does not start on a machine that has swap, unless failSwapOn is false",
+        ),
+        (
+            "failCgroupV1",
+            c.is_true("failCgroupV1") && !has_v2,
+            "on a machine with cgroup v1, the kubelet would not start",
+        ),
+        (
+            "singleProcessOOMKill",
+            c.get("singleProcessOOMKill") == Some(&Value::Bool(false)) && !has_v2,
+            "on a machine with cgroup v1, the kubelet would not start",
+        ),
+        (
+            "systemReservedCgroup",
+            needs_cgroup("system-reserved") && c.is_set("systemReservedCgroup"),
+            "the kubelet does not start on a machine without this cgroup",
+        ),
+        (
+            "kubeReservedCgroup",
+            needs_cgroup("kube-reserved") && c.is_set("kubeReservedCgroup"),
+            "the kubelet does not start on a machine without this cgroup",
+        ),
+    ];
+    let of_machines = of_machines.into_iter().filter(|(_, is_so, _)| *is_so);
+    let mut warnings: Vec<_> = of_machines
+        .map(|(field, _, text)| format!("{}: {text}", c.place(field)))
+        .collect();
+    warnings.extend(lost_thresholds(c));
+    warnings
+}
+
+/// Thresholds in a configuration file, but not those in a drop-in, replace all defaults (`loadConfigFile` in cmd/kubelet/app/server.go).
+fn lost_thresholds(c: &Merged) -> Option<String> {
+    let (path, base) = c.first()?;
+    base.get("evictionHard")?.as_object()?;
+    if base.get("mergeDefaultEvictionSettings") == Some(&Value::Bool(true)) {
+        return None;
+    }
+    let is_off = |name: &&str| !c.entries("evictionHard").any(|(other, _)| other == *name);
+    let lost: Vec<&str> = DEFAULT_THRESHOLDS.into_iter().filter(is_off).collect();
+    (!lost.is_empty()).then(|| {
+        format!(
+            "evictionHard in {path} turns off the kubelet's own thresholds for {}; add them to it (the pool's annotation EvictionHard, or the \
+             profile), or set single thresholds in kubelet.configuration of the settings, which keeps the others",
+            lost.join(", ")
+        )
+    })
+}
+
+/// Drop-ins are an alpha feature of 1.28 and 1.29, which demand an environment variable for it, and older kubelets do not know the flag
+/// (cmd/kubelet/app/server.go of Kubernetes 1.29).
+fn too_old(pool: &Pool, path: &str, text: &str) -> Option<String> {
+    const SINCE: u64 = 30;
+    let version = &pool.kubelet_version;
+    let is_too_old = version.major == 1 && version.minor < SINCE && text.contains("--config-dir");
+    is_too_old.then(|| {
+        format!(
+            "{path} has the flag --config-dir, which only kubelets from 1.{SINCE} on take; use one of these"
+        )
+    })
 }
 
 /// The drop-in: the settings' configuration, with the fields that the kubelet requires of every file. `None` if it would be empty.
@@ -130,6 +317,8 @@ pub(crate) fn shutdown_seconds(settings: &KubeletDefaults) -> Option<i64> {
 
 struct Judge {
     kubelet: Kubelet,
+    /// As the kubelet is: fields that it does not know are ignored, and `null` counts as absent.
+    is_lenient: bool,
     mistakes: Vec<String>,
 }
 
@@ -140,7 +329,7 @@ impl Judge {
 
     /// A mistake, unless the kubelet is of a version that may know better.
     fn doubt(&mut self, path: &str, problem: &str) {
-        if self.kubelet.known {
+        if self.kubelet.known && !self.is_lenient {
             self.mistake(path, problem);
         }
     }
@@ -167,8 +356,8 @@ impl Judge {
         let version = self.kubelet.judged_as.clone();
         match self.kubelet.gate(name) {
             None => self.doubt(path, &format!("kubelet {version} knows no such feature gate")),
-            Some(Some(only)) if only != value => {
-                self.doubt(path, &format!("kubelet {version} takes only {only}"));
+            Some(gate) if gate.is_locked && gate.is_on != value => {
+                self.doubt(path, &format!("kubelet {version} takes only {}", gate.is_on));
             }
             Some(_) if name == "RotateKubeletServerCertificate" && !value => {
                 self.mistake(
@@ -183,7 +372,11 @@ impl Judge {
     /// Judges the fields of a struct.
     fn structure(&mut self, path: &str, name: &str, fields: &Map<String, Value>) {
         for (field, value) in fields {
-            let path = format!("{path}.{field}");
+            let path = if path.is_empty() {
+                field.clone()
+            } else {
+                format!("{path}.{field}")
+            };
             match self.kubelet.field(name, field) {
                 Some(kind) => self.value(&path, kind, value),
                 None => {
@@ -201,6 +394,7 @@ impl Judge {
         }
         let (of_items, of_entries) = (kind.strip_prefix("[]"), kind.strip_prefix("map[string]"));
         match (value, of_items, of_entries, scalar(kind, value)) {
+            (Value::Null, ..) if self.is_lenient => {}
             (Value::Null, ..) => self.mistake(path, "is empty; set a value, or remove it"),
             (Value::Array(items), Some(kind), ..) => {
                 for (i, item) in items.iter().enumerate() {
@@ -217,18 +411,6 @@ impl Judge {
             (.., Some((false, problem))) => self.mistake(path, problem),
             (Value::Object(fields), ..) => self.structure(path, kind, fields),
             _ => self.mistake(path, "must be a map"),
-        }
-    }
-
-    /// Judges values as those of the annotations of a pool.
-    fn values(&mut self, configuration: &Map<String, Value>) {
-        for (name, check) in ENTRIES {
-            let entries = configuration.get(name).and_then(Value::as_object);
-            for (key, entry) in entries.into_iter().flatten() {
-                if let Some(Err(problem)) = entry.as_str().map(|text| check(key, text)) {
-                    self.mistake(&format!("{CONFIGURATION}.{name}.{key}"), problem);
-                }
-            }
         }
     }
 }

@@ -12,7 +12,9 @@ const GATES: &str = include_str!("gates.txt");
 /// The kubelet of a pool, as far as it is known here.
 #[derive(Clone, Debug)]
 pub(super) struct Kubelet {
-    /// Such as `1.36`: its minor version, else the nearest that is known.
+    /// Its minor version, else the nearest that is known.
+    pub(super) minor: u64,
+    /// Such as `1.36`.
     pub(super) judged_as: String,
     /// Whether that is its own.
     pub(super) known: bool,
@@ -24,6 +26,7 @@ impl Kubelet {
         let version = &pool.kubelet_version;
         let minor = version.minor.clamp(oldest, newest);
         Self {
+            minor,
             judged_as: format!("1.{minor}"),
             known: version.major == 1 && minor == version.minor,
         }
@@ -46,13 +49,54 @@ impl Kubelet {
         }
     }
 
-    /// The only value of a feature gate if it is locked. `None`: this kubelet does not know it.
-    pub(super) fn gate(&self, name: &str) -> Option<Option<bool>> {
-        let minors = lines(GATES).find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
-        let mut own = minors.split(' ');
-        let own = own.find_map(|minor| minor.strip_prefix(self.judged_as.as_str()))?;
-        Some(own.strip_prefix('=').map(|value| value == "true"))
+    /// A feature gate. `None`: this kubelet does not know it.
+    pub(super) fn gate(&self, name: &str) -> Option<Gate> {
+        self.of_line(lines(GATES).find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?)
     }
+
+    /// The feature gates that can't be on without others, by name.
+    pub(super) fn gates_with_needs(&self) -> impl Iterator<Item = (&'static str, Gate)> {
+        let with_needs = lines(GATES).filter(|line| line.contains(NEEDS));
+        with_needs.filter_map(|line| {
+            let (name, minors) = line.split_once(' ')?;
+            let gate = self.of_line(minors)?;
+            (!gate.needs.is_empty()).then_some((name, gate))
+        })
+    }
+
+    /// What `gates.txt` has behind a name.
+    fn of_line(&self, minors: &'static str) -> Option<Gate> {
+        let mut minors = minors.split(' ');
+        let own = minors.find_map(|minor| minor.strip_prefix(&*self.judged_as)?.strip_prefix(':'))?;
+        let mut words = own.split(':');
+        let (stage, is_on) = (words.next()?, words.next()? == "on");
+        let rest: Vec<&str> = words.collect();
+        Some(Gate {
+            stage,
+            is_on,
+            is_locked: rest.contains(&"locked"),
+            needs: rest
+                .iter()
+                .find_map(|word| word.strip_prefix(NEEDS))
+                .unwrap_or_default(),
+        })
+    }
+}
+
+/// What precedes the gates that a gate needs.
+const NEEDS: &str = "needs=";
+
+/// A feature gate of one version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gate {
+    /// `alpha`, `beta`, `ga` or `deprecated`.
+    pub(super) stage: &'static str,
+    /// Whether it is on unless it is set.
+    pub(super) is_on: bool,
+    /// Whether it can't be set to anything else.
+    pub(super) is_locked: bool,
+    /// The gates without which it can't be on, separated by commas.
+    pub(super) needs: &'static str,
 }
 
 fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {

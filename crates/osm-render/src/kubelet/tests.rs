@@ -2,7 +2,7 @@ use osm_api::settings::Settings;
 use semver::Version;
 
 use super::*;
-use crate::{defaults, sample_pools};
+use crate::{RenderError, Rendered, compile, defaults, resolve, sample_pools, stand_in_cluster};
 
 fn pool(minor: u64) -> Pool {
     let (_, spec) = defaults().remove(0);
@@ -30,10 +30,6 @@ const MISTAKES: &str = "
     {maxpods: 77} | maxpods | kubelet 1.36 has no such field
     {maxPods: s77} | maxPods | must be a whole number
     {maxPods: } | maxPods | is empty
-    {evictionHard: {memory.available: s77}} | evictionHard.memory.available | must be a quantity
-    {evictionHard: {memory.free: 77Mi}} | evictionHard.memory.free | is not an eviction signal
-    {kubeReserved: {gpu: '77'}} | kubeReserved.gpu | can't be reserved
-    {systemReserved: {cpu: '-77'}} | systemReserved.cpu | must not be negative
     {registerWithTaints: [{key: a, effect: NoSchedule, timeAdded: s77}]} | registerWithTaints[0].timeAdded | can't be set
     {featureGates: {Imagined: true}} | featureGates.Imagined | knows no such feature gate
     {featureGates: {ImageVolume: false}} | featureGates.ImageVolume | takes only true
@@ -68,7 +64,7 @@ fn each_mistake_is_told_with_its_path_and_without_its_value() {
 #[test]
 fn all_mistakes_are_told_at_once_and_not_without_end() {
     let told =
-        told("{maxPods: a, maxpods: 1, evictionHard: {a: b, memory.available: c}, clusterDNS: [1, 2]}");
+        told("{maxPods: a, maxpods: 1, evictionHard: {a: 1, memory.available: 2}, clusterDNS: [1, 2]}");
     assert_eq!(told.len(), 6, "{told:#?}");
     let many: Vec<String> = (0..200).map(|i| format!("field{i}: 1")).collect();
     let told = self::told(&format!("{{{}}}", many.join(", ")));
@@ -107,4 +103,183 @@ fn a_shutdown_is_delayed_by_all_periods_of_pods() {
         assert_eq!(shutdown_seconds(&settings.kubelet), seconds, "{configuration}");
     }
     assert_eq!(shutdown_seconds(&Settings::parse("{}").unwrap().kubelet), None);
+}
+
+/// Renders a default profile for a kubelet, with this `kubelet.configuration`.
+fn rendered(
+    profile: &str,
+    minor: u64,
+    configuration: &str,
+    change: impl FnOnce(&mut Pool),
+) -> Result<Rendered, RenderError> {
+    let found = defaults().into_iter().find(|(name, _)| name == profile);
+    let (_, spec) = found.unwrap();
+    let (_, mut pool) = sample_pools(&spec).remove(0);
+    pool.kubelet_version = Version::new(1, minor, 0);
+    change(&mut pool);
+    let settings = Settings::parse(&format!("kubelet: {{configuration: {configuration}}}")).unwrap();
+    compile(&resolve(&spec).unwrap())
+        .unwrap()
+        .render(&pool, &settings, &stand_in_cluster())
+}
+
+/// Configurations that a kubelet can decode and would not start with, each with its version and what is told. Those of the validation are in
+/// tests/it/kubelet_values.rs.
+const REFUSED: &str = "
+    34 | {serializeImagePulls: true} | kubelet.configuration.serializeImagePulls (true): does not go with a maxParallelImagePulls above 1; set maxParallelImagePulls: 1, or serializeImagePulls: false; maxParallelImagePulls is 10 in /etc/kubernetes/kubelet.yaml
+    34 | {imageGCHighThresholdPercent: 75} | kubelet.configuration.imageGCHighThresholdPercent (75): must be above imageGCLowThresholdPercent, which is 80
+    34 | {imageGCLowThresholdPercent: 90} | kubelet.configuration.imageGCLowThresholdPercent (90): imageGCHighThresholdPercent must be above
+    34 | {topologyManagerPolicy: s77} | kubelet.configuration.topologyManagerPolicy: must be one of none, best-effort
+    34 | {featureGates: {KubeletEnsureSecretPulledImages: true}, imagePullCredentialsVerificationPolicy: s77} | imagePullCredentialsVerificationPolicy: must be one of NeverVerify,
+    33 | {imagePullCredentialsVerificationPolicy: NeverVerify} | can only be set with the feature gate KubeletEnsureSecretPulledImages
+    36 | {featureGates: {GangScheduling: true}} | featureGates.GangScheduling (true): needs the feature gate GenericWorkload
+    34 | {evictionHard: {memory.available: s77}} | kubelet.configuration.evictionHard.memory.available: must be a quantity
+    34 | {evictionHard: {memory.free: 77Mi}} | is not an eviction signal
+    34 | {kubeReserved: {gpu: '77'}} | can't be reserved
+    34 | {systemReserved: {cpu: '-77'}} | must not be negative
+    34 | {evictionSoft: {memory.available: 77Mi}} | kubelet.configuration.evictionSoft: needs evictionSoftGracePeriod for memory.available
+    34 | {evictionSoftGracePeriod: {memory.available: s77}} | must be a duration
+    34 | {evictionSoftGracePeriod: {memory.free: 7s}} | is not an eviction signal
+    34 | {evictionSoftGracePeriod: {memory.available: -7s}} | must not be negative
+    34 | {containerLogMaxSize: s77} | kubelet.configuration.containerLogMaxSize: must be a size
+    34 | {cpuManagerPolicy: s77} | must be one of none, static
+    34 | {cpuManagerPolicy: static, kubeReserved: {cpu: '0'}, systemReserved: {cpu: '0'}} | can only be static if CPU is reserved
+    34 | {memoryManagerPolicy: s77} | must be one of None, Static
+    34 | {tlsMinVersion: s77} | must be one of VersionTLS10,
+    34 | {topologyManagerPolicyOptions: {}, featureGates: {TopologyManagerPolicyOptions: false}} | can only be set with the feature gate TopologyManagerPolicyOptions
+    29 | {} | /etc/systemd/system/kubelet.service has the flag --config-dir, which only kubelets from 1.30 on take
+";
+
+#[test]
+fn what_a_kubelet_would_not_start_with_is_refused() {
+    for row in REFUSED.trim().lines() {
+        let [minor, configuration, problem] = row.trim().split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let error = match rendered("osp-ubuntu", minor.parse().unwrap(), configuration, |_| {}) {
+            Err(error) => error.to_string(),
+            Ok(_) => panic!("{row}"),
+        };
+        assert!(error.contains(problem), "{row}: {error}");
+        assert!(!error.contains("s77"), "the value is repeated: {error}");
+    }
+    // An older kubelet has fewer rules, and one that nobody has seen may have others.
+    for (minor, configuration) in [
+        (
+            33,
+            "{imageMinimumGCAge: -1s, cpuManagerPolicy: static, kubeReserved: {cpu: '0'}}",
+        ),
+        (
+            38,
+            "{imagePullCredentialsVerificationPolicy: New, featureGates: {KubeletEnsureSecretPulledImages: false}}",
+        ),
+        (30, "{}"),
+    ] {
+        let rendered = rendered("osp-ubuntu", minor, configuration, |_| {});
+        assert!(rendered.is_ok(), "{configuration}: {rendered:?}");
+    }
+}
+
+/// Configurations that a kubelet does not start with on some machines with Rocky Linux, each with a part of the only warning.
+const DOUBTFUL: &str = "
+    {memorySwap: {swapBehavior: LimitedSwap}, failSwapOn: false} | on a machine with cgroup v1
+    {failCgroupV1: true} | kubelet.configuration.failCgroupV1 (true): on a machine with cgroup v1
+    {singleProcessOOMKill: false} | on a machine with cgroup v1
+    {enforceNodeAllocatable: [system-reserved], systemReservedCgroup: /a} | does not start on a machine without this cgroup
+    {enforceNodeAllocatable: [kube-reserved-compressible], kubeReservedCgroup: /a} | does not start on a machine without this cgroup
+";
+
+#[test]
+fn what_depends_on_the_machine_is_a_warning() {
+    let about = |rendered: Rendered| {
+        let warnings = rendered.warnings.into_iter();
+        let is_usual: Vec<String> = self::rendered("osp-rockylinux", 34, "{}", |_| {})
+            .unwrap()
+            .warnings;
+        warnings
+            .filter(|warning| !is_usual.contains(warning))
+            .collect::<Vec<_>>()
+    };
+    for row in DOUBTFUL.trim().lines() {
+        let (configuration, expected) = row.trim().split_once(" | ").unwrap();
+        let warnings = about(rendered("osp-rockylinux", 34, configuration, |_| {}).unwrap());
+        assert!(
+            matches!(&warnings[..], [one] if one.contains(expected)),
+            "{row}: {warnings:#?}"
+        );
+    }
+    let swap = about(
+        rendered(
+            "osp-rockylinux",
+            34,
+            "{memorySwap: {swapBehavior: LimitedSwap}}",
+            |_| {},
+        )
+        .unwrap(),
+    );
+    assert!(swap[1].contains("unless failSwapOn is false"), "{swap:#?}");
+
+    let on_ubuntu = rendered(
+        "osp-ubuntu",
+        34,
+        "{memorySwap: {swapBehavior: LimitedSwap}, failSwapOn: false}",
+        |_| {},
+    );
+    assert!(about(on_ubuntu.unwrap()).is_empty(), "it has cgroup v2");
+
+    // Only the file itself loses the kubelet's own thresholds.
+    let annotated = |pool: &mut Pool| {
+        let thresholds = [("memory.available", "5%"), ("nodefs.available", "5%")];
+        pool.kubelet.eviction_hard = Some(
+            thresholds
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+        );
+    };
+    let lost = about(
+        rendered(
+            "osp-rockylinux",
+            34,
+            "{evictionHard: {imagefs.available: 5%}}",
+            annotated,
+        )
+        .unwrap(),
+    );
+    let expected = "evictionHard in /etc/kubernetes/kubelet.yaml turns off the kubelet's own thresholds for nodefs.inodesFree, imagefs.inodesFree;";
+    assert!(
+        matches!(&lost[..], [one] if one.starts_with(expected)),
+        "{lost:#?}"
+    );
+    assert!(
+        about(
+            rendered(
+                "osp-rockylinux",
+                34,
+                "{evictionHard: {imagefs.available: 5%}}",
+                |_| {}
+            )
+            .unwrap()
+        )
+        .is_empty()
+    );
+}
+
+#[test]
+fn a_go_profile_that_has_always_been_rendered_is_rendered_with_a_warning() {
+    let file = json!({"path": "/etc/kubernetes/kubelet.conf", "content": {"inline": {"data":
+        "kind: KubeletConfiguration\nserializeImagePulls: true\nmaxParallelImagePulls: {{ .KubeVersion | len }}\n"}}});
+    let spec = serde_json::from_value(json!({
+        "osName": "ubuntu", "osVersion": "1", "version": "v1.0.0", "supportedCloudProviders": [{"name": "aws"}],
+        "bootstrapConfig": {}, "provisioningConfig": {"files": [file]},
+    }))
+    .unwrap();
+    let (_, pool) = sample_pools(&spec).remove(0);
+    let profile = compile(&resolve(&spec).unwrap()).unwrap();
+    let rendered = profile
+        .render(&pool, &Settings::default(), &stand_in_cluster())
+        .unwrap();
+    let is_told = |warning: &String| {
+        warning.contains(" would not start: serializeImagePulls (true) in /etc/kubernetes/kubelet.conf")
+    };
+    assert!(rendered.warnings.iter().any(is_told), "{:#?}", rendered.warnings);
 }

@@ -25,7 +25,7 @@ const CONFIGURATIONS: [&str; 74] = [
     "{serializeImagePulls: true, maxParallelImagePulls: 1}",
     "{imageGCHighThresholdPercent: 70, imageGCLowThresholdPercent: 60, imageMaximumGCAge: 24h}",
     "{enforceNodeAllocatable: [pods, system-reserved], systemReservedCgroup: /system.slice}",
-    "{cpuManagerPolicy: static, cpuManagerPolicyOptions: {full-pcpus-only: 'true'}}",
+    "{kubeReserved: {cpu: '1'}, cpuManagerPolicy: static, cpuManagerPolicyOptions: {full-pcpus-only: 'true'}}",
     "{featureGates: {AllAlpha: false, ImageMaximumGCAge: true, RotateKubeletServerCertificate: true}}",
     "{}",
     "{maxPods: 5}",

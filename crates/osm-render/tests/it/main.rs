@@ -19,6 +19,7 @@ mod golden;
 mod ignition;
 mod inputs;
 mod kubelet;
+mod kubelet_values;
 mod matrix;
 mod osp_flatcar;
 mod osp_ubuntu;

@@ -62,7 +62,10 @@ pub fn pool(os: &str, cloud: &str, kubelet: &str, family: &str, annotations: boo
     let settings = [
         ("SystemReserved", "cpu=100m"),
         ("KubeReserved", "cpu=200m,memory=200Mi"),
-        ("EvictionHard", "memory.available<100Mi,nodefs.available<10%"),
+        (
+            "EvictionHard",
+            "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%",
+        ),
         ("ContainerLogMaxSize", "20Mi"),
         ("ContainerLogMaxFiles", "7"),
         ("MaxPods", "55"),
