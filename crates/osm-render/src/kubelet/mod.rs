@@ -27,6 +27,9 @@ pub(crate) const TESTED_MINORS: (u64, u64) = (33, 36);
 /// Most mistakes that are listed. A longer message helps no reader.
 const MAX_MISTAKES: usize = 50;
 
+/// Most configuration files that are judged, each with all drop-ins: a machine has one kubelet.
+const MAX_FILES: usize = 4;
+
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
 
@@ -151,7 +154,7 @@ pub(crate) fn judge(pool: &Pool, content: &Content) -> Verdict {
     if bases.is_empty() && !drop_ins.is_empty() {
         bases.push(drop_ins.remove(0));
     }
-    for base in bases {
+    for base in bases.into_iter().take(MAX_FILES) {
         let mut files = vec![base];
         files.extend(drop_ins.iter().cloned());
         judge_merged(
@@ -170,7 +173,6 @@ pub(crate) fn judge(pool: &Pool, content: &Content) -> Verdict {
     verdict
         .problems
         .extend(texts.filter_map(|(path, text)| too_old(pool, &path, text)));
-    verdict.problems = limited(verdict.problems);
     verdict
 }
 
@@ -181,12 +183,12 @@ fn judge_merged(merged: &Merged, os: OperatingSystem, verdict: &mut Verdict) {
         mistakes: Vec::new(),
     };
     types.structure("", KIND, merged.fields().unwrap_or(&Map::new()));
-    let is_of_types = types.mistakes.is_empty();
-    verdict.problems.extend(types.mistakes);
-    if !is_of_types {
-        return;
+    if !types.mistakes.is_empty() {
+        return verdict.problems.extend(limited(types.mistakes));
     }
-    for rules::Broken { fields, rule } in rules::broken(merged) {
+    let broken = rules::broken(merged);
+    let more = broken.len().saturating_sub(MAX_MISTAKES);
+    for rules::Broken { fields, rule } in broken.into_iter().take(MAX_MISTAKES) {
         // The one that people can find, and then the others.
         let is_of_settings = |field: &&String| merged.is_of_settings(field);
         let first = fields.iter().find(is_of_settings).or(fields.first());
@@ -198,6 +200,9 @@ fn judge_merged(merged: &Merged, os: OperatingSystem, verdict: &mut Verdict) {
         let others = fields.iter().filter(|field| Some(*field) != first);
         let others: String = others.filter_map(|field| merged.told(field)).collect();
         verdict.problems.push(format!("{place}: {subject}{rule}{others}"));
+    }
+    if more > 0 {
+        verdict.problems.push(format!("and {more} more"));
     }
     verdict.warnings.extend(warnings(merged, os));
 }

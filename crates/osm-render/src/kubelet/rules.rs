@@ -437,16 +437,16 @@ fn gates(c: &Merged, all: &mut Found) {
 
 fn enforced(c: &Merged, all: &mut Found) {
     let list = "enforceNodeAllocatable";
-    let listed: Vec<&str> = c.texts(list).collect();
+    let listed: BTreeSet<&str> = c.texts(list).collect();
     let mut seen = BTreeSet::new();
-    for name in &listed {
-        let Some((_, cgroup)) = ENFORCED.iter().find(|(known, _)| known == name) else {
+    for name in c.texts(list) {
+        let Some((_, cgroup)) = ENFORCED.iter().find(|(known, _)| *known == name) else {
             all.choice(list, &ENFORCED.map(|(known, _)| known), true);
             continue;
         };
         all.check(list, !seen.insert(name), || format!("must not list {name} twice"));
         let compressible = format!("{name}-compressible");
-        all.check(list, listed.contains(&&*compressible), || {
+        all.check(list, listed.contains(&*compressible), || {
             format!("must not list both {name} and {compressible}")
         });
         if let Some(cgroup) = cgroup {
@@ -454,7 +454,7 @@ fn enforced(c: &Merged, all: &mut Found) {
                 format!("can only list {name} with {cgroup}")
             });
         }
-        match *name {
+        match name {
             "none" => all.check(list, listed.len() > 1, || {
                 "must list nothing besides none".to_owned()
             }),
@@ -587,7 +587,7 @@ fn after_validation(c: &Merged, all: &mut Found) {
         all.check(&format!("{periods}.{name}"), true, || rule.to_owned());
     }
     for (name, _) in c.entries("evictionSoft") {
-        let has_period = c.entries(periods).any(|(other, _)| other == name);
+        let has_period = c.get(periods).is_some_and(|periods| periods.get(name).is_some());
         all.check("evictionSoft", !has_period, || {
             format!("needs {periods} for {name}")
         });

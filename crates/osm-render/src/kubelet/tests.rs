@@ -180,6 +180,41 @@ fn what_a_kubelet_would_not_start_with_is_refused() {
     }
 }
 
+#[test]
+fn a_configuration_of_any_size_is_judged_in_time() {
+    let many = |field: &str, item: fn(usize) -> String| {
+        let items: Vec<String> = (0..20_000).map(item).collect();
+        format!("{field}: [{}]", items.join(","))
+    };
+    for (fields, first) in [
+        (
+            many("enforceNodeAllocatable", |_| "pods".to_owned()),
+            "must not list pods twice",
+        ),
+        (
+            many("reservedSystemCPUs: 1-, clusterDNS", |i| i.to_string()),
+            "clusterDNS[0]: must be a text",
+        ),
+    ] {
+        let file = |path: String, text: &str| json!({"path": path, "content": {"inline": {"data": text}}});
+        let text = format!("{{kind: KubeletConfiguration, {fields}}}");
+        let more = (0..2000).map(|i| file(format!("/{i}.conf"), "{kind: KubeletConfiguration}"));
+        let bases = (0..2000).map(|i| file(format!("/{i}"), "{kind: KubeletConfiguration}"));
+        let files: Vec<Value> = [file("/a".to_owned(), &text)]
+            .into_iter()
+            .chain(bases)
+            .chain(more)
+            .collect();
+        let content: Content = serde_json::from_value(json!({
+            "osName": "ubuntu", "bootstrapConfig": {}, "provisioningConfig": {"files": files},
+        }))
+        .unwrap();
+        let verdict = judge(&pool(34), &content);
+        assert!(verdict.problems[0].contains(first), "{}", verdict.problems[0]);
+        assert_eq!(verdict.problems.len(), MAX_MISTAKES + 1);
+    }
+}
+
 /// Configurations that a kubelet does not start with on some machines with Rocky Linux, each with a part of the only warning.
 const DOUBTFUL: &str = "
     {memorySwap: {swapBehavior: LimitedSwap}, failSwapOn: false} | on a machine with cgroup v1
