@@ -503,7 +503,7 @@ runcmd:
             (
                 "merged",
                 GOOD.replace("\"maxPods\": 50", "\"featureGates\": {\"New\": true}"),
-                "kubelet.yaml: featureGates.New: no such",
+                "kubelet.yaml: failed to merge global and in-flight KubeletConfiguration while setting defaults, error: unrecognized feature gate: New",
             ),
             (
                 "json",
