@@ -203,50 +203,12 @@ affinity:
     {{- end }}
 {{- end -}}
 
-{{/* Whether osp-controller serves the admission webhook for profiles, in the cluster of this release. */}}
-{{- define "osm.admission.profiles" -}}
-{{- if and .Values.admission.enabled (include "osm.hasPods" .) -}}
-true
-{{- end -}}
-{{- end -}}
-
-{{/* Whether there is an admission webhook for MachineDeployments. The API server of another cluster reaches it by URL, or not at all. */}}
-{{- define "osm.admission.machineDeployments" -}}
-{{- if .Values.admission.enabled -}}
-{{- if or (eq .Values.topology "single") (and (has .Values.topology (list "management" "worker")) .Values.admission.machineDeployments.url) -}}
-true
-{{- end -}}
-{{- end -}}
-{{- end -}}
-
-{{/* Whether a service of this release serves an admission webhook. */}}
-{{- define "osm.admission.serves" -}}
-{{- $serves := dict
-      "osp-controller" (include "osm.admission.profiles" .root)
-      "osc-controller" (include "osm.hasPods" .root | empty | ternary "" (include "osm.admission.machineDeployments" .root)) -}}
-{{- get $serves .service -}}
-{{- end -}}
-
-{{/* Name of the Secret with the key pair of the admission webhooks. */}}
+{{/* Name of the Secret with the key pair of the admission webhook. */}}
 {{- define "osm.admission.secret" -}}
 {{- .Values.admission.certificate.secretName | default (printf "%s-admission" (include "osm.name" .)) -}}
 {{- end -}}
 
-{{/* Name of the Service of an admission webhook. */}}
+{{/* Name of the Service of the admission webhook. */}}
 {{- define "osm.admission.service" -}}
-{{- printf "%s-%s-admission" (include "osm.name" .root) (.service | trimSuffix "-controller") -}}
-{{- end -}}
-
-{{/* Names by which API servers reach the admission webhooks. */}}
-{{- define "osm.admission.hosts" -}}
-{{- $hosts := list -}}
-{{- range $service := list "osp-controller" "osc-controller" -}}
-  {{- if include "osm.admission.serves" (dict "root" $ "service" $service) -}}
-    {{- $hosts = append $hosts (printf "%s.%s.svc" (include "osm.admission.service" (dict "root" $ "service" $service)) $.Release.Namespace) -}}
-  {{- end -}}
-{{- end -}}
-{{- with .Values.admission.machineDeployments.url -}}
-  {{- $hosts = append $hosts (trimAll "[]" (urlParse .).hostname) -}}
-{{- end -}}
-{{- toYaml $hosts -}}
+{{- printf "%s-osp-admission" (include "osm.name" .) -}}
 {{- end -}}

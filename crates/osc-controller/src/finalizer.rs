@@ -54,7 +54,7 @@ pub fn left_behind(gathered: &Gathered) -> Vec<Finalizer> {
 
 /// Removes each of these where the installation asks for that, else emits one Event about it.
 ///
-/// It is the last step of a reconcile: the webhooks of MachineDeployments can delay or refuse the request, and must not delay the status.
+/// It is the last step of a reconcile: a webhook for MachineDeployments, such as that of machine-controller, can delay or refuse the request, and must not delay the status.
 ///
 /// # Errors
 /// The first request that failed; the finalizers after it stay.

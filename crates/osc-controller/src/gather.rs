@@ -119,7 +119,7 @@ impl FoundProfile {
 }
 
 /// The profile as its watch has shown it.
-pub fn shown(context: &Context, requested: &RequestedProfile) -> ProfileLookup {
+fn shown(context: &Context, requested: &RequestedProfile) -> ProfileLookup {
     let RequestedProfile { namespace, name } = requested;
     let Some(profiles) = context.caches.profiles.get(namespace) else {
         return ProfileLookup::Unread(namespace.clone());
@@ -219,7 +219,7 @@ fn other_cluster(context: &Context, cluster_uid: &str) -> Option<String> {
 
 /// Puts the owner first: the pool that has the config, else the oldest of a namespace that is served, else the oldest. Of the same second,
 /// the first by uid.
-pub(crate) fn sort_by_claim(
+fn sort_by_claim(
     claimants: &mut [Arc<PoolView>],
     config: Option<&ConfigView>,
     serves: impl Fn(&PoolView) -> bool,

@@ -7,7 +7,6 @@
 //! A reconcile is `gather → plan → apply → report`. [`plan`](mod@plan) makes all decisions in a thread of [`planning`], [`apply`] writes
 //! objects, and [`report`] alone writes status, Events and metrics. A [`finalizer`] is removed or reported after that.
 
-pub mod admission;
 pub mod apply;
 pub mod caches;
 pub mod compiled;
@@ -28,32 +27,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use osm_runtime::runner;
-use osm_runtime::{AdmissionArgs, Cluster, Error, Process, upstream_osm};
+use osm_runtime::{Cluster, Error, Process, upstream_osm};
 
-use crate::admission::PoolJudge;
 use crate::context::Context;
 
 /// Name of the field manager of this controller.
 pub const FIELD_MANAGER: &str = "osc-controller";
 
-/// Runs the controller, and the webhook if the flags ask for it, until shutdown.
+/// Runs the controller until shutdown.
 ///
 /// # Errors
-/// Metrics that can't be registered; the address of the webhook is not available.
-pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionArgs) -> anyhow::Result<()> {
+/// Metrics that can't be registered.
+pub async fn run(process: Arc<Process>, cluster: Cluster) -> anyhow::Result<()> {
     let context = Context::new(&process, &cluster)?;
     watches::start(&context);
-    let judge = || PoolJudge(context.clone());
-    let webhook = osm_runtime::admission::spawn(&admission, judge, "the MachineDeployment", &process)?;
     let (queue, shared) = (context.queue.clone(), context.clone());
     let configs = context.clone();
     let is_published = move || configs.has_published();
     upstream_osm::watch(&cluster, &queue, shared.clone(), is_published).await;
     let work = move |name| reconcile(context.clone(), name);
     runner::work(&cluster, cluster.namespace(), queue, shared, work).await;
-    if let Some(webhook) = webhook {
-        webhook.ended().await;
-    }
     Ok(())
 }
 

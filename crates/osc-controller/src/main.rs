@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::builder::NonEmptyStringValueParser;
 use osm_api::rbac::{Installation, Service};
-use osm_runtime::{AdmissionArgs, CommonArgs, ProfileArgs, WorkerArgs};
+use osm_runtime::{CommonArgs, ProfileArgs, WorkerArgs};
 
 /// Renders one OperatingSystemConfig per MachineDeployment.
 ///
@@ -54,8 +54,6 @@ struct Args {
     /// are being deleted. Set this only if the upstream OSM no longer runs. It requires permission to patch MachineDeployments.
     #[arg(long, env = "OSM_REMOVE_UPSTREAM_FINALIZERS")]
     remove_upstream_finalizers: bool,
-    #[command(flatten)]
-    admission: AdmissionArgs,
 }
 
 fn main() -> ExitCode {
@@ -74,6 +72,6 @@ fn main() -> ExitCode {
         args.common,
         worker,
         installation,
-        |process, cluster| osc_controller::run(process, cluster, args.admission),
+        osc_controller::run,
     )
 }

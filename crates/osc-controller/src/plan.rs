@@ -248,13 +248,13 @@ fn refused_edit(gathered: &Gathered) -> Option<Verdict> {
 }
 
 /// The name is checked first: nothing else of such a pool matters, since machine-controller prescribes the names.
-pub(crate) fn too_long(claimant: &PoolView) -> Option<Rejection> {
+fn too_long(claimant: &PoolView) -> Option<Rejection> {
     let PoolRef { namespace, name, .. } = &claimant.pool_ref;
     let error = pool::check_name(name, namespace, claimant.cloud_provider).err()?;
     Some(reject(claimant, error.reason(), error.to_string()))
 }
 
-pub(crate) fn no_room(claimant: &PoolView, most: u32) -> Rejection {
+fn no_room(claimant: &PoolView, most: u32) -> Rejection {
     let message = format!(
         "there are as many OperatingSystemConfigs as limits.machineDeployments in the settings allows ({most}); this pool gets no user \
          data until another MachineDeployment is deleted or the limit is raised"
@@ -263,7 +263,7 @@ pub(crate) fn no_room(claimant: &PoolView, most: u32) -> Rejection {
 }
 
 /// machine-controller reads the Secret by its name, and compares nothing but the revision.
-pub(crate) fn conflict(claimant: &PoolView, owner: &PoolView) -> Rejection {
+fn conflict(claimant: &PoolView, owner: &PoolView) -> Rejection {
     let PoolRef { namespace, name, .. } = &claimant.pool_ref;
     let secret = names::bootstrap_secret_name(name, namespace);
     let message = format!(
@@ -574,4 +574,4 @@ fn metadata(gathered: &Gathered, owner: &PoolView, current: Option<&ObjectMeta>)
 
 #[cfg(test)]
 #[path = "plan_tests.rs"]
-pub(crate) mod tests;
+mod tests;

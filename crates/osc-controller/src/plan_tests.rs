@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
+use crate::pool_settings::SettingsProblem;
 use crate::view::ProfileView;
 
 const NAME: &str = "pool-kube-system-config";
@@ -58,7 +59,7 @@ fn machine_deployment(uid: &str, revision: Option<&str>, kubelet: &str) -> Machi
     serde_json::from_value(md).unwrap()
 }
 
-pub(crate) fn profile_spec(version: &str, text: &str) -> OperatingSystemProfileSpec {
+fn profile_spec(version: &str, text: &str) -> OperatingSystemProfileSpec {
     serde_json::from_value(json!({
         "osName": "ubuntu", "osVersion": "24.04", "version": version, "templateEngine": "Handlebars",
         "supportedCloudProviders": [{"name": "aws"}],
@@ -68,7 +69,7 @@ pub(crate) fn profile_spec(version: &str, text: &str) -> OperatingSystemProfileS
     .unwrap()
 }
 
-pub(crate) fn view(spec: &OperatingSystemProfileSpec) -> ProfileView {
+fn view(spec: &OperatingSystemProfileSpec) -> ProfileView {
     ProfileView {
         generation: 1,
         judged: 1,
@@ -78,7 +79,7 @@ pub(crate) fn view(spec: &OperatingSystemProfileSpec) -> ProfileView {
     }
 }
 
-pub(crate) fn requested(name: &str) -> RequestedProfile {
+fn requested(name: &str) -> RequestedProfile {
     RequestedProfile {
         namespace: "kube-system".into(),
         name: name.into(),
@@ -86,7 +87,7 @@ pub(crate) fn requested(name: &str) -> RequestedProfile {
 }
 
 /// A profile that was edited just now.
-pub(crate) fn found(view: ProfileView) -> ProfileLookup {
+fn found(view: ProfileView) -> ProfileLookup {
     ProfileLookup::Found(FoundProfile {
         requested: requested("osp-ubuntu"),
         view: Arc::new(view),
@@ -412,7 +413,7 @@ fn failures_keep_the_last_good_content_and_say_why() {
         gathered.claimants = vec![claimant(&md)];
     }
     const PROVIDER: &str = "/spec/providerSpec/value";
-    let cases: [(&str, &str, Break); 11] = [
+    let cases: [(&str, &str, Break); 13] = [
         ("ProviderSpecInvalid", "cloudProvider", |g| {
             edit(g, PROVIDER, json!({"cloudProvider": 5}))
         }),
@@ -436,7 +437,17 @@ fn failures_keep_the_last_good_content_and_say_why() {
             let error = wanted.merge(&Settings::default(), None).unwrap_err();
             g.settings = SettingsLookup::Refused(error.into());
         }),
+        ("PoolSettingsNotFound", "--pool-settings-namespaces", |g| {
+            g.settings = SettingsLookup::Refused(SettingsProblem::NamespaceNotRead("team".into()));
+        }),
         ("EndpointUnknown", "cluster-info", |g| g.endpoint = None),
+        (
+            "ProfileNotFound",
+            "profiles are not read in namespace team",
+            |g| {
+                g.profile = ProfileLookup::Unread("team".into());
+            },
+        ),
         (
             "ProfileNotFound",
             "kube-system/mine or shared/mine does not exist",

@@ -325,7 +325,7 @@ impl PoolView {
 }
 
 /// Whether a default profile has this name.
-pub fn is_default(name: &str) -> bool {
+fn is_default(name: &str) -> bool {
     osm_render::default_manifests().any(|(file, _)| file.strip_suffix(".yaml") == Some(name))
 }
 

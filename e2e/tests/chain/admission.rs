@@ -1,4 +1,4 @@
-//! The admission webhooks: what a condition would report is refused with the same text, and everything works without them.
+//! The admission webhook: what the condition of a profile would report is refused with the same text, and everything works without it.
 
 use std::fs;
 use std::net::TcpListener;
@@ -7,66 +7,52 @@ use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use osm_api::condition::{self, ACCEPTED};
 use osm_api::profile::OperatingSystemProfile;
 use osm_api::rbac::Service;
 use osm_testkit::{Options, check, wait_for};
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
-use crate::world::{DEADLINE, NAMESPACE, World, machine_deployment, profile};
+use crate::world::{DEADLINE, NAMESPACE, World, profile};
 
 const PAIR: &str = "admission";
-const SERVICES: [Service; 2] = [Service::OspController, Service::OscController];
 
 /// A template that no data suits.
 const BROKEN: &str = "{{nothing.here}}";
 
-/// The services with their webhooks, and the folder that the kubelet fills from the Secret.
-struct Webhooks {
+/// The services with the webhook, and the folder that the kubelet fills from the Secret.
+struct Webhook {
     world: World,
     folder: TempDir,
-    ports: [u16; 2],
+    port: u16,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_condition_would_report_is_refused_and_all_works_without_the_webhooks() -> Result<()> {
-    let mut webhooks = Webhooks::start().await?;
-    let world = &webhooks.world;
-    // Without the webhooks, conditions report what is wrong.
+async fn what_a_condition_would_report_is_refused_and_all_works_without_the_webhook() -> Result<()> {
+    let mut webhook = Webhook::start().await?;
+    let world = &webhook.world;
+    // Without the webhook, the condition reports what is wrong.
     world.apply(&profile("before", "v1.0.0", BROKEN)).await?;
     let of_profile = refusal(world, "before").await?;
-    world.pool("broken", "nothing").await?;
-    let of_pool = world.says("broken", "Rendered", false, "ProfileNotFound").await?;
 
     // A pool is published though no certificate is there.
-    webhooks.wait_for_certificate().await?;
+    webhook.wait_for_certificate().await?;
     world.accepted_profile("early", "v1.0.0", "one\n").await?;
     world.pool("early", "early").await?;
     world.stamp("early", 1).await?;
     world.machine("early", 1).await?;
 
-    webhooks.install().await?;
+    webhook.install().await?;
     // The same text, but for the name of the object.
     let denied = until_denied(world, "after").await?;
     ensure!(
         denied.contains(&of_profile),
         "{denied}\nis not about\n{of_profile}"
     );
-    let denied = until_pool_denied(world, &machine_deployment("new", "nothing")).await?;
-    ensure!(denied.contains(&of_pool), "{denied}\nis not about\n{of_pool}");
-    let mut unknown = machine_deployment("new", "nothing");
-    unknown["spec"]["template"]["spec"]["providerSpec"]["value"]["operatingSystem"] = json!("beos");
-    let denied = until_pool_denied(world, &unknown).await?;
-    ensure!(denied.contains("operatingSystem is unknown"), "{denied}");
 
-    // What exists already can be scaled, stamped, corrected and deleted.
-    world
-        .patch_pool("broken", json!({"spec": {"replicas": 3}}))
-        .await?;
-    world.stamp("broken", 1).await?;
+    // What exists already can be labeled and deleted.
     let labels = json!({"metadata": {"labels": {"team": "a"}}});
     let merge = Patch::Merge(&labels);
     world
@@ -77,59 +63,52 @@ async fn what_a_condition_would_report_is_refused_and_all_works_without_the_webh
 
     // A profile and its pool, created at once.
     world.apply(&profile("good", "v1.0.0", "one\n")).await?;
-    create_pool(world, &machine_deployment("good", "good"), false).await?;
+    world.pool("good", "good").await?;
     world.stamp("good", 1).await?;
     world.machine("good", 1).await?;
 
-    // The webhooks are dead, so everything is admitted, and conditions report as before.
-    for service in SERVICES {
-        webhooks.world.installed.kill9(service)?;
-    }
-    let world = &webhooks.world;
+    // The webhook is dead, so everything is admitted, and the condition reports as before.
+    let world = &mut webhook.world;
+    world.installed.kill9(Service::OspController)?;
     world.apply(&profile("late", "v1.0.0", BROKEN)).await?;
-    world.pool("late", "nothing").await?;
-    webhooks.world.installed.arguments.clear();
-    for service in SERVICES {
-        webhooks.world.installed.start(service).await?;
-    }
-    let world = &webhooks.world;
+    world.installed.arguments.clear();
+    world.installed.start(Service::OspController).await?;
     ensure!(refusal(world, "late").await? == of_profile);
-    ensure!(world.says("late", "Rendered", false, "ProfileNotFound").await? == of_pool);
     Ok(())
 }
 
-impl Webhooks {
+impl Webhook {
     /// Starts the services without a certificate. No API server asks them yet.
     async fn start() -> Result<Self> {
         let mut world = World::start_without_services(Options::default()).await?;
-        let (folder, ports) = (TempDir::new()?, [free_port()?, free_port()?]);
-        let path = folder.path().display().to_string();
-        for (service, port) in SERVICES.into_iter().zip(ports) {
-            let flags = vec![
-                format!("--admission-listen=127.0.0.1:{port}"),
-                format!("--admission-certificate={path}"),
-            ];
-            world.installed.arguments.insert(service.name(), flags);
-        }
+        let (folder, port) = (TempDir::new()?, free_port()?);
+        let flags = vec![
+            format!("--admission-listen=127.0.0.1:{port}"),
+            format!("--admission-certificate={}", folder.path().display()),
+        ];
+        let service = Service::OspController.name();
+        world.installed.arguments.insert(service, flags);
         world.installed.start_all().await?;
-        Ok(Self { world, folder, ports })
+        Ok(Self { world, folder, port })
     }
 
-    /// Whether both services say that they wait for their certificate.
+    /// Waits until osp-controller says that it waits for its certificate.
     async fn wait_for_certificate(&self) -> Result<()> {
-        for service in SERVICES {
-            wait_for("a service to wait for its certificate", DEADLINE, async || {
-                let (code, body) = self.world.installed.get(service, "/readyz").await?;
+        wait_for(
+            "osp-controller to wait for its certificate",
+            DEADLINE,
+            async || {
+                let installed = &self.world.installed;
+                let (code, body) = installed.get(Service::OspController, "/readyz").await?;
                 let waits =
                     body.contains("admission certificate: ") && body.contains("tls.crt: No such file");
                 check(code == 503 && waits)
-            })
-            .await?;
-        }
-        Ok(())
+            },
+        )
+        .await
     }
 
-    /// Stores a certificate in a Secret, as its operator does, and mounts it, as the kubelet does. Creates the configurations, which trust it.
+    /// Stores a certificate in a Secret, as its operator does, and mounts it, as the kubelet does. Creates the configuration, which trusts it.
     async fn install(&self) -> Result<()> {
         let pair = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
@@ -141,56 +120,24 @@ impl Webhooks {
             fs::write(self.folder.path().join(file), &content.0)?;
         }
         let trusted = STANDARD.encode(pair.cert.pem());
-        let [osp, osc] = self.ports;
-        for (name, webhook, group, resource, port) in [
-            (
-                "osm.profiles",
-                "profiles.operatingsystemmanager.k8c.io",
-                "operatingsystemmanager.k8c.io",
-                "operatingsystemprofiles",
-                osp,
-            ),
-            (
-                "osm.machine-deployments",
-                "machinedeployments.operatingsystemmanager.k8c.io",
-                "cluster.k8s.io",
-                "machinedeployments",
-                osc,
-            ),
-        ] {
-            let configuration = json!({
-                "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-                "metadata": {"name": name},
-                "webhooks": [{
-                    "name": webhook, "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Ignore",
-                    "timeoutSeconds": 2,
-                    "clientConfig": {"url": format!("https://127.0.0.1:{port}/validate"), "caBundle": trusted},
-                    "rules": [{"apiGroups": [group], "apiVersions": ["v1alpha1"], "resources": [resource],
-                        "operations": ["CREATE", "UPDATE"]}],
-                }],
-            });
-            self.world.apply(&configuration).await?;
-        }
+        let url = format!("https://127.0.0.1:{}/validate", self.port);
+        let configuration = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "osm.profiles"},
+            "webhooks": [{
+                "name": "profiles.operatingsystemmanager.k8c.io", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+                "failurePolicy": "Ignore", "timeoutSeconds": 2, "clientConfig": {"url": url, "caBundle": trusted},
+                "rules": [{"apiGroups": ["operatingsystemmanager.k8c.io"], "apiVersions": ["v1alpha1"],
+                    "resources": ["operatingsystemprofiles"], "operations": ["CREATE", "UPDATE"]}],
+            }],
+        });
+        self.world.apply(&configuration).await?;
         self.world.installed.ready(DEADLINE).await
     }
 }
 
 fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
-async fn create_pool(world: &World, object: &Value, dry_run: bool) -> kube::Result<()> {
-    let object = serde_json::from_value(object.clone()).map_err(kube::Error::SerdeError)?;
-    let pools: Api<kube::core::DynamicObject> = Api::namespaced_with(
-        world.client.clone(),
-        "kube-system",
-        &kube::core::ApiResource::erase::<osm_api::MachineDeployment>(&()),
-    );
-    let params = PostParams {
-        dry_run,
-        ..PostParams::default()
-    };
-    pools.create(&params, &object).await.map(drop)
 }
 
 /// The message with which the API server refused something.
@@ -201,15 +148,6 @@ fn denial(result: kube::Result<()>) -> Result<String> {
         }
         other => anyhow::bail!("not denied: {other:?}"),
     }
-}
-
-/// Waits until the webhook refuses a MachineDeployment, which is not stored in any case.
-async fn until_pool_denied(world: &World, object: &Value) -> Result<String> {
-    wait_for("the webhook to refuse", DEADLINE, async || {
-        Ok(denial(create_pool(world, object, true).await).ok())
-    })
-    .await
-    .map_err(|error| error.context(world.installed.logs()))
 }
 
 /// Waits until the webhook refuses a broken profile, which is not stored in any case.

@@ -186,7 +186,7 @@ const CASES: &[Case] = &[
         &ClusterKind::ALL,
     ),
     (
-        // The certificate of the webhooks takes no permission.
+        // The certificate of the webhook takes no permission.
         CERT_MANAGER,
         |_| (),
         &ClusterKind::ALL,
@@ -413,8 +413,6 @@ const ADMISSION: &[&str] = &[
     "--set=admission.certificate.source=secret,admission.certificate.secretName=pair,admission.certificate.caBundle=Q0E=",
 ];
 const CERT_MANAGER: &[&str] = &["--set=admission.enabled=true,admission.certificate.source=cert-manager"];
-const ISSUER: &str = "--set=admission.certificate.issuerRef.name=ca";
-const URL: &str = "--set=admission.machineDeployments.url=https://osc.example.com:8443/";
 
 /// Values, and what they lead to: kind and name of an object, a path in it, and what is there. `null` stands for nothing.
 /// Or a page of `docs/`, and what it says about that.
@@ -552,21 +550,18 @@ const ROWS: &[(&[&str], &[&str])] = &[
         // The API server trusts the Secret of the operator, and connects by a cluster IP.
         ADMISSION,
         &[
-            r#"Deployment one-osc-controller /spec/template/spec/volumes/0/secret/secretName "pair""#,
-            "Deployment one-osc-controller /spec/template/spec/volumes/0/secret/optional true",
-            "Service one-osc-admission /spec/clusterIP null",
+            r#"Deployment one-osp-controller /spec/template/spec/volumes/0/secret/secretName "pair""#,
+            "Deployment one-osp-controller /spec/template/spec/volumes/0/secret/optional true",
+            "Service one-osp-admission /spec/clusterIP null",
             r#"ValidatingWebhookConfiguration operating-system-manager.osm.profiles /webhooks/0/clientConfig/caBundle "Q0E=""#,
             r#"ValidatingWebhookConfiguration operating-system-manager.osm.profiles /webhooks/0/namespaceSelector/matchExpressions/0/values ["osm","team"]"#,
-            // A webhook that is away refuses nothing, and none is asked about deletions.
+            // A webhook that is away refuses nothing, and it isn't asked about deletions.
             r#"ValidatingWebhookConfiguration operating-system-manager.osm.profiles /webhooks/0/failurePolicy "Ignore""#,
             r#"ValidatingWebhookConfiguration operating-system-manager.osm.profiles /webhooks/0/rules/0/operations ["CREATE","UPDATE"]"#,
-            r#"ValidatingWebhookConfiguration operating-system-manager.osm.machine-deployments /webhooks/0/failurePolicy "Ignore""#,
-            r#"ValidatingWebhookConfiguration operating-system-manager.osm.machine-deployments /webhooks/0/rules/0/operations ["CREATE","UPDATE"]"#,
             // What pods have by default, and the time in which reviews still arrive.
             "Deployment one-osp-controller /spec/template/spec/terminationGracePeriodSeconds 40",
             "Deployment one-osp-controller /spec/template/spec/containers/0/lifecycle/preStop/sleep/seconds 10",
-            "Deployment one-osc-controller /spec/template/spec/terminationGracePeriodSeconds 40",
-            "Deployment one-osc-controller /spec/template/spec/containers/0/lifecycle/preStop/sleep/seconds 10",
+            "Deployment one-osc-controller /spec/template/spec/terminationGracePeriodSeconds null",
         ],
     ),
     (
@@ -574,11 +569,11 @@ const ROWS: &[(&[&str], &[&str])] = &[
         CERT_MANAGER,
         &[
             r#"Certificate one-admission /spec/secretName "one-admission""#,
-            r#"Certificate one-admission /spec/dnsNames ["one-osp-admission.osm.svc","one-osc-admission.osm.svc"]"#,
+            r#"Certificate one-admission /spec/dnsNames ["one-osp-admission.osm.svc"]"#,
             r#"Certificate one-admission /spec/issuerRef {"kind":"Issuer","name":"one-admission"}"#,
             r#"Deployment one-osp-controller /spec/template/spec/volumes/0/secret/secretName "one-admission""#,
-            "ValidatingWebhookConfiguration operating-system-manager.osm.machine-deployments /webhooks/0/clientConfig/caBundle null",
-            r#"ValidatingWebhookConfiguration operating-system-manager.osm.machine-deployments /metadata/annotations/cert-manager.io~1inject-ca-from "osm/one-admission""#,
+            "ValidatingWebhookConfiguration operating-system-manager.osm.profiles /webhooks/0/clientConfig/caBundle null",
+            r#"ValidatingWebhookConfiguration operating-system-manager.osm.profiles /metadata/annotations/cert-manager.io~1inject-ca-from "osm/one-admission""#,
         ],
     ),
 ];
@@ -637,25 +632,19 @@ fn arguments(objects: &[Value], service: &str) -> Result<Vec<String>> {
 }
 
 #[tokio::test]
-async fn services_have_the_flags_of_the_webhooks() -> Result<()> {
+async fn only_osp_controller_has_the_flags_of_the_webhook() -> Result<()> {
     let helm = Helm::without_cluster().await?;
-    let objects = render(&helm, ADMISSION).await?;
-    for service in ["osp-controller", "osc-controller"] {
-        let flags = arguments(&objects, service)?;
-        ensure!(
-            flags.iter().any(|flag| flag == "--admission-listen=0.0.0.0:9443"),
-            "{flags:?}"
-        );
-    }
-    // In two clusters, the webhook about MachineDeployments needs a URL.
-    for (values, expected) in [(&[][..], false), (&[URL], true)] {
-        let objects = render(&helm, &[&[MANAGEMENT, ISSUER], CERT_MANAGER, values].concat()).await?;
-        let flags = arguments(&objects, "osc-controller")?;
-        let serves = flags.iter().any(|flag| flag.starts_with("--admission"));
-        assert_eq!(serves, expected, "{flags:?}");
-        let names = &named(&objects, "Certificate", "one-admission")?["spec"]["dnsNames"];
-        let names = names.as_array().context("dnsNames")?;
-        assert_eq!(names.contains(&json!("osc.example.com")), expected, "{names:?}");
+    for topology in [&[][..], &[MANAGEMENT]] {
+        let objects = render(&helm, &[ADMISSION, topology].concat()).await?;
+        for service in Service::ALL {
+            let flags = arguments(&objects, service.name())?;
+            let serves = flags.iter().any(|flag| flag == "--admission-listen=0.0.0.0:9443");
+            assert_eq!(serves, service == Service::OspController, "{flags:?}");
+        }
+        let configurations = objects
+            .iter()
+            .filter(|object| object["kind"] == "ValidatingWebhookConfiguration");
+        assert_eq!(configurations.count(), 1);
     }
     Ok(())
 }
@@ -677,23 +666,23 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "admission.enabled=true",
-        "nothing makes the certificate of the webhooks: set admission.certificate.source to cert-manager, or to secret",
+        "nothing makes the certificate of the webhook: set admission.certificate.source to cert-manager, or to secret",
     ),
     (
         "admission.enabled=true,admission.certificate.source=secret",
         "admission.certificate.caBundle",
     ),
     (
-        "admission.enabled=true,admission.certificate.source=cert-manager,topology=worker",
-        "admission.machineDeployments.url",
+        "admission.machineDeployments.url=https://a.example",
+        "additional properties 'machineDeployments' not allowed",
     ),
     (
-        "admission.enabled=true,admission.certificate.source=cert-manager,topology=management,admission.machineDeployments.url=https://a.example",
-        "set admission.certificate.issuerRef to an issuer with a CA",
+        "admission.enabled=true,topology=worker",
+        "admission.enabled is set, but topology is worker",
     ),
     (
         "admission.enabled=true,topology=crds",
-        "there are no admission webhooks",
+        "admission.enabled is set, but topology is crds",
     ),
     (
         "topology=management",

@@ -162,15 +162,13 @@ fn arguments(kubeconfig: &Path, installation: &Installation) -> CommonArgs {
 }
 
 async fn run(process: Arc<Process>, start: Gate, installation: Installation) -> Result<()> {
-    let admission = AdmissionArgs::default();
     match process.service {
         Service::OspController => {
-            let run = |process, cluster| osp_controller::run(process, cluster, admission);
+            let run = |process, cluster| osp_controller::run(process, cluster, AdmissionArgs::default());
             service::work(process, start, None, installation, run).await
         }
         Service::OscController => {
-            let run = |process, cluster| osc_controller::run(process, cluster, admission);
-            service::work(process, start, None, installation, run).await
+            service::work(process, start, None, installation, osc_controller::run).await
         }
         Service::SecretSyncer => {
             let name = installation.namespace.clone();

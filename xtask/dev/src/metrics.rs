@@ -22,7 +22,7 @@ fn of(service: Service) -> Result<osm_runtime::Metrics> {
     let metrics = osm_runtime::Metrics::of(service)?;
     match service {
         Service::OspController => drop(AdmissionMetrics::new(&metrics)?),
-        Service::OscController => drop((AdmissionMetrics::new(&metrics)?, Sizes::new(&metrics)?)),
+        Service::OscController => drop(Sizes::new(&metrics)?),
         Service::SecretSyncer => drop(PublishMetrics::new(&metrics)?),
         Service::CsrApprover => drop(JoiningMetrics::new(&metrics)?),
     }

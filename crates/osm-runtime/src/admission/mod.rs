@@ -1,4 +1,4 @@
-//! Validating admission webhooks: an HTTPS server for AdmissionReviews of the API server.
+//! A validating admission webhook: an HTTPS server for AdmissionReviews of the API server.
 //!
 //! A webhook only reports earlier what a reconcile would report later, so that everything works without it. This module owns the
 //! server, its certificate and the protocol. A [`Judge`] of the service decides about objects, and must send no request.
@@ -23,7 +23,7 @@ pub use metrics::AdmissionMetrics;
 pub use review::Request;
 pub use server::{Webhook, spawn};
 
-/// Flags of the services that have a webhook.
+/// Flags of a service that has a webhook.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct AdmissionArgs {
     /// Address that serves the admission webhook under /validate, over HTTPS. Without this flag there is no webhook, and conditions
@@ -45,7 +45,7 @@ pub struct AdmissionArgs {
     pub admission_certificate: Option<PathBuf>,
 }
 
-/// Decides about the objects of one webhook.
+/// Decides about the objects of a webhook.
 pub trait Judge: Send + Sync + 'static {
     /// How long one object may be judged. Later it is allowed with a warning.
     const DEADLINE: Duration;

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::Verdict;
 
-/// The only version that is understood. The configurations of the webhooks name no other.
+/// The only version that is understood. The configuration of the webhook names no other.
 pub(super) const VERSION: &str = "admission.k8s.io/v1";
 pub(super) const KIND: &str = "AdmissionReview";
 

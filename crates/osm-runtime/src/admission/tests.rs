@@ -86,7 +86,7 @@ fn start_in(folder: TempDir) -> Server {
         service: Service::OspController,
         args: <CommonArgs as clap::Parser>::parse_from(["x"]),
         environment: Environment::default(),
-        metrics: Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
+        metrics: Metrics::of(Service::OspController).unwrap(),
         readiness: Readiness::default(),
         shutdown,
     };
@@ -391,10 +391,7 @@ fn a_certificate_that_can_not_be_used_leaves_the_one_before_it_in_use() {
     let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     new_certificate(folder.path());
     new_certificate(other.path());
-    let (metrics, readiness) = (
-        Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
-        Readiness::default(),
-    );
+    let (metrics, readiness) = (Metrics::of(Service::OspController).unwrap(), Readiness::default());
     let mut certificate = Certificate::new(
         folder.path().to_owned(),
         AdmissionMetrics::new(&metrics).unwrap(),

@@ -15,7 +15,7 @@ use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::{File, FileContent, OperatingSystemProfile};
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::{
-    AdmissionArgs, Cluster, CommonArgs, Connection, Environment, Metrics, Process, Readiness, settings_watch,
+    Cluster, CommonArgs, Connection, Environment, Metrics, Process, Readiness, settings_watch,
 };
 use osm_sim::invariants::{Change, Observer, Purpose, What};
 use osm_sim::memory::{Backup, Link, Server, State, User};
@@ -963,9 +963,7 @@ impl Running {
             let (cluster, settings) = Cluster::new(&process, installation, connection.clone(), connection);
             settings_watch::spawn(&cluster, settings);
             match service {
-                Service::OscController => osc_controller::run(process, cluster, AdmissionArgs::default())
-                    .await
-                    .unwrap(),
+                Service::OscController => osc_controller::run(process, cluster).await.unwrap(),
                 _ => secret_syncer::run(process, cluster, NAMESPACE.to_owned())
                     .await
                     .unwrap(),
