@@ -58,6 +58,8 @@ pub const GO_LEASE: &str = "operating-system-manager";
 /// Name of its further Lease with `-worker-cluster-kubeconfig`, in `kube-system` of the worker cluster, the only namespace there in which KKP
 /// granted it Leases.
 pub const GO_WORKER_LEASE: &str = "operating-system-manager-worker-manager";
+/// Name of its ServiceAccount in `cloud-init-settings`, whose non-expiring token all its user data contains.
+pub const GO_ACCOUNT: &str = "cloud-init-getter";
 /// Finalizer that the upstream OSM sets on every MachineDeployment. Our services set no finalizers.
 pub const GO_FINALIZER: &str = "kubermatic.io/cleanup-operating-system-configs";
 /// Annotations by which the upstream OSM recognizes an OperatingSystemConfig that it created and that is up to date. If they are

@@ -52,7 +52,6 @@ pub enum Reason {
     NodeNameUnverified,
     NodePermissionMissing,
     NodeclientBindingFound,
-    NonExpiringToken,
     NotAdopted,
     ObjectUnreadable,
     OperatingSystemSpecInvalid,

@@ -49,6 +49,8 @@ pub struct Snapshot {
     pub events: Vec<Event>,
     /// The Deployments of the services.
     pub services: Vec<Service>,
+    /// Whether the ServiceAccount of the upstream OSM exists, by which machines read its user data.
+    pub has_go_account: bool,
     /// What could not be read.
     pub unread: Vec<Unread>,
 }

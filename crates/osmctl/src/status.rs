@@ -8,6 +8,7 @@ use clap::Args;
 use jiff::{Timestamp, Unit};
 use osm_api::condition::{self, PUBLISHED, READY, RENDERED};
 use osm_api::content::ContentView;
+use osm_api::names::{CLOUD_INIT_SETTINGS, GO_ACCOUNT};
 use osm_api::pool;
 
 use crate::chain;
@@ -151,6 +152,12 @@ fn table(snapshot: &Snapshot, pools: &[ClusterPool<'_>], now: Timestamp) -> Stri
         let lines = snapshot.services.iter().map(service_line);
         let lines: Vec<_> = std::iter::once(head).chain(lines).collect();
         text.push_str(&format!("\n{}", output::table(&lines)));
+    }
+    if snapshot.has_go_account {
+        text.push_str(&format!(
+            "\nServiceAccount {CLOUD_INIT_SETTINGS}/{GO_ACCOUNT} of the upstream OSM still exists; `osmctl migrate check` reports whether \
+             machines need its token.\n"
+        ));
     }
     text
 }

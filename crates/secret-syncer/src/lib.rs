@@ -22,7 +22,7 @@ use crate::io::apply::{Applied, apply};
 use crate::io::context::{Context, Key};
 use crate::io::error::Error;
 use crate::io::gather::gather;
-use crate::io::report::{report, report_legacy_tokens};
+use crate::io::report::report;
 use crate::io::{join_right, watches};
 use crate::plan::plan;
 
@@ -48,10 +48,6 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, installation: String) 
 
 async fn reconcile(context: Context, key: Key) -> Result<Option<Duration>, Error> {
     match key {
-        Key::LegacyTokens => {
-            report_legacy_tokens(&context).await;
-            Ok(None)
-        }
         Key::JoinRight => Ok(join_right::reconcile(&context).await?),
         Key::Config(name) => {
             let outcome = sync(&context, &name).await;

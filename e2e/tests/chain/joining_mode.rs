@@ -6,9 +6,10 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::Api;
 use kube::api::PostParams;
-use osm_api::Joining;
+use osm_api::condition::PUBLISHED;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::{Installation, Service};
+use osm_api::{Joining, PoolRef};
 use osm_testkit::{Options, check, wait_for};
 use serde_json::json;
 
@@ -120,7 +121,25 @@ async fn one_token_opens_the_documents_and_asks_and_only_csr_approver_approves()
         who.map_err(|error| error.context(world.installed.logs()))?,
         "system:node:p-1 of system:nodes"
     );
-    Ok(())
+    an_open_binding_is_reported(&world).await
+}
+
+/// A binding of someone else, with which kube-controller-manager approves whatever the pools' tokens ask for.
+async fn an_open_binding_is_reported(world: &World) -> Result<()> {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    let role = "system:certificates.k8s.io:certificatesigningrequests:nodeclient";
+    let subject = format!("system:serviceaccounts:{CLOUD_INIT_SETTINGS}");
+    world
+        .apply(&json!({"apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "opens-joining"},
+            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "Group", "apiGroup": GROUP, "name": subject}]}))
+        .await?;
+    world.says("p", PUBLISHED, true, "NodeclientBindingFound").await?;
+    let account = names::pool_account(&PoolRef::from(&world.pools().get("p").await?).id());
+    world
+        .event(CLOUD_INIT_SETTINGS, &account, "NodeclientBindingFound")
+        .await
+        .map(drop)
 }
 
 /// Kubernetes' role lets its owner ask any signer. The policy leaves the certificates of kubelets.

@@ -20,7 +20,7 @@ use osm_testkit::{Options, check, wait_for};
 use serde_json::{Value, json};
 
 use crate::approver;
-use crate::world::{self, DEADLINE, GETTER_TOKEN, NAMESPACE, TEAM, World, machine_deployment, profile};
+use crate::world::{self, DEADLINE, NAMESPACE, TEAM, World, machine_deployment, profile};
 
 /// Rights whose use a moment decides that this test can't bring about.
 const BY_CHANCE: [(Service, &str, &str); 4] = [
@@ -367,12 +367,7 @@ async fn takeover(world: &World) -> Result<()> {
     world.apply(&secret).await?;
     world.pool("migrated", "osp-tiny").await?;
     world.stamp("migrated", 1).await?;
-    world.machine("migrated", 1).await?;
-    world.leave_a_getter().await?;
-    world
-        .event(CLOUD_INIT_SETTINGS, GETTER_TOKEN, "NonExpiringToken")
-        .await
-        .map(drop)
+    world.machine("migrated", 1).await.map(drop)
 }
 
 /// What a pool's identity consists of, deleted or altered; its config, altered.

@@ -206,11 +206,9 @@ async fn share(world: &World, service: Service, replicas: &[usize]) -> Result<()
         for number in replicas {
             owned.push(world.metric(service, *number, "osm_owned_objects", "").await? as usize);
         }
-        // One of the secret-syncers also looks after tokens that do not expire.
-        let expected = POOLS + usize::from(service == Service::SecretSyncer);
         ensure!(
-            owned.iter().sum::<usize>() == expected && !owned.contains(&0),
-            "{owned:?} of {expected}"
+            owned.iter().sum::<usize>() == POOLS && !owned.contains(&0),
+            "{owned:?} of {POOLS}"
         );
         Ok(Some(()))
     })

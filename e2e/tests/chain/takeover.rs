@@ -4,9 +4,8 @@ use anyhow::{Context, Result};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::api::events::v1::Event;
+use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams};
-use kube::{Api, ResourceExt};
 use osm_api::config::OperatingSystemConfig;
 use osm_api::content::ContentView;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, GO_LEASE};
@@ -15,6 +14,7 @@ use osm_testkit::upstream_osm::UpstreamOsm;
 use osm_testkit::{Options, check, wait_for};
 use serde_json::{Value, json};
 
+use crate::osmctl::osmctl;
 use crate::upstream_osm;
 use crate::world::{self, DEADLINE, GETTER_TOKEN, NAMESPACE, World, machine_deployment};
 
@@ -129,27 +129,14 @@ async fn pools(world: &World) -> Result<Vec<(String, Option<String>, Option<i64>
         .collect())
 }
 
-/// Events about the token that never ends, oldest first.
-async fn warnings(world: &World) -> Result<Vec<String>> {
-    let events = Api::<Event>::namespaced(world.client.clone(), CLOUD_INIT_SETTINGS);
-    let mut events = events.list(&ListParams::default()).await?.items;
-    events.sort_by_key(|event| event.event_time.as_ref().map(|time| time.0));
-    let ours = |event: &Event| event.reason.as_deref() == Some("NonExpiringToken");
-    Ok(events
-        .into_iter()
-        .filter(ours)
-        .filter_map(|event| event.note)
-        .collect())
-}
-
-async fn warned(world: &World, times: usize) -> Result<Vec<String>> {
-    wait_for(&format!("{times} Events about the token"), DEADLINE, async || {
-        let found = warnings(world).await?;
-        anyhow::ensure!(found.len() >= times, "{found:?}");
-        Ok(Some(found))
-    })
-    .await
-    .map_err(|error| error.context(world.installed.logs()))
+/// Has osmctl report on the token that never ends: whether it exists, and whether machines need it.
+async fn reports_the_token(world: &World, says: &str) -> Result<()> {
+    let admin = world.plane.admin_kubeconfig_path();
+    let account = "ServiceAccount cloud-init-settings/cloud-init-getter of the upstream OSM still exists";
+    osmctl(&admin, &["status"]).await?.expect(0, &[account])?;
+    let token = format!("Secret {CLOUD_INIT_SETTINGS}/{GETTER_TOKEN} contains a non-expiring token");
+    let checked = osmctl(&admin, &["migrate", "check"]).await?;
+    checked.expect(1, &["already migrated", &token, says]).map(drop)
 }
 
 /// Waits until the bootstrap Secrets of these pools are those of OSM, or those of the upstream OSM.
@@ -285,35 +272,20 @@ async fn a_cluster_of_the_upstream_osm_is_taken_over() -> Result<()> {
     assert_eq!(left(&world, &names, &["custom"]).await?, secrets);
     assert_eq!(pools(&world).await?, before);
 
-    // The token that never ends is found; not to be deleted while a pool needs it.
-    let notes = warned(&world, 1).await?;
-    assert!(
-        notes.iter().all(|note| note.contains("Do not delete it yet")),
-        "{notes:?}"
-    );
-    let (_, metrics) = world.installed.get(Service::SecretSyncer, "/metrics").await?;
-    assert!(metrics.contains("\nosm_non_expiring_tokens 1\n"), "{metrics}");
+    // The token that never ends is not to be deleted while a pool needs it.
+    reports_the_token(&world, "do not delete it yet").await?;
 
-    // The user writes the profile anew: the last pool is ours, and the token is no longer needed. Said once.
+    // The user writes the profile anew: the last pool is ours, and the token is no longer needed.
     world.patch_pool("custom", to_ours).await?;
     world.machine("custom", REVISION).await?;
-    let notes = warned(&world, 2).await?;
-    assert_eq!(notes.len(), 2, "{notes:?}");
-    assert!(
-        notes[1].contains("kubectl delete secret/cloud-init-getter-token "),
-        "{notes:?}"
-    );
+    for pool in names {
+        world.says(pool, "Published", true, "Published").await?;
+    }
+    reports_the_token(&world, "`kubectl delete secret/cloud-init-getter-token ").await?;
     // From now on a new revision is one write, and machines that boot with the last one find what they need.
     world.stamp("tiny", REVISION + 1).await?;
     world.machine("tiny", REVISION + 1).await?;
     world.fetch(&machine).await?;
     assert_eq!(observer.absent().len(), names.len());
-    assert_eq!(warnings(&world).await?.len(), 2);
-    world.delete(&world.secrets(), GETTER_TOKEN).await?;
-    wait_for("the metric to say so", DEADLINE, async || {
-        let (_, metrics) = world.installed.get(Service::SecretSyncer, "/metrics").await?;
-        check(metrics.contains("\nosm_non_expiring_tokens 0\n"))
-    })
-    .await?;
     Box::pin(upstream_osm::is_forgotten(&world, &observer)).await
 }

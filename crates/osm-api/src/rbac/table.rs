@@ -223,10 +223,7 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
         everywhere.push(rule(RBAC, "clusterroles clusterrolebindings", "list watch", why));
     }
     let of_nodes = "a node may get exactly its pool's Secrets; lost labels are restored";
-    let made = vec![
-        events(
-            "Events: a Secret contains a non-expiring token, or a binding lets kube-controller-manager approve any node",
-        ),
+    let mut made = vec![
         rule(
             "",
             "secrets",
@@ -264,6 +261,11 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
             of_nodes,
         ),
     ];
+    if installation.joining == Joining::Approved {
+        made.push(events(
+            "only with `--joining=approved`: Events about a binding that lets kube-controller-manager approve any node",
+        ));
+    }
     vec![
         ClusterKind::Management.within(&installation.namespace, own),
         identity_of(ClusterKind::Management),

@@ -120,10 +120,17 @@ impl Reader {
             + DeserializeOwned
             + std::fmt::Debug,
     {
-        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<K> = self.namespaced(namespace);
         let kind = ApiResource::erase::<K>(&());
         let what = format!("{} {name} in namespace {namespace}", kind.plural);
         self.request("get", &what, api.get_opt(name)).await
+    }
+
+    pub(super) fn namespaced<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), namespace)
     }
 
     /// What identifies the cluster: the uid of its namespace `kube-system`.

@@ -22,12 +22,12 @@ use anyhow::{Context, Result};
 use clap::Args;
 use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, ServiceAccount};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Resource, ResourceExt};
 use osm_api::cluster_endpoint::Discovered;
-use osm_api::names::{self, KUBE_SYSTEM, SETTINGS_CONFIG_MAP, SETTINGS_KEY};
+use osm_api::names::{self, CLOUD_INIT_SETTINGS, GO_ACCOUNT, KUBE_SYSTEM, SETTINGS_CONFIG_MAP, SETTINGS_KEY};
 use osm_api::pool_settings::PoolSettings;
 use osm_api::{MachineDeployment, OperatingSystemProfile, pool};
 
@@ -116,7 +116,7 @@ pub struct Needs {
     pub events: bool,
     /// Which cluster has the MachineDeployments.
     pub identity: bool,
-    /// Deployments of the services.
+    /// Deployments of the services, and the ServiceAccount that the upstream OSM leaves behind.
     pub services: bool,
 }
 
@@ -212,6 +212,7 @@ impl Readers {
         }
         if needs.services {
             gatherer.services().await;
+            gatherer.go_account().await;
         }
         Ok(gatherer.snapshot)
     }
@@ -385,6 +386,15 @@ impl Gatherer<'_> {
             }
             Err(failure) => self.note(Part::Services, failure.to_string()),
         }
+    }
+
+    async fn go_account(&mut self) {
+        // Someone without this right sees no hint. They could not delete the account either, so a warning would not help.
+        let account = self
+            .from
+            .worker
+            .get::<ServiceAccount>(CLOUD_INIT_SETTINGS, GO_ACCOUNT);
+        self.snapshot.has_go_account = matches!(account.await, Ok(Some(_)));
     }
 
     fn keep_events(&mut self, result: Result<Listed<Event>, Failure>) {

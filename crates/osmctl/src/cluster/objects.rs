@@ -3,8 +3,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use kube::Resource;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ListParams, PartialObjectMeta};
 use kube::core::ApiResource;
+use kube::{Api, Resource};
 use serde_json::Value;
 
 use super::Flags;
@@ -98,5 +100,23 @@ impl Reader {
             Err(failure) if failure.is_not_found() => Ok(Vec::new()),
             Err(failure) => Err(failure),
         }
+    }
+
+    /// Metadata of the Secrets of a type. What is in them is not read.
+    ///
+    /// # Errors
+    /// A request that failed.
+    pub async fn secrets_of_type(
+        &self,
+        namespace: &str,
+        type_: &str,
+    ) -> Result<Vec<PartialObjectMeta<Secret>>, Failure> {
+        let secrets: Api<Secret> = self.namespaced(namespace);
+        let params = ListParams::default().fields(&format!("type={type_}"));
+        let what = format!("secrets in namespace {namespace}");
+        let listed = self
+            .request("list", &what, secrets.list_metadata(&params))
+            .await?;
+        Ok(listed.items)
     }
 }

@@ -16,15 +16,13 @@ use serde_json::{Value, json};
 use super::compare::{self, Outcome, Report};
 use super::found::{self, Found};
 use super::go_flags::{self, Mapped};
-use super::{pods, text};
+use super::tokens::{self, Token};
+use super::{listed, pods, text};
 use crate::cluster::{Flags, Needs, Object, Reader, Readers};
 use crate::diff;
 use crate::input;
 use crate::output;
 use crate::snapshot::Snapshot;
-
-/// Most names that a message lists.
-const MAX_NAMED: usize = 5;
 
 /// What a person has decided about flags of the upstream OSM.
 #[derive(Args, Clone, Debug)]
@@ -81,7 +79,18 @@ pub struct Facts {
     pub namespace: Option<String>,
     /// Secrets that must exist, and do not.
     pub missing_secrets: Vec<String>,
+    /// Non-expiring tokens next to the user data.
+    pub tokens: Vec<Token>,
+    /// Names of the configs of pools for which OSM has published nothing.
+    pub unpublished: Vec<String>,
     pub accept_refused: bool,
+}
+
+impl Facts {
+    /// Whether OSM is installed.
+    fn is_installed(&self, found: &Found) -> bool {
+        !found.own_deployments.is_empty() || self.rendered > 0
+    }
 }
 
 /// Where the upstream OSM has its profiles and configs, and where MachineDeployments are.
@@ -198,7 +207,8 @@ pub async fn read(readers: Readers, flags: &Flags, source: &Source) -> Result<Ch
         facts.namespace = Some(go_flags::value(&words, "namespace").to_owned());
     }
     // Otherwise the cluster with the pools is not selected.
-    if checked.found.controller.is_some() && (facts.place == Place::Here || facts.has_worker) {
+    let is_selected = facts.place == Place::Here || facts.has_worker;
+    if checked.found.controller.is_some() && is_selected {
         let needs = Needs {
             profiles: true,
             custom_profiles: true,
@@ -209,6 +219,21 @@ pub async fn read(readers: Readers, flags: &Flags, source: &Source) -> Result<Ch
         let settings = Settings::from_document(checked.mapped.settings.clone()).unwrap_or_default();
         let settings = diff::with_endpoint(&checked.snapshot, settings);
         checked.report = compare::report(&checked.snapshot, &settings);
+    }
+    // With neither of them, it is the wrong namespace, and nothing is known about its machines.
+    let is_known = checked.found.controller.is_some() || facts.is_installed(&checked.found);
+    if is_known && is_selected {
+        match tokens::read(&readers.worker).await {
+            Ok(tokens) => facts.tokens = tokens,
+            Err(failure) => checked.notes.push(format!(
+                "it is unknown whether non-expiring tokens of the upstream OSM are left: {failure}"
+            )),
+        }
+    }
+    if !facts.tokens.is_empty() {
+        // The snapshot above has no pools once the migration has deleted the Deployment.
+        let pools = readers.read(&of_go, Needs::default()).await?.machine_deployments;
+        facts.unpublished = tokens::unpublished(&configs, &pools);
     }
     for name in &checked.mapped.secrets {
         if readers
@@ -280,12 +305,12 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
         notes,
         ..
     } = checked;
-    let is_installed = !found.own_deployments.is_empty() || facts.rendered > 0;
+    let is_installed = facts.is_installed(found);
     let is_idle = |controller: &Object| controller.value.pointer("/spec/replicas") == Some(&json!(0));
     match &found.controller {
         None if is_installed => problems.push(format!(
             "the cluster is already migrated: OSM is installed in namespace {namespace}, and no Deployment of the upstream OSM is; \
-             there is nothing to do"
+             there is nothing to migrate"
         )),
         None => problems.push(no_controller(namespace)),
         Some(controller) if is_installed && is_idle(controller) && facts.place == Place::Worker => problems.push(
@@ -350,6 +375,11 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
             listed(&refused)
         ));
     }
+    let needed = match &found.controller {
+        Some(controller) if !is_idle(controller) => Some("the upstream OSM runs".to_owned()),
+        _ => tokens::why_needed(&facts.unpublished),
+    };
+    notes.extend(facts.tokens.iter().map(|token| token.note(needed.as_deref())));
     notes.append(&mut mapped.notes);
     notes.extend(snapshot.unread.iter().map(|unread| unread.message.clone()));
     let finalizers = snapshot
@@ -411,15 +441,6 @@ fn own_profiles(report: &Report, namespace: &str) -> Option<String> {
     (!names.is_empty()).then(|| {
         format!("create these profiles in namespace {namespace} of the management cluster, or in that of the value fallbackProfileNamespace: {}", listed(&names))
     })
-}
-
-/// Some of many names.
-fn listed(names: &[String]) -> String {
-    let first: Vec<&str> = names.iter().take(MAX_NAMED).map(String::as_str).collect();
-    match names.len().saturating_sub(MAX_NAMED) {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
-    }
 }
 
 #[cfg(test)]

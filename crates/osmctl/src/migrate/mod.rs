@@ -5,6 +5,7 @@
 //! found            the Deployments and webhook configurations of the upstream OSM
 //! go_flags         its flags → settings and values of the chart; pure
 //! compare          what OSM would render → what would differ, and what would be refused; pure
+//! tokens           non-expiring tokens → whether they may be deleted
 //! check            all of these → whether the cluster can be migrated
 //! text             what `check` prints
 //! script           what was found → the shell script
@@ -17,6 +18,7 @@ mod go_flags;
 mod pods;
 mod script;
 mod text;
+mod tokens;
 
 use std::process::ExitCode;
 
@@ -157,4 +159,16 @@ async fn read(flags: &cluster::Flags, source: &Source) -> Result<(Target, Checke
     let readers = Readers::connect(flags).await?;
     let target = readers.target.clone();
     Ok((target, check::read(readers, flags, source).await?))
+}
+
+/// Most names that a message lists.
+const MAX_NAMED: usize = 5;
+
+/// Some of many names.
+fn listed(names: &[String]) -> String {
+    let first: Vec<&str> = names.iter().take(MAX_NAMED).map(String::as_str).collect();
+    match names.len().saturating_sub(MAX_NAMED) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
 }

@@ -18,7 +18,6 @@ use crate::model::existing::{ExistingObjects, Group};
 use crate::model::gathered::OrphanBudget;
 use crate::model::source::{SourceData, kind_of};
 use crate::model::view::{self, BindingView, ConfigView, Meta, PURPOSE_BOOTSTRAP, RoleView, SecretView};
-use crate::plan::legacy_tokens::LegacyToken;
 
 /// With so many Secrets, a pool gets a further document only if it has few.
 pub const CROWDED: usize = 40_000;
@@ -32,7 +31,6 @@ pub struct Caches {
     pub accounts: Arc<Cache<Meta>>,
     pub roles: Arc<Cache<RoleView>>,
     pub bindings: Arc<Cache<BindingView>>,
-    pub legacy_tokens: Arc<Cache<LegacyToken>>,
     /// Secrets and ConfigMaps that documents take values from.
     pub sources: Followed<SourceData>,
     /// MachineDeployments that documents take values from; `None`: no document does.
@@ -61,7 +59,6 @@ impl Default for Caches {
             bindings: Arc::new(Cache::grouped(|binding: &BindingView| {
                 binding.meta.config().map(str::to_owned)
             })),
-            legacy_tokens: Arc::default(),
             sources: Followed::new("sources", SourceData::is_small),
             machine_deployments: Mutex::default(),
         }

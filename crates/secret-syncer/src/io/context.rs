@@ -27,8 +27,6 @@ use crate::model::view::ConfigView;
 pub enum Key {
     /// The OperatingSystemConfig of this name, whether it exists or not.
     Config(String),
-    /// Non-expiring ServiceAccount tokens that other programs left.
-    LegacyTokens,
     /// Whether a pool's token may do more than it needs to join.
     JoinRight,
 }
@@ -37,7 +35,6 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config(name) => f.write_str(name),
-            Self::LegacyTokens => f.write_str("(non-expiring tokens)"),
             Self::JoinRight => f.write_str("(nodeclient binding)"),
         }
     }
@@ -160,9 +157,6 @@ impl Context {
         else {
             return;
         };
-        if !self.caches.legacy_tokens.is_empty() {
-            self.queue.add(Key::LegacyTokens);
-        }
         if let Some(before) = &old {
             self.caches.end_unused_sources(before);
         }
@@ -178,7 +172,7 @@ impl Shared<Key> for Context {
             .config_names()
             .into_iter()
             .map(Key::Config)
-            .chain([Key::LegacyTokens, Key::JoinRight])
+            .chain([Key::JoinRight])
             .collect()
     }
 
@@ -188,7 +182,6 @@ impl Shared<Key> for Context {
                 self.forget(name);
                 self.reporting.foreign_cluster.note(name, None);
             }
-            Key::LegacyTokens => self.reporting.forget_legacy_tokens(),
             Key::JoinRight => {}
         }
     }
@@ -202,7 +195,6 @@ mod tests {
     /// both or neither would own the key. So these texts never change, however they read.
     #[test]
     fn the_texts_are_the_same_in_each_version() {
-        assert_eq!(Key::LegacyTokens.to_string(), "(non-expiring tokens)");
         assert_eq!(Key::JoinRight.to_string(), "(nodeclient binding)");
         assert_eq!(
             Key::Config("pool-kube-system-config".into()).to_string(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use osm_api::condition::{self, PUBLISHED, Verdict};
 use osm_api::config::{OperatingSystemConfigStatus, Published};
-use osm_api::{Reason, names};
+use osm_api::names;
 use osm_runtime::error::Failure;
 use osm_runtime::request::failed;
 use osm_runtime::status;
@@ -17,7 +17,7 @@ use crate::io::context::Context;
 use crate::io::error::Error;
 use crate::model::view::ConfigView;
 use crate::plan::conditions::{self, Announcement, event, is_change, is_reported};
-use crate::plan::{legacy_tokens, messages};
+use crate::plan::messages;
 
 /// Reports the outcome of a config's reconcile; returns when to look again.
 ///
@@ -166,29 +166,4 @@ async fn set_status(
         None => {}
     }
     Ok(())
-}
-
-/// Counts the non-expiring tokens of other programs, and emits an Event for each that [`legacy_tokens::due`] names.
-pub async fn report_legacy_tokens(context: &Context) {
-    let tokens = context.caches.legacy_tokens.select(|_| true);
-    let reporting = &context.reporting;
-    reporting
-        .metrics
-        .non_expiring_tokens
-        .set(i64::try_from(tokens.len()).unwrap_or(i64::MAX));
-    let unpublished = context
-        .caches
-        .configs
-        .select(|config| config.status.published.is_none() && !config.is_retired());
-    let first = unpublished.iter().map(|config| config.name.as_str()).min();
-    let needed_by = first.map(|first| (unpublished.len(), first));
-    let due = legacy_tokens::due(&mut reporting.legacy_tokens.lock(), &tokens, needed_by.is_some());
-    for token in due {
-        let message = legacy_tokens::message(token, needed_by);
-        tracing::warn!(secret = token.secret.name, account = token.account, "{message}");
-        let events = &context.cluster.worker.events;
-        events
-            .warning(&token.secret, Reason::NonExpiringToken, &message)
-            .await;
-    }
 }

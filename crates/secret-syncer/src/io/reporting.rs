@@ -12,13 +12,11 @@ use parking_lot::Mutex;
 use prometheus::{IntCounterVec, IntGauge, Opts};
 
 use crate::plan::findings::Cause;
-use crate::plan::legacy_tokens::Reported;
 
 pub struct Reporting {
     pub conditions: Arc<ConditionGauge>,
     pub foreign_cluster: ForeignCluster,
     pub metrics: PublishMetrics,
-    pub legacy_tokens: Mutex<Reported>,
     /// When each pool's first credential expires.
     expiries: Mutex<HashMap<String, Timestamp>>,
     /// Since when a config's reconciles fail.
@@ -33,7 +31,6 @@ impl Reporting {
             conditions: ConditionGauge::new(&process.metrics),
             foreign_cluster: ForeignCluster::new(cluster),
             metrics: PublishMetrics::new(&process.metrics)?,
-            legacy_tokens: Mutex::default(),
             expiries: Mutex::default(),
             failing: Mutex::default(),
         })
@@ -44,12 +41,6 @@ impl Reporting {
         self.conditions.forget(config, PUBLISHED);
         self.succeeded(config);
         self.note_expiry(config, None);
-    }
-
-    /// Another replica reports non-expiring tokens from now on.
-    pub fn forget_legacy_tokens(&self) {
-        self.metrics.non_expiring_tokens.set(0);
-        self.legacy_tokens.lock().clear();
     }
 
     /// When the credentials of a pool expire; `None`: it has none, or another replica counts them.
@@ -77,7 +68,6 @@ impl Reporting {
 /// Metrics of this controller besides reconciles and conditions.
 pub struct PublishMetrics {
     pub publishes: IntCounterVec,
-    pub non_expiring_tokens: IntGauge,
     pub nodeclient_binding_found: IntGauge,
     pub nodeclient_binding_unknown: IntGauge,
     pub earliest_expiry: IntGauge,
@@ -95,10 +85,6 @@ impl PublishMetrics {
         );
         Ok(Self {
             publishes: catalog.add(IntCounterVec::new(publishes, &["cause"]))?,
-            non_expiring_tokens: gauge(
-                "osm_non_expiring_tokens",
-                "Secrets in cloud-init-settings with a ServiceAccount's token that never expires. OSM creates no such Secret.",
-            )?,
             nodeclient_binding_found: gauge(
                 "osm_nodeclient_binding_found",
                 "1 while kube-controller-manager approves the certificate of any node for ServiceAccounts of cloud-init-settings.",

@@ -13,7 +13,6 @@ use osm_runtime::{Cluster, settings_watch};
 
 use crate::io::context::{Context, Key};
 use crate::model::view::{self, BindingView, ConfigView, Meta, RoleView, SecretView};
-use crate::plan::legacy_tokens::{self, LegacyToken};
 
 /// Secrets of the installation. Once half of them are there, each pool gets [few documents](crate::plan::provisioning_secret::has_room).
 const MAX_SECRETS: usize = 85_000;
@@ -22,7 +21,6 @@ const MAX_SECRETS: usize = 85_000;
 pub fn start(context: &Context) {
     configs(context);
     secrets(context);
-    legacy_tokens(context);
     accounts(context);
     roles(context);
     bindings(context);
@@ -70,9 +68,6 @@ fn configs(context: &Context) {
             for config in change.new.iter().chain(&change.old).take(1) {
                 waker.queue.add(Key::Config(config.name.clone()));
             }
-            if !waker.caches.legacy_tokens.is_empty() {
-                waker.queue.add(Key::LegacyTokens);
-            }
         })
         .spawn(cluster);
 }
@@ -89,16 +84,6 @@ fn secrets(context: &Context) {
             let secrets = change.new.iter().chain(&change.old);
             wake_owners(&queue, secrets.map(|secret| &secret.meta));
         })
-        .spawn(cluster);
-}
-
-fn legacy_tokens(context: &Context) {
-    let (cluster, queue) = (&context.cluster, context.queue.clone());
-    in_namespace(cluster, "non-expiring-tokens")
-        .fields(&format!("type={}", legacy_tokens::TYPE))
-        .project(|secret: Secret| Some(LegacyToken::of(&secret)))
-        .into_cache(&context.caches.legacy_tokens)
-        .on_change(move |_| queue.add(Key::LegacyTokens))
         .spawn(cluster);
 }
 

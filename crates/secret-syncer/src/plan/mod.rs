@@ -8,7 +8,6 @@ pub mod conditions;
 pub mod content;
 pub mod findings;
 pub mod hold;
-pub mod legacy_tokens;
 pub mod messages;
 pub mod orphan_budget;
 pub mod orphans;
