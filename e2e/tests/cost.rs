@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
-use osm_api::rbac::Service;
+use osm_api::rbac::{Installation, Service};
 use osm_api::{OperatingSystemConfig, OperatingSystemProfile};
 use osm_testkit::control_plane::AuditLog;
 use osm_testkit::cost::{Cost, until_quiet};
@@ -67,7 +67,7 @@ impl World {
         })
         .await?;
         let binaries = tokio::task::spawn_blocking(installation::binaries).await??;
-        let mut installed = Installed::install(&plane, installation::as_by_the_chart(), &binaries).await?;
+        let mut installed = Installed::install(&plane, Installation::default(), &binaries).await?;
         installed.start_all().await?;
         installed.ready(DEADLINE).await?;
         let profiles = Api::<OperatingSystemProfile>::namespaced(plane.admin()?, NAMESPACE);

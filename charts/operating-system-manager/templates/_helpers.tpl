@@ -64,7 +64,7 @@ osp-controller: ospController
 {{- if not (has .Values.topology (list "profiles" "crds")) }}
 osc-controller: oscController
 secret-syncer: secretSyncer
-{{- if .Values.csrApprover.enabled }}
+{{- if eq .Values.joining "approved" }}
 csr-approver: csrApprover
 {{- end }}
 {{- end }}

@@ -148,13 +148,16 @@ impl Inner {
 impl Shared<Key> for Context {
     fn known(&self) -> Vec<Key> {
         let requesters = self.requesters().into_iter().map(Key::Requester);
-        requesters.chain([Key::Housekeeping]).collect()
+        requesters
+            .chain([Key::Housekeeping, Key::NodeclientBinding])
+            .collect()
     }
 
     fn released(&self, key: &Key) {
         match key {
             Key::Requester(requester) => self.reporting.forget(requester),
             Key::Housekeeping => self.reporting.metrics.machines_without_node.set(0),
+            Key::NodeclientBinding => self.reporting.metrics.nodeclient_binding_found.set(0),
         }
     }
 }

@@ -71,7 +71,6 @@ fn keep(context: &Context, request: Arc<Request>) {
     );
 }
 
-/// All tokens of `osm-node-bootstrap` are one requester.
 #[tokio::test]
 async fn a_flood_for_one_machine_leaves_room_for_the_others_and_for_edge_pools() {
     let context = context(Calm);
@@ -112,13 +111,13 @@ async fn only_those_who_ask_for_a_node_are_woken_for_it() {
     let context = context(Calm);
     for (account, node) in [("a", "node"), ("b", "other")] {
         let request = Request {
-            requester: Requester::Pool(account.to_owned()),
+            requester: Requester(account.to_owned()),
             ..Request::for_test(account, jiff::Timestamp::UNIX_EPOCH, Ok(node.to_owned()))
         };
         keep(&context, Arc::new(request));
     }
     context.wake_for("node");
     let woken = context.queue.next().await;
-    assert_eq!(woken, Key::Requester(Requester::Pool("a".to_owned())));
+    assert_eq!(woken, Key::Requester(Requester("a".to_owned())));
     assert_eq!(context.queue.depth(), 1, "which is worked on");
 }

@@ -19,14 +19,8 @@ pub fn gather(context: &Context, requester: &Requester) -> Gathered {
         .filter_map(|seen| seen.pending().cloned())
         .collect();
     requests.sort_by_key(|request| (request.created, request.order));
-    let pool = match requester {
-        Requester::Pool(account) => context
-            .pools
-            .group(account)
-            .into_iter()
-            .find(|pool| !pool.is_deleting),
-        Requester::AnyPool => None,
-    };
+    let mut pools = context.pools.group(&requester.0).into_iter();
+    let pool = pools.find(|pool| !pool.is_deleting);
     let nodes: BTreeSet<&str> = requests.iter().filter_map(|request| request.node()).collect();
     let nodes = nodes
         .into_iter()

@@ -13,6 +13,8 @@ pub enum Key {
     Requester(Requester),
     /// Claims that are no longer needed, and machines that have not joined.
     Housekeeping,
+    /// Whether a binding lets kube-controller-manager approve what csr-approver should decide about.
+    NodeclientBinding,
 }
 
 impl fmt::Display for Key {
@@ -20,6 +22,7 @@ impl fmt::Display for Key {
         match self {
             Self::Requester(requester) => requester.fmt(f),
             Self::Housekeeping => f.write_str("(housekeeping)"),
+            Self::NodeclientBinding => f.write_str("(nodeclient binding)"),
         }
     }
 }

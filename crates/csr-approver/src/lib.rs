@@ -1,7 +1,7 @@
 //! csr-approver: approves the certificates with which the machines of a pool join the cluster.
 //!
 //! It owns the conditions `Approved` and `Denied` of CertificateSigningRequests that ServiceAccounts of pools have made, and the Leases
-//! that record its approvals. It connects only to the worker cluster. It has no right on Secrets and reads no settings.
+//! that record its approvals. It reports a binding with which tokens of pools need no approval. It connects only to the worker cluster. It has no right on Secrets and reads no settings.
 //!
 //! A reconcile decides about the requests of one requester: `gather → plan → apply → report`. [`gather`] collects what the watches have
 //! shown, [`mod@plan`] makes all decisions, [`apply`] makes sure of a decision by [`live`] reads, makes the [`claim`]
@@ -16,6 +16,7 @@ pub mod gather;
 pub mod key;
 pub mod live;
 pub mod metrics;
+pub mod nodeclient_binding;
 pub mod pkcs10;
 pub mod plan;
 pub mod report;
@@ -58,6 +59,7 @@ async fn reconcile(context: Context, key: Key) -> Result<Option<Duration>, Error
             unjoined::count(&context);
             claims::reconcile(&context).await
         }
+        Key::NodeclientBinding => nodeclient_binding::reconcile(&context).await,
         Key::Requester(requester) => decide(&context, &requester).await,
     }
 }

@@ -25,6 +25,7 @@ pub struct JoiningMetrics {
     pub dropped: IntCounter,
     /// Machines that have not joined in time.
     pub machines_without_node: IntGauge,
+    pub nodeclient_binding_found: IntGauge,
 }
 
 impl JoiningMetrics {
@@ -61,6 +62,10 @@ impl JoiningMetrics {
             machines_without_node: catalog.add(IntGauge::new(
                 "osm_machines_without_node",
                 "Machines of pools that have no Node 15 minutes after they were created.",
+            ))?,
+            nodeclient_binding_found: catalog.add(IntGauge::new(
+                "osm_nodeclient_binding_found",
+                "1 while kube-controller-manager approves the certificate of any node for ServiceAccounts of cloud-init-settings.",
             ))?,
         };
         // From zero, so that the rate of the first one is seen.

@@ -61,8 +61,8 @@ pub struct Approval {
     pub bearer: Bearer,
     /// A request for the same machine was approved before, and still exists.
     pub is_again: bool,
-    /// The only pool whose machines the requester may join as; `None`: any pool.
-    own: Option<PoolRef>,
+    /// The pool whose machines the requester may join as.
+    own: PoolRef,
 }
 
 /// A request with its decision.
@@ -116,40 +116,45 @@ fn decide(
     request: &Request,
     further: &mut BTreeMap<String, Wait>,
 ) -> (Option<PoolRef>, Decision) {
-    let own = match &gathered.requester {
-        Requester::Pool(_) => match &gathered.pool {
-            Some(pool) => Some(&pool.pool),
-            None => return (None, Decision::Wait(Wait::PoolNotFound)),
-        },
-        Requester::AnyPool => None,
+    let Some(own) = gathered.pool.as_ref().map(|pool| &pool.pool) else {
+        return (None, Decision::Wait(Wait::PoolNotFound));
     };
+    (Some(own.clone()), decide_for(own, gathered, request, further))
+}
+
+/// `own`: the pool whose machines the requester may join as.
+fn decide_for(
+    own: &PoolRef,
+    gathered: &Gathered,
+    request: &Request,
+    further: &mut BTreeMap<String, Wait>,
+) -> Decision {
     let node = match &request.asked {
         Ok(node) => node,
-        Err(denial) => return (own.cloned(), Decision::Deny(denial.clone())),
+        Err(denial) => return Decision::Deny(denial.clone()),
     };
     let unknown = Named::default();
     let named = gathered.nodes.get(node).unwrap_or(&unknown);
     let bearer = match bearer(&named.bearers, own) {
         Ok(bearer) => bearer,
-        Err(wait) => return (own.cloned(), Decision::Wait(wait(node.clone()))),
+        Err(wait) => return Decision::Wait(wait(node.clone())),
     };
-    let pool = own.cloned().or_else(|| bearer.pool.clone());
     let mut approval = Approval {
         claim: Claim::new(node, bearer, &request.uid),
         bearer: bearer.clone(),
         is_again: false,
-        own: own.cloned(),
+        own: own.clone(),
     };
     match admit(node, own, bearer, request) {
-        Ok(()) if named.has_node => return (pool, Decision::Wait(Wait::NodeExists(node.clone()))),
+        Ok(()) if named.has_node => return Decision::Wait(Wait::NodeExists(node.clone())),
         Ok(()) => {}
-        Err(Refusal::Deny(_)) => return (pool, Decision::ConfirmDenial(Box::new(approval))),
-        Err(Refusal::Wait(wait)) => return (pool, Decision::Wait(wait)),
+        Err(Refusal::Deny(_)) => return Decision::ConfirmDenial(Box::new(approval)),
+        Err(Refusal::Wait(wait)) => return Decision::Wait(wait),
     }
     if let Some(wait) = further.get(node) {
-        return (pool, Decision::Wait(wait.clone()));
+        return Decision::Wait(wait.clone());
     }
-    let decision = match compare(request, bearer, &named.requests, gathered.now) {
+    match compare(request, bearer, &named.requests, gathered.now) {
         Ok(is_again) => {
             let (node, until) = (node.clone(), claim::expires(gathered.now));
             further.insert(node.clone(), Wait::AlreadyApproved { node, until });
@@ -160,14 +165,13 @@ fn decide(
             further.insert(node.clone(), wait.clone());
             Decision::Wait(wait)
         }
-    };
-    (pool, decision)
+    }
 }
 
-/// What bears the name of a node, for a requester that may join as machines of its `own` pool, or of any. Of several, it is the oldest one, so
+/// What bears the name of a node, for a requester that may join as machines of its `own` pool. Of several, it is the oldest one, so
 /// that nobody can take the name of a machine of another pool. A name that the cloud has recorded counts more than one that the owner of a
 /// pool has chosen, because that one can be chosen in advance.
-fn bearer<'a>(bearers: &'a [Bearer], own: Option<&PoolRef>) -> Result<&'a Bearer, fn(String) -> Wait> {
+fn bearer<'a>(bearers: &'a [Bearer], own: &PoolRef) -> Result<&'a Bearer, fn(String) -> Wait> {
     if let [only] = bearers {
         return Ok(only);
     }
@@ -180,7 +184,7 @@ fn bearer<'a>(bearers: &'a [Bearer], own: Option<&PoolRef>) -> Result<&'a Bearer
         .filter(|bearer| rank(bearer) == rank(&first))
         .count()
         == 1;
-    match is_alone && own.is_none_or(|own| first.pool.as_ref() == Some(own)) {
+    match is_alone && first.pool.as_ref() == Some(own) {
         true => Ok(first),
         false => Err(Wait::MachineNotUnique),
     }
@@ -204,11 +208,9 @@ fn compare(request: &Request, bearer: &Bearer, others: &[Arc<Seen>], now: Timest
     let pool = bearer.pool.as_ref();
     let account = pool.map(|pool| names::pool_account(&pool.id()));
     let competes = |other: &&Arc<Request>| {
-        let may_join = match &other.requester {
-            Requester::Pool(of) => account.as_ref() == Some(of),
-            Requester::AnyPool => true,
-        };
-        may_join && other.uid != request.uid && other.created >= bearer.machine.created
+        account.as_ref() == Some(&other.requester.0)
+            && other.uid != request.uid
+            && other.created >= bearer.machine.created
     };
     let mut pending = others.iter().filter_map(|seen| seen.pending()).filter(competes);
     match pending.all(|other| request.is_before(other)) {
@@ -227,13 +229,13 @@ pub fn confirm(request: &Request, approval: &Approval, live: Option<&Bearer>) ->
         live.machine.uid == claim.joins_as_uid && live.machine.node_name() == Some(claim.node.as_str())
     };
     match live.filter(is_same) {
-        Some(live) => admit(&claim.node, approval.own.as_ref(), live, request),
+        Some(live) => admit(&claim.node, &approval.own, live, request),
         None => Err(Refusal::Wait(Wait::MachineNotFound(claim.node.clone()))),
     }
 }
 
 /// Whether the requester may join as what bears the name.
-fn admit(name: &str, own: Option<&PoolRef>, bearer: &Bearer, request: &Request) -> Result<(), Refusal> {
+fn admit(name: &str, own: &PoolRef, bearer: &Bearer, request: &Request) -> Result<(), Refusal> {
     let node = || name.to_owned();
     let wait = |wait: Wait| Err(Refusal::Wait(wait));
     let machine = &bearer.machine;
@@ -244,7 +246,7 @@ fn admit(name: &str, own: Option<&PoolRef>, bearer: &Bearer, request: &Request) 
     let Some(pool) = &bearer.pool else {
         return wait(Wait::MachineNotInPool(node()));
     };
-    if own.is_some_and(|own| own != pool) {
+    if own != pool {
         return match machine.may_pass_on_name {
             true => wait(Wait::ForeignMachine(node())),
             false => Err(Refusal::Deny(Denial::ForeignMachine(node()))),

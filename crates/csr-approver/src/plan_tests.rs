@@ -76,7 +76,7 @@ fn bearers(bearers: Vec<Bearer>) -> Gathered {
     };
     Gathered {
         now: at(100),
-        requester: Requester::Pool("osm-node-a".to_owned()),
+        requester: Requester("osm-node-a".to_owned()),
         pool: Some(Arc::new(pool_view("a"))),
         requests: vec![request("csr", 90, asked(NODE))],
         nodes: [(NODE.to_owned(), named)].into(),
@@ -146,15 +146,6 @@ fn with_node(bearer: Bearer) -> Gathered {
     let mut gathered = bearers(vec![bearer]);
     gathered.node().has_node = true;
     gathered
-}
-
-/// The same requests with the identity of all pools.
-fn any(gathered: Gathered) -> Gathered {
-    Gathered {
-        requester: Requester::AnyPool,
-        pool: None,
-        ..gathered
-    }
 }
 
 fn assert_decisions<const N: usize>(cases: [(Gathered, &str); N]) {
@@ -262,32 +253,9 @@ fn what_a_kubelet_never_sends_is_denied_but_only_to_pools_that_exist() {
             ..good()
         };
         assert_eq!(brief(&only(&bad)), format!("deny {reason}"));
-        let retired = Gathered {
-            pool: None,
-            ..bad.clone()
-        };
+        let retired = Gathered { pool: None, ..bad };
         assert_eq!(brief(&only(&retired)), "wait PoolNotFound");
-        assert_eq!(brief(&only(&any(bad))), format!("deny {reason}"));
     }
-}
-
-#[test]
-fn the_identity_of_all_pools_joins_as_a_machine_of_any_pool_by_the_same_rules() {
-    let decided = plan(&any(bearers(vec![foreign()]))).decided;
-    assert_eq!(brief(&decided[0].decision), APPROVED);
-    assert_eq!(
-        decided[0].pool,
-        Some(pool("b")),
-        "Events are about the Machine's pool"
-    );
-    let no_pool = of_pool(machine(NODE), None);
-    assert_decisions([
-        (any(with_node(own())), "wait NodeExists"),
-        (any(bearers(vec![no_pool])), "wait MachineNotInPool"),
-        (any(bearers(vec![])), "wait MachineNotFound"),
-        (any(bearers(vec![own(), own()])), "wait MachineNotUnique"),
-        (any(bearers(vec![site()])), APPROVED),
-    ]);
 }
 
 /// Of a request: its name, the second of its creation, and its resourceVersion.
@@ -335,7 +303,7 @@ fn outcomes(requester: &Requester, pending: &[Arc<Request>], approved: Vec<Arc<G
 }
 
 fn of_a() -> Requester {
-    Requester::Pool(names::pool_account(&pool("a").id()))
+    Requester(names::pool_account(&pool("a").id()))
 }
 
 /// Whoever sees a request can choose the name of its own, and send it in the same second.
@@ -368,26 +336,18 @@ fn the_first_of_several_requests_is_approved_or_none() {
     }
 }
 
-/// A pool may have tokens of two accounts, and each of them is another requester.
+/// Another pool's request is no competitor, and neither is one that is older than the machine.
 #[test]
-fn the_first_request_counts_whoever_sent_it_if_it_can_be_right() {
-    let any = || Requester::AnyPool;
-    let pending = asking(&[(any(), ("first", 90, Some(7))), (of_a(), ("second", 90, Some(8)))]);
-    assert_eq!(outcomes(&any(), &pending, Vec::new()), ["first approve"]);
+fn the_first_request_counts_if_it_can_be_right() {
+    let of_b = Requester(names::pool_account(&pool("b").id()));
+    let second = (of_a(), ("second", 90, Some(8)));
+    let pending = asking(&[(of_b, ("first", 90, Some(7))), second.clone()]);
+    assert_eq!(outcomes(&of_a(), &pending, Vec::new()), ["second approve"]);
+    let pending = asking(&[(of_a(), ("first", 79, Some(7))), second]);
     assert_eq!(
         outcomes(&of_a(), &pending, Vec::new()),
-        ["second wait RequestOrderUnknown"]
+        ["first wait RequestOlderThanMachine", "second approve"]
     );
-
-    let of_b = Requester::Pool(names::pool_account(&pool("b").id()));
-    for other in [
-        (of_b, ("first", 90, Some(7))),
-        // Older than the machine.
-        (any(), ("first", 79, Some(7))),
-    ] {
-        let pending = asking(&[other, (of_a(), ("second", 90, Some(8)))]);
-        assert_eq!(outcomes(&of_a(), &pending, Vec::new()), ["second approve"]);
-    }
 }
 
 /// The claim may have been deleted. `good` has none.
@@ -456,40 +416,25 @@ fn of_several_bearers_of_a_name_the_oldest_keeps_it() {
         })
     };
     let (approved, waits) = ("approve pool-abc-1 as kube-system/own", "wait MachineNotUnique");
-    let other_approved = "approve pool-abc-1 as kube-system/other";
-    for (case, (bearers, expected, by_any)) in [
-        (vec![own(80), other(81)], approved, approved),
-        (vec![other(81), own(80)], approved, approved),
-        (vec![site(81), own(80)], approved, approved),
-        (vec![own(80), aged("other", 81, None)], approved, approved),
-        (vec![own(80), aged("other", 81, Some("a"))], approved, approved),
-        (vec![own(80), other(81), site(81)], approved, approved),
-        (vec![own(80), other(79)], waits, other_approved),
-        (vec![own(80), site(79)], waits, APPROVED),
-        (
-            vec![own(80), aged("other", 79, None)],
-            waits,
-            "wait MachineNotInPool",
-        ),
-        (vec![own(80), other(80)], waits, waits),
+    for (case, (bearers, expected)) in [
+        (vec![own(80), other(81)], approved),
+        (vec![other(81), own(80)], approved),
+        (vec![site(81), own(80)], approved),
+        (vec![own(80), aged("other", 81, None)], approved),
+        (vec![own(80), aged("other", 81, Some("a"))], approved),
+        (vec![own(80), other(81), site(81)], approved),
+        (vec![own(80), other(79)], waits),
+        (vec![own(80), site(79)], waits),
+        (vec![own(80), aged("other", 79, None)], waits),
+        (vec![own(80), other(80)], waits),
         // The cloud has named one of them. The owners of the other pools have chosen their names.
-        (
-            vec![on_aws("own", 80, "a"), other(79), site(78)],
-            approved,
-            approved,
-        ),
-        (
-            vec![on_aws("own", 80, "a"), on_aws("other", 79, "b")],
-            waits,
-            other_approved,
-        ),
+        (vec![on_aws("own", 80, "a"), other(79), site(78)], approved),
+        (vec![on_aws("own", 80, "a"), on_aws("other", 79, "b")], waits),
     ]
     .into_iter()
     .enumerate()
     {
-        let gathered = self::bearers(bearers);
-        assert_eq!(brief(&only(&gathered)), expected, "case {case}");
-        assert_eq!(brief(&only(&any(gathered))), by_any, "case {case}");
+        assert_eq!(brief(&only(&self::bearers(bearers))), expected, "case {case}");
     }
 }
 

@@ -190,11 +190,9 @@ mod tests {
         let context = context(Calm);
         let mut waits = waits(0, Wait::MachineNotFound("n".to_owned()));
         waits.pool = None;
-        report(&context, &Requester::AnyPool, &[waits], false).await;
-        let is_due = |reason: Reason| {
-            let requester = Requester::AnyPool.to_string();
-            context.reporting.is_due(&requester, reason.as_str())
-        };
+        let requester = waits.request.requester.clone();
+        report(&context, &requester, &[waits], false).await;
+        let is_due = |reason: Reason| context.reporting.is_due(&requester.to_string(), reason.as_str());
         assert!(!is_due(Reason::MachineNotFound), "it was logged");
         assert!(is_due(Reason::NodeExists));
     }

@@ -124,10 +124,10 @@ mod tests {
             reasons: [(Reason::NodeExists, count)].into(),
             oldest: Some(at(oldest)),
         };
-        let pool = Requester::Pool("osm-node-1".to_owned());
+        let [pool, other] = ["osm-node-1", "osm-node-2"].map(|name| Requester(name.to_owned()));
         reporting.count(&pool, pending(3, 10), at(100));
         reporting.count(&pool, pending(2, 20), at(100));
-        reporting.count(&Requester::AnyPool, pending(1, 40), at(100));
+        reporting.count(&other, pending(1, 40), at(100));
         let has = |line: &str| {
             let text = String::from_utf8(metrics.encode()).unwrap();
             assert!(text.contains(line), "{line} missing in\n{text}");
@@ -136,7 +136,7 @@ mod tests {
         has("osm_joining_oldest_pending_seconds 80");
         reporting.forget(&pool);
         has(r#"osm_joining_requests_pending{reason="NodeExists"} 1"#);
-        reporting.count(&Requester::AnyPool, Pending::default(), at(100));
+        reporting.count(&other, Pending::default(), at(100));
         has(r#"osm_joining_requests_pending{reason="NodeExists"} 0"#);
         has("osm_joining_oldest_pending_seconds 0");
         assert!(reporting.pending.lock().is_empty());

@@ -152,7 +152,7 @@ impl Request {
             resource_version: "1".to_owned(),
             created,
             order: u64::try_from(created.as_second()).ok(),
-            requester: Requester::AnyPool,
+            requester: Requester("osm-node-0".to_owned()),
             asked,
         }
     }
@@ -290,12 +290,10 @@ mod tests {
             Seen::of(object(signer, user, &CLIENT, request, status), None)
         };
         let (request, other) = (pem("a"), "kubernetes.io/kube-apiserver-client");
-        let any = "system:serviceaccount:cloud-init-settings:osm-node-bootstrap";
         for (user, updated, changed, at) in [
             (POOL, Some(later), None, later),
             (POOL, None, Some(later), later),
             (POOL, None, None, created),
-            (any, Some(later), None, later),
             ("system:bootstrap:abcdef", Some(later), None, later),
             ("admin", Some(later), None, later),
         ] {

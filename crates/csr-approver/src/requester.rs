@@ -2,20 +2,15 @@
 
 use std::fmt;
 
-use osm_api::names::{self, CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT};
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 
 /// Hex characters of the id of a pool.
 const POOL_ID: usize = 20;
 
-/// Whose request it is, by the username that the API server has recorded. The text decides which replica owns it, so replicas of two
-/// versions must agree on it.
+/// Name of a ServiceAccount in `cloud-init-settings` that is a pool's, or was one, by the username that the API server has recorded. The text
+/// decides which replica owns its requests, so replicas of two versions must agree on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Requester {
-    /// This ServiceAccount in `cloud-init-settings`. It is a pool's, or was one.
-    Pool(String),
-    /// `osm-node-bootstrap`, the identity of all pools in mode `static`.
-    AnyPool,
-}
+pub struct Requester(pub String);
 
 impl Requester {
     /// `None`: csr-approver has nothing to do with this user.
@@ -24,21 +19,15 @@ impl Requester {
             .strip_prefix("system:serviceaccount:")?
             .strip_prefix(CLOUD_INIT_SETTINGS)?
             .strip_prefix(':')?;
-        if account == NODE_BOOTSTRAP_ACCOUNT {
-            return Some(Self::AnyPool);
-        }
         let id = account.strip_prefix(names::pool_account("").as_str())?;
         let is_id = id.len() == POOL_ID && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        is_id.then(|| Self::Pool(account.to_owned()))
+        is_id.then(|| Self(account.to_owned()))
     }
 }
 
 impl fmt::Display for Requester {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pool(account) => f.write_str(account),
-            Self::AnyPool => f.write_str(NODE_BOOTSTRAP_ACCOUNT),
-        }
+        f.write_str(&self.0)
     }
 }
 
@@ -51,8 +40,7 @@ mod tests {
         let pool = "osm-node-0123456789abcdef0123";
         let of =
             |account: &str| Requester::of(&format!("system:serviceaccount:cloud-init-settings:{account}"));
-        assert_eq!(of(pool), Some(Requester::Pool(pool.to_owned())));
-        assert_eq!(of("osm-node-bootstrap"), Some(Requester::AnyPool));
+        assert_eq!(of(pool), Some(Requester(pool.to_owned())));
         for account in [
             "cloud-init-getter",
             "default",
@@ -60,7 +48,7 @@ mod tests {
             "osm-node-0123456789abcdef012",
             "osm-node-0123456789abcdef01234",
             "osm-node-0123456789ABCDEF0123",
-            "osm-node-bootstrap2",
+            "osm-node-bootstrap",
         ] {
             assert_eq!(of(account), None, "{account}");
         }
@@ -75,12 +63,5 @@ mod tests {
         ] {
             assert_eq!(Requester::of(user), None, "{user}");
         }
-    }
-
-    /// During an upgrade, two versions run at once and must agree on the owner of a key.
-    #[test]
-    fn the_texts_are_the_same_in_each_version() {
-        assert_eq!(Requester::AnyPool.to_string(), "osm-node-bootstrap");
-        assert_eq!(Requester::Pool("osm-node-1".to_owned()).to_string(), "osm-node-1");
     }
 }

@@ -25,6 +25,7 @@ pub async fn start(context: &Context) {
     nodes(context);
     claims(context);
     context.queue.add(Key::Housekeeping);
+    context.queue.add(Key::NodeclientBinding);
     context.cluster.gates.opened(GATE).await;
     requests(context);
 }

@@ -5,7 +5,6 @@
 //! - [`machine_deployment`], [`provider_spec`], [`pool`]: what is read of a MachineDeployment; [`pool_ref`]: its identity.
 //! - [`machine`]: what is read of its Machines and MachineSets; [`node_name`]: the name that each machine's node has.
 //! - [`settings`]: the one settings document of an installation; [`cluster_endpoint`]: the API server that nodes find by it.
-//! - [`joining`]: how machines join.
 //! - [`gzip`]: compressed texts.
 //! - [`kubelet_value`]: quantities, durations and thresholds as the kubelet reads them.
 //! - [`system_names`]: names of packages, kernel modules and kernel parameters.
@@ -22,7 +21,6 @@ pub mod definitions;
 pub mod digest;
 mod files_and_units;
 pub mod gzip;
-pub mod joining;
 pub mod kubelet_value;
 pub mod labels;
 pub mod machine;
@@ -45,7 +43,6 @@ pub mod system_names;
 pub use cluster_endpoint::ClusterEndpoint;
 pub use config::{OperatingSystemConfig, OperatingSystemConfigSpec, OperatingSystemConfigStatus};
 pub use custom_profile::CustomOperatingSystemProfile;
-pub use joining::Joining;
 pub use machine::{Machine, MachineSet};
 pub use machine_deployment::MachineDeployment;
 pub use pool::Pool;

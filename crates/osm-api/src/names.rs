@@ -98,9 +98,6 @@ pub const DEFAULT_PROFILE: &str = "operatingsystemmanager.k8c.io/default-profile
 /// Label on OperatingSystemProfiles that are copies of a CustomOperatingSystemProfile of the same name.
 pub const CUSTOM_PROFILE: &str = "operatingsystemmanager.k8c.io/custom-profile";
 
-/// The one ServiceAccount in `cloud-init-settings` for which kube-controller-manager approves certificates of nodes, in the mode
-/// [`Static`](crate::Joining::Static).
-pub const NODE_BOOTSTRAP_ACCOUNT: &str = "osm-node-bootstrap";
 /// Annotation on a bootstrap Secret: SHA-256 of what it was published from by reference, 64 hex characters: the digest of the rendered
 /// content, and which state of which objects its documents take values from.
 pub const PUBLISHED_FROM: &str = "operatingsystemmanager.k8c.io/published-from";
@@ -108,13 +105,12 @@ pub const PUBLISHED_FROM: &str = "operatingsystemmanager.k8c.io/published-from";
 pub const PROVISIONING_SECRET: &str = "operatingsystemmanager.k8c.io/provisioning-secret";
 /// Annotation on a bootstrap Secret: uid of the provisioning Secret that the document names.
 pub const PROVISIONING_SECRET_UID: &str = "operatingsystemmanager.k8c.io/provisioning-secret-uid";
-/// Annotation on the Secrets of a pool: uids of the objects that its tokens are bound to, separated by `/`. They are the pool's
-/// ServiceAccount and, in the mode [`Static`](crate::Joining::Static), `osm-node-bootstrap` and the
-/// [token binding Secret](token_binding_secret_name). A mismatch means that the tokens are invalid.
+/// Annotation on the Secrets of a pool: uid of the ServiceAccount that its token is of. If the pool has another one by now, the token is
+/// invalid.
 pub const BOUND_TO: &str = "operatingsystemmanager.k8c.io/bound-to";
-/// Annotation on a bootstrap Secret: when its first token expires, RFC 3339.
+/// Annotation on a bootstrap Secret: when its token expires, RFC 3339.
 pub const EXPIRES: &str = "operatingsystemmanager.k8c.io/credential-expiration-time";
-/// Annotation on a bootstrap Secret: when its tokens are renewed, RFC 3339.
+/// Annotation on a bootstrap Secret: when its token is renewed, RFC 3339.
 pub const RENEW_AT: &str = "operatingsystemmanager.k8c.io/renew-at";
 /// Annotation on a provisioning Secret and on a kubeconfig Secret: no token that may fetch it lives longer than this, RFC 3339.
 pub const KEEP_UNTIL: &str = "operatingsystemmanager.k8c.io/keep-until";
@@ -243,7 +239,7 @@ pub fn kubeconfig_secret_name(pool_id: &str) -> String {
     pool_object("kubeconfig", pool_id)
 }
 
-/// Name of the Secret without data that a pool's token of [`NODE_BOOTSTRAP_ACCOUNT`] is bound to, so that it ends with the pool.
+/// Name of the Secret without data that tokens of a pool are bound to which a version before 0.1.0 issued. It goes with the pool.
 pub fn token_binding_secret_name(pool_id: &str) -> String {
     pool_object("token-binding", pool_id)
 }

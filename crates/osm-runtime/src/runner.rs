@@ -22,12 +22,7 @@ use crate::{Cluster, Metrics, watch};
 const MAX_JOIN_DELAY: Duration = Duration::from_secs(5);
 
 /// A key of the queue. Its text decides which replica owns it.
-pub trait Key: Clone + Eq + Hash + Display + Send + Sync + 'static {
-    /// Whether each replica reconciles this key for itself.
-    fn is_of_each(&self) -> bool {
-        false
-    }
-}
+pub trait Key: Clone + Eq + Hash + Display + Send + Sync + 'static {}
 
 impl Key for String {}
 
@@ -105,7 +100,7 @@ async fn wake_when_well<K: Key>(cluster: Cluster, queue: Arc<Queue<K>>, shared: 
 fn wakes<K: Key>(queue: Arc<Queue<K>>, shared: impl Shared<K>) -> OnChange {
     Box::new(move |replicas, before, after| {
         let mut owned = 0;
-        for key in shared.known().into_iter().filter(|key| !key.is_of_each()) {
+        for key in shared.known().into_iter() {
             let text = key.to_string();
             let (had, has) = (replicas.owns(before, &text), replicas.owns(after, &text));
             owned += usize::from(has);
@@ -148,7 +143,7 @@ async fn run<K, S, F, Fut, E>(
                 if shutdown.run_until_cancelled(replicas.hold()).await.is_none() {
                     break;
                 }
-                if !key.is_of_each() && !replicas.own(&key.to_string()) {
+                if !replicas.own(&key.to_string()) {
                     shared.released(&key);
                     queue.done(&key, None);
                     continue;

@@ -19,11 +19,11 @@ use osm_runtime::runner;
 use osm_runtime::{Cluster, Process, upstream_osm};
 
 use crate::io::apply::{Applied, apply};
-use crate::io::context::{Context, Key};
+use crate::io::context::Context;
 use crate::io::error::Error;
 use crate::io::gather::gather;
 use crate::io::report::report;
-use crate::io::{join_right, watches};
+use crate::io::watches;
 use crate::plan::plan;
 
 /// The field manager of this controller.
@@ -36,24 +36,18 @@ pub const FIELD_MANAGER: &str = "secret-syncer";
 pub async fn run(process: Arc<Process>, cluster: Cluster, installation: String) -> anyhow::Result<()> {
     let context = Context::new(&process, &cluster, installation.clone())?;
     watches::start(&context);
-    context.queue.add(Key::JoinRight);
     let (queue, shared) = (context.queue.clone(), context.clone());
     let configs = context.clone();
     let is_published = move || configs.has_published();
     upstream_osm::watch(&cluster, &queue, shared.clone(), is_published).await;
-    let work = move |key| reconcile(context.clone(), key);
+    let work = move |name| reconcile(context.clone(), name);
     runner::work(&cluster, &installation, queue, shared, work).await;
     Ok(())
 }
 
-async fn reconcile(context: Context, key: Key) -> Result<Option<Duration>, Error> {
-    match key {
-        Key::JoinRight => Ok(join_right::reconcile(&context).await?),
-        Key::Config(name) => {
-            let outcome = sync(&context, &name).await;
-            report(&context, &name, outcome).await
-        }
-    }
+async fn reconcile(context: Context, name: String) -> Result<Option<Duration>, Error> {
+    let outcome = sync(&context, &name).await;
+    report(&context, &name, outcome).await
 }
 
 async fn sync(context: &Context, name: &str) -> Result<Applied, Error> {

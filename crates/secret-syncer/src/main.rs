@@ -3,9 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use osm_api::Joining;
-use osm_api::rbac::{Installation, Service};
+use osm_api::rbac::Service;
 use osm_runtime::{CommonArgs, WorkerArgs};
 
 /// Publishes OperatingSystemConfigs as Secrets in the namespace cloud-init-settings.
@@ -23,21 +21,13 @@ struct Args {
     /// The default is the value of --namespace.
     #[arg(long, env = "OSM_INSTALLATION", value_name = "NAME")]
     installation: Option<String>,
-    /// How machines join. approved: with a pool token that may only request certificates; csr-approver approves them. static: with a token
-    /// of osm-node-bootstrap, for which kube-controller-manager approves the certificate of any node.
-    #[arg(long, env = "OSM_JOINING", value_name = "MODE", default_value_t,
-          value_parser = PossibleValuesParser::new(Joining::names()).try_map(|mode| mode.parse::<Joining>()))]
-    joining: Joining,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let id = args.installation.unwrap_or_else(|| args.common.namespace.clone());
     let worker = args.worker.worker_kubeconfig;
-    let installation = Installation {
-        joining: args.joining,
-        ..args.common.installation()
-    };
+    let installation = args.common.installation();
     osm_runtime::service::main(
         Service::SecretSyncer,
         args.common,

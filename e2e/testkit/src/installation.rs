@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use osm_api::Joining;
-use osm_api::names::{CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT, SETTINGS_KEY};
+use osm_api::names::{CLOUD_INIT_SETTINGS, SETTINGS_KEY};
 use osm_api::rbac::{ClusterKind, Installation, Service};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -47,8 +46,7 @@ fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<Value
         .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
         .collect();
     if parts.contains(&ClusterKind::Worker) {
-        objects.push(node_account());
-        objects.extend(joining(installation.joining, false));
+        objects.push(node_bootstrapper());
         objects.extend(requests_policy());
         objects.extend(bindings_policy());
     }
@@ -64,44 +62,27 @@ fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<Value
     objects
 }
 
-/// An installation as the chart makes it by default, for what is measured.
-#[must_use]
-pub fn as_by_the_chart() -> Installation {
-    Installation {
-        joining: Joining::Approved,
-        ..Installation::default()
-    }
+/// Whoever has a token of a pool may request certificates.
+fn node_bootstrapper() -> Value {
+    of_pools("osm:node-bootstrapper", "system:node-bootstrapper")
 }
 
-/// Name of the binding by which kube-controller-manager approves whatever `osm-node-bootstrap` asks for.
-pub const NODE_CLIENT_BINDING: &str = "osm:node-client";
-
-/// Who may ask for certificates of nodes, and for whom kube-controller-manager approves them. In mode `static`, `anybody_asks` as well: the
-/// tokens of pools may, which were published in the other mode.
+/// With the chart's value `joining: static`, kube-controller-manager approves these requests.
 #[must_use]
-pub fn joining(mode: Joining, anybody_asks: bool) -> Vec<Value> {
+pub fn node_client() -> Value {
+    of_pools(
+        "osm:node-client",
+        "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+    )
+}
+
+/// The tokens of all pools have this ClusterRole.
+fn of_pools(name: &str, role: &str) -> Value {
     let rbac = "rbac.authorization.k8s.io";
-    let account =
-        json!({"kind": "ServiceAccount", "name": NODE_BOOTSTRAP_ACCOUNT, "namespace": CLOUD_INIT_SETTINGS});
-    let group = json!({"kind": "Group", "apiGroup": rbac, "name": format!("system:serviceaccounts:{CLOUD_INIT_SETTINGS}")});
-    let bind = |name: &str, role: &str, subject: &Value| {
-        json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
-            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role}, "subjects": [subject]})
-    };
-    let who_asks = match mode {
-        Joining::Static if !anybody_asks => &account,
-        _ => &group,
-    };
-    let mut objects = vec![bind(
-        "osm:node-bootstrapper",
-        "system:node-bootstrapper",
-        who_asks,
-    )];
-    if mode == Joining::Static {
-        let role = "system:certificates.k8s.io:certificatesigningrequests:nodeclient";
-        objects.push(bind(NODE_CLIENT_BINDING, role, &account));
-    }
-    objects
+    let group = format!("system:serviceaccounts:{CLOUD_INIT_SETTINGS}");
+    json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "Group", "apiGroup": rbac, "name": group}]})
 }
 
 /// Name of the policy about what ServiceAccounts of `cloud-init-settings` may ask for, and of its binding.
@@ -154,11 +135,6 @@ fn policy(name: &str, spec: &str) -> [Value; 2] {
         json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name},
             "spec": {"policyName": name, "validationActions": ["Deny"]}}),
     ]
-}
-
-fn node_account() -> Value {
-    json!({"apiVersion": "v1", "kind": "ServiceAccount", "automountServiceAccountToken": false,
-        "metadata": {"name": NODE_BOOTSTRAP_ACCOUNT, "namespace": CLOUD_INIT_SETTINGS}})
 }
 
 fn role(service: Service, namespace: Option<&str>, rules: &[PolicyRule]) -> [Value; 2] {
@@ -428,10 +404,6 @@ impl Installed {
         }
         if service == Service::OspController {
             args.extend(installation.custom_profiles.then_some("--custom-profiles"));
-        }
-        let joining = installation.joining.to_string();
-        if service == Service::SecretSyncer {
-            args.extend(["--joining", &joining]);
         }
         let pool_settings_namespaces = installation.pool_settings_namespaces.join(",");
         let machine_deployment_namespaces = installation.machine_deployment_namespaces.join(",");

@@ -8,7 +8,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, ResourceExt};
-use osm_api::names::{self, CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT};
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::{Installation, Service};
 use osm_api::{MachineDeployment, PoolRef};
 use osm_testkit::{Options, check, installation, wait_for};
@@ -274,12 +274,6 @@ async fn a_token_opens_machines_of_its_pool_that_have_not_joined_and_nothing_els
         .await?;
     world.certified("for-node").await?;
 
-    // A token of before the upgrade opens a machine of any pool, by the same rules.
-    let old = world.account(NODE_BOOTSTRAP_ACCOUNT).await?;
-    for node in ["a-5", "b-1"] {
-        world.ask_as(&old, &format!("{node}-of-any"), node).await?;
-        world.certified(&format!("{node}-of-any")).await?;
-    }
     for request in ["for-unknown", "again", "of-retired"] {
         assert_eq!(world.decision(request).await?, None, "{request}");
     }

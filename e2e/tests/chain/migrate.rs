@@ -232,7 +232,7 @@ impl Site {
             let clusters = [(&self.plane, &ClusterKind::ALL[..])];
             let installation = Installation {
                 go_finalizers: true,
-                ..installation::as_by_the_chart()
+                ..Installation::default()
             };
             let binaries = installation::binaries()?;
             let mut installed = Installed::by_chart(&clusters, installation, "osm", &binaries).await?;

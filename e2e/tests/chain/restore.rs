@@ -6,7 +6,7 @@ use osm_api::rbac::Service;
 use osm_testkit::{Options, check, wait_for};
 use serde_json::json;
 
-use crate::rights::{both_die, is_dead};
+use crate::rights::{is_dead, token_dies};
 use crate::world::{DEADLINE, World};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +57,7 @@ async fn yesterdays_etcd_is_caught_up_with() -> Result<()> {
         check(world.configs().get_opt(&of_lost).await?.is_none())
     })
     .await?;
-    both_die(&world, &lost).await?;
+    token_dies(&world, &lost).await?;
 
     // Each watch has listed again once a new pool is published. Before that, a service may still act on what it saw that day.
     world.pool("witness", "osp-tiny").await?;

@@ -35,7 +35,7 @@ pub async fn more_than_anybody(world: &World, token: &str, namespace: &str) -> R
 }
 
 #[test]
-fn a_pools_tokens_may_do_what_they_are_for_and_nothing_else() -> Result<()> {
+fn a_pools_token_may_do_what_it_is_for_and_nothing_else() -> Result<()> {
     in_shared_world(async |world| {
         world
             .apply(&json!({"apiVersion": "v1", "kind": "ServiceAccount",
@@ -63,16 +63,6 @@ fn a_pools_tokens_may_do_what_they_are_for_and_nothing_else() -> Result<()> {
         let get = |machine: &UserData| format!("get /secrets {}", machine.provisioning_secret);
         let documents = BTreeSet::from([get(&first), get(&second)]);
         assert_eq!(documents.len(), 2);
-        let joining = BTreeSet::from(
-            [
-                "create certificates.k8s.io/certificatesigningrequests (any)",
-                "create certificates.k8s.io/certificatesigningrequests/nodeclient (any)",
-                "get certificates.k8s.io/certificatesigningrequests (any)",
-                "list certificates.k8s.io/certificatesigningrequests (any)",
-                "watch certificates.k8s.io/certificatesigningrequests (any)",
-            ]
-            .map(str::to_owned),
-        );
         for namespace in [CLOUD_INIT_SETTINGS, "kube-system", "default"] {
             let of_api = more_than_anybody(world, &second.api_token, namespace).await?;
             let own = if namespace == CLOUD_INIT_SETTINGS {
@@ -81,12 +71,6 @@ fn a_pools_tokens_may_do_what_they_are_for_and_nothing_else() -> Result<()> {
                 BTreeSet::new()
             };
             assert_eq!(of_api, own, "in {namespace}");
-            // Kubernetes' own role system:node-bootstrapper, and the right to be approved.
-            assert_eq!(
-                more_than_anybody(world, &second.kubelet_token, namespace).await?,
-                joining,
-                "in {namespace}"
-            );
         }
         Ok(())
     })
@@ -109,19 +93,16 @@ pub async fn is_dead(client: Client) -> Result<bool> {
     Ok(matches!(answer, Err(kube::Error::Api(status)) if status.code == 401))
 }
 
-pub async fn both_die(world: &World, machine: &UserData) -> Result<()> {
-    let (api, kubelet) = (
-        world.plane.client(&machine.api_token)?,
-        world.plane.client(&machine.kubelet_token)?,
-    );
-    wait_for("both tokens to die", DEADLINE, async || {
-        check(is_dead(api.clone()).await? && is_dead(kubelet.clone()).await?)
+pub async fn token_dies(world: &World, machine: &UserData) -> Result<()> {
+    let client = world.plane.client(&machine.api_token)?;
+    wait_for("the token to die", DEADLINE, async || {
+        check(is_dead(client.clone()).await?)
     })
     .await
 }
 
 #[test]
-fn tokens_die_with_what_they_are_bound_to_and_with_the_pool() -> Result<()> {
+fn tokens_die_with_their_account_and_with_the_pool() -> Result<()> {
     in_shared_world(async |world| {
         world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
         for pool in ["p", "gone"] {
@@ -129,12 +110,7 @@ fn tokens_die_with_what_they_are_bound_to_and_with_the_pool() -> Result<()> {
             world.stamp(pool, 1).await?;
         }
         let (machine, gone) = (world.machine("p", 1).await?, world.machine("gone", 1).await?);
-        for token in [
-            &machine.api_token,
-            &machine.kubelet_token,
-            &gone.api_token,
-            &gone.kubelet_token,
-        ] {
+        for token in [&machine.api_token, &gone.api_token] {
             assert!(!is_dead(world.plane.client(token)?).await?);
         }
         // Nobody has to do anything for it: the service is away.
@@ -142,12 +118,10 @@ fn tokens_die_with_what_they_are_bound_to_and_with_the_pool() -> Result<()> {
         let pool = world.bootstrap("p").await?.labels()[names::POOL].clone();
         let accounts = world.api::<ServiceAccount>(CLOUD_INIT_SETTINGS);
         world.delete(&accounts, &names::pool_account(&pool)).await?;
-        let binding = names::token_binding_secret_name(&pool);
-        world.delete(&world.secrets(), &binding).await?;
-        both_die(world, &machine).await?;
+        token_dies(world, &machine).await?;
         world.installed.start(Service::SecretSyncer).await?;
         let new = world.machine("p", 1).await?;
-        assert!(new.api_token != machine.api_token && new.kubelet_token != machine.kubelet_token);
+        assert_ne!(new.api_token, machine.api_token);
 
         world.delete(&world.pools(), "gone").await?;
         wait_for("the pool to be undone", DEADLINE, async || {
@@ -160,13 +134,9 @@ fn tokens_die_with_what_they_are_bound_to_and_with_the_pool() -> Result<()> {
             )
         })
         .await?;
-        both_die(world, &gone).await?;
-        for token in [&new.api_token, &new.kubelet_token] {
-            assert!(
-                !is_dead(world.plane.client(token)?).await?,
-                "those of the other pool live"
-            );
-        }
+        token_dies(world, &gone).await?;
+        let live = world.plane.client(&new.api_token)?;
+        assert!(!is_dead(live).await?, "that of the other pool lives");
         Ok(())
     })
 }

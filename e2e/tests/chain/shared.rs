@@ -14,7 +14,7 @@ use kube::{Api, Resource, ResourceExt};
 use osm_api::names::{CLOUD_INIT_SETTINGS, DEFAULT_PROFILE};
 use osm_api::rbac::Service;
 use osm_api::{MachineDeployment, OperatingSystemProfile};
-use osm_testkit::{Options, check, wait_for};
+use osm_testkit::{Options, check, installation, wait_for};
 use serde::de::DeserializeOwned;
 
 use crate::joining::CONTROLLERS;
@@ -43,11 +43,14 @@ pub fn in_shared_world(play: impl AsyncFnOnce(&mut World) -> Result<()>) -> Resu
 
 async fn start() -> Result<World> {
     let controllers = [&CONTROLLERS[..], &["serviceaccount-token"]].concat();
-    World::start(Options {
+    let world = World::start(Options {
         controllers,
         ..Options::default()
-    })
-    .await
+    });
+    let world = world.await?;
+    // Machines of a test need no Machine to join.
+    world.apply(&installation::node_client()).await?;
+    Ok(world)
 }
 
 impl World {
@@ -84,7 +87,7 @@ impl World {
         let in_settings = CLOUD_INIT_SETTINGS;
         delete_others(&self.api::<Secret>(in_settings), &[]).await?;
         delete_others(&self.api::<ConfigMap>(in_settings), &["kube-root-ca.crt"]).await?;
-        delete_others(&self.api::<ServiceAccount>(in_settings), &["osm-node-bootstrap"]).await?;
+        delete_others(&self.api::<ServiceAccount>(in_settings), &[]).await?;
         delete_others(&self.api::<RoleBinding>(in_settings), &["osm:"]).await?;
         delete_others(&self.api::<Role>(in_settings), &["osm:"]).await?;
         let requests = Api::<CertificateSigningRequest>::all(self.client.clone());

@@ -12,11 +12,11 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBind
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
+use osm_api::MachineDeployment;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::definitions;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::{ClusterKind, Installation};
-use osm_api::{Joining, MachineDeployment};
 use osm_testkit::fixtures;
 use osm_testkit::helm::{Helm, REGISTRY, chart};
 use osm_testkit::installation::{self, Installed};
@@ -30,7 +30,6 @@ const DEADLINE: Duration = Duration::from_secs(180);
 fn installation_in(namespace: &str) -> Installation {
     Installation {
         namespace: namespace.to_owned(),
-        joining: Joining::Approved,
         ..Installation::default()
     }
 }
@@ -194,7 +193,6 @@ async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<
             "CustomResourceDefinition /operatingsystemconfigs.operatingsystemmanager.k8c.io",
             "CustomResourceDefinition /operatingsystemprofiles.operatingsystemmanager.k8c.io",
             "Namespace /cloud-init-settings",
-            "ServiceAccount cloud-init-settings/osm-node-bootstrap",
         ]
     );
     // What machines on their way read is there, and so is what is known of pools.

@@ -8,7 +8,6 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::batch::v1::CronJob;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use osm_api::Joining;
 use osm_api::rbac::{ClusterKind, Installation, Service};
 use osm_testkit::helm::Helm;
 use osm_testkit::installation::{self, Installed};
@@ -67,7 +66,6 @@ async fn services_work_with_the_kubeconfigs_of_osmctl_and_a_cron_job_renews_them
     management.install_crds(&installation::crds()).await?;
     let installation = Installation {
         namespace: NAMESPACE.to_owned(),
-        joining: Joining::Approved,
         ..Installation::default()
     };
     let clusters = [

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
-use osm_api::Joining;
 use osm_api::definitions;
 use osm_api::rbac::{ClusterKind, Installation, Service};
 use osm_testkit::helm::{Helm, chart, ci_values};
@@ -159,16 +158,6 @@ const CASES: &[Case] = &[
     (&[MANAGEMENT], |_| (), &[ClusterKind::Management]),
     (&["--set=topology=worker"], |_| (), &[ClusterKind::Worker]),
     (
-        &["--set=joining=static"],
-        |it| it.joining = Joining::Static,
-        &ClusterKind::ALL,
-    ),
-    (
-        &["--set=topology=worker,joining=static"],
-        |it| it.joining = Joining::Static,
-        &[ClusterKind::Worker],
-    ),
-    (
         &["--set=removeUpstreamFinalizers=true"],
         |it| it.go_finalizers = true,
         &ClusterKind::ALL,
@@ -205,8 +194,6 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
     for (values, change, parts) in CASES {
         let mut installation = Installation {
             namespace: "osm".to_owned(),
-            // The default of the chart.
-            joining: Joining::Approved,
             ..Installation::default()
         };
         change(&mut installation);
@@ -227,7 +214,7 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
             known.insert(account.to_string());
         }
         // Whoever else is bound is who may ask for certificates of nodes.
-        known.extend([node_account().to_string(), group().to_string()]);
+        known.insert(group().to_string());
         for object in objects
             .iter()
             .filter(|object| text(&object["kind"]).ends_with("RoleBinding"))
@@ -265,10 +252,6 @@ async fn a_release_for_shared_profiles_is_osp_controller_alone() -> Result<()> {
         .collect();
     assert_eq!(names, ["one-osp-controller"]);
     Ok(())
-}
-
-fn node_account() -> Value {
-    json!({"kind": "ServiceAccount", "name": "osm-node-bootstrap", "namespace": "cloud-init-settings"})
 }
 
 fn group() -> Value {
@@ -338,10 +321,7 @@ async fn the_policy_about_leases_names_every_service_and_its_leases() -> Result<
     for (values, expected) in [
         ("topology=single", json!([csr, osc, osp, syncer])),
         ("topology=profiles", json!([osp])),
-        (
-            "topology=single,csrApprover.enabled=false,joining=static",
-            json!([osc, osp, syncer]),
-        ),
+        ("topology=single,joining=static", json!([osc, osp, syncer])),
         (
             &subjects,
             json!([csr, of("osc-controller", "a'b", Some("g")), syncer]),
@@ -359,18 +339,15 @@ async fn the_policy_about_leases_names_every_service_and_its_leases() -> Result<
     Ok(())
 }
 
-/// kube-controller-manager approves for one account, in one mode. A group is never bound to that.
+/// In one mode kube-controller-manager approves, and csr-approver runs in the other. A policy leaves both to the tokens of pools.
 #[tokio::test]
-async fn the_mode_decides_who_may_ask_and_what_is_approved() -> Result<()> {
+async fn the_mode_decides_who_approves() -> Result<()> {
     const ASK: &str = "system:node-bootstrapper";
     const APPROVED: &str = "system:certificates.k8s.io:certificatesigningrequests:nodeclient";
     let helm = Helm::without_cluster().await?;
-    let (all, only) = ((ASK, group()), (ASK, node_account()));
-    let own = (APPROVED, node_account());
     for (values, expected) in [
-        ("joining=approved", vec![all.clone()]),
-        ("joining=static", vec![all.clone(), own.clone()]),
-        ("joining=static,csrApprover.enabled=false", vec![only, own]),
+        ("joining=approved", &[ASK][..]),
+        ("joining=static", &[ASK, APPROVED]),
     ] {
         for topology in ["single", "worker"] {
             let set = format!("--set=topology={topology},{values}");
@@ -382,27 +359,17 @@ async fn the_mode_decides_who_may_ask_and_what_is_approved() -> Result<()> {
             let bound: Vec<_> = of_nodes
                 .map(|binding| (text(&binding["roleRef"]["name"]), binding["subjects"].clone()))
                 .collect();
-            let expected: Vec<_> = expected
-                .iter()
-                .map(|(role, subject)| (*role, json!([subject])))
-                .collect();
+            let expected: Vec<_> = expected.iter().map(|role| (*role, json!([group()]))).collect();
             assert_eq!(bound, expected, "{set}");
             let policies = objects
                 .iter()
                 .filter(|object| object["kind"] == "ValidatingAdmissionPolicy");
             assert_eq!(policies.count(), 3, "{set}");
-            let (mode, _) = values.split_once(',').unwrap_or((values, ""));
-            let flags = objects
-                .iter()
-                .flat_map(|object| object["spec"]["template"]["spec"]["containers"][0]["args"].as_array())
-                .flatten()
-                .filter(|argument| **argument == format!("--{mode}"))
-                .count();
-            assert_eq!(
-                flags,
-                usize::from(topology == "single"),
-                "{set}: secret-syncer's flag"
-            );
+            let approvers = objects.iter().filter(|object| {
+                object["kind"] == "Deployment" && object["metadata"]["name"] == "one-csr-approver"
+            });
+            let runs = topology == "single" && values == "joining=approved";
+            assert_eq!(approvers.count(), usize::from(runs), "{set}");
         }
     }
     Ok(())
@@ -539,9 +506,7 @@ const ROWS: &[(&[&str], &[&str])] = &[
     ),
     (
         // In the worker cluster, it may request exactly their tokens.
-        &[
-            "--set=topology=worker,workerCluster.renewal.enabled=true,csrApprover.enabled=false,joining=static",
-        ],
+        &["--set=topology=worker,workerCluster.renewal.enabled=true,joining=static"],
         &[
             r#"Role one-renewal /rules [{"apiGroups":[""],"resourceNames":["one-osc-controller","one-secret-syncer","one-renewal"],"resources":["serviceaccounts/token"],"verbs":["create"]}]"#,
         ],
@@ -733,10 +698,6 @@ const REFUSED: &[(&str, &str)] = &[
         "networkPolicy.enabled is set, but topology is worker",
     ),
     (
-        "csrApprover.enabled=false",
-        "so no machine could join: enable csr-approver, or set joining to static",
-    ),
-    (
         r"commonLabels.app\.kubernetes\.io/name=x",
         "commonLabels has app.kubernetes.io/name",
     ),
@@ -848,9 +809,8 @@ async fn the_definitions_are_those_of_this_version_and_are_kept() -> Result<()> 
     let ours = [definitions::CONFIGS, definitions::PROFILES].map(definitions::parse);
     for (values, keep) in [
         ("single", true),
-        // Where no service serves machines, it doesn't matter how they join.
-        ("crds,csrApprover.enabled=false", true),
-        ("profiles,csrApprover.enabled=false", true),
+        ("crds", true),
+        ("profiles", true),
         ("single,crds.keep=false", false),
     ] {
         let found = rendered(&[&format!("--set=topology={values}")]).await?;

@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use kube::api::{DynamicObject, ListParams};
 use kube::{Api, ResourceExt};
-use osm_api::Joining;
 use osm_api::names::SETTINGS_CONFIG_MAP;
 use osm_api::rbac::{ClusterKind, Installation};
 use osm_testkit::installation::{self, Installed};
@@ -56,7 +55,6 @@ async fn every_block_of_the_tutorial_does_what_it_says() -> Result<()> {
     person.run(INSTALL).await?;
     let installed = Installation {
         settings: SETTINGS_CONFIG_MAP.to_owned(),
-        joining: Joining::Approved,
         ..Installation::default()
     };
     let mut services =

@@ -9,7 +9,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::Api;
-use osm_api::Joining;
 use osm_api::Settings;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::content::ContentView;
@@ -159,11 +158,7 @@ impl Environment {
         lab.serve_metadata()?;
 
         progress.step("installing Operating System Manager");
-        let installation = Installation {
-            joining: Joining::Approved,
-            ..Installation::default()
-        };
-        let mut installed = Installed::install(&control_plane, installation, binaries).await?;
+        let mut installed = Installed::install(&control_plane, Installation::default(), binaries).await?;
         installed.log_to(&logs);
         let cluster_info = installation::cluster_info(control_plane.ca_pem(), &format!("https://{API}"));
         installation::apply(&control_plane, &[cluster_info, network_plugin()]).await?;

@@ -75,7 +75,7 @@ impl ApiServer {
         let admin_token = random_token();
         let path = directory.path().join("admin.kubeconfig");
         private_file(&path, &kubeconfig(&url, &pki.ca_pem, &admin_token))?;
-        let installation = installation::as_by_the_chart();
+        let installation = Installation::default();
         let server = Server::new(Timestamp::now());
         server.with(|state| state.salt_tokens(random_token()));
         server.load(&objects(&installation, &pki.ca_pem, &url)?)?;
@@ -103,7 +103,7 @@ impl ApiServer {
         progress.step("starting etcd and kube-apiserver");
         let control_plane = Box::new(ControlPlane::start(Options::default()).await?);
         progress.step("installing the custom resources, the namespaces, and an identity with its own permissions for each service");
-        let installation = installation::as_by_the_chart();
+        let installation = Installation::default();
         installation::prepare(&control_plane, &installation, &ClusterKind::ALL).await?;
         Ok(Self {
             installation,

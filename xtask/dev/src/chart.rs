@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use osm_api::Settings;
 use osm_api::rbac::{Grant, Installation, Service};
-use osm_api::{Joining, Settings};
 use serde_json::{Map, Value, json};
 
 use crate::generated::File;
@@ -41,7 +41,6 @@ fn rights() -> Result<String> {
         machine_deployment_namespaces: Vec::new(),
         go_finalizers: false,
         custom_profiles: false,
-        joining: Joining::default(),
     };
     let with = |change: &dyn Fn(&mut Installation)| {
         let mut installation = none.clone();
@@ -56,11 +55,6 @@ fn rights() -> Result<String> {
             &none,
         ),
         ("customProfiles", with(&|it| it.custom_profiles = true), &none),
-        (
-            "joining=approved",
-            with(&|it| it.joining = Joining::Approved),
-            &none,
-        ),
     ];
     let mut services = Map::new();
     for service in Service::ALL {

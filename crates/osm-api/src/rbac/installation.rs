@@ -1,6 +1,5 @@
 //! What the rights of one installation depend on.
 
-use crate::Joining;
 use crate::names::{KUBE_SYSTEM, SETTINGS_CONFIG_MAP};
 
 /// What the rights of one installation depend on.
@@ -27,8 +26,6 @@ pub struct Installation {
     pub go_finalizers: bool,
     /// Whether osp-controller copies the CustomOperatingSystemProfiles of its namespaces into OperatingSystemProfiles.
     pub custom_profiles: bool,
-    /// How machines join, which decides what the tokens of nodes may do.
-    pub joining: Joining,
 }
 
 impl Installation {
@@ -74,7 +71,6 @@ impl Default for Installation {
             machine_deployment_namespaces: Vec::new(),
             go_finalizers: false,
             custom_profiles: false,
-            joining: Joining::default(),
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use super::grant::{ClusterKind, Grant, Right, named, rule};
 use super::installation::Installation;
-use crate::Joining;
 use crate::names::{CLOUD_INIT_SETTINGS, GO_LEASE, GO_WORKER_LEASE, GROUP, KUBE_SYSTEM};
 
 pub(super) fn settings(name: &str) -> Right {
@@ -203,7 +202,7 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
         settings(&installation.settings),
         leases(),
     ];
-    let mut everywhere = vec![
+    let everywhere = vec![
         named(
             "",
             "namespaces",
@@ -218,12 +217,8 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
             "it may contain the password of a subscription, which a config must not contain",
         ),
     ];
-    if installation.joining == Joining::Approved {
-        let why = "only with `--joining=approved`: a change may let kube-controller-manager approve any node; only metadata is read";
-        everywhere.push(rule(RBAC, "clusterroles clusterrolebindings", "list watch", why));
-    }
     let of_nodes = "a node may get exactly its pool's Secrets; lost labels are restored";
-    let mut made = vec![
+    let made = vec![
         rule(
             "",
             "secrets",
@@ -234,13 +229,13 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
             "",
             "serviceaccounts",
             "get list watch create patch delete",
-            "the identity of each pool and of joining kubelets; lost labels are restored",
+            "the identity of each pool; lost labels are restored",
         ),
         rule(
             "",
             "serviceaccounts/token",
             "create",
-            "the tokens that nodes boot with, and one that verifies what they may do",
+            "the tokens that nodes boot with",
         ),
         rule(
             RBAC,
@@ -261,11 +256,6 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
             of_nodes,
         ),
     ];
-    if installation.joining == Joining::Approved {
-        made.push(events(
-            "only with `--joining=approved`: Events about a binding that lets kube-controller-manager approve any node",
-        ));
-    }
     vec![
         ClusterKind::Management.within(&installation.namespace, own),
         identity_of(ClusterKind::Management),
@@ -314,7 +304,13 @@ pub(super) fn csr_approver(installation: &Installation) -> Vec<Grant> {
             "get list watch",
             "a node that exists is never replaced; a live read before each approval",
         ),
-        events("Events: a machine of a pool in any namespace may not join"),
+        rule(
+            "authorization.k8s.io",
+            "subjectaccessreviews",
+            "create",
+            "whether kube-controller-manager would approve any node for the token of a pool",
+        ),
+        events("Events: a machine may not join, or tokens of pools may join as any node"),
     ];
     vec![
         ClusterKind::Worker.within(&installation.namespace, vec![claims, leases()]),

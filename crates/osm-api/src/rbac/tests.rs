@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use super::*;
-use crate::Joining;
 use crate::names::CLOUD_INIT_SETTINGS;
 
 fn everything() -> Installation {
@@ -16,7 +15,6 @@ fn everything() -> Installation {
         machine_deployment_namespaces: vec!["machines".to_owned()],
         go_finalizers: true,
         custom_profiles: true,
-        joining: Joining::Approved,
         ..Installation::default()
     }
 }

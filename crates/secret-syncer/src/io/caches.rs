@@ -27,7 +27,7 @@ pub struct Caches {
     pub configs: Arc<Cache<ConfigView>>,
     /// Secrets of this installation. This and the next three are grouped by the config that they were made for.
     pub secrets: Arc<Cache<SecretView>>,
-    /// ServiceAccounts of this installation, and `osm-node-bootstrap` in the mode that uses it.
+    /// ServiceAccounts of this installation.
     pub accounts: Arc<Cache<Meta>>,
     pub roles: Arc<Cache<RoleView>>,
     pub bindings: Arc<Cache<BindingView>>,

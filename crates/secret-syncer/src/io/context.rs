@@ -1,51 +1,23 @@
 //! What is reconciled, and what all reconciles share.
 
-use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use osm_api::Joining;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::names::CLOUD_INIT_SETTINGS;
 use osm_runtime::Api;
 use osm_runtime::cache::{Change, Version};
 use osm_runtime::queue::Queue;
-use osm_runtime::runner::{self, Shared};
+use osm_runtime::runner::Shared;
 use osm_runtime::{Cluster, Process};
 
 use crate::io::caches::Caches;
-use crate::io::join_right::JoinRight;
 use crate::io::reporting::Reporting;
 use crate::io::token_probe::TokenProbe;
 use crate::model::memory::Memory;
 use crate::model::view::ConfigView;
-
-/// A unit of work in the queue. Its text decides which replica owns it, so replicas of two versions must agree on it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Key {
-    /// The OperatingSystemConfig of this name, whether it exists or not.
-    Config(String),
-    /// Whether a pool's token may do more than it needs to join.
-    JoinRight,
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config(name) => f.write_str(name),
-            Self::JoinRight => f.write_str("(nodeclient binding)"),
-        }
-    }
-}
-
-impl runner::Key for Key {
-    fn is_of_each(&self) -> bool {
-        // Each replica reports on the right in its own conditions.
-        matches!(self, Self::JoinRight)
-    }
-}
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -59,9 +31,9 @@ pub struct Parts {
     pub token_probe: TokenProbe,
     pub caches: Caches,
     pub memory: Memory,
-    pub join_right: JoinRight,
     pub reporting: Reporting,
-    pub queue: Arc<Queue<Key>>,
+    /// Names of OperatingSystemConfigs, whether they exist or not.
+    pub queue: Arc<Queue<String>>,
 }
 
 impl std::ops::Deref for Context {
@@ -74,10 +46,6 @@ impl std::ops::Deref for Context {
 
 /// The APIs that are used.
 impl Parts {
-    pub fn joining(&self) -> Joining {
-        self.cluster.installation.joining
-    }
-
     pub fn configs(&self) -> Api<OperatingSystemConfig> {
         Api::namespaced(
             self.cluster.management.client.clone(),
@@ -114,7 +82,6 @@ impl Context {
             token_probe: TokenProbe::new(cluster.worker.anonymous.clone()),
             caches: Caches::default(),
             memory: Memory::default(),
-            join_right: JoinRight::default(),
             reporting: Reporting::new(process, cluster)?,
             queue: Arc::new(Queue::new(&process.environment)),
         })))
@@ -131,7 +98,7 @@ impl Context {
     /// Requeues every config that `which` selects.
     pub fn wake(&self, which: impl Fn(&ConfigView) -> bool) {
         for config in self.caches.configs.select(which) {
-            self.queue.add(Key::Config(config.name.clone()));
+            self.queue.add(config.name.clone());
         }
     }
 
@@ -161,44 +128,18 @@ impl Context {
             self.caches.end_unused_sources(before);
         }
         if old.is_none_or(|old| old.of_others() != new.of_others()) {
-            self.queue.add(Key::Config(new.name.clone()));
+            self.queue.add(new.name.clone());
         }
     }
 }
 
-impl Shared<Key> for Context {
-    fn known(&self) -> Vec<Key> {
-        self.caches
-            .config_names()
-            .into_iter()
-            .map(Key::Config)
-            .chain([Key::JoinRight])
-            .collect()
+impl Shared<String> for Context {
+    fn known(&self) -> Vec<String> {
+        self.caches.config_names().into_iter().collect()
     }
 
-    fn released(&self, key: &Key) {
-        match key {
-            Key::Config(name) => {
-                self.forget(name);
-                self.reporting.foreign_cluster.note(name, None);
-            }
-            Key::JoinRight => {}
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Replicas elect the owner of a key by hashing its text. During an upgrade, two versions run at once: with different texts,
-    /// both or neither would own the key. So these texts never change, however they read.
-    #[test]
-    fn the_texts_are_the_same_in_each_version() {
-        assert_eq!(Key::JoinRight.to_string(), "(nodeclient binding)");
-        assert_eq!(
-            Key::Config("pool-kube-system-config".into()).to_string(),
-            "pool-kube-system-config"
-        );
+    fn released(&self, name: &String) {
+        self.forget(name);
+        self.reporting.foreign_cluster.note(name, None);
     }
 }

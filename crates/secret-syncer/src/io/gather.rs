@@ -3,10 +3,9 @@
 
 use std::sync::Arc;
 
-use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
+use osm_api::names;
 use osm_runtime::request::failed;
 
-use crate::io::caches;
 use crate::io::context::Context;
 use crate::io::sources;
 use crate::model::gathered::{Clusters, Gathered};
@@ -44,12 +43,6 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, osm_runti
         clusters: Clusters { management, worker },
         are_secrets_crowded: caches.are_crowded(),
         orphan_budget: (!orphans.is_empty()).then(|| caches.orphan_budget(&context.installation)),
-        joining: context.joining(),
-        joining_is_open: context.join_right.is_open().unwrap_or(false),
-        node_account: caches
-            .accounts
-            .get(&caches::key(NODE_BOOTSTRAP_ACCOUNT))
-            .map(|meta| meta.uid.clone()),
         inputs: match &config {
             Some(config) => inputs(context, config).await,
             None => Ok(Inputs::default()),

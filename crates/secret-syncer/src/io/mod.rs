@@ -7,7 +7,6 @@ pub mod caches;
 pub mod context;
 pub mod error;
 pub mod gather;
-pub mod join_right;
 pub mod report;
 pub mod reporting;
 pub mod sources;

@@ -68,8 +68,6 @@ impl Reporting {
 /// Metrics of this controller besides reconciles and conditions.
 pub struct PublishMetrics {
     pub publishes: IntCounterVec,
-    pub nodeclient_binding_found: IntGauge,
-    pub nodeclient_binding_unknown: IntGauge,
     pub earliest_expiry: IntGauge,
 }
 
@@ -85,14 +83,6 @@ impl PublishMetrics {
         );
         Ok(Self {
             publishes: catalog.add(IntCounterVec::new(publishes, &["cause"]))?,
-            nodeclient_binding_found: gauge(
-                "osm_nodeclient_binding_found",
-                "1 while kube-controller-manager approves the certificate of any node for ServiceAccounts of cloud-init-settings.",
-            )?,
-            nodeclient_binding_unknown: gauge(
-                "osm_nodeclient_binding_unknown",
-                "1 while secret-syncer cannot determine osm_nodeclient_binding_found, which then has its last value.",
-            )?,
             earliest_expiry: gauge(
                 "osm_credentials_earliest_expiry_timestamp_seconds",
                 "When the first credential of any pool expires, in seconds since 1970; 0 without pools.",

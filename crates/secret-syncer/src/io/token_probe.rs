@@ -7,7 +7,6 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use kube::Client;
-use osm_api::Joining;
 use osm_api::names::CLOUD_INIT_SETTINGS;
 use osm_runtime::request::failed;
 use osm_runtime::rights;
@@ -66,31 +65,16 @@ impl TokenProbe {
         self.may_join.lock().map(|at| at.elapsed())
     }
 
-    /// The pool's own token must be allowed to ask for certificates. Any other must also be allowed what kube-controller-manager approves
-    /// by.
-    pub async fn may_join(&self, token: &str, joining: Joining) -> Result<(), ApplyError> {
-        self.must_be_allowed(token, requests(None)).await?;
-        if joining == Joining::Static {
-            self.must_be_allowed(token, requests(NODE_CLIENT)).await?;
-        }
+    /// The token must be allowed to request certificates.
+    pub async fn may_join(&self, token: &str) -> Result<(), ApplyError> {
+        self.must_be_allowed(token, requests()).await?;
         *self.may_join.lock() = Some(tokio::time::Instant::now());
         Ok(())
     }
 
-    /// Whether kube-controller-manager approves each node's certificate that this token asks for; `None`: the API server did not accept the
-    /// token, so this is not known.
-    pub async fn is_approved_anyway(&self, token: &str) -> Result<Option<bool>, ApplyError> {
-        let answer = self
-            .ask(token, &requests(NODE_CLIENT), &[Answer::Yes, Answer::No])
-            .await?;
-        Ok((answer != Answer::Unauthenticated).then_some(answer == Answer::Yes))
-    }
-
     /// Whether the API server accepts the token, whatever it may do.
     pub async fn is_accepted(&self, token: &str) -> Result<bool, ApplyError> {
-        let answer = self
-            .ask(token, &requests(None), &[Answer::Yes, Answer::No])
-            .await?;
+        let answer = self.ask(token, &requests(), &[Answer::Yes, Answer::No]).await?;
         Ok(answer != Answer::Unauthenticated)
     }
 
@@ -162,16 +146,12 @@ enum Answer {
     Unauthenticated,
 }
 
-/// The right by which kube-controller-manager approves the client certificate of any node.
-const NODE_CLIENT: Option<&str> = Some("nodeclient");
-
-/// To create CertificateSigningRequests, or this subresource, of which only the right exists.
-fn requests(subresource: Option<&str>) -> ResourceAttributes {
+/// To create CertificateSigningRequests.
+fn requests() -> ResourceAttributes {
     ResourceAttributes {
         group: Some("certificates.k8s.io".to_owned()),
         verb: Some("create".to_owned()),
         resource: Some("certificatesigningrequests".to_owned()),
-        subresource: subresource.map(str::to_owned),
         ..ResourceAttributes::default()
     }
 }

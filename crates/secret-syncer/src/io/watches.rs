@@ -2,16 +2,14 @@
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use kube::api::PartialObjectMeta;
-use osm_api::Joining;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use osm_api::config::OperatingSystemConfig;
-use osm_api::names::{CLOUD_INIT_SETTINGS, INSTALLATION, NODE_BOOTSTRAP_ACCOUNT};
+use osm_api::names::{CLOUD_INIT_SETTINGS, INSTALLATION};
 use osm_runtime::queue::Queue;
 use osm_runtime::watch::{Watch, Watchable};
 use osm_runtime::{Cluster, settings_watch};
 
-use crate::io::context::{Context, Key};
+use crate::io::context::Context;
 use crate::model::view::{self, BindingView, ConfigView, Meta, RoleView, SecretView};
 
 /// Secrets of the installation. Once half of them are there, each pool gets [few documents](crate::plan::provisioning_secret::has_room).
@@ -25,10 +23,6 @@ pub fn start(context: &Context) {
     roles(context);
     bindings(context);
     namespace(context);
-    if context.joining() == Joining::Approved {
-        rights::<ClusterRole>(context, "clusterroles");
-        rights::<ClusterRoleBinding>(context, "clusterrolebindings");
-    }
     let waker = context.clone();
     settings_watch::on_change(&context.cluster, move || waker.wake(|_| true));
 }
@@ -47,9 +41,9 @@ fn ours(context: &Context) -> String {
 }
 
 /// Requeues the configs that these objects were made for, which may have to be repaired.
-fn wake_owners<'a>(queue: &Queue<Key>, objects: impl Iterator<Item = &'a Meta>) {
+fn wake_owners<'a>(queue: &Queue<String>, objects: impl Iterator<Item = &'a Meta>) {
     for config in objects.filter_map(Meta::config) {
-        queue.add(Key::Config(config.to_owned()));
+        queue.add(config.to_owned());
     }
 }
 
@@ -66,7 +60,7 @@ fn configs(context: &Context) {
                 waker.caches.end_unused_sources(before);
             }
             for config in change.new.iter().chain(&change.old).take(1) {
-                waker.queue.add(Key::Config(config.name.clone()));
+                waker.queue.add(config.name.clone());
             }
         })
         .spawn(cluster);
@@ -88,28 +82,14 @@ fn secrets(context: &Context) {
 }
 
 fn accounts(context: &Context) {
-    let (cluster, waker) = (&context.cluster, context.clone());
-    let installation = context.installation.clone();
-    let is_node_account = {
-        let is_needed = context.joining() == Joining::Static;
-        move |meta: &Meta| is_needed && meta.name == NODE_BOOTSTRAP_ACCOUNT
-    };
+    let (cluster, queue) = (&context.cluster, context.queue.clone());
     in_namespace(cluster, "serviceaccounts")
-        .project(move |account: ServiceAccount| {
-            let meta = view::account(&account);
-            let ours = meta.label(INSTALLATION) == Some(installation.as_str());
-            (ours || is_node_account(&meta)).then_some(meta)
-        })
+        .labels(&ours(context))
+        .project(|account: ServiceAccount| Some(view::account(&account)))
         .into_cache(&context.caches.accounts)
         .on_change(move |change| {
-            if waker.caches.accounts.is_empty() || waker.join_right.is_open().is_none() {
-                waker.queue.add(Key::JoinRight);
-            }
-            let mut accounts = change.new.iter().chain(&change.old).map(|account| &**account);
-            wake_owners(&waker.queue, accounts.clone());
-            if accounts.any(&is_node_account) {
-                waker.wake(|_| true);
-            }
+            let accounts = change.new.iter().chain(&change.old);
+            wake_owners(&queue, accounts.map(|account| &**account));
         })
         .spawn(cluster);
 }
@@ -140,24 +120,6 @@ fn bindings(context: &Context) {
         .spawn(cluster);
 }
 
-/// What all ServiceAccounts may do in the whole cluster, and with that [`join_right`], changes with these objects. What is in them is for the
-/// API server to judge.
-fn rights<K>(context: &Context, what: &'static str)
-where
-    PartialObjectMeta<K>: Watchable,
-{
-    let (cluster, waker) = (&context.cluster, context.clone());
-    Watch::all(&cluster.worker, what)
-        .project(|_: PartialObjectMeta<K>| Some(()))
-        .on_change(move |_| {
-            waker.join_right.note_change_of_rights();
-            waker.queue.add(Key::JoinRight);
-        })
-        // Without this watch, the question is asked at intervals.
-        .awaited(false)
-        .spawn(cluster);
-}
-
 /// Once the namespace exists again, everything in it is restored at once.
 fn namespace(context: &Context) {
     let (cluster, waker) = (&context.cluster, context.clone());
@@ -180,11 +142,11 @@ mod tests {
     #[test]
     fn the_watches_have_room_for_as_many_pools_as_the_settings_allow() {
         let pools = MOST_MACHINE_DEPLOYMENTS as usize;
-        // A bootstrap Secret, a document and a token binding each, and the record of orphans.
-        assert!(3 * pools + 1 < CROWDED);
-        // A bootstrap Secret, a kubeconfig Secret or the script of an edge pool, a token binding, the documents that a pool may have where
-        // Secrets are many, and one for a new revision.
-        let secrets = 1 + 1 + 1 + MAX_DOCUMENTS_WHERE_CROWDED + 1;
+        // A bootstrap Secret and a document each, and the record of orphans.
+        assert!(2 * pools + 1 < CROWDED);
+        // A bootstrap Secret, a kubeconfig Secret or the script of an edge pool, the documents that a pool may have where Secrets are many,
+        // and one for a new revision.
+        let secrets = 1 + 1 + MAX_DOCUMENTS_WHERE_CROWDED + 1;
         assert!(secrets * pools < MAX_SECRETS);
         // Configs, ServiceAccounts, Roles and RoleBindings.
         assert!(pools < MAX_OBJECTS);

@@ -11,7 +11,7 @@ use osm_render::{LateValues, Stage, UserDataError, kubeconfig_secret};
 use crate::model::existing::WellKnown;
 use crate::model::published_content::{Entries, Published, PublishedContent, entries};
 use crate::model::record::of_parts;
-use crate::model::tokens::Tokens;
+use crate::model::token::Token;
 
 /// Stand-ins while documents are compared.
 const NO_TOKEN: &str = "token";
@@ -68,21 +68,21 @@ impl DocumentError {
     }
 }
 
-/// A pool's documents, complete except for the tokens and the name of the provisioning Secret.
+/// A pool's documents, complete except for the token and the name of the provisioning Secret.
 #[derive(Clone)]
 pub struct Documents {
     spec: Content,
     values: LateValues,
     /// What they are made from.
     pub content: PublishedContent,
-    /// With stand-ins for tokens, unless they are those of [`Self::with_tokens`].
+    /// With a stand-in for the token, unless it is that of [`Self::with_token`].
     pub provisioning: String,
     /// The data of the provisioning Secret.
     pub entries: Entries,
 }
 
 impl Documents {
-    /// Fills in everything that is known before tokens are issued. `values` are those of the objects that late-bound values refer to.
+    /// Fills in everything that is known before the token is issued. `values` are those of the objects that late-bound values refer to.
     ///
     /// # Errors
     /// Values that are missing or don't fit their encoding.
@@ -98,14 +98,14 @@ impl Documents {
         Ok(documents)
     }
 
-    /// The documents that are published, for other tokens.
+    /// The documents that are published, for another token.
     ///
     /// # Errors
     /// As [`Self::make`].
     pub fn published(published: &Published, pool: &str) -> Result<Self, DocumentError> {
         let (spec, values) = (published.content.spec(), published.content.values());
         if kubeconfig_secret::is_needed(spec) {
-            // Its provisioning document depends on the tokens.
+            // Its provisioning document depends on the token.
             return Self::make(spec.clone(), values.clone(), pool);
         }
         let mut documents = Self::unfilled(spec.clone(), values.clone(), pool);
@@ -138,27 +138,27 @@ impl Documents {
         }
     }
 
-    /// Whether the provisioning document depends on the tokens.
-    pub fn have_tokens_later(&self) -> bool {
+    /// Whether the provisioning document depends on the token.
+    pub fn has_token_later(&self) -> bool {
         kubeconfig_secret::is_needed(&self.spec)
     }
 
-    /// Whether documents that are published differ from these in their tokens only.
+    /// Whether documents that are published differ from these in their token only.
     pub fn are_published(&self, published: &Published) -> bool {
-        let is_same_document = self.have_tokens_later() || self.provisioning == published.document;
+        let is_same_document = self.has_token_later() || self.provisioning == published.document;
         is_same_document && self.content == published.content
     }
 
-    /// The same documents with these tokens in the provisioning document, where it depends on them.
+    /// The same documents with this token in the provisioning document, where it depends on it.
     ///
     /// # Errors
     /// As [`Self::make`].
-    pub fn with_tokens(&self, tokens: &Tokens) -> Result<Cow<'_, Self>, DocumentError> {
-        if !self.have_tokens_later() {
+    pub fn with_token(&self, token: &Token) -> Result<Cow<'_, Self>, DocumentError> {
+        if !self.has_token_later() {
             return Ok(Cow::Borrowed(self));
         }
         let mut documents = self.clone();
-        documents.values = self.values(tokens, NO_SECRET);
+        documents.values = self.values(token, NO_SECRET);
         documents.fill_provisioning()?;
         documents.store()?;
         Ok(Cow::Owned(documents))
@@ -210,13 +210,12 @@ impl Documents {
         Ok(kubeconfig)
     }
 
-    /// Everything that is late-bound, tokens included.
-    fn values(&self, tokens: &Tokens, provisioning_secret: &str) -> LateValues {
+    /// Everything that is late-bound, the token included.
+    fn values(&self, token: &Token, provisioning_secret: &str) -> LateValues {
         let mut values = self.values.clone();
         for late in &self.spec.late_bound_values {
             let value = match late.kind {
-                LateBoundKind::APIToken => &tokens.api,
-                LateBoundKind::KubeletToken => &tokens.kubelet,
+                LateBoundKind::APIToken | LateBoundKind::KubeletToken => &token.text,
                 LateBoundKind::ProvisioningSecretName => provisioning_secret,
                 _ => continue,
             };
@@ -225,18 +224,18 @@ impl Documents {
         values
     }
 
-    /// What the Secrets hold that one publish replaces, in the order in which they are written; with these tokens, and the name of the
+    /// What the Secrets hold that one publish replaces, in the order in which they are written; with this token, and the name of the
     /// provisioning Secret. A kubeconfig Secret may hold nothing.
     ///
     /// # Errors
     /// As [`Self::make`]; a document that is larger than the cloud takes.
     pub fn texts(
         &self,
-        tokens: &Tokens,
+        token: &Token,
         secret: &str,
     ) -> Result<Vec<(WellKnown, Option<Text>)>, DocumentError> {
-        let (values, mut texts) = (self.values(tokens, secret), Vec::new());
-        if self.have_tokens_later() {
+        let (values, mut texts) = (self.values(token, secret), Vec::new());
+        if self.has_token_later() {
             let kubeconfig = self.fill_kubeconfig(&values)?;
             let entry = kubeconfig.map(|text| (names::KUBECONFIG_KEY, text));
             texts.push((WellKnown::Kubeconfig, entry));
@@ -326,11 +325,10 @@ mod tests {
         }
     }
 
-    fn tokens(name: &str) -> Tokens {
-        Tokens {
-            api: format!("api-{name}"),
-            kubelet: format!("kubelet-{name}"),
-            bound_to: String::new(),
+    fn token(name: &str) -> Token {
+        Token {
+            text: format!("token-{name}"),
+            account: String::new(),
             expires: Timestamp::UNIX_EPOCH,
             renew_at: Timestamp::UNIX_EPOCH,
         }
@@ -340,17 +338,17 @@ mod tests {
     const KUBECONFIG: &str = "token: %%osm-late{kubelet/token,raw}%%\n";
 
     #[test]
-    fn a_provisioning_document_with_tokens_is_as_new_as_they_are_and_what_it_is_made_from_is_not() {
+    fn a_provisioning_document_with_a_token_is_as_new_as_that_is_and_what_it_is_made_from_is_not() {
         let make = || Documents::make(spec(LATER, Some(KUBECONFIG)), LateValues::new(), POOL).unwrap();
-        let with = |name| make().with_tokens(&tokens(name)).unwrap().into_owned();
+        let with = |name| make().with_token(&token(name)).unwrap().into_owned();
         let (one, again, two) = (with("one"), with("one"), with("two"));
-        assert!(one.provisioning.contains("api-one"), "{}", one.provisioning);
+        assert!(one.provisioning.contains("token-one"), "{}", one.provisioning);
         assert!(one.provisioning.contains(&format!("osm-kubeconfig-{POOL}")));
         assert_eq!(of_entries(&one.entries), of_entries(&again.entries));
         assert_ne!(of_entries(&one.entries), of_entries(&two.entries));
         assert!(one.content == make().content && two.content == make().content);
 
-        let texts = one.texts(&tokens("one"), "the-secret").unwrap();
+        let texts = one.texts(&token("one"), "the-secret").unwrap();
         let [
             (WellKnown::Kubeconfig, Some((_, kubeconfig))),
             (WellKnown::Bootstrap, Some((_, bootstrap))),
@@ -359,10 +357,10 @@ mod tests {
             panic!("{texts:?}")
         };
         let digest = digest::sha256_hex(one.provisioning.as_bytes());
-        for part in ["the-secret", &digest, "api-one"] {
+        for part in ["the-secret", &digest, "token-one"] {
             assert!(bootstrap.contains(part), "{part}: {bootstrap}");
         }
-        assert_eq!(kubeconfig, "token: kubelet-one\n");
+        assert_eq!(kubeconfig, "token: token-one\n");
     }
 
     #[test]
@@ -391,7 +389,7 @@ mod tests {
         let made = Documents::make(spec(LATER, None), LateValues::new(), POOL);
         assert!(matches!(made, Err(DocumentError::NoKubeconfig)));
         let made = Documents::make(spec("%%osm-late{api/token,raw}%%", None), LateValues::new(), POOL);
-        let texts = made.unwrap().texts(&tokens("one"), "the-secret").unwrap();
+        let texts = made.unwrap().texts(&token("one"), "the-secret").unwrap();
         assert!(
             matches!(
                 texts.as_slice(),

@@ -56,7 +56,6 @@ pub enum WellKnown {
     Bootstrap,
     Kubeconfig,
     EdgeScript,
-    TokenBinding,
 }
 
 impl WellKnown {
@@ -66,7 +65,6 @@ impl WellKnown {
             Self::Bootstrap => PURPOSE_BOOTSTRAP,
             Self::Kubeconfig => PURPOSE_KUBECONFIG,
             Self::EdgeScript => PURPOSE_EDGE_SCRIPT,
-            Self::TokenBinding => PURPOSE_TOKEN_BINDING,
         }
     }
 
@@ -76,7 +74,6 @@ impl WellKnown {
             Self::Bootstrap => "the bootstrap Secret",
             Self::Kubeconfig => "the kubeconfig Secret",
             Self::EdgeScript => "the Secret with the edge script",
-            Self::TokenBinding => "the Secret that a token is bound to",
         }
     }
 
@@ -86,7 +83,6 @@ impl WellKnown {
             Self::Bootstrap => names::bootstrap_secret_of(config),
             Self::Kubeconfig => Some(names::kubeconfig_secret_name(pool)),
             Self::EdgeScript => names::edge_script_secret_of(config),
-            Self::TokenBinding => Some(names::token_binding_secret_name(pool)),
         }
     }
 }
@@ -116,7 +112,9 @@ impl Group {
                 objects.edge_script = Some(secret);
             } else if is(WellKnown::Kubeconfig) {
                 objects.kubeconfig = Some(secret);
-            } else if is(WellKnown::TokenBinding) {
+            } else if secret.is(PURPOSE_TOKEN_BINDING)
+                && secret.meta.name == names::token_binding_secret_name(pool)
+            {
                 objects.token_binding = Some(secret);
             } else if secret.is(PURPOSE_PROVISIONING)
                 && secret.meta.name.starts_with(names::PROVISIONING_PREFIX)
@@ -172,7 +170,7 @@ pub struct ExistingObjects {
     pub edge_script: Option<Arc<SecretView>>,
     /// The Secret with the kubelet's kubeconfig, which machines of some pools fetch.
     pub kubeconfig: Option<Arc<SecretView>>,
-    /// The Secret that the pool's token of `osm-node-bootstrap` is bound to.
+    /// The Secret that tokens of the pool are bound to which a version before 0.1.0 issued. It only goes with the pool.
     pub token_binding: Option<Arc<SecretView>>,
     /// Provisioning Secrets, by name.
     pub provisioning: Vec<Arc<SecretView>>,
@@ -187,7 +185,6 @@ impl ExistingObjects {
             WellKnown::Bootstrap => &self.bootstrap,
             WellKnown::Kubeconfig => &self.kubeconfig,
             WellKnown::EdgeScript => &self.edge_script,
-            WellKnown::TokenBinding => &self.token_binding,
         };
         secret.as_ref()
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use osm_api::settings::Credentials;
-use osm_api::{Joining, PoolRef, names};
+use osm_api::{PoolRef, names};
 
 use crate::model::existing::ExistingObjects;
 use crate::model::memory::PoolMemory;
@@ -31,11 +31,6 @@ pub struct Gathered {
     pub orphans: Vec<(String, ExistingObjects)>,
     /// `None` where there are no orphans.
     pub orphan_budget: Option<OrphanBudget>,
-    pub joining: Joining,
-    /// Whether kube-controller-manager was last found to approve whatever a pool's token asks for.
-    pub joining_is_open: bool,
-    /// uid of `osm-node-bootstrap`; only known in the mode that uses it.
-    pub node_account: Option<String>,
     /// Values of the objects that the config refers to; empty where nothing is to be published.
     pub inputs: Result<Inputs, SourceError>,
     /// What is published, where new content is held back and what is published can be renewed without it.

@@ -10,7 +10,7 @@ use osm_api::Reason;
 use osm_render::LateValues;
 use parking_lot::Mutex;
 
-use crate::model::tokens::Tokens;
+use crate::model::token::Token;
 
 /// By name of the OperatingSystemConfig. A reconcile stores what its plan remembers, and adds the [facts](Fact) that carrying it out shows.
 #[derive(Default)]
@@ -42,15 +42,15 @@ pub struct PoolMemory {
     pub waiting_since: Option<Timestamp>,
     pub repairs: Option<Repairs>,
     pub unfit: Option<Unfit>,
-    /// The last tokens of the pool, until they are renewed. With the same tokens, repairs and lasting failures leave no further documents.
-    pub tokens: Option<Tokens>,
+    /// The last token of the pool, until it is renewed. With the same token, repairs and lasting failures leave no further documents.
+    pub token: Option<Token>,
 }
 
 /// What only the API server's answers show.
 pub enum Fact {
-    /// Tokens were issued. A reconcile that ends early has to learn it at once.
-    Issued(Tokens),
-    /// The API server does not accept the tokens. It may have another key to verify them with by now, so the next attempt gets new ones.
+    /// A token was issued. A reconcile that ends early has to learn it at once.
+    Issued(Token),
+    /// The API server does not accept the token. It may have another key to verify it with by now, so the next attempt gets a new one.
     Refused,
     /// What is published holds exactly what would be made from this. Only the content of a config is compared or published anew.
     Same(MadeFrom),
@@ -60,8 +60,8 @@ pub enum Fact {
 impl PoolMemory {
     fn learn(&mut self, fact: Fact) {
         match fact {
-            Fact::Issued(tokens) => self.tokens = Some(tokens),
-            Fact::Refused => self.tokens = None,
+            Fact::Issued(token) => self.token = Some(token),
+            Fact::Refused => self.token = None,
             Fact::Same(made_from) => {
                 self.made_from = Some(made_from);
                 // What is published is fit, whatever an earlier attempt showed.

@@ -9,5 +9,5 @@ pub mod published_content;
 mod published_content_tests;
 pub mod record;
 pub mod source;
-pub mod tokens;
+pub mod token;
 pub mod view;

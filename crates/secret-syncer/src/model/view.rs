@@ -274,7 +274,7 @@ pub const PURPOSE_PROVISIONING: &str = "provisioning";
 pub const PURPOSE_KUBECONFIG: &str = "kubeconfig";
 /// Value of the label [`names::ROLE`] on Secrets with the script of an edge pool.
 pub const PURPOSE_EDGE_SCRIPT: &str = "edge-script";
-/// Value of the label [`names::ROLE`] on the Secret that a pool's token of `osm-node-bootstrap` is bound to.
+/// Value of the label [`names::ROLE`] on the Secret that tokens of a pool are bound to which a version before 0.1.0 issued.
 pub const PURPOSE_TOKEN_BINDING: &str = "token-binding";
 /// Value of the label [`names::ROLE`] on the Secret that records when orphans were collected.
 pub const PURPOSE_ORPHAN_RECORD: &str = "orphan-record";

@@ -45,7 +45,7 @@ pub fn of_well_known(gathered: &Gathered, known: WellKnown, found: &Secret) -> A
     // Data and annotations are still as they were written together.
     let is_as_written = is_of_config && view.is_intact;
     // The pool's id is still on it or in its name, which no other program knows.
-    let is_in_name = matches!(known, WellKnown::Kubeconfig | WellKnown::TokenBinding);
+    let is_in_name = known == WellKnown::Kubeconfig;
     let is_ours = is_as_written || is_in_name || is_of_pool;
     if is_labelled || (installation.is_none() && is_ours) {
         return of_ours(&view);
@@ -71,7 +71,7 @@ fn is_of_the_upstream_osm(known: WellKnown, found: &Secret, view: &SecretView) -
             let is_script = data.is_some_and(|data| data.keys().eq([names::EDGE_SCRIPT_KEY]));
             is_script && is_empty(&found.metadata.labels) && is_empty(&found.metadata.annotations)
         }
-        WellKnown::Kubeconfig | WellKnown::TokenBinding => false,
+        WellKnown::Kubeconfig => false,
     }
 }
 

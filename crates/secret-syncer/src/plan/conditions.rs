@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn it_is_true_while_something_is_in_force() {
-        let published = messages::published("tomorrow", true);
+        let published = messages::published("tomorrow");
         let failed = messages::not_published(Reason::SourceNotFound, "a Secret is missing");
         let altered = messages::not_published(Reason::RepeatedlyModified, "altered");
         let kept = last();
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn failures_and_recoveries_are_announced_once() {
         let condition = |verdict: &Verdict| verdict.condition(&[], Some(1), at(0));
-        let published = messages::published("tomorrow", false);
+        let published = messages::published("tomorrow");
         let failed = messages::not_published(Reason::ForeignSecret, "failed");
         let other = messages::not_published(Reason::SourceNotFound, "failed");
         let (waiting, gone) = (messages::waiting_for_revision(), messages::torn_down());

@@ -1,6 +1,6 @@
 //! Why a pool is published (again). Content that may be new is compared with the stored documents first, and published only if it is.
 
-use osm_api::{Joining, names};
+use osm_api::names;
 
 use crate::model::existing::Ownership;
 use crate::model::gathered::Gathered;
@@ -47,8 +47,8 @@ pub fn findings(gathered: &Gathered, wanted: &Wanted, ownership: &Ownership) -> 
         secret if !secret.immutable => Some("is not immutable"),
         secret => has_wrong_metadata(&secret.meta, ownership),
     });
-    let current = valid_binding(gathered);
-    let is_bound = current.is_some() && current.as_deref() == recorded(names::BOUND_TO);
+    let account = existing.account.as_ref().map(|account| account.uid.as_str());
+    let is_bound = account.is_some() && account == recorded(names::BOUND_TO);
     // Without a readable time the annotation was altered, and renewal is due now.
     let renew_at = bootstrap.meta.time(names::RENEW_AT);
     let is_due = renew_at.is_none_or(|at| gathered.now >= at);
@@ -67,7 +67,7 @@ pub fn findings(gathered: &Gathered, wanted: &Wanted, ownership: &Ownership) -> 
         because(
             Cause::TokensInvalid,
             !is_bound,
-            "an object that tokens are bound to is missing or was replaced",
+            "the ServiceAccount of the token is missing or was replaced",
         ),
         because(Cause::RenewalDue, is_due, "the renewal of tokens is due"),
         because(
@@ -126,18 +126,6 @@ fn differs(
         .all(|name| secret.meta.annotation(name) == bootstrap.meta.annotation(name));
     let altered = is_altered(secret, ownership);
     altered.or_else(|| (!is_of_same_publish).then_some("was not written with the bootstrap Secret"))
-}
-
-/// What tokens of the pool would be bound to now, as the annotation [`names::BOUND_TO`]; `None` where an object is missing. In mode `static`
-/// these are the pool's account, the account that all pools share, and the Secret that binds the pool's token of the latter.
-pub fn valid_binding(gathered: &Gathered) -> Option<String> {
-    let account = &gathered.existing.account.as_ref()?.uid;
-    if gathered.joining == Joining::Approved {
-        return Some(account.clone());
-    }
-    let node_account = gathered.node_account.as_deref()?;
-    let binding = &gathered.existing.token_binding.as_ref()?.meta.uid;
-    Some([account, node_account, binding].join("/"))
 }
 
 fn opens_documents(gathered: &Gathered, wanted: &Wanted) -> bool {
@@ -200,14 +188,6 @@ mod tests {
         ] {
             assert_eq!(found(&gathered), [], "{what}");
         }
-        let mut approved = published();
-        approved.joining = Joining::Approved;
-        edit_bootstrap(&mut approved, |secret| {
-            annotate(secret, names::BOUND_TO, "account-uid")
-        });
-        approved.existing.token_binding = None;
-        approved.node_account = None;
-        assert_eq!(found(&approved), []);
     }
 
     /// Each situation with the one thing that is found in it.
@@ -300,43 +280,29 @@ mod tests {
                 "another account",
                 |g| g.existing.account = Some(Arc::new(meta("new", &[]))),
                 TokensInvalid,
-                "bound to",
+                "of the token",
             ),
             (
                 "no account",
                 |g| g.existing.account = None,
                 TokensInvalid,
-                "bound to",
+                "of the token",
             ),
             (
-                "another node account",
-                |g| g.node_account = Some("new".into()),
+                "a token of an account that all pools share",
+                |g| {
+                    edit_bootstrap(g, |s| {
+                        annotate(s, names::BOUND_TO, "account-uid/shared/binding-uid")
+                    })
+                },
                 TokensInvalid,
-                "bound to",
-            ),
-            (
-                "no node account",
-                |g| g.node_account = None,
-                TokensInvalid,
-                "bound to",
-            ),
-            (
-                "no binding Secret",
-                |g| g.existing.token_binding = None,
-                TokensInvalid,
-                "bound to",
-            ),
-            (
-                "the other mode",
-                |g| g.joining = Joining::Approved,
-                TokensInvalid,
-                "bound to",
+                "of the token",
             ),
             (
                 "no record",
                 |g| edit_bootstrap(g, |s| drop(s.meta.annotations.remove(names::BOUND_TO))),
                 TokensInvalid,
-                "bound to",
+                "of the token",
             ),
             ("renewal", |g| g.now = hours(8), RenewalDue, "renewal"),
             (

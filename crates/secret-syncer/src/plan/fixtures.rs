@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use osm_api::config::{OperatingSystemConfigStatus, Rendered};
 use osm_api::settings::Credentials;
-use osm_api::{Joining, PoolRef, names};
+use osm_api::{PoolRef, names};
 
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::{Clusters, Gathered, OrphanBudget};
@@ -70,9 +70,6 @@ pub fn fresh() -> Gathered {
             pools: 1,
             recorded: String::new(),
         }),
-        joining: Joining::Static,
-        joining_is_open: false,
-        node_account: Some("node-account".into()),
         inputs: Ok(Inputs::default()),
         credentials: Some(Credentials::default()),
         memory: PoolMemory::default(),
@@ -124,7 +121,7 @@ pub fn published() -> Gathered {
         (names::PUBLISHED_FROM, &published_from),
         (names::PROVISIONING_SECRET, "document"),
         (names::PROVISIONING_SECRET_UID, "document-uid"),
-        (names::BOUND_TO, "account-uid/node-account/binding-uid"),
+        (names::BOUND_TO, "account-uid"),
         (names::EXPIRES, &expires),
         (names::RENEW_AT, &renew),
     ];
@@ -136,10 +133,7 @@ pub fn published() -> Gathered {
         })),
         edge_script: None,
         kubeconfig: None,
-        token_binding: Some(Arc::new(SecretView {
-            meta: meta("binding", &[]),
-            ..SecretView::default()
-        })),
+        token_binding: None,
         provisioning: vec![document("document", hours(21))],
         account: Some(Arc::new(meta("account", &[]))),
         role: Some(Arc::new(RoleView {

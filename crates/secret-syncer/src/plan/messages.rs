@@ -16,35 +16,15 @@ pub fn not_published(reason: Reason, message: impl Into<String>) -> Verdict {
 }
 
 /// `expires` is when the credentials expire.
-pub fn published(expires: &str, joining_is_open: bool) -> Verdict {
-    let mut verdict = Verdict {
+pub fn published(expires: &str) -> Verdict {
+    Verdict {
         type_: PUBLISHED,
         status: true,
         reason: Reason::Published,
         message: format!(
             "user data is published; credentials expire at {expires} and are renewed before then"
         ),
-    };
-    if joining_is_open {
-        verdict.reason = Reason::NodeclientBindingFound;
-        verdict.message = format!("{}; {}", verdict.message, why_joining_is_open());
     }
-    verdict
-}
-
-pub fn why_joining_is_open() -> &'static str {
-    "insecure binding: ServiceAccounts in cloud-init-settings may obtain the certificate of any node; remove the binding that grants them \
-     `create certificatesigningrequests/nodeclient`, which `kubectl get clusterrolebindings -o wide | grep -E \
-     'system:(serviceaccounts|authenticated)|cloud-init-settings'` lists"
-}
-
-pub fn joining_is_closed() -> &'static str {
-    "kube-controller-manager approves no certificate for ServiceAccounts of pools"
-}
-
-pub fn joining_is_unknown() -> &'static str {
-    "the API server did not accept a token that it has just issued, so secret-syncer cannot determine whether kube-controller-manager approves \
-     certificates for ServiceAccounts of pools; the last answer is kept, and this is retried"
 }
 
 pub fn torn_down() -> Verdict {

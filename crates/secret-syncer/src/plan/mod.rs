@@ -130,7 +130,7 @@ fn for_config(
         return Ok(Plan::of(Step::SetStatus(verdict), Some(LONGEST_DELAY)));
     }
     if config.is_retired() {
-        (memory.made_from, memory.tokens) = (None, None);
+        (memory.made_from, memory.token) = (None, None);
         return Ok(Plan::of(teardown::of(gathered, config), None));
     }
     // Where nothing else can be published, it is tried again with the usual pauses.

@@ -112,7 +112,6 @@ mod tests {
                 mark(&mut objects, now());
             } else {
                 (objects.bootstrap, objects.provisioning) = (None, vec![]);
-                objects.token_binding = None;
             }
             gathered.now = hours(24);
             gathered.orphans = vec![(POOL.into(), objects)];

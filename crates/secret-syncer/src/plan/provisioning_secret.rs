@@ -11,7 +11,7 @@ use crate::model::existing::ExistingObjects;
 use crate::model::existing::Ownership;
 use crate::model::gathered::Gathered;
 use crate::model::record::of_entries;
-use crate::model::tokens::account_of;
+use crate::model::token::account_of;
 use crate::model::view::{PURPOSE_KUBECONFIG, PURPOSE_PROVISIONING, RoleView, SecretView};
 use crate::plan::content::Wanted;
 use crate::plan::publish;
@@ -50,7 +50,7 @@ pub fn document_step(gathered: &Gathered, documents: &Documents, published_from:
     if let Some(secret) = existing.iter().find(|secret| secret.entries == entries) {
         return DocumentStep::Extend(secret.clone());
     }
-    let made_from = match documents.have_tokens_later() {
+    let made_from = match documents.has_token_later() {
         true => entries.as_str(),
         false => published_from,
     };
@@ -280,10 +280,11 @@ mod tests {
 
     #[test]
     fn a_document_with_tokens_of_two_accounts_names_neither() {
-        let new = "account/node-account/binding";
+        let new = "account";
         for (of, expected) in [
-            (Some("account/node-account/earlier-binding"), Some(new)),
-            (Some("earlier-account/node-account/binding"), None),
+            (Some("account"), Some(new)),
+            (Some("account/shared/binding"), Some(new)),
+            (Some("earlier-account"), None),
             (None, None),
         ] {
             let mut document = document(None);

@@ -6,7 +6,7 @@ use osm_api::{config, names};
 
 use crate::model::existing::{Ownership, WellKnown};
 use crate::model::gathered::Gathered;
-use crate::model::tokens::Tokens;
+use crate::model::token::Token;
 use crate::model::view::{ConfigView, Meta, SecretView};
 use crate::plan::content::{Comparison, Content, Wanted};
 use crate::plan::findings::{Cause, Finding};
@@ -95,10 +95,10 @@ impl Publish {
         known: WellKnown,
         existing: Option<&SecretView>,
         document: &Meta,
-        tokens: &Tokens,
+        token: &Token,
     ) -> BTreeMap<String, String> {
-        let (expires, renew_at) = (tokens.expires.to_string(), tokens.renew_at.to_string());
-        let keep_until = provisioning_secret::keep_until(existing, tokens.expires).to_string();
+        let (expires, renew_at) = (token.expires.to_string(), token.renew_at.to_string());
+        let keep_until = provisioning_secret::keep_until(existing, token.expires).to_string();
         // Tokens that were published with it before may still fetch it.
         let keep_until = (known == WellKnown::Kubeconfig).then_some((names::KEEP_UNTIL, keep_until.as_str()));
         [
@@ -106,7 +106,7 @@ impl Publish {
             (names::PUBLISHED_FROM, &self.wanted.published_from),
             (names::PROVISIONING_SECRET, &document.name),
             (names::PROVISIONING_SECRET_UID, &document.uid),
-            (names::BOUND_TO, &tokens.bound_to),
+            (names::BOUND_TO, &token.account),
             (names::EXPIRES, &expires),
             (names::RENEW_AT, &renew_at),
         ]

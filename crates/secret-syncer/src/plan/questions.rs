@@ -6,24 +6,7 @@ use crate::plan::findings::Cause;
 
 /// Tokens of all pools have the same rights, unless another program has bound a single one, and the Roles of all pools have the same form. So
 /// an answer about one of them is good for this long.
-pub const ANSWER_TTL: Duration = Duration::from_secs(300);
-
-/// The API server is not asked more often than this whether joining is open, however often rights change.
-pub const QUESTION_INTERVAL: Duration = Duration::from_secs(10);
-
-/// How long to wait before the next question; `asked`: how long ago the last one was.
-pub fn pause(asked: Option<Duration>) -> Option<Duration> {
-    let left = QUESTION_INTERVAL.saturating_sub(asked?);
-    (!left.is_zero()).then_some(left)
-}
-
-/// When to ask again. The API server learns of a change of rights by a watch of its own, so the first answer after a change may be an old one.
-pub fn requeue_after(has_changed: bool) -> Duration {
-    match has_changed {
-        true => QUESTION_INTERVAL,
-        false => ANSWER_TTL,
-    }
-}
+const ANSWER_TTL: Duration = Duration::from_secs(300);
 
 /// `yes`: how long ago the answer was that tokens may; `None` also after another answer.
 pub fn is_known(yes: Option<Duration>) -> bool {
@@ -61,20 +44,6 @@ mod tests {
         ] {
             let known = is_readable(yes.map(Duration::from_secs), &[cause], is_as_written);
             assert_eq!(known, expected, "{yes:?} {cause:?} {is_as_written}");
-        }
-    }
-
-    #[test]
-    fn questions_have_an_interval() {
-        let seconds = Duration::from_secs;
-        for (asked, expected) in [
-            (None, None),
-            (Some(0), Some(10)),
-            (Some(9), Some(1)),
-            (Some(10), None),
-            (Some(300), None),
-        ] {
-            assert_eq!(pause(asked.map(seconds)), expected.map(seconds), "{asked:?}");
         }
     }
 }

@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use osm_api::names;
 
 use crate::model::gathered::Gathered;
-use crate::model::tokens::{Tokens, account_of};
-use crate::plan::findings::{Cause, valid_binding};
+use crate::model::token::Token;
+use crate::plan::findings::Cause;
 use crate::plan::steps::Publish;
 
 /// Tokens are never renewed sooner than this after they were issued, however short their life.
@@ -27,23 +27,28 @@ pub fn renew_at(issued: Timestamp, life: Duration, pool: &str) -> Timestamp {
     issued.saturating_add(after).unwrap_or(Timestamp::MAX)
 }
 
-/// The tokens of an earlier publish, if they serve for this one as well: they are bound to what exists now, and not due for renewal. Where a
-/// renewal is due, those serve that an attempt at it has got already.
-pub fn reusable<'a>(gathered: &'a Gathered, publish: &Publish) -> Option<&'a Tokens> {
-    let kept = gathered.memory.tokens.as_ref()?;
+/// The token of an earlier publish, if it serves for this one as well: it is of the account that exists now, and not due for renewal. Where a
+/// renewal is due, one serves that an attempt at it has got already.
+pub fn reusable<'a>(gathered: &'a Gathered, publish: &Publish) -> Option<&'a Token> {
+    let kept = gathered.memory.token.as_ref()?;
     let bootstrap = gathered.existing.bootstrap.as_ref();
     let published = bootstrap.and_then(|secret| secret.meta.time(names::EXPIRES));
     let is_renewal = publish.causes().contains(&Cause::RenewalDue);
-    let are_published = published == Some(kept.expires);
-    let are_valid = valid_binding(gathered).as_ref() == Some(&kept.bound_to);
-    let are_reusable = are_valid && gathered.now < kept.renew_at && !(is_renewal && are_published);
-    are_reusable.then_some(kept)
+    let is_published = published == Some(kept.expires);
+    let is_reusable =
+        is_of_account(gathered, kept) && gathered.now < kept.renew_at && !(is_renewal && is_published);
+    is_reusable.then_some(kept)
+}
+
+/// Whether the watch shows its account.
+fn is_of_account(gathered: &Gathered, token: &Token) -> bool {
+    let account = gathered.existing.account.as_ref();
+    account.is_some_and(|shown| token.account == shown.uid)
 }
 
 /// Whether someone has made the pool's account anew, and the watch does not show that yet.
-pub fn are_of_another_account(gathered: &Gathered, tokens: &Tokens) -> bool {
-    let account = gathered.existing.account.as_ref();
-    account.is_some_and(|shown| account_of(&tokens.bound_to) != shown.uid)
+pub fn is_of_another_account(gathered: &Gathered, token: &Token) -> bool {
+    gathered.existing.account.is_some() && !is_of_account(gathered, token)
 }
 
 #[cfg(test)]
@@ -78,29 +83,28 @@ mod tests {
 
     #[test]
     fn tokens_are_published_again_until_their_renewal() {
-        const BOUND_TO: &str = "account-uid/node-account/binding-uid";
-        let tokens = |renew_at, expires| Tokens {
-            api: "api".into(),
-            kubelet: "kubelet".into(),
-            bound_to: BOUND_TO.into(),
+        const ACCOUNT: &str = "account-uid";
+        let token = |renew_at, expires| Token {
+            text: "token".into(),
+            account: ACCOUNT.into(),
             expires,
             renew_at,
         };
         // The bootstrap Secret has tokens that expire after 20 hours, and are renewed after 8.
-        let published_ones = tokens(hours(8), hours(20));
-        let newer = tokens(hours(20), hours(32));
-        for (what, kept, bound_to, now, expected) in [
-            ("for a repair", &published_ones, BOUND_TO, hours(1), true),
-            ("of other objects", &published_ones, "other", hours(1), false),
-            ("at their renewal", &published_ones, BOUND_TO, hours(8), false),
-            ("of an attempt at the renewal", &newer, BOUND_TO, hours(8), true),
-            ("of an attempt long ago", &newer, BOUND_TO, hours(20), false),
+        let published_ones = token(hours(8), hours(20));
+        let newer = token(hours(20), hours(32));
+        for (what, kept, account, now, expected) in [
+            ("for a repair", &published_ones, ACCOUNT, hours(1), true),
+            ("of another account", &published_ones, "other", hours(1), false),
+            ("at their renewal", &published_ones, ACCOUNT, hours(8), false),
+            ("of an attempt at the renewal", &newer, ACCOUNT, hours(8), true),
+            ("of an attempt long ago", &newer, ACCOUNT, hours(20), false),
         ] {
             let mut gathered = published();
             gathered.existing.role = None;
             gathered.now = now;
-            gathered.memory.tokens = Some(Tokens {
-                bound_to: bound_to.into(),
+            gathered.memory.token = Some(Token {
+                account: account.into(),
                 ..kept.clone()
             });
             let Step::Publish(publish) = plan(&gathered).1.unwrap().step else {
@@ -113,7 +117,7 @@ mod tests {
         edit_bootstrap(&mut gathered, |secret| {
             drop(secret.meta.annotations.remove(names::RENEW_AT))
         });
-        gathered.memory.tokens = Some(published_ones);
+        gathered.memory.token = Some(published_ones);
         let Step::Publish(publish) = plan(&gathered).1.unwrap().step else {
             panic!()
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use osm_api::{Joining, names};
+use osm_api::names;
 
 use crate::model::gathered::Gathered;
 use crate::model::view::ConfigView;
@@ -51,7 +51,6 @@ fn is_shown(gathered: &Gathered) -> bool {
         && role.is_some_and(|role| role.secrets.is_some())
         && existing.bootstrap.is_some()
         && !existing.provisioning.is_empty()
-        && (gathered.joining == Joining::Approved || existing.token_binding.is_some())
         && provisioning_secret::out_of_sight(gathered).is_empty()
 }
 
@@ -70,13 +69,12 @@ mod tests {
         fn opens(existing: &mut ExistingObjects, secrets: Option<Vec<String>>) {
             Arc::make_mut(existing.role.as_mut().unwrap()).secrets = secrets;
         }
-        let cases: [(&str, Edit); 8] = [
+        let cases: [(&str, Edit); 7] = [
             ("no ServiceAccount", |o| o.account = None),
             ("no RoleBinding", |o| o.binding = None),
             ("no Role", |o| o.role = None),
             ("no bootstrap Secret", |o| o.bootstrap = None),
             ("no document", |o| o.provisioning.clear()),
-            ("no token binding", |o| o.token_binding = None),
             ("a Role that was altered", |o| opens(o, None)),
             ("a Role that opens a document which is not shown", |o| {
                 let lost = names::provisioning_secret_name(&published().pool, "lost");

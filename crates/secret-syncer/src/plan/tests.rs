@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use osm_api::config::{LateBound, LateBoundKind, LateBoundSource, OperatingSystemConfigStatus, Retired};
-use osm_api::{Joining, names};
+use osm_api::names;
 use osm_render::LateValues;
 
 use crate::model::existing::ExistingObjects;
@@ -222,7 +222,7 @@ fn a_missing_config_deletes_nothing_for_a_day() {
     let [OrphanStep::Mark { secrets, since }] = marked.orphans.as_slice() else {
         panic!("{:?}", marked.orphans)
     };
-    assert_eq!((secrets.len(), *since), (3, now()));
+    assert_eq!((secrets.len(), *since), (2, now()));
 
     mark(&mut gathered.orphans[0].1, now());
     gathered.now = hours(23);
@@ -278,8 +278,7 @@ fn what_was_published_by_way_of_another_management_cluster_is_left_alone() {
         meta.annotations
             .insert(names::ORPHANED_SINCE, hours(-48).to_string());
     };
-    let secrets = made.bootstrap.iter_mut().chain(&mut made.token_binding);
-    let secrets = secrets.chain(&mut made.provisioning);
+    let secrets = made.bootstrap.iter_mut().chain(&mut made.provisioning);
     secrets.for_each(|secret| of_another(&mut Arc::make_mut(secret).meta));
     made.account
         .iter_mut()
@@ -400,37 +399,6 @@ fn repairs_that_do_not_last_end() {
     };
     edit_rendered(&mut gathered, |rendered| rendered.digest = "other".into());
     assert!(causes_of(&gathered).contains(&Cause::NewContent));
-}
-
-/// A change of the mode republishes every pool, and so does the way back.
-#[test]
-fn the_mode_says_whose_token_kubelets_join_with() {
-    let by = |bound_to: &str| {
-        let mut gathered = published();
-        edit_bootstrap(&mut gathered, |secret| {
-            secret.meta.annotations.insert(names::BOUND_TO, bound_to.into());
-        });
-        gathered
-    };
-    let (pool, shared) = ("account-uid", "account-uid/node-account/binding-uid");
-    for (joining, bound_to, causes) in [
-        (Joining::Static, shared, vec![]),
-        (Joining::Static, pool, vec![Cause::TokensInvalid]),
-        (Joining::Approved, pool, vec![]),
-        (Joining::Approved, shared, vec![Cause::TokensInvalid]),
-    ] {
-        // The mode is known where the settings are not.
-        let gathered = Gathered {
-            joining,
-            credentials: None,
-            ..by(bound_to)
-        };
-        match plan(&gathered).unwrap().step {
-            Step::Keep(_) => assert!(causes.is_empty(), "{joining} {bound_to}"),
-            Step::Publish(publish) => assert_eq!(publish.causes(), causes, "{joining} {bound_to}"),
-            other => panic!("{joining} {bound_to}: {other:?}"),
-        }
-    }
 }
 
 fn late_bound() -> (LateBound, LateBoundSource) {
@@ -581,9 +549,9 @@ fn documents_whose_tokens_are_invalid_are_not_kept() {
     };
     let mut gathered = published();
     gathered.existing.provisioning.extend([
-        bound("alive", Some("account-uid/node-account/binding-uid")),
+        bound("alive", Some("account-uid")),
         bound("altered", Some("")),
-        bound("of-another-account", Some("other/node-account/binding-uid")),
+        bound("of-another-account", Some("other")),
         bound("plain", None),
     ]);
     assert_eq!(outdated(&kept(&gathered)), ["of-another-account"]);
@@ -611,8 +579,10 @@ fn a_document_that_lost_its_label_is_looked_for() {
 
 #[test]
 fn what_credentials_rest_on_is_deleted_before_the_documents() {
-    let names: Vec<_> = published_late()
-        .existing
+    let mut existing = published_late().existing;
+    let name = names::token_binding_secret_name(POOL);
+    existing.token_binding = Some(document(&name, hours(1)));
+    let names: Vec<_> = existing
         .secrets()
         .map(|secret| secret.meta.name.clone())
         .collect();
@@ -620,7 +590,7 @@ fn what_credentials_rest_on_is_deleted_before_the_documents() {
     assert_eq!(
         names,
         [
-            "binding",
+            &name,
             &kubeconfig,
             "document",
             "pool-kube-system-bootstrap-config"

@@ -110,9 +110,7 @@ impl Observer {
             .made(kind, name)
             .map(|object| label(object, names::POOL).to_owned());
         // Once it is seen, it counts from then on.
-        if name == names::NODE_BOOTSTRAP_ACCOUNT {
-            self.excuse_all(Timestamp::MIN);
-        } else if let Some(pool) = pool.filter(|pool| !pool.is_empty()) {
+        if let Some(pool) = pool.filter(|pool| !pool.is_empty()) {
             self.excuse(pool, Timestamp::MIN);
         }
     }
@@ -413,9 +411,6 @@ impl Observer {
         if kind == "Secret" && is_bootstrap(before) && what == What::Deleted {
             self.no_longer_current(name);
         }
-        if name == names::NODE_BOOTSTRAP_ACCOUNT {
-            self.excuse_all(at);
-        }
         match self.pools.get_mut(&pool) {
             Some(known) if known.lives => self.excuse(pool, at),
             // secret-syncer repairs the object until it is told that the pool is gone.
@@ -424,7 +419,7 @@ impl Observer {
         }
     }
 
-    fn excuse_all(&mut self, since: Timestamp) {
+    pub fn excuse_all(&mut self, since: Timestamp) {
         let living = self.pools.iter().filter(|(_, pool)| pool.lives);
         for pool in living.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
             self.excuse(pool, since);

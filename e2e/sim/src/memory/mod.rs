@@ -187,11 +187,6 @@ fn of_the_system() -> Vec<Value> {
             requests,
             &["create", "get", "list", "watch"],
         ),
-        role(
-            "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
-            "certificatesigningrequests/nodeclient",
-            &["create"],
-        ),
     ]
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use osm_api::rbac::{ClusterKind, Service};
+use osm_api::rbac::{ClusterKind, Installation, Service};
 use osm_testkit::ControlPlane;
 use osm_testkit::installation::{self, Installed};
 use osm_testkit::process::{self, ScratchDir};
@@ -45,7 +45,7 @@ impl Implementation {
 
     /// Starts it on a new control plane.
     pub async fn start(&self, plane: &ControlPlane, timeout: Duration) -> Result<Running> {
-        let installation = installation::as_by_the_chart();
+        let installation = Installation::default();
         let mut running = match self {
             Self::Services(binaries) => {
                 let mut installed = Installed::install(plane, installation, binaries).await?;

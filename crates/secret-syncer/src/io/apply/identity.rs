@@ -1,12 +1,11 @@
-//! The ServiceAccount of a pool, its Role and its RoleBinding; and `osm-node-bootstrap`, which all pools share.
+//! The ServiceAccount of a pool, its Role and its RoleBinding.
 
 use std::fmt::Debug;
 
-use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, PostParams};
-use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
+use osm_api::names;
 use osm_runtime::Api;
 use osm_runtime::error::{already_exists, is_code};
 use osm_runtime::request::failed;
@@ -14,39 +13,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::io::apply::{objects, teardown};
-use crate::io::context::{Context, Key};
+use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::existing::Ownership;
 use crate::model::gathered::Gathered;
 use crate::model::view::{PURPOSE_IDENTITY, RoleView};
 use crate::plan::adoption::{Adoption, of_identity};
 
-/// The account exists whose tokens kubelets of all pools join with.
+/// The pool's ServiceAccount exists.
 ///
 /// # Errors
 /// Requests that failed. This holds for the other functions here as well.
-pub async fn node_account(context: &Context, gathered: &Gathered) -> Result<(), ApplyError> {
-    if gathered.node_account.is_some() {
-        return Ok(());
-    }
-    let metadata = ObjectMeta {
-        name: Some(NODE_BOOTSTRAP_ACCOUNT.to_owned()),
-        ..ObjectMeta::default()
-    };
-    let api: Api<ServiceAccount> = context.in_namespace();
-    let created = match api
-        .create(&PostParams::default(), &objects::account(metadata))
-        .await
-    {
-        Err(error) if already_exists(&error) => api.get(NODE_BOOTSTRAP_ACCOUNT).await,
-        outcome => outcome,
-    };
-    let created = created.map_err(failed("ServiceAccount osm-node-bootstrap"))?;
-    context.caches.wrote_account(&created);
-    Ok(())
-}
-
-/// The pool's ServiceAccount exists.
 pub async fn account(
     context: &Context,
     gathered: &Gathered,
@@ -63,9 +40,6 @@ pub async fn account(
         "a pool's ServiceAccount",
     )
     .await?;
-    if context.join_right.is_open().is_none() {
-        context.queue.add(Key::JoinRight);
-    }
     context.caches.wrote_account(&created);
     Ok(())
 }

@@ -17,7 +17,7 @@ use osm_runtime::read;
 use osm_runtime::request::failed;
 
 use crate::io::apply::orphans::OrphanOutcome;
-use crate::io::context::{Context, Key};
+use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
 use crate::model::memory::Fact;
@@ -91,8 +91,8 @@ pub struct Applied {
 }
 
 impl Applied {
-    fn published(&mut self, gathered: &Gathered, degraded: Option<Verdict>, published: Published) {
-        let verdict = || messages::published(&published.credential_expiration_time, gathered.joining_is_open);
+    fn published(&mut self, degraded: Option<Verdict>, published: Published) {
+        let verdict = || messages::published(&published.credential_expiration_time);
         self.verdict = Some(degraded.unwrap_or_else(verdict));
         self.published = Some(published);
     }
@@ -124,7 +124,7 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
         Step::Keep(keep) => {
             provisioning_secret::keep(context, gathered, &keep).await?;
             if let Some(published) = keep.published {
-                applied.published(gathered, degraded, published);
+                applied.published(degraded, published);
             }
         }
         Step::Publish(publish) => {
@@ -161,11 +161,11 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
                     because = publish.because(),
                     "user data is published"
                 );
-                applied.published(gathered, degraded, published);
+                applied.published(degraded, published);
                 applied.published_for = publish.causes();
             }
             // The plan for what exists now sets the timers.
-            context.queue.add(Key::Config(gathered.name.clone()));
+            context.queue.add(gathered.name.clone());
         }
         Step::Teardown(all) => {
             teardown::confirm(context, gathered).await?;

@@ -15,7 +15,7 @@ use crate::io::error::ApplyError;
 use crate::model::documents::Documents;
 use crate::model::existing::Ownership;
 use crate::model::gathered::Gathered;
-use crate::model::tokens::Tokens;
+use crate::model::token::Token;
 use crate::model::view::{PURPOSE_PROVISIONING, SecretView};
 use crate::plan::adoption::{self, Adoption};
 use crate::plan::provisioning_secret;
@@ -30,10 +30,10 @@ pub async fn provide(
     publish: &Publish,
     step: DocumentStep,
     documents: &Documents,
-    tokens: &Tokens,
+    token: &Token,
 ) -> Result<SecretView, ApplyError> {
     let name = match step {
-        DocumentStep::Extend(secret) => return extend(context, publish, &secret, tokens).await,
+        DocumentStep::Extend(secret) => return extend(context, publish, &secret, token).await,
         DocumentStep::Create(name) => name,
     };
     let api = context.secrets();
@@ -44,9 +44,9 @@ pub async fn provide(
         PURPOSE_PROVISIONING,
     );
     let annotations = metadata.annotations.get_or_insert_default();
-    let keep_until = provisioning_secret::keep_until(None, tokens.expires).to_string();
+    let keep_until = provisioning_secret::keep_until(None, token.expires).to_string();
     annotations.insert(names::KEEP_UNTIL.to_owned(), keep_until);
-    annotations.insert(names::BOUND_TO.to_owned(), tokens.bound_to.clone());
+    annotations.insert(names::BOUND_TO.to_owned(), token.account.clone());
     let secret = objects::secret(metadata, documents.entries.clone(), true);
     match api.create(&PostParams::default(), &secret).await {
         Ok(created) => Ok(context.caches.wrote_secret(&created)),
@@ -54,7 +54,7 @@ pub async fn provide(
             let found = SecretView::of(&api.get(&name).await.map_err(failed(WHAT))?);
             match adoption::of_document(&found, &documents.entries) {
                 Adoption::Foreign => Err(ApplyError::ForeignSecret { name }),
-                _ => extend(context, publish, &found, tokens).await,
+                _ => extend(context, publish, &found, token).await,
             }
         }
         Err(error) => Err(failed(WHAT)(error).into()),
@@ -66,15 +66,15 @@ async fn extend(
     context: &Context,
     publish: &Publish,
     secret: &SecretView,
-    tokens: &Tokens,
+    token: &Token,
 ) -> Result<SecretView, ApplyError> {
-    let keep_until = provisioning_secret::keep_until(Some(secret), tokens.expires).to_string();
+    let keep_until = provisioning_secret::keep_until(Some(secret), token.expires).to_string();
     let owned = publish
         .ownership
         .annotations
         .iter()
         .map(|(name, value)| (name.as_str(), Some(value.as_str())));
-    let bound_to = provisioning_secret::bound_to(secret, &tokens.bound_to);
+    let bound_to = provisioning_secret::bound_to(secret, &token.account);
     let annotations: BTreeMap<&str, Option<&str>> = owned
         .chain([
             (names::KEEP_UNTIL, Some(keep_until.as_str())),

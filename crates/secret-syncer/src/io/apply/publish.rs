@@ -1,11 +1,11 @@
 //! Publishes a pool, in an order in which nothing that a machine reads ever refers to what does not exist yet:
 //!
-//! 1. the ServiceAccount, and what else tokens are bound to;
-//! 2. tokens, or those of a publish that was not finished; where a document has them in it, a check that the API server accepts them;
-//! 3. the provisioning Secret, which is kept longer than the tokens live;
+//! 1. the ServiceAccount;
+//! 2. its token, or that of a publish that was not finished; where a document has it in it, a check that the API server accepts it;
+//! 3. the provisioning Secret, which is kept longer than the token lives;
 //! 4. the Role, and the RoleBinding, which never binds a Role of someone else. Only now: another replica that works on the pool for a moment
 //!    takes names out of the Role whose Secrets don't exist;
-//! 5. a check of what the tokens may do;
+//! 5. a check of what the token may do;
 //! 6. the kubeconfig Secret, if machines fetch one;
 //! 7. the bootstrap Secret, and the script of an edge pool.
 //!
@@ -73,22 +73,23 @@ async fn write(
     documents: &Documents,
 ) -> Result<Published, ApplyError> {
     provisioning_secret::label_again(context, &publish.ownership, &publish.out_of_sight).await?;
-    let tokens = &token::provide(context, gathered, publish, documents.have_tokens_later()).await?;
-    let documents = documents.with_tokens(tokens)?;
+    identity::account(context, gathered, &publish.ownership).await?;
+    let token = &token::provide(context, gathered, publish, documents.has_token_later()).await?;
+    let documents = documents.with_token(token)?;
     let step = document_step(gathered, &documents, &publish.wanted.published_from);
     if let Some(problem) = publish.has_no_room_for(&step) {
         return Err(ApplyError::TooManyDocuments(problem.to_owned()));
     }
     // All texts are made before the first of them is written.
     let name = step.name().to_owned();
-    let texts = documents.texts(tokens, &name)?;
+    let texts = documents.texts(token, &name)?;
     let opened = opened(&publish.kept, &name);
-    let document = provisioning_secret::provide(context, publish, step, &documents, tokens).await?;
+    let document = provisioning_secret::provide(context, publish, step, &documents, token).await?;
     let document = document.meta;
     let is_open = identity::open(context, gathered, &publish.ownership, &opened).await?;
     // Only now: a right to join that is missing must not keep a document or a Role from being restored.
     let causes = publish.causes();
-    token::check(context, gathered.joining, &causes, tokens, &name, is_open).await?;
+    token::check(context, &causes, token, &name, is_open).await?;
     // Nothing more is published for a pool whose end was seen since the config was fetched.
     if let Some(config) = context.caches.configs.get(&context.config_key(&gathered.name)) {
         confirm(publish, &config)?;
@@ -102,7 +103,7 @@ async fn write(
         let existing = gathered.existing.well_known(known).map(|secret| &**secret);
         let mut metadata =
             objects::metadata(&publish.ownership, &context.installation, &name, known.purpose());
-        let annotations = publish.annotations(known, existing, &document, tokens);
+        let annotations = publish.annotations(known, existing, &document, token);
         metadata.annotations.get_or_insert_default().extend(annotations);
         let entry = entry.map(|(key, text)| (key.to_owned(), ByteString(text.into_bytes())));
         let secret = objects::with_digest(objects::secret(metadata, entry.into_iter().collect(), false));

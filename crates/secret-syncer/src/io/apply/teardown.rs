@@ -24,8 +24,7 @@ use crate::model::gathered::Gathered;
 use crate::model::view::{self, BindingView, Meta, RoleView, SecretView};
 use crate::plan;
 
-/// Deletes everything: the ServiceAccount first and the Secret that the token of `osm-node-bootstrap` is bound to, which revokes the pool's
-/// tokens; then the rest.
+/// Deletes everything: the ServiceAccount first, which revokes the pool's tokens, then the rest.
 ///
 /// # Errors
 /// Requests that failed. What is gone already is no error. This holds for the other functions here as well.

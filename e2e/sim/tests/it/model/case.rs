@@ -1,6 +1,5 @@
 //! Generates the steps of a case: what users and other programs do, and what fails.
 
-use osm_api::Joining;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -14,8 +13,6 @@ pub struct Case {
     pub seed: u64,
     /// Replicas of each service at the beginning.
     pub replicas: [usize; 2],
-    /// How machines join at the beginning.
-    pub joining: Joining,
     /// Number of the request → what happens to it. Those for Leases, which are many, are counted for themselves.
     pub faults: Vec<(u32, Trouble)>,
     pub lease_faults: Vec<(u32, Trouble)>,
@@ -29,7 +26,6 @@ impl Case {
         Self {
             seed,
             replicas: [1, 1],
-            joining: Joining::Static,
             faults: Vec::new(),
             lease_faults: Vec::new(),
             acts,
@@ -99,8 +95,6 @@ pub enum Act {
     Scale(Which, usize),
     /// secret-syncer is started with another namespace, for so many seconds.
     Lost(u32),
-    /// An upgrade after which machines join in this way.
-    Joining(Joining),
     /// From now on other controllers rewrite every source each minute, and change nothing in it, and the status of MachineDeployments.
     RewriteSources,
     /// machine-controller rolls the pool out, and writes the status of its MachineDeployment so many times.
@@ -129,8 +123,6 @@ pub enum Damaged {
     Account,
     Role,
     Binding,
-    NodeAccount,
-    TokenBinding,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,17 +179,12 @@ fn act() -> impl Strategy<Value = Act> {
             .prop_map(|(which, one, later)| Act::Freeze(which, one, later)),
         3 => (which(), 1..=REPLICAS).prop_map(|(which, count)| Act::Scale(which, count)),
         1 => (1..300u32).prop_map(Act::Lost),
-        1 => joining().prop_map(Act::Joining),
         1 => Just(Act::RewriteSources),
         2 => (pool(), 1..30u32).prop_map(|(pool, times)| Act::Rollout(pool, times)),
         2 => (pool(), pool()).prop_map(|(pool, of)| Act::Forge(pool, of)),
         // Longer than anybody is stopped: who misses the end of a watch would go on from a version that is not reached yet.
         1 => (1..10usize).prop_map(|steps| Act::Restore(steps, 100)),
     ]
-}
-
-fn joining() -> impl Strategy<Value = Joining> {
-    prop_oneof![Just(Joining::Static), Just(Joining::Approved)]
 }
 
 fn which() -> impl Strategy<Value = Which> {
@@ -212,8 +199,6 @@ fn damaged() -> impl Strategy<Value = Damaged> {
         2 => Just(Damaged::Account),
         2 => Just(Damaged::Role),
         2 => Just(Damaged::Binding),
-        1 => Just(Damaged::NodeAccount),
-        1 => Just(Damaged::TokenBinding),
     ]
 }
 
@@ -238,14 +223,13 @@ pub fn any() -> impl Strategy<Value = Case> {
     let acts = vec((gap, act()), 1..14);
     let seed = proptest::prelude::any::<u64>();
     let replicas = (replicas(), replicas()).prop_map(|(one, other)| [one, other]);
-    let parts = (seed, replicas, joining(), faults, lease_faults, acts);
-    parts.prop_map(|(seed, replicas, joining, faults, lease_faults, acts)| {
+    let parts = (seed, replicas, faults, lease_faults, acts);
+    parts.prop_map(|(seed, replicas, faults, lease_faults, acts)| {
         let mut all = vec![(0, Act::CreatePool(0))];
         all.extend(acts);
         Case {
             seed,
             replicas,
-            joining,
             faults,
             lease_faults,
             acts: all,

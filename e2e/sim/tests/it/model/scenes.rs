@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use osm_api::condition::{PUBLISHED, RENDERED, find};
 use osm_api::config::OperatingSystemConfigStatus;
-use osm_api::{Joining, OperatingSystemConfig, names};
+use osm_api::{OperatingSystemConfig, names};
 use osm_testkit::fixtures;
 use serde_json::{Value, json};
 
@@ -20,11 +20,7 @@ async fn good(world: &World) {
 }
 
 fn calm() -> World {
-    calm_in(Joining::Static)
-}
-
-fn calm_in(joining: Joining) -> World {
-    let world = World::new(1, joining, FaultSchedule::new(&Case::calm(1, Vec::new())));
+    let world = World::new(1, FaultSchedule::new(&Case::calm(1, Vec::new())));
     world.start([1, 1]);
     world
 }
@@ -97,32 +93,6 @@ fn a_config_that_cannot_be_read_is_undone() {
         world.delete_pool(1);
         world.create_pool(1);
         world.scale([1, 1]);
-        world.end_of_faults().await;
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        good(&world).await;
-    });
-}
-
-/// Within a minute, without a restart, and without other writes.
-#[test]
-fn a_foreign_binding_that_opens_joining_is_reported_until_it_is_gone() {
-    alone(async {
-        let world = calm_in(Joining::Approved);
-        world.create_pool(0);
-        hours(&world, 1).await;
-        assert_eq!(published(&world), "True Published");
-        let role = "system:certificates.k8s.io:certificatesigningrequests:nodeclient";
-        let generous = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": {"name": "generous"}, "subjects": [{"kind": "Group", "name": "system:serviceaccounts"}],
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}});
-        world.server.with(|state| state.create(generous).unwrap());
-        world.pass(Duration::from_secs(60)).await;
-        assert_eq!(published(&world), "True NodeclientBindingFound");
-        world
-            .server
-            .with(|state| state.delete("clusterrolebindings", "", "generous").unwrap());
-        world.pass(Duration::from_secs(60)).await;
-        assert_eq!(published(&world), "True Published");
         world.end_of_faults().await;
         tokio::time::sleep(Duration::from_secs(60)).await;
         good(&world).await;
@@ -390,7 +360,7 @@ fn play_calmly(cases: impl IntoIterator<Item = Vec<(u32, Act)>>) {
 #[test]
 fn what_was_damaged_is_put_right() {
     let of_identity = [Damaged::Account, Damaged::Role, Damaged::Binding];
-    let of_documents = [Damaged::Bootstrap, Damaged::Provisioning, Damaged::TokenBinding];
+    let of_documents = [Damaged::Bootstrap, Damaged::Provisioning, Damaged::Kubeconfig];
     let mut cases = Vec::new();
     for how in [How::Unlabel, How::Unannotate] {
         // Each of another pool.
@@ -415,7 +385,7 @@ fn what_was_damaged_is_put_right() {
         cases.push(vec![
             (5_000, Act::Kill(Which::SecretSyncer, 0, 1)),
             (0, Act::Damage(0, Damaged::Bootstrap, How::Unlabel)),
-            (0, Act::Damage(0, Damaged::TokenBinding, how)),
+            (0, Act::Damage(0, Damaged::Account, how)),
         ]);
     }
     // Who marks it as an orphan does not answer for the damage.
@@ -467,20 +437,14 @@ fn what_others_write_all_the_time_is_no_reason_to_write() {
 
 /// Five hours each, and more than a day.
 #[test]
-fn other_modes_other_profiles_and_the_wrong_namespace_cost_nothing_however_long() {
+fn other_profiles_and_the_wrong_namespace_cost_nothing_however_long() {
     // Most of the life of a token.
     let (short, long) = ((0, Act::Settings(3, true)), (0, Act::Wait(150)));
-    // Each change of the mode issues other tokens, and those that machines boot with meanwhile can still ask.
-    let modes = [Joining::Approved, Joining::Static].map(|joining| [(5_000, Act::Joining(joining)), long]);
     // The tokens of pool 1 are bound to a kubeconfig Secret, those of pool 2 with every other profile.
     let profiles = [(5_000, Act::Profile(0)), long].repeat(2);
     // For longer than an orphan is left alone. Tokens outlive it.
     let lost = vec![(0, Act::Settings(720, true)), (5_000, Act::Lost(30 * 3600))];
-    play_calmly([
-        [vec![short], modes.concat()].concat(),
-        [vec![short], profiles].concat(),
-        lost,
-    ]);
+    play_calmly([[vec![short], profiles].concat(), lost]);
 }
 
 #[test]
@@ -509,7 +473,6 @@ fn a_case_is_played_the_same_way_each_time() {
     let case = Case {
         seed: 7,
         replicas: [2, 3],
-        joining: Joining::Approved,
         faults,
         lease_faults,
         acts,
@@ -529,7 +492,7 @@ fn a_write_of_one_that_was_stopped_is_refused_and_breaks_nothing() {
     let config = names::config_name(&pool(0), "kube-system");
     for (verb, name) in [("update", bootstrap), ("patch", config)] {
         alone(async move {
-            let world = World::new(1, Joining::Static, FaultSchedule::new(&Case::calm(1, Vec::new())));
+            let world = World::new(1, FaultSchedule::new(&Case::calm(1, Vec::new())));
             world.start([2, 2]);
             world.create_pool(0);
             world.pass(Duration::from_secs(60)).await;
@@ -577,10 +540,7 @@ fn a_pool_that_the_watch_does_not_show_is_not_retired() {
 #[test]
 fn a_role_opens_no_document_before_it_exists() {
     for seed in 0..8 {
-        let case = Case {
-            joining: Joining::Approved,
-            ..Case::calm(seed, vec![(0, Act::CreatePool(0))])
-        };
+        let case = Case::calm(seed, vec![(0, Act::CreatePool(0))]);
         let (judged, story) = play(&case);
         judged.unwrap_or_else(|broken| panic!("{broken}\n\n{story}"));
         let first = |what: &str| story.lines().position(|line| line.contains(what));
@@ -639,7 +599,7 @@ async fn rotated(world: &World) -> Duration {
 
 /// Three replicas of each, three pools, and watches that hardly lag.
 async fn together() -> World {
-    let world = World::new(3, Joining::Static, FaultSchedule::new(&Case::calm(3, Vec::new())));
+    let world = World::new(3, FaultSchedule::new(&Case::calm(3, Vec::new())));
     world.schedule.calm_down();
     world.start([3, 3]);
     for number in 0..POOLS {

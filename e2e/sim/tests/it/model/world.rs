@@ -8,7 +8,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
-use osm_api::Joining;
 use osm_api::config::{LateBound, LateBoundKind, OperatingSystemConfig};
 use osm_api::content::{ContentView, Unpacked};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
@@ -48,7 +47,7 @@ pub struct World {
     pending: Mutex<Vec<JoinHandle<()>>>,
     wanted: Mutex<Wanted>,
     /// Before each step, with the mode that it had.
-    backups: Mutex<Vec<(Backup, Joining)>>,
+    backups: Mutex<Vec<Backup>>,
     /// Whether other controllers rewrite the sources.
     rewrites: Arc<AtomicBool>,
     /// Pools whose record was forged, and of which pool it then was.
@@ -76,8 +75,6 @@ struct Running {
     replicas: Mutex<Vec<Arc<Replica>>>,
     /// Started with a namespace in which there is nothing.
     lost: AtomicBool,
-    /// The mode that processes are started in.
-    joining: Mutex<Joining>,
     /// Pods so far.
     pods: AtomicU64,
     processes: AtomicU64,
@@ -106,7 +103,7 @@ pub fn pool(number: usize) -> String {
 
 impl World {
     /// An installation without pools, before its services have started.
-    pub fn new(seed: u64, joining: Joining, schedule: FaultSchedule) -> Self {
+    pub fn new(seed: u64, schedule: FaultSchedule) -> Self {
         let server = Server::new(Timestamp::from_second(1_790_000_000).unwrap());
         let observer = Arc::new(Mutex::new(Observer::new(fixtures::parse, SignedDuration::ZERO)));
         let watching = observer.clone();
@@ -122,11 +119,7 @@ impl World {
             });
         });
         server.with(|state| state.set_admission(needs_tokens_later));
-        let manifests = Installation {
-            joining,
-            ..installation()
-        };
-        server.load(&installation::manifests(&manifests)).unwrap();
+        server.load(&installation::manifests(&installation())).unwrap();
         server.load(&objects()).unwrap();
         let schedule = Arc::new(schedule);
         let services = [Service::OscController, Service::SecretSyncer].map(|service| {
@@ -136,7 +129,6 @@ impl World {
                 schedule: schedule.clone(),
                 replicas: Mutex::default(),
                 lost: AtomicBool::new(false),
-                joining: Mutex::new(joining),
                 pods: AtomicU64::new(0),
                 processes: AtomicU64::new(seed),
             })
@@ -205,34 +197,6 @@ impl World {
         running.lost.store(lost, Ordering::SeqCst);
         for replica in running.replicas.lock().unwrap().iter() {
             replica.kill(Duration::from_millis(500));
-        }
-    }
-
-    /// An upgrade: bindings first, then every process of secret-syncer. Where there was an approver, whoever could ask still can.
-    pub fn set_joining(&self, joining: Joining) {
-        const BINDINGS: &str = "clusterrolebindings";
-        self.server.with(|state| {
-            for binding in installation::joining(joining, true) {
-                put(state, BINDINGS, "", binding);
-            }
-            if joining == Joining::Approved {
-                let installation = Installation {
-                    joining,
-                    ..installation()
-                };
-                for object in installation::manifests(&installation) {
-                    if object["kind"] == "ClusterRole" {
-                        put(state, "clusterroles", "", object);
-                    }
-                }
-                let _ = state.delete(BINDINGS, "", installation::NODE_CLIENT_BINDING);
-            }
-        });
-        let running = self.service(Which::SecretSyncer);
-        *running.joining.lock().unwrap() = joining;
-        for (later, replica) in (1..).zip(running.replicas.lock().unwrap().iter()) {
-            // Another pod.
-            replica.kill(Duration::from_millis(500 * later + 1));
         }
     }
 
@@ -409,8 +373,6 @@ impl World {
                 Damaged::Account => named("serviceaccounts", &identity),
                 Damaged::Role => named("roles", &identity),
                 Damaged::Binding => named("rolebindings", &identity),
-                Damaged::NodeAccount => named("serviceaccounts", names::NODE_BOOTSTRAP_ACCOUNT),
-                Damaged::TokenBinding => named("secrets", &names::token_binding_secret_name(&id)),
             }
         });
         let Some((plural, name)) = found else { return };
@@ -427,7 +389,7 @@ impl World {
                 json!({"rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}]})
             }
             Damaged::Binding => json!({"subjects": null}),
-            Damaged::Provisioning | Damaged::TokenBinding | Damaged::Account | Damaged::NodeAccount => {
+            Damaged::Provisioning | Damaged::Account => {
                 json!({"metadata": {"annotations": {"somebody": "was here"}}})
             }
         };
@@ -505,7 +467,7 @@ impl World {
     async fn restore(&self, steps: usize, away: Duration) {
         let backup = self.backups.lock().unwrap().iter().rev().nth(steps).cloned();
         self.finish_pending().await;
-        let Some((backup, joining)) = backup.filter(|_| self.broken().is_ok()) else {
+        let Some(backup) = backup.filter(|_| self.broken().is_ok()) else {
             return;
         };
         self.server.restore(backup, away);
@@ -515,10 +477,6 @@ impl World {
             judge(state);
             (0..POOLS).for_each(|number| stamp(state, &pool(number)));
         });
-        let is_now = *self.service(Which::SecretSyncer).joining.lock().unwrap();
-        if joining != is_now {
-            self.set_joining(is_now);
-        }
         // Until then, what was on its way arrives, and what has expired since the backup is renewed.
         self.pass(Duration::from_secs(120)).await;
         let watching = self.observer.clone();
@@ -557,7 +515,7 @@ impl World {
                 observe(&mut observer, object.clone());
             }
             // The backup may hold what somebody had damaged, and then it takes the settings to put it right.
-            observer.interferes("ServiceAccount", names::NODE_BOOTSTRAP_ACCOUNT, "", What::Deleted);
+            observer.excuse_all(Timestamp::MIN);
             for object in bootstraps {
                 observe(&mut observer, object.clone());
             }
@@ -566,9 +524,8 @@ impl World {
     }
 
     async fn act(&self, act: Act) {
-        let joining = *self.service(Which::SecretSyncer).joining.lock().unwrap();
         self.server.with(|state| {
-            self.backups.lock().unwrap().push((state.backup(), joining));
+            self.backups.lock().unwrap().push(state.backup());
             state.remark(&format!("{act:?}"));
         });
         match act {
@@ -630,7 +587,6 @@ impl World {
             Act::Kill(which, one, away) => self.kill(which, one, Duration::from_millis(away.into())),
             Act::Freeze(which, one, millis) => self.freeze(which, one, millis),
             Act::Scale(which, count) => self.scale_one(which, count),
-            Act::Joining(joining) => self.set_joining(joining),
             Act::RewriteSources => self.rewrites.store(true, Ordering::SeqCst),
             Act::Rollout(number, times) => (1..=times).for_each(|time| {
                 let status = json!({"status": {"updatedReplicas": time}});
@@ -954,7 +910,6 @@ impl Running {
         });
         let installation = Installation {
             namespace: namespace.to_owned(),
-            joining: *self.joining.lock().unwrap(),
             ..installation()
         };
         let service = self.service;
@@ -1161,13 +1116,7 @@ fn is_accepted(state: &State, token: &str, purpose: &Purpose) -> bool {
     let group = "certificates.k8s.io";
     match purpose {
         Purpose::Fetch(secret) => state.allows(token, "get", "", "secrets", CLOUD_INIT_SETTINGS, secret),
-        Purpose::Join => {
-            // An approver runs where the whole namespace may ask.
-            let binding = state.object("clusterrolebindings", "", "osm:node-bootstrapper");
-            let is_approved = binding.is_some_and(|binding| binding["subjects"][0]["kind"] == "Group")
-                || state.allows(token, "create", group, &format!("{CSR}/nodeclient"), "", "");
-            is_approved && state.allows(token, "create", group, CSR, "", "")
-        }
+        Purpose::Join => state.allows(token, "create", group, CSR, "", ""),
     }
 }
 
@@ -1185,7 +1134,7 @@ pub fn play(case: &Case) -> (Result<u32, String>, String) {
             .all(|(_, act)| !matches!(act, Act::CreatePool(number) if *number >= POOLS))
     );
     alone(async {
-        let world = World::new(case.seed, case.joining, FaultSchedule::new(case));
+        let world = World::new(case.seed, FaultSchedule::new(case));
         world.start(case.replicas);
         for (gap, act) in &case.acts {
             tokio::time::sleep(Duration::from_millis((*gap).into())).await;

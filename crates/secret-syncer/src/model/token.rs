@@ -1,4 +1,4 @@
-//! Tokens of nodes, how long the API server has granted them for, and what they are bound to.
+//! Tokens of nodes, how long the API server has granted them for, and which account they are of.
 
 use std::time::Duration;
 
@@ -8,22 +8,21 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use serde::Deserialize;
 
-/// The two tokens of a pool. There is no `Debug`, so that no log shows them.
+/// The token of a pool. With it, a machine reads the pool's Secrets and requests its client certificate. There is no `Debug`, so that no log
+/// shows it.
 #[derive(Clone)]
-pub struct Tokens {
-    /// Opens the pool's own Secrets.
-    pub api: String,
-    /// May request a node's client certificate.
-    pub kubelet: String,
-    /// As the annotation [`osm_api::names::BOUND_TO`].
-    pub bound_to: String,
-    /// When the first of them expires, as the API server granted it. This and the next are by the API server's clock alone.
+pub struct Token {
+    pub text: String,
+    /// uid of its ServiceAccount, as the annotation [`osm_api::names::BOUND_TO`].
+    pub account: String,
+    /// When it expires, as the API server granted it. This and the next are by the API server's clock alone.
     pub expires: Timestamp,
-    /// When they are renewed.
+    /// When it is renewed.
     pub renew_at: Timestamp,
 }
 
-/// The uid of the ServiceAccount in an annotation [`osm_api::names::BOUND_TO`]; empty where there is none.
+/// The uid of the ServiceAccount in an annotation [`osm_api::names::BOUND_TO`]; empty where there is none. Before 0.1.0, other uids could
+/// follow after a slash.
 pub fn account_of(bound_to: &str) -> &str {
     bound_to.split('/').next().unwrap_or_default()
 }
@@ -31,10 +30,9 @@ pub fn account_of(bound_to: &str) -> &str {
 /// A token and its life, by the API server's clock. There is no `Debug`, so that no log shows it.
 #[derive(Clone)]
 pub struct Issued {
-    pub token: String,
-    /// uids of the ServiceAccount, and of the Secret that it is bound to as well. The token itself says so: another client may have made the
-    /// account anew since a watch showed it.
-    pub bound_to: Vec<String>,
+    pub text: String,
+    /// uid of the ServiceAccount. The token itself says so: another client may have made the account anew since a watch showed it.
+    pub account: String,
     pub issued: Timestamp,
     pub expires: Timestamp,
     pub life: Duration,
@@ -55,14 +53,9 @@ pub fn granted(answer: TokenRequest, asked: Duration) -> Option<Issued> {
     let said = said.map_or(asked, Duration::from_secs).min(asked);
     let life = said.min(Duration::try_from(until.duration_since(issued)).unwrap_or_default());
     let in_time = SignedDuration::try_from(life).unwrap_or_default();
-    let Objects {
-        serviceaccount,
-        secret,
-    } = claims.objects;
-    let bound_to = std::iter::once(serviceaccount).chain(secret);
     Some(Issued {
-        token: status.token,
-        bound_to: bound_to.map(|object| object.uid).collect(),
+        text: status.token,
+        account: claims.objects.serviceaccount.uid,
         issued,
         expires: issued.saturating_add(in_time).unwrap_or(until),
         life,
@@ -81,7 +74,6 @@ struct Claims {
 #[derive(Deserialize)]
 struct Objects {
     serviceaccount: Object,
-    secret: Option<Object>,
 }
 
 #[derive(Deserialize)]
@@ -149,12 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn a_token_says_what_it_is_bound_to() {
+    fn a_token_says_which_account_it_is_of() {
         let of = |objects: &Value| granted(answer(None, NOW + 600, NOW + 600, objects), ASKED);
-        assert_eq!(of(&account()).unwrap().bound_to, ["account"]);
-        let mut both = account();
-        both["secret"] = json!({"name": "s", "uid": "secret"});
-        assert_eq!(of(&both).unwrap().bound_to, ["account", "secret"]);
+        assert_eq!(of(&account()).unwrap().account, "account");
         assert!(of(&Value::Null).is_none());
         assert!(granted(TokenRequest::default(), ASKED).is_none());
     }
