@@ -18,7 +18,6 @@ use osm_runtime::{Cluster, Error, Process, read, watch};
 use crate::caches::Caches;
 use crate::memory::Memory;
 use crate::metrics::Sizes;
-use crate::planning::Planning;
 use crate::view::{ConfigView, PoolView};
 
 #[derive(Clone)]
@@ -40,7 +39,6 @@ pub struct Inner {
     pub memory: Memory,
     pub conditions: Arc<ConditionGauge>,
     pub sizes: Sizes,
-    pub planning: Planning,
     pub foreign_cluster: ForeignCluster,
 }
 
@@ -54,7 +52,6 @@ impl Context {
             caches: Caches::new(&cluster.installation),
             memory: Memory::default(),
             conditions: ConditionGauge::new(&process.metrics),
-            planning: Planning::new(process.args.reconcile_timeout),
             sizes: Sizes::new(&process.metrics)?,
             foreign_cluster: ForeignCluster::new(cluster),
         })))

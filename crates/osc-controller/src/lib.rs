@@ -30,9 +30,7 @@ use osm_runtime::runner;
 use osm_runtime::{Cluster, Error, Process, upstream_osm};
 
 use crate::context::Context;
-
-/// Name of the field manager of this controller.
-pub const FIELD_MANAGER: &str = "osc-controller";
+use crate::planning::Planning;
 
 /// Runs the controller until shutdown.
 ///
@@ -45,15 +43,20 @@ pub async fn run(process: Arc<Process>, cluster: Cluster) -> anyhow::Result<()> 
     let configs = context.clone();
     let is_published = move || configs.has_published();
     upstream_osm::watch(&cluster, &queue, shared.clone(), is_published).await;
-    let work = move |name| reconcile(context.clone(), name);
+    let planning = Arc::new(Planning::new(process.args.reconcile_timeout));
+    let work = move |name| reconcile(context.clone(), planning.clone(), name);
     runner::work(&cluster, cluster.namespace(), queue, shared, work).await;
     Ok(())
 }
 
 /// Reconciles the OperatingSystemConfig of this name; returns when to reconcile it again.
-async fn reconcile(context: Context, name: String) -> Result<Option<Duration>, Error> {
+async fn reconcile(
+    context: Context,
+    planning: Arc<Planning>,
+    name: String,
+) -> Result<Option<Duration>, Error> {
     let gathered = Arc::new(gather::gather(&context, &name).await?);
-    let plan = context.planning.plan(&gathered).await;
+    let plan = planning.plan(&gathered).await;
     // What was found out last. It may have changed while the pool was rendered.
     let plan = match context.cluster.upstream_osm.problem() {
         Some(problem) => plan.beside_the_upstream_osm(&gathered, &problem),

@@ -11,11 +11,13 @@ use osm_runtime::{Error, read, status};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::FIELD_MANAGER;
 use crate::context::Context;
 use crate::gather::Gathered;
 use crate::plan::{ObjectPlan, Plan, Rejection, RenderedStatus, StatusPlan};
 use crate::view::ConfigView;
+
+/// Name of the field manager of this controller.
+const FIELD_MANAGER: &str = "osc-controller";
 
 /// Reports what a reconcile did, the status first. `config` is the OperatingSystemConfig as it is now.
 ///

@@ -27,9 +27,6 @@ use osm_runtime::{AdmissionArgs, Cluster, Error, Process, upstream_osm};
 use crate::admission::ProfileJudge;
 use crate::context::Context;
 
-/// The field manager of this controller.
-pub const FIELD_MANAGER: &str = "osp-controller";
-
 /// Runs the controller, and the webhook if the flags ask for it, until shutdown.
 ///
 /// # Errors

@@ -7,12 +7,14 @@ use osm_api::condition::{ACCEPTED, Verdict};
 use osm_runtime::request::failed;
 use osm_runtime::{Error, status};
 
-use crate::FIELD_MANAGER;
 use crate::context::{COPIED, Context};
 use crate::custom_profile::{CustomProfile, Problem, Step, is_copy};
 use crate::default_profile::{Install, Restore};
 use crate::gather::Gathered;
 use crate::plan::{Plan, StatusUpdate, Transition};
+
+/// The field manager of this controller.
+const FIELD_MANAGER: &str = "osp-controller";
 
 /// Reports what a reconcile has found and done. `refused`: why the API server refuses the copy of a custom profile.
 ///
