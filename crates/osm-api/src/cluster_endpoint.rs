@@ -13,7 +13,7 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use kube::config::Kubeconfig;
 use pem::{EncodeConfig, LineEnding, Pem};
 
-use crate::Settings;
+use crate::settings::Settings;
 
 /// The largest number of addresses that are read from one EndpointSlice.
 pub const MAX_ADDRESSES: usize = 20;

@@ -4,7 +4,7 @@ use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::OperatingSystemProfileSpec;
+use crate::profile::OperatingSystemProfileSpec;
 use crate::strict;
 
 /// A profile that a user of KKP writes. It is undecoded, so that the mistakes of an invalid one can be reported.

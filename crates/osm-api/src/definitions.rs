@@ -4,7 +4,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::{CustomResourceExt, ResourceExt};
 use serde_json::Value;
 
-use crate::{OperatingSystemConfig, OperatingSystemProfile};
+use crate::config::OperatingSystemConfig;
+use crate::profile::OperatingSystemProfile;
 
 /// The definition of OperatingSystemProfiles as `crds/` has it, in YAML. Services read the definitions from these texts, because the code
 /// that generates them from the types would take 0.4 MB of the memory of each service.

@@ -13,8 +13,10 @@ use crate::reason::Reason;
 use crate::{digest, names, node_name, strict};
 
 mod annotations;
+mod error;
 mod kubelet_annotations;
 
+pub use error::PoolError;
 pub use kubelet_annotations::{KUBELET_ANNOTATIONS, KubeletAnnotation, KubeletSettings};
 
 /// A pool of machines, independent of where it was read from.
@@ -38,48 +40,6 @@ pub struct Pool {
     pub kubelet: KubeletSettings,
     /// Annotations and labels of the MachineDeployment that have no effect where they are, and a name that its node can't have.
     pub warnings: Vec<String>,
-}
-
-/// Why a MachineDeployment cannot be read as a pool. No message repeats a value.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct PoolError {
-    reason: Reason,
-    /// Path of the field in the MachineDeployment.
-    pub path: String,
-    message: String,
-}
-
-impl PoolError {
-    /// Reason for conditions, Events and metrics.
-    pub fn reason(&self) -> Reason {
-        self.reason
-    }
-
-    fn at(reason: Reason, path: &str, problem: &str) -> Self {
-        Self {
-            reason,
-            path: path.to_owned(),
-            message: format!("{path} {problem}"),
-        }
-    }
-
-    fn annotation(key: &str, problem: &str) -> Self {
-        Self {
-            reason: Reason::AnnotationInvalid,
-            path: format!("metadata.annotations.{key}"),
-            message: format!("annotation {key}: {problem}"),
-        }
-    }
-
-    /// The MachineDeployment can't be decoded.
-    pub fn unreadable(problem: &str) -> Self {
-        Self::at(
-            Reason::ObjectUnreadable,
-            "the MachineDeployment",
-            &format!("can't be read: {problem}"),
-        )
-    }
 }
 
 /// The part of `spec.template` that is read.

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{KUBELET_ANNOTATIONS, PoolError};
+use super::error::PoolError;
+use super::kubelet_annotations::KUBELET_ANNOTATIONS;
 use crate::machine_deployment::MachineDeployment;
 use crate::names::{self, KUBELET_CONFIG, KUBELET_FEATURE_GATES, KUBELET_FLAGS};
 use crate::strict;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::PoolError;
+use super::error::PoolError;
 use crate::{kubelet_value, names};
 
 /// Kubelet settings that a pool's annotations may carry.

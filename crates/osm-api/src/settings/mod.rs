@@ -140,7 +140,8 @@ impl Settings {
         if let Some(image) = &self.pause_image {
             problems.check("pauseImage", is_image(image), IMAGE_RULE);
         }
-        taint::validate(self, &mut problems);
+        let external = self.cluster.external_cloud_provider;
+        taint::validate(&self.initial_taints, &self.kubelet, external, &mut problems);
         self.kubelet.validate(&mut problems);
         self.containerd.validate(&mut problems);
         self.packages.validate(&mut problems);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use serde_json::Value;
 
-use super::Settings;
+use super::kubelet::KubeletDefaults;
 use super::validation::Problems;
 use crate::labels;
 
@@ -39,14 +39,20 @@ pub enum TaintEffect {
 }
 
 /// Checks the taints with which nodes register. The API server refuses a Node whose taints it does not accept, and the kubelet tries for
-/// ever. The rules are those of `validateNodeTaints` in pkg/apis/core/validation/validation.go of Kubernetes 1.36.
-pub(super) fn validate(settings: &Settings, problems: &mut Problems) {
-    let configuration = settings.kubelet.configuration.as_ref();
+/// ever. The rules are those of `validateNodeTaints` in pkg/apis/core/validation/validation.go of Kubernetes 1.36. `external`: the kubelet
+/// has `--cloud-provider=external`.
+pub(super) fn validate(
+    initial: &Vec<Taint>,
+    kubelet: &KubeletDefaults,
+    external: bool,
+    problems: &mut Problems,
+) {
+    let configuration = kubelet.configuration.as_ref();
     let configured = configuration.and_then(|fields| fields.get("registerWithTaints"));
     // Whether they have other fields, and of what type, depends on the kubelet.
     let configured = configured.and_then(|taints| serde_json::from_value(Value::clone(taints)).ok());
     for (list, taints) in [
-        ("initialTaints", &settings.initial_taints),
+        ("initialTaints", initial),
         (
             "kubelet.configuration.registerWithTaints",
             &configured.unwrap_or_default(),
@@ -64,7 +70,7 @@ pub(super) fn validate(settings: &Settings, problems: &mut Problems) {
             }
             problems.check(
                 &path,
-                !settings.cluster.external_cloud_provider || (&*taint.key, taint.effect) != OF_EXTERNAL_CLOUD,
+                !external || (&*taint.key, taint.effect) != OF_EXTERNAL_CLOUD,
                 "is added by the kubelet because of cluster.externalCloudProvider, and the API server refuses a Node that has it twice; remove it",
             );
         }
