@@ -9,8 +9,9 @@ use axum::http::{StatusCode, header};
 use axum::routing::get;
 use tokio_util::sync::CancellationToken;
 
+use crate::metrics::Metrics;
 use crate::port::{Limits, Port};
-use crate::{Metrics, Readiness};
+use crate::readiness::Readiness;
 
 /// A kubelet and some Prometheus servers need a few at the same time. Prometheus gives up after 10 s by default.
 const LIMITS: Limits = Limits {

@@ -11,8 +11,9 @@ use tower::BoxError;
 use tower_http::timeout::TimeoutBody;
 
 use crate::connection_role::ConnectionRole;
+use crate::environment::Environment;
+use crate::metrics::Metrics;
 use crate::server_time::ServerTime;
-use crate::{Environment, Metrics};
 
 /// Before a refused page of a list is asked for again: after an error, kube begins with the first page.
 const PAUSES_OF_LISTS: [Duration; 3] = [

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use osm_api::rbac::Installation;
 use tokio_util::sync::CancellationToken;
 
+use crate::connection::Connection;
 use crate::connection_role::ConnectionRole;
+use crate::process::Process;
+use crate::readiness::Readiness;
+use crate::settings;
 use crate::shared_problem::SharedProblem;
 use crate::supervisor::Supervisor;
-use crate::{Connection, Process, Readiness, settings};
 
 /// One worker cluster, with the clusters that its profiles, configs and settings are in. Cheap to clone.
 #[derive(Clone)]

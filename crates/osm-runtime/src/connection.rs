@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::Uri;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Client, Config, ResourceExt};
+use kube::{Api, Client, Config, ResourceExt};
 use osm_api::names::KUBE_SYSTEM;
 use osm_api::rbac::Service;
 use parking_lot::Mutex;
@@ -13,10 +13,11 @@ use tokio::time::Instant;
 
 use crate::client::Observe;
 use crate::connection_role::ConnectionRole;
+use crate::environment::Environment;
 use crate::events::Events;
+use crate::metrics::Metrics;
 use crate::server_time::ServerTime;
 use crate::transport::Clients;
-use crate::{Api, Environment, Metrics};
 
 /// How long [`Connection::uid`] uses an answer. No cluster replaces another within this time under the same address.
 const UID_TTL: Duration = Duration::from_secs(5);

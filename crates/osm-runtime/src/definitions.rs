@@ -9,9 +9,10 @@ use osm_api::rbac::Service;
 use osm_api::{CustomOperatingSystemProfile, definitions, names};
 use serde_json::{Map, Value};
 
+use crate::cluster::Cluster;
 use crate::error::{brief, is_code};
 use crate::readiness::DEFINITIONS;
-use crate::{Cluster, startup_check};
+use crate::startup_check;
 
 /// KKP restores its definitions in each user cluster.
 const ADVICE: &str = "apply the CustomResourceDefinitions of this version; for a user cluster of KKP, which restores its own, use the \

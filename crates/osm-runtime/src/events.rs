@@ -3,13 +3,12 @@
 //! Each is an object of its own, so that a service needs no right to change Events. kube's recorder counts a repeated one in the first, even
 //! with another note, and the API server never changes the note of an Event, so that people would read the old one.
 
-use crate::Api;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use kube::Client;
 use kube::api::PostParams;
+use kube::{Api, Client};
 use osm_api::Reason;
 use osm_api::condition::clip;
 use osm_api::rbac::Service;

@@ -4,15 +4,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::Api;
 use k8s_openapi::NamespaceResourceScope;
-use kube::Resource;
+use kube::{Api, Resource};
 use parking_lot::Mutex;
 use tokio_util::sync::DropGuard;
 
 use crate::cache::Cache;
+use crate::cluster::Cluster;
+use crate::connection::Connection;
+use crate::read;
 use crate::watch::{Watch, Watchable};
-use crate::{Cluster, Connection, read};
 
 /// The largest number of objects that are followed. Others are read whenever they are needed. A kube-apiserver serves 100 requests of one
 /// connection at a time, and each watch is one of them: with more watches, all other requests would wait for their end.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-use crate::Cluster;
+use crate::cluster::Cluster;
 use crate::readiness::Gate;
 
 /// The problems found, by the name of the OperatingSystemConfig.

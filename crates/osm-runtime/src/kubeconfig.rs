@@ -12,9 +12,10 @@ use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use osm_api::rbac::Service;
 
+use crate::process::Process;
 use crate::supervisor::Supervisor;
 use crate::transport::{self, Clients};
-use crate::{Process, client, proxy};
+use crate::{client, proxy};
 
 /// Interval between two looks at a file. Kubernetes itself takes up to a minute to bring a changed Secret into a pod.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);

@@ -3,7 +3,10 @@
 use osm_api::rbac::Service;
 use tokio_util::sync::CancellationToken;
 
-use crate::{CommonArgs, Environment, Metrics, Readiness};
+use crate::args::CommonArgs;
+use crate::environment::Environment;
+use crate::metrics::Metrics;
+use crate::readiness::Readiness;
 
 pub struct Process {
     pub service: Service,

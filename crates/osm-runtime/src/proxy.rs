@@ -4,16 +4,21 @@
 //! password are in no message.
 
 use anyhow::bail;
+use http::Uri;
 use http::uri::Scheme;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::proxy::matcher::Matcher;
+use hyper_util::rt::TokioIo;
 use kube::Config;
+use tokio::net::TcpStream;
 use tower::BoxError;
-use tower::util::ServiceExt as _;
+use tower::util::{BoxCloneSyncService, ServiceExt as _};
 
 use crate::error;
-use crate::transport::Tcp;
+
+/// Makes the connections that TLS is spoken on.
+pub(crate) type Tcp = BoxCloneSyncService<Uri, TokioIo<TcpStream>, BoxError>;
 
 /// Connects through the proxy of a configuration, or directly if it has none.
 ///
@@ -68,7 +73,6 @@ pub(crate) fn except(config: &mut Config, variable: impl Fn(&str) -> Option<Stri
 
 #[cfg(test)]
 mod tests {
-    use http::Uri;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;

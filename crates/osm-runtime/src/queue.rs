@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::Environment;
+use crate::environment::Environment;
 
 /// Delay after the first failure; doubled by each further one.
 const FIRST_DELAY: Duration = Duration::from_millis(250);

@@ -1,9 +1,8 @@
 //! Single objects, read from the API server. An object that can't be decoded is no failed request.
 
-use crate::Api;
-use kube::Resource;
 use kube::api::GetParams;
 use kube::core::Request;
+use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::error::is_code;

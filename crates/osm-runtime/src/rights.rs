@@ -7,15 +7,16 @@ use futures::{StreamExt, stream};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
-use kube::Client;
 use kube::api::PostParams;
+use kube::{Api, Client};
 use osm_api::rbac::{Grant, Installation, Service};
 use parking_lot::Mutex;
 
+use crate::cluster::Cluster;
 use crate::connection_role::ConnectionRole;
 use crate::error::brief;
 use crate::readiness::RIGHTS;
-use crate::{Api, Cluster, startup_check};
+use crate::startup_check;
 
 /// Reviews that are sent at the same time: one after the other they would take as long as the rest of the start.
 const PARALLEL_REVIEWS: usize = 8;

@@ -11,12 +11,14 @@ use futures::future::join_all;
 use osm_api::Reason;
 use tokio_util::sync::CancellationToken;
 
+use crate::cluster::Cluster;
 use crate::error::{Failure, LONGEST_DELAY};
+use crate::metrics::Metrics;
 use crate::queue::Queue;
 use crate::readiness::{LEASE, is_vital};
 use crate::replicas::{OnChange, Replicas};
 use crate::supervisor::Supervisor;
-use crate::{Cluster, Metrics, watch};
+use crate::watch;
 
 /// A replica joins the others as soon as it is ready, and after this time in any case: it may be the only one.
 const MAX_JOIN_DELAY: Duration = Duration::from_secs(5);

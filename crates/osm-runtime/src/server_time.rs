@@ -7,7 +7,7 @@ use http::HeaderMap;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
-use crate::Environment;
+use crate::environment::Environment;
 
 /// Answers have whole seconds and arrive late, so a smaller difference means nothing.
 const PRECISION: SignedDuration = SignedDuration::from_secs(2);

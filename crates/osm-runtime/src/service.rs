@@ -10,14 +10,17 @@ use osm_api::rbac::{ClusterKind, Installation, Service};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::args::CommonArgs;
 use crate::client::Observe;
+use crate::cluster::Cluster;
+use crate::connection::Connection;
 use crate::connection_role::ConnectionRole;
+use crate::environment::Environment;
 use crate::kubeconfig::{self, KubeconfigFile};
-use crate::readiness::Gate;
-use crate::{
-    Cluster, CommonArgs, Connection, Environment, Metrics, Process, Readiness, admin, definitions, error,
-    rights, settings_watch, telemetry,
-};
+use crate::metrics::Metrics;
+use crate::process::Process;
+use crate::readiness::{Gate, Readiness};
+use crate::{admin, definitions, error, rights, settings_watch, telemetry};
 
 /// How long the reconciles that run may take to finish. It is less than the 30 seconds that Kubernetes leaves after SIGTERM.
 const FINISH_WITHIN: Duration = Duration::from_secs(25);

@@ -8,9 +8,10 @@ use osm_api::names::SETTINGS_KEY;
 use osm_api::settings::SettingsError;
 
 use crate::cache::Change;
+use crate::cluster::Cluster;
 use crate::readiness::SETTINGS;
+use crate::settings;
 use crate::watch::Watch;
-use crate::{Cluster, settings};
 
 /// Watches the settings ConfigMap. Without a valid document the service is not ready, and logs the mistakes.
 pub fn spawn(cluster: &Cluster, sender: settings::Sender) {

@@ -3,8 +3,9 @@
 use std::future::Future;
 use std::time::Duration;
 
+use crate::cluster::Cluster;
+use crate::environment::Environment;
 use crate::readiness::Gate;
-use crate::{Cluster, Environment};
 
 /// Pauses while there is a problem. At the very start, what is missing may just have been created.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);

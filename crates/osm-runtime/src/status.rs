@@ -2,10 +2,9 @@
 
 use std::fmt::Debug;
 
-use crate::Api;
-use kube::Resource;
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::core::{Request, Status};
+use kube::{Api, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::Readiness;
+use crate::readiness::Readiness;
 
 #[derive(Clone, Debug)]
 pub struct Supervisor {

@@ -6,20 +6,17 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use http::Uri;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt as _};
 use kube::config::AuthInfo;
 use kube::{Client, Config};
 use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
-use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder};
 
-use crate::proxy;
+use crate::proxy::{self, Tcp};
 
 /// A connection that is silent for this long is asked whether it still lives. Without an answer within the same time, it is given up, and
 /// the next request opens another one. Otherwise all requests would wait for the one connection.
@@ -61,9 +58,6 @@ pub fn connect(config: &Config) -> anyhow::Result<Clients> {
         anonymous: client(&anonymous, tcp)?,
     })
 }
-
-/// Makes the connections that TLS is spoken on.
-pub(crate) type Tcp = BoxCloneSyncService<Uri, TokioIo<TcpStream>, BoxError>;
 
 const SETUP: &str = "the connection to the API server can't be set up";
 

@@ -12,14 +12,17 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use osm_api::rbac::{ClusterKind, GoLease};
 use tokio::time::Instant;
 
+use crate::cluster::Cluster;
+use crate::connection::Connection;
 use crate::error::brief;
 use crate::object::Unreadable;
 use crate::queue::Queue;
+use crate::read;
 use crate::readiness::Gate;
 use crate::runner::{Key, Shared};
 use crate::server_time::ServerTime;
 use crate::shared_problem::SharedProblem;
-use crate::{Api, Cluster, Connection, read};
+use kube::Api;
 
 /// Interval of the checks.
 const INTERVAL: Duration = Duration::from_secs(15);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
 use kube::runtime::watcher::{self, Error, Event, watcher};
+use kube::{Api, Resource};
 use prometheus::IntGauge;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -17,12 +17,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, Change, Version};
+use crate::cluster::Cluster;
+use crate::connection::Connection;
 use crate::connection_role::ConnectionRole;
 use crate::decoded::Decoded;
+use crate::environment::Environment;
+use crate::error;
 use crate::metrics::WatchMetrics;
 use crate::object::Unreadable;
 use crate::readiness::Gate;
-use crate::{Api, Cluster, Connection, Environment, error};
 
 /// The largest number of objects that one watch keeps.
 pub const MAX_OBJECTS: usize = 50_000;

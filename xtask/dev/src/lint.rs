@@ -222,7 +222,7 @@ mod tests {
         let mut known = BTreeSet::new();
         for path in [
             "osm-runtime/src/args.rs",
-            "osm-runtime/src/admission/mod.rs",
+            "osm-runtime/src/admission/args.rs",
             "osp-controller/src/main.rs",
             "osc-controller/src/main.rs",
             "secret-syncer/src/main.rs",

@@ -14,7 +14,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ServerConfig, version};
 use tokio::sync::watch;
 
-use super::AdmissionMetrics;
+use super::metrics::AdmissionMetrics;
 use crate::readiness::Gate;
 
 /// How often the files are read. The kubelet needs a minute for a change of a Secret, so that more often helps nobody.

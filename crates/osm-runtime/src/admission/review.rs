@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::Verdict;
+use super::judge::{Request, Verdict};
 
 /// The only version that is understood. The configuration of the webhook names no other.
 pub(super) const VERSION: &str = "admission.k8s.io/v1";
@@ -18,17 +18,6 @@ pub(super) const KIND: &str = "AdmissionReview";
 /// The API server cuts longer warnings off, and drops what does not fit into 4,096 bytes.
 const MAX_WARNING: usize = 256;
 const MAX_WARNINGS: usize = 16;
-
-/// A creation or an update.
-#[derive(Debug)]
-pub struct Request {
-    pub namespace: String,
-    pub name: String,
-    /// The object as it would be stored, JSON.
-    pub object: Box<RawValue>,
-    /// The object as it is stored, JSON; `None` for a creation.
-    pub old_object: Option<Box<RawValue>>,
-}
 
 /// A review that was read.
 #[derive(Debug)]

@@ -18,12 +18,13 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tower::limit::GlobalConcurrencyLimitLayer;
 
+use super::args::AdmissionArgs;
 use super::certificate::Certificate;
-use super::metrics::UNREADABLE;
-use super::review::{KIND, VERSION};
-use super::{AdmissionArgs, AdmissionMetrics, Judge, Request, Verdict, review};
-use crate::Process;
+use super::judge::{Judge, Request, Verdict};
+use super::metrics::{AdmissionMetrics, UNREADABLE};
+use super::review::{self, KIND, VERSION};
 use crate::port::{Limits, Port};
+use crate::process::Process;
 
 /// All API servers together send some hundred reviews at the same time, and each waits for an answer for two seconds.
 const LIMITS: Limits = Limits {

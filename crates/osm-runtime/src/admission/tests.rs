@@ -21,7 +21,11 @@ use tokio_util::sync::CancellationToken;
 use super::certificate::Certificate;
 use super::server::MAX_BODY_BYTES;
 use super::*;
-use crate::{CommonArgs, Environment, Metrics, Process, Readiness};
+use crate::args::CommonArgs;
+use crate::environment::Environment;
+use crate::metrics::Metrics;
+use crate::process::Process;
+use crate::readiness::Readiness;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -20,9 +20,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Api;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
+use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use osm_api::names;
 use osm_api::rbac::Service;
@@ -31,10 +31,13 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::args::CommonArgs;
 use crate::cache::{Cache, Change};
+use crate::cluster::Cluster;
+use crate::environment::Environment;
+use crate::error;
 use crate::readiness::{Gate, LEASE};
 use crate::watch::Watch;
-use crate::{Cluster, CommonArgs, Environment, error};
 
 use self::membership::{EXPIRY, Live, Membership};
 
