@@ -8,10 +8,13 @@ use osm_api::profile::{
 };
 use serde_json::Value;
 
-use crate::error::ProfileError;
+use crate::error::{ProfileError, ensure, invalid};
 use crate::go_templates::clean_path;
-use crate::user_data::{self, Reader};
-use crate::{Stage, additions, template_walk};
+use crate::stage::Stage;
+use crate::user_data::filled::own_paths;
+use crate::user_data::reader::{Reader, unsupported_module};
+use crate::user_data::units::unit_paths;
+use crate::{additions, template_walk};
 
 /// Keys of a cloud-config that other fields set, and which.
 const RESERVED_MODULES: [(&str, &str); 4] = [
@@ -76,22 +79,6 @@ fn check_version(version: &str) -> Result<(), ProfileError> {
     ensure(is_good, "version", problem)
 }
 
-pub(crate) fn invalid(path: impl Into<String>, problem: impl Into<String>) -> ProfileError {
-    ProfileError::Invalid {
-        path: path.into(),
-        problem: problem.into(),
-    }
-}
-
-/// An error with this path and problem unless `is_good`.
-pub(crate) fn ensure(
-    is_good: bool,
-    path: impl Into<String>,
-    problem: impl Into<String>,
-) -> Result<(), ProfileError> {
-    is_good.then_some(()).ok_or_else(|| invalid(path, problem))
-}
-
 fn check_stage(stage: Stage, config: &ProfileConfig, rules: Rules) -> Result<(), ProfileError> {
     let Rules { reader, is_go } = rules;
     let name = stage.field();
@@ -104,12 +91,12 @@ fn check_stage(stage: Stage, config: &ProfileConfig, rules: Rules) -> Result<(),
     )?;
     let mut paths: BTreeSet<String> = BTreeSet::new();
     if stage == Stage::Bootstrap && !is_go {
-        paths.extend(user_data::own_paths(reader).iter().map(|path| (*path).to_owned()));
+        paths.extend(own_paths(reader).iter().map(|path| (*path).to_owned()));
     }
     let mut units = BTreeSet::new();
     if !is_go {
-        let (own_paths, own_units) = additions::own_paths_and_units(config, reader);
-        paths.extend(own_paths);
+        let (of_additions, own_units) = additions::own_paths_and_units(config, reader);
+        paths.extend(of_additions);
         units.extend(own_units);
     }
     for (place, file) in template_walk::files(name, config).filter(|(_, file)| !file.remove) {
@@ -126,7 +113,7 @@ fn check_stage(stage: Stage, config: &ProfileConfig, rules: Rules) -> Result<(),
         check_unit(&place, unit, rules)?;
         let is_new = units.insert(unit.name.clone());
         ensure(is_new || is_go, &place, "this unit is listed more than once")?;
-        for path in user_data::unit_paths(unit) {
+        for path in unit_paths(unit) {
             let is_new = paths.insert(path);
             ensure(is_new || is_go, &place, "its file is written more than once")?;
         }
@@ -281,7 +268,7 @@ fn check_modules(place: &str, modules: &Value, rules: Rules) -> Result<(), Profi
     };
     for (key, value) in modules {
         let place = format!("{place}.{key}");
-        match user_data::unsupported_module(rules.reader, key) {
+        match unsupported_module(rules.reader, key) {
             Some(_) if rules.is_go => continue,
             Some(problem) => return Err(invalid(place, problem)),
             None if rules.is_go && value.is_null() => continue,

@@ -1,6 +1,6 @@
 //! The one table of clouds: what differs between them, a row each, so that templates need no conditions on the cloud.
 
-use osm_api::profile::CloudProvider;
+use osm_api::profile::{CloudProvider, OperatingSystem};
 
 use crate::size::{Counted, SizeLimit};
 use crate::systems::Family;
@@ -150,6 +150,22 @@ pub(crate) fn cloud(provider: CloudProvider) -> Cloud {
 /// Whether the cloud, and not machine-controller, names the nodes of its machines.
 pub(crate) fn names_machines(provider: CloudProvider) -> bool {
     cloud(provider).node_name == NodeName::Ec2Metadata
+}
+
+/// The limit of a cloud for bootstrap documents; `None` where no limit is documented that a bootstrap document could
+/// come near.
+pub fn size_limit(provider: CloudProvider, os: OperatingSystem) -> Option<SizeLimit> {
+    let SizeLimit { bytes, mut counted } = cloud(provider).limit?;
+    // Its Ignition can't read compressed user data, so machine-controller does not compress it.
+    if os == OperatingSystem::Flatcar && counted == Counted::Gzip {
+        counted = Counted::Raw;
+    }
+    Some(SizeLimit { bytes, counted })
+}
+
+/// The limit of a cloud in bytes, whatever it counts. It is the same for every operating system.
+pub fn limit_bytes(provider: CloudProvider) -> Option<usize> {
+    Some(cloud(provider).limit?.bytes)
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@
 use osm_api::Reason;
 use osm_api::profile::ProvisioningUtility;
 
+use crate::late_bound::RESERVED_PREFIX;
+use crate::user_data::error::UserDataError;
+
 /// A place in a template, for people to find.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplatePosition {
@@ -74,7 +77,7 @@ pub enum ProfileError {
         position: TemplatePosition,
         problem: String,
     },
-    #[error("spec.{path} contains {prefix:?}, which is reserved for late-bound values; remove it", prefix = crate::late_bound::RESERVED_PREFIX)]
+    #[error("spec.{path} contains {prefix:?}, which is reserved for late-bound values; remove it", prefix = RESERVED_PREFIX)]
     ReservedText { path: String },
 }
 
@@ -141,7 +144,7 @@ pub enum RenderError {
         position: TemplatePosition,
         problem: String,
     },
-    #[error("{place} contains {prefix:?}, which is reserved for late-bound values; remove it", prefix = crate::late_bound::RESERVED_PREFIX)]
+    #[error("{place} contains {prefix:?}, which is reserved for late-bound values; remove it", prefix = RESERVED_PREFIX)]
     ReservedText { place: String },
     #[error(
         "the rendered configuration has {bytes} bytes, but at most {limit} can be stored; make the profile or the settings smaller"
@@ -199,40 +202,18 @@ impl RenderError {
     }
 }
 
-/// Why user data can't be written.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UserDataError {
-    #[error("the late-bound value {0:?} is missing; this is a bug, please report it")]
-    MissingValue(String),
-    #[error(
-        "the late-bound value {0:?} contains characters that are not allowed with as=\"raw\" (only letters, digits and ._~+/=- are); use as=\"shell\", \"yaml\", \"json\", \"toml\" or \"b64\" in the template"
-    )]
-    NotRaw(String),
-    #[error(
-        "the late-bound value {0:?} has a NUL character, which no shell can hold; remove it from the value"
-    )]
-    Nul(String),
-    #[error("{place}: unknown or damaged reference to a late-bound value; correct the profile")]
-    LateBoundValueUnknown { place: String },
-    #[error("{place} can't be written as YAML; correct the profile")]
-    Unwritable { place: String },
-    #[error("{place}: {problem}")]
-    Unfit { place: String, problem: String },
-    #[error(
-        "{place}: with its late-bound values the document has more than {limit} bytes; refer to smaller values"
-    )]
-    FilledTooLarge { place: String, limit: usize },
+pub(crate) fn invalid(path: impl Into<String>, problem: impl Into<String>) -> ProfileError {
+    ProfileError::Invalid {
+        path: path.into(),
+        problem: problem.into(),
+    }
 }
 
-impl UserDataError {
-    /// Reason for conditions, events and metrics.
-    pub fn reason(&self) -> Reason {
-        match self {
-            Self::MissingValue(_) => Reason::LateBoundValueMissing,
-            Self::NotRaw(_) | Self::Nul(_) => Reason::LateBoundValueInvalid,
-            Self::LateBoundValueUnknown { .. } => Reason::LateBoundValueUnknown,
-            Self::Unwritable { .. } | Self::Unfit { .. } => Reason::UserDataInvalid,
-            Self::FilledTooLarge { .. } => Reason::UserDataTooLarge,
-        }
-    }
+/// An error with this path and problem unless `is_good`.
+pub(crate) fn ensure(
+    is_good: bool,
+    path: impl Into<String>,
+    problem: impl Into<String>,
+) -> Result<(), ProfileError> {
+    is_good.then_some(()).ok_or_else(|| invalid(path, problem))
 }

@@ -3,8 +3,8 @@
 //! Most machines get their tokens in the bootstrap document. Where the provisioning document has tokens, or a machine fetches the kubelet's
 //! bootstrap kubeconfig after it, the pool has a Secret with that kubeconfig.
 
-use crate::Stage;
 use crate::kubelet_kubeconfig::late_bound_ids;
+use crate::stage::Stage;
 use osm_api::config::LateBoundKind;
 use osm_api::content::Content;
 

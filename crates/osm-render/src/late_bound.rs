@@ -14,7 +14,7 @@ use osm_api::content::Content;
 use osm_api::profile::MAX_CONTENT_BYTES;
 use serde_json::Value;
 
-use crate::error::UserDataError;
+use crate::user_data::error::UserDataError;
 use crate::yaml;
 
 /// Start of the marker of a late-bound value. An input with it could pass for a marker, so it is refused.

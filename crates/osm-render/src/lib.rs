@@ -35,6 +35,7 @@ mod kubelet_kubeconfig;
 mod late_bound;
 mod library;
 mod model;
+mod no_proxy;
 mod packages;
 mod placement;
 mod profile;
@@ -45,6 +46,7 @@ mod resolve;
 mod samples;
 mod settings_warnings;
 mod size;
+mod stage;
 mod static_network;
 mod subscription;
 mod systems;
@@ -56,13 +58,11 @@ mod verbatim;
 pub mod yaml;
 
 pub use osm_api::ClusterEndpoint;
-use osm_api::config::StageConfig;
-use osm_api::content::Content;
-use osm_api::profile::{OperatingSystemProfileSpec, ProfileConfig};
 
+pub use clouds::{limit_bytes, size_limit};
 pub use defaults::{blessed_version, default_manifests, default_name, defaults};
 pub use downloads::{Artefact, Download};
-pub use error::{ProfileError, RenderError, TemplatePosition, UserDataError};
+pub use error::{ProfileError, RenderError, TemplatePosition};
 pub use extends::{Base, ProfileKey, bases};
 pub use kubelet_kubeconfig::{kubelet_kubeconfig, late_bound_ids};
 pub use late_bound::{LateValues, RESERVED_PREFIX, masks, placeholders};
@@ -71,52 +71,10 @@ pub use profile::{Profile, Rendered, compile, content, suits};
 pub use readable::{is_credential, readable};
 pub use resolve::{resolve, resolve_on};
 pub use samples::{full_sample, plain_pools, sample_pools, stand_in_cluster};
-pub use size::{Counted, SizeLimit, limit_bytes, size_limit};
+pub use size::{Counted, SizeLimit};
+pub use stage::Stage;
+pub use user_data::error::UserDataError;
 pub use user_data::{
     MachineFile, MachineStage, edge_script, machine_stage, masked_machine_stage, plain_user_data, user_data,
 };
 pub use validate::dry_run;
-
-/// A stage of a machine's setup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
-    /// What a new machine receives from its cloud. It fetches and applies the other stage.
-    Bootstrap,
-    /// What turns the machine into a worker node.
-    Provisioning,
-}
-
-impl Stage {
-    /// In the order in which a machine applies them.
-    pub const ALL: [Self; 2] = [Self::Bootstrap, Self::Provisioning];
-
-    /// Name of the stage's field in a spec.
-    pub(crate) fn field(self) -> &'static str {
-        match self {
-            Self::Bootstrap => "bootstrapConfig",
-            Self::Provisioning => "provisioningConfig",
-        }
-    }
-
-    pub(crate) fn config(self, spec: &OperatingSystemProfileSpec) -> &ProfileConfig {
-        match self {
-            Self::Bootstrap => &spec.bootstrap_config,
-            Self::Provisioning => &spec.provisioning_config,
-        }
-    }
-
-    /// The stage of a rendered content.
-    pub(crate) fn of_content(self, content: &Content) -> &StageConfig {
-        match self {
-            Self::Bootstrap => &content.bootstrap_config,
-            Self::Provisioning => &content.provisioning_config,
-        }
-    }
-
-    pub(crate) fn config_mut(self, spec: &mut OperatingSystemProfileSpec) -> &mut ProfileConfig {
-        match self {
-            Self::Bootstrap => &mut spec.bootstrap_config,
-            Self::Provisioning => &mut spec.provisioning_config,
-        }
-    }
-}

@@ -16,7 +16,8 @@ use osm_api::digest;
 use osm_api::profile::{ProfileConfig, ProvisioningUtility, TemplateEngine};
 
 use crate::error::ProfileError;
-use crate::{Stage, template_walk, yaml};
+use crate::stage::Stage;
+use crate::{template_walk, yaml};
 
 /// The names of parts start with this. Those of a profile's own templates can't.
 pub(crate) const PART_PREFIX: &str = "lib/";

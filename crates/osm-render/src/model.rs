@@ -12,7 +12,8 @@ use serde_json::{Map, Value, json};
 use strum::VariantArray;
 
 use crate::downloads::{Artefact, Source};
-use crate::{Stage, clouds, kubelet, late_bound, settings_warnings, subscription, systems};
+use crate::stage::Stage;
+use crate::{clouds, kubelet, late_bound, no_proxy, subscription, systems};
 use osm_api::ClusterEndpoint;
 
 /// Ids of late-bound values.
@@ -68,7 +69,7 @@ pub(crate) fn data(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) 
         },
         "proxy": {
             "http": settings.proxy.http,
-            "noProxy": no_proxy(settings, cluster),
+            "noProxy": no_proxy::no_proxy(settings, cluster),
             "credentials": settings.proxy.credentials.is_some(),
         },
         "hostCABundle": settings.host_ca_bundle,
@@ -95,41 +96,6 @@ fn swap(settings: &Settings) -> Value {
         "behavior": swap.map(|swap| swap.behavior),
         "mebibytes": swap.and_then(Swap::mebibytes),
     })
-}
-
-/// Destinations that nodes reach without the proxy. The API server is always one: the kubelet and the bootstrap use the proxy, too, and
-/// few proxies let them pass. So are mirrors that only Go's programs would find among the entries.
-pub(crate) fn no_proxy(settings: &Settings, cluster: &ClusterEndpoint) -> Option<String> {
-    let listed = settings.proxy.no_proxy.iter().flat_map(|list| list.split(','));
-    let mut entries: Vec<&str> = listed.collect();
-    if settings.proxy.http.is_some() {
-        let mut added: Vec<&str> = settings_warnings::sources(settings).filter_map(host).collect();
-        added.retain(|host| {
-            entries
-                .iter()
-                .any(|entry| settings_warnings::only_go_matches(entry, host))
-        });
-        for host in host(&cluster.api_server).into_iter().chain(added) {
-            if !entries.contains(&host) {
-                entries.push(host);
-            }
-        }
-    }
-    (!entries.is_empty()).then(|| entries.join(","))
-}
-
-/// The host of a URL, without the brackets of an IPv6 address.
-pub(crate) fn host(url: &str) -> Option<&str> {
-    let (_, rest) = url.split_once("://")?;
-    let authority = rest.split('/').next()?;
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(ipv6) => ipv6.split_once(']')?,
-        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
-    };
-    let is_port = port.is_empty() || port.strip_prefix(':')?.parse::<u16>().is_ok();
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
-    let is_host = host.contains(|c: char| c.is_ascii_alphanumeric()) && host.chars().all(plain);
-    Some(host).filter(|_| is_port && is_host)
 }
 
 /// Whether a cloud controller manager outside of Kubernetes initialises the nodes.
@@ -321,63 +287,6 @@ mod tests {
             });
             let is_listed = ways.any(|(start, end)| table.contains(&format!("`{}`", &field[start..end])));
             assert!(is_listed, "{field}");
-        }
-    }
-
-    #[test]
-    fn the_api_server_is_reached_without_the_proxy() {
-        let of = |http: Option<&str>, listed: Option<&str>, api_server: &str| {
-            let mut settings = Settings::default();
-            settings.proxy.http = http.map(str::to_owned);
-            settings.proxy.no_proxy = listed.map(str::to_owned);
-            let cluster = ClusterEndpoint {
-                api_server: api_server.to_owned(),
-                ca: String::new(),
-            };
-            no_proxy(&settings, &cluster)
-        };
-        let proxy = Some("http://proxy:3128");
-        for (listed, api_server, expected) in [
-            (None, "https://api.example:6443", "api.example"),
-            (Some(".svc"), "https://10.0.0.1:6443/path", ".svc,10.0.0.1"),
-            (Some(".svc,10.0.0.1"), "https://10.0.0.1:6443", ".svc,10.0.0.1"),
-            (Some(".svc"), "https://[fd00::1]:6443", ".svc,fd00::1"),
-        ] {
-            assert_eq!(of(proxy, listed, api_server).as_deref(), Some(expected));
-        }
-        assert_eq!(
-            of(None, Some(".svc"), "https://api").as_deref(),
-            Some(".svc"),
-            "there is no proxy"
-        );
-        assert_eq!(of(proxy, None, "https://a\"b,c"), None, "this is no host");
-    }
-
-    #[test]
-    fn mirrors_in_a_network_that_is_listed_are_reached_without_the_proxy() {
-        for (listed, mirror, added) in [
-            ("10.0.0.0/8", "http://10.20.0.5:8080/a", Some("10.20.0.5")),
-            ("10.20.0.0/15,.svc", "https://10.21.0.5", Some("10.21.0.5")),
-            ("fd00::/8", "http://[fd00::5]/a", Some("fd00::5")),
-            ("*.site.example", "http://m.site.example/", Some("m.site.example")),
-            ("10.20.0.0/16", "http://10.21.0.5/", None),
-            ("fd00::/8", "http://10.20.0.5/", None),
-            // Every program understands these.
-            (".site.example", "http://m.site.example/", None),
-            ("10.20.0.5", "http://10.20.0.5/", None),
-        ] {
-            for field in [
-                format!("downloads: {{kubelet: {{baseURL: '{mirror}'}}}}"),
-                format!("packages: {{apt: {{securityMirror: '{mirror}'}}}}"),
-                format!(
-                    "packages: {{yum: {{repositories: [{{name: a, baseURL: '{mirror}', gpgKey: 'file:///a'}}]}}}}"
-                ),
-            ] {
-                let text = format!("proxy: {{http: 'http://proxy:3128', noProxy: '{listed}'}}\n{field}\n");
-                let found = no_proxy(&Settings::parse(&text).unwrap(), &crate::stand_in_cluster()).unwrap();
-                let added = added.map(|added| format!(",{added}")).unwrap_or_default();
-                assert_eq!(found, format!("{listed},api.cluster.example{added}"), "{field}");
-            }
         }
     }
 }

@@ -10,8 +10,9 @@ use osm_api::profile::{OperatingSystemProfileSpec, TemplateEngine};
 use osm_api::settings::{Downloads, Settings};
 use serde_json::json;
 
-use crate::user_data::Reader;
-use crate::{Stage, additions, packages, subscription, time_servers};
+use crate::stage::Stage;
+use crate::user_data::reader::Reader;
+use crate::{additions, packages, subscription, time_servers};
 
 /// Adds to the documents. Returns warnings about what has no effect.
 pub(crate) fn add(

@@ -19,15 +19,19 @@ use serde_json::{Map, Value, json};
 use crate::budget::Budget;
 use crate::downloads::{Catalogue, Download};
 use crate::engine::{Compiled, Engine, Failure, Inputs, Sources};
-use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
+use crate::error::{ProfileError, RenderError, TemplatePosition};
 use crate::go_templates::{containerd, passed_on};
 use crate::model::KUBECONFIG_SECRET_NAME;
 use crate::readable::{is_password, readable};
 use crate::rendered_text::{Placements, RenderedText};
-use crate::user_data::{self, Reader};
+use crate::stage::Stage;
+use crate::user_data;
+use crate::user_data::error::UserDataError;
+use crate::user_data::reader::Reader;
+use crate::validate::modules::applied;
 use crate::{
-    Stage, containerd_version, engines, go_templates, kubelet, late_bound, model, placement, profile_secrets,
-    settings_warnings, size, static_network, subscription, template_walk, validate,
+    clouds, containerd_version, engines, go_templates, kubeconfig_secret, kubelet, late_bound, model,
+    placement, profile_secrets, settings_warnings, static_network, subscription, template_walk,
 };
 
 /// Share of a cloud's limit, in percent, above which a warning is given.
@@ -109,7 +113,7 @@ impl Rendered {
 
 /// The content of an OperatingSystemConfig, with what [`Rendered::described`] returned for it.
 pub fn content(spec: &Content, described: config::Rendered) -> Unpacked {
-    Unpacked::new(spec, crate::kubeconfig_secret::is_needed(spec), described)
+    Unpacked::new(spec, kubeconfig_secret::is_needed(spec), described)
 }
 
 /// Parses every template of a profile and checks how they include each other.
@@ -547,10 +551,10 @@ fn measure(spec: &Content, pool: &Pool) -> Result<Measured, RenderError> {
     let bootstrap = user_data::user_data(spec, Stage::Bootstrap, &largest)?;
     let provisioning = user_data::user_data(spec, Stage::Provisioning, &largest)?;
     let mut warnings = containerd_version::warnings(spec);
-    warnings.extend(validate::skipped_modules(spec));
+    warnings.extend(applied::skipped(spec));
     let mut bytes = bootstrap.len();
     let cloud = pool.cloud_provider;
-    if let Some(limit) = size::size_limit(cloud, pool.operating_system) {
+    if let Some(limit) = clouds::size_limit(cloud, pool.operating_system) {
         bytes = limit.count(&bootstrap);
         let limit = limit.bytes;
         if bytes > limit {

@@ -7,7 +7,7 @@ use osm_api::profile::{
 };
 use serde_json::Value;
 
-use crate::error::ProfileError;
+use crate::error::{ProfileError, ensure};
 use crate::extends::{self, Base, ProfileKey};
 use crate::{additions, checks, late_bound, library};
 
@@ -113,9 +113,9 @@ fn check_shape(spec: &Value) -> Result<(), ProfileError> {
     for (field, value) in spec.as_object().into_iter().flatten() {
         let (depth, longest_key) = shape(value);
         let too_deep = format!("nested too deeply; remove levels until spec has at most {MAX_DEPTH}");
-        checks::ensure(depth < MAX_DEPTH, field, too_deep)?;
+        ensure(depth < MAX_DEPTH, field, too_deep)?;
         let too_long = format!("has a key of {longest_key} bytes; shorten it to at most {MAX_KEY}");
-        checks::ensure(longest_key <= MAX_KEY, field, too_long)?;
+        ensure(longest_key <= MAX_KEY, field, too_long)?;
     }
     Ok(())
 }

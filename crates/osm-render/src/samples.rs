@@ -11,8 +11,8 @@ use semver::Version;
 
 use crate::budget::{Allowance, Budget};
 use crate::profile::{Profile, Rendered, suits};
-use crate::user_data::Reader;
-use crate::validate::Refusal;
+use crate::user_data::reader::Reader;
+use crate::validate::refusal::Refusal;
 use crate::{kubelet, late_bound, static_network};
 use osm_api::ClusterEndpoint;
 

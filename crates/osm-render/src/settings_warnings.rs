@@ -8,7 +8,7 @@ use osm_api::provider_spec::IpFamily;
 use osm_api::settings::Settings;
 
 use crate::downloads::{Artefact, Source};
-use crate::model::host;
+use crate::no_proxy::{host, is_in};
 
 pub(crate) fn warnings(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) -> Vec<String> {
     let network = service_network(settings).into_iter();
@@ -17,48 +17,6 @@ pub(crate) fn warnings(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoi
         .chain(registries(settings))
         .chain(checksums(pool, settings))
         .collect()
-}
-
-/// Whether an entry of `proxy.noProxy` is a network with this address.
-fn is_in(entry: &str, address: IpAddr) -> bool {
-    let bits = |address| match address {
-        IpAddr::V4(address) => u128::from(u32::from(address)) << 96,
-        IpAddr::V6(address) => address.into(),
-    };
-    let network = entry
-        .split_once('/')
-        .and_then(|(network, length)| Some((network.parse::<IpAddr>().ok()?, length.parse::<u32>().ok()?)));
-    network.is_some_and(|(network, length)| {
-        let common = (bits(network) ^ bits(address)).leading_zeros();
-        network.is_ipv4() == address.is_ipv4() && common >= length
-    })
-}
-
-/// Whether Go's programs reach a host directly because of an entry that curl before 7.86 and Python don't understand: a network, or `*`
-/// (`init` in <https://cs.opensource.google/go/x/net/+/v0.43.0:http/httpproxy/proxy.go>).
-pub(crate) fn only_go_matches(entry: &str, host: &str) -> bool {
-    match entry.strip_prefix('*') {
-        Some(domain) => host.ends_with(domain),
-        None => host.parse().is_ok_and(|address| is_in(entry, address)),
-    }
-}
-
-/// URLs from which machines download by other programs than Go's.
-pub(crate) fn sources(settings: &Settings) -> impl Iterator<Item = &str> {
-    let (downloads, packages) = (&settings.downloads, &settings.packages);
-    let yum = packages.yum.repositories.iter();
-    let apt = [&packages.apt.mirror, &packages.apt.security_mirror];
-    [
-        &downloads.kubelet.base_url,
-        &downloads.containerd.base_url,
-        &downloads.runc.base_url,
-        &downloads.cni.base_url,
-        &downloads.crictl.base_url,
-    ]
-    .into_iter()
-    .chain(apt.into_iter().flatten())
-    .chain(yum.flat_map(|repository| [&repository.base_url, &repository.gpg_key]))
-    .map(String::as_str)
 }
 
 /// Plugins of network providers take the proxy of containerd, and ask for the API server by the address of a Service. The addresses of cluster

@@ -1,9 +1,6 @@
 //! How a document is counted against the limit of its cloud.
 
 use osm_api::gzip;
-use osm_api::profile::{CloudProvider, OperatingSystem};
-
-use crate::clouds;
 
 /// What a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,22 +17,6 @@ pub enum Counted {
 pub struct SizeLimit {
     pub bytes: usize,
     pub counted: Counted,
-}
-
-/// The limit of a cloud for bootstrap documents; `None` where no limit is documented that a bootstrap document could
-/// come near.
-pub fn size_limit(cloud: CloudProvider, os: OperatingSystem) -> Option<SizeLimit> {
-    let SizeLimit { bytes, mut counted } = clouds::cloud(cloud).limit?;
-    // Its Ignition can't read compressed user data, so machine-controller does not compress it.
-    if os == OperatingSystem::Flatcar && counted == Counted::Gzip {
-        counted = Counted::Raw;
-    }
-    Some(SizeLimit { bytes, counted })
-}
-
-/// The limit of a cloud in bytes, whatever it counts. It is the same for every operating system.
-pub fn limit_bytes(cloud: CloudProvider) -> Option<usize> {
-    Some(clouds::cloud(cloud).limit?.bytes)
 }
 
 impl SizeLimit {

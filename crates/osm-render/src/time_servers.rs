@@ -8,7 +8,7 @@ use osm_api::profile::{File, FileContent, OperatingSystem, Unit};
 use serde_json::json;
 
 use crate::additions;
-use crate::user_data::Reader;
+use crate::user_data::reader::Reader;
 
 /// Makes chrony read the file with our servers, now and at every boot. What fails is no reason not to join.
 const READ_BY_CHRONY: &str = "grep -q '^include /etc/chrony.d/' /etc/chrony.conf || echo 'include /etc/chrony.d/*.conf' >>/etc/chrony.conf; \

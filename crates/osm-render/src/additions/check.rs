@@ -4,10 +4,9 @@ use osm_api::profile::{Commands, ProfileConfig};
 use osm_api::system_names;
 use serde_json::Value;
 
-use crate::Stage;
-use crate::checks::{ensure, invalid};
-use crate::error::ProfileError;
-use crate::user_data::{self, Reader};
+use crate::error::{ProfileError, ensure, invalid};
+use crate::stage::Stage;
+use crate::user_data::reader::{Reader, unsupported_module};
 
 /// # Errors
 /// The first mistake, with its path inside the spec.
@@ -31,7 +30,7 @@ pub(crate) fn check(stage: Stage, config: &ProfileConfig, reader: Reader) -> Res
         check_commands(name, commands, reader)?;
     }
     if !config.packages.is_empty()
-        && let Some(problem) = user_data::unsupported_module(reader, "packages")
+        && let Some(problem) = unsupported_module(reader, "packages")
     {
         return Err(invalid(format!("{name}.packages"), problem));
     }

@@ -4,7 +4,7 @@ use osm_api::config::StageConfig;
 use osm_api::profile::{Commands, ProfileConfig, ProfileUnit, Unit};
 use serde_json::Value;
 
-use super::{file, lines};
+use super::files::{file, lines};
 use crate::late_bound::in_single_quotes;
 
 /// Name of the unit that applies the kernel parameters and modules of the profile.

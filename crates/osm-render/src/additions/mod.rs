@@ -9,18 +9,21 @@
 //! Where a profile has packages as well, cloud-init loads kernel modules again after they are installed.
 
 mod check;
+mod files;
 mod flatcar;
 
 use std::collections::BTreeMap;
 
 use osm_api::OperatingSystemProfileSpec;
 use osm_api::config::StageConfig;
-use osm_api::profile::{Commands, File, FileContent, ProfileConfig, ProfileFile, SysctlValue};
+use osm_api::profile::{Commands, File, FileContent, ProfileConfig, SysctlValue};
 use osm_api::settings::System;
 use serde_json::{Map, Value, json};
 
-use crate::Stage;
-use crate::user_data::{self, Reader};
+use self::files::{file, lines};
+use crate::stage::Stage;
+use crate::user_data::reader::Reader;
+use crate::user_data::units::unit_paths;
 
 pub(crate) use check::check;
 
@@ -63,7 +66,7 @@ pub(crate) fn own_paths_and_units(config: &ProfileConfig, reader: Reader) -> (Ve
     };
     lower_stage(&mut lowered, reader);
     let files = lowered.files.into_iter().map(|file| file.path);
-    let paths = files.chain(lowered.units.iter().flat_map(user_data::unit_paths));
+    let paths = files.chain(lowered.units.iter().flat_map(unit_paths));
     let paths = paths.collect();
     (paths, lowered.units.into_iter().map(|unit| unit.name).collect())
 }
@@ -180,19 +183,5 @@ pub(crate) fn set(
     let changed = change(own);
     if !changed.is_empty() {
         modules.insert(module.to_owned(), Value::Array(changed));
-    }
-}
-
-fn lines(lines: impl Iterator<Item = impl std::fmt::Display>) -> String {
-    lines.map(|line| format!("{line}\n")).collect()
-}
-
-fn file(path: &str, permissions: i32, data: String) -> ProfileFile {
-    ProfileFile {
-        path: path.to_owned(),
-        permissions,
-        content: FileContent::of_text(data),
-        replace: false,
-        remove: false,
     }
 }

@@ -2,29 +2,12 @@
 
 use osm_api::OperatingSystemProfileSpec;
 
-use super::Base;
+use super::base::{Base, ProfileKey};
 use crate::error::ProfileError;
 use crate::library;
 
 /// Most bases of a profile: its own, the base of that, and so on.
 const MAX_BASES: usize = 8;
-
-/// Where a profile is stored.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ProfileKey {
-    pub namespace: String,
-    pub name: String,
-}
-
-impl ProfileKey {
-    /// As people write it who look from `namespace`.
-    fn seen_from(&self, namespace: &str) -> String {
-        match self.namespace == namespace {
-            true => self.name.clone(),
-            false => format!("{}/{}", self.namespace, self.name),
-        }
-    }
-}
 
 /// The bases of the profile `key`, the nearest first. `find` returns the profile that a profile in a namespace means by a name. Profiles
 /// of the library are found without it.

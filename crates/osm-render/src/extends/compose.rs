@@ -2,9 +2,12 @@
 
 use osm_api::OperatingSystemProfileSpec;
 
-use super::{Base, Problem, stage};
+use super::base::Base;
+use super::problem::Problem;
+use super::stage;
 use crate::error::ProfileError;
-use crate::{Stage, template_walk};
+use crate::stage::Stage;
+use crate::template_walk;
 
 /// `spec` with everything of its `bases`, the nearest of which is the first. Without bases, it is `spec`.
 ///

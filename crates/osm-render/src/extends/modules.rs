@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Problem;
+use super::problem::Problem;
 
 /// Adds `extension` to `base`. `path` is where both are inside the spec, and `module` the name of the module around it.
 pub(super) fn merge(

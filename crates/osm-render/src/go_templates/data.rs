@@ -24,7 +24,7 @@ use crate::late_bound::Encoding;
 use crate::model::{
     self, API_TOKEN, KUBECONFIG_SECRET_NAME, KUBELET_TOKEN, PROVISIONING_SECRET_NAME, PROXY_URL,
 };
-use crate::subscription;
+use crate::{no_proxy, subscription};
 use osm_api::ClusterEndpoint;
 
 /// Fields of a struct, in the order of their declaration.
@@ -111,7 +111,7 @@ fn of_cluster(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint, spell
         ),
         (
             "NoProxy",
-            text_or_nil(model::no_proxy(settings, cluster).as_deref()),
+            text_or_nil(no_proxy::no_proxy(settings, cluster).as_deref()),
         ),
         (
             "ContainerRuntimeConfig",

@@ -7,8 +7,10 @@ use osm_api::config::StageConfig;
 use osm_api::profile::Unit;
 use serde_json::Value;
 
-use crate::user_data::{self, Reader};
-use crate::{Stage, yaml};
+use crate::stage::Stage;
+use crate::user_data::filled::keep_last;
+use crate::user_data::reader::{Reader, unsupported_module};
+use crate::yaml;
 
 /// A path as it is on the machine: absolute, without `//`, `.` and `..`. `None` where no file can have it.
 pub(crate) fn clean_path(path: &str) -> Option<String> {
@@ -50,7 +52,7 @@ fn settle_units(units: &mut Vec<Unit>) {
         }
     }
     for unit in &mut settled {
-        user_data::keep_last(&mut unit.drop_ins, |drop_in| &drop_in.name);
+        keep_last(&mut unit.drop_ins, |drop_in| &drop_in.name);
         if unit.mask == Some(true) {
             (unit.enable, unit.content) = (None, None);
         }
@@ -63,7 +65,7 @@ fn settle_modules(stage: Stage, reader: Reader, modules: &mut Option<Value>) -> 
     let Some(named) = modules.as_mut().and_then(Value::as_object_mut) else {
         return warnings;
     };
-    named.retain(|name, value| match user_data::unsupported_module(reader, name) {
+    named.retain(|name, value| match unsupported_module(reader, name) {
         Some(problem) => {
             warnings.push(format!("{}.modules.{name} is left out: {problem}", stage.field()));
             false

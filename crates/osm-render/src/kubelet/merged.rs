@@ -4,7 +4,12 @@ use osm_api::kubelet_value::{duration, quantity};
 use serde_json::{Map, Value, json};
 
 use super::schema::{Gate, Kubelet};
-use super::{CONFIGURATION, SETTINGS_PATH};
+
+/// Where the settings have fields of it.
+pub(super) const CONFIGURATION: &str = "kubelet.configuration";
+
+/// The drop-in with these.
+pub(super) const SETTINGS_PATH: &str = "/etc/kubernetes/kubelet.conf.d/90-settings.conf";
 
 /// A file of the kubelet's configuration: its path on the machine, and what it contains.
 pub(super) type File<'a> = (&'a str, Value);

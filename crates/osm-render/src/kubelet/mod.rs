@@ -9,20 +9,20 @@ mod merged;
 mod rules;
 mod schema;
 
-use osm_api::Pool;
 use osm_api::content::Content;
-use osm_api::kubelet_value::{self, NO_DURATION, NO_QUANTITY, duration, quantity};
+use osm_api::kubelet_value::{NO_DURATION, NO_QUANTITY, duration, quantity};
+use osm_api::pool::Pool;
 use osm_api::profile::OperatingSystem;
 use osm_api::settings::KubeletDefaults;
 use serde_json::{Map, Value, json};
 
-use self::merged::Merged;
+use self::merged::{CONFIGURATION, Merged};
 use self::schema::Kubelet;
-use crate::user_data::unit_files;
-use crate::{Stage, yaml};
+use crate::stage::Stage;
+use crate::user_data::units::unit_files;
+use crate::yaml;
 
-/// Oldest and newest minor version of Kubernetes 1 that templates are tested with.
-pub(crate) const TESTED_MINORS: (u64, u64) = (33, 36);
+pub(crate) use self::schema::TESTED_MINORS;
 
 /// Most mistakes that are listed. A longer message helps no reader.
 const MAX_MISTAKES: usize = 50;
@@ -32,12 +32,6 @@ const MAX_FILES: usize = 4;
 
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
-
-/// Where the settings have fields of it.
-const CONFIGURATION: &str = "kubelet.configuration";
-
-/// The drop-in with these.
-const SETTINGS_PATH: &str = "/etc/kubernetes/kubelet.conf.d/90-settings.conf";
 
 /// Thresholds that a kubelet has on its own (`DefaultEvictionHard` in pkg/kubelet/eviction/defaults_linux.go).
 pub(crate) const DEFAULT_THRESHOLDS: [&str; 5] = [
@@ -80,18 +74,6 @@ const OURS: [(&str, &str); 11] = [
         "staticPodURLHeader",
         "a credential in it would be in a custom resource",
     ),
-];
-
-/// Checks an entry of a field: its name and value.
-type Check = fn(&str, &str) -> Result<(), &'static str>;
-
-/// Fields with quantities by name, and what checks their entries.
-const ENTRIES: [(&str, Check); 5] = [
-    ("evictionHard", kubelet_value::eviction_threshold),
-    ("evictionMinimumReclaim", kubelet_value::minimum_reclaim),
-    ("evictionSoft", kubelet_value::eviction_threshold),
-    ("kubeReserved", kubelet_value::reservation),
-    ("systemReserved", kubelet_value::reservation),
 ];
 
 /// The mistakes in the settings for the kubelet of a pool: what a kubelet would not start with. Each names its path in the settings, and

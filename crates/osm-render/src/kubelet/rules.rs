@@ -11,6 +11,18 @@ use serde_json::Value;
 
 use super::merged::Merged;
 
+/// Checks an entry of a field: its name and value.
+type Check = fn(&str, &str) -> Result<(), &'static str>;
+
+/// Fields with quantities by name, and what checks their entries.
+const ENTRIES: [(&str, Check); 5] = [
+    ("evictionHard", kubelet_value::eviction_threshold),
+    ("evictionMinimumReclaim", kubelet_value::minimum_reclaim),
+    ("evictionSoft", kubelet_value::eviction_threshold),
+    ("kubeReserved", kubelet_value::reservation),
+    ("systemReserved", kubelet_value::reservation),
+];
+
 /// A rule that a configuration breaks: the fields that it is about, and what they must be.
 pub(super) struct Broken {
     pub(super) fields: Vec<String>,
@@ -568,7 +580,7 @@ fn texts(c: &Merged, all: &mut Found) {
 /// What the program refuses after it has validated its configuration, as `run` in cmd/kubelet/app/server.go and what that calls.
 fn after_validation(c: &Merged, all: &mut Found) {
     // `ParseThresholdConfig` in pkg/kubelet/eviction/helpers.go, and `parseResourceList` in cmd/kubelet/app/server.go.
-    for (list, check) in super::ENTRIES {
+    for (list, check) in ENTRIES {
         for (name, value) in c.entries(list) {
             if let Some(Err(rule)) = value.as_str().map(|text| check(name, text)) {
                 all.check(&format!("{list}.{name}"), true, || rule.to_owned());

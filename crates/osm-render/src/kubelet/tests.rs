@@ -2,7 +2,9 @@ use osm_api::settings::Settings;
 use semver::Version;
 
 use super::*;
-use crate::{RenderError, Rendered, compile, defaults, resolve, sample_pools, stand_in_cluster};
+use crate::error::RenderError;
+use crate::profile::Rendered;
+use crate::{compile, defaults, resolve, sample_pools, stand_in_cluster};
 
 fn pool(minor: u64) -> Pool {
     let (_, spec) = defaults().remove(0);

@@ -6,9 +6,11 @@ use osm_api::gzip;
 use osm_api::profile::Unit;
 use serde_json::{Map, Value, json};
 
-use super::{Filled, FilledFile, Packing, has_machine_name, unit_files};
-use crate::error::UserDataError;
-use crate::{Stage, yaml};
+use super::error::UserDataError;
+use super::filled::{Filled, FilledFile, Packing, has_machine_name};
+use super::units::unit_files;
+use crate::stage::Stage;
+use crate::yaml;
 
 /// Keys that such a machine keeps as they are: its name, and the users that may log in.
 const OF_OWNERS: [&str; 3] = ["hostname", "ssh_pwauth", "ssh_authorized_keys"];

@@ -10,9 +10,11 @@ use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::Unit;
 use serde_json::{Map, Value, json};
 
-use super::{Filled, FilledFile, Packing, distinct, mode, unfit, unit_files, unit_texts};
-use crate::error::UserDataError;
-use crate::{Stage, static_network, yaml};
+use super::error::UserDataError;
+use super::filled::{Filled, FilledFile, Packing, distinct, mode, unfit};
+use super::units::{unit_files, unit_texts};
+use crate::stage::Stage;
+use crate::{static_network, yaml};
 
 /// Words that coreos-cloudinit would replace by an address, or by nothing.
 const REPLACED: [&str; 4] = ["$public_ipv4", "$private_ipv4", "$public_ipv6", "$private_ipv6"];

@@ -6,10 +6,12 @@ use osm_api::content::{self, Content};
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::CloudProvider;
 
-use super::{Filled, cloud_init};
-use crate::error::UserDataError;
+use super::cloud_init;
+use super::error::UserDataError;
+use super::filled::Filled;
 use crate::late_bound::{Filling, LateValues};
-use crate::{Stage, library};
+use crate::library;
+use crate::stage::Stage;
 
 const SCRIPT: &str = include_str!("edge.sh");
 

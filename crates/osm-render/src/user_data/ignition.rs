@@ -11,10 +11,13 @@ use osm_api::profile::Unit;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
-use super::{
-    DEFAULT_USER, Filled, FilledFile, distinct, keep_last, mode, unfit, unit_files, unit_text, unit_texts,
-};
-use crate::error::UserDataError;
+use super::error::UserDataError;
+use super::filled::{Filled, FilledFile, distinct, keep_last, mode, unfit};
+use super::unit_text;
+use super::units::{unit_files, unit_texts};
+
+/// The user that every Flatcar has.
+const DEFAULT_USER: &str = "core";
 
 /// What a data URL escapes: everything but letters, digits and these.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC

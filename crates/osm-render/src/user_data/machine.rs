@@ -4,10 +4,13 @@ use osm_api::content::Content;
 use osm_api::profile::Unit;
 use serde_json::{Map, Value, json};
 
-use super::{Filled, Packing, Reader, cloud_init, coreos_cloudinit, ignition, machine_name, unit_files};
-use crate::Stage;
-use crate::error::UserDataError;
+use super::error::UserDataError;
+use super::filled::{Filled, Packing, keep_last, machine_name};
+use super::reader::Reader;
+use super::units::unit_files;
+use super::{cloud_init, coreos_cloudinit, ignition};
 use crate::late_bound::{self, Filling, LateValues};
+use crate::stage::Stage;
 
 /// What a stage puts on a machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +74,7 @@ fn filled_machine_stage(
         text: file.text.clone(),
     });
     let mut files: Vec<MachineFile> = others.chain(of_units).collect();
-    super::keep_last(&mut files, |file| &file.path);
+    keep_last(&mut files, |file| &file.path);
     let has_state = |unit: &&Unit| unit.mask == Some(true) || unit.enable == Some(true);
     let units = filled.units.iter().filter(has_state).cloned();
     Ok(MachineStage {

@@ -26,7 +26,7 @@ pub(super) fn check(text: &str) -> Result<(), String> {
 }
 
 /// Whether there is a section of this name.
-pub(in crate::user_data) fn has_section(text: &str, name: &str) -> bool {
+pub(super) fn has_section(text: &str, name: &str) -> bool {
     logical_lines(text)
         .iter()
         .any(|(_, line)| matches!(line, Line::Section(section) if *section == name))

@@ -2,17 +2,19 @@
 //!
 //! Rendering the samples takes processor time and memory, so callers decide where and how often it runs.
 
-mod modules;
-mod refusal;
+pub(crate) mod modules;
+pub(crate) mod refusal;
 
 use std::sync::atomic::AtomicBool;
 
 use osm_api::profile::OperatingSystemProfileSpec;
 
 use self::modules::Modules;
-pub use self::modules::skipped as skipped_modules;
+pub use self::modules::applied::skipped as skipped_modules;
 pub use self::refusal::{Outcome, Refusal};
-use crate::{Profile, Rendered, Stage, samples};
+use crate::profile::{Profile, Rendered};
+use crate::samples;
+use crate::stage::Stage;
 
 /// Renders the sample pools, and validates the modules of each.
 ///

@@ -1,6 +1,6 @@
 //! The outcome of validating a profile.
 
-use crate::{ProfileError, RenderError, TemplatePosition};
+use crate::error::{ProfileError, RenderError, TemplatePosition};
 use osm_api::Reason;
 use osm_api::profile::AcceptedProfile;
 

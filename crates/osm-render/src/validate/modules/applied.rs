@@ -7,7 +7,8 @@ use osm_api::profile::{CloudProvider, OperatingSystem};
 use serde_json::Value;
 
 use super::schema::Problem;
-use crate::{Stage, library};
+use crate::library;
+use crate::stage::Stage;
 
 /// The part of the library that applies documents, and a text that is in no other program.
 const APPLIER: (&str, &str) = (

@@ -1,16 +1,17 @@
 //! Validates what rendered profiles contain in `modules`, by cloud-init's own schema. On the machine, cloud-init only warns about
 //! modules that it does not understand, and skips them.
 
-mod applied;
+pub(crate) mod applied;
 mod schema;
 
 use osm_api::Reason;
 use serde_json::Value;
 
-pub use self::applied::skipped;
 use self::schema::Schema;
+use crate::error::TemplatePosition;
+use crate::profile::Rendered;
+use crate::stage::Stage;
 use crate::validate::refusal::Refusal;
-use crate::{Rendered, Stage, TemplatePosition};
 
 /// Validates the modules of a profile's samples.
 #[derive(Default)]
