@@ -1,5 +1,6 @@
 //! `cargo xtask lint`: what holds before a change is merged, besides tests. Well-kept programs do the checks. This module runs them.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -12,13 +13,15 @@ use crate::build::cargo;
 use crate::prose;
 use osm_testkit::progress::Progress;
 
-/// Check prose, workflows, format, lints, and the dependencies' licenses and sources
+/// Check prose, workflows, format, lints, circles between files, and the dependencies' licenses and sources
 #[derive(clap::Args)]
 pub struct Lint {
     /// Build the documentation of the code as well, and refuse broken links in it
     #[arg(long)]
     rustdoc: bool,
 }
+
+const CARGO_ARC: &str = "0.6.2";
 
 const CARGO_DENY: &str = "0.20.2";
 
@@ -51,6 +54,8 @@ impl Lint {
         outcomes.push(("workflows", workflows(progress).await));
         progress.step("addresses");
         outcomes.push(("addresses", addresses().await));
+        progress.step("circles between files");
+        outcomes.push(("circles between files", circles(progress).await));
         progress.step("dependencies");
         outcomes.push(("dependencies", dependencies(progress).await));
         for (name, outcome) in outcomes {
@@ -87,19 +92,11 @@ async fn addresses() -> Result<()> {
     const THEIRS: &str =
         r"github(usercontent)?\.com/kubermatic/operating-system-manager|(ghcr|quay)\.io/kubermatic";
     const LINK: &str = "](https://github.com/kubermatic/operating-system-manager)";
-    let found = Command::new("git")
-        .args([
-            "grep",
-            "-nE",
-            THEIRS,
-            "--",
-            ":!e2e/tests/fixtures/takeover",
-            ":!xtask/dev/src/lint.rs",
-        ])
-        .current_dir(crate::root())
-        .output()
-        .await?;
-    let found = String::from_utf8(found.stdout)?;
+    let found = grep(
+        THEIRS,
+        &[":!e2e/tests/fixtures/takeover", ":!xtask/dev/src/lint.rs"],
+    )
+    .await?;
     let wrong: Vec<&str> = found.lines().filter(|line| !line.contains(LINK)).collect();
     ensure!(
         wrong.is_empty(),
@@ -107,6 +104,54 @@ async fn addresses() -> Result<()> {
         wrong.join("\n")
     );
     Ok(())
+}
+
+/// The lines of files in the repository that match an extended regular expression.
+async fn grep(pattern: &str, paths: &[&str]) -> Result<String> {
+    let found = Command::new("git")
+        .args(["grep", "-nE", pattern, "--"])
+        .args(paths)
+        .current_dir(crate::root())
+        .output()
+        .await?;
+    Ok(String::from_utf8(found.stdout)?)
+}
+
+/// Runs cargo-arc for the crates in `arc-rules.toml`. It does not see what a file imports from `lib.rs`, which imports all others.
+async fn circles(progress: Progress) -> Result<()> {
+    const CHECKED: [&str; 4] = [
+        "crates/*/src/*",
+        ":!crates/osm-gotemplate",
+        ":!crates/osmctl",
+        ":!crates/secret-syncer",
+    ];
+    let found = grep(r"^use crate::([A-Z]|\{[^:]*\b[A-Z])", &CHECKED).await?;
+    ensure!(
+        found.is_empty(),
+        "import these from the file that defines them:\n{found}"
+    );
+    let target = cache_root()?.join("cargo-arc").join(CARGO_ARC);
+    let install = async |directory: &Path| {
+        progress.step("cargo-arc: building from source, about a minute");
+        let build = directory.join("build");
+        let mut install = cargo();
+        // Optimizing it would take two minutes more, and save three seconds.
+        install
+            .args(["install", "cargo-arc", "--version", CARGO_ARC])
+            .args(["--locked", "--debug", "--quiet", "--root"])
+            .arg(directory)
+            .arg("--target-dir")
+            .arg(&build)
+            .env("CARGO_PROFILE_DEV_DEBUG", "0");
+        succeeds(install).await.context("cargo install cargo-arc")?;
+        Ok(fs::remove_dir_all(build)?)
+    };
+    cached_directory(&target, "cargo-arc", |line| progress.step(line), install).await?;
+    let mut command = Command::new(target.join("bin/cargo-arc"));
+    command.args(["arc", "--include-reexports", "check"]);
+    succeeds(command)
+        .await
+        .context("move what both files use into a file of its own")
 }
 
 /// Runs cargo-deny, except for advisories, whose database can't be reached from everywhere.
