@@ -34,7 +34,7 @@ impl Sizes {
             "Most user data that a cloud takes, as the cloud counts it.",
         )?;
         for cloud in CloudProvider::iter() {
-            if let Some(bytes) = osm_render::limit_bytes(cloud) {
+            if let Some(bytes) = osm_user_data::limit_bytes(cloud) {
                 let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
                 limit.with_label_values(&[cloud.as_str(), BOOTSTRAP]).set(bytes);
             }

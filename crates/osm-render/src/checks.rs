@@ -6,14 +6,14 @@ use osm_api::profile::{
     CloudProvider, ContainerRuntime, ContainerRuntimeName, OperatingSystem, OperatingSystemProfileSpec,
     ProfileConfig, ProfileFile, ProfileUnit, ProvisioningUtility, TemplateEngine,
 };
+use osm_user_data::filled::own_paths;
+use osm_user_data::reader::{Reader, unsupported_module};
+use osm_user_data::stage::Stage;
+use osm_user_data::units::unit_paths;
 use serde_json::Value;
 
 use crate::error::{ProfileError, ensure, invalid};
 use crate::go_templates::clean_path;
-use crate::stage::Stage;
-use crate::user_data::filled::own_paths;
-use crate::user_data::reader::{Reader, unsupported_module};
-use crate::user_data::units::unit_paths;
 use crate::{additions, template_walk};
 
 /// Keys of a cloud-config that other fields set, and which.

@@ -6,10 +6,9 @@ use std::sync::LazyLock;
 
 use osm_api::config::StageConfig;
 use osm_api::content::Content;
+use osm_user_data::stage::Stage;
+use osm_user_data::units::unit_files;
 use regex::Regex;
-
-use crate::stage::Stage;
-use crate::user_data::units::unit_files;
 
 /// A warning for each file, unit or module that installs containerd 1, which does not know the plugins of a configuration of version 3
 /// and starts without what is in it.

@@ -4,8 +4,7 @@ use osm_api::digest;
 use osm_api::profile::{
     OperatingSystem, OperatingSystemProfile, OperatingSystemProfileSpec, ProvisioningUtility,
 };
-
-use crate::yaml;
+use osm_user_data::yaml;
 
 /// Name of a built-in file and its text.
 macro_rules! built_in {

@@ -4,9 +4,8 @@
 
 use osm_api::Reason;
 use osm_api::profile::ProvisioningUtility;
-
-use crate::late_bound::RESERVED_PREFIX;
-use crate::user_data::error::UserDataError;
+use osm_user_data::error::UserDataError;
+use osm_user_data::late_bound::RESERVED_PREFIX;
 
 /// A place in a template, for people to find.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,10 @@
-//! Renders user data from a profile, a pool and settings.
+//! Renders the content of user data from a profile, a pool and settings. osm-user-data writes the documents from it.
 //!
 //! ```text
 //! bases(spec, …)  -> Vec<Base>            the profiles that a profile extends
 //! resolve(spec)   -> AcceptedProfile      bases and library applied, and checks that need no rendering
 //! compile(&…)     -> Profile              every template parsed
 //! Profile::render -> Rendered             the content of an OperatingSystemConfig, with markers for credentials, and what it downloads
-//! user_data(…)    -> String               the document that a machine reads, credentials filled in
 //! validate::…     -> Refusal              whether a profile can be accepted
 //! ```
 //!
@@ -19,7 +18,6 @@
 mod additions;
 mod budget;
 mod checks;
-mod clouds;
 mod containerd_version;
 mod defaults;
 mod downloads;
@@ -29,10 +27,7 @@ mod error;
 mod extends;
 mod go_templates;
 mod handlebars;
-pub mod kubeconfig_secret;
 mod kubelet;
-mod kubelet_kubeconfig;
-mod late_bound;
 mod library;
 mod model;
 mod no_proxy;
@@ -45,36 +40,21 @@ mod rendered_text;
 mod resolve;
 mod samples;
 mod settings_warnings;
-mod size;
-mod stage;
-mod static_network;
 mod subscription;
-mod systems;
 mod template_walk;
 mod time_servers;
-mod user_data;
 pub mod validate;
 mod verbatim;
-pub mod yaml;
 
 pub use osm_api::ClusterEndpoint;
 
-pub use clouds::{limit_bytes, size_limit};
 pub use defaults::{blessed_version, default_manifests, default_name, defaults};
 pub use downloads::{Artefact, Download};
 pub use error::{ProfileError, RenderError, TemplatePosition};
 pub use extends::{Base, ProfileKey, bases};
-pub use kubelet_kubeconfig::{kubelet_kubeconfig, late_bound_ids};
-pub use late_bound::{LateValues, RESERVED_PREFIX, masks, placeholders};
 pub use library::library_version;
 pub use profile::{Profile, Rendered, compile, content, suits};
 pub use readable::{is_credential, readable};
 pub use resolve::{resolve, resolve_on};
 pub use samples::{full_sample, plain_pools, sample_pools, stand_in_cluster};
-pub use size::{Counted, SizeLimit};
-pub use stage::Stage;
-pub use user_data::error::UserDataError;
-pub use user_data::{
-    MachineFile, MachineStage, edge_script, machine_stage, masked_machine_stage, plain_user_data, user_data,
-};
 pub use validate::dry_run;

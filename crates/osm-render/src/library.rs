@@ -3,7 +3,7 @@
 //! A part is a file of the folder `library`, and is included by its name there: `{{> lib/kubelet.yaml}}`. A resolved
 //! profile contains the text of every part that it needs, so that it renders the same whatever later releases do to the library.
 //!
-//! Comments in these files are for those who read them here. Machines get none: see [`without_comments`].
+//! Comments in these files are for those who read them here. Machines get none: see [`without_comments()`].
 //!
 //! A file of the folder `library/bases` has both stages of a profile, for several operating systems. A profile takes it over by its
 //! name there: `extends: lib/redhat`.
@@ -14,10 +14,12 @@ use std::sync::LazyLock;
 use osm_api::OperatingSystemProfileSpec;
 use osm_api::digest;
 use osm_api::profile::{ProfileConfig, ProvisioningUtility, TemplateEngine};
+use osm_user_data::scripts::{OSM_APPLY, without_comments};
+use osm_user_data::stage::Stage;
+use osm_user_data::yaml;
 
 use crate::error::ProfileError;
-use crate::stage::Stage;
-use crate::{template_walk, yaml};
+use crate::template_walk;
 
 /// The names of parts start with this. Those of a profile's own templates can't.
 pub(crate) const PART_PREFIX: &str = "lib/";
@@ -59,7 +61,7 @@ const FILES: [(&str, &str); 39] = [
     part!("modules.sh"),
     part!("networkd.conf"),
     part!("networkmanager.conf"),
-    part!("osm-apply.py"),
+    ("lib/osm-apply.py", OSM_APPLY),
     part!("osm-bootstrap.service"),
     part!("osm-bootstrap.sh"),
     part!("osm-extras.service"),
@@ -177,28 +179,6 @@ pub(crate) fn find(name: &str) -> Option<&'static str> {
     PARTS.get(name).map(String::as_str)
 }
 
-/// A script or a configuration file without the lines that are comments. Here documents stay as they are, and so does a line that names an
-/// interpreter.
-fn without_comments(text: &str) -> String {
-    let mut here_document: Option<&str> = None;
-    let mut kept = String::with_capacity(text.len());
-    for line in text.split_inclusive('\n') {
-        let words = line.trim();
-        let is_comment = words.starts_with("# ") && !words.contains("{{");
-        match here_document {
-            Some(end) if words == end => here_document = None,
-            Some(_) => {}
-            None if is_comment => continue,
-            None => {
-                let end = words.split_once("<<'").and_then(|(_, end)| end.split_once('\''));
-                here_document = end.map(|(end, _)| end);
-            }
-        }
-        kept.push_str(line);
-    }
-    kept
-}
-
 /// The parts that a text includes itself. A tag in a comment counts, too: a part more does no harm.
 fn included(text: &str) -> impl Iterator<Item = &'static str> {
     let names = text.split("{{").skip(1).filter_map(|tag| {
@@ -225,7 +205,10 @@ mod tests {
                 .map(|name| format!("{PART_PREFIX}{name}"))
                 .collect::<BTreeSet<_>>()
         };
-        assert_eq!(names(folder), FILES.map(|(name, _)| name.to_owned()).into());
+        let mut parts = names(folder);
+        // The script for machines of provider edge has it, too.
+        parts.insert("lib/osm-apply.py".to_owned());
+        assert_eq!(parts, FILES.map(|(name, _)| name.to_owned()).into());
         let bases = BASES.map(|(name, _)| format!("{name}.yaml"));
         assert_eq!(names(&format!("{folder}/bases")), bases.into());
         for (name, text) in PARTS.iter() {

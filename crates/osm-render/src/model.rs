@@ -8,12 +8,13 @@ use osm_api::pool::Pool;
 use osm_api::profile::TemplateEngine;
 use osm_api::provider_spec::IpFamily;
 use osm_api::settings::{ARCHITECTURES, Registry, Settings, Swap};
+use osm_user_data::stage::Stage;
+use osm_user_data::{clouds, late_bound, systems};
 use serde_json::{Map, Value, json};
 use strum::VariantArray;
 
 use crate::downloads::{Artefact, Source};
-use crate::stage::Stage;
-use crate::{clouds, kubelet, late_bound, no_proxy, subscription, systems};
+use crate::{kubelet, no_proxy, subscription};
 use osm_api::ClusterEndpoint;
 
 /// Ids of late-bound values.

@@ -5,11 +5,11 @@
 use osm_api::config::StageConfig;
 use osm_api::pool::Pool;
 use osm_api::settings::Packages;
+use osm_user_data::late_bound::in_single_quotes;
+use osm_user_data::systems::{self, Family};
 use serde_json::{Map, Value, json};
 
 use crate::additions::{self, modules};
-use crate::late_bound::in_single_quotes;
-use crate::systems::{self, Family};
 
 /// Names of our repositories start with this, so that they differ from those of the image.
 const PREFIX: &str = "osm-";

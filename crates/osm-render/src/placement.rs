@@ -8,10 +8,10 @@ use osm_api::config::StageConfig;
 use osm_api::pool::Pool;
 use osm_api::profile::{OperatingSystemProfileSpec, TemplateEngine};
 use osm_api::settings::{Downloads, Settings};
+use osm_user_data::reader::Reader;
+use osm_user_data::stage::Stage;
 use serde_json::json;
 
-use crate::stage::Stage;
-use crate::user_data::reader::Reader;
 use crate::{additions, packages, subscription, time_servers};
 
 /// Adds to the documents. Returns warnings about what has no effect.

@@ -12,6 +12,11 @@ use osm_api::profile::{
 };
 use osm_api::settings::Settings;
 use osm_api::{ClusterEndpoint, digest, node_name};
+use osm_user_data::document::user_data;
+use osm_user_data::error::UserDataError;
+use osm_user_data::reader::Reader;
+use osm_user_data::stage::Stage;
+use osm_user_data::{clouds, kubeconfig_secret, late_bound, static_network};
 use parking_lot::Mutex;
 use semver::Version;
 use serde_json::{Map, Value, json};
@@ -24,14 +29,10 @@ use crate::go_templates::{containerd, passed_on};
 use crate::model::KUBECONFIG_SECRET_NAME;
 use crate::readable::{is_password, readable};
 use crate::rendered_text::{Placements, RenderedText};
-use crate::stage::Stage;
-use crate::user_data;
-use crate::user_data::error::UserDataError;
-use crate::user_data::reader::Reader;
 use crate::validate::modules::applied;
 use crate::{
-    clouds, containerd_version, engines, go_templates, kubeconfig_secret, kubelet, late_bound, model,
-    placement, profile_secrets, settings_warnings, static_network, subscription, template_walk,
+    containerd_version, engines, go_templates, kubelet, model, placement, profile_secrets, settings_warnings,
+    subscription, template_walk,
 };
 
 /// Share of a cloud's limit, in percent, above which a warning is given.
@@ -548,8 +549,8 @@ fn check_reserved(pool: &Pool, data: &Value) -> Result<(), RenderError> {
 /// Sizes of both documents at their largest, and warnings about what is in them.
 fn measure(spec: &Content, pool: &Pool) -> Result<Measured, RenderError> {
     let largest = late_bound::largest(&spec.late_bound_values);
-    let bootstrap = user_data::user_data(spec, Stage::Bootstrap, &largest)?;
-    let provisioning = user_data::user_data(spec, Stage::Provisioning, &largest)?;
+    let bootstrap = user_data(spec, Stage::Bootstrap, &largest)?;
+    let provisioning = user_data(spec, Stage::Provisioning, &largest)?;
     let mut warnings = containerd_version::warnings(spec);
     warnings.extend(applied::skipped(spec));
     let mut bytes = bootstrap.len();

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use osm_api::config::{LateBound, LateBoundKind};
 use osm_api::names::{is_data_key, is_dns_subdomain};
+use osm_user_data::late_bound::{SECRET_PREFIX, of_object};
 
 use crate::engine::Sources;
-use crate::late_bound::{SECRET_PREFIX, of_object};
 
 /// The values that the texts of a stage name, by id.
 pub(crate) fn named(sources: &Sources<'_>) -> BTreeMap<String, LateBound> {

@@ -1,8 +1,7 @@
 //! Finds credentials that users other than root can read on a machine.
 
 use osm_api::config::{LateBound, LateBoundKind, StageConfig};
-
-use crate::late_bound;
+use osm_user_data::late_bound;
 
 /// Whether a late-bound value of this kind must stay secret.
 pub fn is_credential(kind: LateBoundKind) -> bool {

@@ -6,8 +6,7 @@
 use std::collections::BTreeMap;
 
 use osm_api::config::LateBound;
-
-use crate::late_bound::{self, Encoding, Marker};
+use osm_user_data::late_bound::{self, Encoding, Marker};
 
 /// A text in which everything that looks like a marker is one.
 pub(crate) struct RenderedText {

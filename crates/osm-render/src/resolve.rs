@@ -5,11 +5,12 @@ use osm_api::profile::{
     AcceptedProfile, AcceptedSpec, MAX_CONTENT_BYTES, OperatingSystemProfileSpec, ParentProfile,
     stored_json_bytes,
 };
+use osm_user_data::late_bound;
 use serde_json::Value;
 
 use crate::error::{ProfileError, ensure};
 use crate::extends::{self, Base, ProfileKey};
-use crate::{additions, checks, late_bound, library};
+use crate::{additions, checks, library};
 
 /// [`resolve_on`] for a profile that extends none that is stored.
 ///

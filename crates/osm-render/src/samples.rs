@@ -7,13 +7,14 @@ use osm_api::pool::{KubeletSettings, Pool};
 use osm_api::profile::{CloudProvider, OperatingSystemProfileSpec, TemplateEngine};
 use osm_api::provider_spec::{ConfigVar, Dns, IpFamily, Network, OperatingSystemSpec};
 use osm_api::settings::Settings;
+use osm_user_data::reader::Reader;
+use osm_user_data::{late_bound, static_network};
 use semver::Version;
 
 use crate::budget::{Allowance, Budget};
+use crate::kubelet;
 use crate::profile::{Profile, Rendered, suits};
-use crate::user_data::reader::Reader;
 use crate::validate::refusal::Refusal;
-use crate::{kubelet, late_bound, static_network};
 use osm_api::ClusterEndpoint;
 
 /// A settings document with everything set.

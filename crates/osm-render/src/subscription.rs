@@ -8,10 +8,10 @@ use osm_api::config::{LateBound, LateBoundKind, StageConfig};
 use osm_api::pool::Pool;
 use osm_api::profile::OperatingSystem;
 use osm_api::provider_spec::ConfigVar;
+use osm_user_data::late_bound::{self, Encoding, Marker};
 use serde_json::{Map, Value, json};
 
 use crate::additions;
-use crate::late_bound::{self, Encoding, Marker};
 
 const MODULE: &str = "rh_subscription";
 

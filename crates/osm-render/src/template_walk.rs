@@ -10,7 +10,7 @@ use osm_api::profile::{
     ContainerRuntime, ContainerRuntimeName, DropIn, File, FileContent, InlineContent, ProfileConfig,
     ProfileFile, Unit,
 };
-use serde_json::Value;
+use osm_user_data::tree;
 
 use crate::engine::Source;
 
@@ -135,36 +135,7 @@ pub(crate) fn map<'a, E>(
         });
     }
     if let Some(modules) = &config.modules {
-        mapped.modules = Some(map_value(format_args!("{stage}.modules"), modules, render)?);
+        mapped.modules = Some(tree::map(format_args!("{stage}.modules"), modules, render)?);
     }
     Ok(mapped)
-}
-
-/// A JSON tree with every string, keys left alone, replaced. `place` is that of the tree.
-pub(crate) fn map_value<'v, E>(
-    place: fmt::Arguments<'_>,
-    value: &'v Value,
-    render: &mut impl FnMut(fmt::Arguments<'_>, &'v str) -> Result<String, E>,
-) -> Result<Value, E> {
-    Ok(match value {
-        Value::String(text) => Value::String(render(place, text)?),
-        Value::Array(items) => Value::Array(
-            items
-                .iter()
-                .enumerate()
-                .map(|(i, item)| map_value(format_args!("{place}[{i}]"), item, render))
-                .collect::<Result<_, E>>()?,
-        ),
-        Value::Object(map) => Value::Object(
-            map.iter()
-                .map(|(key, item)| {
-                    Ok((
-                        key.clone(),
-                        map_value(format_args!("{place}.{key}"), item, render)?,
-                    ))
-                })
-                .collect::<Result<_, E>>()?,
-        ),
-        scalar => scalar.clone(),
-    })
 }

@@ -5,10 +5,10 @@
 use osm_api::config::StageConfig;
 use osm_api::pool::Pool;
 use osm_api::profile::{File, FileContent, OperatingSystem, Unit};
+use osm_user_data::reader::Reader;
 use serde_json::json;
 
 use crate::additions;
-use crate::user_data::reader::Reader;
 
 /// Makes chrony read the file with our servers, now and at every boot. What fails is no reason not to join.
 const READ_BY_CHRONY: &str = "grep -q '^include /etc/chrony.d/' /etc/chrony.conf || echo 'include /etc/chrony.d/*.conf' >>/etc/chrony.conf; \

@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use osm_render::LateValues;
+use osm_user_data::LateValues;
 use regex::{Captures, Regex};
 
 use crate::difference;

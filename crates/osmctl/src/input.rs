@@ -7,7 +7,7 @@ use anyhow::Result;
 use osm_api::names::{SETTINGS_CONFIG_MAP, SETTINGS_KEY};
 use osm_api::settings::Settings;
 use osm_api::{MachineDeployment, OperatingSystemProfile, Reason, strict};
-use osm_render::yaml;
+use osm_user_data::yaml;
 use serde_json::{Map, Value};
 
 use crate::metadata;

@@ -7,7 +7,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use osm_api::digest;
 use osm_api::settings::Settings;
-use osm_render::{Artefact, Download, yaml};
+use osm_render::{Artefact, Download};
+use osm_user_data::yaml;
 use serde_json::{Value, json};
 
 use crate::nodes::Nodes;

@@ -8,7 +8,7 @@ use clap::Args;
 use osm_api::OperatingSystemProfile;
 use osm_api::names::{NAME_RULE, is_dns_subdomain};
 use osm_api::profile::{OperatingSystem, TemplateEngine};
-use osm_render::yaml;
+use osm_user_data::yaml;
 
 use crate::input::{self, Item};
 use crate::output;

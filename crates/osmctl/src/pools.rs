@@ -12,7 +12,8 @@ use osm_api::pool::{self, Pool};
 use osm_api::pool_settings::{PoolSettings, PoolSettingsError};
 use osm_api::settings::Settings;
 use osm_api::{MachineDeployment, PoolRef, Reason};
-use osm_render::{ClusterEndpoint, LateValues, MachineStage, Stage};
+use osm_render::ClusterEndpoint;
+use osm_user_data::{LateValues, MachineStage, Stage};
 
 use crate::input::{Item, Manifests, SettingsMap};
 use crate::output;
@@ -254,7 +255,7 @@ impl Selected {
         rendered_for.store(&mut config);
         Ok(RenderedPool {
             pool_ref: self.pool_ref.clone(),
-            values: osm_render::placeholders(&config),
+            values: osm_user_data::placeholders(&config),
             config,
             described,
             warnings: rendered.warnings,
@@ -314,7 +315,7 @@ impl RenderedPool {
     pub fn stored(pool_ref: PoolRef, config: Content, place: Place) -> Self {
         Self {
             pool_ref,
-            values: osm_render::placeholders(&config),
+            values: osm_user_data::placeholders(&config),
             config,
             described: Rendered::default(),
             warnings: Vec::new(),
@@ -327,7 +328,7 @@ impl RenderedPool {
     /// # Errors
     /// A value that can't be written where its marker is.
     pub fn document(&self, stage: Stage) -> Result<String> {
-        Ok(osm_render::user_data(&self.config, stage, &self.values)?)
+        Ok(osm_user_data::user_data(&self.config, stage, &self.values)?)
     }
 
     /// What the document of a stage puts on a machine.
@@ -335,7 +336,7 @@ impl RenderedPool {
     /// # Errors
     /// As [`Self::document`].
     pub fn machine(&self, stage: Stage) -> Result<MachineStage> {
-        Ok(osm_render::machine_stage(&self.config, stage, &self.values)?)
+        Ok(osm_user_data::machine_stage(&self.config, stage, &self.values)?)
     }
 
     /// The object that osc-controller writes, without what only a cluster knows.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use osm_render::yaml;
+use osm_user_data::yaml;
 
 use crate::tree::{StageName, Tree};
 use crate::{input, output, pools};
@@ -123,7 +123,7 @@ impl Render {
                 output::raw(&objects?.join("---\n"))?;
             }
             (Format::Folder(folder), stage) => {
-                let stages = stage.map_or(osm_render::Stage::ALL.to_vec(), |stage| vec![stage.into()]);
+                let stages = stage.map_or(osm_user_data::Stage::ALL.to_vec(), |stage| vec![stage.into()]);
                 Tree::of(&pools, &stages)?.write(folder)?;
             }
         }

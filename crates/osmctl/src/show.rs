@@ -10,7 +10,7 @@ use clap::Args;
 use osm_api::OperatingSystemConfig;
 use osm_api::content::ContentView;
 use osm_api::pool::Pool;
-use osm_render::{MachineStage, Stage, yaml};
+use osm_user_data::{MachineStage, Stage, yaml};
 
 use crate::credentials::{CLOUD_CONFIG, CLOUD_CONFIG_MASK};
 use crate::snapshot::ClusterPool;
@@ -104,7 +104,7 @@ fn masked(pool: &ClusterPool<'_>, config: &OperatingSystemConfig, wanted: &[Stag
         .filter(|text| !text.trim().is_empty());
     let mut stages = Vec::new();
     for stage in wanted {
-        let mut machine = osm_render::masked_machine_stage(&content, *stage)?;
+        let mut machine = osm_user_data::masked_machine_stage(&content, *stage)?;
         for file in &mut machine.files {
             if file.path == CLOUD_CONFIG && !file.text.trim().is_empty() {
                 file.text = format!("{CLOUD_CONFIG_MASK}\n");

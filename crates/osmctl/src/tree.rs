@@ -15,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use osm_render::{MachineStage, Stage, yaml};
+use osm_user_data::{MachineStage, Stage, yaml};
 use serde_json::{Map, Value, json};
 
 use crate::pools::RenderedPool;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use osm_api::content::Content;
 use osm_api::profile::{AcceptedProfile, CloudProvider, OperatingSystemProfileSpec};
 use osm_api::{Pool, Settings};
-use osm_render::{Base, LateValues, Profile, ProfileError, RESERVED_PREFIX, Rendered, Stage};
+use osm_render::{Base, Profile, ProfileError, Rendered};
+use osm_user_data::{LateValues, RESERVED_PREFIX, Stage};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -105,10 +106,10 @@ pub(crate) fn documents(spec: &Content) {
             .map(|late| (late.id.clone(), value.clone()))
             .collect();
         for stage in Stage::ALL {
-            let document = bounds::within("a document", || osm_render::user_data(spec, stage, &values));
+            let document = bounds::within("a document", || osm_user_data::user_data(spec, stage, &values));
             assert_eq!(
                 document,
-                osm_render::user_data(spec, stage, &values),
+                osm_user_data::user_data(spec, stage, &values),
                 "differs the second time"
             );
             match document {
@@ -126,7 +127,7 @@ pub(crate) fn documents(spec: &Content) {
             .cloud_provider
             .as_ref()
             .is_some_and(|cloud| cloud.name == CloudProvider::Edge);
-        match bounds::within("a script", || osm_render::edge_script(spec, &values)) {
+        match bounds::within("a script", || osm_user_data::edge_script(spec, &values)) {
             Ok(script) => assert!(is_edge || script.is_none(), "a script for machines of a cloud"),
             Err(error) if canary_in_spec => assert!(!error.reason().as_str().is_empty()),
             Err(error) => canary::check(&error.to_string()),

@@ -4,7 +4,8 @@ use std::fs;
 
 use anyhow::{Context, Result, bail, ensure};
 use osm_api::profile::OperatingSystemProfileSpec;
-use osm_render::{blessed_version, yaml};
+use osm_render::blessed_version;
+use osm_user_data::yaml;
 
 use crate::{build, generated};
 

@@ -249,6 +249,39 @@ mod tests {
         }
     }
 
+    /// Users write templates. What runs them must not be in the process that has credentials.
+    #[test]
+    fn secret_syncer_links_no_template_engine() {
+        let tree = |package: &str| {
+            let arguments = [
+                "tree",
+                "--locked",
+                "--offline",
+                "--edges=normal",
+                "--prefix=none",
+                "--package",
+            ];
+            let output = osm_judges::cargo_tool::cargo()
+                .args(arguments)
+                .arg(package)
+                .current_dir(crate::root())
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let engines = |tree: String| {
+            let names = tree.lines().filter_map(|line| line.split(' ').next());
+            let is_engine = |name: &&str| ["handlebars", "osm-gotemplate", "osm-render"].contains(name);
+            names
+                .filter(is_engine)
+                .map(str::to_owned)
+                .collect::<BTreeSet<_>>()
+        };
+        assert_eq!(engines(tree("osc-controller")).len(), 3);
+        assert_eq!(engines(tree("secret-syncer")), BTreeSet::new());
+    }
+
     #[test]
     fn the_page_of_flags_lists_the_variables_of_the_services_and_no_others() {
         let read = |path: &str| fs::read_to_string(crate::root().join(path)).unwrap();

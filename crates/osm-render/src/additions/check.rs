@@ -2,11 +2,11 @@
 
 use osm_api::profile::{Commands, ProfileConfig};
 use osm_api::system_names;
+use osm_user_data::reader::{Reader, unsupported_module};
+use osm_user_data::stage::Stage;
 use serde_json::Value;
 
 use crate::error::{ProfileError, ensure, invalid};
-use crate::stage::Stage;
-use crate::user_data::reader::{Reader, unsupported_module};
 
 /// # Errors
 /// The first mistake, with its path inside the spec.

@@ -2,10 +2,10 @@
 
 use osm_api::config::StageConfig;
 use osm_api::profile::{Commands, ProfileConfig, ProfileUnit, Unit};
+use osm_user_data::late_bound::in_single_quotes;
 use serde_json::Value;
 
 use super::files::{file, lines};
-use crate::late_bound::in_single_quotes;
 
 /// Name of the unit that applies the kernel parameters and modules of the profile.
 const PROFILE_KERNEL: &str = "osm-profile-kernel.service";

@@ -18,12 +18,12 @@ use osm_api::OperatingSystemProfileSpec;
 use osm_api::config::StageConfig;
 use osm_api::profile::{Commands, File, FileContent, ProfileConfig, SysctlValue};
 use osm_api::settings::System;
+use osm_user_data::reader::Reader;
+use osm_user_data::stage::Stage;
+use osm_user_data::units::unit_paths;
 use serde_json::{Map, Value, json};
 
 use self::files::{file, lines};
-use crate::stage::Stage;
-use crate::user_data::reader::Reader;
-use crate::user_data::units::unit_paths;
 
 pub(crate) use check::check;
 

@@ -1,12 +1,12 @@
 //! Puts a profile and its bases together.
 
 use osm_api::OperatingSystemProfileSpec;
+use osm_user_data::stage::Stage;
 
 use super::base::Base;
 use super::problem::Problem;
 use super::stage;
 use crate::error::ProfileError;
-use crate::stage::Stage;
 use crate::template_walk;
 
 /// `spec` with everything of its `bases`, the nearest of which is the first. Without bases, it is `spec`.

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use osm_api::profile::{Commands, ProfileConfig, ProfileFile, ProfileUnit};
+use osm_user_data::stage::Stage;
 use serde_json::Value;
 
 use super::modules;
 use super::problem::Problem;
-use crate::stage::Stage;
 use crate::template_walk;
 
 /// `extension` on `merged`, the stage of the profile `base`. Files and templates of a container runtime become those of the stage.

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use osm_api::profile::{File, FileContent};
 use osm_api::settings::{Registry, Settings};
+use osm_user_data::late_bound::Encoding;
 
 use super::spelling::Spelling;
-use crate::late_bound::Encoding;
 
 /// Where containerd looks for the mirrors of registries.
 const CERTS_D: &str = "/etc/containerd/certs.d";

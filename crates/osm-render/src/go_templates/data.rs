@@ -16,11 +16,11 @@ use osm_api::settings::{Settings, Taint};
 use osm_gotemplate::methods::{Behavior, Encoded, Method};
 use osm_gotemplate::value::{IntKind, Map, Named, Pointer, Struct, Type};
 use osm_gotemplate::{Value, standard};
+use osm_user_data::late_bound::Encoding;
 use serde_json::{Value as Json, json};
 
 use super::containerd;
 use super::spelling::Spelling;
-use crate::late_bound::Encoding;
 use crate::model::{
     self, API_TOKEN, KUBECONFIG_SECRET_NAME, KUBELET_TOKEN, PROVISIONING_SECRET_NAME, PROXY_URL,
 };

@@ -11,12 +11,12 @@ mod spelling;
 
 use osm_api::profile::MAX_CONTENT_BYTES;
 use osm_gotemplate::{TemplateSet, budget};
+use osm_user_data::late_bound;
 
 pub(crate) use self::passed_on::clean_path;
 use self::spelling::Spelling;
 use crate::budget::Budget;
 use crate::engine::{Compiled, Engine, Failure, Inputs, Sources};
-use crate::late_bound;
 use crate::rendered_text::RenderedText;
 use osm_api::ClusterEndpoint;
 

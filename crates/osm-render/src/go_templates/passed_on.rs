@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 
 use osm_api::config::StageConfig;
 use osm_api::profile::Unit;
+use osm_user_data::filled::keep_last;
+use osm_user_data::reader::{Reader, unsupported_module};
+use osm_user_data::stage::Stage;
+use osm_user_data::yaml;
 use serde_json::Value;
-
-use crate::stage::Stage;
-use crate::user_data::filled::keep_last;
-use crate::user_data::reader::{Reader, unsupported_module};
-use crate::yaml;
 
 /// A path as it is on the machine: absolute, without `//`, `.` and `..`. `None` where no file can have it.
 pub(crate) fn clean_path(path: &str) -> Option<String> {

@@ -4,7 +4,7 @@
 //! change what they are given. So each stage is rendered twice, with markers and with other texts in their places. If both results
 //! differ in anything but those texts, a function has looked at a value or changed it.
 
-use crate::late_bound::{Encoding, Marker};
+use osm_user_data::late_bound::{Encoding, Marker};
 
 /// What stands in the place of a late-bound value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

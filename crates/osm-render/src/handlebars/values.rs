@@ -6,10 +6,9 @@ use ::handlebars::JsonTruthy;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use osm_api::profile::MAX_CONTENT_BYTES;
+use osm_user_data::{late_bound, yaml};
 use semver::{Version, VersionReq};
 use serde_json::{Number, Value};
-
-use crate::{late_bound, yaml};
 
 /// Largest value that a helper gives, in bytes. Nothing larger can be stored. The budget sees a value only once it exists.
 const MAX_VALUE: usize = MAX_CONTENT_BYTES;

@@ -14,13 +14,13 @@ use osm_api::kubelet_value::{NO_DURATION, NO_QUANTITY, duration, quantity};
 use osm_api::pool::Pool;
 use osm_api::profile::OperatingSystem;
 use osm_api::settings::KubeletDefaults;
+use osm_user_data::stage::Stage;
+use osm_user_data::units::unit_files;
+use osm_user_data::yaml;
 use serde_json::{Map, Value, json};
 
 use self::merged::{CONFIGURATION, Merged};
 use self::schema::Kubelet;
-use crate::stage::Stage;
-use crate::user_data::units::unit_files;
-use crate::yaml;
 
 pub(crate) use self::schema::TESTED_MINORS;
 

@@ -8,13 +8,13 @@ pub(crate) mod refusal;
 use std::sync::atomic::AtomicBool;
 
 use osm_api::profile::OperatingSystemProfileSpec;
+use osm_user_data::stage::Stage;
 
 use self::modules::Modules;
 pub use self::modules::applied::skipped as skipped_modules;
 pub use self::refusal::{Outcome, Refusal};
 use crate::profile::{Profile, Rendered};
 use crate::samples;
-use crate::stage::Stage;
 
 /// Renders the sample pools, and validates the modules of each.
 ///

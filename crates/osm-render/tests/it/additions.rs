@@ -6,10 +6,8 @@ use osm_api::Settings;
 use osm_api::config::StageConfig;
 use osm_api::profile::{OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility, Unit};
 use osm_judges::{UserData, coreos_cloud_configs, judge_user_data_batch};
-use osm_render::{
-    Base, ProfileKey, Rendered, Stage, dry_run, full_sample, placeholders, resolve, resolve_on,
-    stand_in_cluster, user_data,
-};
+use osm_render::{Base, ProfileKey, Rendered, dry_run, full_sample, resolve, resolve_on, stand_in_cluster};
+use osm_user_data::{Stage, placeholders, user_data};
 use serde_json::{Value, json};
 
 use crate::common::{compiled, default_spec, pool, table};

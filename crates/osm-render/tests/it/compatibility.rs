@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use osm_api::Settings;
 use osm_api::profile::{CloudProvider, OperatingSystem};
 use osm_judges::{KUBELET_MINORS, upstream_osm_profiles};
-use osm_render::{
-    Counted, default_manifests, defaults, plain_pools, sample_pools, size_limit, stand_in_cluster,
-};
+use osm_render::{default_manifests, defaults, plain_pools, sample_pools, stand_in_cluster};
+use osm_user_data::{Counted, size_limit};
 use strum::IntoEnumIterator;
 
 use crate::common::compiled;

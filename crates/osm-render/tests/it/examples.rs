@@ -5,7 +5,8 @@ use std::path::Path;
 use osm_api::profile::AcceptedProfile;
 use osm_api::{MachineDeployment, OperatingSystemProfile, OperatingSystemProfileSpec, Pool, Settings};
 use osm_judges::{UserData, judge_user_data_batch};
-use osm_render::{Base, Download, ProfileKey, Stage, placeholders, resolve, stand_in_cluster, user_data};
+use osm_render::{Base, Download, ProfileKey, resolve, stand_in_cluster};
+use osm_user_data::{Stage, placeholders, user_data};
 
 use crate::common::{compiled, default_spec};
 

@@ -6,7 +6,8 @@ use osm_api::config::LateBoundKind;
 use osm_api::profile::{File, OperatingSystem, OperatingSystemProfileSpec};
 use osm_api::{Pool, Settings};
 use osm_judges::ignition_configs;
-use osm_render::{Rendered, Stage, compile, dry_run, placeholders, resolve, user_data};
+use osm_render::{Rendered, compile, dry_run, resolve};
+use osm_user_data::{Stage, placeholders, user_data};
 use serde_json::{Value, json};
 
 use crate::common::{EVERYTHING, cluster, compiled, pool};

@@ -14,7 +14,8 @@ use osm_api::Settings;
 use osm_api::config::Rendered;
 use osm_api::content::Unpacked;
 use osm_api::profile::{CloudProvider, OperatingSystemProfileSpec};
-use osm_render::{Stage, defaults, full_sample, placeholders, stand_in_cluster, user_data, yaml};
+use osm_render::{defaults, full_sample, stand_in_cluster};
+use osm_user_data::{Stage, placeholders, user_data, yaml};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 

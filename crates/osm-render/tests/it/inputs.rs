@@ -10,7 +10,8 @@ use std::path::Path;
 use std::process::Command;
 
 use osm_api::{MachineDeployment, Pool, Settings};
-use osm_render::{LateValues, MachineFile, MachineStage, Profile, Stage, machine_stage, yaml};
+use osm_render::Profile;
+use osm_user_data::{LateValues, MachineFile, MachineStage, Stage, machine_stage, yaml};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};

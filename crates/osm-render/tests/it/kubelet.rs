@@ -3,7 +3,8 @@ use osm_api::Settings;
 use osm_api::pool::Pool;
 use osm_api::profile::OperatingSystemProfileSpec;
 use osm_judges::{KUBELET_MINORS, kubelet_configs};
-use osm_render::{Profile, sample_pools, stand_in_cluster, yaml};
+use osm_render::{Profile, sample_pools, stand_in_cluster};
+use osm_user_data::yaml;
 use semver::Version;
 use serde_json::json;
 

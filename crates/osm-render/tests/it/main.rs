@@ -20,6 +20,7 @@ mod ignition;
 mod inputs;
 mod kubelet;
 mod kubelet_values;
+mod machine;
 mod matrix;
 mod osp_flatcar;
 mod osp_ubuntu;

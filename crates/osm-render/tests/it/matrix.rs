@@ -4,7 +4,7 @@ use osm_api::Settings;
 use osm_api::profile::{OperatingSystem, ProvisioningUtility};
 use osm_api::settings::REQUIRED_SYSCTLS;
 use osm_judges::{UserData, judge_coreos_user_data_batch, judge_user_data_batch};
-use osm_render::{Stage, size_limit, user_data};
+use osm_user_data::{Stage, size_limit, user_data};
 
 use crate::common::{EVERYTHING, any_values, cluster, compiled, content};
 use crate::common::{give_static_address, named, noise, pool, values};

@@ -11,6 +11,7 @@ use osm_api::profile::{CloudProvider, OperatingSystem, OperatingSystemProfileSpe
 use osm_api::provider_spec::ConfigVar;
 use osm_api::{PoolRef, Settings};
 use osm_render::*;
+use osm_user_data::*;
 use serde_json::{Value, json};
 
 use crate::common::{noise, table};

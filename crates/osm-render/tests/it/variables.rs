@@ -208,8 +208,8 @@ fn documents_mean_the_same_in_both_languages() {
         assert_eq!(go, handlebars);
 
         let [found, _] = rendered(&pool, &settings, &[kubeconfig], &[]);
-        let [go, handlebars] =
-            [&found[0].0, &found[0].1].map(|text| osm_render::yaml::read(&quoted(text)).unwrap().remove(0));
+        let [go, handlebars] = [&found[0].0, &found[0].1]
+            .map(|text| osm_user_data::yaml::read(&quoted(text)).unwrap().remove(0));
         let cluster = |config: &Value| config["clusters"][0]["cluster"].clone();
         assert_eq!(cluster(&go)["server"], cluster(&handlebars)["server"]);
         for config in [&go, &handlebars] {

@@ -1,7 +1,7 @@
 //! What is written must be read back as it was, by every reader.
 use std::process::Command;
 
-use osm_render::yaml;
+use osm_user_data::yaml;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

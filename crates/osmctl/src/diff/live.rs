@@ -10,7 +10,7 @@ use osm_api::content::ContentView;
 use osm_api::pool::Pool;
 use osm_api::settings::SettingsError;
 use osm_api::{MachineDeployment, OperatingSystemProfile, PoolRef, Reason, Settings};
-use osm_render::Stage;
+use osm_user_data::Stage;
 
 use super::Sides;
 use crate::cluster::{self, Flags, Needs};

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use osm_render::Stage;
+use osm_user_data::Stage;
 
 use crate::difference::{self, Difference};
 use crate::tree::Tree;

@@ -10,7 +10,8 @@ use osm_api::config::StageConfig;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::{CloudProvider, FileContent, OperatingSystemProfileSpec, ProfileConfig};
 use osm_render::validate::Refusal;
-use osm_render::{Profile, Rendered, Stage, TemplatePosition};
+use osm_render::{Profile, Rendered, TemplatePosition};
+use osm_user_data::Stage;
 
 use super::{hints, scripts, spec, yaml_traps};
 use crate::bases::Bases;
@@ -169,7 +170,7 @@ impl Reviewed {
         else {
             return;
         };
-        let Some(limit) = osm_render::size_limit(cloud, os) else {
+        let Some(limit) = osm_user_data::size_limit(cloud, os) else {
             return;
         };
         let bytes = usize::try_from(rendered.user_data_bytes.bootstrap).unwrap_or(usize::MAX);

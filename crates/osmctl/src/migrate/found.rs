@@ -194,7 +194,7 @@ pub mod fixtures {
 
     /// The objects of a kind in a stream of manifests.
     fn of_kind<K: kube::Resource<DynamicType = ()>>(text: &str) -> Vec<Object> {
-        let mut documents = osm_render::yaml::read(text).unwrap();
+        let mut documents = osm_user_data::yaml::read(text).unwrap();
         documents.retain(|value| value["kind"] == K::kind(&()).as_ref());
         documents.into_iter().map(Object::new::<K>).collect()
     }

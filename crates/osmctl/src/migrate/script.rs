@@ -1,7 +1,7 @@
 //! Prints a migration as a shell script: the steps in the safe order, each with its reason and a check before it, and the way back.
 
 use osm_api::names;
-use osm_render::yaml;
+use osm_user_data::yaml;
 use serde_json::Value;
 
 use super::check::Checked;

@@ -1,6 +1,6 @@
 //! What `check` prints.
 
-use osm_render::yaml;
+use osm_user_data::yaml;
 use serde_json::Value;
 
 use super::check::Checked;

@@ -11,7 +11,7 @@ fn a_new_profile_is_valid() {
         let text = out(&output);
         prints(&output, "# yaml-language-server: $schema=osp.schema.json\n");
         assert!(!text.contains('@'), "{text}");
-        let profile = osm_render::yaml::read(text).unwrap().remove(0);
+        let profile = osm_user_data::yaml::read(text).unwrap().remove(0);
         assert_eq!(profile["spec"]["extends"], base.as_str());
         let linted = run("lint - --warnings-as-errors", text);
         succeeds(&linted);

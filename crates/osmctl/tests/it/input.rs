@@ -178,7 +178,7 @@ fn carriage_returns_marks_json_lists_and_both_kinds_of_profiles_are_read() {
         "kind: CustomOperatingSystemProfile",
     );
     let variants = [format!("\u{feff}{}", both.replace('\n', "\r\n")), custom, {
-        let documents = osm_render::yaml::read(&both).unwrap();
+        let documents = osm_user_data::yaml::read(&both).unwrap();
         serde_json::json!({"apiVersion": "v1", "kind": "List", "items": documents}).to_string()
     }];
     for variant in variants {
@@ -189,7 +189,7 @@ fn carriage_returns_marks_json_lists_and_both_kinds_of_profiles_are_read() {
     // A folder, with files of others.
     std::fs::create_dir_all(folder.path().join("a/b")).unwrap();
     write("a/pool.yml", &naming_profile("osp-mine"));
-    let profile = osm_render::yaml::read(PROFILE).unwrap().remove(0).to_string();
+    let profile = osm_user_data::yaml::read(PROFILE).unwrap().remove(0).to_string();
     write("a/b/profile.json", &profile.replace("osp-ubuntu", "osp-mine"));
     write("a/pod.yaml", "kind: Pod\n");
     write("a/Chart.yaml", "apiVersion: v2\nname: x\n");

@@ -92,7 +92,7 @@ fn the_example_of_a_download_becomes_what_the_page_says() {
     passes(&profile);
     let input = format!("{}---\n{profile}", naming_profile("osp-mine"));
     let output = run("render - --stage provisioning", &input);
-    let document = osm_render::yaml::read(out(&output)).unwrap().remove(0);
+    let document = osm_user_data::yaml::read(out(&output)).unwrap().remove(0);
     let text = document["write_files"][0]["content"].as_str();
     assert_eq!(
         text,

@@ -6,7 +6,7 @@ use osm_api::Reason;
 use osm_api::config::LateBoundKind;
 use osm_api::content::{Content, ContentError};
 use osm_api::{digest, names};
-use osm_render::{LateValues, Stage, UserDataError, kubeconfig_secret};
+use osm_user_data::{LateValues, Stage, UserDataError, kubeconfig_secret};
 
 use crate::model::existing::WellKnown;
 use crate::model::published_content::{Entries, Published, PublishedContent, entries};
@@ -89,7 +89,7 @@ impl Documents {
     pub fn make(spec: Content, values: LateValues, pool: &str) -> Result<Self, DocumentError> {
         let mut documents = Self::unfilled(spec, values, pool);
         documents.fill_provisioning()?;
-        let bootstrap = osm_render::plain_user_data(&documents.spec, Stage::Bootstrap, &documents.values)
+        let bootstrap = osm_user_data::plain_user_data(&documents.spec, Stage::Bootstrap, &documents.values)
             .map_err(DocumentError::of(Stage::Bootstrap))?;
         let kubeconfig = documents.fill_kubeconfig(&documents.values)?.unwrap_or_default();
         let parts = [&bootstrap, &documents.provisioning, &kubeconfig];
@@ -194,7 +194,7 @@ impl Documents {
     }
 
     fn document(&self, stage: Stage, values: &LateValues) -> Result<String, DocumentError> {
-        osm_render::user_data(&self.spec, stage, values).map_err(DocumentError::of(stage))
+        osm_user_data::user_data(&self.spec, stage, values).map_err(DocumentError::of(stage))
     }
 
     fn fill_kubeconfig(&self, values: &LateValues) -> Result<Option<String>, DocumentError> {
@@ -202,7 +202,7 @@ impl Documents {
             stage: "kubeconfig",
             source,
         };
-        let kubeconfig = osm_render::kubelet_kubeconfig(&self.spec, values).map_err(failed)?;
+        let kubeconfig = osm_user_data::kubelet_kubeconfig(&self.spec, values).map_err(failed)?;
         let mut kinds = self.spec.late_bound_values.iter().map(|late| late.kind);
         if kubeconfig.is_none() && kinds.any(|kind| kind == LateBoundKind::KubeconfigSecretName) {
             return Err(DocumentError::NoKubeconfig);
@@ -246,7 +246,7 @@ impl Documents {
             stage: "edge",
             source,
         };
-        if let Some(script) = osm_render::edge_script(&self.spec, &values).map_err(failed)? {
+        if let Some(script) = osm_user_data::edge_script(&self.spec, &values).map_err(failed)? {
             texts.push((WellKnown::EdgeScript, Some((names::EDGE_SCRIPT_KEY, script))));
         }
         Ok(texts)
@@ -255,7 +255,7 @@ impl Documents {
     fn bootstrap(&self, values: &LateValues) -> Result<String, DocumentError> {
         let text = self.document(Stage::Bootstrap, values)?;
         if let (Some(cloud), Some(os)) = (&self.spec.cloud_provider, self.spec.os_name)
-            && let Some(limit) = osm_render::size_limit(cloud.name, os)
+            && let Some(limit) = osm_user_data::size_limit(cloud.name, os)
             && let Some(bytes) = limit.exceeded_by(&text)
         {
             return Err(DocumentError::TooLarge {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 use osm_api::Reason;
-use osm_render::LateValues;
+use osm_user_data::LateValues;
 use parking_lot::Mutex;
 
 use crate::model::token::Token;

@@ -10,7 +10,7 @@ use osm_api::config::{CloudProviderRef, StageConfig};
 use osm_api::content::{Content, MachineDeploymentRef};
 use osm_api::profile::CloudProvider;
 use osm_api::{gzip, names};
-use osm_render::{LateValues, Stage, kubeconfig_secret};
+use osm_user_data::{LateValues, Stage, kubeconfig_secret};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -62,7 +62,7 @@ impl PublishedContent {
             digest: None,
         };
         if !has_tokens_later {
-            let used = osm_render::late_bound_ids(&spec, Stage::Bootstrap);
+            let used = osm_user_data::late_bound_ids(&spec, Stage::Bootstrap);
             spec.late_bound_values.retain(|late| used.contains(&late.id));
         }
         let of_source = |id: &str| {

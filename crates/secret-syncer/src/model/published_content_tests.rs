@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use osm_api::config::{LateBound, LateBoundKind};
 use osm_api::content::Content;
 use osm_api::{digest, gzip, names};
-use osm_render::LateValues;
+use osm_user_data::LateValues;
 use serde_json::json;
 
 use crate::model::documents::Documents;

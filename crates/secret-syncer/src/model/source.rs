@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
 use osm_api::settings::Settings;
 use osm_api::{MachineDeployment, PoolRef, Reason, pool};
-use osm_render::LateValues;
+use osm_user_data::LateValues;
 use serde::Deserialize;
 
 /// Why a late-bound value is not available. No message repeats a value.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use osm_api::config::Rendered;
 use osm_api::names;
-use osm_render::LateValues;
+use osm_user_data::LateValues;
 
 use crate::model::gathered::Gathered;
 use crate::model::memory::MadeFrom;
@@ -122,7 +122,7 @@ pub fn compare(gathered: &Gathered, digest: &str, inputs: &Inputs) -> Comparison
 
 #[cfg(test)]
 mod tests {
-    use osm_render::LateValues;
+    use osm_user_data::LateValues;
 
     use super::*;
     use crate::plan::fixtures::{edit_bootstrap, published};

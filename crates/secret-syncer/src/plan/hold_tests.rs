@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::config::{self, LateBound, LateBoundKind, LateBoundSource, Retired};
 use osm_api::content::{Content, MachineDeploymentRef};
 use osm_api::{Reason, gzip, names};
-use osm_render::LateValues;
+use osm_user_data::LateValues;
 use serde_json::json;
 
 use crate::model::documents::Documents;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use osm_api::config::{LateBound, LateBoundKind, LateBoundSource, OperatingSystemConfigStatus, Retired};
 use osm_api::names;
-use osm_render::LateValues;
+use osm_user_data::LateValues;
 
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;

@@ -4,11 +4,11 @@
 
 use osm_api::content::Content;
 use osm_api::profile::{CloudProvider, OperatingSystem};
+use osm_user_data::stage::Stage;
 use serde_json::Value;
 
 use super::schema::Problem;
 use crate::library;
-use crate::stage::Stage;
 
 /// The part of the library that applies documents, and a text that is in no other program.
 const APPLIER: (&str, &str) = (

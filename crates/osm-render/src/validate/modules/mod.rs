@@ -5,12 +5,12 @@ pub(crate) mod applied;
 mod schema;
 
 use osm_api::Reason;
+use osm_user_data::stage::Stage;
 use serde_json::Value;
 
 use self::schema::Schema;
 use crate::error::TemplatePosition;
 use crate::profile::Rendered;
-use crate::stage::Stage;
 use crate::validate::refusal::Refusal;
 
 /// Validates the modules of a profile's samples.
@@ -197,7 +197,7 @@ mod tests {
     /// The table of `osm-apply` against cloud-init's schema, which says which module a key belongs to, and its loader.
     #[test]
     fn osm_apply_runs_a_module_for_every_key_that_has_one() {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/library/osm-apply.py");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../osm-user-data/src/osm-apply.py");
         let print = format!(
             "import json, runpy; all = runpy.run_path('{script}'); print(json.dumps([all['MODULES'], all['OURS']]))"
         );

@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
+use osm_user_data::RESERVED_PREFIX;
 use regex::Regex;
 use serde_json::{Map, Value};
 
@@ -105,10 +106,7 @@ impl Schema {
                 found.push("contains an item twice".to_owned());
             }
         }
-        if value
-            .as_str()
-            .is_some_and(|text| text.contains(crate::RESERVED_PREFIX))
-        {
+        if value.as_str().is_some_and(|text| text.contains(RESERVED_PREFIX)) {
             return found;
         }
         let allowed = list(schema, "enum");
@@ -265,7 +263,7 @@ mod tests {
 
     #[test]
     fn late_bound_values_are_valid() {
-        let late = json!(format!("{}:api/token", crate::RESERVED_PREFIX));
+        let late = json!(format!("{}:api/token", RESERVED_PREFIX));
         assert_eq!(problems(&json!({"enum": ["a"]}), &late), [""; 0]);
         assert_eq!(problems(&json!({"pattern": "^a$"}), &late), [""; 0]);
         assert_eq!(problems(&json!({"type": "null"}), &late).len(), 1);

@@ -2,7 +2,7 @@
 
 use osm_api::content::Content;
 use osm_judges::{Complaints, MachineConfig};
-use osm_render::{LateValues, Stage, user_data};
+use osm_user_data::{LateValues, Stage, user_data};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use osm_api::profile::ProvisioningUtility;
 use osm_api::{OperatingSystemProfileSpec, Pool, Settings};
-use osm_render::{RenderError, Rendered, Stage, placeholders, stand_in_cluster, user_data};
+use osm_render::{RenderError, Rendered, stand_in_cluster};
+use osm_user_data::{Stage, placeholders, user_data};
 use serde_json::{Value, json};
 
 use super::{compiled, named};

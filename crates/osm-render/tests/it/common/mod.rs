@@ -13,8 +13,10 @@ use osm_api::machine_deployment::MachineDeployment;
 use osm_api::names;
 use osm_api::provider_spec::{Dns, Network};
 use osm_api::{OperatingSystemProfileSpec, Pool, Settings};
-use osm_render::{ClusterEndpoint, LateValues, MachineFile, Profile, Stage};
-use osm_render::{compile, machine_stage, resolve};
+use osm_render::{ClusterEndpoint, Profile};
+use osm_render::{compile, resolve};
+use osm_user_data::machine_stage;
+use osm_user_data::{LateValues, MachineFile, Stage};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 

@@ -12,7 +12,7 @@ use crate::osp_ubuntu::machine::{Answer, Authority, KINDS, Kind, Machine, Server
 use crate::osp_ubuntu::{BOOTSTRAP, KUBELET_ENV, SETUP, booted_of, refusals, secret};
 use crate::osp_ubuntu::{bootstrap, downloading_from, has_used_its_token, mirror, program};
 use osm_api::Pool;
-use osm_render::{Stage, user_data};
+use osm_user_data::{Stage, user_data};
 
 /// An API server that no machine asks.
 const NOWHERE: (&str, &str) = ("https://127.0.0.1:1", "CA");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use osm_render::MachineFile;
+use osm_user_data::MachineFile;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 

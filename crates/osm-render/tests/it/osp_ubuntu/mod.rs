@@ -21,7 +21,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use osm_api::{Pool, Settings, gzip};
 use osm_judges::{hosts_toml, packages};
-use osm_render::Stage;
+use osm_user_data::Stage;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -700,7 +700,7 @@ fn edge_script(machine: &Machine) -> String {
     let pool = pool("ubuntu", "edge", "1.34.2", "IPv4", false);
     let profile = compiled(&default_spec("osp-ubuntu"));
     let rendered = profile.render(&pool, &Settings::default(), &cluster("https://127.0.0.1:1", ""));
-    let script = osm_render::edge_script(&rendered.unwrap().spec, &any_values())
+    let script = osm_user_data::edge_script(&rendered.unwrap().spec, &any_values())
         .unwrap()
         .unwrap();
     let (mut moved, mut encoded) = (String::new(), None);

@@ -1,7 +1,7 @@
 //! What osm-setup does to the operating system: swap and the upgrade of packages; and the name and the proxy of a node.
 
 use super::*;
-use osm_render::user_data;
+use osm_user_data::user_data;
 
 /// A machine of this system that `settings` describe, besides the server that it downloads from.
 fn plain(os: &str, kind: Kind, port: u16, settings: &str, upgrade: bool) -> Machine {

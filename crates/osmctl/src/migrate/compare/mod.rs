@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use osm_api::content::Content;
 use osm_api::settings::Settings;
 use osm_api::{MachineDeployment, OperatingSystemConfig, OperatingSystemProfile};
-use osm_render::{LateValues, Stage};
+use osm_user_data::{LateValues, Stage};
 
 use crate::credentials;
 use crate::diff;
@@ -230,14 +230,14 @@ fn differences(
     config: &OperatingSystemConfig,
     rendered: &RenderedPool,
 ) -> Result<Vec<Difference>> {
-    let masks = osm_render::masks(&rendered.config);
+    let masks = osm_user_data::masks(&rendered.config);
     let folder = tree::pool_folder(&pool.namespace, &pool.name)?;
     let (mut theirs, mut ours) = (Tree::default(), Tree::default());
     let content = Content::from(&config.spec);
     for stage in Stage::ALL {
-        let machine = osm_render::machine_stage(&content, stage, &LateValues::new())?;
+        let machine = osm_user_data::machine_stage(&content, stage, &LateValues::new())?;
         theirs.add(&folder, stage, machine)?;
-        let machine = osm_render::masked_machine_stage(&rendered.config, stage)?;
+        let machine = osm_user_data::masked_machine_stage(&rendered.config, stage)?;
         ours.add(&folder, stage, machine)?;
     }
     credentials::hide_cloud_configs(&mut theirs, &mut ours);

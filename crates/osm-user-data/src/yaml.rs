@@ -21,7 +21,7 @@ pub fn write(value: &Value) -> Result<String, String> {
 ///
 /// # Errors
 /// As [`write()`].
-pub fn write_sparing(value: &Value, spared: &[&str]) -> Result<String, String> {
+pub(crate) fn write_sparing(value: &Value, spared: &[&str]) -> Result<String, String> {
     let options = serde_saphyr::ser_options! { quote_all: false, prefer_block_scalars: false };
     let written = serde_saphyr::to_string_with_options(&Node(value, spared), options)
         .map_err(|error| error.to_string())?;

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use osm_api::content::Content;
 
+use crate::error::UserDataError;
 use crate::late_bound::{self, Filling, LateValues, Room};
 use crate::stage::Stage;
-use crate::user_data::error::UserDataError;
 
 /// The kubelet's bootstrap kubeconfig with `values` for its late-bound values; `None` where the configuration has none.
 ///

@@ -4,13 +4,13 @@ use osm_api::content::Content;
 use osm_api::profile::Unit;
 use serde_json::{Map, Value, json};
 
-use super::error::UserDataError;
-use super::filled::{Filled, Packing, keep_last, machine_name};
-use super::reader::Reader;
-use super::units::unit_files;
-use super::{cloud_init, coreos_cloudinit, ignition};
+use crate::error::UserDataError;
+use crate::filled::{Filled, Packing, keep_last, machine_name};
 use crate::late_bound::{self, Filling, LateValues};
+use crate::reader::Reader;
 use crate::stage::Stage;
+use crate::units::unit_files;
+use crate::{cloud_init, coreos_cloudinit, ignition};
 
 /// What a stage puts on a machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,57 +101,7 @@ fn other(reader: Reader, stage: Stage, filled: Filled) -> Result<Map<String, Val
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use osm_api::Settings;
-
     use super::*;
-    use crate::{placeholders, user_data};
-
-    /// Files of a document by path, with mode and text, as the programs that read it on a machine tell them.
-    fn files_of(spec: &Content, document: &str) -> BTreeMap<String, (String, String)> {
-        let named = [("document", document)];
-        let read = match Reader::of(spec.os_name, spec.provisioning_utility) {
-            Reader::CloudInit => osm_judges::user_data_files(document),
-            Reader::CoreosCloudinit => {
-                let mut configs = osm_judges::coreos_read(&named).unwrap();
-                configs.remove(0).map(osm_judges::MachineConfig::into_files)
-            }
-            Reader::Ignition => {
-                let mut configs = osm_judges::ignition_read(&named).unwrap();
-                configs.remove(0).map(osm_judges::MachineConfig::into_files)
-            }
-        };
-        let files = read.unwrap_or_else(|verdict| panic!("{verdict}")).into_iter();
-        files
-            .map(|file| (file.path, (format!("{:04o}", file.mode), file.content)))
-            .collect()
-    }
-
-    #[test]
-    fn the_files_are_those_of_the_document_in_every_language() {
-        for (name, spec) in crate::defaults() {
-            let profile = crate::compile(&crate::resolve(&spec).unwrap()).unwrap();
-            for cloud in &spec.supported_cloud_providers {
-                let (pool, settings) = crate::full_sample(&spec, cloud.name).unwrap();
-                for settings in [settings, Settings::default()] {
-                    let rendered = profile.render(&pool, &settings, &crate::stand_in_cluster());
-                    let config = rendered.unwrap().spec;
-                    let values = placeholders(&config);
-                    for stage in Stage::ALL {
-                        let expected = files_of(&config, &user_data(&config, stage, &values).unwrap());
-                        let machine = machine_stage(&config, stage, &values).unwrap();
-                        assert_eq!(machine.files.len(), expected.len(), "{name}");
-                        let files = machine.files.into_iter();
-                        let files: BTreeMap<_, _> =
-                            files.map(|file| (file.path, (file.mode, file.text))).collect();
-                        assert_eq!(files, expected, "{name}");
-                        assert!(!machine.other.contains_key("write_files"));
-                    }
-                }
-            }
-        }
-    }
 
     #[test]
     fn masks_are_readable_in_every_encoding_and_show_no_value() {
@@ -182,6 +132,6 @@ mod tests {
         ];
         assert_eq!(machine.files[0].text.lines().collect::<Vec<_>>(), expected);
         assert_eq!(machine.other["runcmd"], json!(["login <secret/k>"]));
-        assert!(crate::masks(&spec).values().any(|text| text == mask));
+        assert!(late_bound::masks(&spec).values().any(|text| text == mask));
     }
 }

@@ -10,13 +10,12 @@ use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::{CloudProvider, DropIn, Unit};
 use serde_json::{Map, Value};
 
-use super::error::UserDataError;
-use super::reader::Reader;
-use super::unit_text;
-use super::units::{drop_in_path, unit_path};
+use crate::error::UserDataError;
 use crate::late_bound::{self, Filling, RESERVED_PREFIX, Room};
+use crate::reader::Reader;
 use crate::stage::Stage;
-use crate::{clouds, template_walk};
+use crate::units::{drop_in_path, unit_path};
+use crate::{clouds, tree, unit_text};
 
 /// Holds the machine's name; the provisioning stage reads it, because only the bootstrap document has names filled
 /// in by machine-controller.
@@ -30,7 +29,7 @@ const SSHD_FILE: &str = "/etc/ssh/sshd_config.d/10-osm.conf";
 const SSHD_TEXT: &str = "PasswordAuthentication no\nKbdInteractiveAuthentication no\n";
 
 /// Paths in the bootstrap document that are not the profile's.
-pub(crate) fn own_paths(reader: Reader) -> &'static [&'static str] {
+pub fn own_paths(reader: Reader) -> &'static [&'static str] {
     match reader {
         Reader::CloudInit => &[MACHINE_NAME_FILE],
         Reader::CoreosCloudinit | Reader::Ignition => &[MACHINE_NAME_FILE, HOST_NAME_FILE, SSHD_FILE],
@@ -39,7 +38,7 @@ pub(crate) fn own_paths(reader: Reader) -> &'static [&'static str] {
 
 /// Whether files in a document may be compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Packing {
+pub(crate) enum Packing {
     Packed,
     Plain,
 }
@@ -49,7 +48,7 @@ pub(crate) fn has_machine_name(text: &str) -> bool {
     text.contains(MACHINE_NAME_PLACEHOLDER) || text.contains("%3CMACHINE_NAME%3E")
 }
 
-pub(super) fn unfit(place: &str, problem: impl Into<String>) -> UserDataError {
+pub(crate) fn unfit(place: &str, problem: impl Into<String>) -> UserDataError {
     UserDataError::Unfit {
         place: place.to_owned(),
         problem: problem.into(),
@@ -57,27 +56,27 @@ pub(super) fn unfit(place: &str, problem: impl Into<String>) -> UserDataError {
 }
 
 /// What a stage consists of, everything filled in.
-pub(super) struct Filled {
+pub(crate) struct Filled {
     /// The machine's name, or what machine-controller replaces by it; absent where the cloud names machines.
-    pub(super) name: Option<String>,
-    pub(super) ssh_keys: Vec<String>,
-    pub(super) files: Vec<FilledFile>,
-    pub(super) units: Vec<Unit>,
-    pub(super) modules: Map<String, Value>,
+    pub(crate) name: Option<String>,
+    pub(crate) ssh_keys: Vec<String>,
+    pub(crate) files: Vec<FilledFile>,
+    pub(crate) units: Vec<Unit>,
+    pub(crate) modules: Map<String, Value>,
 }
 
-pub(super) struct FilledFile {
-    pub(super) path: String,
+pub(crate) struct FilledFile {
+    pub(crate) path: String,
     /// Octal digits as a decimal number: 644.
-    pub(super) permissions: i32,
-    pub(super) text: String,
+    pub(crate) permissions: i32,
+    pub(crate) text: String,
     /// How a cloud-config holds it. It encodes a text itself for `b64`; for others the text is encoded already.
-    pub(super) encoding: Option<String>,
+    pub(crate) encoding: Option<String>,
 }
 
 impl Filled {
     /// `name` is that of the machine, or what machine-controller replaces by it.
-    pub(super) fn new(
+    pub(crate) fn new(
         spec: &Content,
         stage: Stage,
         filling: Filling<'_>,
@@ -92,7 +91,7 @@ impl Filled {
         let reader = Reader::of(spec.os_name, spec.provisioning_utility);
         let modules = config.modules.clone().unwrap_or(Value::Null);
         let place = format_args!("{}.modules", stage.field());
-        let modules = template_walk::map_value(place, &modules, &mut |place, text| fill(&place, text))?;
+        let modules = tree::map(place, &modules, &mut |place, text| fill(&place, text))?;
         let modules = match modules {
             Value::Object(modules) => modules,
             _ => Map::new(),
@@ -137,7 +136,7 @@ fn own_files(reader: Reader, stage: Stage, name: Option<&str>) -> impl Iterator<
 }
 
 /// machine-controller puts the name of each machine into the bootstrap document; with `edge` it never does, there the pool's name is taken.
-pub(super) fn machine_name(spec: &Content, stage: Stage) -> Option<String> {
+pub(crate) fn machine_name(spec: &Content, stage: Stage) -> Option<String> {
     let cloud = spec.cloud_provider.as_ref().map(|cloud| cloud.name);
     let name = match content::pool_name(spec) {
         _ if stage != Stage::Bootstrap || cloud.is_some_and(clouds::names_machines) => return None,
@@ -189,14 +188,14 @@ fn is_encoding(name: &str) -> bool {
 }
 
 /// Trimmed, each once, in order: Ignition refuses repetitions.
-pub(super) fn distinct(keys: &[String]) -> Vec<&str> {
+pub(crate) fn distinct(keys: &[String]) -> Vec<&str> {
     let mut seen = BTreeSet::new();
     let keys = keys.iter().map(|key| key.trim());
     keys.filter(|key| !key.is_empty() && seen.insert(*key)).collect()
 }
 
 /// Leaves the last of the items that have the same name.
-pub(crate) fn keep_last<T>(items: &mut Vec<T>, name: impl Fn(&T) -> &str) {
+pub fn keep_last<T>(items: &mut Vec<T>, name: impl Fn(&T) -> &str) {
     let mut later: BTreeSet<&str> = BTreeSet::new();
     let mut last: Vec<bool> = items.iter().rev().map(|item| later.insert(name(item))).collect();
     items.retain(|_| last.pop().unwrap_or(true));
@@ -233,7 +232,7 @@ fn fill_unit(
 }
 
 /// `permissions`, octal digits as a decimal number, as the mode that they mean. A profile for Flatcar has no others.
-pub(super) fn mode(path: &str, permissions: i32) -> Result<u32, UserDataError> {
+pub(crate) fn mode(path: &str, permissions: i32) -> Result<u32, UserDataError> {
     u32::from_str_radix(&permissions.to_string(), 8)
         .map_err(|_| unfit(path, "permissions must be octal digits"))
 }

@@ -3,25 +3,12 @@
 
 use osm_api::content::Content;
 
-use self::error::UserDataError;
-use self::filled::{Filled, Packing, machine_name};
-use self::reader::Reader;
+use crate::error::UserDataError;
+use crate::filled::{Filled, Packing, machine_name};
 use crate::late_bound::{Filling, LateValues};
+use crate::reader::Reader;
 use crate::stage::Stage;
-
-mod cloud_init;
-mod coreos_cloudinit;
-mod edge;
-pub(crate) mod error;
-pub(crate) mod filled;
-mod ignition;
-mod machine;
-pub(crate) mod reader;
-mod unit_text;
-pub(crate) mod units;
-
-pub use edge::edge_script;
-pub use machine::{MachineFile, MachineStage, machine_stage, masked_machine_stage};
+use crate::{cloud_init, coreos_cloudinit, ignition};
 
 /// The document of a stage, a cloud-config or an Ignition config, with `values` for its late-bound values.
 ///

@@ -4,7 +4,7 @@ use osm_api::profile::{OperatingSystem, ProvisioningUtility};
 
 /// The program that reads a document, each with a language of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reader {
+pub enum Reader {
     /// The cloud-init that all other distributions have.
     CloudInit,
     /// Flatcar's program for `cloud-init`.
@@ -14,7 +14,7 @@ pub(crate) enum Reader {
 
 impl Reader {
     /// What an operating system has for a provisioning utility.
-    pub(crate) fn of(os: Option<OperatingSystem>, utility: ProvisioningUtility) -> Self {
+    pub fn of(os: Option<OperatingSystem>, utility: ProvisioningUtility) -> Self {
         match (utility, os) {
             (ProvisioningUtility::Ignition, _) => Self::Ignition,
             (ProvisioningUtility::CloudInit, Some(OperatingSystem::Flatcar)) => Self::CoreosCloudinit,
@@ -24,7 +24,7 @@ impl Reader {
 }
 
 /// Why a profile can't have this cloud-init module, if so.
-pub(crate) fn unsupported_module(reader: Reader, module: &str) -> Option<&'static str> {
+pub fn unsupported_module(reader: Reader, module: &str) -> Option<&'static str> {
     match (reader, module) {
         (Reader::CloudInit, _) => None,
         (_, "packages" | "package_update" | "package_upgrade" | "package_reboot_if_required") => {

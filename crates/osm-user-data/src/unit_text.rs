@@ -4,7 +4,7 @@
 const LONGEST_LINE: usize = 2047;
 
 /// What Ignition would object to, with the line.
-pub(super) fn check(text: &str) -> Result<(), String> {
+pub(crate) fn check(text: &str) -> Result<(), String> {
     if text.contains('\r') {
         return Err("the text has carriage returns: end lines with a newline alone".to_owned());
     }
@@ -26,7 +26,7 @@ pub(super) fn check(text: &str) -> Result<(), String> {
 }
 
 /// Whether there is a section of this name.
-pub(super) fn has_section(text: &str, name: &str) -> bool {
+pub(crate) fn has_section(text: &str, name: &str) -> bool {
     logical_lines(text)
         .iter()
         .any(|(_, line)| matches!(line, Line::Section(section) if *section == name))

@@ -8,7 +8,7 @@ use crate::systems::Family;
 /// Where a machine finds the name that its node must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum NodeName {
+pub enum NodeName {
     /// `/etc/machine-name`: the name of the Machine, which is also that of the cloud's instance.
     MachineName,
     /// `local-hostname` of EC2's metadata service, the private DNS name.
@@ -17,9 +17,9 @@ pub(crate) enum NodeName {
 
 /// The program through which a hypervisor asks a guest for its addresses, freezes its disks and shuts it down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GuestAgent {
+pub struct GuestAgent {
     /// Its package, which has the same name in all distributions.
-    pub(crate) package: &'static str,
+    pub package: &'static str,
     /// Its unit in Debian's distributions, and in all others.
     units: [&'static str; 2],
 }
@@ -35,7 +35,7 @@ const OPEN_VM_TOOLS: GuestAgent = GuestAgent {
 };
 
 impl GuestAgent {
-    pub(crate) fn unit(self, family: Family) -> &'static str {
+    pub fn unit(self, family: Family) -> &'static str {
         let [of_debian, other] = self.units;
         match family {
             Family::Debian => of_debian,
@@ -46,21 +46,21 @@ impl GuestAgent {
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cloud {
-    pub(crate) node_name: NodeName,
-    pub(crate) guest_agent: Option<GuestAgent>,
+pub struct Cloud {
+    pub node_name: NodeName,
+    pub guest_agent: Option<GuestAgent>,
     /// Whether a cloud controller manager can know its machines. Without one, nothing would remove the taint that a kubelet with
     /// `--cloud-provider=external` registers with.
-    pub(crate) external: bool,
+    pub external: bool,
     /// For the bootstrap document; none where no limit is documented that it could come near.
-    pub(crate) limit: Option<SizeLimit>,
+    pub limit: Option<SizeLimit>,
 }
 
 /// The row of a cloud. Adding a cloud means a row here, and its name in the profiles that support it.
 ///
 /// How a node's addresses are found does not differ: the one from which the machine reaches others is among those that every
 /// cloud controller manager reports.
-pub(crate) fn cloud(provider: CloudProvider) -> Cloud {
+pub fn cloud(provider: CloudProvider) -> Cloud {
     use Counted::{Base64, Gzip, Raw};
     use NodeName::{Ec2Metadata, MachineName};
     const KIB: usize = 1024;

@@ -6,10 +6,10 @@ use osm_api::gzip;
 use osm_api::profile::Unit;
 use serde_json::{Map, Value, json};
 
-use super::error::UserDataError;
-use super::filled::{Filled, FilledFile, Packing, has_machine_name};
-use super::units::unit_files;
+use crate::error::UserDataError;
+use crate::filled::{Filled, FilledFile, Packing, has_machine_name};
 use crate::stage::Stage;
+use crate::units::unit_files;
 use crate::yaml;
 
 /// Keys that such a machine keeps as they are: its name, and the users that may log in.
@@ -19,12 +19,12 @@ const OF_OWNERS: [&str; 3] = ["hostname", "ssh_pwauth", "ssh_authorized_keys"];
 const MIN_PACKED: usize = 1024;
 
 /// The cloud-config of a stage.
-pub(super) fn write(stage: Stage, filled: Filled, packing: Packing) -> Result<String, UserDataError> {
+pub(crate) fn write(stage: Stage, filled: Filled, packing: Packing) -> Result<String, UserDataError> {
     text(stage, document(stage, filled, packing))
 }
 
 /// The cloud-config of the first stage for a machine that its owner has already set up.
-pub(super) fn write_for_owned(filled: Filled) -> Result<String, UserDataError> {
+pub(crate) fn write_for_owned(filled: Filled) -> Result<String, UserDataError> {
     // The script encodes the whole document.
     let mut document = document(Stage::Bootstrap, filled, Packing::Plain);
     document.retain(|key, _| !OF_OWNERS.contains(&key.as_str()));
@@ -32,7 +32,7 @@ pub(super) fn write_for_owned(filled: Filled) -> Result<String, UserDataError> {
 }
 
 /// The cloud-config of a stage, as an object.
-pub(super) fn document(stage: Stage, filled: Filled, packing: Packing) -> Map<String, Value> {
+pub(crate) fn document(stage: Stage, filled: Filled, packing: Packing) -> Map<String, Value> {
     // The whole provisioning document is compressed in its Secret.
     let packing = match stage {
         Stage::Bootstrap => packing,

@@ -21,7 +21,7 @@ pub(crate) fn drop_in_path(unit: &Unit, drop_in: &DropIn) -> String {
 }
 
 /// The files that a unit takes: path and text.
-pub(crate) fn unit_files(unit: &Unit) -> impl Iterator<Item = (String, &str)> {
+pub fn unit_files(unit: &Unit) -> impl Iterator<Item = (String, &str)> {
     let own = unit.content.as_deref().map(|text| (unit_path(unit), text));
     let drop_ins = unit
         .drop_ins
@@ -32,7 +32,7 @@ pub(crate) fn unit_files(unit: &Unit) -> impl Iterator<Item = (String, &str)> {
 
 /// The texts of a unit as Flatcar's programs take them, which leave out what is empty: under `content`, and under `drop_ins` with their
 /// names.
-pub(super) fn unit_texts(unit: &Unit, content: &str, drop_ins: &str) -> Map<String, Value> {
+pub(crate) fn unit_texts(unit: &Unit, content: &str, drop_ins: &str) -> Map<String, Value> {
     let own = unit.content.as_ref().filter(|text| !text.is_empty());
     let own = own.map(|text| (content.to_owned(), json!(text)));
     let others = unit.drop_ins.iter().filter(|drop_in| !drop_in.content.is_empty());
@@ -44,7 +44,7 @@ pub(super) fn unit_texts(unit: &Unit, content: &str, drop_ins: &str) -> Map<Stri
 }
 
 /// Paths of the files that a unit of a profile takes.
-pub(crate) fn unit_paths(unit: &ProfileUnit) -> Vec<String> {
+pub fn unit_paths(unit: &ProfileUnit) -> Vec<String> {
     let unit = Unit {
         name: unit.name.clone(),
         content: unit.content.clone(),

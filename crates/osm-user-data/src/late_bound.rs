@@ -14,7 +14,7 @@ use osm_api::content::Content;
 use osm_api::profile::MAX_CONTENT_BYTES;
 use serde_json::Value;
 
-use crate::user_data::error::UserDataError;
+use crate::error::UserDataError;
 use crate::yaml;
 
 /// Start of the marker of a late-bound value. An input with it could pass for a marker, so it is refused.
@@ -23,14 +23,14 @@ pub const RESERVED_PREFIX: &str = "%%osm-late{";
 const SUFFIX: &str = "}%%";
 
 /// Start of the ids of values of Secrets that profiles name: `secret/<namespace>/<name>/<key>`.
-pub(crate) const SECRET_PREFIX: &str = "secret/";
+pub const SECRET_PREFIX: &str = "secret/";
 
 pub type LateValues = BTreeMap<String, String>;
 
 /// How a value is written in the place of its marker. All but `Raw` and `B64` include their quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display, strum::EnumString)]
 #[strum(serialize_all = "lowercase")]
-pub(crate) enum Encoding {
+pub enum Encoding {
     Raw,
     Toml,
     Yaml,
@@ -43,7 +43,7 @@ pub(crate) enum Encoding {
 
 impl Encoding {
     /// One that templates may ask for.
-    pub(crate) fn of_template(name: &str) -> Option<Self> {
+    pub fn of_template(name: &str) -> Option<Self> {
         name.parse().ok().filter(|encoding| *encoding != Self::Text)
     }
 
@@ -74,7 +74,7 @@ impl Encoding {
 }
 
 /// A value of this kind that is the entry `key` of an object.
-pub(crate) fn of_object(id: &str, kind: LateBoundKind, [namespace, name, key]: [&str; 3]) -> LateBound {
+pub fn of_object(id: &str, kind: LateBoundKind, [namespace, name, key]: [&str; 3]) -> LateBound {
     LateBound {
         id: id.to_owned(),
         kind,
@@ -87,19 +87,19 @@ pub(crate) fn of_object(id: &str, kind: LateBoundKind, [namespace, name, key]: [
 }
 
 /// `text` as one word of a POSIX shell; `None` where it has a NUL, which shells leave out or end at.
-pub(crate) fn shell(text: &str) -> Option<String> {
+pub fn shell(text: &str) -> Option<String> {
     (!text.contains('\0')).then(|| in_single_quotes(text))
 }
 
 /// `text` as one word of a POSIX shell, which must not have a NUL.
-pub(crate) fn in_single_quotes(text: &str) -> String {
+pub fn in_single_quotes(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Marker {
-    pub(crate) id: String,
-    pub(crate) encoding: Encoding,
+pub struct Marker {
+    pub id: String,
+    pub encoding: Encoding,
 }
 
 impl fmt::Display for Marker {
@@ -131,7 +131,7 @@ impl Marker {
 
 /// A marker that was cut or changed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Damaged;
+pub struct Damaged;
 
 /// A text, cut at its markers.
 #[derive(Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ pub(crate) fn parts(text: &str) -> Result<Vec<Part<'_>>, Damaged> {
 }
 
 /// The markers of `text`, once for each time that they occur.
-pub(crate) fn markers(text: &str) -> Result<Vec<Marker>, Damaged> {
+pub fn markers(text: &str) -> Result<Vec<Marker>, Damaged> {
     let markers = parts(text)?.into_iter().filter_map(|part| match part {
         Part::Marker(marker) => Some(marker),
         Part::Text(_) => None,
@@ -245,12 +245,12 @@ pub(crate) fn fill(
 }
 
 /// The first text in `value`, keys included, that contains the reserved prefix, as a path.
-pub(crate) fn find_reserved(value: &Value) -> Option<String> {
+pub fn find_reserved(value: &Value) -> Option<String> {
     find(value, &|text| text.contains(RESERVED_PREFIX))
 }
 
 /// The first text in `value`, keys included, that `is` so, as a path.
-pub(crate) fn find(value: &Value, is: &impl Fn(&str) -> bool) -> Option<String> {
+pub fn find(value: &Value, is: &impl Fn(&str) -> bool) -> Option<String> {
     match value {
         Value::String(text) => is(text).then(String::new),
         Value::Array(items) => items
@@ -297,7 +297,7 @@ pub fn masks(spec: &Content) -> LateValues {
 }
 
 /// Values as large as they get, which no compression makes smaller.
-pub(crate) fn largest(declared: &[LateBound]) -> LateValues {
+pub fn largest(declared: &[LateBound]) -> LateValues {
     let size = |kind| match kind {
         LateBoundKind::APIToken | LateBoundKind::KubeletToken => 1536,
         LateBoundKind::ProvisioningSecretName
@@ -311,7 +311,7 @@ pub(crate) fn largest(declared: &[LateBound]) -> LateValues {
 }
 
 /// `length` characters of base64url that look random and depend on `seed` alone.
-pub(crate) fn filler(seed: &str, length: usize) -> String {
+pub fn filler(seed: &str, length: usize) -> String {
     let mut text = String::new();
     for i in 0.. {
         if text.len() >= length {

@@ -6,17 +6,14 @@ use osm_api::content::{self, Content};
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::CloudProvider;
 
-use super::cloud_init;
-use super::error::UserDataError;
-use super::filled::Filled;
+use crate::cloud_init;
+use crate::error::UserDataError;
+use crate::filled::Filled;
 use crate::late_bound::{Filling, LateValues};
-use crate::library;
+use crate::scripts::{OSM_APPLY, without_comments};
 use crate::stage::Stage;
 
 const SCRIPT: &str = include_str!("edge.sh");
-
-/// The part of the library that applies a cloud-config.
-const APPLIER: &str = "lib/osm-apply.py";
 
 /// Most characters of base64 in a line.
 const LINE: usize = 76;
@@ -37,7 +34,7 @@ pub fn edge_script(spec: &Content, values: &LateValues) -> Result<Option<String>
     let document = cloud_init::write_for_owned(filled)?;
     let script = SCRIPT
         .replace("@POOL@", content::pool_name(spec).unwrap_or_default())
-        .replace("@APPLIER@", &lines(library::find(APPLIER).unwrap_or_default()))
+        .replace("@APPLIER@", &lines(&without_comments(OSM_APPLY)))
         .replace("@DOCUMENT@", &lines(&document));
     Ok(Some(script))
 }

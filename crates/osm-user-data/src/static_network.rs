@@ -9,14 +9,14 @@ use osm_api::provider_spec::Network;
 const PATH: &str = "/etc/systemd/network/05-osm-static.network";
 
 /// Name of the static network's file, if `path` is that.
-pub(crate) fn unit(path: &str) -> Option<&str> {
+pub fn unit(path: &str) -> Option<&str> {
     path.rsplit_once('/')
         .filter(|_| path == PATH)
         .map(|(_, name)| name)
 }
 
 /// The file that configures the network; none where addresses are asked for.
-pub(crate) fn file(network: &Network) -> Result<Option<File>, String> {
+pub fn file(network: &Network) -> Result<Option<File>, String> {
     if !network.is_static() {
         return Ok(None);
     }

@@ -18,14 +18,14 @@ impl Stage {
     pub const ALL: [Self; 2] = [Self::Bootstrap, Self::Provisioning];
 
     /// Name of the stage's field in a spec.
-    pub(crate) fn field(self) -> &'static str {
+    pub fn field(self) -> &'static str {
         match self {
             Self::Bootstrap => "bootstrapConfig",
             Self::Provisioning => "provisioningConfig",
         }
     }
 
-    pub(crate) fn config(self, spec: &OperatingSystemProfileSpec) -> &ProfileConfig {
+    pub fn config(self, spec: &OperatingSystemProfileSpec) -> &ProfileConfig {
         match self {
             Self::Bootstrap => &spec.bootstrap_config,
             Self::Provisioning => &spec.provisioning_config,
@@ -33,14 +33,14 @@ impl Stage {
     }
 
     /// The stage of a rendered content.
-    pub(crate) fn of_content(self, content: &Content) -> &StageConfig {
+    pub fn of_content(self, content: &Content) -> &StageConfig {
         match self {
             Self::Bootstrap => &content.bootstrap_config,
             Self::Provisioning => &content.provisioning_config,
         }
     }
 
-    pub(crate) fn config_mut(self, spec: &mut OperatingSystemProfileSpec) -> &mut ProfileConfig {
+    pub fn config_mut(self, spec: &mut OperatingSystemProfileSpec) -> &mut ProfileConfig {
         match self {
             Self::Bootstrap => &mut spec.bootstrap_config,
             Self::Provisioning => &mut spec.provisioning_config,

@@ -11,10 +11,10 @@ use osm_api::profile::Unit;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
-use super::error::UserDataError;
-use super::filled::{Filled, FilledFile, distinct, keep_last, mode, unfit};
-use super::unit_text;
-use super::units::{unit_files, unit_texts};
+use crate::error::UserDataError;
+use crate::filled::{Filled, FilledFile, distinct, keep_last, mode, unfit};
+use crate::unit_text;
+use crate::units::{unit_files, unit_texts};
 
 /// The user that every Flatcar has.
 const DEFAULT_USER: &str = "core";
@@ -37,7 +37,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'*');
 
 /// An Ignition config.
-pub(super) fn write(filled: Filled) -> Result<String, UserDataError> {
+pub(crate) fn write(filled: Filled) -> Result<String, UserDataError> {
     let mut files = Vec::new();
     for FilledFile {
         path,
@@ -82,7 +82,7 @@ pub(super) fn write(filled: Filled) -> Result<String, UserDataError> {
 }
 
 /// `passwd` of a config: the pool's SSH keys.
-pub(super) fn passwd(filled: &Filled) -> Map<String, Value> {
+pub(crate) fn passwd(filled: &Filled) -> Map<String, Value> {
     if filled.ssh_keys.is_empty() {
         return Map::new();
     }

@@ -5,7 +5,7 @@ use osm_api::profile::OperatingSystem;
 /// Distributions whose package manager, paths and habits are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Family {
+pub enum Family {
     Debian,
     RedHat,
     Flatcar,
@@ -13,25 +13,25 @@ pub(crate) enum Family {
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub(crate) struct System {
-    pub(crate) family: Family,
+pub struct System {
+    pub family: Family,
     /// Whether its images come with SELinux.
-    pub(crate) selinux: bool,
+    pub selinux: bool,
     /// The Python that cloud-init runs on, which has a YAML module.
-    pub(crate) python: Python,
+    pub python: Python,
 }
 
 /// Two commands or paths, of which a machine uses one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub(crate) struct Python {
+pub struct Python {
     /// Used where it exists.
-    pub(crate) first: &'static str,
+    pub first: &'static str,
     /// Used where the first does not exist.
-    pub(crate) otherwise: &'static str,
+    pub otherwise: &'static str,
 }
 
 /// The row of an operating system.
-pub(crate) fn system(os: OperatingSystem) -> System {
+pub fn system(os: OperatingSystem) -> System {
     let python = |first, otherwise| Python { first, otherwise };
     let red_hat = |python| System {
         family: Family::RedHat,

@@ -10,17 +10,17 @@ use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::Unit;
 use serde_json::{Map, Value, json};
 
-use super::error::UserDataError;
-use super::filled::{Filled, FilledFile, Packing, distinct, mode, unfit};
-use super::units::{unit_files, unit_texts};
+use crate::error::UserDataError;
+use crate::filled::{Filled, FilledFile, Packing, distinct, mode, unfit};
 use crate::stage::Stage;
+use crate::units::{unit_files, unit_texts};
 use crate::{static_network, yaml};
 
 /// Words that coreos-cloudinit would replace by an address, or by nothing.
 const REPLACED: [&str; 4] = ["$public_ipv4", "$private_ipv4", "$public_ipv6", "$private_ipv6"];
 
 /// The cloud-config of a stage.
-pub(super) fn write(stage: Stage, filled: &Filled, packing: Packing) -> Result<String, UserDataError> {
+pub(crate) fn write(stage: Stage, filled: &Filled, packing: Packing) -> Result<String, UserDataError> {
     let document = Value::Object(document(filled, packing)?);
     let body = yaml::write_sparing(&document, &REPLACED).map_err(|_| UserDataError::Unwritable {
         place: stage.field().to_owned(),
@@ -29,7 +29,7 @@ pub(super) fn write(stage: Stage, filled: &Filled, packing: Packing) -> Result<S
 }
 
 /// The cloud-config as an object.
-pub(super) fn document(filled: &Filled, packing: Packing) -> Result<Map<String, Value>, UserDataError> {
+pub(crate) fn document(filled: &Filled, packing: Packing) -> Result<Map<String, Value>, UserDataError> {
     let file = |path: &str, mode: u32, text: &str| file(path, mode, text, packing);
     let mut document = Map::new();
     let (mut files, mut units) = (Vec::new(), Vec::new());
