@@ -246,7 +246,7 @@ fn number(digest: &str) -> i64 {
     i64::from_str_radix(digits, 16).unwrap_or_default()
 }
 
-/// Maintains [`Metrics::objects`]: each object counts once for every condition.
+/// Maintains `Metrics::objects`: each object counts once for every condition.
 #[derive(Debug)]
 pub struct ConditionGauge {
     gauge: IntGaugeVec,

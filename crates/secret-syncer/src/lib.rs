@@ -26,9 +26,6 @@ use crate::io::report::report;
 use crate::io::watches;
 use crate::plan::plan;
 
-/// The field manager of this controller.
-pub const FIELD_MANAGER: &str = "secret-syncer";
-
 /// Runs the controller until shutdown. `installation` is the value of the label [`osm_api::names::INSTALLATION`] on everything that it makes.
 ///
 /// # Errors

@@ -10,8 +10,9 @@ use crate::model::gathered::Gathered;
 use crate::model::memory::Fact;
 use crate::plan::content::Comparison;
 use crate::plan::findings::Cause;
+use crate::plan::steps::PlanError;
 use crate::plan::steps::Publish;
-use crate::plan::{PlanError, hold, messages};
+use crate::plan::{hold, messages};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

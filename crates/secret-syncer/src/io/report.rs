@@ -9,7 +9,6 @@ use osm_runtime::error::Failure;
 use osm_runtime::request::failed;
 use osm_runtime::status;
 
-use crate::FIELD_MANAGER;
 use crate::io::apply::Applied;
 use crate::io::apply::orphans::OrphanOutcome;
 use crate::io::caches;
@@ -18,6 +17,8 @@ use crate::io::error::Error;
 use crate::model::view::ConfigView;
 use crate::plan::conditions::{self, Announcement, event, is_change, is_reported};
 use crate::plan::messages;
+
+const FIELD_MANAGER: &str = "secret-syncer";
 
 /// Reports the outcome of a config's reconcile; returns when to look again.
 ///

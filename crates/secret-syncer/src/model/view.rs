@@ -8,7 +8,7 @@ use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use litemap::LiteMap;
-use osm_api::config::{LateBound, OperatingSystemConfig, OperatingSystemConfigStatus, Rendered};
+use osm_api::config::{LateBound, OperatingSystemConfig, OperatingSystemConfigStatus, Published, Rendered};
 use osm_api::content::ContentView;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::CloudProvider;
@@ -157,7 +157,7 @@ impl ConfigView {
     }
 }
 
-/// Labels or annotations. The keys are those of [`READ`]: the caches hold the metadata of every object of every pool. A
+/// Labels or annotations. The keys are those of `READ`: the caches hold the metadata of every object of every pool. A
 /// sorted list, since a BTreeMap of two pairs has room for eleven.
 pub type Pairs = LiteMap<&'static str, String>;
 
@@ -195,6 +195,17 @@ pub struct Meta {
 }
 
 impl Meta {
+    /// What the status says of a pool whose bootstrap Secret this is; `None`: it lacks an annotation.
+    pub fn published(&self, digest: &str) -> Option<Published> {
+        Some(Published {
+            digest: digest.to_owned(),
+            revision: self.annotation(names::MACHINE_DEPLOYMENT_REVISION)?.to_owned(),
+            bootstrap_secret: self.name.clone(),
+            provisioning_secret: self.annotation(names::PROVISIONING_SECRET)?.to_owned(),
+            credential_expiration_time: self.time(names::EXPIRES)?.to_string(),
+        })
+    }
+
     fn of(meta: &ObjectMeta) -> Self {
         Self {
             name: meta.name.clone().unwrap_or_default(),

@@ -14,8 +14,9 @@ use crate::model::memory::Unfit;
 use crate::model::record::{PublishedRecord, published_from};
 use crate::model::view::ConfigView;
 use crate::plan::content::Content;
+use crate::plan::messages;
+use crate::plan::requeue::until;
 use crate::plan::steps::Publish;
-use crate::plan::{messages, until};
 
 /// New content is held back.
 #[derive(Debug)]

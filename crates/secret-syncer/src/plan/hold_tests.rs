@@ -18,13 +18,13 @@ use crate::model::published_content::Published;
 use crate::model::record::{PublishedRecord, of_entries, published_from};
 use crate::model::source::{Inputs, SourceError, SourceProblem};
 use crate::model::view::SecretView;
-use crate::plan::PlanError;
 use crate::plan::content;
 use crate::plan::findings::Cause;
 use crate::plan::fixtures::*;
 use crate::plan::hold::{needed_record, record, unfit};
 use crate::plan::plan;
 use crate::plan::provisioning_secret::document_step;
+use crate::plan::steps::PlanError;
 use crate::plan::steps::{DocumentStep, Plan, Publish, Step};
 
 fn late(id: &str, kind: LateBoundKind, source: Option<LateBoundSource>) -> LateBound {

@@ -16,6 +16,7 @@ pub mod publish;
 pub mod questions;
 pub mod renewal;
 pub mod repair_limit;
+pub mod requeue;
 pub mod steps;
 pub mod teardown;
 
@@ -27,10 +28,7 @@ mod hold_tests;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use jiff::Timestamp;
-use osm_api::condition::Verdict;
 use osm_api::{PoolRef, Reason, names};
 use osm_runtime::error::LONGEST_DELAY;
 
@@ -39,41 +37,10 @@ use crate::model::gathered::Gathered;
 use crate::model::memory::PoolMemory;
 use crate::model::view::ConfigView;
 use crate::plan::content::{Comparison, Wanted};
-use crate::plan::findings::{Finding, findings};
+use crate::plan::findings::findings;
 use crate::plan::hold::Hold;
-use crate::plan::steps::{Plan, Step};
-
-/// Each config is reconciled at least this often: timers don't count the time that a machine sleeps.
-pub const MAX_REQUEUE_INTERVAL: Duration = Duration::from_secs(600);
-
-/// Time from `now` to `at`, at least a second.
-pub fn until(now: Timestamp, at: Timestamp) -> Duration {
-    Duration::try_from(at.duration_since(now))
-        .unwrap_or_default()
-        .max(Duration::from_secs(1))
-}
-
-/// Why there is no plan.
-#[derive(Debug, thiserror::Error)]
-pub enum PlanError {
-    #[error(
-        "published objects are altered repeatedly ({}); look for what changes Secrets, Roles or ServiceAccounts in cloud-init-settings, such as a mutating webhook", .0.message
-    )]
-    RepeatedlyModified(Finding),
-    /// New content is held back, and nothing is published.
-    #[error("{}", .0.message)]
-    Held(Verdict),
-}
-
-impl PlanError {
-    /// Reason for conditions, Events and metrics.
-    pub fn reason(&self) -> Reason {
-        match self {
-            Self::RepeatedlyModified(_) => Reason::RepeatedlyModified,
-            Self::Held(verdict) => verdict.reason,
-        }
-    }
-}
+use crate::plan::requeue::{MAX_REQUEUE_INTERVAL, until};
+use crate::plan::steps::{Plan, PlanError, Step};
 
 /// Decides what is to be done for one OperatingSystemConfig, and for what was made for its predecessors; and what to remember from now
 /// on, which holds without a plan as well.

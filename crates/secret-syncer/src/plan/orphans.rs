@@ -10,8 +10,9 @@ use osm_api::names;
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;
 use crate::model::view::Meta;
+use crate::plan::orphan_budget;
+use crate::plan::requeue::MAX_REQUEUE_INTERVAL;
 use crate::plan::steps::{Collect, OrphanStep, Owner};
-use crate::plan::{MAX_REQUEUE_INTERVAL, orphan_budget};
 
 /// Objects without a config are left alone for this long.
 const MIN_ORPHAN_AGE: SignedDuration = SignedDuration::from_hours(24);

@@ -14,7 +14,6 @@ use crate::model::record::of_entries;
 use crate::model::token::account_of;
 use crate::model::view::{PURPOSE_KUBECONFIG, PURPOSE_PROVISIONING, RoleView, SecretView};
 use crate::plan::content::Wanted;
-use crate::plan::publish;
 use crate::plan::steps::{DocumentStep, Keep};
 
 /// A document is kept this much longer than the last token that may fetch it.
@@ -204,7 +203,7 @@ pub fn keep(gathered: &Gathered, ownership: Ownership, wanted: &Wanted) -> Keep 
         published: existing
             .bootstrap
             .as_ref()
-            .and_then(|secret| publish::published(&secret.meta, &wanted.digest)),
+            .and_then(|secret| secret.meta.published(&wanted.digest)),
         opened: existing.role.as_ref().is_some_and(is_other).then_some(names),
     }
 }

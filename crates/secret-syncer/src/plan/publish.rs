@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use osm_api::{config, names};
+use osm_api::names;
 
 use crate::model::existing::{Ownership, WellKnown};
 use crate::model::gathered::Gathered;
@@ -42,19 +42,6 @@ pub fn publish(
         findings,
         wanted,
     }
-}
-
-/// What the status says of a pool with this bootstrap Secret; `None`: that lacks an annotation.
-pub fn published(bootstrap: &Meta, digest: &str) -> Option<config::Published> {
-    Some(config::Published {
-        digest: digest.to_owned(),
-        revision: bootstrap
-            .annotation(names::MACHINE_DEPLOYMENT_REVISION)?
-            .to_owned(),
-        bootstrap_secret: bootstrap.name.clone(),
-        provisioning_secret: bootstrap.annotation(names::PROVISIONING_SECRET)?.to_owned(),
-        credential_expiration_time: bootstrap.time(names::EXPIRES)?.to_string(),
-    })
 }
 
 impl Publish {

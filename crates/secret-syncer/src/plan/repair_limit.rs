@@ -3,8 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::model::memory::Repairs;
-use crate::plan::PlanError;
 use crate::plan::findings::{Cause, Finding};
+use crate::plan::steps::PlanError;
 
 /// This many repairs in succession are made before something is suspected of reverting each.
 const MAX_REPAIRS_IN_SUCCESSION: u32 = 20;

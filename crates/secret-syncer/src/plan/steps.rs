@@ -1,9 +1,10 @@
-//! What is to be done. A plan leaves no choice to the layer that carries it out.
+//! What is to be done, or why there is no plan.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use osm_api::Reason;
 use osm_api::condition::Verdict;
 use osm_api::config::Published;
 
@@ -36,6 +37,28 @@ impl Plan {
             foreign_cluster: None,
             degraded: None,
             requeue_after,
+        }
+    }
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    #[error(
+        "published objects are altered repeatedly ({}); look for what changes Secrets, Roles or ServiceAccounts in cloud-init-settings, such as a mutating webhook", .0.message
+    )]
+    RepeatedlyModified(Finding),
+    /// New content is held back, and nothing is published.
+    #[error("{}", .0.message)]
+    Held(Verdict),
+}
+
+impl PlanError {
+    /// Reason for conditions, Events and metrics.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::RepeatedlyModified(_) => Reason::RepeatedlyModified,
+            Self::Held(verdict) => verdict.reason,
         }
     }
 }

@@ -13,11 +13,11 @@ use crate::model::gathered::Gathered;
 use crate::model::memory::{MadeFrom, PoolMemory, Repairs};
 use crate::model::source::{Inputs, SourceError, SourceProblem};
 use crate::model::view::{ConfigView, Meta, RoleView};
-use crate::plan::MAX_REQUEUE_INTERVAL;
-use crate::plan::PlanError;
 use crate::plan::content::Content;
 use crate::plan::findings::Cause;
 use crate::plan::fixtures::*;
+use crate::plan::requeue::MAX_REQUEUE_INTERVAL;
+use crate::plan::steps::PlanError;
 use crate::plan::steps::{Keep, OrphanStep, Plan, Publish, Step};
 use crate::plan::{messages, provisioning_secret};
 

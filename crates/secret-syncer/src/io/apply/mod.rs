@@ -1,6 +1,7 @@
 //! Carries out a plan, in the order that [`docs/rotation.md`](../../../../../docs/rotation.md) promises. It decides nothing.
 
 pub mod identity;
+mod live_config;
 pub mod objects;
 pub mod orphans;
 pub mod provisioning_secret;
@@ -10,68 +11,17 @@ pub mod well_known;
 
 use std::time::Duration;
 
-use osm_api::OperatingSystemConfig;
 use osm_api::condition::Verdict;
-use osm_api::config::{Published, Rendered};
-use osm_runtime::read;
-use osm_runtime::request::failed;
+use osm_api::config::Published;
 
 use crate::io::apply::orphans::OrphanOutcome;
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
 use crate::model::memory::Fact;
-use crate::model::view::ConfigView;
 use crate::plan::findings::Cause;
 use crate::plan::steps::{Plan, Step};
 use crate::plan::{content, messages};
-
-/// In errors.
-const CONFIG: &str = "the OperatingSystemConfig";
-
-/// A config as it is now.
-struct LiveConfig {
-    view: Box<ConfigView>,
-    /// All of it. `None`: it can't be decoded.
-    object: Option<Box<OperatingSystemConfig>>,
-}
-
-/// Reads a config. The cache learns of it, too.
-///
-/// # Errors
-/// A request that failed; a conflict where there is no config.
-async fn live_config(context: &Context, name: &str) -> Result<LiveConfig, osm_runtime::Error> {
-    let api = context.configs();
-    let found = read::get(
-        &api,
-        name,
-        |mut config: OperatingSystemConfig| {
-            // The view needs no documents, so they are not copied for it.
-            let documents = rendered(&mut config).map(Rendered::take_documents);
-            let view = Box::new(ConfigView::of(config.clone()));
-            if let (Some(rendered), Some(documents)) = (rendered(&mut config), documents) {
-                (rendered.bootstrap, rendered.provisioning) = documents;
-            }
-            LiveConfig {
-                view,
-                object: Some(Box::new(config)),
-            }
-        },
-        |config| LiveConfig {
-            view: Box::new(ConfigView::unreadable(config)),
-            object: None,
-        },
-    );
-    let Some(found) = found.await.map_err(failed(CONFIG))? else {
-        return Err(osm_runtime::Error::Conflict { what: CONFIG });
-    };
-    context.saw_config(ConfigView::clone(&found.view));
-    Ok(found)
-}
-
-fn rendered(config: &mut OperatingSystemConfig) -> Option<&mut Rendered> {
-    config.status.as_mut()?.rendered.as_mut()
-}
 
 /// What was done, for the report.
 #[derive(Debug)]

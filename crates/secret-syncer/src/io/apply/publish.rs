@@ -15,7 +15,8 @@ use k8s_openapi::ByteString;
 use osm_api::config::Published;
 use osm_api::content::ContentView;
 
-use crate::io::apply::{CONFIG, LiveConfig, identity, live_config, objects, provisioning_secret, well_known};
+use crate::io::apply::live_config::{CONFIG, LiveConfig, live_config};
+use crate::io::apply::{identity, objects, provisioning_secret, well_known};
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::io::{gather, token};
@@ -25,7 +26,6 @@ use crate::model::gathered::Gathered;
 use crate::model::view::ConfigView;
 use crate::plan::content::Content;
 use crate::plan::provisioning_secret::{document_step, opened};
-use crate::plan::publish::published;
 use crate::plan::steps::Publish;
 
 /// `None`: exactly this is published already.
@@ -109,7 +109,7 @@ async fn write(
         let secret = objects::with_digest(objects::secret(metadata, entry.into_iter().collect(), false));
         let written = well_known::put(context, gathered, known, existing, secret).await?;
         if known == WellKnown::Bootstrap {
-            status = published(&written.meta, &publish.wanted.digest);
+            status = written.meta.published(&publish.wanted.digest);
         }
     }
     let what = WellKnown::Bootstrap.what();

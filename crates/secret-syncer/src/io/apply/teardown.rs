@@ -15,7 +15,7 @@ use osm_runtime::error::is_code;
 use osm_runtime::request::failed;
 use serde::de::DeserializeOwned;
 
-use crate::io::apply::{CONFIG, live_config};
+use crate::io::apply::live_config::{CONFIG, live_config};
 use crate::io::caches::key;
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
