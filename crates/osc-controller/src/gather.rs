@@ -43,7 +43,8 @@ pub struct Gathered {
     pub full_at: Option<u32>,
     /// Whether the pool of `config` still exists.
     pub presence: PoolPresence,
-    /// Name of the profile that the owner gets, or asks for; without an owner, of the last one.
+    /// Name of the profile that the owner gets, or asks for; if it names none, of the last one. It is never removed: two field managers
+    /// write it, and would both have to leave it out.
     pub requested_profile: Option<RequestedProfile>,
     /// The profile that the owner asks for.
     pub profile: ProfileLookup,
@@ -176,8 +177,9 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, Error> {
     let requested_profile = match (&profile, claimants.first()) {
         (ProfileLookup::Found(found), _) => Some(found.requested.clone()),
         (_, Some(owner)) => owner.requested_profiles(&cluster.installation).into_iter().next(),
-        (_, None) => config.as_ref().and_then(|config| config.status.profile.clone()),
+        (_, None) => None,
     };
+    let requested_profile = requested_profile.or_else(|| config.as_ref()?.status.profile.clone());
     let lost_content = claimants
         .first()
         .is_some_and(|owner| context.memory.has_lost_content(&owner.pool_ref.uid));

@@ -1,23 +1,27 @@
 //! Reports what a reconcile did: status, Events, metrics and log lines. Nothing else writes them.
 
+use std::borrow::Cow;
+
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use osm_api::condition::{self, CURRENT, RENDERED};
-use osm_api::config::{RequestedProfile, Retired, UserDataBytes};
+use osm_api::condition::{self, CURRENT, RENDERED, Verdict};
+use osm_api::config::{OperatingSystemConfig, Rendered, RequestedProfile, Retired, UserDataBytes};
 use osm_api::profile::CloudProvider;
 use osm_api::{PoolRef, Reason};
 use osm_runtime::request::failed;
-use osm_runtime::{Error, read, status};
+use osm_runtime::{Error, status};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::gather::Gathered;
 use crate::plan::{ObjectPlan, Plan, Rejection, RenderedStatus, StatusPlan};
 use crate::view::ConfigView;
 
-/// Name of the field manager of this controller.
-const FIELD_MANAGER: &str = "osc-controller";
+/// The field manager of the documents, and of the condition that is written with them.
+pub const FIELD_MANAGER: &str = "osc-controller";
+
+/// The field manager of conditions that change alone: it sends no documents.
+const CONDITION_MANAGER: &str = "osc-controller-condition";
 
 /// Reports what a reconcile did, the status first. `config` is the OperatingSystemConfig as it is now.
 ///
@@ -59,100 +63,85 @@ pub async fn report(
 /// The fields of [`osm_api::config::OperatingSystemConfigStatus`] that this controller owns.
 #[derive(Debug, Serialize)]
 struct OwnStatus<'a> {
-    conditions: &'a [Condition],
+    conditions: Vec<Condition>,
     #[serde(skip_serializing_if = "Option::is_none")]
     profile: Option<&'a RequestedProfile>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retired: Option<&'a Retired>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rendered: Option<Value>,
+    rendered: Option<Rendered>,
 }
 
-/// Sends the status, unless the object has it already.
+/// Sends what the object does not have already: new content in one write with its condition, then what is left.
+///
+/// A server-side apply removes what its manager leaves out, so [`FIELD_MANAGER`] always sends the documents. Conditions that change alone are
+/// sent without them by [`CONDITION_MANAGER`], which owns no document that it could remove.
 async fn write_status(
     context: &Context,
     gathered: &Gathered,
     plan: &StatusPlan,
     config: &ConfigView,
 ) -> Result<(), Error> {
-    let generation = config.metadata.generation;
-    let (rendered, retired, anyway) = match &plan.rendered {
-        RenderedStatus::Retired(retired) => (None, Some(retired), false),
-        RenderedStatus::Last => (config.status.rendered.clone(), None, false),
-        RenderedStatus::New { rendered, anyway } => (Some(rendered.rendered().clone()), None, *anyway),
+    let stored = &config.status;
+    let condition = |verdict: &Verdict, config: &ConfigView| {
+        verdict.condition(
+            &config.status.conditions,
+            config.metadata.generation,
+            gathered.now,
+        )
     };
-    let stored = &config.status.conditions;
-    let verdicts = std::iter::once(&plan.verdict).chain(&plan.refused);
-    let conditions: Vec<Condition> = verdicts
-        .map(|verdict| verdict.condition(stored, generation, gathered.now))
-        .collect();
-    let is_current = condition::has_all(stored, &conditions)
-        && condition::find(stored, CURRENT).is_some() == plan.refused.is_some()
-        && config.status.profile == gathered.requested_profile
-        && config.status.rendered == rendered
-        && config.status.retired.as_ref() == retired;
-    if is_current && !anyway {
-        return Ok(());
-    }
-    let rendered = match &plan.rendered {
-        RenderedStatus::Retired(_) => None,
-        RenderedStatus::Last => last(context, config).await?,
-        RenderedStatus::New { rendered, .. } => Some(json!(rendered.pack())),
-    };
-    let status = OwnStatus {
-        conditions: &conditions,
+    let mut status = OwnStatus {
+        conditions: vec![condition(&plan.verdict, config)],
         profile: gathered.requested_profile.as_ref(),
-        retired,
-        rendered,
+        retired: None,
+        rendered: None,
     };
-    let version = config.metadata.resource_version.as_deref().unwrap_or_default();
-    let applied = status::apply(
-        &context.config_api(),
-        FIELD_MANAGER,
-        &gathered.name,
-        version,
-        &status,
-    )
-    .await;
-    if let Some(config) = applied.map_err(failed("the OperatingSystemConfig's status"))? {
-        context.wrote(config);
+    match &plan.rendered {
+        RenderedStatus::Last => {}
+        RenderedStatus::Retired(retired) => status.retired = Some(retired),
+        RenderedStatus::New { rendered, anyway } => {
+            let differs = stored.rendered.as_ref() != Some(rendered.rendered()) || stored.retired.is_some();
+            status.rendered = (differs || *anyway).then(|| rendered.pack());
+        }
+    }
+    let (api, name) = (context.config_api(), gathered.name.as_str());
+    let mut config = Cow::Borrowed(config);
+    if plan.refused.is_none() && condition::find(&stored.conditions, CURRENT).is_some() {
+        let mut others = stored.conditions.clone();
+        others.retain(|condition| condition.type_ != CURRENT);
+        let written = status::replace_conditions(&api, name, config.version(), &others).await;
+        let Some(written) = wrote(context, written)? else {
+            return Ok(());
+        };
+        config = Cow::Owned(written);
+    }
+    if status.rendered.is_some() || status.retired.is_some() {
+        let written = status::apply(&api, FIELD_MANAGER, name, config.version(), &status).await;
+        let Some(written) = wrote(context, written)? else {
+            return Ok(());
+        };
+        config = Cow::Owned(written);
+        (status.rendered, status.retired) = (None, None);
+    }
+    // `Current` is never sent together with the documents. A version that knows only the manager of these then leaves it alone.
+    let verdicts = std::iter::once(&plan.verdict).chain(&plan.refused);
+    status.conditions = verdicts.map(|verdict| condition(verdict, &config)).collect();
+    let is_current = condition::has_all(&config.status.conditions, &status.conditions)
+        && config.status.profile == gathered.requested_profile;
+    if !is_current {
+        let written = status::apply(&api, CONDITION_MANAGER, name, config.version(), &status).await;
+        wrote(context, written)?;
     }
     Ok(())
 }
 
-/// The last good result with its documents, which the cache does not keep, and as it is stored: another version may have written it. A
-/// server-side apply removes what it leaves out.
-async fn last(context: &Context, config: &ConfigView) -> Result<Option<Value>, Error> {
-    const WHAT: &str = "the OperatingSystemConfig";
-    if config.status.rendered.is_none() && !config.is_unreadable {
-        return Ok(None);
-    }
-    let (api, name) = (
-        context.config_api(),
-        config.metadata.name.as_deref().unwrap_or_default(),
-    );
-    let found = read::get(
-        &api,
-        name,
-        |config| {
-            let rendered = config.status.and_then(|status| status.rendered);
-            (
-                config.metadata.resource_version,
-                rendered.map(|rendered| json!(rendered)),
-            )
-        },
-        |config| {
-            let mut status = config.part::<Map<String, Value>>("status");
-            (
-                config.metadata.resource_version.clone(),
-                status.remove("rendered"),
-            )
-        },
-    );
-    match found.await.map_err(failed(WHAT))? {
-        Some((version, rendered)) if version == config.metadata.resource_version => Ok(rendered),
-        _ => Err(Error::Conflict { what: WHAT }),
-    }
+/// Records the answer to a write of the status. `None`: it can't be decoded, and the watch reports it.
+fn wrote(
+    context: &Context,
+    answer: Result<Option<OperatingSystemConfig>, kube::Error>,
+) -> Result<Option<ConfigView>, Error> {
+    let config = answer.map_err(failed("the OperatingSystemConfig's status"))?;
+    Ok(config.map(|config| context.wrote(config)))
 }
 
 /// Logs what was rendered, and emits an Event where the condition has changed. secret-syncer logs the same pool, revision and digest when it

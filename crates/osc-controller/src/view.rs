@@ -101,6 +101,11 @@ impl ConfigView {
         view
     }
 
+    /// Its resourceVersion, with which a write fails if it has changed since.
+    pub fn version(&self) -> &str {
+        self.metadata.resource_version.as_deref().unwrap_or_default()
+    }
+
     pub fn pool_uid(&self) -> Option<&str> {
         self.rendered_for.as_ref().map(|of| of.pool.uid.as_str())
     }

@@ -1,7 +1,13 @@
 //! A new revision, a new profile, an edited template: what machines boot with, and from when.
 
-use anyhow::Result;
-use kube::api::ListParams;
+use anyhow::{Result, ensure};
+use futures::TryStreamExt as _;
+use kube::api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::{Resource as _, ResourceExt as _};
+use osm_api::OperatingSystemConfig;
+use osm_api::condition::{self, CURRENT, RENDERED};
+use osm_api::names;
+use osm_api::rbac::Service;
 use osm_testkit::{check, wait_for};
 use serde_json::json;
 
@@ -107,6 +113,71 @@ fn a_broken_profile_edit_costs_nothing_and_its_repair_takes_effect() -> Result<(
             .machine_with("p", 2, |machine| machine.text.contains("repaired"))
             .await?;
         assert!(observer.absent().is_empty());
+        Ok(())
+    })
+}
+
+/// The status of commit ce96c02c, one manager of which sends conditions and documents, and which reports a refused edit in its own words. The
+/// edit is corrected while neither version runs.
+#[test]
+fn what_an_older_version_reported_is_removed_without_its_documents() -> Result<()> {
+    in_shared_world(async |world| {
+        world.accepted_profile("osp-tiny", "v1.0.0", "good\n").await?;
+        world.pool("p", "osp-tiny").await?;
+        world.stamp("p", 1).await?;
+        world.machine("p", 1).await?;
+        let first = world.config("p").await?.resource_version().unwrap_or_default();
+        let history = world.configs().watch(&WatchParams::default(), &first).await?;
+        world
+            .apply(&world::profile("osp-tiny", "v2.0.0", "{{#if}}\n"))
+            .await?;
+        world.says("p", CURRENT, false, "ProfileNotAccepted").await?;
+        world
+            .installed
+            .terminate(Service::OscController, world::DEADLINE)
+            .await?;
+
+        let mut status = world.config("p").await?.status.unwrap_or_default();
+        let conditions = &mut status.conditions;
+        conditions.retain(|condition| [RENDERED, CURRENT].contains(&condition.type_.as_str()));
+        conditions
+            .iter_mut()
+            .for_each(|condition| condition.message = "as an older version says it".to_owned());
+        status.published = None;
+        let name = names::config_name("p", "kube-system");
+        let patch = json!({"apiVersion": OperatingSystemConfig::api_version(&()), "status": status,
+            "kind": OperatingSystemConfig::kind(&())});
+        let params = PatchParams::apply("osc-controller").force();
+        world
+            .configs()
+            .patch_status(&name, &params, &Patch::Apply(patch))
+            .await?;
+
+        world.accepted_profile("osp-tiny", "v3.0.0", "repaired\n").await?;
+        world.installed.start(Service::OscController).await?;
+        world
+            .machine_with("p", 1, |machine| machine.text.contains("repaired"))
+            .await?;
+        let last = wait_for("the refusal to be removed", world::DEADLINE, async || {
+            let config = world.config("p").await?;
+            let conditions = config.status.map(|status| status.conditions).unwrap_or_default();
+            let is_done = condition::find(&conditions, CURRENT).is_none()
+                && condition::find(&conditions, RENDERED).is_some_and(|rendered| rendered.status == "True");
+            Ok(is_done.then_some(config.metadata.resource_version))
+        })
+        .await?;
+        let mut history = std::pin::pin!(history);
+        while let Some(event) = history.try_next().await? {
+            let (WatchEvent::Added(config) | WatchEvent::Modified(config)) = event else {
+                anyhow::bail!("{event:?}");
+            };
+            let (name, version) = (config.name_any(), config.metadata.resource_version);
+            let rendered = config.status.and_then(|status| status.rendered);
+            ensure!(rendered.is_some(), "{name} without documents at {version:?}");
+            if version == last {
+                break;
+            }
+        }
         Ok(())
     })
 }

@@ -156,7 +156,7 @@ impl Observer {
         match (kind, what) {
             (MACHINE_DEPLOYMENT, What::Deleted) => self.pool_is_gone(object),
             (MACHINE_DEPLOYMENT, _) => self.pool_is_there(object),
-            (CONFIG, What::Added | What::Modified) => self.config_is_there(*at, object),
+            (CONFIG, What::Added | What::Modified) => self.config_is_there(*at, before.as_ref(), object),
             (CONFIG, What::Deleted) => {}
             _ if interfered => self.interfered_with(*at, kind, *what, before.as_ref()),
             // Who only marks a Secret does not answer for what stands in it.
@@ -382,7 +382,7 @@ impl Observer {
         self.probes.retain(|probe| probe.pool != id);
     }
 
-    fn config_is_there(&mut self, at: Timestamp, object: &Value) {
+    fn config_is_there(&mut self, at: Timestamp, before: Option<&Value>, object: &Value) {
         let uid = text(object, "/spec/poolRef/uid");
         let retired = text(object, "/status/retired/uid");
         let revision = text(object, "/status/rendered/revision");
@@ -393,6 +393,11 @@ impl Observer {
         let lives = pool.lives;
         // Revision and content are one: what was never rendered has none, and goes back to nothing when it is recreated.
         let forward = revision.is_empty() || pool.moves_forward(CONFIG, revision);
+        let is_rendered = |object: &Value| object.pointer("/status/rendered").is_some();
+        if retired.is_empty() && before.is_some_and(is_rendered) && !is_rendered(object) {
+            let what = format!("OperatingSystemConfig {name} has lost its documents");
+            self.broken(at, Invariant::NotLost, what);
+        }
         if lives && !retired.is_empty() && retired == uid {
             let what = format!("OperatingSystemConfig {name} says that its pool is retired, which it is not");
             self.broken(at, Invariant::NotLost, what);
@@ -583,6 +588,10 @@ fn unsettled(config: &Value) -> Option<String> {
         if condition.pointer("/observedGeneration").and_then(Value::as_i64) != generation {
             return Some(format!("{type_} is about another generation"));
         }
+    }
+    let is_refusal = |condition: &Value| text(condition, "/type") == "Current";
+    if conditions.into_iter().flatten().any(is_refusal) {
+        return Some("Current reports a refused edit".to_owned());
     }
     let wanted = text(config, "/status/rendered/revision");
     let published = text(config, "/status/published/revision");

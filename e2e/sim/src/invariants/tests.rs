@@ -77,15 +77,18 @@ impl History {
     }
 
     fn config(&mut self, revision: &str, retired: Value) {
+        self.config_with(revision, retired, |_| {});
+    }
+
+    fn config_with(&mut self, revision: &str, retired: Value, edit: impl FnOnce(&mut Value)) {
         let condition = |type_: &str| json!({"type": type_, "status": "True", "observedGeneration": 1});
-        self.change(
-            What::Modified,
-            json!({"kind": "OperatingSystemConfig",
+        let mut config = json!({"kind": "OperatingSystemConfig",
                 "metadata": {"name": "p-kube-system-config", "namespace": "osm", "generation": 1, "labels": {names::POOL: Self::id()}},
                 "spec": {"poolRef": {"uid": MD_UID}},
                 "status": {"rendered": {"revision": revision}, "conditions": [condition("Rendered"), condition("Published"), condition("Ready")],
-                    "published": {"revision": revision}, "retired": retired}}),
-        );
+                    "published": {"revision": revision}, "retired": retired}});
+        edit(&mut config);
+        self.change(What::Modified, config);
     }
 
     fn made(&mut self, what: What, kind: &str, name: &str, more: Value) {
@@ -291,6 +294,29 @@ fn what_does_not_converge() {
     history.config("2", Value::Null);
     history.observer.settled(history.now);
     history.broke(&[Invariant::Converges]);
+
+    let mut history = History::published();
+    history.config_with("1", Value::Null, |config| {
+        let conditions = config["status"]["conditions"].as_array_mut().unwrap();
+        conditions.push(json!({"type": "Current", "status": "False"}));
+    });
+    history.observer.settled(history.now);
+    history.broke(&[Invariant::Converges]);
+}
+
+#[test]
+fn documents_go_only_with_their_pool() {
+    let without = |config: &mut Value| config["status"]["rendered"] = Value::Null;
+    let lose = |config: &mut Value| drop(config["status"].as_object_mut().unwrap().remove("rendered"));
+    for (retired, broken) in [
+        (Value::Null, &[Invariant::NotLost][..]),
+        (json!({"uid": "other"}), &[]),
+    ] {
+        let mut history = History::published();
+        history.config_with("1", retired.clone(), without);
+        history.config_with("1", retired, lose);
+        history.broke(broken);
+    }
 }
 
 #[test]

@@ -107,27 +107,53 @@ fn remove_left_out(target: &mut Value, last: &Value, others: &[&Value], new: &Va
             }
         }
         (Value::Array(target), Value::Array(last)) if is_map(last) => {
-            let item = |list: &Value, key: &str| {
-                list.as_array()
-                    .into_iter()
-                    .flatten()
-                    .find(|item| key_of(item) == Some(key))
-                    .cloned()
-            };
             for was in last {
                 let Some(key) = key_of(was) else { continue };
-                let of_others: Vec<Value> = others.iter().filter_map(|other| item(other, key)).collect();
-                let of_others: Vec<&Value> = of_others.iter().collect();
-                let new = item(new, key).unwrap_or_default();
+                let of_others: Vec<&Value> = others.iter().filter_map(|other| item(other, key)).collect();
+                let new = item(new, key).unwrap_or(&Value::Null);
                 if new.is_null() && of_others.is_empty() {
                     target.retain(|known| key_of(known) != Some(key));
                 } else if let Some(target) = target.iter_mut().find(|known| key_of(known) == Some(key)) {
-                    remove_left_out(target, was, &of_others, &new);
+                    remove_left_out(target, was, &of_others, new);
                 }
             }
         }
         _ => {}
     }
+}
+
+/// Takes out of `sent` what a write has changed, from `old` to `new`: its manager no longer owns that. As `Updater::update` in
+/// <https://github.com/kubernetes-sigs/structured-merge-diff/blob/master/merge/update.go> with force: of the fields of other managers, "the
+/// conflicts" are removed, which are those that the write modifies or adds, and those that it removes.
+pub(super) fn disown(sent: &mut Value, old: &Value, new: &Value) {
+    match sent {
+        Value::Object(fields) => fields.retain(|key, sent| {
+            let [old, new] = [old, new].map(|object| object.get(key).unwrap_or(&Value::Null));
+            let is_parted = !ATOMIC.contains(&key.as_str()) && (sent.is_object() || is_list_map(sent));
+            if is_parted && !new.is_null() {
+                disown(sent, old, new);
+            }
+            (is_parted && !new.is_null()) || old == new
+        }),
+        Value::Array(items) => items.retain_mut(|sent| {
+            let [old, new] = [old, new].map(|list| item(list, key_of(sent).unwrap_or_default()));
+            if let Some(new) = new {
+                disown(sent, old.unwrap_or(&Value::Null), new);
+            }
+            new.is_some()
+        }),
+        _ => {}
+    }
+}
+
+fn is_list_map(list: &Value) -> bool {
+    list.as_array().is_some_and(|items| is_map(items))
+}
+
+/// The item of a list with this key.
+fn item<'a>(list: &'a Value, key: &str) -> Option<&'a Value> {
+    let items = list.as_array()?;
+    items.iter().find(|item| key_of(item) == Some(key))
 }
 
 fn is_map(items: &[Value]) -> bool {

@@ -254,12 +254,13 @@ impl State {
         }
     }
 
-    /// Gives a custom object the form of its schema.
-    fn conform(&self, kind: &Kind, object: &mut Value) -> Result<(), Failure> {
+    /// Gives a custom object the form of its schema. What is wrong in `old` already is no mistake of this write: a feature of CRDs called
+    /// ratcheting, <https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4008-crd-ratcheting>.
+    fn conform(&self, kind: &Kind, old: Option<&Value>, object: &mut Value) -> Result<(), Failure> {
         let Some(schema) = self.schemas.get(kind.plural) else {
             return Ok(());
         };
-        let mistakes = schema.conform(object);
+        let mut mistakes = schema.conform(object);
         if self.manner.is_strict && !mistakes.unknown.is_empty() {
             let fields = mistakes
                 .unknown
@@ -271,6 +272,11 @@ impl State {
                 true => Failure::invalid(message),
                 false => Failure::new(400, "BadRequest", message),
             });
+        }
+        if !mistakes.causes.is_empty() {
+            let before = old.map(|old| schema.conform(&mut old.clone()).causes);
+            let before = before.unwrap_or_default();
+            mistakes.causes.retain(|cause| !before.contains(cause));
         }
         if mistakes.causes.is_empty() {
             return Ok(());
@@ -426,6 +432,11 @@ impl State {
                     200,
                     self.apply_status(kind, namespace, name, &manager, &body(request)?)?,
                 )
+            }
+            (Verb::Patch, "status")
+                if kind.custom && request.content_type == "application/merge-patch+json" =>
+            {
+                (200, self.merge_status(kind, namespace, name, &body(request)?)?)
             }
             (Verb::Delete, "") => {
                 let options = if request.body.is_empty() {
@@ -594,7 +605,7 @@ impl State {
             remove(&mut object, "status");
             set(&mut object, "generation", Some(json!(1)));
         }
-        self.conform(kind, &mut object)?;
+        self.conform(kind, None, &mut object)?;
         self.uids += 1;
         let uid = format!("00000000-0000-4000-8000-{:012x}", self.uids);
         set(&mut object, "uid", Some(json!(uid)));
@@ -627,6 +638,25 @@ impl State {
         } else {
             self.store(kind, Some(old), object)
         })
+    }
+
+    /// What is not the status is not looked at, except for the resourceVersion.
+    fn merge_status(
+        &mut self,
+        kind: &'static Kind,
+        namespace: &str,
+        name: &str,
+        patch: &Value,
+    ) -> Result<Value, Failure> {
+        let old = self.read(kind, namespace, name)?.clone();
+        fenced(&old, "", text(patch, "resourceVersion")).map_err(|failure| failure.about(kind, name))?;
+        let mut object = (*old).clone();
+        json_patch::merge(&mut object, &json!({"status": patch.get("status")}));
+        self.conform(kind, Some(&old), &mut object)?;
+        if object == *old {
+            return Ok(object);
+        }
+        Ok(self.store(kind, Some(old), object))
     }
 
     /// Deletes an object.
@@ -700,7 +730,7 @@ impl State {
                 None => remove(&mut object, "status"),
             }
         }
-        self.conform(kind, &mut object)?;
+        self.conform(kind, Some(old), &mut object)?;
         if kind.custom && object.get("spec") != old.get("spec") {
             let generation = old
                 .pointer("/metadata/generation")
@@ -731,23 +761,26 @@ impl State {
         fenced(&old, "", text(new, "resourceVersion")).map_err(|failure| failure.about(kind, name))?;
         let uid = text(&old, "uid").to_owned();
         let sent = new.get("status").cloned().unwrap_or_else(|| json!({}));
-        let known = self.applied.entry(uid).or_default();
-        let last = known.insert(manager.to_owned(), sent.clone());
-        let others: Vec<&Value> = known
-            .iter()
-            .filter(|(other, _)| *other != manager)
-            .map(|(_, status)| status)
-            .collect();
+        let known = self.applied.get(&uid);
+        let of_others = |(other, sent)| (other != manager).then_some(sent);
+        let others: Vec<&Value> = known.into_iter().flatten().filter_map(of_others).collect();
         let mut status = old.get("status").cloned().unwrap_or_else(|| json!({}));
-        patch::apply(&mut status, last.as_ref(), &others, &sent);
+        let last = known.and_then(|known| known.get(manager));
+        patch::apply(&mut status, last, &others, &sent);
         let mut object = (*old).clone();
         insert(&mut object, "status", status);
         if let Some(admission) = self.admission {
             admission(&mut object);
         }
-        self.conform(kind, &mut object)?;
+        self.conform(kind, Some(&old), &mut object)?;
         if object != *old {
             object = self.store(kind, Some(old), object);
+        }
+        if !self.manner.is_dry_run {
+            self.applied
+                .entry(uid)
+                .or_default()
+                .insert(manager.to_owned(), sent);
         }
         Ok(object)
     }
@@ -805,6 +838,15 @@ impl State {
         }
         if kind.plural == kinds::DEFINITIONS {
             self.define(&object);
+        }
+        if let Some(old) = &old
+            && let Some(managers) = self.applied.get_mut(text(&object, "uid"))
+        {
+            let part = |object: &Value| object.get("status").cloned().unwrap_or_default();
+            let (old, new) = (part(old), part(&object));
+            managers
+                .values_mut()
+                .for_each(|sent| patch::disown(sent, &old, &new));
         }
         self.version += 1;
         set(

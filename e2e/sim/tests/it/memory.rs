@@ -486,6 +486,93 @@ async fn configs(client: &Client, seen: &mut Outcomes) -> Result<()> {
     Ok(())
 }
 
+/// Two managers send the same conditions, and one of them a document besides.
+async fn managers(client: &Client, seen: &mut Outcomes) -> Result<()> {
+    let configs: Api<OperatingSystemConfig> = Api::namespaced(client.clone(), "osm");
+    let checked = osm_runtime::Api::<OperatingSystemConfig>::namespaced(client.clone(), "osm");
+    let config: OperatingSystemConfig = object(json!({"metadata": {"name": "m"}, "spec": {}}));
+    let created = configs.create(&PostParams::default(), &config).await?;
+    let condition = |type_: &str, message: &str| json!({"type": type_, "status": "True", "reason": "R", "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let content = |conditions: Value| json!({"conditions": conditions, "rendered": {"digest": "d"}});
+    let only = |conditions: Value| json!({"conditions": conditions});
+    let (rendered, other) = (condition("Rendered", "1"), condition("Rendered", "2"));
+    let current = |message: &str| condition("Current", message);
+    for (what, manager, status) in [
+        (
+            "both conditions with a document",
+            "content",
+            content(json!([rendered, current("1")])),
+        ),
+        ("one changes", "condition", only(json!([other, current("1")]))),
+        (
+            "the other changes",
+            "condition",
+            only(json!([other, current("2")])),
+        ),
+        (
+            "left out by the one that owns all of it",
+            "condition",
+            only(json!([other])),
+        ),
+        (
+            "left out by the one that owns a part of it",
+            "content",
+            content(json!([rendered])),
+        ),
+        (
+            "and by the one that owns all of it",
+            "condition",
+            only(json!([other])),
+        ),
+        (
+            "both once more",
+            "content",
+            content(json!([rendered, current("3")])),
+        ),
+        ("the same", "condition", only(json!([rendered, current("3")]))),
+        ("left out", "condition", only(json!([rendered]))),
+        (
+            "the same again",
+            "condition",
+            only(json!([rendered, current("3")])),
+        ),
+        ("another", "content", content(json!([rendered, current("4")]))),
+        (
+            "left out with the document",
+            "content",
+            content(json!([rendered])),
+        ),
+    ] {
+        let version = configs.get("m").await?.resource_version().unwrap_or_default();
+        let applied = status::apply(&checked, manager, "m", &version, &status).await;
+        seen.note(what, applied);
+        seen.see("status", serde_json::to_value(configs.get("m").await?.status)?);
+    }
+    let stored = configs.get("m").await?;
+    let mut kept = stored.status.clone().context("a status")?.conditions;
+    kept.retain(|condition| condition.type_ != "Current");
+    for version in [created.resource_version(), stored.resource_version()] {
+        let version = version.unwrap_or_default();
+        let replaced = status::replace_conditions(&checked, "m", &version, &kept).await;
+        let replaced = seen.note("left out by a merge", replaced).flatten();
+        seen.see(
+            "status",
+            serde_json::to_value(replaced.map(|config| config.status))?,
+        );
+    }
+    for manager in ["condition", "content"] {
+        let version = configs.get("m").await?.resource_version().unwrap_or_default();
+        let status = only(json!([rendered]));
+        let applied = status::apply(&checked, manager, "m", &version, &status).await;
+        let applied = seen.note("left out by all", applied).flatten();
+        seen.see(
+            "status",
+            serde_json::to_value(applied.map(|config| config.status))?,
+        );
+    }
+    Ok(())
+}
+
 /// What does not fit the schema.
 async fn profiles(client: &Client, seen: &mut Outcomes) -> Result<()> {
     let kind = ApiResource::erase::<OperatingSystemProfile>(&());
@@ -600,6 +687,7 @@ async fn all(client: &Client, anonymous: &Client) -> Result<Outcomes> {
     watches(client, &mut seen).await?;
     tokens(client, anonymous, &mut seen).await?;
     Box::pin(configs(client, &mut seen)).await?;
+    Box::pin(managers(client, &mut seen)).await?;
     Box::pin(profiles(client, &mut seen)).await?;
     Ok(seen)
 }

@@ -102,6 +102,9 @@ pub enum Act {
     /// Somebody writes into the status of a pool that what is published for another pool is published for it. Where both are the same, that
     /// something is published which does not exist.
     Forge(usize, usize),
+    /// osc-controller goes back a version and forward again. Meanwhile, that version reports that it can't render, and perhaps that an edit
+    /// is refused.
+    OlderVersion(bool),
     /// etcd is restored as it was before one of the latest steps. The API server is away for so many seconds.
     Restore(usize, u32),
 }
@@ -182,6 +185,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => Just(Act::RewriteSources),
         2 => (pool(), 1..30u32).prop_map(|(pool, times)| Act::Rollout(pool, times)),
         2 => (pool(), pool()).prop_map(|(pool, of)| Act::Forge(pool, of)),
+        1 => proptest::prelude::any::<bool>().prop_map(Act::OlderVersion),
         // Longer than anybody is stopped: who misses the end of a watch would go on from a version that is not reached yet.
         1 => (1..10usize).prop_map(|steps| Act::Restore(steps, 100)),
     ]

@@ -490,7 +490,18 @@ fn a_case_is_played_the_same_way_each_time() {
 fn a_write_of_one_that_was_stopped_is_refused_and_breaks_nothing() {
     let bootstrap = names::bootstrap_secret_name(&pool(0), "kube-system");
     let config = names::config_name(&pool(0), "kube-system");
-    for (verb, name) in [("update", bootstrap), ("patch", config)] {
+    type Edit = fn(&World);
+    let template: Edit = |world| world.edit_template(0, 0);
+    // Only a condition follows.
+    let condition: Edit = |world| {
+        world.break_profile();
+        world.server.with(judge);
+    };
+    for (verb, name, edit) in [
+        ("update", bootstrap, template),
+        ("patch", config.clone(), template),
+        ("patch", config, condition),
+    ] {
         alone(async move {
             let world = World::new(1, FaultSchedule::new(&Case::calm(1, Vec::new())));
             world.start([2, 2]);
@@ -498,7 +509,7 @@ fn a_write_of_one_that_was_stopped_is_refused_and_breaks_nothing() {
             world.pass(Duration::from_secs(60)).await;
             world.schedule.stop_before(verb, &name, Duration::from_secs(45));
             for _ in 0..2 {
-                world.edit_template(0, 0);
+                edit(&world);
                 world.pass(Duration::from_secs(2)).await;
             }
             world.pass(Duration::from_secs(60)).await;
@@ -570,6 +581,35 @@ fn whatever_happens_to_one_of_the_writes_of_a_publish_nothing_is_lost() {
     let requests = judged.unwrap_or_else(|broken| panic!("{broken}\n\n{story}"));
     assert!(of_pools(&story) > 10, "{story}");
     for (number, trouble) in (0..requests).step_by(2).zip(troubles.into_iter().cycle()) {
+        let case = Case {
+            faults: vec![(number, trouble)],
+            ..Case::calm(1, acts.clone())
+        };
+        live_through(&case).unwrap_or_else(|broken| panic!("{case:?}: {broken}"));
+    }
+}
+
+/// The objects of a version with a single field manager, each request of whose successor may be the last thing that it did. It goes back
+/// and forward again while an edit is refused, and after that.
+#[test]
+fn an_older_version_and_back_loses_no_documents() {
+    let acts = vec![
+        (0, Act::CreatePool(0)),
+        (20_000, Act::OlderVersion(true)),
+        (20_000, Act::BrokenProfile(0)),
+        (20_000, Act::OlderVersion(true)),
+        (20_000, Act::OlderVersion(false)),
+        (20_000, Act::NoSettings),
+        (20_000, Act::OlderVersion(true)),
+        (20_000, Act::Profile(0)),
+        (20_000, Act::Settings(24, true)),
+        (20_000, Act::OlderVersion(false)),
+        (20_000, Act::Template(0, 0)),
+    ];
+    let (judged, story) = play(&Case::calm(1, acts.clone()));
+    let requests = judged.unwrap_or_else(|broken| panic!("{broken}\n\n{story}"));
+    let troubles = [Trouble::CrashBefore, Trouble::CrashAfter].into_iter().cycle();
+    for (number, trouble) in (0..requests).step_by(7).zip(troubles) {
         let case = Case {
             faults: vec![(number, trouble)],
             ..Case::calm(1, acts.clone())

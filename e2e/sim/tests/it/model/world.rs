@@ -8,13 +8,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
+use osm_api::condition::{self, Verdict};
 use osm_api::config::{LateBound, LateBoundKind, OperatingSystemConfig};
 use osm_api::content::{ContentView, Unpacked};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::{File, FileContent, OperatingSystemProfile};
 use osm_api::rbac::{Installation, Service};
+use osm_api::{Reason, definitions};
 use osm_runtime::{
-    Cluster, CommonArgs, Connection, Environment, Metrics, Process, Readiness, settings_watch,
+    Cluster, CommonArgs, Connection, Environment, Metrics, Process, Readiness, settings_watch, status,
 };
 use osm_sim::invariants::{Change, Observer, Purpose, What};
 use osm_sim::memory::{Backup, Link, Server, State, User};
@@ -119,6 +121,9 @@ impl World {
             });
         });
         server.with(|state| state.set_admission(needs_tokens_later));
+        server
+            .load(&[definitions::PROFILES, definitions::CONFIGS].map(definitions::parse))
+            .unwrap();
         server.load(&installation::manifests(&installation())).unwrap();
         server.load(&objects()).unwrap();
         let schedule = Arc::new(schedule);
@@ -279,7 +284,7 @@ impl World {
             .with(|state| put(state, "operatingsystemprofiles", NAMESPACE, profile));
     }
 
-    fn break_profile(&self) {
+    pub fn break_profile(&self) {
         let mut wanted = self.wanted.lock().unwrap();
         wanted.profile += 1;
         let profile = fixtures::profile(NAMESPACE, PROFILE, &format!("v{}.0.0", wanted.profile), "{{#if}}");
@@ -599,12 +604,57 @@ impl World {
                 self.forge(number, of);
             }
             Act::Restore(steps, away) => self.restore(steps, Duration::from_secs(away.into())).await,
+            Act::OlderVersion(refuses) => self.older_version(refuses).await,
             Act::Lost(seconds) => {
                 self.lose(true);
                 tokio::time::sleep(Duration::from_secs(seconds.into())).await;
                 self.lose(false);
             }
         }
+    }
+
+    /// Writes as `crates/osc-controller/src/report.rs` of commit ce96c02c does: one manager sends documents and conditions, and the last
+    /// documents as they are stored.
+    async fn older_version(&self, refuses: bool) {
+        let count = self.service(Which::OscController).replicas.lock().unwrap().len();
+        self.scale_one(Which::OscController, 0);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let configs = osm_runtime::Api::<OperatingSystemConfig>::namespaced(self.server.admin(), NAMESPACE);
+        let stored: Vec<Value> = self
+            .server
+            .with(|state| state.all("operatingsystemconfigs").cloned().collect());
+        let now = self.server.now();
+        for stored in stored {
+            let Ok(config) = serde_json::from_value::<OperatingSystemConfig>(stored.clone()) else {
+                continue;
+            };
+            let (status, meta) = (config.status.unwrap_or_default(), config.metadata);
+            if status.retired.is_some() {
+                continue;
+            }
+            let verdict = |type_, reason| Verdict {
+                type_,
+                status: false,
+                reason,
+                message: format!("older version, {now}"),
+            };
+            let failed = verdict(condition::RENDERED, Reason::ProfileNotFound);
+            let refused = refuses.then(|| verdict(condition::CURRENT, Reason::SettingsInvalid));
+            let verdicts = std::iter::once(failed).chain(refused);
+            let conditions: Vec<_> = verdicts
+                .map(|verdict| verdict.condition(&status.conditions, meta.generation, now))
+                .collect();
+            let own = json!({"conditions": conditions, "profile": status.profile,
+                "rendered": stored["status"]["rendered"]});
+            let (name, version) = (meta.name.unwrap(), meta.resource_version.unwrap());
+            let manager = osc_controller::report::FIELD_MANAGER;
+            // Refused while the newer version owns a part of a condition that is no longer sent, and if secret-syncer wrote meanwhile.
+            match status::apply(&configs, manager, &name, &version, &own).await {
+                Ok(_) | Err(kube::Error::Api(_)) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        self.scale_one(Which::OscController, count);
     }
 
     async fn finish_pending(&self) {
