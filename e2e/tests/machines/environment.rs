@@ -13,7 +13,7 @@ use osm_api::Settings;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::content::ContentView;
 use osm_api::names::{KUBE_SYSTEM, SETTINGS_KEY};
-use osm_api::rbac::Installation;
+use osm_api::rbac::{Installation, Service};
 use osm_lab::machines::{self, Accelerator, Image, Lab, System, isolation};
 use osm_lab::release::{self, Kubelet};
 use osm_lab::serve::files::FileServer;
@@ -235,6 +235,20 @@ impl Environment {
     /// Kills the services.
     pub fn stop_services(&self) {
         *self.services.lock() = None;
+    }
+
+    fn stop(&self, service: Service) -> Result<()> {
+        let mut services = self.services.lock();
+        services.as_mut().context("no service runs")?.kill9(service)
+    }
+
+    /// As with the chart's value `joining: static`: no approver runs, and kube-controller-manager approves.
+    ///
+    /// # Errors
+    /// A service that does not run, and requests that failed.
+    pub async fn join_without_approver(&self) -> Result<()> {
+        self.stop(Service::CsrApprover)?;
+        installation::apply(&self.control_plane, &[installation::node_client()]).await
     }
 
     /// Deletes everything that was installed for the services, with all that they have published.

@@ -46,6 +46,15 @@ pub async fn aws(run: &ScenarioRun<'_>) -> Result<()> {
     nothing_failed(run)
 }
 
+/// The same without csr-approver.
+pub async fn without_approver(run: &ScenarioRun<'_>) -> Result<()> {
+    run.environment.join_without_approver().await?;
+    run.boot().await?;
+    run.ready(READY).await?;
+    run_pod(run).await?;
+    nothing_failed(run)
+}
+
 /// The machine has read its user data there in the metadata service of a platform, and has its address by DHCP.
 fn came_by_http(run: &ScenarioRun<'_>, platform: &str, user_data: &str) -> Result<()> {
     let query = "cloud-init query --format '{{v1.platform}} {{v1.subplatform}} {{v1.instance_id}}'";

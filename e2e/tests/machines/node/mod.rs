@@ -138,6 +138,8 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { settings: Some(proxy::proxy), ..scenario!("proxy-password", proxy::proxy_password, "a proxy that wants a password, which nobody else sees") },
     Scenario { settings: Some(one_crictl), ..scenario!("kubelets", kernel::kubelets, "the oldest and the newest kubelet, with control groups of version 2") },
     Scenario { settings: Some(faults::graceful_shutdown), ..scenario!("modules-missing", faults::modules_missing, "modules for pods are missing, then there; AppArmor confines pods; logind limits shutdowns as in Ubuntu's images") },
+    // The last one, since no approver runs from then on. What runs by itself has settings, even if they are as usual.
+    Scenario { settings: Some(|_| Ok(())), ..scenario!("static", join::without_approver, "no approver runs, and kube-controller-manager approves") },
 ];
 
 /// What `cargo xtask e2e helm` runs.
