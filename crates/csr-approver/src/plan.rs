@@ -184,9 +184,10 @@ fn bearer<'a>(bearers: &'a [Bearer], own: &PoolRef) -> Result<&'a Bearer, fn(Str
         .filter(|bearer| rank(bearer) == rank(&first))
         .count()
         == 1;
-    match is_alone && first.pool.as_ref() == Some(own) {
-        true => Ok(first),
-        false => Err(Wait::MachineNotUnique),
+    if is_alone && first.pool.as_ref() == Some(own) {
+        Ok(first)
+    } else {
+        Err(Wait::MachineNotUnique)
     }
 }
 
@@ -213,9 +214,10 @@ fn compare(request: &Request, bearer: &Bearer, others: &[Arc<Seen>], now: Timest
             && other.created >= bearer.machine.created
     };
     let mut pending = others.iter().filter_map(|seen| seen.pending()).filter(competes);
-    match pending.all(|other| request.is_before(other)) {
-        true => Ok(last.is_some()),
-        false => Err(Wait::OrderUnknown(request.node().unwrap_or_default().to_owned())),
+    if pending.all(|other| request.is_before(other)) {
+        Ok(last.is_some())
+    } else {
+        Err(Wait::OrderUnknown(request.node().unwrap_or_default().to_owned()))
     }
 }
 
@@ -247,9 +249,10 @@ fn admit(name: &str, own: &PoolRef, bearer: &Bearer, request: &Request) -> Resul
         return wait(Wait::MachineNotInPool(node()));
     };
     if own != pool {
-        return match machine.may_pass_on_name {
-            true => wait(Wait::ForeignMachine(node())),
-            false => Err(Refusal::Deny(Denial::ForeignMachine(node()))),
+        return if machine.may_pass_on_name {
+            wait(Wait::ForeignMachine(node()))
+        } else {
+            Err(Refusal::Deny(Denial::ForeignMachine(node())))
         };
     }
     // A machine boots only once its Machine exists. Whoever asked before had guessed the name.

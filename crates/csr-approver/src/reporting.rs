@@ -50,9 +50,10 @@ impl Reporting {
         for (reason, count) in &now.reasons {
             gauge(reason).add(*count);
         }
-        let before = match is_empty {
-            true => all.remove(requester),
-            false => all.insert(requester.clone(), now),
+        let before = if is_empty {
+            all.remove(requester)
+        } else {
+            all.insert(requester.clone(), now)
         };
         for (reason, count) in before.unwrap_or_default().reasons {
             gauge(&reason).sub(count);

@@ -183,9 +183,10 @@ fn judge_usages(usages: &[String]) -> Result<(), Denial> {
     let asked: BTreeSet<&str> = usages.iter().map(String::as_str).collect();
     let least = BTreeSet::from(["digital signature", "client auth"]);
     let most = BTreeSet::from(["digital signature", "key encipherment", "client auth"]);
-    match asked == least || asked == most {
-        true => Ok(()),
-        false => Err(Denial::Usages),
+    if asked == least || asked == most {
+        Ok(())
+    } else {
+        Err(Denial::Usages)
     }
 }
 
@@ -244,9 +245,10 @@ mod tests {
             (&[], false),
         ] {
             let asked = asked(CLIENT_SIGNER, POOL, usages, &request).unwrap();
-            match good {
-                true => assert_eq!(asked.unwrap(), "a"),
-                false => assert_eq!(asked, Err(Denial::Usages), "{usages:?}"),
+            if good {
+                assert_eq!(asked.unwrap(), "a");
+            } else {
+                assert_eq!(asked, Err(Denial::Usages), "{usages:?}");
             }
         }
     }

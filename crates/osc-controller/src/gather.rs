@@ -312,9 +312,10 @@ async fn profile(
             other => return Ok(other),
         }
     }
-    Ok(match requested.is_empty() {
-        true => ProfileLookup::Unnamed,
-        false => ProfileLookup::Missing(requested),
+    Ok(if requested.is_empty() {
+        ProfileLookup::Unnamed
+    } else {
+        ProfileLookup::Missing(requested)
     })
 }
 

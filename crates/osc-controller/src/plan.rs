@@ -550,9 +550,10 @@ fn object_of(gathered: &Gathered, owner: &PoolView, config: &ConfigView, rendere
         return ObjectPlan::Replace(meta, pool);
     }
     let has_marks = config.metadata.annotations == meta.annotations && config.metadata.labels == meta.labels;
-    match has_marks && config.rendered_for.is_some() {
-        true => ObjectPlan::Keep,
-        false => ObjectPlan::Claim(meta, pool),
+    if has_marks && config.rendered_for.is_some() {
+        ObjectPlan::Keep
+    } else {
+        ObjectPlan::Claim(meta, pool)
     }
 }
 

@@ -180,9 +180,10 @@ async fn report_change(
             )
         };
     }
-    match has_failed {
-        true => log!(warn),
-        false => log!(info),
+    if has_failed {
+        log!(warn);
+    } else {
+        log!(info);
     }
     if is_reported {
         return;

@@ -79,9 +79,12 @@ impl Discovered {
         };
         let addresses = slice.endpoints.iter().filter(is_ready);
         let addresses = addresses.filter_map(|endpoint| endpoint.addresses.first());
-        let url = |address: &String| match address.contains(':') {
-            true => format!("https://[{address}]:{port}"),
-            false => format!("https://{address}:{port}"),
+        let url = |address: &String| {
+            if address.contains(':') {
+                format!("https://[{address}]:{port}")
+            } else {
+                format!("https://{address}:{port}")
+            }
         };
         Self {
             api_servers: addresses.take(MAX_ADDRESSES).map(url).collect(),

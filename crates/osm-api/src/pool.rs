@@ -79,9 +79,10 @@ impl Template {
                 Some((path, _)) if path != strict::DOCUMENT => format!("spec.template.{path}"),
                 _ => "spec.template".to_owned(),
             };
-            let reason = match path.starts_with("spec.template.spec.versions") {
-                true => Reason::KubeletVersionInvalid,
-                false => Reason::ProviderSpecInvalid,
+            let reason = if path.starts_with("spec.template.spec.versions") {
+                Reason::KubeletVersionInvalid
+            } else {
+                Reason::ProviderSpecInvalid
             };
             let problem = line.split_once(": ").map_or("", |(_, problem)| problem);
             PoolError::at(reason, &path, problem)
@@ -110,9 +111,10 @@ impl Pool {
         let invalid = |problem: &str| PoolError::at(Reason::ProviderSpecInvalid, PROVIDER_SPEC, problem);
         let value = provider_spec.value.ok_or_else(|| {
             let is_old = md.spec.template.pointer("/spec/providerConfig").is_some();
-            invalid(match is_old {
-                true => "is missing; rename spec.template.spec.providerConfig, as it was called before 2019, to providerSpec",
-                false => "is missing; set the cloud provider and the operating system there",
+            invalid(if is_old {
+                "is missing; rename spec.template.spec.providerConfig, as it was called before 2019, to providerSpec"
+            } else {
+                "is missing; set the cloud provider and the operating system there"
             })
         })?;
         let value = provider_spec::canonical(&Value::Object(value));
@@ -294,9 +296,10 @@ pub fn check_name(name: &str, namespace: &str, cloud: Option<CloudProvider>) -> 
 /// It is longer.
 pub fn short_annotation<'a>(md: &'a MachineDeployment, key: &str) -> Result<Option<&'a str>, PoolError> {
     let found = annotation(md, key);
-    match found.is_some_and(|text| text.len() > names::MAX_NAME) {
-        true => Err(PoolError::annotation(key, "must have at most 253 characters")),
-        false => Ok(found),
+    if found.is_some_and(|text| text.len() > names::MAX_NAME) {
+        Err(PoolError::annotation(key, "must have at most 253 characters"))
+    } else {
+        Ok(found)
     }
 }
 
@@ -700,9 +703,10 @@ mod tests {
                 let place = format!("/operatingSystemSpec/{field}");
                 let wrong = Pool::read(&with_provider(&with(&provider, &place, json!([7]))));
                 let absent = Pool::read(&with_provider(&without(&provider, &place)));
-                match own.split(' ').any(|own| own == field) {
-                    true => assert!(wrong.unwrap_err().to_string().contains(field), "{os}: {field}"),
-                    false => assert_eq!(wrong, absent, "{os}: {field}"),
+                if own.split(' ').any(|own| own == field) {
+                    assert!(wrong.unwrap_err().to_string().contains(field), "{os}: {field}");
+                } else {
+                    assert_eq!(wrong, absent, "{os}: {field}");
                 }
             }
         }

@@ -69,9 +69,10 @@ pub fn canonical(value: &Value) -> Value {
             let present = fields.iter().filter(|(_, value)| !value.is_null());
             let fields = present.map(|(name, value)| {
                 let name = spelling(name);
-                let value = match name == OF_CLOUD {
-                    true => Value::Object(Map::new()),
-                    false => canonical(value),
+                let value = if name == OF_CLOUD {
+                    Value::Object(Map::new())
+                } else {
+                    canonical(value)
                 };
                 (name.to_owned(), value)
             });

@@ -186,10 +186,11 @@ fn check_file_for(rules: Rules, place: &str, file: &ProfileFile, path: &str) -> 
 /// Checks a file. The result is its path on the machine.
 fn check_file(place: &str, file: &ProfileFile, rules: Rules) -> Result<String, ProfileError> {
     let clean = clean_path(&file.path);
-    let path = match rules.is_go {
+    let path = if rules.is_go {
         // Ignition refuses a relative path, and cloud-init takes it as one below /.
-        true => clean.filter(|_| rules.reader != Reader::Ignition || file.path.starts_with('/')),
-        false => clean.filter(|clean| *clean == file.path),
+        clean.filter(|_| rules.reader != Reader::Ignition || file.path.starts_with('/'))
+    } else {
+        clean.filter(|clean| *clean == file.path)
     };
     let path = path.ok_or_else(|| invalid(place, "path must be absolute, without //, . and .."))?;
     let has_tags = path.contains("{{");

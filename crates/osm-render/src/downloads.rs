@@ -270,9 +270,12 @@ mod tests {
             };
             let artefact = |arch: &str| format!("{base}{path}").replace("ARCH", arch);
             // One file has the checksums of all architectures.
-            let checksum = |arch: &str| match checksum.starts_with('/') {
-                true => format!("{base}{checksum}"),
-                false => artefact(arch) + checksum,
+            let checksum = |arch: &str| {
+                if checksum.starts_with('/') {
+                    format!("{base}{checksum}")
+                } else {
+                    artefact(arch) + checksum
+                }
             };
             for (written, meant) in [("arm64", &["arm64"][..]), ("$arch", &["amd64", "arm64"])] {
                 let catalogue = Catalogue::new(&settings, &KUBELET);

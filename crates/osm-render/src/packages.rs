@@ -78,9 +78,10 @@ pub(crate) fn install(stage: &mut StageConfig, of_profile: &[String], packages: 
         .collect();
     let mut words: Vec<&str> = quoted.iter().map(String::as_str).collect();
     words.push("add_packages");
-    let of_settings = match has_file_with(stage, &words) {
-        true => &[],
-        false => packages.install.as_slice(),
+    let of_settings = if has_file_with(stage, &words) {
+        &[]
+    } else {
+        packages.install.as_slice()
     };
     let mut warnings = Vec::new();
     for (owner, names) in [

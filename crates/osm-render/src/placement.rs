@@ -35,9 +35,10 @@ pub(crate) fn add(
         &settings.system.ntp_servers,
     ));
     // Ignition applies all of the second document.
-    let usual = match is_go && reader != Reader::Ignition {
-        true => Stage::Bootstrap,
-        false => Stage::Provisioning,
+    let usual = if is_go && reader != Reader::Ignition {
+        Stage::Bootstrap
+    } else {
+        Stage::Provisioning
     };
     let document = match usual {
         Stage::Bootstrap => &mut *bootstrap,

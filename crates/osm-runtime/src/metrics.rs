@@ -110,9 +110,10 @@ impl Metrics {
         )?;
         let of_settings = |name: &str, help: &str| {
             let gauge = IntGauge::new(name, help);
-            match service.reads_settings() {
-                true => catalog.add(gauge),
-                false => gauge,
+            if service.reads_settings() {
+                catalog.add(gauge)
+            } else {
+                gauge
             }
         };
         Ok(Self {

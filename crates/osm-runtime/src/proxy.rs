@@ -139,9 +139,10 @@ mod tests {
                 let asked = String::from_utf8(asked).unwrap();
                 assert!(asked.starts_with("CONNECT api.example:6443 "), "{asked}");
                 // user:p@ss
-                let answer = match asked.contains("Basic dXNlcjpwQHNz\r\n") {
-                    true => "HTTP/1.1 200 OK\r\n\r\n",
-                    false => "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n",
+                let answer = if asked.contains("Basic dXNlcjpwQHNz\r\n") {
+                    "HTTP/1.1 200 OK\r\n\r\n"
+                } else {
+                    "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"
                 };
                 stream.write_all(answer.as_bytes()).await.unwrap();
             }

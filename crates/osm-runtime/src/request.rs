@@ -80,9 +80,10 @@ impl Failure for Error {
     }
 
     fn longest_delay(&self) -> Duration {
-        match self.may_pass() {
-            true => LONGEST_DELAY,
-            false => LONGEST_DELAY_OF_PERMANENT,
+        if self.may_pass() {
+            LONGEST_DELAY
+        } else {
+            LONGEST_DELAY_OF_PERMANENT
         }
     }
 }

@@ -75,9 +75,10 @@ async fn missing(
     let mut answers = stream::iter(asked).buffered(PARALLEL_REVIEWS);
     let mut missing = Vec::new();
     while let Some((allowed, question)) = answers.next().await {
-        match allowed? {
-            true => questions.lock().retain(|other| *other != question),
-            false => missing.push(describe(&question)),
+        if allowed? {
+            questions.lock().retain(|other| *other != question);
+        } else {
+            missing.push(describe(&question));
         }
     }
     Ok(missing)

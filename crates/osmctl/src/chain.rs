@@ -241,16 +241,17 @@ fn gone(pool: &ClusterPool<'_>) -> Problem {
         .config
         .and_then(|config| config.status.as_ref())
         .is_some_and(|status| status.retired.is_some());
-    match is_retired {
-        true => Problem::of(
+    if is_retired {
+        Problem::of(
             Reason::Retired,
             "the MachineDeployment is gone; secret-syncer deletes everything that was published for it",
-        ),
-        false => Problem::new(
+        )
+    } else {
+        Problem::new(
             "MachineDeploymentNotFound",
             "the MachineDeployment does not exist, and its config was not retired yet",
             "If it lasts longer than a minute, check --worker-context, and whether osc-controller runs.",
-        ),
+        )
     }
 }
 
@@ -376,15 +377,16 @@ fn rendered(
 ) -> Outcome {
     let status = config.status.clone().unwrap_or_default();
     let Some(rendered) = condition::find(&status.conditions, RENDERED) else {
-        let (reason, message) = match pool.is_of_the_upstream_osm() {
-            true => (
+        let (reason, message) = if pool.is_of_the_upstream_osm() {
+            (
                 Reason::NotAdopted,
                 "the upstream OSM created the config, and osc-controller has not rendered it",
-            ),
-            false => (
+            )
+        } else {
+            (
                 Reason::WaitingForRendering,
                 "osc-controller has not rendered the config yet",
-            ),
+            )
         };
         let missing = || Problem::new(reason.as_str(), message, CHECK_OSC);
         return Err(rejection(snapshot, md).unwrap_or_else(missing));

@@ -41,9 +41,10 @@ pub struct New {
 }
 
 fn name(text: &str) -> Result<String, String> {
-    match is_dns_subdomain(text) {
-        true => Ok(text.to_owned()),
-        false => Err(NAME_RULE.to_owned()),
+    if is_dns_subdomain(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(NAME_RULE.to_owned())
     }
 }
 

@@ -58,9 +58,10 @@ impl Nodes {
         let sources: Vec<PathBuf> = self.source.filename.iter().cloned().collect();
         let manifests = input::manifests(&sources)?;
         let document = input::settings(&manifests, self.settings.as_deref())?;
-        let nodes = match sources.is_empty() {
-            true => self.of_versions(&document.settings)?,
-            false => self.of_manifests(&manifests, &sources, &document.settings)?,
+        let nodes = if sources.is_empty() {
+            self.of_versions(&document.settings)?
+        } else {
+            self.of_manifests(&manifests, &sources, &document.settings)?
         };
         // URLs do not depend on it.
         let cluster = osm_render::stand_in_cluster();

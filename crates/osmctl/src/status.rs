@@ -89,10 +89,7 @@ impl Status {
     /// Reads and prints again and again, until a signal ends the program, or its output is closed.
     async fn watch(&self, needs: Needs) -> Result<ExitCode> {
         let readers = Readers::connect(&self.cluster).await?;
-        let clear = match output::is_terminal() {
-            true => CLEAR,
-            false => "",
-        };
+        let clear = if output::is_terminal() { CLEAR } else { "" };
         loop {
             // A cluster that cannot be read now may be back in two seconds.
             let text = match readers.read(&self.cluster, needs).await {

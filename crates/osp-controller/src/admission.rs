@@ -57,9 +57,10 @@ impl Judge for ProfileJudge {
                 return Verdict::allowed();
             }
             if let Some(default) = default_of(&context, &request) {
-                return match default == new.spec {
-                    true => Verdict::allowed(),
-                    false => Verdict::warned(osm_render::validate::default_name(&request.name)),
+                return if default == new.spec {
+                    Verdict::allowed()
+                } else {
+                    Verdict::warned(osm_render::validate::default_name(&request.name))
                 };
             }
             let outcome = match new.refusal() {

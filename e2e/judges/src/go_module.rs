@@ -74,9 +74,10 @@ impl GoModule {
     /// # Errors
     /// When Go is missing, or the build fails (with the compiler's words).
     pub async fn build(&self, name: &str, package: &str, progress: impl Fn(&str)) -> Result<PathBuf> {
-        let cache = match package.starts_with('.') {
-            true => self.cache.join(source_key(&self.directory.join(package))?),
-            false => self.cache.clone(),
+        let cache = if package.starts_with('.') {
+            self.cache.join(source_key(&self.directory.join(package))?)
+        } else {
+            self.cache.clone()
         };
         let binary = cache.join(name);
         if binary.is_file() {

@@ -71,9 +71,10 @@ impl MachineConfig {
 impl MachineUnit {
     fn into_files(self) -> Vec<File> {
         let of_network = [".network", ".netdev", ".link"];
-        let folder = match of_network.iter().any(|suffix| self.name.ends_with(suffix)) {
-            true => "/etc/systemd/network",
-            false => "/etc/systemd/system",
+        let folder = if of_network.iter().any(|suffix| self.name.ends_with(suffix)) {
+            "/etc/systemd/network"
+        } else {
+            "/etc/systemd/system"
         };
         let path = format!("{folder}/{}", self.name);
         let dropins: Vec<(String, String)> = self

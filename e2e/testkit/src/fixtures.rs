@@ -91,12 +91,13 @@ pub fn with_documents(config: &OperatingSystemConfig) -> Result<String> {
         .status
         .as_ref()
         .is_some_and(|status| status.rendered.is_some());
-    Ok(match is_rendered {
-        true => format!(
+    Ok(if is_rendered {
+        format!(
             "{object}\n{}",
             serde_json::to_string(&ContentView::of(config).content()?)?
-        ),
-        false => object,
+        )
+    } else {
+        object
     })
 }
 

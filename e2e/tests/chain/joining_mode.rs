@@ -390,9 +390,10 @@ async fn only_client_certificates_of_kubelets(world: &World, machine: &UserData,
         let created = requests(world, &machine.kubelet_token)?
             .create(&PostParams::default(), &request)
             .await;
-        let is_as_wanted = match allowed {
-            true => created.is_ok(),
-            false => is_forbidden(created),
+        let is_as_wanted = if allowed {
+            created.is_ok()
+        } else {
+            is_forbidden(created)
         };
         ensure!(is_as_wanted, "{name:?} {generated:?}");
     }

@@ -347,9 +347,10 @@ async fn adopt(definitions: &Api<CustomResourceDefinition>, release: &str) -> Re
 async fn one_release_has_the_definitions_with_either_version_of_helm() -> Result<()> {
     for is_helm_4 in [false, true] {
         let control_plane = ControlPlane::start(Options::default()).await?;
-        let helm = match is_helm_4 {
-            false => Helm::new(&control_plane).await?,
-            true => Helm::version_4(&control_plane).await?,
+        let helm = if is_helm_4 {
+            Helm::version_4(&control_plane).await?
+        } else {
+            Helm::new(&control_plane).await?
         };
         // Helm 4 applies on the server, where another client has the fields. So the script passes this.
         let client_side: &[&str] = if is_helm_4 { &["--server-side=false"] } else { &[] };

@@ -26,9 +26,12 @@ async fn rendered(helm: &Helm, values: &[&str]) -> Result<String> {
     let mut arguments = vec!["template", "one", &chart, "--namespace=osm", registry];
     let set: Vec<String> = values
         .iter()
-        .map(|values| match values.contains("=[") {
-            true => format!("--set-json={values}"),
-            false => format!("--set={values}"),
+        .map(|values| {
+            if values.contains("=[") {
+                format!("--set-json={values}")
+            } else {
+                format!("--set={values}")
+            }
         })
         .collect();
     arguments.extend(set.iter().map(String::as_str));

@@ -110,9 +110,10 @@ impl Demo {
 
     async fn play(&self, progress: Progress) -> Result<()> {
         let manifests = self.manifests()?;
-        let api_server = match self.etcd {
-            true => ApiServer::real(progress).await?,
-            false => ApiServer::in_memory(self.port, progress).await?,
+        let api_server = if self.etcd {
+            ApiServer::real(progress).await?
+        } else {
+            ApiServer::in_memory(self.port, progress).await?
         };
         let mut services = Services::new(api_server.directory())?;
         for service in Service::ALL {

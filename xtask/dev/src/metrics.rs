@@ -117,9 +117,10 @@ fn row(metric: &dyn Collector) -> Option<(String, String)> {
         .iter()
         .map(|label| format!("`{label}`"))
         .collect();
-    let labels = match labels.is_empty() {
-        true => " ".to_owned(),
-        false => format!(" {} ", labels.join(", ")),
+    let labels = if labels.is_empty() {
+        " ".to_owned()
+    } else {
+        format!(" {} ", labels.join(", "))
     };
     let help = desc.help.trim_end_matches('.');
     let row = format!("| `{name}` | {kind} |{labels}| {help}. |\n");

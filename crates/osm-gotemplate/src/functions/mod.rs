@@ -152,9 +152,10 @@ impl<'a> Call<'a> {
 
 /// The text, unless it has more than `most` bytes. As a limit, this is reported although it is about an argument, which may be a secret.
 pub(crate) fn at_most<'t>(text: &'t str, most: usize, what: &str) -> Result<&'t str, Problem> {
-    match text.len() <= most {
-        true => Ok(text),
-        false => Err(Exhausted(format!("{what} has more than {most} bytes; use a shorter one")).into()),
+    if text.len() <= most {
+        Ok(text)
+    } else {
+        Err(Exhausted(format!("{what} has more than {most} bytes; use a shorter one")).into())
     }
 }
 

@@ -85,9 +85,10 @@ fn order(direction: &str, config: &ProfileConfig) -> String {
 }
 
 fn line_of(direction: &str, units: &[&str]) -> String {
-    match units.is_empty() {
-        true => String::new(),
-        false => format!("{direction}={}\n", units.join(" ")),
+    if units.is_empty() {
+        String::new()
+    } else {
+        format!("{direction}={}\n", units.join(" "))
     }
 }
 

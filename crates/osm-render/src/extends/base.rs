@@ -14,9 +14,10 @@ pub struct ProfileKey {
 impl ProfileKey {
     /// As people write it who look from `namespace`.
     pub(super) fn seen_from(&self, namespace: &str) -> String {
-        match self.namespace == namespace {
-            true => self.name.clone(),
-            false => format!("{}/{}", self.namespace, self.name),
+        if self.namespace == namespace {
+            self.name.clone()
+        } else {
+            format!("{}/{}", self.namespace, self.name)
         }
     }
 }

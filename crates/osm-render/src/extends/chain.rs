@@ -27,9 +27,10 @@ pub fn bases(
             return Err(ProfileError::ChainTooLong { limit: MAX_BASES });
         }
         let namespace = visited.last().unwrap_or(key).namespace.clone();
-        let base = match name.starts_with(library::PART_PREFIX) {
-            true => Some(of_library(&name, found.last().map_or(spec, |last| &last.spec))?),
-            false => find(&namespace, &name),
+        let base = if name.starts_with(library::PART_PREFIX) {
+            Some(of_library(&name, found.last().map_or(spec, |last| &last.spec))?)
+        } else {
+            find(&namespace, &name)
         };
         let Some(base) = base else {
             return Err(ProfileError::ParentNotFound {

@@ -52,9 +52,10 @@ fn flatten(config: &mut ProfileConfig) {
 
 /// An extension that lists an item twice would seem to collide with its base.
 fn listed_once(is_first: bool, place: &str) -> Result<(), Problem> {
-    match is_first {
-        true => Ok(()),
-        false => Err(Problem::new(place, "is listed more than once; list it once")),
+    if is_first {
+        Ok(())
+    } else {
+        Err(Problem::new(place, "is listed more than once; list it once"))
     }
 }
 

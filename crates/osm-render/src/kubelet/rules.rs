@@ -397,9 +397,12 @@ fn numbers(c: &Merged, all: &mut Found) {
         let is_wrong = c
             .number(field)
             .is_some_and(|number| !(least..=largest).contains(&number));
-        all.check(field, is_wrong, || match largest == MAX {
-            true => format!("must be at least {least}"),
-            false => format!("must be from {least} to {largest}"),
+        all.check(field, is_wrong, || {
+            if largest == MAX {
+                format!("must be at least {least}")
+            } else {
+                format!("must be from {least} to {largest}")
+            }
         });
     }
     let factor = c.number("memoryThrottlingFactor").unwrap_or(1.0);
@@ -635,9 +638,10 @@ fn is_endpoint(text: &str) -> bool {
         ))
         .ok()
     });
-    let url = match text.contains("//") {
-        true => text.to_owned(),
-        false => format!("dns://{text}"),
+    let url = if text.contains("//") {
+        text.to_owned()
+    } else {
+        format!("dns://{text}")
     };
     URL.as_ref().is_none_or(|form| form.is_match(&url))
 }

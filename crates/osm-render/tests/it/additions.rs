@@ -61,13 +61,14 @@ fn render(spec: &OperatingSystemProfileSpec, settings: &str) -> Rendered {
     let text = user_data(&rendered.spec, Stage::Provisioning, &placeholders(&rendered.spec)).unwrap();
     let is_coreos = spec.os_name == OperatingSystem::Flatcar
         && spec.provisioning_utility == ProvisioningUtility::CloudInit;
-    let judged = match is_coreos {
-        true => coreos_cloud_configs(&[("provisioning", &text)]),
-        false => judge_user_data_batch(&[UserData {
+    let judged = if is_coreos {
+        coreos_cloud_configs(&[("provisioning", &text)])
+    } else {
+        judge_user_data_batch(&[UserData {
             name: "provisioning",
             text: &text,
             kubelet: None,
-        }]),
+        }])
     };
     judged.unwrap_or_else(|error| panic!("{error}\n{text}"));
     rendered
@@ -305,9 +306,10 @@ fn the_settings_reach_profiles_of_every_engine_and_reader() {
             let modules = text(document, "/etc/modules-load.d/osm-settings.conf");
             assert_eq!(modules.unwrap(), "ip_vs\n");
             if os == "ubuntu" {
-                let commands = match of_go {
-                    true => json!({"runcmd": [APPLY_SETTINGS]}),
-                    false => json!({"bootcmd": [format!("status=$?; {APPLY_SETTINGS}; (exit $status)")]}),
+                let commands = if of_go {
+                    json!({"runcmd": [APPLY_SETTINGS]})
+                } else {
+                    json!({"bootcmd": [format!("status=$?; {APPLY_SETTINGS}; (exit $status)")]})
                 };
                 let ntp = json!({"enabled": true, "servers": ["time.example", "fd00::7b"]});
                 assert_eq!(bootstrap.modules.as_ref().unwrap()["ntp"], ntp);

@@ -117,9 +117,10 @@ impl Check {
         let (target, checked) = read(&self.cluster, &self.source).await?;
         let namespace = self.cluster.namespace();
         output::print(&text::report(&checked, &target, namespace, self.diff))?;
-        Ok(match checked.problems.is_empty() {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
+        Ok(if checked.problems.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
         })
     }
 }

@@ -18,9 +18,12 @@ fn a_new_profile_is_valid() {
         // What it suggests is valid as well. Sentences end in a full stop.
         let suggested = |line: &&str| line.starts_with("    # ") && !line.ends_with('.');
         assert!(text.lines().filter(suggested).count() > 10, "{text}");
-        let lines = text.lines().map(|line| match suggested(&line) {
-            true => line.replacen("# ", "", 1),
-            false => line.to_owned(),
+        let lines = text.lines().map(|line| {
+            if suggested(&line) {
+                line.replacen("# ", "", 1)
+            } else {
+                line.to_owned()
+            }
         });
         let all = lines.collect::<Vec<_>>().join("\n");
         let linted = run("lint - --warnings-as-errors", &all);

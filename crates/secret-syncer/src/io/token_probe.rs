@@ -128,9 +128,10 @@ impl TokenProbe {
             Err(error) => Err(error),
         };
         match answer {
-            Ok(answer) => Ok(match answer.status.is_some_and(|status| status.allowed) {
-                true => Answer::Yes,
-                false => Answer::No,
+            Ok(answer) => Ok(if answer.status.is_some_and(|status| status.allowed) {
+                Answer::Yes
+            } else {
+                Answer::No
             }),
             Err(error) if osm_runtime::error::is_code(&error, 401) => Ok(Answer::Unauthenticated),
             Err(error) => Err(failed("asking what a token may do")(error).into()),

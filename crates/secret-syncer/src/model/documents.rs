@@ -272,9 +272,10 @@ impl Documents {
 type Text = (&'static str, String);
 
 fn fits_a_secret(stage: &'static str, bytes: usize) -> Result<(), DocumentError> {
-    match bytes <= MAX_SECRET_BYTES {
-        true => Ok(()),
-        false => Err(DocumentError::SecretTooLarge { stage, bytes }),
+    if bytes <= MAX_SECRET_BYTES {
+        Ok(())
+    } else {
+        Err(DocumentError::SecretTooLarge { stage, bytes })
     }
 }
 

@@ -47,9 +47,10 @@ impl PublishedContent {
                 spec: None,
             }),
             bootstrap_config: spec.bootstrap_config.clone(),
-            provisioning_config: match has_tokens_later {
-                true => spec.provisioning_config.clone(),
-                false => StageConfig::default(),
+            provisioning_config: if has_tokens_later {
+                spec.provisioning_config.clone()
+            } else {
+                StageConfig::default()
             },
             provisioning_utility: spec.provisioning_utility,
             machine_deployment: spec.machine_deployment.as_ref().map(|md| MachineDeploymentRef {
@@ -101,9 +102,10 @@ pub type Entries = BTreeMap<String, ByteString>;
 
 /// `is_compressed`: the machine that fetches the document unpacks it. The content is left out where both would be too large.
 pub fn entries(document: &str, is_compressed: bool, content: &PublishedContent) -> Entries {
-    let document_entry = match is_compressed {
-        true => (names::CLOUD_CONFIG_GZIP_KEY, gzip::USUAL.bytes(document)),
-        false => (names::CLOUD_CONFIG_KEY, document.as_bytes().to_vec()),
+    let document_entry = if is_compressed {
+        (names::CLOUD_CONFIG_GZIP_KEY, gzip::USUAL.bytes(document))
+    } else {
+        (names::CLOUD_CONFIG_KEY, document.as_bytes().to_vec())
     };
     let json = serde_json::to_string(content).ok();
     let content = json

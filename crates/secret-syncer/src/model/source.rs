@@ -143,16 +143,19 @@ impl Allowed<'_> {
     pub fn check(self, kind: LateBoundKind, source: &LateBoundSource) -> Result<(), SourceProblem> {
         if kind == LateBoundKind::OperatingSystemSpecField {
             let own = |md: &PoolRef| md.namespace == source.namespace && md.name == source.name;
-            return match self.machine_deployment.is_some_and(own) {
-                true => Ok(()),
-                false => Err(SourceProblem::NotItsOwn),
+            return if self.machine_deployment.is_some_and(own) {
+                Ok(())
+            } else {
+                Err(SourceProblem::NotItsOwn)
             };
         }
         let settings = self.settings.ok_or(SourceProblem::SettingsInvalid)?;
-        match settings.allow(kind, source) {
-            true => Ok(()),
-            false if kind == LateBoundKind::ProfileSecretKey => Err(SourceProblem::NotOfProfiles),
-            false => Err(SourceProblem::NotAllowed),
+        if settings.allow(kind, source) {
+            Ok(())
+        } else if kind == LateBoundKind::ProfileSecretKey {
+            Err(SourceProblem::NotOfProfiles)
+        } else {
+            Err(SourceProblem::NotAllowed)
         }
     }
 }

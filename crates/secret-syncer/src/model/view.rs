@@ -261,9 +261,10 @@ impl SecretView {
         let is_intact = digest
             .is_some_and(|digest| digest.0 == content_digest(data, |name| meta.annotation(name)).as_bytes());
         Self {
-            entries: match is_provisioning {
-                true => of_entries(data),
-                false => String::new(),
+            entries: if is_provisioning {
+                of_entries(data)
+            } else {
+                String::new()
             },
             is_intact,
             immutable: secret.immutable.unwrap_or(false),

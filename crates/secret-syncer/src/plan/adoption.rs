@@ -27,9 +27,10 @@ pub enum Adoption {
 
 /// How a Secret of ours comes to hold what we write.
 pub fn of_ours(existing: &SecretView) -> Adoption {
-    match existing.immutable {
-        true => Adoption::Recreate,
-        false => Adoption::Replace,
+    if existing.immutable {
+        Adoption::Recreate
+    } else {
+        Adoption::Replace
     }
 }
 
@@ -50,9 +51,10 @@ pub fn of_well_known(gathered: &Gathered, known: WellKnown, found: &Secret) -> A
     if is_labelled || (installation.is_none() && is_ours) {
         return of_ours(&view);
     }
-    match installation.is_none() && is_of_the_upstream_osm(known, found, &view) {
-        true => Adoption::Recreate,
-        false => Adoption::Foreign,
+    if installation.is_none() && is_of_the_upstream_osm(known, found, &view) {
+        Adoption::Recreate
+    } else {
+        Adoption::Foreign
     }
 }
 
@@ -77,9 +79,10 @@ fn is_of_the_upstream_osm(known: WellKnown, found: &Secret, view: &SecretView) -
 
 /// What has the name and the content of a document is ours, whatever became of its labels.
 pub fn of_document(found: &SecretView, entries: &Entries) -> Adoption {
-    match found.entries == of_entries(entries) {
-        true => Adoption::Replace,
-        false => Adoption::Foreign,
+    if found.entries == of_entries(entries) {
+        Adoption::Replace
+    } else {
+        Adoption::Foreign
     }
 }
 

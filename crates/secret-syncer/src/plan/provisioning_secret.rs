@@ -49,9 +49,10 @@ pub fn document_step(gathered: &Gathered, documents: &Documents, published_from:
     if let Some(secret) = existing.iter().find(|secret| secret.entries == entries) {
         return DocumentStep::Extend(secret.clone());
     }
-    let made_from = match documents.has_token_later() {
-        true => entries.as_str(),
-        false => published_from,
+    let made_from = if documents.has_token_later() {
+        entries.as_str()
+    } else {
+        published_from
     };
     let mut attempt = 0_u32;
     loop {
@@ -102,11 +103,12 @@ pub fn documents(gathered: &Gathered) -> usize {
 
 /// Whether the pool may get another document for new content.
 pub fn has_room(gathered: &Gathered) -> bool {
-    documents(gathered)
-        < match gathered.are_secrets_crowded {
-            false => MAX_DOCUMENTS,
-            true => MAX_DOCUMENTS_WHERE_CROWDED,
-        }
+    let most = if gathered.are_secrets_crowded {
+        MAX_DOCUMENTS_WHERE_CROWDED
+    } else {
+        MAX_DOCUMENTS
+    };
+    documents(gathered) < most
 }
 
 /// When the next document of a pool goes that is no longer in use.

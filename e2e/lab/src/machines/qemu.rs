@@ -88,9 +88,10 @@ impl Accelerator {
     /// # Errors
     /// When the trial can't be made.
     pub fn find() -> Result<Self> {
-        Ok(match Self::Kvm.runs_a_program()? {
-            true => Self::Kvm,
-            false => Self::Emulation,
+        Ok(if Self::Kvm.runs_a_program()? {
+            Self::Kvm
+        } else {
+            Self::Emulation
         })
     }
 

@@ -216,9 +216,10 @@ impl Observer {
                 continue;
             }
             if !self.excused.contains_key(&probe.pool) {
-                let (invariant, since) = match probe.current {
-                    true => (Invariant::Reachable, "which it holds"),
-                    false => (Invariant::Kept, "which it held before"),
+                let (invariant, since) = if probe.current {
+                    (Invariant::Reachable, "which it holds")
+                } else {
+                    (Invariant::Kept, "which it held before")
                 };
                 let what = format!(
                     "bootstrap Secret {}: the token {since}, good until {}, is refused for {:?}",

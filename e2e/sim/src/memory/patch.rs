@@ -61,9 +61,10 @@ fn add(target: &mut Value, new: &Value) {
             let Value::Object(target) = target else { return };
             for (key, value) in new.iter().filter(|(_, value)| !value.is_null()) {
                 let target = target.entry(key.clone()).or_insert(Value::Null);
-                match ATOMIC.contains(&key.as_str()) {
-                    true => *target = without_nulls(value),
-                    false => add(target, value),
+                if ATOMIC.contains(&key.as_str()) {
+                    *target = without_nulls(value);
+                } else {
+                    add(target, value);
                 }
             }
         }

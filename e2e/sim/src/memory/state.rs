@@ -268,9 +268,10 @@ impl State {
                 .map(|field| format!("unknown field {field:?}"));
             let fields: Vec<String> = fields.collect();
             let message = format!("strict decoding error: {}", fields.join(", "));
-            return Err(match self.manner.is_patch {
-                true => Failure::invalid(message),
-                false => Failure::new(400, "BadRequest", message),
+            return Err(if self.manner.is_patch {
+                Failure::invalid(message)
+            } else {
+                Failure::new(400, "BadRequest", message)
             });
         }
         if !mistakes.causes.is_empty() {

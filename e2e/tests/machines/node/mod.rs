@@ -269,9 +269,10 @@ impl Node {
                 systems.push(target.system.clone());
             }
         }
-        let kubelets: &[&str] = match plan.iter().any(|(scenario, _)| scenario.name == "kubelets") {
-            true => &Kubelet::OTHERS,
-            false => &[],
+        let kubelets: &[&str] = if plan.iter().any(|(scenario, _)| scenario.name == "kubelets") {
+            &Kubelet::OTHERS
+        } else {
+            &[]
         };
         environment::prepare(&systems, kubelets, progress).await?;
         if plan.iter().any(|(scenario, _)| scenario.name == CHART.name) {

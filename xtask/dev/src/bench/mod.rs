@@ -137,9 +137,10 @@ impl Bench {
         let progress = Progress::start();
         assets::ensure(&Options::default().components(), |line| progress.step(line)).await?;
         progress.step("building the services");
-        let binaries = match self.dev {
-            true => tokio::task::spawn_blocking(installation::binaries).await??,
-            false => build::services(Profile::Release).await?,
+        let binaries = if self.dev {
+            tokio::task::spawn_blocking(installation::binaries).await??
+        } else {
+            build::services(Profile::Release).await?
         };
         let mut implementations = vec![Implementation::Services(binaries)];
         implementations.extend(self.compare.iter().cloned());

@@ -375,9 +375,10 @@ fn a_hypervisor_that_does_not_answer_is_asked_again_in_both_ways() {
             .to_vec();
         let mut texts = Vec::new();
         while let Some(path) = left.pop() {
-            match path.is_dir() {
-                true => left.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path())),
-                false => texts.push(fs::read_to_string(path).unwrap()),
+            if path.is_dir() {
+                left.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+            } else {
+                texts.push(fs::read_to_string(path).unwrap());
             }
         }
         assert!(texts.len() > 5 && !texts.iter().any(|text| text.contains(USER_DATA)));

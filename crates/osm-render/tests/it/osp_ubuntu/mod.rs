@@ -753,9 +753,10 @@ fn what_hangs_three_times_in_a_row_is_restarted() {
     std::fs::set_permissions(machine.path("/opt/bin/ctr"), PermissionsExt::from_mode(0o755)).unwrap();
     let hangs = [true, true, false, true, true, true, true];
     for (hangs, restarted) in hangs.into_iter().zip([0, 0, 0, 0, 0, 1, 1]) {
-        match hangs {
-            true => machine.put("/hangs", ""),
-            false => machine.remove("/hangs"),
+        if hangs {
+            machine.put("/hangs", "");
+        } else {
+            machine.remove("/hangs");
         }
         machine.runs("/opt/bin/osm-health");
         let restart = "systemctl restart --no-block containerd.service";

@@ -14,9 +14,10 @@ pub fn text(report: &Report, with_lines: bool) -> String {
             _ => &[],
         };
         for difference in differences {
-            text.push_str(&match with_lines {
-                true => difference.unified(),
-                false => in_one_line(difference),
+            text.push_str(&if with_lines {
+                difference.unified()
+            } else {
+                in_one_line(difference)
             });
         }
     }

@@ -46,9 +46,10 @@ impl RegistrySecret {
 
     /// The Secret for a registry, as settings name it.
     fn reference(&self, registry: &str) -> Value {
-        match self.is_docker {
-            true => json!({"namespace": self.namespace, "name": self.name}),
-            false => json!({"name": Self::converted(registry)}),
+        if self.is_docker {
+            json!({"namespace": self.namespace, "name": self.name})
+        } else {
+            json!({"name": Self::converted(registry)})
         }
     }
 

@@ -321,9 +321,10 @@ mod tests {
                 ("?kubermatic=override_path%3Dtrue", true),
                 ("?kubermatic=override_path%3Dfalse", false),
             ] {
-                let expected = match is_root {
-                    true => json!({"url": url, "overridePath": true}),
-                    false => json!({"url": url}),
+                let expected = if is_root {
+                    json!({"url": url, "overridePath": true})
+                } else {
+                    json!({"url": url})
                 };
                 for (flag, host) in FLAGS {
                     let words = format!("{flag}{mirror}{query}");

@@ -68,9 +68,10 @@ where
 /// A conflict if the config is another one, and requests that failed.
 pub async fn confirm(context: &Context, gathered: &Gathered) -> Result<(), ApplyError> {
     let config = live_config(context, &gathered.name).await?.view;
-    match plan::teardown::is_confirmed(gathered, &config) {
-        true => Ok(()),
-        false => Err(osm_runtime::Error::Conflict { what: CONFIG }.into()),
+    if plan::teardown::is_confirmed(gathered, &config) {
+        Ok(())
+    } else {
+        Err(osm_runtime::Error::Conflict { what: CONFIG }.into())
     }
 }
 

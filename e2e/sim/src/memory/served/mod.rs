@@ -116,9 +116,10 @@ impl Front {
         })?;
         let view = View::of(&self.server, &request, &accept);
         let bearer = text(&parts.headers, AUTHORIZATION).strip_prefix("Bearer ");
-        let user = match bearer == Some(&self.admin_token) {
-            true => User::Admin,
-            false => User::Nobody,
+        let user = if bearer == Some(&self.admin_token) {
+            User::Admin
+        } else {
+            User::Nobody
         };
         if user == User::Admin {
             parts.headers.remove(AUTHORIZATION);

@@ -44,9 +44,10 @@ fn names(kind: &Kind) -> Value {
 
 /// kubectl leaves the validation to a server whose patches have the parameter `fieldValidation`.
 fn operations(kind: &Kind) -> (String, Value) {
-    let namespace = match kind.namespaced {
-        true => "namespaces/{namespace}/",
-        false => "",
+    let namespace = if kind.namespaced {
+        "namespaces/{namespace}/"
+    } else {
+        ""
     };
     let path = format!("/{}/{namespace}{}/{{name}}", group_path(kind), kind.plural);
     let parameters = ["dryRun", "fieldValidation"]

@@ -816,9 +816,10 @@ impl World {
             .find(|file| file.path == "/etc/join")
             .and_then(|file| Some(file.content.split_once(' ')?.0.to_owned()));
         let Some(token) = token else {
-            return match name == pool(1) {
-                true => Err(format!("{name} has no token in its provisioning document")),
-                false => Ok(()),
+            return if name == pool(1) {
+                Err(format!("{name} has no token in its provisioning document"))
+            } else {
+                Ok(())
             };
         };
         self.server.with(|state| {
