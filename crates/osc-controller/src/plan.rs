@@ -36,7 +36,7 @@ const BUSY_REQUEUE: Duration = Duration::from_secs(1);
 
 const CORRECT_KUBECONFIG: &str = "Correct the kubeconfig, or delete the OperatingSystemConfigs of the other cluster if it no longer exists";
 
-/// What to do. It leaves no choice to the steps that follow.
+/// What to do. The steps that follow have no rules of their own; they only handle the answers of the API server.
 #[derive(Debug, Default)]
 pub struct Plan {
     pub object: ObjectPlan,

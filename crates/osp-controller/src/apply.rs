@@ -1,4 +1,4 @@
-//! Executes a plan: writes a default profile, or the copy of a custom profile. It makes no choices.
+//! Executes a plan: writes a default profile, or the copy of a custom profile. It has no rules of its own; it only handles the answers of the API server.
 
 use kube::api::PostParams;
 use osm_api::OperatingSystemProfile;

@@ -23,7 +23,7 @@ const RESTORE_INTERVAL: Duration = Duration::from_secs(60);
 /// When to validate a profile again whose validation panicked or took too long.
 const VALIDATE_AGAIN: Duration = Duration::from_secs(300);
 
-/// What to do, complete: `apply` and `report` make no choices.
+/// What to do. `apply` and `report` have no rules of their own; they only handle the answers of the API server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// How to install the default profile; `None` if it is in place, or if there is none.

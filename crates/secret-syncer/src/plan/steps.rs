@@ -1,4 +1,4 @@
-//! What is to be done, or why there is no plan.
+//! The plan: what `apply` does, or why there is no plan. `apply` fills in only what it has yet to read, by pure functions of `plan`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Carries out a plan, in the order that [`docs/rotation.md`](../../../../../docs/rotation.md) promises. It decides nothing.
+//! Carries out a plan, in the order that [`docs/rotation.md`](../../../../../docs/rotation.md) promises.
+//! About what it has just read, it asks pure functions of `plan`; it has no rules of its own.
 
 pub mod identity;
 mod live_config;
