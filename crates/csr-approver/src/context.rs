@@ -18,10 +18,11 @@ use crate::request::{Request, Seen};
 use crate::requester::Requester;
 use crate::views::{Bearer, ClaimView, MachineSetView, MachineView, PoolView};
 
-/// Pending requests of one requester, beyond which one is kept only for a machine that has yet to join. Hardly any pool has more machines that
-/// join at the same time.
+/// Pending requests that are kept of one requester, so that its flood leaves room for those of others. Beyond it, a request is kept only
+/// for a machine that has yet to join. Hardly any pool has more machines that join at the same time.
 const MAX_OF_REQUESTER: usize = 1_000;
-/// Requests for one machine, beyond which none is kept only because the machine has yet to join.
+/// Requests that are kept only because their machine has yet to join, so that a flood for one machine leaves room for others. A kubelet
+/// sends one every 15 minutes.
 const MAX_OF_MACHINE: usize = 16;
 
 #[derive(Clone)]

@@ -13,6 +13,7 @@ use osm_runtime::{Api, Error};
 
 use crate::context::Context;
 
+/// Interval of asking who else may approve nodes: one request, because no watch shows the answer.
 const INTERVAL: Duration = Duration::from_secs(300);
 
 /// A ServiceAccount of the namespace that no pool has, so that the answer holds for all pools. A binding for a single pool is not found.

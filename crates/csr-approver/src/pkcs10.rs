@@ -19,7 +19,7 @@ const MAX_BYTES: usize = 8 * 1024;
 /// What the API server calls a node.
 pub const NODE_USER: &str = "system:node:";
 
-/// The longest name of a node.
+/// The longest name of a Node: the API server takes no longer DNS subdomain.
 const MAX_NODE_NAME: usize = 253;
 
 const ORGANIZATION: &str = "system:nodes";

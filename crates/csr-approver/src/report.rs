@@ -13,10 +13,11 @@ use crate::request::Request;
 use crate::requester::Requester;
 use crate::verdict::Wait;
 
-/// Pending requests are decided again after this time, if nothing else wakes their requester.
+/// Pending requests are decided again after this time, if nothing else requeues their requester: some waits end, and all become late, by
+/// time alone.
 const RECHECK: Duration = Duration::from_secs(60);
 
-/// A request waits as long as this before an Event is emitted: machine-controller may just be recording its Machine.
+/// A request waits this long before an Event is emitted: machine-controller may just be recording its Machine.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// Reports the outcomes of a requester's requests; returns when to decide again.

@@ -11,7 +11,8 @@ use crate::pkcs10::{self, NODE_USER};
 use crate::requester::Requester;
 use crate::verdict::Denial;
 
-/// The longest name of a request in bytes, as of other objects.
+/// The longest name of a request that is read, as of most objects. The API server takes any length for this kind, and kubelets send short
+/// names.
 const MAX_NAME_BYTES: usize = 253;
 
 /// What is kept of a CertificateSigningRequest.

@@ -7,7 +7,8 @@ use osm_api::Reason;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The number of profiles for which [`Memory::last_read`] remembers a time. MachineDeployments can name others without end.
+/// Profiles for which [`Memory::last_read`] remembers a time. MachineDeployments can name any number that do not exist, so the memory needs
+/// a bound.
 const MAX_REMEMBERED_READS: usize = 1024;
 
 /// When an object was last read from the API server.

@@ -22,7 +22,8 @@ use crate::hold::{self, Hold};
 use crate::pool_settings::SettingsLookup;
 use crate::view::{ConfigView, PoolView};
 
-/// A new revision waits for the validation of a profile until its edit is so old.
+/// A new revision waits this long after the edit of its profile for the validation. Without a limit, no machine could get it while
+/// osp-controller is down.
 const MAX_PROFILE_WAIT: Duration = Duration::from_secs(10);
 
 /// Requeue interval while the cluster is another one: no watch reports when that ends.

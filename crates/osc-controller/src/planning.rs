@@ -14,7 +14,7 @@ use crate::compiled::CompiledProfiles;
 use crate::gather::Gathered;
 use crate::plan::{self, Plan, Renderer};
 
-/// How many plans are made at a time. Each can take as much memory as a profile may take.
+/// Plans that are made at a time. Each can take as much memory as a profile may take, so more of them need a larger memory limit.
 const SLOTS: usize = 2;
 
 /// Threads in which plans are made, a few at a time.

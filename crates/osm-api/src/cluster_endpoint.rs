@@ -15,7 +15,7 @@ use pem::{EncodeConfig, LineEnding, Pem};
 
 use crate::settings::Settings;
 
-/// The largest number of addresses that are read from one EndpointSlice.
+/// Addresses that are read from one EndpointSlice, which can have 1,000. A control plane has fewer nodes than this.
 pub const MAX_ADDRESSES: usize = 20;
 
 /// How the nodes of a pool reach their API server.

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Most steps: elements of templates, counted as often as a loop or an inclusion renders them.
+/// Most steps: elements of templates, counted as often as a loop or an inclusion renders them. This bounds the time of a rendering.
 pub(crate) const MAX_STEPS: u64 = 1_000_000;
 
 /// Most bytes that helpers and functions look at. [`MAX_STEPS`] alone allows far more, because a single step can look at half a MiB.
@@ -17,7 +17,7 @@ pub(crate) const MAX_READ: u64 = 64 * MIB;
 /// Most bytes that are copied, or made by helpers and functions. All of them can be in memory together.
 pub(crate) const MAX_COPIED: u64 = 16 * MIB;
 
-/// Most bytes of output. What may be stored is a small part of it.
+/// Most bytes of output, which are in memory until they are parsed. Only a small part of it may be stored.
 pub(crate) const MAX_WRITTEN: u64 = 8 * MIB;
 
 /// How many times as much as one pool all sample pools of a profile may take together. Usual profiles take a hundredth.
@@ -25,7 +25,7 @@ pub(crate) const MAX_SAMPLES: u64 = 4;
 
 const MIB: u64 = 1024 * 1024;
 
-/// Most elements of all templates of a profile: texts, tags, and the values in tags.
+/// Most elements of all templates of a profile: texts, tags, and the values in tags. Compiled, each takes more memory than its text.
 pub(crate) const MAX_ELEMENTS: u64 = 50_000;
 
 /// Why rendering stops early.

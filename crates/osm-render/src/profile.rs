@@ -35,10 +35,10 @@ use crate::{
     subscription, template_walk,
 };
 
-/// Share of a cloud's limit, in percent, above which a warning is given.
+/// Share of a cloud's limit, in percent, above which a warning is given: from there, a small change of the settings can exceed the limit.
 const WARN_ABOVE_PERCENT: usize = 90;
 
-/// Most configurations whose sizes are remembered.
+/// Configurations whose sizes are remembered. Pools and settings can change without end, so the memory needs a bound.
 const MAX_MEASURED: usize = 4096;
 
 /// Modules of cloud-init that change the host name.
@@ -49,7 +49,7 @@ const HOST_NAME_MODULES: [&str; 4] = [
     "prefer_fqdn_over_hostname",
 ];
 
-/// The largest number of Secrets and ConfigMaps that the content of one pool can refer to. secret-syncer reads each of them.
+/// The largest number of Secrets and ConfigMaps that the content of one pool can refer to. secret-syncer reads each of them to publish it.
 const MAX_SOURCES: usize = 100;
 
 /// A profile with every template parsed and checked. Cheap to share; compile once for each accepted digest.

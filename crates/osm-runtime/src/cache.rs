@@ -277,7 +277,7 @@ impl<V> Cache<V> {
     }
 }
 
-/// Number of deleted objects to remember. Late events are late by seconds.
+/// Deleted objects that are remembered. An event that is late is so by seconds, in which fewer objects are deleted.
 const MAX_TOMBSTONES: usize = 1024;
 
 impl Tombstone {

@@ -22,7 +22,8 @@ const PAUSES_OF_LISTS: [Duration; 3] = [
     Duration::from_secs(4),
 ];
 
-/// The shortest time between two starts of a watch.
+/// The shortest time between two starts of a watch. A server or proxy that ends each at once would otherwise be asked thousands of times a
+/// second.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Adds the user agent to a configuration.

@@ -24,7 +24,7 @@ pub trait Failure: Display + Send {
     }
 }
 
-/// The longest text of an error. A server may answer with a long one.
+/// The longest text of an error: a server may answer with a long one, and a condition has room for no more.
 const MAX_TEXT: usize = 2048;
 
 /// The API server's message, or else the whole chain of causes. Some errors repeat their source. A decoder's message may quote the answer, and

@@ -17,7 +17,8 @@ use prometheus::{
 /// Upper bounds of durations, in seconds.
 pub(crate) const SECONDS: [f64; 8] = [0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0];
 
-/// Hexadecimal digits of a digest whose number a gauge holds exactly.
+/// Hexadecimal digits of a digest whose number a gauge holds exactly: 48 bits. Prometheus stores numbers as floats, which hold 53 bits
+/// exactly.
 const DIGITS: usize = 12;
 
 /// Everything that `/metrics` serves. Cheap to clone.

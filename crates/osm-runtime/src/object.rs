@@ -17,10 +17,10 @@ pub const MAX_OBJECT_BYTES: usize = 4 * 1024 * 1024;
 /// Most values of an object that is decoded, counted by the commas in its JSON. In memory, a value takes many times the bytes of a short text.
 pub const MAX_VALUES: usize = 250_000;
 
-/// Segments of a path in a message. The rest of a long path is left out.
+/// Segments of a path in a message: the author of an object chooses how deep it is. The rest is left out.
 const MAX_PATH: usize = 8;
 
-/// The longest name of a field in a message.
+/// The longest name of a field in a message: the author of an object chooses the keys of its maps.
 const MAX_FIELD: usize = 64;
 
 /// The path of the whole object.

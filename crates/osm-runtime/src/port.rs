@@ -22,13 +22,13 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-/// The longest head of a request. hyper's default is 25 times as long.
+/// The longest head of a request. Any pod may send unfinished heads, which take memory; hyper's default is 25 times as long.
 pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1024;
 
-/// How long a TLS handshake may take. An API server needs milliseconds.
+/// How long a TLS handshake may take. An API server needs milliseconds, and a client that is silent must not keep a connection.
 const HANDSHAKE: Duration = Duration::from_secs(1);
 
-/// Pause after a connection could not be accepted, such as without a free file descriptor.
+/// Pause after a connection could not be accepted, for example without a free file descriptor: trying again at once would only use a CPU.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a port bears at most.

@@ -9,6 +9,7 @@ use crate::readiness::Gate;
 
 /// Pauses while there is a problem. At the very start, what is missing may just have been created.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// Bounds how late a service notices that the problem is solved.
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 
 /// Starts a check, which returns the problem that it finds. `name` is that of its gate.

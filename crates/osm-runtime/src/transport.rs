@@ -22,11 +22,12 @@ use crate::proxy::{self, Tcp};
 /// the next request opens another one. Otherwise all requests would wait for the one connection.
 const PING: Duration = Duration::from_secs(10);
 
-/// The same below HTTP: after this time the system asks the other end.
+/// The same below HTTP: after this time the system asks the other end, which finds connections that broke off without a sign.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// Bytes that the API server may send of one answer, and of all answers of a connection, before they are read.
+/// Bytes that the API server may send of one answer before they are read. They take memory until then.
 const WINDOW_OF_ANSWER: u32 = 512 * 1024;
+/// The same for all answers of a connection: enough for sixteen, so that one that is read slowly holds up no other.
 const WINDOW_OF_CONNECTION: u32 = 8 * 1024 * 1024;
 
 /// Clients of one API server.

@@ -24,7 +24,7 @@ use crate::server_time::ServerTime;
 use crate::shared_problem::SharedProblem;
 use kube::Api;
 
-/// Interval of the checks.
+/// Interval of the checks: for about this long, both can publish after an upstream OSM has started.
 const INTERVAL: Duration = Duration::from_secs(15);
 
 /// A Lease that was renewed within this time is being renewed. Another replica takes it over after 15 seconds and a pause between two attempts,

@@ -27,18 +27,21 @@ use crate::metrics::WatchMetrics;
 use crate::object::Unreadable;
 use crate::readiness::Gate;
 
-/// The largest number of objects that one watch keeps.
+/// The largest number of objects that one watch keeps, to bound the memory. The largest installation has fewer of most kinds; others use
+/// `at_most`.
 pub const MAX_OBJECTS: usize = 50_000;
 
-/// A service stays ready while a watch is broken for no longer than this.
+/// A service stays ready while a watch is broken for no longer than this: a restart of the API server must not make every service unready.
 const MAX_FAULT: Duration = Duration::from_secs(60);
 
-/// Pauses after failures of a watch. Those that the service works without can be many.
+/// Pause after the first failure of a watch; it grows with each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Short, because a service is not ready until it has listed these kinds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+/// For watches that readiness does not wait for. There can be many of them.
 const LONGEST_PAUSE_OF_UNAWAITED: Duration = Duration::from_secs(45);
 
-/// Time until everything is listed again after objects found no room, if there is room now.
+/// Time until everything is listed again after objects found no room, if there is room now. Lists of so many objects are expensive.
 const RELIST_INTERVAL: Duration = Duration::from_secs(300);
 
 /// Objects in a page of a list. Most are smaller than 40 KiB, so that a page is smaller than 2 MiB, of which kube has a second copy.

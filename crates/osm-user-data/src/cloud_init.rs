@@ -15,7 +15,7 @@ use crate::yaml;
 /// Keys that such a machine keeps as they are: its name, and the users that may log in.
 const OF_OWNERS: [&str; 3] = ["hostname", "ssh_pwauth", "ssh_authorized_keys"];
 
-/// A shorter file stays readable.
+/// A shorter file stays readable; compression would save little.
 const MIN_PACKED: usize = 1024;
 
 /// The cloud-config of a stage.

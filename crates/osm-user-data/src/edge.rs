@@ -15,7 +15,7 @@ use crate::stage::Stage;
 
 const SCRIPT: &str = include_str!("edge.sh");
 
-/// Most characters of base64 in a line.
+/// Most characters of base64 in a line, as of MIME and the program `base64`.
 const LINE: usize = 76;
 
 /// The script, a POSIX shell script that holds the bootstrap document with `values` in it; `None` for a pool of any other

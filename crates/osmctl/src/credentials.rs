@@ -21,10 +21,10 @@ pub const CLOUD_CONFIG_MASK: &str = "<overwriteCloudConfig of the MachineDeploym
 /// What is shown for something that looks like a credential.
 pub const MASK: &str = "<masked>";
 
-/// Shortest run of base64 that is hidden.
+/// Shortest run of base64 that is hidden. Shorter runs are often names.
 const MIN_BLOB: usize = 32;
 
-/// Most lines of a file with masks that lines are compared with. A profile has a few.
+/// Most lines with masks of a file that lines are compared with, each by a regular expression. A profile has a few.
 const MAX_PATTERNS: usize = 200;
 
 /// Credentials that are known by their form. Each pattern replaces its last group, and keeps those before.

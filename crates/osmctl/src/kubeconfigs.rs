@@ -18,7 +18,7 @@ use crate::output;
 /// What the CronJob of the chart uses to renew the others, and itself.
 const RENEWAL: &str = "renewal";
 
-/// Shortest lifetime that an API server grants.
+/// Shortest lifetime of a token that an API server grants: it refuses requests for less than ten minutes.
 const SHORTEST: Duration = Duration::from_secs(600);
 
 /// Create and renew the kubeconfigs with which services use another cluster

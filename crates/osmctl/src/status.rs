@@ -16,7 +16,7 @@ use crate::cluster::{self, Needs, Readers};
 use crate::output;
 use crate::snapshot::{self, ClusterPool, Service, Snapshot};
 
-/// Between two reads with --watch.
+/// Interval of reads with --watch, as of the program `watch`.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Names of the columns.

@@ -23,7 +23,7 @@ use crate::pools::RenderedPool;
 /// Name of the file that lists what osmctl wrote.
 const MARKER: &str = "osmctl.json";
 
-/// Version of the layout.
+/// Version of the layout. A folder with another one is left alone.
 const FORMAT: u64 = 1;
 
 /// A file of a tree.

@@ -22,8 +22,9 @@ use crate::plan;
 use crate::stored_profile::StoredProfile;
 use crate::validate::Validator;
 
-/// A client may create a profile just before the one that extends it, and the watch shows it a little later.
+/// A client may create a profile just before the one that extends it, and the watch shows it a little later. It is part of `DEADLINE`.
 const WATCH_LAG: Duration = Duration::from_millis(150);
+/// Interval of looking whether the watch has shown it: a look into memory.
 const WATCH_POLL: Duration = Duration::from_millis(15);
 
 const BROKE_OFF: &str = "the profile was admitted unchecked, because its validation failed; its condition Accepted reports the result";
@@ -44,6 +45,7 @@ impl ProfileJudge {
 }
 
 impl Judge for ProfileJudge {
+    /// A client waits for the answer. A profile that takes longer is admitted with a warning, and its condition has the result.
     const DEADLINE: Duration = Duration::from_millis(500);
 
     fn judge(&self, request: Request) -> impl Future<Output = Verdict> + Send {

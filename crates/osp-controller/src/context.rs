@@ -24,10 +24,11 @@ use crate::validate::Validator;
 /// Value of the metric label `condition` for custom profiles. They have no condition, because they have no status.
 pub const COPIED: &str = "Copied";
 
-/// Profiles of one namespace. A profile is an object of its author, and not of a pool.
+/// Profiles of one namespace that are kept. `limits.machineDeployments` does not bound them, because their number does not depend on that
+/// of pools.
 const MAX_PROFILES: usize = 10_000;
 
-/// How many profiles are validated at a time, besides one of the webhook.
+/// Profiles that are validated at a time, besides one of the webhook. Each can take as much memory and time as a profile may take.
 const VALIDATIONS: usize = 2;
 
 /// What all reconciles share. Clones are cheap.

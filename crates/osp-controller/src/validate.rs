@@ -18,10 +18,10 @@ use osm_runtime::threads;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How long a validation may take. It is then cancelled, and its result tells so.
+/// How long a validation may take. It is then cancelled with a result that says so, and gives its slot to others.
 const MAX_TIME: Duration = Duration::from_secs(60);
 
-/// How many results are kept. A profile whose result is no longer here is validated again when it changes or its status does.
+/// Results that are kept, because profiles change without end. A profile without a result is validated again when it or its status changes.
 const MAX_RESULTS: usize = 512;
 
 type DryRun = fn(&AtomicBool, &AcceptedProfile) -> Result<(), Refusal>;

@@ -38,7 +38,8 @@ pub use self::taint::{Taint, TaintEffect};
 use self::validation::{IMAGE_RULE, PEM, Problems, certificates, is_image};
 use crate::{digest, strict};
 
-/// The largest number of YAML nodes of a document.
+/// The largest number of YAML nodes of a document once its aliases are expanded: a few lines of nested aliases could otherwise fill the
+/// memory.
 const MAX_NODES: usize = 250_000;
 
 /// Settings of one cluster's nodes.

@@ -6,13 +6,13 @@
 
 use crate::engine::Failure;
 
-/// Largest template, in bytes.
+/// Largest template, in bytes. Parsing may read all of them again for each of the [`MAX_TAGS`].
 pub(super) const MAX_BYTES: usize = 128 * 1024;
 /// Most tags in one template; positions are counted from its start for each, so parsing takes longer than linear.
 pub(super) const MAX_TAGS: usize = 2000;
-/// Deepest nesting of blocks; each `else` counts as one level, because that is how it is stored.
+/// Deepest nesting of blocks, into which the parser recurses. Each `else` counts as one level, because that is how it is stored.
 pub(super) const MAX_BLOCK_DEPTH: usize = 24;
-/// Deepest nesting of parentheses in a tag.
+/// Deepest nesting of parentheses in a tag: the parser recurses into each, and an overflowing stack can't be caught.
 pub(super) const MAX_PARENTHESES: usize = 12;
 
 /// Checks `source`.

@@ -24,7 +24,7 @@ use self::schema::Kubelet;
 
 pub(crate) use self::schema::TESTED_MINORS;
 
-/// Most mistakes that are listed. A longer message helps no reader.
+/// Most mistakes that are listed: a longer message helps no reader.
 const MAX_MISTAKES: usize = 50;
 
 /// Most configuration files that are judged, each with all drop-ins: a machine has one kubelet.

@@ -57,6 +57,7 @@ const NUMBERS: [(&str, f64, f64); 24] = [
     ("tracing.samplingRatePerMillion", 0.0, 1_000_000.0),
 ];
 
+/// For fields that have only a lower bound.
 const MAX: f64 = f64::INFINITY;
 
 /// Fields that may only be set while a feature gate is on, and the last minor version that asks for the gate.
@@ -105,6 +106,7 @@ const GATED: [(&str, &str, u64); 14] = [
     ("tracing", "KubeletTracing", 33),
 ];
 
+/// For fields whose gate even the newest kubelet asks for.
 const NEWEST: u64 = u64::MAX;
 
 /// Texts, with all that they may be.

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use super::metrics::AdmissionMetrics;
 use crate::readiness::Gate;
 
-/// How often the files are read. The kubelet needs a minute for a change of a Secret, so that more often helps nobody.
+/// How often the files are read. The kubelet takes about a minute to update a mounted Secret, so reading more often gains nothing.
 const READ_INTERVAL: Duration = Duration::from_secs(2);
 
 const CERTIFICATE_FILE: &str = "tls.crt";

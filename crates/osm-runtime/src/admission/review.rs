@@ -15,8 +15,9 @@ use super::judge::{Request, Verdict};
 pub(super) const VERSION: &str = "admission.k8s.io/v1";
 pub(super) const KIND: &str = "AdmissionReview";
 
-/// The API server cuts longer warnings off, and drops what does not fit into 4,096 bytes.
+/// The API server cuts longer warnings off, if all of them together have more than 4,096 bytes.
 const MAX_WARNING: usize = 256;
+/// As many of the longest warnings as fit into the 4,096 bytes that the API server passes on.
 const MAX_WARNINGS: usize = 16;
 
 /// A review that was read.

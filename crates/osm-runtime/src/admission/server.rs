@@ -32,10 +32,10 @@ const LIMITS: Limits = Limits {
     deadline: Duration::from_secs(5),
 };
 
-/// The largest review that is read. It holds an object before and after the change.
+/// The largest review that is read. It holds an object before and after the change, each of which etcd limits to 1.5 MiB.
 pub(super) const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 
-/// Reviews that are read and judged at the same time. The objects in them take a multiple of their bytes.
+/// Reviews that are read and judged at the same time. In memory, the objects in them take a multiple of their bytes.
 const MAX_REVIEWS: usize = 16;
 
 struct Shared<J> {

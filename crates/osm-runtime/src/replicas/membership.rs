@@ -9,9 +9,11 @@ use std::time::Duration;
 use osm_api::digest::sha256;
 use tokio::time::Instant;
 
-/// A replica whose Lease has not changed for this long counts as dead.
+/// A replica whose Lease has not changed for this long counts as dead. It is as long as for the Leases of nodes, and so leaves room for
+/// three failed renewals.
 pub const EXPIRY: Duration = Duration::from_secs(40);
-/// An observer that has seen no change at all for this long, not even of its own Lease, can't judge the others.
+/// An observer that has seen no change at all for this long, not even of its own Lease, can't judge the others. It stops before they would
+/// expire for it.
 const MAX_SILENCE: Duration = Duration::from_secs(25);
 
 /// Replicas that are alive, by the names of their Leases, and whether each is fit.

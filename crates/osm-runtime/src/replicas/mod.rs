@@ -41,11 +41,11 @@ use crate::watch::Watch;
 
 use self::membership::{EXPIRY, Live, Membership};
 
-/// Interval of renewals: that of kubelets for the Leases of their nodes.
+/// Interval of renewals, like that of kubelets for the Leases of their nodes.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(10);
 /// Limit for a request about a Lease. A slow API server must not end every Lease, and there is time for another attempt.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Delay after a failed request about the Lease.
+/// Delay after a failed request about the Lease, short enough for many attempts before the Lease expires.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// At shutdown, the Lease is given up after this time even if reconciles still run, so that the other replicas can take over.
 const MAX_HANDOVER_DELAY: Duration = Duration::from_secs(2);

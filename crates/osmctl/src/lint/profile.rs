@@ -20,7 +20,7 @@ use crate::input::Item;
 use crate::problem::Problem;
 use crate::tree::stage_name;
 
-/// Share of a cloud's limit, in percent, above which a warning is given.
+/// Share of a cloud's limit, in percent, above which a warning is given: from there, a small change can exceed the limit.
 const WARN_ABOVE_PERCENT: usize = 90;
 
 /// How a template includes a part of the library.
@@ -29,7 +29,7 @@ const LIBRARY_PART: &str = "{{> lib/";
 /// Most profiles that are checked at a time. They take different times, so these are more than most machines have processors.
 const AT_A_TIME: usize = 16;
 
-/// Most different texts of one script that are looked at.
+/// Most different texts of one script that are checked. They differ only in the values of sample pools.
 const MAX_VARIANTS: usize = 64;
 
 /// Checks profiles, several at a time.

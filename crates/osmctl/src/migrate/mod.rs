@@ -162,7 +162,7 @@ async fn read(flags: &cluster::Flags, source: &Source) -> Result<(Target, Checke
     Ok((target, check::read(readers, flags, source).await?))
 }
 
-/// Most names that a message lists.
+/// Most names that a message lists; it counts the rest, so that it stays readable.
 const MAX_NAMED: usize = 5;
 
 /// Some of many names.

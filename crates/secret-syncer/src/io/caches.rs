@@ -19,7 +19,7 @@ use crate::model::gathered::OrphanBudget;
 use crate::model::source::{SourceData, kind_of};
 use crate::model::view::{self, BindingView, ConfigView, Meta, PURPOSE_BOOTSTRAP, RoleView, SecretView};
 
-/// With so many Secrets, a pool gets a further document only if it has few.
+/// With this many Secrets, about half of those that the watch keeps, a pool gets a further document only if it has few.
 pub const CROWDED: usize = 40_000;
 
 pub struct Caches {

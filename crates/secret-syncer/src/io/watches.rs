@@ -12,7 +12,8 @@ use osm_runtime::{Cluster, settings_watch};
 use crate::io::context::Context;
 use crate::model::view::{self, BindingView, ConfigView, Meta, RoleView, SecretView};
 
-/// Secrets of the installation. Once half of them are there, each pool gets [few documents](crate::plan::provisioning_secret::has_room).
+/// Secrets of the installation that are kept. The largest number of pools fits, because each gets [few
+/// documents](crate::plan::provisioning_secret::has_room) once half of the room is taken.
 const MAX_SECRETS: usize = 85_000;
 
 /// Starts all watches but those of sources, each of which starts with the first config that needs it.

@@ -112,7 +112,8 @@ pub struct SourceData {
     fields: BTreeMap<String, Vec<u8>>,
 }
 
-/// The largest data that is kept of an object. Larger data is read whenever it is needed.
+/// The largest data that is kept of an object. Larger data is read whenever it is needed: 200 such objects would fill the memory of the
+/// service.
 const MAX_KEPT_BYTES: usize = 64 * 1024;
 
 /// What documents are filled with besides their content. `Debug` does not show values.

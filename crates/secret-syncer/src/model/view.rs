@@ -297,7 +297,7 @@ pub fn account(account: &ServiceAccount) -> Meta {
     Meta::of(&account.metadata)
 }
 
-/// More names of Secrets than the Role of a pool has.
+/// The most names of Secrets that are kept of a Role. The Role of a pool has fewer, and anyone who may edit it could fill the memory.
 const MOST_SECRETS: usize = 250;
 
 /// A Role of ours.

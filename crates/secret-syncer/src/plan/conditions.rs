@@ -66,7 +66,7 @@ pub fn is_in_force(
         && existing.binding.is_some()
 }
 
-/// A failure that may pass is reported once it has lasted this long.
+/// A failure that may pass is reported once it has lasted this long. Most pass sooner, and their condition would only change twice.
 const REPORT_FAILURE_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
 /// Waiting for another controller, and the end of a pool, are no failures.

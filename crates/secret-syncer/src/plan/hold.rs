@@ -28,7 +28,7 @@ pub struct Hold {
     pub is_unfit: bool,
 }
 
-/// A wait for a rendering or a revision is reported after this time.
+/// A wait for a rendering or a revision is reported after this time. Most end sooner, and their condition would only change twice.
 const REPORT_AFTER: SignedDuration = SignedDuration::from_secs(3);
 
 impl Hold {
@@ -122,8 +122,8 @@ fn known_unfit<'a>(gathered: &'a Gathered, config: &ConfigView, published_from: 
     (is_it && gathered.now < unfit.until).then_some(unfit)
 }
 
-/// What can't be published is tried again after this time. What stood in its way may be gone: a policy or a quota of the API server, or a
-/// document of the pool.
+/// What can't be published is tried again after this time. The cause may be gone: a policy or a quota of the API server, or a document of
+/// the pool.
 const UNFIT_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 /// What to remember where content can't be published, so that the next plans hold it back, and renew and restore what is published. `None`:

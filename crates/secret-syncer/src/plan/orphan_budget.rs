@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp, Unit};
 
 use crate::model::gathered::OrphanBudget;
 
+/// The time over which deletions are counted.
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
 /// How many pools may be deleted at `now`.
@@ -29,7 +30,8 @@ pub fn record(budget: &OrphanBudget, now: Timestamp) -> Option<String> {
     Some(times.join(","))
 }
 
-/// More pools than this are not deleted in an hour, however many there are: the record has an entry for each.
+/// At most this many pools are deleted in an hour, however many there are: the record has an entry for each, and must fit into an
+/// annotation.
 const MOST: usize = 1000;
 
 /// A tenth of the pools in an hour, but at least one.

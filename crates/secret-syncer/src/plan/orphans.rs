@@ -14,7 +14,7 @@ use crate::plan::orphan_budget;
 use crate::plan::requeue::MAX_REQUEUE_INTERVAL;
 use crate::plan::steps::{Collect, OrphanStep, Owner};
 
-/// Objects without a config are left alone for this long.
+/// Objects without a config are left alone for this long, in which someone can notice and correct a wrong kubeconfig.
 const MIN_ORPHAN_AGE: SignedDuration = SignedDuration::from_hours(24);
 
 /// What to do with each orphan of this management cluster, and when to look again.

@@ -19,8 +19,8 @@ use crate::plan::steps::{DocumentStep, Keep};
 /// A document is kept this much longer than the last token that may fetch it.
 const KEPT_AFTER_EXPIRY: SignedDuration = SignedDuration::from_hours(1);
 
-/// New content waits while a pool has this many documents, until one of them has expired: whoever may edit a template, an annotation or a
-/// profile can change the content as often as they like, and nothing is deleted that a valid token may fetch.
+/// New content waits while a pool has this many documents, until one of them has expired. Anyone who may edit a template, an annotation or
+/// a profile can change the content at any rate, and no document is deleted that a valid token may fetch.
 pub const MAX_DOCUMENTS: usize = 50;
 /// The same while the installation has so many Secrets that its watch would soon have no room for them. A pool whose documents have tokens
 /// has up to three at any time.

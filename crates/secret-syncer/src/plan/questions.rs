@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::plan::findings::Cause;
 
-/// Tokens of all pools have the same rights, unless another program has bound a single one, and the Roles of all pools have the same form. So
-/// an answer about one of them is good for this long.
+/// How long an answer about one token is used for all pools. Their tokens have the same rights, unless another program has bound a single
+/// one, and their Roles have the same form.
 const ANSWER_TTL: Duration = Duration::from_secs(300);
 
 /// `yes`: how long ago the answer was that tokens may; `None` also after another answer.

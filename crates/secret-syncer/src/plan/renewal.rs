@@ -10,7 +10,8 @@ use crate::model::token::Token;
 use crate::plan::findings::Cause;
 use crate::plan::steps::Publish;
 
-/// Tokens are never renewed sooner than this after they were issued, however short their life.
+/// Tokens are never renewed sooner than this after they were issued, in seconds: a very short life would otherwise cause a constant stream
+/// of requests.
 const MIN_RENEWAL_INTERVAL: u64 = 60;
 
 /// When tokens are renewed: at half of the life that was granted, which may be less than what was asked for. Up to a tenth earlier,

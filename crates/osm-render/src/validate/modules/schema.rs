@@ -15,10 +15,10 @@ pub(super) const CLOUD_CONFIG: &str = include_str!("schema-cloud-config-v1.json"
 /// The program that the schema belongs to.
 const READER: &str = "cloud-init 25.1";
 
-/// A message lists at most this many problems.
+/// A message lists at most this many problems: a condition has room for 2,048 bytes.
 const MAX_PROBLEMS: usize = 20;
 
-/// A message names at most this many members of an enumeration.
+/// A message names at most this many members of an enumeration, so that other problems have room in it.
 const MAX_NAMED: usize = 16;
 
 /// A problem of a document: a path such as `.ntp.servers[0]`, and a text such as `is not of type string`. It does not repeat the value.
