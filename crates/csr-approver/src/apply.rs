@@ -18,7 +18,7 @@ use crate::acquire::{self, Acquired};
 use crate::context::Context;
 use crate::live;
 use crate::plan::{self, Approval, Decision, Plan};
-use crate::request::{Request, Seen};
+use crate::request::{Request, RequestView};
 use crate::verdict::{Denial, Refusal, Wait};
 
 /// What has become of a request.
@@ -34,7 +34,7 @@ pub enum Outcome {
 pub struct Approved {
     pub node: String,
     /// `namespace/name` of the Machine, or of the MachineDeployment of an edge pool.
-    pub joins_as: String,
+    pub joining_identity: String,
     /// The same object, if another request was approved for it before. That approval led to no Node.
     pub again: Option<ObjectReference>,
 }
@@ -100,7 +100,7 @@ async fn act(
         Decision::Wait(wait) => Ok(Outcome::Waiting(wait)),
         Decision::Deny(denial) => deny(context, request, denial).await,
         Decision::Approve(approval) | Decision::ConfirmDenial(approval) => {
-            let live = live::bearer(context, &approval.bearer).await?;
+            let live = live::name_owner(context, &approval.name_owner).await?;
             match plan::confirm(request, &approval, live.as_ref()) {
                 Ok(()) => approve(context, request, *approval, now).await,
                 Err(Refusal::Deny(denial)) => deny(context, request, denial).await,
@@ -133,12 +133,12 @@ async fn approve(
     };
     let approved = Approved {
         node: claim.node,
-        joins_as: claim.joins_as,
-        again: (before > 0 || approval.is_again).then(|| approval.bearer.reference()),
+        joining_identity: claim.joining_identity,
+        again: (before > 0 || approval.is_again).then(|| approval.name_owner.reference()),
     };
     let mut message = format!(
         "node {} belongs to {}, which has no Node yet",
-        approved.node, approved.joins_as
+        approved.node, approved.joining_identity
     );
     if approved.again.is_some() {
         message.push_str(", although another request was approved before");
@@ -171,9 +171,9 @@ async fn write(
     {
         Ok(object) => {
             let version = Version::of(&object.metadata);
-            match Seen::of(object, None) {
+            match RequestView::of(object, None) {
                 // The requester has no other reason to be queued.
-                Some(approved @ Seen::Approved(_)) => {
+                Some(approved @ RequestView::Approved(_)) => {
                     drop(context.requests.wrote(&request.name, version, approved));
                 }
                 _ => context.requests.deleted(&request.name, &request.uid),

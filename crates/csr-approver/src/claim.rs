@@ -9,7 +9,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use osm_api::names;
 
-use crate::views::{Bearer, ClaimView};
+use crate::views::{ClaimView, NodeNameOwner};
 
 /// A machine that has not joined by then may get another certificate. A machine boots again in less time only by hand.
 pub const VALIDITY: SignedDuration = SignedDuration::from_mins(10);
@@ -22,17 +22,17 @@ pub const ROLE: &str = "join-claim";
 pub struct Claim {
     pub node: String,
     /// `namespace/name` of the Machine, or of the MachineDeployment of an edge pool.
-    pub joins_as: String,
+    pub joining_identity: String,
     pub joins_as_uid: String,
     pub request: String,
 }
 
 impl Claim {
-    pub fn new(node: &str, bearer: &Bearer, request: &str) -> Self {
-        let machine = &bearer.machine;
+    pub fn new(node: &str, name_owner: &NodeNameOwner, request: &str) -> Self {
+        let machine = &name_owner.machine;
         Self {
             node: node.to_owned(),
-            joins_as: format!("{}/{}", machine.namespace, machine.name),
+            joining_identity: format!("{}/{}", machine.namespace, machine.name),
             joins_as_uid: machine.uid.clone(),
             request: request.to_owned(),
         }
@@ -46,7 +46,7 @@ impl Claim {
     pub fn lease(&self, now: Timestamp, replaces: Option<&ClaimView>) -> Lease {
         let annotations = [
             (names::NODE_NAME, &self.node),
-            (names::JOINS_AS, &self.joins_as),
+            (names::JOINS_AS, &self.joining_identity),
             (names::JOINS_AS_UID, &self.joins_as_uid),
         ];
         let owned = |(key, value): (&str, &String)| (key.to_owned(), value.clone());
@@ -91,7 +91,7 @@ pub mod tests {
     pub fn claim(request: &str) -> Claim {
         Claim {
             node: "node".to_owned(),
-            joins_as: "kube-system/machine".to_owned(),
+            joining_identity: "kube-system/machine".to_owned(),
             joins_as_uid: "1".to_owned(),
             request: request.to_owned(),
         }

@@ -37,9 +37,9 @@ pub async fn reconcile(context: &Context) -> Result<Option<Duration>, Error> {
 fn is_awaited(context: &Context, claim: &ClaimView) -> bool {
     let is_machine = context
         .machines
-        .get(&claim.joins_as)
+        .get(&claim.joining_identity)
         .is_some_and(|machine| machine.uid == claim.joins_as_uid && !machine.has_node_ref);
-    let pool = context.pools.get(&claim.joins_as);
+    let pool = context.pools.get(&claim.joining_identity);
     let is_pool = pool.is_some_and(|pool| pool.pool.uid == claim.joins_as_uid);
     (is_machine || is_pool) && context.nodes.get(&claim.node).is_none()
 }

@@ -14,9 +14,9 @@ use osm_runtime::{Cluster, Process};
 
 use crate::key::Key;
 use crate::reporting::Reporting;
-use crate::request::{Request, Seen};
+use crate::request::{Request, RequestView};
 use crate::requester::Requester;
-use crate::views::{Bearer, ClaimView, MachineSetView, MachineView, PoolView};
+use crate::views::{ClaimView, MachineSetView, MachineView, NodeNameOwner, PoolView};
 
 /// Pending requests that are kept of one requester, so that its flood leaves room for those of others. Beyond it, a request is kept only
 /// for a machine that has yet to join. Hardly any pool has more machines that join at the same time.
@@ -41,7 +41,7 @@ pub struct Inner {
     pub cluster: Cluster,
     pub queue: Arc<Queue<Key>>,
     /// Pending and approved requests by name, grouped by the [name of their node](by_name); pending ones also by requester.
-    pub requests: Arc<Cache<Seen>>,
+    pub requests: Arc<Cache<RequestView>>,
     /// Machines, grouped by the [name of their node](by_name).
     pub machines: Arc<Cache<MachineView>>,
     pub machine_sets: Arc<Cache<MachineSetView>>,
@@ -68,7 +68,7 @@ impl Context {
             process: process.clone(),
             cluster: cluster.clone(),
             queue: Arc::new(Queue::new(&process.environment)),
-            requests: Arc::new(Cache::grouped(|seen: &Seen| {
+            requests: Arc::new(Cache::grouped(|seen: &RequestView| {
                 let requester = seen.pending().map(|request| request.requester.to_string());
                 requester.into_iter().chain(seen.node().map(by_name))
             })),
@@ -115,7 +115,7 @@ impl Inner {
         };
         let name = by_name(node);
         let edges = self.pools.group(&name).into_iter();
-        let edges = edges.map(|edge| Bearer::of_edge_pool(&edge).machine);
+        let edges = edges.map(|edge| NodeNameOwner::of_edge_pool(&edge).machine);
         let mut machines = self.machines.group(&name).into_iter().chain(edges);
         self.requests.group_len(&name) < MAX_OF_MACHINE
             && machines.any(|machine| {

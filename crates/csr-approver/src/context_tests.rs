@@ -67,7 +67,7 @@ fn keep(context: &Context, request: Arc<Request>) {
     drop(
         context
             .requests
-            .wrote(&name, version(&name), Seen::Pending(request)),
+            .wrote(&name, version(&name), RequestView::Pending(request)),
     );
 }
 

@@ -9,7 +9,7 @@ use crate::context::{Context, by_name};
 use crate::plan::{Gathered, Named};
 use crate::request::Request;
 use crate::requester::Requester;
-use crate::views::{Bearer, MachineView};
+use crate::views::{MachineView, NodeNameOwner};
 
 /// Everything about the requests of one requester.
 pub fn gather(context: &Context, requester: &Requester) -> Gathered {
@@ -39,12 +39,12 @@ fn named(context: &Context, node: &str) -> Named {
     let machines = context.machines.group(&name).into_iter();
     let machines = machines.map(|machine| {
         let pool = pool_of(context, &machine);
-        Bearer::of_machine(machine, pool)
+        NodeNameOwner::of_machine(machine, pool)
     });
     let edges = context.pools.group(&name).into_iter();
-    let edges = edges.map(|edge| Bearer::of_edge_pool(&edge));
+    let edges = edges.map(|edge| NodeNameOwner::of_edge_pool(&edge));
     Named {
-        bearers: machines.chain(edges).collect(),
+        name_owners: machines.chain(edges).collect(),
         has_node: context.nodes.get(node).is_some(),
         requests: context.requests.group(&name),
     }

@@ -8,17 +8,17 @@ use osm_runtime::request::failed;
 use osm_runtime::{Error, read};
 
 use crate::context::Context;
-use crate::views::{Bearer, MachineSetView, MachineView, PoolView};
+use crate::views::{MachineSetView, MachineView, NodeNameOwner, PoolView};
 
 /// The same object as it is now; `None`: it does not exist.
 ///
 /// # Errors
 /// A request that failed.
-pub async fn bearer(context: &Context, known: &Bearer) -> Result<Option<Bearer>, Error> {
+pub async fn name_owner(context: &Context, known: &NodeNameOwner) -> Result<Option<NodeNameOwner>, Error> {
     let (namespace, name) = (&known.machine.namespace, &known.machine.name);
     if known.is_edge_pool {
         let pool = pool(context, namespace, name).await?;
-        return Ok(pool.map(|pool| Bearer::of_edge_pool(&pool)));
+        return Ok(pool.map(|pool| NodeNameOwner::of_edge_pool(&pool)));
     }
     let machines: Api<Machine> = context.worker(namespace);
     // A Machine that can't be decoded does not show what its node is called.
@@ -32,7 +32,7 @@ pub async fn bearer(context: &Context, known: &Bearer) -> Result<Option<Bearer>,
         return Ok(None);
     };
     let pool = pool_of(context, &machine).await?;
-    Ok(Some(Bearer::of_machine(Arc::new(machine), pool)))
+    Ok(Some(NodeNameOwner::of_machine(Arc::new(machine), pool)))
 }
 
 /// The MachineDeployment that exists and that the Machine belongs to.

@@ -8,10 +8,10 @@ use osm_api::node_name::NodeName;
 use osm_api::{PoolRef, names};
 
 use crate::claim::{self, Claim};
-use crate::request::{Granted, Request, Seen};
+use crate::request::{Granted, Request, RequestView};
 use crate::requester::Requester;
 use crate::verdict::{Denial, Refusal, Wait};
-use crate::views::{Bearer, PoolView};
+use crate::views::{NodeNameOwner, PoolView};
 
 /// Requests that one reconcile approves or denies. The rest waits for the next one, so that a flood delays only its own pool.
 pub const MAX_DECIDED: usize = 20;
@@ -34,11 +34,11 @@ pub struct Gathered {
 #[derive(Clone, Debug, Default)]
 pub struct Named {
     /// What bears it.
-    pub bearers: Vec<Bearer>,
+    pub name_owners: Vec<NodeNameOwner>,
     pub has_node: bool,
     /// The requests of all requesters for it: the pending ones, and the approved ones that still exist. kube-controller-manager deletes them
     /// after an hour.
-    pub requests: Vec<Arc<Seen>>,
+    pub requests: Vec<Arc<RequestView>>,
 }
 
 /// The decision about a request.
@@ -57,8 +57,8 @@ pub enum Decision {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approval {
     pub claim: Claim,
-    /// What bears the name of the node.
-    pub bearer: Bearer,
+    /// The owner of the name of the node.
+    pub name_owner: NodeNameOwner,
     /// A request for the same machine was approved before, and still exists.
     pub is_again: bool,
     /// The pool whose machines the requester may join as.
@@ -135,17 +135,17 @@ fn decide_for(
     };
     let unknown = Named::default();
     let named = gathered.nodes.get(node).unwrap_or(&unknown);
-    let bearer = match bearer(&named.bearers, own) {
-        Ok(bearer) => bearer,
+    let name_owner = match name_owner(&named.name_owners, own) {
+        Ok(name_owner) => name_owner,
         Err(wait) => return Decision::Wait(wait(node.clone())),
     };
     let mut approval = Approval {
-        claim: Claim::new(node, bearer, &request.uid),
-        bearer: bearer.clone(),
+        claim: Claim::new(node, name_owner, &request.uid),
+        name_owner: name_owner.clone(),
         is_again: false,
         own: own.clone(),
     };
-    match admit(node, own, bearer, request) {
+    match admit(node, own, name_owner, request) {
         Ok(()) if named.has_node => return Decision::Wait(Wait::NodeExists(node.clone())),
         Ok(()) => {}
         Err(Refusal::Deny(_)) => return Decision::ConfirmDenial(Box::new(approval)),
@@ -154,7 +154,7 @@ fn decide_for(
     if let Some(wait) = further.get(node) {
         return Decision::Wait(wait.clone());
     }
-    match compare(request, bearer, &named.requests, gathered.now) {
+    match compare(request, name_owner, &named.requests, gathered.now) {
         Ok(is_again) => {
             let (node, until) = (node.clone(), claim::expires(gathered.now));
             further.insert(node.clone(), Wait::AlreadyApproved { node, until });
@@ -168,20 +168,28 @@ fn decide_for(
     }
 }
 
-/// What bears the name of a node, for a requester that may join as machines of its `own` pool. Of several, it is the oldest one, so
+/// The owner of the name of a node, for a requester that may join as machines of its `own` pool. Of several, it is the oldest one, so
 /// that nobody can take the name of a machine of another pool. A name that the cloud has recorded counts more than one that the owner of a
 /// pool has chosen, because that one can be chosen in advance.
-fn bearer<'a>(bearers: &'a [Bearer], own: &PoolRef) -> Result<&'a Bearer, fn(String) -> Wait> {
-    if let [only] = bearers {
+fn name_owner<'a>(
+    name_owners: &'a [NodeNameOwner],
+    own: &PoolRef,
+) -> Result<&'a NodeNameOwner, fn(String) -> Wait> {
+    if let [only] = name_owners {
         return Ok(only);
     }
-    let rank = |bearer: &&Bearer| (!bearer.machine.may_pass_on_name, bearer.machine.created);
-    let Some(first) = bearers.iter().min_by_key(rank) else {
+    let rank = |name_owner: &&NodeNameOwner| {
+        (
+            !name_owner.machine.is_node_name_reassignable,
+            name_owner.machine.created,
+        )
+    };
+    let Some(first) = name_owners.iter().min_by_key(rank) else {
         return Err(Wait::MachineNotFound);
     };
-    let is_alone = bearers
+    let is_alone = name_owners
         .iter()
-        .filter(|bearer| rank(bearer) == rank(&first))
+        .filter(|name_owner| rank(name_owner) == rank(&first))
         .count()
         == 1;
     if is_alone && first.pool.as_ref() == Some(own) {
@@ -192,10 +200,15 @@ fn bearer<'a>(bearers: &'a [Bearer], own: &PoolRef) -> Result<&'a Bearer, fn(Str
 }
 
 /// Compares a request that is right by itself with the others for the same machine. Returns whether one was approved before.
-fn compare(request: &Request, bearer: &Bearer, others: &[Arc<Seen>], now: Timestamp) -> Result<bool, Wait> {
+fn compare(
+    request: &Request,
+    name_owner: &NodeNameOwner,
+    others: &[Arc<RequestView>],
+    now: Timestamp,
+) -> Result<bool, Wait> {
     // A request that is older than the machine was for a former machine of that name.
     let of_machine =
-        |granted: &&Arc<Granted>| granted.uid != request.uid && granted.created >= bearer.machine.created;
+        |granted: &&Arc<Granted>| granted.uid != request.uid && granted.created >= name_owner.machine.created;
     let last = others
         .iter()
         .filter_map(|seen| seen.approved())
@@ -206,12 +219,12 @@ fn compare(request: &Request, bearer: &Bearer, others: &[Arc<Seen>], now: Timest
         let node = request.node().unwrap_or_default().to_owned();
         return Err(Wait::AlreadyApproved { node, until });
     }
-    let pool = bearer.pool.as_ref();
+    let pool = name_owner.pool.as_ref();
     let account = pool.map(|pool| names::pool_account(&pool.id()));
     let competes = |other: &&Arc<Request>| {
         account.as_ref() == Some(&other.requester.0)
             && other.uid != request.uid
-            && other.created >= bearer.machine.created
+            && other.created >= name_owner.machine.created
     };
     let mut pending = others.iter().filter_map(|seen| seen.pending()).filter(competes);
     if pending.all(|other| request.is_before(other)) {
@@ -221,13 +234,13 @@ fn compare(request: &Request, bearer: &Bearer, others: &[Arc<Seen>], now: Timest
     }
 }
 
-/// Judges an approval by what a live read of its bearer has shown.
+/// Judges an approval by what a live read of the owner of the name has shown.
 ///
 /// # Errors
 /// Why it is not approved.
-pub fn confirm(request: &Request, approval: &Approval, live: Option<&Bearer>) -> Result<(), Refusal> {
+pub fn confirm(request: &Request, approval: &Approval, live: Option<&NodeNameOwner>) -> Result<(), Refusal> {
     let claim = &approval.claim;
-    let is_same = |live: &&Bearer| {
+    let is_same = |live: &&NodeNameOwner| {
         live.machine.uid == claim.joins_as_uid && live.machine.node_name() == Some(claim.node.as_str())
     };
     match live.filter(is_same) {
@@ -236,20 +249,20 @@ pub fn confirm(request: &Request, approval: &Approval, live: Option<&Bearer>) ->
     }
 }
 
-/// Whether the requester may join as what bears the name.
-fn admit(name: &str, own: &PoolRef, bearer: &Bearer, request: &Request) -> Result<(), Refusal> {
+/// Whether the requester may join as the owner of the name.
+fn admit(name: &str, own: &PoolRef, name_owner: &NodeNameOwner, request: &Request) -> Result<(), Refusal> {
     let node = || name.to_owned();
     let wait = |wait: Wait| Err(Refusal::Wait(wait));
-    let machine = &bearer.machine;
+    let machine = &name_owner.machine;
     // What is about to go may make room for a machine of this pool, so it denies nothing.
     if machine.is_deleting {
         return wait(Wait::MachineDeleting(node()));
     }
-    let Some(pool) = &bearer.pool else {
+    let Some(pool) = &name_owner.pool else {
         return wait(Wait::MachineNotInPool(node()));
     };
     if own != pool {
-        return if machine.may_pass_on_name {
+        return if machine.is_node_name_reassignable {
             wait(Wait::ForeignMachine(node()))
         } else {
             Err(Refusal::Deny(Denial::ForeignMachine(node())))

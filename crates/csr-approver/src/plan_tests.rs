@@ -41,7 +41,7 @@ fn machine(node: &str) -> MachineView {
         uid: format!("uid-of-{node}"),
         created: at(80),
         node: NodeName::Known(node.to_owned()),
-        may_pass_on_name: false,
+        is_node_name_reassignable: false,
         owner: Some(Owner {
             name: "set".to_owned(),
             uid: "uid-of-set".to_owned(),
@@ -51,8 +51,8 @@ fn machine(node: &str) -> MachineView {
     }
 }
 
-fn of_pool(machine: MachineView, name: Option<&str>) -> Bearer {
-    Bearer::of_machine(Arc::new(machine), name.map(pool))
+fn of_pool(machine: MachineView, name: Option<&str>) -> NodeNameOwner {
+    NodeNameOwner::of_machine(Arc::new(machine), name.map(pool))
 }
 
 fn asked(node: &str) -> Result<String, Denial> {
@@ -65,13 +65,13 @@ fn request(name: &str, second: i64, asked: Result<String, Denial>) -> Arc<Reques
 
 /// A request of pool `a` for a Machine of that pool that has not joined: every rule is fulfilled.
 fn good() -> Gathered {
-    bearers(vec![own()])
+    name_owners(vec![own()])
 }
 
-/// [`good`] with other bearers of the node's name.
-fn bearers(bearers: Vec<Bearer>) -> Gathered {
+/// [`good`] with other owners of the node's name.
+fn name_owners(name_owners: Vec<NodeNameOwner>) -> Gathered {
     let named = Named {
-        bearers,
+        name_owners,
         ..Named::default()
     };
     Gathered {
@@ -102,7 +102,7 @@ fn brief(decision: &Decision) -> String {
             let again = if approval.is_again { " again" } else { "" };
             format!(
                 "approve{again} {} as {}",
-                approval.claim.node, approval.claim.joins_as
+                approval.claim.node, approval.claim.joining_identity
             )
         }
         Decision::ConfirmDenial(_) => "confirm the denial".to_owned(),
@@ -115,35 +115,35 @@ const APPROVED: &str = "approve pool-abc-1 as kube-system/pool-abc-1";
 const DENIED: &str = "confirm the denial";
 
 /// A Machine of this pool, changed.
-fn of(pool: &str, change: fn(&mut MachineView)) -> Bearer {
+fn of(pool: &str, change: fn(&mut MachineView)) -> NodeNameOwner {
     let mut changed = machine(NODE);
     change(&mut changed);
     of_pool(changed, Some(pool))
 }
 
-fn own() -> Bearer {
+fn own() -> NodeNameOwner {
     of("a", |_| ())
 }
 
-fn foreign() -> Bearer {
+fn foreign() -> NodeNameOwner {
     of("b", |_| ())
 }
 
 /// The only machine of an edge pool.
-fn site() -> Bearer {
-    Bearer::of_edge_pool(&edge(|_| ()))
+fn site() -> NodeNameOwner {
+    NodeNameOwner::of_edge_pool(&edge(|_| ()))
 }
 
 /// A request of an edge pool, which the watches have shown so.
 fn of_edge(change: fn(&mut PoolView)) -> Gathered {
     Gathered {
         pool: Some(Arc::new(edge(|_| ()))),
-        ..bearers(vec![Bearer::of_edge_pool(&edge(change))])
+        ..name_owners(vec![NodeNameOwner::of_edge_pool(&edge(change))])
     }
 }
 
-fn with_node(bearer: Bearer) -> Gathered {
-    let mut gathered = bearers(vec![bearer]);
+fn with_node(name_owner: NodeNameOwner) -> Gathered {
+    let mut gathered = name_owners(vec![name_owner]);
     gathered.node().has_node = true;
     gathered
 }
@@ -157,17 +157,20 @@ fn assert_decisions<const N: usize>(cases: [(Gathered, &str); N]) {
 #[test]
 fn every_rule_alone_keeps_a_machine_out() {
     let retired = Gathered { pool: None, ..good() };
-    let one = |bearer| bearers(vec![bearer]);
+    let one = |name_owner| name_owners(vec![name_owner]);
     assert_decisions([
         (good(), APPROVED),
         (retired, "wait PoolNotFound"),
-        (bearers(vec![]), "wait MachineNotFound"),
-        (bearers(vec![own(), own()]), "wait MachineNotUnique"),
-        (bearers(vec![own(), foreign()]), "wait MachineNotUnique"),
-        (bearers(vec![own(), site()]), "wait MachineNotUnique"),
+        (name_owners(vec![]), "wait MachineNotFound"),
+        (name_owners(vec![own(), own()]), "wait MachineNotUnique"),
+        (name_owners(vec![own(), foreign()]), "wait MachineNotUnique"),
+        (name_owners(vec![own(), site()]), "wait MachineNotUnique"),
         (one(foreign()), DENIED),
         // The cloud may have given its address to a machine of this pool.
-        (one(of("b", |m| m.may_pass_on_name = true)), "wait ForeignMachine"),
+        (
+            one(of("b", |m| m.is_node_name_reassignable = true)),
+            "wait ForeignMachine",
+        ),
         (one(of("b", |m| m.is_deleting = true)), "wait MachineDeleting"),
         (one(of_pool(machine(NODE), None)), "wait MachineNotInPool"),
         (one(of("a", |m| m.is_deleting = true)), "wait MachineDeleting"),
@@ -196,11 +199,11 @@ fn every_rule_alone_keeps_a_machine_out() {
     ]);
 }
 
-/// The watches have shown what bears the name; the API server shows this.
+/// The watches have shown the owner of the name; the API server shows this.
 #[test]
 fn what_a_live_read_shows_decides() {
-    let (own, foreign) = (good(), bearers(vec![foreign()]));
-    let confirmed = |gathered: &Gathered, live: Option<Bearer>| {
+    let (own, foreign) = (good(), name_owners(vec![foreign()]));
+    let confirmed = |gathered: &Gathered, live: Option<NodeNameOwner>| {
         let (Decision::Approve(approval) | Decision::ConfirmDenial(approval)) = only(gathered) else {
             panic!("all rules hold, or all but one");
         };
@@ -236,7 +239,7 @@ fn what_a_live_read_shows_decides() {
         (edge(|pool| pool.edge_node = None), "wait MachineNotFound"),
         (edge(|pool| pool.is_deleting = true), "wait MachineDeleting"),
     ] {
-        let live = Some(Bearer::of_edge_pool(&live));
+        let live = Some(NodeNameOwner::of_edge_pool(&live));
         assert_eq!(confirmed(&of_edge(|_| ()), live), expected);
     }
 }
@@ -286,8 +289,8 @@ fn outcomes(requester: &Requester, pending: &[Arc<Request>], approved: Vec<Arc<G
         requests,
         ..good()
     };
-    let pending = pending.iter().cloned().map(Seen::Pending);
-    let asked = pending.chain(approved.into_iter().map(Seen::Approved));
+    let pending = pending.iter().cloned().map(RequestView::Pending);
+    let asked = pending.chain(approved.into_iter().map(RequestView::Approved));
     gathered.node().requests = asked.map(Arc::new).collect();
     let mut outcomes: Vec<String> = plan(&gathered)
         .decided
@@ -386,7 +389,7 @@ fn an_approved_request_counts_without_its_claim() {
     }
     // Whoever waits is decided again when the time is over.
     let mut gathered = good();
-    let approved = Seen::Approved(granted("1", 90, at(99)));
+    let approved = RequestView::Approved(granted("1", 90, at(99)));
     gathered.node().requests.push(Arc::new(approved));
     let until = at(99) + claim::VALIDITY;
     let node = NODE.to_owned();
@@ -397,12 +400,12 @@ fn an_approved_request_counts_without_its_claim() {
 }
 
 #[test]
-fn of_several_bearers_of_a_name_the_oldest_keeps_it() {
-    let named = |name: &str, created: i64, may_pass_on_name: bool| MachineView {
+fn of_several_owners_of_a_name_the_oldest_keeps_it() {
+    let named = |name: &str, created: i64, is_node_name_reassignable: bool| MachineView {
         uid: format!("uid-of-{name}"),
         name: name.to_owned(),
         created: at(created),
-        may_pass_on_name,
+        is_node_name_reassignable,
         ..machine(NODE)
     };
     let aged = |name: &str, created, of| of_pool(named(name, created, false), of);
@@ -410,13 +413,13 @@ fn of_several_bearers_of_a_name_the_oldest_keeps_it() {
     let own = |created| aged("own", created, Some("a"));
     let other = |created| aged("other", created, Some("b"));
     let site = |created: i64| {
-        Bearer::of_edge_pool(&PoolView {
+        NodeNameOwner::of_edge_pool(&PoolView {
             created: at(created),
             ..edge(|_| ())
         })
     };
     let (approved, waits) = ("approve pool-abc-1 as kube-system/own", "wait MachineNotUnique");
-    for (case, (bearers, expected)) in [
+    for (case, (name_owners, expected)) in [
         (vec![own(80), other(81)], approved),
         (vec![other(81), own(80)], approved),
         (vec![site(81), own(80)], approved),
@@ -434,7 +437,11 @@ fn of_several_bearers_of_a_name_the_oldest_keeps_it() {
     .into_iter()
     .enumerate()
     {
-        assert_eq!(brief(&only(&self::bearers(bearers))), expected, "case {case}");
+        assert_eq!(
+            brief(&only(&self::name_owners(name_owners))),
+            expected,
+            "case {case}"
+        );
     }
 }
 

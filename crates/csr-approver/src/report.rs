@@ -35,8 +35,12 @@ pub async fn report(
                 let waited = now.duration_since(applied.request.created);
                 reporting.metrics.approved(approved.reason());
                 reporting.metrics.approval.observe(waited.as_secs_f64().max(0.0));
-                let Approved { node, joins_as, .. } = approved;
-                tracing::info!(request = applied.request.name, %requester, node, joins_as, ?waited, "approved");
+                let Approved {
+                    node,
+                    joining_identity,
+                    ..
+                } = approved;
+                tracing::info!(request = applied.request.name, %requester, node, joins_as = joining_identity, ?waited, "approved");
                 warn_of_another(context, &applied.request, approved).await;
             }
             Outcome::Denied(denial) => {
@@ -91,7 +95,7 @@ async fn warn_of_another(context: &Context, request: &Request, approved: &Approv
     let message = format!(
         "CertificateSigningRequest {} is not the first one that was approved for node {}, which has no Node; if the machine was not restarted \
          or reinstalled, delete {}",
-        request.name, approved.node, approved.joins_as
+        request.name, approved.node, approved.joining_identity
     );
     tracing::warn!(reason = %Reason::ApprovedAgain, "{message}");
     let events = &context.cluster.worker.events;

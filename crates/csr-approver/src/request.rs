@@ -17,12 +17,12 @@ const MAX_NAME_BYTES: usize = 253;
 
 /// What is kept of a CertificateSigningRequest.
 #[derive(Debug)]
-pub enum Seen {
+pub enum RequestView {
     Pending(Arc<Request>),
     Approved(Arc<Granted>),
 }
 
-impl Seen {
+impl RequestView {
     /// `None`: it is of no interest. Nor is one whose name no kubelet gives: the API server takes every text. `known`: what is kept under this
     /// name.
     pub fn of(object: CertificateSigningRequest, known: Option<&Self>) -> Option<Self> {
@@ -279,7 +279,7 @@ mod tests {
         ] {
             let mut object = object(CLIENT_SIGNER, POOL, &CLIENT, &request, json!({}));
             object.metadata.name = Some(name.to_owned());
-            assert_eq!(Seen::of(object, None).is_some(), taken, "{name}");
+            assert_eq!(RequestView::of(object, None).is_some(), taken, "{name}");
         }
     }
 
@@ -290,7 +290,7 @@ mod tests {
         let seen = |signer: &str, user: &str, request, updated: Option<&str>, changed: Option<&str>| {
             let condition = json!({"type": "Approved", "status": "True", "lastUpdateTime": updated, "lastTransitionTime": changed});
             let status = json!({"conditions": [condition], "certificate": ByteString(vec![1])});
-            Seen::of(object(signer, user, &CLIENT, request, status), None)
+            RequestView::of(object(signer, user, &CLIENT, request, status), None)
         };
         let (request, other) = (pem("a"), "kubernetes.io/kube-apiserver-client");
         for (user, updated, changed, at) in [
@@ -327,14 +327,14 @@ mod tests {
 
     #[test]
     fn the_order_is_that_of_the_creation_even_if_someone_updates_the_request() {
-        let of = |uid: &str, version: &str, known: Option<&Seen>| {
+        let of = |uid: &str, version: &str, known: Option<&RequestView>| {
             let mut object = object(CLIENT_SIGNER, POOL, &CLIENT, &pem("a"), json!({}));
             object.metadata.uid = Some(uid.to_owned());
             object.metadata.resource_version = Some(version.to_owned());
-            Seen::of(object, known).unwrap()
+            RequestView::of(object, known).unwrap()
         };
         let first = of("1", "9", None);
-        let order = |seen: &Seen| seen.pending().unwrap().order;
+        let order = |seen: &RequestView| seen.pending().unwrap().order;
         let updated = of("1", "20", Some(&first));
         assert_eq!(order(&updated), Some(9));
         assert_eq!(
@@ -371,7 +371,7 @@ mod tests {
             json!({"certificate": ByteString(vec![1])}),
         ] {
             let object = object(CLIENT_SIGNER, POOL, &CLIENT, &request, status.clone());
-            assert!(Seen::of(object, None).is_none(), "{status}");
+            assert!(RequestView::of(object, None).is_none(), "{status}");
         }
         let object = object(CLIENT_SIGNER, POOL, &CLIENT, &request, json!({"conditions": []}));
         let kept = Request::of(object).unwrap();

@@ -54,7 +54,7 @@ pub struct MachineView {
     pub created: Timestamp,
     pub node: NodeName,
     /// Whether another machine may get this name.
-    pub may_pass_on_name: bool,
+    pub is_node_name_reassignable: bool,
     pub owner: Option<Owner>,
     pub is_deleting: bool,
     pub has_node_ref: bool,
@@ -63,11 +63,11 @@ pub struct MachineView {
 impl From<Machine> for MachineView {
     fn from(machine: Machine) -> Self {
         let node = NodeName::of(&machine);
-        let may_pass_on_name = node_name::may_pass_on(&machine);
+        let is_node_name_reassignable = node_name::is_node_name_reassignable(&machine);
         Self {
             has_node_ref: machine.status.is_some_and(|status| status.node_ref.is_some()),
             node,
-            may_pass_on_name,
+            is_node_name_reassignable,
             owner: Owner::of::<MachineSet>(&machine.metadata),
             is_deleting: machine.metadata.deletion_timestamp.is_some(),
             created: created(&machine.metadata),
@@ -147,9 +147,9 @@ impl PoolView {
     }
 }
 
-/// What bears the name of a node: the Machine that a machine joins as, or the MachineDeployment of an edge pool.
+/// The owner of the name of a node: the Machine that a machine joins as, or the MachineDeployment of an edge pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bearer {
+pub struct NodeNameOwner {
     pub machine: Arc<MachineView>,
     /// The MachineDeployment that exists and that it belongs to, by the uids of owner references.
     pub pool: Option<PoolRef>,
@@ -157,7 +157,7 @@ pub struct Bearer {
     pub is_edge_pool: bool,
 }
 
-impl Bearer {
+impl NodeNameOwner {
     pub fn of_machine(machine: Arc<MachineView>, pool: Option<PoolRef>) -> Self {
         Self {
             machine,
@@ -176,7 +176,7 @@ impl Bearer {
                 .edge_node
                 .clone()
                 .map_or(NodeName::NotRecorded, NodeName::Known),
-            may_pass_on_name: false,
+            is_node_name_reassignable: false,
             owner: None,
             is_deleting: edge.is_deleting,
             has_node_ref: false,
@@ -211,7 +211,7 @@ pub struct ClaimView {
     pub resource_version: String,
     pub node: String,
     /// `namespace/name` of the Machine, or of the MachineDeployment of an edge pool.
-    pub joins_as: String,
+    pub joining_identity: String,
     pub joins_as_uid: String,
     /// uid of the approved request.
     pub request: String,
@@ -234,7 +234,7 @@ impl ClaimView {
             uid: lease.metadata.uid.clone().unwrap_or_default(),
             resource_version: lease.metadata.resource_version.clone().unwrap_or_default(),
             node: annotation(names::NODE_NAME),
-            joins_as: annotation(names::JOINS_AS),
+            joining_identity: annotation(names::JOINS_AS),
             joins_as_uid: annotation(names::JOINS_AS_UID),
             request: spec
                 .and_then(|spec| spec.holder_identity.clone())

@@ -14,7 +14,7 @@ use osm_runtime::watch::{GATE, Watch};
 use crate::claim;
 use crate::context::Context;
 use crate::key::Key;
-use crate::request::Seen;
+use crate::request::RequestView;
 use crate::views::{ClaimView, MachineSetView, MachineView, PoolView};
 
 /// Starts the watches. That of requests waits for the first list of all others, because what they show decides which requests are kept.
@@ -36,7 +36,7 @@ fn requests(context: &Context) {
         .fields(&format!("spec.signerName={CLIENT_SIGNER}"))
         .project(move |object: CertificateSigningRequest| {
             let known = keeper.requests.get(object.metadata.name.as_deref()?);
-            let seen = Seen::of(object, known.as_deref())?;
+            let seen = RequestView::of(object, known.as_deref())?;
             let is_new = seen.pending().filter(|_| known.is_none());
             is_new
                 .is_none_or(|request| keeper.is_kept(request))

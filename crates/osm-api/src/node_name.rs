@@ -116,7 +116,7 @@ pub enum NodeName {
 }
 
 /// Whether the cloud may give the name of this Machine's node to another machine, even while the Machine is there.
-pub fn may_pass_on(machine: &Machine) -> bool {
+pub fn is_node_name_reassignable(machine: &Machine) -> bool {
     source_of(machine) == Source::InternalDns
 }
 

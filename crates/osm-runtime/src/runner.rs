@@ -70,8 +70,8 @@ pub async fn work<K, S, F, Fut, E>(
     let supervisor = cluster.supervisor();
     let wake = wake_when_well(cluster.clone(), queue.clone(), shared.clone());
     cluster.spawn("requeue", wake);
-    let worked = CancellationToken::new();
-    let take_part = member.take_part(wakes(queue.clone(), shared.clone()), worked.clone());
+    let done = CancellationToken::new();
+    let take_part = member.take_part(requeue_owned(queue.clone(), shared.clone()), done.clone());
     let member = supervisor.spawn(LEASE, &shutdown, take_part);
     run(
         queue,
@@ -82,7 +82,7 @@ pub async fn work<K, S, F, Fut, E>(
         reconcile,
     )
     .await;
-    worked.cancel();
+    done.cancel();
     // It has reported a panic.
     let _ = member.await;
 }
@@ -99,7 +99,7 @@ async fn wake_when_well<K: Key>(cluster: Cluster, queue: Arc<Queue<K>>, shared: 
 }
 
 /// Queues the keys that this replica now owns, to be reconciled, and those that it has lost, to be released.
-fn wakes<K: Key>(queue: Arc<Queue<K>>, shared: impl Shared<K>) -> OnChange {
+fn requeue_owned<K: Key>(queue: Arc<Queue<K>>, shared: impl Shared<K>) -> OnChange {
     Box::new(move |replicas, before, after| {
         let mut owned = 0;
         for key in shared.known().into_iter() {

@@ -30,7 +30,7 @@ pub struct Installation {
 
 impl Installation {
     /// Namespaces of profiles besides the installation's own.
-    pub(super) fn further_namespaces(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn extra_namespaces(&self) -> impl Iterator<Item = &str> {
         self.namespaces_of_profiles().into_iter().skip(1)
     }
 

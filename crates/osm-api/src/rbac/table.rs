@@ -104,7 +104,7 @@ pub(super) fn osp_controller(installation: &Installation) -> Vec<Grant> {
     let mut own = vec![read(), write(why), status(), events()];
     own.extend(installation.custom_profiles.then(custom));
     own.extend([settings(&installation.settings), leases()]);
-    let further = installation.further_namespaces().map(|other| {
+    let further = installation.extra_namespaces().map(|other| {
         let mut rights = vec![read(), status(), events()];
         if installation.custom_profiles {
             let why = "only with `--custom-profiles`: copies of custom profiles are written";

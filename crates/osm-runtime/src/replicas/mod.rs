@@ -233,8 +233,8 @@ impl Member {
     }
 
     /// Joins the others, which leave this replica's keys to it at once. So every watch must be in step before. Deletes the Lease after the shutdown,
-    /// so that others take over at once. `worked` is cancelled when the last reconcile has ended.
-    pub async fn take_part(self, changed: OnChange, worked: CancellationToken) {
+    /// so that others take over at once. `done` is cancelled when the last reconcile has ended.
+    pub async fn take_part(self, changed: OnChange, done: CancellationToken) {
         self.replicas.membership().trust(Instant::now());
         let mut renew_at = Instant::now();
         loop {
@@ -263,7 +263,7 @@ impl Member {
                 () = tokio::time::sleep_until(next) => {}
             }
         }
-        let _ = tokio::time::timeout(MAX_HANDOVER_DELAY, worked.cancelled()).await;
+        let _ = tokio::time::timeout(MAX_HANDOVER_DELAY, done.cancelled()).await;
         self.give_back().await;
     }
 

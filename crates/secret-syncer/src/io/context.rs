@@ -127,7 +127,7 @@ impl Context {
         if let Some(before) = &old {
             self.caches.end_unused_sources(before);
         }
-        if old.is_none_or(|old| old.of_others() != new.of_others()) {
+        if old.is_none_or(|old| old.foreign_fields() != new.foreign_fields()) {
             self.queue.add(new.name.clone());
         }
     }

@@ -120,7 +120,7 @@ impl ConfigView {
     }
 
     /// What other writers change: osc-controller, and users.
-    pub fn of_others(&self) -> impl PartialEq {
+    pub fn foreign_fields(&self) -> impl PartialEq {
         let status = &self.status;
         (
             self.uid.clone(),
