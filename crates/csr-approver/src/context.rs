@@ -1,4 +1,4 @@
-//! What all reconciles share: what the watches have shown, the queue and the metrics.
+//! Holds what all reconciles share: what the watches have shown, the queue and the metrics.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

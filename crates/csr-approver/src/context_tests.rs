@@ -15,7 +15,7 @@ use crate::request::Request;
 
 use super::*;
 
-/// Of a service that reaches an empty API server over this network.
+/// The context of a service that reaches an empty API server over this network.
 pub fn context(network: impl Network + 'static) -> Context {
     let (server, link) = (
         Server::new(jiff::Timestamp::UNIX_EPOCH),

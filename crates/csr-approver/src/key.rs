@@ -1,4 +1,4 @@
-//! What is reconciled.
+//! The keys of the queue.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Whether a binding of someone else lets kube-controller-manager approve the certificate of any node for the token of a pool. csr-approver
+//! Warns if a binding of someone else lets kube-controller-manager approve the certificate of any node for the token of a pool. csr-approver
 //! is then not asked, and protects nothing.
 
 use std::time::Duration;

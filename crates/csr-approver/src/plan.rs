@@ -169,7 +169,7 @@ fn decide_for(
 }
 
 /// The owner of the name of a node, for a requester that may join as machines of its `own` pool. Of several, it is the oldest one, so
-/// that nobody can take the name of a machine of another pool. A name that the cloud has recorded counts more than one that the owner of a
+/// that no pool can take the name of a machine of another one. A name that the cloud has recorded counts more than one that the owner of a
 /// pool has chosen, because that one can be chosen in advance.
 fn name_owner<'a>(
     name_owners: &'a [NodeNameOwner],
@@ -268,7 +268,7 @@ fn admit(name: &str, own: &PoolRef, name_owner: &NodeNameOwner, request: &Reques
             Err(Refusal::Deny(Denial::ForeignMachine(node())))
         };
     }
-    // A machine boots only once its Machine exists. Whoever asked before had guessed the name.
+    // A machine boots only once its Machine exists. An earlier request comes from someone who guessed the name.
     if request.created < machine.created {
         return wait(Wait::OlderThanMachine(node()));
     }

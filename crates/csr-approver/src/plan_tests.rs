@@ -309,7 +309,7 @@ fn of_a() -> Requester {
     Requester(names::pool_account(&pool("a").id()))
 }
 
-/// Whoever sees a request can choose the name of its own, and send it in the same second.
+/// Someone who sees a request can choose the name of their own request, and send it in the same second.
 #[test]
 fn the_first_of_several_requests_is_approved_or_none() {
     const FIRST: [&str; 2] = ["0-second wait AlreadyApproved", "first approve"];
@@ -318,7 +318,7 @@ fn the_first_of_several_requests_is_approved_or_none() {
         "first wait RequestOrderUnknown",
     ];
     for (first, second, expected) in [
-        // Another second, or the same one. The numbers are no texts.
+        // Another second, or the same one. The numbers are not compared as texts.
         ((90, Some(7)), (91, Some(8)), FIRST),
         ((90, Some(7)), (90, Some(8)), FIRST),
         ((90, Some(9)), (90, Some(10)), FIRST),
@@ -339,7 +339,7 @@ fn the_first_of_several_requests_is_approved_or_none() {
     }
 }
 
-/// Another pool's request is no competitor, and neither is one that is older than the machine.
+/// The request of another pool does not compete, and neither does one that is older than the machine.
 #[test]
 fn the_first_request_counts_if_it_can_be_right() {
     let of_b = Requester(names::pool_account(&pool("b").id()));
@@ -387,7 +387,7 @@ fn an_approved_request_counts_without_its_claim() {
     {
         assert_eq!(outcomes(&of_a(), &pending, approved), [expected], "case {case}");
     }
-    // Whoever waits is decided again when the time is over.
+    // A request that waits is decided again when the time is over.
     let mut gathered = good();
     let approved = RequestView::Approved(granted("1", 90, at(99)));
     gathered.node().requests.push(Arc::new(approved));

@@ -62,7 +62,7 @@ pub async fn report(
     requeue_after(applied, has_more)
 }
 
-/// Whether a request has waited so long that its pool's owner should know. The pool may be gone, and then nobody owns it.
+/// Whether a request has waited so long that its pool's owner should know. A request of a deleted pool is never late: there is no owner to notify.
 fn is_late(request: &Request, wait: &Wait, now: Timestamp) -> bool {
     *wait != Wait::PoolNotFound && now.duration_since(request.created) >= PATIENCE
 }
@@ -87,7 +87,7 @@ async fn warn(context: &Context, applied: &Applied, reason: Reason, text: &str) 
         .await;
 }
 
-/// Warns of a second certificate for the same machine. Whoever got the first one has not used it yet.
+/// Warns of a second certificate for the same machine. The holder of the first one has not used it yet.
 async fn warn_of_another(context: &Context, request: &Request, approved: &Approved) {
     let Some(about) = &approved.again else {
         return;
@@ -119,7 +119,7 @@ fn pending(applied: &[Applied]) -> Pending {
 /// When to decide again.
 fn requeue_after(applied: &[Applied], has_more: bool) -> Option<Duration> {
     let waits = |applied: &Applied| matches!(applied.outcome, Outcome::Waiting(_));
-    // Without progress, the next reconcile would find the same.
+    // Requeue at once only if at least one request was handled: otherwise the next reconcile would find the same.
     if has_more && !applied.iter().all(waits) {
         return Some(Duration::ZERO);
     }

@@ -1,4 +1,4 @@
-//! What was reported: pending requests, and Events of the last minutes.
+//! Remembers what was reported: pending requests, and Events of the last minutes.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};

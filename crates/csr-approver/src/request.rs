@@ -23,7 +23,7 @@ pub enum RequestView {
 }
 
 impl RequestView {
-    /// `None`: it is of no interest. Nor is one whose name no kubelet gives: the API server takes every text. `known`: what is kept under this
+    /// `None`: it is of no interest, or no kubelet generates such a name. The API server accepts any string. `known`: what is kept under this
     /// name.
     pub fn of(object: CertificateSigningRequest, known: Option<&Self>) -> Option<Self> {
         if !object.metadata.name.as_deref().is_some_and(is_plain) {
@@ -105,7 +105,7 @@ pub struct Request {
     pub uid: String,
     pub resource_version: String,
     pub created: Timestamp,
-    /// The resourceVersion with which this process first saw it; `None`: it is no number. It is that of the creation, unless someone who may
+    /// The resourceVersion with which this process first saw it; `None`: it is not a number. It is that of the creation, unless someone who may
     /// update requests did so before: no token of a pool may.
     pub order: Option<u64>,
     pub requester: Requester,
@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    /// Whoever approved it, there is a certificate with which a machine can join.
+    /// There is a certificate with which a machine can join, no matter who approved it.
     #[test]
     fn of_an_approved_request_its_node_and_its_times_are_kept() {
         let (created, later) = ("2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z");

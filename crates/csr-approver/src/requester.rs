@@ -1,4 +1,4 @@
-//! Who asks for a certificate. Requests of anybody else are left alone.
+//! The ServiceAccount of a pool, which asks for certificates. Requests of any other user are left alone.
 
 use std::fmt;
 

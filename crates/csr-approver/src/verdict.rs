@@ -1,4 +1,4 @@
-//! Why a request is denied, or waits. The messages stand in conditions that the requester can read, so they name nothing of other pools.
+//! The reasons why a request is denied or waits. The requester can read these messages, so they don't mention other pools.
 
 use jiff::Timestamp;
 use osm_api::Reason;

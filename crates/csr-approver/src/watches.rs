@@ -1,4 +1,4 @@
-//! What is watched, and which change queues which requester. A change that no waiting request depends on queues nobody, so that a failed
+//! Starts the watches, and maps each change to the requesters that it queues. A change that no waiting request depends on queues no requester, so that a failed
 //! reconcile keeps its delay.
 
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;

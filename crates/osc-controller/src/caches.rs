@@ -1,4 +1,4 @@
-//! What the watches of this controller show, reduced to what decisions need.
+//! Caches what the watches of this controller show, reduced to what decisions need.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

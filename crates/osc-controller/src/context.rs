@@ -1,4 +1,4 @@
-//! What all reconciles share: the cluster, the queue, caches, memory and metrics.
+//! Holds what all reconciles share: the cluster, the queue, caches, memory and metrics.
 
 use std::sync::Arc;
 

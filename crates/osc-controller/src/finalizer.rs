@@ -36,7 +36,7 @@ impl Finalizer {
     }
 }
 
-/// The finalizers of the claimants that nobody else removes.
+/// The finalizers of the claimants that only this controller removes.
 pub fn left_behind(gathered: &Gathered) -> Vec<Finalizer> {
     // Never write to what is perhaps the wrong cluster.
     let is_elsewhere = gathered.other_cluster.is_some() || gathered.presence == PoolPresence::OtherCluster;

@@ -26,7 +26,7 @@ pub struct Gathered {
     /// The time by which the plan decides.
     pub now: Timestamp,
     pub name: String,
-    /// Pools whose OperatingSystemConfig has this name, the owner first. There is more than one only where two names run together.
+    /// Pools whose OperatingSystemConfig has this name, the owner first. More than one only if the names of two pools map to the same name of a config.
     pub claimants: Vec<Arc<PoolView>>,
     /// Set while a claimant that is older than these may not be known yet.
     pub older_claimant_possible: bool,
@@ -35,7 +35,7 @@ pub struct Gathered {
     pub config: Option<Arc<ConfigView>>,
     /// Whether a config of the owner was deleted while it had content, as far as this replica knows.
     pub lost_content: bool,
-    /// uid of the worker cluster's `kube-system` namespace. It is read anew where `presence` was asked for.
+    /// uid of the worker cluster's `kube-system` namespace. It is read again where `presence` was asked for.
     pub cluster_uid: String,
     /// Set while `config` does not exist and every other one was created for another cluster, to the uid of that.
     pub other_cluster: Option<String>,
@@ -51,7 +51,7 @@ pub struct Gathered {
     /// The settings for the owner's pool.
     pub settings: SettingsLookup,
     pub endpoint: Option<Choice>,
-    /// Whether nobody else removes the finalizers of the upstream OSM.
+    /// Whether only this controller removes the finalizers of the upstream OSM.
     pub finalizers_are_left: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Why a pool is not rendered, as its condition `Rendered` reports it.
+//! The reasons why a pool is not rendered, as its condition `Rendered` reports it.
 
 use std::time::Duration;
 

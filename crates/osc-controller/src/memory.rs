@@ -1,4 +1,4 @@
-//! What this controller remembers between reconciles and could not read from the cluster. All of it may be lost.
+//! Remembers between reconciles what this controller could not read from the cluster. All of it may be lost.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

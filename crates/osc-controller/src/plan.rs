@@ -95,7 +95,7 @@ impl Plan {
 /// What templates are compiled and rendered with.
 pub struct Renderer<'a> {
     pub profiles: &'a CompiledProfiles,
-    /// Set as soon as nobody waits for the plan any more, which ends rendering.
+    /// Set as soon as the caller no longer waits for the plan, which ends rendering.
     pub abandoned: &'a AtomicBool,
 }
 
@@ -367,7 +367,7 @@ fn for_owner(gathered: &Gathered, owner: &PoolView, renderer: Option<&Renderer<'
 
 fn held(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, hold: &Hold) -> Plan {
     let has_content = config.is_some_and(|config| config.status.rendered.is_some());
-    // What waits is good: the last content was rendered, and is published.
+    // While a pool waits, its last good content stays published, so `Rendered` stays true.
     let is_rendered = match hold {
         Hold::WaitingForRevision => true,
         Hold::WaitingForProfile { .. } | Hold::WaitingForThread => has_content,

@@ -297,7 +297,7 @@ fn nothing_new_is_started_beside_the_upstream_osm_and_the_pool_says_why() {
         assert_eq!(rejected(&held), reasons);
         assert_says(&held.rejected[1].message, &["nothing new is rendered", problem]);
     }
-    // What is published stays, and is written again if somebody edits it.
+    // What is published stays, and is written again if someone edits it.
     let mut gathered = current();
     assert_eq!(verdict(&beside(&gathered)), ("Rendered", true));
     let before = gathered.config().clone();
@@ -479,7 +479,7 @@ fn failures_keep_the_last_good_content_and_say_why() {
         let before = gathered.config.clone().unwrap();
         assert_eq!(after.status.rendered, before.status.rendered, "{reason}");
 
-        // The same of a pool that has nothing yet: it is in the table all the same.
+        // The same of a pool that has nothing yet: it is still in the table.
         gathered.config = None;
         let failed = plan(&gathered);
         assert!(
@@ -633,7 +633,7 @@ fn what_else_a_spec_holds_is_removed_once_the_new_content_is_published() {
     // Where the next content is rendered, it waits for that.
     gathered.claimants = vec![pool("uid-1", Some("2"), "1.35.0")];
     assert!(matches!(plan(&gathered).object, ObjectPlan::Keep));
-    // What can't be decoded is published by nobody.
+    // An object that can't be decoded is not published.
     let config = gathered.config_mut();
     config.is_unreadable = true;
     assert!(matches!(plan(&gathered).object, ObjectPlan::Replace(..)));

@@ -164,7 +164,7 @@ async fn report_change(
     let rendered_for = config.and_then(|config| config.rendered_for.as_ref());
     let pool = subject.or(rendered_for.map(|rendered_for| &rendered_for.pool));
     let owner = gathered.claimants.first();
-    // To wait for a profile is no failure.
+    // Waiting for a profile is not a failure.
     let has_failed = !verdict.status && verdict.reason != Reason::WaitingForProfile;
     macro_rules! log {
         ($level:ident) => {

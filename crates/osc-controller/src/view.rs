@@ -1,4 +1,4 @@
-//! What this controller keeps of the objects that it watches: only what decisions need.
+//! Views of the watched objects. They keep only what decisions need.
 
 use std::collections::BTreeMap;
 
@@ -522,7 +522,7 @@ mod tests {
         let view = md(provider.clone());
         assert!(view.pool.is_ok(), "{view:?}");
         assert!(!format!("{view:?}").contains("hunter2"), "{view:?}");
-        // Nor by the reason why a MachineDeployment is no pool.
+        // The reason why a MachineDeployment is not a pool does not show them either.
         for (field, value) in [
             ("cloudProvider", json!("hunter2")),
             ("operatingSystem", json!({"hunter2": "hunter2"})),

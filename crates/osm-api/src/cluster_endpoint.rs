@@ -1,4 +1,4 @@
-//! Where nodes find the API server, and the CA that verifies it.
+//! Chooses the address where nodes find the API server, and the CA that verifies it.
 //!
 //! The settings come first, then the address that is in use already, then `kube-public/cluster-info`, which kubeadm publishes,
 //! then the EndpointSlice of the Service `kubernetes`. An address that is in use stays as long as the cluster names it, because
@@ -37,7 +37,7 @@ pub struct Discovered {
 }
 
 impl Discovered {
-    /// Reads `kube-public/cluster-info`. Text that is no kubeconfig says nothing.
+    /// Reads `kube-public/cluster-info`. Text that is not a kubeconfig counts as absent.
     pub fn from_cluster_info(map: &ConfigMap) -> Self {
         let cluster = map
             .data
@@ -222,7 +222,7 @@ mod tests {
             None,
             "an address without a CA is no endpoint"
         );
-        // Nor does what is in use win over them.
+        // The address in use does not win over them either.
         let sources = [cluster_info("https://lb:6443"), self::slice(&["a", "b"])];
         let choice = choose(&settings, &sources, &["https://lb:6443"], None).unwrap();
         assert_eq!(choice.endpoint.api_server, "https://set:1");

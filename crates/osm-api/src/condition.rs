@@ -21,7 +21,7 @@ use crate::reason::Reason;
 /// delete the OperatingSystemConfig.
 pub const REASON_DELETED: Reason = Reason::Deleted;
 
-/// Longest message that is written. The API server takes 32,768 bytes, but nobody reads that much.
+/// Longest message that is written. The API server takes 32,768 bytes, which is too long to read.
 const MAX_MESSAGE: usize = 2048;
 
 /// What a controller has to say about an object, before it is compared with what stands there.

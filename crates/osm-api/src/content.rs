@@ -1,4 +1,4 @@
-//! What an OperatingSystemConfig holds: [`Unpacked`] writes the documents of a pool into its status, and [`ContentView`] reads them.
+//! The content of an OperatingSystemConfig: [`Unpacked`] writes the documents of a pool into its status, and [`ContentView`] reads them.
 //!
 //! The upstream OSM stores documents in the spec, with credentials. They are never published: osc-controller renders the pool again.
 
@@ -308,7 +308,7 @@ impl<'a> ContentView<'a> {
     /// The content itself, as `osm-render` makes documents of it.
     ///
     /// # Errors
-    /// Documents that nobody has rendered, or that another client has modified.
+    /// Documents that were not rendered, or that another client has modified.
     pub fn content(self) -> Result<Content, ContentError> {
         let rendered = self.rendered().ok_or(ContentError::Missing)?;
         unpack(self.pool().as_ref(), rendered)
@@ -464,7 +464,7 @@ mod tests {
             let mut config = packed_with(packed);
             let error = ContentView::of(&config).content().unwrap_err().to_string();
             assert!(error.contains(problem) && !error.contains("hunter2"), "{error}");
-            // What is dropped from memory is no alteration.
+            // Dropping a document from memory does not count as an alteration.
             let stripped = std::mem::take(rendered(&mut config)).without_documents();
             assert_eq!((stripped.bootstrap, stripped.provisioning), (None, None));
         }

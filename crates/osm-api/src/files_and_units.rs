@@ -1,4 +1,4 @@
-//! What a stage puts on a machine: files and systemd units.
+//! The objects that a stage puts on a machine: files and systemd units.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

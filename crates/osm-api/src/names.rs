@@ -268,7 +268,7 @@ pub fn is_provisioning_secret_of(pool_id: &str, name: &str) -> bool {
 /// characters.
 const LONGEST_VALUE: usize = 32 * 1024;
 
-/// Of these labels or annotations, those that OSM writes. Others can be of any size.
+/// Selects the labels or annotations that OSM writes. Others can be of any size.
 pub fn only_ours(all: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
     let is_ours = |(name, value): &(&String, &String)| {
         let group = name.split_once('/').map(|(group, _)| group);

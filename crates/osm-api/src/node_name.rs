@@ -1,4 +1,4 @@
-//! How the name of a node comes about on each cloud: the only names that a machine of a pool may join with.
+//! Derives the name of a node on each cloud: the only names that a machine of a pool may join with.
 //!
 //! machine-controller replaces `<MACHINE_NAME>` in the user data with [`Machine::spec_name`], whatever the cloud is: it
 //! reads the bootstrap Secret (`pkg/controller/machine/controller.go` at 0231d551: `getOSMBootstrapUserdata(machine.Spec.Name, …)`, then

@@ -201,7 +201,7 @@ pub fn template_differs(digest: &str, other: &str) -> bool {
 }
 
 /// `v1:` and SHA-256 of what rendering reads of a MachineDeployment's `spec.template`. The credentials of the cloud and of a subscription are not
-/// part of it: whoever can read the digest and knows the rest could guess them.
+/// part of it: someone who can read the digest and knows the rest could guess them.
 pub fn template_digest(md: &MachineDeployment) -> String {
     let machine = md.spec.template.get("spec").unwrap_or(&Value::Null);
     let provider = provider(md);
@@ -211,7 +211,7 @@ pub fn template_digest(md: &MachineDeployment) -> String {
     for (name, value) in system.into_iter().flatten() {
         let is_reference = value.is_object() && value.get("value").is_none();
         if SECRET_FIELDS.contains(&name.as_str()) && !is_reference {
-            // Only whether there is one decides what is rendered.
+            // Rendering depends only on whether the field is set, so keep a boolean instead of the credential.
             let text = value.get("value").unwrap_or(value).as_str();
             *value = Value::Bool(text.is_some_and(|text| !text.is_empty()));
         }

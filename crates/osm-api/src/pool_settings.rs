@@ -36,7 +36,7 @@ impl PoolSettings {
     /// Reads the annotation's text: a partial settings document, with `fromConfigMap: NAME` where a ConfigMap holds one.
     ///
     /// # Errors
-    /// A text that is no such document.
+    /// A text that is not such a document.
     pub fn parse(text: &str) -> Result<Self, PoolSettingsError> {
         let failed = |mistakes| PoolSettingsError {
             place: format!("annotation {SETTINGS}"),

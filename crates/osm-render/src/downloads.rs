@@ -1,4 +1,4 @@
-//! What nodes download: where each project publishes the files of a release, and which of them a template asks for.
+//! Knows the downloads of nodes: where each project publishes the files of a release, and which of them a template asks for.
 //!
 //! Templates get URLs from here only, so that the list of downloads is complete.
 

@@ -1,4 +1,4 @@
-//! What a template language must be able to do, so that profiles can be written in it.
+//! The interface of a template language in which profiles can be written.
 //!
 //! Everything here is neutral: sources are names and texts, late-bound values and downloads are placed by one implementation for all
 //! languages, and every engine works within the same [`Budget`]. The languages are listed in [`crate::engines`].

@@ -13,7 +13,7 @@
 //!
 //! A template language is an engine: `engine.rs` has the traits, `engines.rs` the list of languages.
 
-#![allow(missing_docs)] // Not published: a doc comment that only repeats the name helps nobody.
+#![allow(missing_docs)] // Not published: a doc comment that only repeats the name would not help.
 
 mod additions;
 mod budget;

@@ -1,4 +1,4 @@
-//! Which destinations nodes reach without the proxy.
+//! Lists the destinations that nodes reach without the proxy.
 
 use std::net::IpAddr;
 

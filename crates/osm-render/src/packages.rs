@@ -1,4 +1,4 @@
-//! Where machines get packages from, as cloud-init's modules `apt` and `yum_repos`.
+//! Configures where machines get packages from, as cloud-init's modules `apt` and `yum_repos`.
 //!
 //! They are part of the bootstrap document, so that every later installation of a package uses them.
 

@@ -1,7 +1,7 @@
 //! A pool's Red Hat subscription, as cloud-init's module `rh_subscription`.
 //!
 //! It is part of the provisioning document, which only the node can read. A cloud's metadata service returns the bootstrap document to
-//! every process on the machine. Profiles of the upstream OSM have it there all the same, see [`crate::placement`]. The configuration
+//! every process on the machine. Profiles of the upstream OSM have it there anyway, see [`crate::placement`]. The configuration
 //! contains no credential, not even one that the MachineDeployment contains.
 
 use osm_api::config::{LateBound, LateBoundKind, StageConfig};

@@ -1,4 +1,4 @@
-//! What a controller works with in one worker cluster: connections, settings, gates and watches.
+//! Holds what a controller works with in one worker cluster: connections, settings, gates and watches.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a cluster is to a service: the only one, or one of two.
+//! The role of a cluster for a service: the only one, or one of two.
 
 use osm_api::rbac::ClusterKind;
 

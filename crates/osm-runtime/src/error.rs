@@ -1,4 +1,4 @@
-//! What the API server's answers mean to a controller, and how an error reads in one line.
+//! Classifies the API server's answers for a controller, and writes an error in one line.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -10,13 +10,13 @@ use osm_api::condition::clip;
 
 /// Longest delay before a failed reconcile is repeated, where a retry alone may help.
 pub const LONGEST_DELAY: Duration = Duration::from_secs(30);
-/// The same where something has to be put right first, and then wakes the object: a watch, the settings, or readiness.
+/// The same where someone has to fix something first. The fix then requeues the object: by a watch, the settings, or readiness.
 pub const LONGEST_DELAY_OF_PERMANENT: Duration = Duration::from_secs(600);
 
 pub trait Failure: Display + Send {
     /// From the closed set of the controller.
     fn reason(&self) -> Reason;
-    /// Another writer changed an object between the read and the write. The reconcile is repeated; this is no failure.
+    /// Another writer changed an object between the read and the write. The reconcile is repeated; this does not count as a failure.
     fn is_conflict(&self) -> bool;
     /// The delay grows up to this.
     fn longest_delay(&self) -> Duration {

@@ -1,4 +1,4 @@
-//! What the services share: flags, telemetry, clients, caches, the reconcile runner and the admin server.
+//! The code that the services share: flags, telemetry, clients, caches, the reconcile runner and the admin server.
 //!
 //! This crate knows neither rendering nor any of the services.
 //!
@@ -18,7 +18,7 @@
 //!    seed reproduces a run. `Controller` schedules within streams that a test can't order.
 //! 6. **One object affects no other.** [`object`] decodes each object from its own text, so that one that can't be decoded hides no other.
 
-#![allow(missing_docs)] // Not published: a doc comment that only repeats the name helps nobody.
+#![allow(missing_docs)] // Not published: a doc comment that only repeats the name would not help.
 
 pub mod admin;
 pub mod admission;

@@ -135,7 +135,7 @@ fn short(path: &Path) -> String {
 
 /// What the message of a decoder reports about a value of the wrong type.
 fn wrong_type(message: &str) -> Option<String> {
-    // A text is decoded here, so the position in it follows.
+    // serde_json appends " at line N", which is a position in our buffer.
     let (message, _) = message.rsplit_once(" at line ").unwrap_or((message, ""));
     message
         .starts_with("invalid type: ")

@@ -1,8 +1,8 @@
 //! Opens a port, and serves HTTP/1.1 on it within bounds. A service listens nowhere else.
 //!
 //! Every pod that reaches a port may be hostile, and memory that it takes is missing for the work. So a connection carries one request, whose head
-//! is short, and ends after a time limit whatever it waits for. There is no next request, which would need bounds of its own. Of too many
-//! connections the oldest ends, rather than the newest waits: a probe that waits for a slot would have the kubelet restart the service.
+//! is short, and ends after a time limit whatever it waits for. There is no next request, which would need bounds of its own. If there are too
+//! many connections, the oldest ends: if the newest waited instead, a probe could wait, and the kubelet would restart the service.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener};

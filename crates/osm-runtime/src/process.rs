@@ -1,4 +1,4 @@
-//! What a process has once, however many clusters it serves.
+//! Holds what a process has once, however many clusters it serves.
 
 use osm_api::rbac::Service;
 use tokio_util::sync::CancellationToken;

@@ -1,4 +1,4 @@
-//! Single objects, read from the API server. An object that can't be decoded is no failed request.
+//! Single objects, read from the API server. An object that can't be decoded is not a failed request.
 
 use kube::api::GetParams;
 use kube::core::Request;

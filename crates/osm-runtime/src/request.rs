@@ -1,4 +1,4 @@
-//! Why a reconcile fails. It is the one error of osp-controller, osc-controller and csr-approver. secret-syncer wraps it.
+//! The error of a reconcile that fails. It is the one error of osp-controller, osc-controller and csr-approver. secret-syncer wraps it.
 
 use std::time::Duration;
 

@@ -131,7 +131,7 @@ pub fn describe(attributes: &ResourceAttributes) -> String {
         Some(text) => format!("{before}{text}"),
         None => String::new(),
     };
-    // A namespace is in itself.
+    // For a Namespace, `namespace` is its own name, which would only repeat it.
     let place = match attributes.resource.as_deref() {
         Some("namespaces") => String::new(),
         _ => word(" in ", &attributes.namespace),

@@ -87,7 +87,7 @@ pub async fn work<K, S, F, Fut, E>(
     let _ = member.await;
 }
 
-/// Queues every key of this replica whenever a missing right or the like has been put right. Nothing else would tell of it, and failures
+/// Queues every key of this replica whenever a missing right or the like has been granted. No watch reports that, and failures
 /// that only a person can put right are retried rarely.
 async fn wake_when_well<K: Key>(cluster: Cluster, queue: Arc<Queue<K>>, shared: impl Shared<K>) {
     let is_unwell = |closed: &[String]| closed.iter().any(|gate| is_vital(gate));

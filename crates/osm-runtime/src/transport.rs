@@ -1,7 +1,7 @@
-//! How requests reach an API server. One TLS connection carries all of them, watches included, if the server speaks HTTP/2.
+//! Connects to an API server. One TLS connection carries all of them, watches included, if the server speaks HTTP/2.
 //!
 //! kube's own connector speaks only HTTP/1.1, which needs a connection for each watch and for each request in flight. Its TLS configuration and
-//! its authentication are used as they are. A request that an overloaded API server refuses is repeated by whoever sent it.
+//! its authentication are used as they are. The caller repeats a request that an overloaded API server refuses.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Why a document can't be written. No message repeats a value, because it may be a credential.
+//! The errors of writing a document. No message repeats a value, because it may be a credential.
 
 use osm_api::reason::Reason;
 

@@ -99,7 +99,7 @@ impl Filled {
         let files = own_files(reader, stage, name.as_deref()).chain(files(config, &fill)?);
         let units = config.units.iter().map(|unit| fill_unit(unit, &fill));
         let units = units.collect::<Result<_, _>>()?;
-        // A marker in a name or a key would be left in the document. Profiles have none there, but somebody may have edited a stored config.
+        // A marker in a name or a key would be left in the document. Profiles have none there, but someone may have edited a stored config.
         let text = serde_json::to_string(config).unwrap_or_default();
         if text.matches(RESERVED_PREFIX).count() > filled.get() {
             let place = format!("{}, in a name, a key or an SSH key", stage.field());

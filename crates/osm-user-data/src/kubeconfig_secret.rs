@@ -1,4 +1,4 @@
-//! Which pools have a kubeconfig Secret.
+//! Decides which pools have a kubeconfig Secret.
 //!
 //! Most machines get their tokens in the bootstrap document. Where the provisioning document has tokens, or a machine fetches the kubelet's
 //! bootstrap kubeconfig after it, the pool has a Secret with that kubeconfig.

@@ -1,4 +1,4 @@
-//! What a Secret of its own needs to know of a rendered configuration: the kubelet's bootstrap kubeconfig, and the stages in which
+//! Extracts from a rendered configuration what a kubeconfig Secret needs: the kubelet's bootstrap kubeconfig, and the stages in which
 //! credentials are.
 
 use std::collections::BTreeSet;

@@ -8,7 +8,7 @@
 //!
 //! This crate is what secret-syncer knows of rendering, so it contains no template language. It is pure, as osm-render is.
 
-#![allow(missing_docs)] // Not published: a doc comment that only repeats the name helps nobody.
+#![allow(missing_docs)] // Not published: a doc comment that only repeats the name would not help.
 
 mod cloud_init;
 pub mod clouds;

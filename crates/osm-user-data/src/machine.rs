@@ -1,4 +1,4 @@
-//! What a document puts on a machine, for people to read and compare: its files, the state of its units, and everything else.
+//! Lists what a document puts on a machine, for people to read and compare: its files, the state of its units, and everything else.
 
 use osm_api::content::Content;
 use osm_api::profile::Unit;

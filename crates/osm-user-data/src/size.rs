@@ -1,4 +1,4 @@
-//! How a document is counted against the limit of its cloud.
+//! Counts a document against the limit of its cloud.
 
 use osm_api::gzip;
 

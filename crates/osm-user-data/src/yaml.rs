@@ -1,6 +1,6 @@
 //! The one place where YAML is written and read.
 //!
-//! Readers differ: cloud-init's is YAML 1.1, where `yes`, `12:30` and `1_000` are no strings. So every string is
+//! Readers differ: cloud-init's is YAML 1.1, where `yes`, `12:30` and `1_000` are not strings. So every string is
 //! quoted, except multi-line text that a literal block carries unharmed, because operators read these documents.
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};

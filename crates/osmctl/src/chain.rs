@@ -1,4 +1,4 @@
-//! What a pool waits for: the chain from its MachineDeployment to its Secrets, in which each link follows from those before it.
+//! Explains what a pool waits for: the chain from its MachineDeployment to its Secrets, in which each link follows from those before it.
 //!
 //! A pool is up to date if its Secrets hold what the newest MachineDeployment, profile and settings ask for. So a refused edit of a profile is
 //! a problem, although machines boot with the previous version.
@@ -47,7 +47,7 @@ pub struct Link {
 /// How a link is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// With what a person may want to know about it.
+    /// Holds what a person may want to know about it.
     UpToDate(String),
     Problem(Problem),
     /// It could not be read.
@@ -680,7 +680,7 @@ mod tests {
         let links = chain(&refused, &refused.pools()[0], now());
         assert_eq!(first_problem(&links).unwrap().1.reason, "SettingsInvalid");
 
-        // What was read is judged all the same.
+        // The objects that were read are judged anyway.
         snapshot.profiles = vec![crate::snapshot::fixtures::profile()];
         snapshot.profiles[0].metadata.generation = Some(3);
         let links = chain(&snapshot, &snapshot.pools()[0], now());

@@ -182,7 +182,7 @@ fn without_blobs(text: &str) -> String {
     replaced.into_owned()
 }
 
-/// Whether a run of characters may be base64 of something: it has capital and small letters and digits, and is no path.
+/// Whether a run of characters may be base64 of something: it has capital and small letters and digits, and is not a path.
 fn is_blob(run: &str) -> bool {
     let any = |is: fn(&char) -> bool| run.chars().any(|c| is(&c));
     run.len() >= MIN_BLOB

@@ -99,7 +99,7 @@ impl Command {
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    // As of `kubectl diff`: 1 is a result.
+    // Like `kubectl diff`: 1 means that something differs, and more means that the command failed.
     let failure = match command {
         Command::Diff(_) | Command::Status(_) => ExitCode::from(diff::ERROR),
         _ => ExitCode::FAILURE,

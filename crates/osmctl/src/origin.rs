@@ -1,4 +1,4 @@
-//! Where a manifest was read, and where the parts of it are that messages name by their paths.
+//! Records where a manifest was read, and finds the parts of it that messages name by their paths.
 
 use std::rc::Rc;
 
@@ -99,7 +99,7 @@ impl Origin {
         let Kind::Scalar(text, Style::Literal) = &node.kind else {
             return self.place_of(node);
         };
-        // The position of a block is that of its first character that is no line break. Its column is the indentation.
+        // The position of a block is that of its first character that is not a line break. Its column is the indentation.
         let blank = text.len() - text.trim_start_matches('\n').len();
         Place {
             file: self.file.to_string(),

@@ -37,7 +37,7 @@ pub fn document(text: &str) -> Result<()> {
     raw(text).map(|_| ())
 }
 
-/// Writes a text as it is to standard output: what a machine gets, byte by byte, or a text of osmctl itself. `false` if nobody reads it any more.
+/// Writes a text as it is to standard output: what a machine gets, byte by byte, or a text of osmctl itself. `false` if the reader has closed it.
 pub fn raw(text: &str) -> Result<bool> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -219,7 +219,7 @@ pub fn render(selected: &[Selected]) -> Result<Vec<RenderedPool>> {
 /// As [`render`], also if there are problems.
 ///
 /// # Errors
-/// What is no problem of a pool.
+/// A finding that is not a problem of a pool.
 pub fn render_all(selected: &[Selected]) -> Result<Partly<RenderedPool>> {
     let mut rendered = Partly::default();
     for one in selected {

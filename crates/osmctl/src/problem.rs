@@ -1,4 +1,4 @@
-//! What is wrong with an input, and where.
+//! A problem of an input, with its place.
 
 use std::fmt;
 

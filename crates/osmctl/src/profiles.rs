@@ -1,4 +1,4 @@
-//! Which profile a MachineDeployment is rendered with.
+//! Finds the profile that a MachineDeployment is rendered with.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;

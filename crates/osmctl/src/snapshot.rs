@@ -1,4 +1,4 @@
-//! What a cluster holds, as plain data, and the pools in it. The module `cluster` reads it. What commands make of it are pure functions.
+//! The objects of a cluster, as plain data, and the pools in it. The module `cluster` reads them. Commands are pure functions of them.
 
 use std::collections::BTreeSet;
 use std::fmt;

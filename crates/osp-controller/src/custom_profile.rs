@@ -1,4 +1,4 @@
-//! How the copy of a CustomOperatingSystemProfile is created and kept up to date. Pure.
+//! Creates the copy of a CustomOperatingSystemProfile, and keeps it up to date. Pure.
 //!
 //! The copy is an OperatingSystemProfile with the same name and namespace. It refers to its source as its owner, so that Kubernetes
 //! garbage-collects it.

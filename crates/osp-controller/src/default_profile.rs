@@ -1,4 +1,4 @@
-//! How a default profile is installed, and restored after someone has changed it. Pure.
+//! Decides how a default profile is installed, and restored after someone has changed it. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;

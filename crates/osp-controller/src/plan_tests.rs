@@ -489,7 +489,7 @@ fn a_copy_is_validated_once_it_is_up_to_date() {
     assert!(matches!(updated.copy, Some(Ok(Step::Update(_)))));
     assert_eq!((updated.verdict, updated.status), (None, None));
 
-    // With the name of a default profile, the stored profile is validated all the same.
+    // With the name of a default profile, the stored profile is still validated.
     gathered.is_default = true;
     let refused = plan(&gathered);
     assert!(matches!(refused.copy, Some(Err(Problem::DefaultName { .. }))));

@@ -2,7 +2,7 @@
 
 use osm_api::digest;
 
-/// The bytes of all digits in a text. What is no digit is left out.
+/// The bytes of all digits in a text. Other characters are left out.
 pub(crate) fn bytes(text: &str) -> Vec<u8> {
     let digits: Vec<u32> = text.chars().filter_map(|digit| digit.to_digit(16)).collect();
     digits

@@ -46,7 +46,7 @@ pub const TARGETS: [Target; 4] = [
 ];
 
 /// Takes away libFuzzer's panic hook, which ends the process even where a panic is caught, as the template engine does with those of its
-/// parser. One that nobody catches ends it all the same.
+/// parser. An uncaught panic still ends it.
 pub fn let_panics_be_caught() {
     drop(std::panic::take_hook());
 }

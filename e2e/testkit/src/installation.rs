@@ -62,7 +62,7 @@ fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<Value
     objects
 }
 
-/// Whoever has a token of a pool may request certificates.
+/// Anyone with a token of a pool may request certificates.
 fn node_bootstrapper() -> Value {
     of_pools("osm:node-bootstrapper", "system:node-bootstrapper")
 }

@@ -26,7 +26,7 @@ impl Usage {
     }
 }
 
-/// Lets [`Usage::peak_rss`] of a process begin anew with its current memory.
+/// Lets [`Usage::peak_rss`] of a process restart at its current memory.
 ///
 /// # Errors
 /// A process that does not run, or belongs to another user.

@@ -20,7 +20,7 @@ pub const CONTROLLERS: [&str; 2] = ["csrapproving", "csrsigning"];
 /// The signer of kubelets' client certificates.
 pub const KUBELET_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
-/// Everything that a token may do in a namespace, as the API server tells whoever asks for itself. One right a line.
+/// Everything that a token may do in a namespace, as a SelfSubjectRulesReview lists it. One right a line.
 pub async fn rights(client: Client, namespace: &str) -> Result<BTreeSet<String>> {
     let review: SelfSubjectRulesReview = serde_json::from_value(json!({"spec": {"namespace": namespace}}))?;
     let answer = Api::<SelfSubjectRulesReview>::all(client)

@@ -197,7 +197,7 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
 
     custom_profiles_of_the_seed_are_found(&world, shared).await?;
 
-    // What holds tokens is deleted. KKP makes the token of the getter anew, and nothing needs it.
+    // The Secrets with tokens are deleted. KKP recreates the token of the getter, and nothing needs it.
     for (name, _) in &before {
         theirs(&world).delete(name, &DeleteParams::default()).await?;
     }

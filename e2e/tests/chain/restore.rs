@@ -51,7 +51,7 @@ async fn yesterdays_etcd_is_caught_up_with() -> Result<()> {
         assert!(!is_dead(world.plane.client(&machine.kubelet_token)?).await?);
         world.says(pool, "Published", true, "Published").await?;
     }
-    // Whoever still remembers that pool may have made its config once more; it goes again.
+    // A service that remembers that pool may have created its config once more; it is deleted again.
     let of_lost = names::config_name("new-since", "kube-system");
     wait_for("the lost pool's config to be gone", DEADLINE, async || {
         check(world.configs().get_opt(&of_lost).await?.is_none())
@@ -64,7 +64,7 @@ async fn yesterdays_etcd_is_caught_up_with() -> Result<()> {
     world.stamp("witness", 1).await?;
     world.machine("witness", 1).await?;
 
-    // And the day is done again, by services that have seen it before: nobody restarts them.
+    // And the day is done again, by services that have seen it before, because they are not restarted.
     world.accepted_profile("osp-tiny", "v2.0.0", "second\n").await?;
     let observer = world.observe().await?;
     for round in 2..=3u64 {

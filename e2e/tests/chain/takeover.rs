@@ -1,4 +1,4 @@
-//! A cluster of the upstream OSM, which serves it first, is migrated. At the end, somebody starts the upstream OSM again.
+//! A cluster of the upstream OSM, which serves it first, is migrated. At the end, someone starts the upstream OSM again.
 
 use anyhow::{Context, Result};
 use jiff::{SignedDuration, Timestamp};
@@ -275,7 +275,7 @@ async fn a_cluster_of_the_upstream_osm_is_taken_over() -> Result<()> {
     // The token that never ends is not to be deleted while a pool needs it.
     reports_the_token(&world, "do not delete it yet").await?;
 
-    // The user writes the profile anew: the last pool is ours, and the token is no longer needed.
+    // The user rewrites the profile: the last pool is ours, and the token is no longer needed.
     world.patch_pool("custom", to_ours).await?;
     world.machine("custom", REVISION).await?;
     for pool in names {

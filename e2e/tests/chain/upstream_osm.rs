@@ -93,7 +93,7 @@ pub async fn is_forgotten(world: &World, observer: &SecretWatch) -> Result<()> {
     })
     .await?;
 
-    // What is published is renewed, and nothing new is. What the upstream OSM deletes is rendered anew, at a time that nobody knows: so a stand-in
+    // What is published is renewed, and nothing new is. What the upstream OSM deletes is rendered again, at an unknown time: so a stand-in
     // takes over from its pod.
     drop(go);
     let holder = start(world, NAMESPACE).await?;

@@ -244,7 +244,7 @@ impl Site {
     }
 }
 
-/// A pool, and whoever changes it.
+/// A pool, and the task that changes it.
 struct Pool {
     site: Arc<Site>,
     name: String,

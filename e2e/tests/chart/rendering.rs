@@ -213,7 +213,7 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
             );
             known.insert(account.to_string());
         }
-        // Whoever else is bound is who may ask for certificates of nodes.
+        // The group that may ask for certificates of nodes is bound as well.
         known.insert(group().to_string());
         for object in objects
             .iter()
@@ -258,7 +258,7 @@ fn group() -> Value {
     json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:serviceaccounts:cloud-init-settings"})
 }
 
-/// The policy restricts whom RBAC lets bind Roles, whoever the values say that is.
+/// The policy restricts the subjects that RBAC lets bind Roles, as the values name them.
 #[tokio::test]
 async fn the_policy_about_bindings_names_the_subjects_of_secret_syncer() -> Result<()> {
     const SUBJECT: &str = "workerCluster.subjects.secretSyncer";

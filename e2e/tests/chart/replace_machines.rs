@@ -32,7 +32,7 @@ async fn every_command_of_the_page_makes_machines_take_up_a_change() -> Result<(
     let pools = Api::<DynamicObject>::namespaced_with(plane.admin()?, "kube-system", &machine_deployment());
     let changed = pools.get("workers").await?;
     let value = &changed.data["spec"]["template"]["metadata"]["annotations"]["force-rotate"];
-    // machine-controller refuses an annotation that is no text.
+    // machine-controller refuses an annotation that is not a text.
     ensure!(value.is_string(), "{value}");
     // Only the annotation is new: labels, by which machines are found, stay.
     let labels = &changed.data["spec"]["template"]["metadata"]["labels"];

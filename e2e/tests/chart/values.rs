@@ -68,7 +68,7 @@ async fn every_value_has_the_effect_that_the_table_says() -> Result<()> {
     Ok(())
 }
 
-/// So that nobody adds a value without its effect.
+/// Every new value needs a row here, with its effect.
 #[test]
 fn the_table_has_every_value_of_the_chart() -> Result<()> {
     let defaults: Value = serde_saphyr::from_str(&std::fs::read_to_string(chart().join("values.yaml"))?)?;

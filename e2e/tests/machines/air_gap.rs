@@ -18,7 +18,7 @@ use super::environment::Environment;
 /// Where the stand-in for all Internet hosts is.
 const INTERNET: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 1, 1)), 443);
 
-/// Waits for whoever was started in the background, three minutes at most.
+/// Waits for the server that was started in the background, three minutes at most.
 const LISTENING: &str = r#"
 left=1800
 until curl -s -o /dev/null "$MIRROR_URL" || [ "$left" -eq 0 ]; do
@@ -27,7 +27,7 @@ until curl -s -o /dev/null "$MIRROR_URL" || [ "$left" -eq 0 ]; do
 done
 "#;
 
-/// What somebody has who has followed the page.
+/// The state after following the page.
 pub struct AirGap {
     blocks: Blocks,
     folder: PathBuf,

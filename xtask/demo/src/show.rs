@@ -98,7 +98,7 @@ fn heading(text: &str) -> Result<()> {
     ))
 }
 
-/// Prints to standard output, which may be a pipe that nobody reads any longer.
+/// Prints to standard output, which may be a pipe without a reader.
 fn print(text: &str) -> Result<()> {
     writeln!(io::stdout(), "{text}").context("standard output")
 }

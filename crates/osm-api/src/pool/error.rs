@@ -1,4 +1,4 @@
-//! Why a MachineDeployment can't be read.
+//! The errors of reading a MachineDeployment.
 
 use crate::reason::Reason;
 

@@ -1,4 +1,4 @@
-//! What the rights of one installation depend on.
+//! The properties of an installation that its rights depend on.
 
 use crate::names::{KUBE_SYSTEM, SETTINGS_CONFIG_MAP};
 

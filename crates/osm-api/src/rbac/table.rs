@@ -1,4 +1,4 @@
-//! What each service may do. A function lists the rights of one service, with the reason for each.
+//! The rights of each service. A function lists the rights of one service, with the reason for each.
 
 use super::grant::{ClusterKind, Grant, Right, named, rule};
 use super::installation::Installation;

@@ -1,4 +1,4 @@
-//! What the table as a whole permits, and never permits.
+//! Checks what the table as a whole permits, and never permits.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Which Secrets and ConfigMaps a pool and its profile may refer to.
+//! Checks which Secrets and ConfigMaps a pool and its profile may refer to.
 
 use super::Settings;
 use crate::config::{LateBoundKind, LateBoundSource};

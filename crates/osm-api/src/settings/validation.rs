@@ -1,4 +1,4 @@
-//! What the sections' validations have in common: the list of problems, and rules for texts.
+//! Shared by the validations of all sections: the list of problems, and rules for texts.
 
 use std::fmt::Display;
 

@@ -132,7 +132,7 @@ impl Kernel {
         }
         if !sysctls.is_empty() {
             let path = format!("/etc/sysctl.d/99-zz-osm-{origin}.conf");
-            // A parameter that this kernel does not have is no reason to fail.
+            // A parameter that this kernel lacks must not make the command fail.
             commands.push(format!("sysctl -q -e -p {path}"));
             let settings = sysctls.iter().map(|(key, value)| format!("{key} = {value}"));
             files.push((path, lines(settings)));

@@ -1,4 +1,4 @@
-//! What a step of composing reports. Only its caller knows the profile.
+//! The problem that a step of composing reports. Only its caller knows the profile.
 
 /// A field that is wrong, without the profile that it is in.
 pub(super) struct Problem {

@@ -1,4 +1,4 @@
-//! What Go templates see: the fields of the upstream OSM's `resources.filesData`, with the names, Go types and values that
+//! The data of Go templates: the fields of the upstream OSM's `resources.filesData`, with the names, Go types and values that
 //! existing profiles expect.
 //!
 //! Credentials, and names that only secret-syncer knows, are late-bound values.

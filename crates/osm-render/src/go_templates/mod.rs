@@ -1,7 +1,7 @@
 //! The engine `GoTemplate`: profiles as the upstream OSM takes them.
 //!
 //! Only files are templates. Each named template is executed by itself with all data, and a file that calls it gets the result. The upstream
-//! OSM takes that result for the source of a template once more, so that whoever writes a setting can write template code.
+//! OSM takes that result for the source of a template once more, so that anyone who writes a setting can write template code.
 //! Here results are written as they are, and a profile that relies on the second time is refused.
 
 pub(crate) mod containerd;

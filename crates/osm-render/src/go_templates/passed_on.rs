@@ -1,4 +1,4 @@
-//! What the upstream OSM passes on as it is: paths, encodings, units and modules. It neither checks nor merges them, so that the program
+//! Converts what the upstream OSM passes on unchanged: paths, encodings, units and modules. It neither checks nor merges them, so that the program
 //! on the machine decides what they become. Here they become the same. `docs/go-templates.md` has the table.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! How late-bound values are spelled in the data of Go templates.
+//! Spells late-bound values in the data of Go templates.
 //!
 //! A marker only means its value if it is copied into the output as it stands. Go templates have some 200 functions, and most of them
 //! change what they are given. So each stage is rendered twice, with markers and with other texts in their places. If both results

@@ -99,7 +99,7 @@ impl<'s> Scope<'s> {
 }
 
 impl Renderer<'_> {
-    /// Renders a template that is no part of another one.
+    /// Renders a template that is not part of another one.
     pub(super) fn text(&self, template: &Template) -> Result<String, Failure> {
         let scope = Scope {
             around: None,

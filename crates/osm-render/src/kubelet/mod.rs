@@ -77,7 +77,7 @@ const OURS: [(&str, &str); 11] = [
 ];
 
 /// The mistakes in the settings for the kubelet of a pool: what a kubelet would not start with. Each names its path in the settings, and
-/// repeats no value. What a kubelet of a version that is not known here may know is no mistake.
+/// repeats no value. A field that only a kubelet of an unknown version could know is not reported.
 pub(crate) fn check(pool: &Pool, settings: &KubeletDefaults) -> Vec<String> {
     let mut judge = Judge {
         kubelet: Kubelet::of(pool),
@@ -402,7 +402,7 @@ impl Judge {
     }
 }
 
-/// Whether a value is of a type, and what a mistake is told. `None`: the type is a struct, a list or a map.
+/// Whether a value is of a type, and the message if it is not. `None`: the type is a struct, a list or a map.
 fn scalar(kind: &str, value: &Value) -> Option<(bool, &'static str)> {
     let text = |check: fn(&str) -> bool| value.as_str().is_some_and(check);
     let whole = |fits: fn(i64) -> bool| value.as_i64().is_some_and(fits);

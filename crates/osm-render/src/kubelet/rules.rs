@@ -1,4 +1,4 @@
-//! What a kubelet refuses at its start although each field has its type: the rules of `ValidateKubeletConfiguration` in
+//! Checks what a kubelet refuses at its start although each field has its type: the rules of `ValidateKubeletConfiguration` in
 //! pkg/kubelet/apis/config/validation/validation.go of Kubernetes 1.33 to 1.36 and of what it calls, and those of what its program does next.
 //! tests/it/kubelet_values.rs holds the former against Kubernetes' own code.
 
@@ -362,7 +362,7 @@ pub(super) fn broken(c: &Merged) -> Vec<Broken> {
     all.0
 }
 
-/// Whether a field differs from what it is where nobody sets it. A pointer counts if it is there at all.
+/// Whether a field differs from its default. A pointer counts if it is there at all.
 fn is_used(c: &Merged, field: &str) -> bool {
     match field {
         "tracing" | "crashLoopBackOff.maxContainerRestartPeriod" | "topologyManagerPolicyOptions" => {

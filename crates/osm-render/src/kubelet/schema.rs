@@ -1,4 +1,4 @@
-//! What kubelets know: the fields of `KubeletConfiguration` and the feature gates, by minor version.
+//! Knows what kubelets support: the fields of `KubeletConfiguration` and the feature gates, by minor version.
 //!
 //! Both are small text files, which are searched as they are: nothing is parsed before it is needed, or kept.
 

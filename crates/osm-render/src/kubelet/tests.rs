@@ -20,12 +20,12 @@ fn of(minor: u64, yaml: &str) -> Vec<String> {
     check(&pool(minor), &settings.kubelet)
 }
 
-/// What a configuration, as YAML, is told by kubelet 1.36.
+/// The messages about a configuration, as YAML, for kubelet 1.36.
 fn told(configuration: &str) -> Vec<String> {
     of(36, &format!("kubelet: {{configuration: {configuration}}}"))
 }
 
-/// Configurations, each with the path of its mistake and a part of what is told.
+/// Configurations, each with the path of its mistake and a part of the message.
 const MISTAKES: &str = "
     {apiVersion: s77} | apiVersion | must be kubelet.config.k8s.io/v1beta1
     {kind: s77} | kind | must be KubeletConfiguration
@@ -125,7 +125,7 @@ fn rendered(
         .render(&pool, &settings, &stand_in_cluster())
 }
 
-/// Configurations that a kubelet can decode and would not start with, each with its version and what is told. Those of the validation are in
+/// Configurations that a kubelet can decode and would not start with, each with its version and the message. Those of the validation are in
 /// tests/it/kubelet_values.rs.
 const REFUSED: &str = "
     34 | {serializeImagePulls: true} | kubelet.configuration.serializeImagePulls (true): does not go with a maxParallelImagePulls above 1; set maxParallelImagePulls: 1, or serializeImagePulls: false; maxParallelImagePulls is 10 in /etc/kubernetes/kubelet.yaml
@@ -165,7 +165,7 @@ fn what_a_kubelet_would_not_start_with_is_refused() {
         assert!(error.contains(problem), "{row}: {error}");
         assert!(!error.contains("s77"), "the value is repeated: {error}");
     }
-    // An older kubelet has fewer rules, and one that nobody has seen may have others.
+    // An older kubelet has fewer rules, and an unknown one may have others.
     for (minor, configuration) in [
         (
             33,

@@ -169,7 +169,7 @@ fn without_them_a_resolved_profile_is_what_it_was() {
         let plain = spec(os, utility, json!({}));
         let resolved = resolve(&plain).unwrap();
         assert_eq!(resolved.spec.0, plain);
-        // And a resolved profile is as if somebody had written it so.
+        // Resolving a resolved profile changes nothing.
         let resolved = resolve(&spec(os, utility, everything())).unwrap();
         assert_eq!(resolve(&resolved.spec.0).unwrap().digest, resolved.digest);
     }

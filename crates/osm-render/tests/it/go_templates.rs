@@ -412,7 +412,7 @@ fn passed_on(machine: Machine, engine: &str, spec: Value) -> Result<(String, Vec
 }
 
 /// One row for each text that the upstream OSM passes on: the stage, where in the document it ends up, as what, the warning about it,
-/// and what a profile in another language is told. Ignition, which refuses what occurs twice, has no complaint.
+/// and the message for a profile in another language. Ignition, which refuses what occurs twice, has no complaint.
 #[test]
 #[rustfmt::skip]
 fn what_the_upstream_osm_passes_on_becomes_the_same() {

@@ -1,4 +1,4 @@
-//! Any text, anywhere in the inputs, comes out as it went in, as read by whoever reads it on the machine, or is refused
+//! Any text, anywhere in the inputs, comes out as it went in, as read by the program that reads it on the machine, or is refused
 //! without being repeated. Nothing else in a document changes with it.
 //!
 //! What a machine gets with harmless texts is read down to its last text, and so is what it gets with others in their place: what differs
@@ -279,7 +279,7 @@ fn written(root: &Path, at: &Path, found: &mut BTreeMap<String, String>) {
     }
 }
 
-/// A file, read by whoever reads it on a machine.
+/// A file, as the program reads it that does so on a machine.
 fn read(path: &str, text: &str) -> Value {
     match path {
         "/etc/osm/proxy.env" => environment_file(text),

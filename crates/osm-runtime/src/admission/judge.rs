@@ -1,4 +1,4 @@
-//! What a service decides about: an object that someone creates or updates.
+//! The trait of a service that decides about an object that someone creates or updates.
 
 use std::future::Future;
 use std::time::Duration;

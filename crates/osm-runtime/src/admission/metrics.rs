@@ -6,7 +6,7 @@ use prometheus::{Error, Histogram, HistogramOpts, IntCounterVec, IntGauge, Opts}
 
 use crate::metrics::{Metrics, SECONDS};
 
-/// Result of a body that is no review.
+/// Result of a body that is not a review.
 pub(super) const UNREADABLE: &str = "unreadable";
 
 #[derive(Clone, Debug)]

@@ -50,7 +50,7 @@ struct Sent {
     old_object: Option<Box<RawValue>>,
 }
 
-/// Reads the body of a request; `None`: it is no review of this version.
+/// Reads the body of a request; `None`: it is not a review of this version.
 pub(super) fn read(body: &[u8]) -> Option<Review> {
     let body: Body = serde_json::from_slice(body).ok()?;
     let is_review = body.kind == KIND && body.api_version == VERSION;

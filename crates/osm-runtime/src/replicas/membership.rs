@@ -1,4 +1,4 @@
-//! Which replicas of a service are alive, as one of them sees it, and which of them owns a key. Pure: no client, no clock.
+//! Decides which replicas of a service are alive, as one of them sees it, and which of them owns a key. Pure: no client, no clock.
 //!
 //! A replica is alive as long as its Lease changes. The observer measures the time since the last change that it saw by its own
 //! clock, so that no other clock matters.

@@ -291,7 +291,7 @@ impl Member {
                     let live = self.replicas.0.lease.borrow().live.clone();
                     self.count(changed(&self.replicas, &live, &live));
                 } else {
-                    // Perhaps no replica has handled the events of the meantime.
+                    // No replica may have handled the events while the Lease was lost: reconcile everything.
                     self.replicas.membership().trust(Instant::now());
                     self.judge_since(&Live::default(), changed);
                 }

@@ -1,4 +1,4 @@
-//! What a failed request means to a person, and the next step.
+//! Explains a failed request to a person, with the next step.
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is wrong with pools besides each one's rendering: what they need together, and what the settings do not allow them.
+//! Checks pools for problems besides their rendering: what they need together, and what the settings do not allow them.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};

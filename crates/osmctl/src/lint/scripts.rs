@@ -1,4 +1,4 @@
-//! What a reviewer would say about a script.
+//! Reports what a reviewer would say about a script.
 
 use std::collections::BTreeSet;
 

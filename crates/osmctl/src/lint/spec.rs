@@ -1,4 +1,4 @@
-//! What is wrong with a profile before it is rendered.
+//! Checks a profile before it is rendered.
 
 use osm_api::profile::{OperatingSystemProfileSpec, TemplateEngine};
 use osm_api::{OperatingSystemProfile, Reason};
@@ -28,7 +28,7 @@ pub fn check(
     problems
 }
 
-/// Actions in texts that are no templates in a profile of the upstream OSM.
+/// Actions in texts that the upstream OSM does not take for templates.
 fn of_verbatim_texts(item: &Item<OperatingSystemProfile>) -> Vec<Problem> {
     if item.value.spec.template_engine != TemplateEngine::GoTemplate {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What a cluster is like before a migration: what was found, what becomes of it, and why it can't be migrated. `read` reads, `judge` decides.
+//! Describes a cluster before a migration: what was found, what becomes of it, and why it can't be migrated. `read` reads, `judge` decides.
 
 use std::path::PathBuf;
 

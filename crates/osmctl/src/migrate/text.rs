@@ -1,4 +1,4 @@
-//! What `check` prints.
+//! Writes the output of `check`.
 
 use osm_user_data::yaml;
 use serde_json::Value;

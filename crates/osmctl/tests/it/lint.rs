@@ -107,7 +107,7 @@ enum Said {
     Same(String),
     /// A problem of another rule, about an input.
     As(&'static str, String),
-    /// Nothing: it is no fault, or depends on the cluster, on values of Secrets, or on a request of a machine.
+    /// Nothing: it is not a fault, or depends on the cluster, on values of Secrets, or on a request of a machine.
     Not,
 }
 
@@ -251,7 +251,7 @@ fn lint_says_what_the_cluster_would_report() {
     assert_eq!(problems(MACHINE_DEPLOYMENT), Vec::<Value>::new());
 }
 
-/// A built-in profile is no file that the author of a pool has.
+/// The author of a pool has no file of a built-in profile.
 #[test]
 fn what_is_wrong_with_a_pool_or_its_settings_is_reported_at_its_own_line() {
     const PAGE: &str = include_str!("../../../../docs/osmctl.md");

@@ -1,4 +1,4 @@
-//! What the watches have shown, and our own writes.
+//! Caches what the watches have shown, and our own writes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

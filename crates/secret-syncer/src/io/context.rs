@@ -1,4 +1,4 @@
-//! What is reconciled, and what all reconciles share.
+//! The keys of the queue, and what all reconciles share.
 
 use std::sync::Arc;
 

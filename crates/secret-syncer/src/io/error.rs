@@ -1,4 +1,4 @@
-//! Why a reconcile failed: an error for each step.
+//! The errors of a reconcile, one enum for each step.
 
 use std::time::Duration;
 

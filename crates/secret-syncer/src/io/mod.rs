@@ -1,5 +1,5 @@
 //! Everything that holds a client. [`gather`] only reads; [`apply`] carries out a plan; [`report`] writes status, Events and metrics.
-//! What to write, delete and remember is decided by [`mod@crate::plan`]. Of a pool, it remembers what a plan says, and the
+//! [`mod@crate::plan`] decides what to write, delete and remember. This layer remembers what a plan says of a pool, and the
 //! [facts](crate::model::memory::Fact) that requests have shown.
 
 pub mod apply;

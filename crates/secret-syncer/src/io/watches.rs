@@ -1,4 +1,4 @@
-//! What is watched, and which change requeues which config.
+//! Starts the watches, and maps each change to the configs that it requeues.
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};

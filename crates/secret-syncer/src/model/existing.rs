@@ -1,4 +1,4 @@
-//! What exists for one pool in `cloud-init-settings`, and the labels and annotations that say which pool an object belongs to.
+//! The objects that exist for one pool in `cloud-init-settings`, and the labels and annotations that say which pool an object belongs to.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! What a process remembers of one OperatingSystemConfig between two reconciles. Decisions take it as input.
+//! Holds what a process remembers of one OperatingSystemConfig between two reconciles. Decisions take it as input.
 //!
 //! Losing it is harmless: after a restart documents are compared once more where an object that they take values from has changed, and
-//! waiting and failing start to count anew.
+//! waits and failures are counted from zero.
 
 use std::collections::HashMap;
 
@@ -52,7 +52,7 @@ pub enum Fact {
     Issued(Token),
     /// The API server does not accept the token. It may have another key to verify it with by now, so the next attempt gets a new one.
     Refused,
-    /// What is published holds exactly what would be made from this. Only the content of a config is compared or published anew.
+    /// What is published holds exactly what would be made from this. Only the content of a config is compared or published again.
     Same(MadeFrom),
     Unfit(Unfit),
 }

@@ -1,4 +1,4 @@
-//! What the published documents of a pool were generated from, tokens excepted. The provisioning Secret holds it beside its document, so
+//! The content from which the published documents of a pool were generated, tokens excepted. The provisioning Secret holds it beside its document, so
 //! that tokens can be renewed and Secrets restored while the config or the sources of its values can't be used.
 
 use std::collections::BTreeMap;

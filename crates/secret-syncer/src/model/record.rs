@@ -1,4 +1,4 @@
-//! What a bootstrap Secret records in annotations about what is published, and a digest which shows that these and its data are as they were
+//! The record in the annotations of a bootstrap Secret about what is published, and a digest which shows that these and its data are as they were
 //! written together.
 //!
 //! What a pool is published from is recorded by reference: the digest of the rendered content, and which state of which objects its documents

@@ -191,7 +191,7 @@ impl SourceData {
         }
     }
 
-    /// Whether it is kept. Whoever may write such objects could otherwise fill the memory of the service, far below the number of objects
+    /// Whether it is kept. Anyone who may write such objects could otherwise fill the memory of the service, far below the number of objects
     /// that a watch keeps.
     pub fn is_small(&self) -> bool {
         let bytes: usize = self

@@ -31,7 +31,7 @@ pub fn account_of(bound_to: &str) -> &str {
 #[derive(Clone)]
 pub struct Issued {
     pub text: String,
-    /// uid of the ServiceAccount. The token itself says so: another client may have made the account anew since a watch showed it.
+    /// uid of the ServiceAccount. The token itself says so: another client may have recreated the account since a watch showed it.
     pub account: String,
     pub issued: Timestamp,
     pub expires: Timestamp,

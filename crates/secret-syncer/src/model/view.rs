@@ -1,4 +1,4 @@
-//! What this controller keeps of the objects that it watches: what decisions need, and no credential.
+//! Views of the watched objects. They keep what decisions need, and no credential.
 
 use std::collections::BTreeMap;
 
@@ -244,7 +244,7 @@ impl Meta {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SecretView {
     pub meta: Meta,
-    /// Of a provisioning Secret: [`of_entries`].
+    /// For a provisioning Secret: [`of_entries`].
     pub entries: String,
     /// Whether data and annotations are as they were written together, as the data says.
     pub is_intact: bool,

@@ -1,4 +1,4 @@
-//! What becomes of an object that already has a name that we wanted to create: only the API server's answer shows it.
+//! Decides what becomes of an object that already has a name that we wanted to create: only the API server's answer shows it.
 
 use std::collections::BTreeMap;
 

@@ -69,7 +69,7 @@ pub fn is_in_force(
 /// A failure that may pass is reported once it has lasted this long. Most pass sooner, and their condition would only change twice.
 const REPORT_FAILURE_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
-/// Waiting for another controller, and the end of a pool, are no failures.
+/// Waiting for another controller is not a failure, and neither is the end of a pool.
 const NO_FAILURES: [Reason; 3] = [
     Reason::WaitingForRendering,
     Reason::WaitingForRevision,

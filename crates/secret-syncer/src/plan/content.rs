@@ -1,4 +1,4 @@
-//! What is to be published: the content of a config, with the values that its documents take from other objects, or what is published
+//! Chooses what is to be published: the content of a config, with the values that its documents take from other objects, or what is published
 //! already, with other tokens.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Why the content of a config is not published now. What is published already is kept meanwhile: its tokens are renewed, and what is
+//! The reasons why the content of a config is not published now. The published content is kept meanwhile: its tokens are renewed, and what is
 //! damaged is restored from the [content](crate::model::published_content) in the provisioning Secret.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is kept, renewed and restored while new content is held back.
+//! Tests what is kept, renewed and restored while new content is held back.
 
 use std::sync::Arc;
 
@@ -545,7 +545,7 @@ fn a_content_is_held_back_while_it_is_unfit_and_something_is_published() {
             "{what}"
         );
     }
-    // Its document is gone, and nothing else can be published: a failure is reported, and is no reason to wait.
+    // Its document is gone, and nothing else can be published: a failure is reported at once.
     let mut lost = gathered.clone();
     lost.existing.provisioning.clear();
     let retried = plan(&lost).1.unwrap();

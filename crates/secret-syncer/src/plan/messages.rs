@@ -1,4 +1,4 @@
-//! What the condition `Published` and Events say. Each message is `WHAT STATE; WHAT TO DO`.
+//! The messages of the condition `Published` and of Events. Each message is `WHAT STATE; WHAT TO DO`.
 
 use jiff::Timestamp;
 use osm_api::condition::{PUBLISHED, REASON_DELETED, Verdict};

@@ -93,14 +93,14 @@ fn for_config(
     if let Some(was) = gathered.clusters.other_worker(config) {
         let message = messages::cluster_changed(was, &gathered.clusters.worker);
         let verdict = messages::not_published(Reason::ClusterChanged, message);
-        // Soon: a single answer may have come from elsewhere.
+        // Retry soon: a single wrong answer may come from a misrouted connection.
         return Ok(Plan::of(Step::SetStatus(verdict), Some(LONGEST_DELAY)));
     }
     if config.is_retired() {
         (memory.made_from, memory.token) = (None, None);
         return Ok(Plan::of(teardown::of(gathered, config), None));
     }
-    // Where nothing else can be published, it is tried again with the usual pauses.
+    // If nothing else can be published, this is retried with the usual delays.
     let hold = hold::of(gathered, config).filter(|hold| !hold.is_unfit || gathered.published.is_some());
     if let Some(hold) = hold {
         return while_held(gathered, config, md, &hold, memory);
@@ -165,7 +165,7 @@ fn keep_or_publish(
         return Ok(Plan::of(Step::Keep(keep), Some(requeue_after)));
     }
     if wanted.published_from.is_empty() {
-        // Of what is published by the status alone nothing is known, though something of the same empty reference may have been.
+        // An empty reference says nothing about the content, so don't treat it as unchanged.
         memory.made_from = None;
     }
     memory.repairs = repair_limit::count(&findings, memory.repairs, gathered.now)?.or(memory.repairs);

@@ -1,4 +1,4 @@
-//! How many orphaned pools may be deleted: an accident that made many configs vanish must not delete many pools at once.
+//! Limits how many orphaned pools may be deleted: an accident that made many configs vanish must not delete many pools at once.
 //!
 //! The deletions are recorded on a Secret without data, so that the limit holds across restarts and for all replicas together.
 //! The resourceVersion of that Secret keeps two replicas from using the same permission.

@@ -1,4 +1,4 @@
-//! How long provisioning Secrets are kept, and what the pool's Role opens: everything that a living token may still fetch.
+//! Decides how long provisioning Secrets are kept, and what the pool's Role opens: everything that a living token may still fetch.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How a pool is published.
+//! Plans how a pool is published.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub fn publish(
 ) -> Publish {
     // Where something else is to be put right, it is published in any case.
     let is_compared = wanted.comparison == Comparison::Unknown && findings.len() == 1;
-    // Repairs and renewals never wait, since nobody has chosen their content; nor does new content without which there would be nothing.
+    // Only new content waits, and only if something is published already. Repairs and renewals keep the content.
     let can_wait = wanted.comparison != Comparison::Same && gathered.existing.document().is_some();
     let mut kept = provisioning_secret::kept_names(gathered);
     if wanted.needs_kubeconfig_secret {

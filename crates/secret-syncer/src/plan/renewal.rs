@@ -47,7 +47,7 @@ fn is_of_account(gathered: &Gathered, token: &Token) -> bool {
     account.is_some_and(|shown| token.account == shown.uid)
 }
 
-/// Whether someone has made the pool's account anew, and the watch does not show that yet.
+/// Whether someone has recreated the pool's account, and the watch does not show that yet.
 pub fn is_of_another_account(gathered: &Gathered, token: &Token) -> bool {
     gathered.existing.account.is_some() && !is_of_account(gathered, token)
 }
@@ -113,7 +113,7 @@ mod tests {
             };
             assert_eq!(reusable(&gathered, &publish).is_some(), expected, "{what}");
         }
-        // Somebody has brought the renewal near.
+        // Someone has edited the bootstrap Secret, so that the renewal is near.
         let mut gathered = published();
         edit_bootstrap(&mut gathered, |secret| {
             drop(secret.meta.annotations.remove(names::RENEW_AT))

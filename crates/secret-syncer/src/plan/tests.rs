@@ -153,7 +153,7 @@ fn old_documents_go_when_no_token_may_fetch_them_and_the_role_narrows() {
         "the named one stays whatever its date says"
     );
     assert_eq!(plan.requeue_after, Some(MAX_REQUEUE_INTERVAL));
-    // A document whose date somebody destroyed is kept: its tokens may be alive.
+    // A document whose date someone destroyed is kept: its tokens may still be valid.
     let mut altered = (*document("altered", hours(0))).clone();
     altered.meta.annotations.clear();
     gathered.existing.provisioning.push(Arc::new(altered));
@@ -392,7 +392,7 @@ fn repairs_that_do_not_last_end() {
         refused.to_string().contains("the bootstrap Secret was altered"),
         "{refused}"
     );
-    // New content is published all the same once something else is not altered with it.
+    // New content is published once something else is not altered with it.
     let mut gathered = Gathered {
         memory: gathered.memory,
         ..published()

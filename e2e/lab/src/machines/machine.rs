@@ -250,7 +250,7 @@ impl Machine {
     /// When the machine can't be asked.
     pub fn has(&self, path: &str) -> Result<bool> {
         let path = quoted(path);
-        // 1 means no, and all else is no answer.
+        // 1 means no; any other code means that the machine did not answer.
         let script = format!("test -e {path} || test -L {path}");
         match self.script(&script, &[])? {
             Output { status: 0, .. } => Ok(true),

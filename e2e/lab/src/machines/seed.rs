@@ -22,7 +22,7 @@ const HOOK: &str = include_str!("hook.sh");
 /// The label of the disk of a machine that has its data from a metadata service.
 const LAB: &str = "LAB";
 
-/// The hook on that disk, where it is no vendor data.
+/// The hook on that disk, where it is not vendor data.
 const HOOK_FILE: &str = "hook";
 
 /// Writes the disk of an order as `seed`, and hands the rest to the lab's servers. `directory` is the machine's folder.

@@ -68,7 +68,7 @@ impl FileServer {
     /// Stands in for hosts: by TLS, it gives each one's files from a folder that is called as the host is.
     ///
     /// # Errors
-    /// As [`Self::start`], and when the identity is no certificate with its key.
+    /// As [`Self::start`], and when the identity is not a certificate with its key.
     pub fn start_hosts(listen: SocketAddr, root: &Path, identity: &Identity) -> Result<Self> {
         let shared = Arc::new(Shared {
             has_hosts: true,

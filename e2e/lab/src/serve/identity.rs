@@ -25,7 +25,7 @@ impl Identity {
     /// The identity of a server that goes by these names, and the CA that vouches for it, PEM.
     ///
     /// # Errors
-    /// When something is no name of a host.
+    /// When a name is not that of a host.
     pub fn of_hosts(names: &[String]) -> Result<(String, Self)> {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

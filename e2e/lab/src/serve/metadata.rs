@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{Answer, Asked, Log, Request, Server, answer, serve_http};
 
-/// A session's token: whoever asks for one gets this.
+/// A session's token: every request for one gets this.
 const TOKEN: &str = "a-session-of-the-metadata-service";
 
 /// The region in which EC2's machines are.

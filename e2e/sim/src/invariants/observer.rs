@@ -35,7 +35,7 @@ pub struct Observer {
     probes: Vec<CredentialProbe>,
     /// Somebody's interference that is still to be seen: kind, name and, where it is a deletion, uid.
     interfered: BTreeSet<(String, String, Option<String>)>,
-    /// Pools that somebody has damaged, and when that was seen, until they are good again.
+    /// Pools that someone has damaged, and when that was seen, until they are good again.
     excused: BTreeMap<String, Timestamp>,
     last_write: Option<(Timestamp, String)>,
     violations: Vec<Violation>,
@@ -139,7 +139,7 @@ impl Observer {
             .get(&key)
             .is_some_and(|known| version(known) == version(object));
         if known && *what != What::Deleted {
-            // A watch that began anew shows it once more.
+            // A watch that was restarted shows it once more.
             return;
         }
         let before = match what {
@@ -159,7 +159,7 @@ impl Observer {
             (CONFIG, What::Added | What::Modified) => self.config_is_there(*at, before.as_ref(), object),
             (CONFIG, What::Deleted) => {}
             _ if interfered => self.interfered_with(*at, kind, *what, before.as_ref()),
-            // Who only marks a Secret does not answer for what stands in it.
+            // A client that only marks a Secret does not answer for its content.
             ("Secret", _)
                 if before
                     .as_ref()
@@ -341,7 +341,7 @@ impl Observer {
         Some((user_data, provisioning))
     }
 
-    /// Whether the object is there that this credential opens: its holder may be allowed to fetch what somebody has deleted.
+    /// Whether the object is there that this credential opens: its holder may be allowed to fetch what someone has deleted.
     fn opens_something(&self, probe: &CredentialProbe) -> bool {
         match &probe.purpose {
             Purpose::Fetch(secret) => self.made("Secret", secret).is_some(),
@@ -419,7 +419,7 @@ impl Observer {
         }
         match self.pools.get_mut(&pool) {
             Some(known) if known.lives => self.excuse(pool, at),
-            // secret-syncer repairs the object until it is told that the pool is gone.
+            // secret-syncer repairs the object until it learns that the pool is gone.
             Some(known) => known.was_damaged = true,
             None => {}
         }
@@ -530,7 +530,7 @@ impl Observer {
         let Some(pool) = self.pools.get(&id) else { return };
         let bootstrap = kind == "Secret" && is_bootstrap(object);
         if !pool.lives {
-            // Retired: whatever can be used as a credential goes first. A repair may still make anew what somebody damaged before.
+            // Retired: whatever can be used as a credential goes first. A repair may still restore what someone damaged before.
             let account = self.objects.iter().any(|((kind, namespace, _), object)| {
                 kind == "ServiceAccount"
                     && namespace == CLOUD_INIT_SETTINGS
@@ -550,7 +550,7 @@ impl Observer {
                 self.broken(at, Invariant::Reachable, what);
             }
         } else if self.excused.contains_key(&id) {
-            // What somebody has damaged may have to be made anew.
+            // What someone has damaged may have to be restored.
         } else if kind == "Secret" {
             // What is refused by now has no probe any more: the token to fetch it with may be dead, and the one to join with alive.
             let valid = self.probes.iter().find(|probe| {

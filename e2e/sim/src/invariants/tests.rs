@@ -378,7 +378,7 @@ fn a_retired_pool_is_undone_wholly_and_credentials_first() {
     history.provisioning(What::Deleted, "one");
     history.broke(&[Invariant::Kept]);
 
-    // A repair that began before the pool went makes anew what was damaged.
+    // A repair that began before the pool went restores what was damaged.
     let mut history = History::published();
     history.made(What::Added, "RoleBinding", "binding", json!({}));
     history
@@ -389,7 +389,7 @@ fn a_retired_pool_is_undone_wholly_and_credentials_first() {
     history.made(What::Deleted, "RoleBinding", "binding", json!({}));
     history.broke(&[]);
 
-    // Or one of what was damaged before secret-syncer was told that the pool is gone.
+    // Or one of what was damaged before secret-syncer learned that the pool is gone.
     let mut history = History::published();
     history.made(What::Added, "RoleBinding", "binding", json!({}));
     history.pool(What::Deleted, "1");
@@ -423,7 +423,7 @@ fn writes_that_go_on() {
     let since = history.now;
     history.observer.quiet_since(since);
     history.now += SignedDuration::from_secs(1);
-    // The same object shown once more is no write.
+    // The same object shown once more does not count as a write.
     history.version -= 1;
     history.bootstrap(What::Added, "1", "one");
     history.pool(What::Modified, "1");
@@ -494,7 +494,7 @@ fn interference_is_excused_until_it_is_put_right() {
     history.bootstrap(What::Modified, "9", "one");
     history.broke(&[Invariant::Forward]);
 
-    // Nor does who marks what somebody has damaged answer for that.
+    // A client that marks what someone else has damaged does not answer for the damage either.
     let mut history = History::published();
     history
         .observer

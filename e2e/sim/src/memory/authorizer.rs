@@ -200,7 +200,7 @@ pub(super) fn allows(
     else {
         return *user == User::Admin;
     };
-    // A namespace is in itself.
+    // The API server authorizes a request for a Namespace in the namespace of that name.
     let namespace = if (group, resource) == ("", "namespaces") {
         name
     } else {

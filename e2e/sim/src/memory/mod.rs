@@ -90,7 +90,7 @@ impl Server {
         }
     }
 
-    /// Has every later change told.
+    /// Subscribes to every later change.
     pub fn on_change(&self, told: impl FnMut(&State, &Change) + Send + 'static) {
         *self.inner.on_change.lock() = Some(Box::new(told));
     }
@@ -125,7 +125,7 @@ impl Server {
         objects.iter().try_for_each(create)
     }
 
-    /// Looks at the state, or changes it; who is waiting for changes is told of them.
+    /// Reads or changes the state, and notifies watchers of changes.
     pub fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.inner.state.lock();
         let result = act(&mut state);

@@ -97,7 +97,7 @@ impl Network for Calm {
 }
 
 /// The connections of one process. Once it is dead, nothing that it sends arrives, and nothing reaches it: to the world that is a
-/// process that was killed. While it is frozen, that is put off, whoever stops waiting for it: to the world that is a process that
+/// process that was killed. While it is frozen, requests are put off, even if their callers stop waiting: to the world that is a process that
 /// was stopped, and sends what it had decided on when it goes on.
 #[derive(Clone)]
 pub struct Link {

@@ -141,7 +141,7 @@ struct Line {
 
 #[derive(Deserialize)]
 struct User {
-    /// None of whoever could not say who it is.
+    /// Empty for a client that was not authenticated.
     #[serde(default)]
     username: String,
 }

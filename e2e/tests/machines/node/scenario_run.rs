@@ -153,7 +153,7 @@ impl<'a> ScenarioRun<'a> {
     /// Returns only when nothing more is to be expected of the machine, with the reason.
     pub async fn dies(&self) -> anyhow::Error {
         loop {
-            // While somebody acts on the machine, there is nothing to see.
+            // While the test acts on the machine, there is nothing to see.
             let condition = self.machine.lock().as_mut().map_or(Ok(()), Machine::lives);
             if let Err(error) = condition {
                 return error;

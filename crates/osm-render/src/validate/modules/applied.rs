@@ -1,4 +1,4 @@
-//! What becomes of the keys of a document that `osm-apply` of the library applies, and not cloud-init itself.
+//! Checks the keys of a document that `osm-apply` of the library applies, and not cloud-init itself.
 //!
 //! The table of keys is in `osm-apply.py`. It runs the module of every other key by itself, and fails where there is none.
 

@@ -1,4 +1,4 @@
-//! A machine without what pods need is no node: it says what is missing, and goes on trying.
+//! A machine that lacks something that pods need does not join: it says what is missing, and goes on trying.
 
 use super::*;
 

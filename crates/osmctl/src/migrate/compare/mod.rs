@@ -1,4 +1,4 @@
-//! What OSM would do with the pools of a cluster of the upstream OSM. It follows from the snapshot alone.
+//! Predicts what OSM would do with the pools of a cluster of the upstream OSM. It follows from the snapshot alone.
 
 pub mod text;
 

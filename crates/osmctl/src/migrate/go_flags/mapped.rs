@@ -1,4 +1,4 @@
-//! What flags are in OSM: a document, values, and messages. Nothing here knows a flag by its name.
+//! The equivalents of flags in OSM: a document, values, and messages. Nothing here knows a flag by its name.
 
 use serde_json::{Map, Value, json};
 

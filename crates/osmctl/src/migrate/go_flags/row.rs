@@ -1,4 +1,4 @@
-//! What becomes of each flag.
+//! Maps each flag to its equivalent.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
 //! Carries out a plan, in the order that [`docs/rotation.md`](../../../../../docs/rotation.md) promises.
-//! About what it has just read, it asks pure functions of `plan`; it has no rules of its own.
+//! It asks pure functions of `plan` about what it has just read; it has no rules of its own.
 
 pub mod identity;
 mod live_config;

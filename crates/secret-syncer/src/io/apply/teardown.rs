@@ -27,7 +27,7 @@ use crate::plan;
 /// Deletes everything: the ServiceAccount first, which revokes the pool's tokens, then the rest.
 ///
 /// # Errors
-/// Requests that failed. What is gone already is no error. This holds for the other functions here as well.
+/// Requests that failed. An object that is gone already is not an error. This holds for the other functions here as well.
 async fn objects(context: &Context, objects: &ExistingObjects) -> Result<(), ApplyError> {
     let caches = &context.caches;
     if let Some(account) = &objects.account {
@@ -168,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// Between the confirmation and the deletion, somebody else may have been faster.
+    /// Between the confirmation and the deletion, another client may change or recreate it.
     #[tokio::test(start_paused = true)]
     async fn what_has_changed_or_was_made_again_is_not_deleted() {
         let server = Server::new(Timestamp::UNIX_EPOCH);

@@ -88,7 +88,7 @@ struct Replica {
     link: Mutex<Link>,
     /// How long it stays away the next time.
     away: AtomicU64,
-    /// It is told to end.
+    /// It has been asked to end.
     leaves: CancellationToken,
 }
 
@@ -519,7 +519,7 @@ impl World {
                 }
                 observe(&mut observer, object.clone());
             }
-            // The backup may hold what somebody had damaged, and then it takes the settings to put it right.
+            // The backup may hold what someone had damaged, and then it takes the settings to put it right.
             observer.excuse_all(Timestamp::MIN);
             for object in bootstraps {
                 observe(&mut observer, object.clone());
