@@ -583,8 +583,8 @@ fn a_new_revision_waits_for_its_profile_but_not_for_ever() {
 
 #[test]
 fn edits_of_the_status_by_other_clients_are_reverted() {
-    type Edit = fn(&mut Rendered);
-    let edits: [Edit; 5] = [
+    type EditRendered = fn(&mut Rendered);
+    let edits: [EditRendered; 5] = [
         |rendered| rendered.digest = "other".into(),
         |rendered| rendered.revision = Some("9".into()),
         |rendered| rendered.profile = None,

@@ -400,8 +400,8 @@ mod tests {
             !config("d1", "True").is_only_published_since(&old),
             "other content"
         );
-        type Edit = fn(&mut ConfigView);
-        let edits: [(&str, Edit); 5] = [
+        type EditConfig = fn(&mut ConfigView);
+        let edits: [(&str, EditConfig); 5] = [
             ("spec", |view| view.has_bare_spec = false),
             ("generation", |view| view.metadata.generation = Some(2)),
             ("condition", |view| {

@@ -427,9 +427,9 @@ mod tests {
 
     #[test]
     fn what_another_client_modified_is_refused() {
-        type Edit = fn(&mut Rendered);
+        type EditRendered = fn(&mut Rendered);
         let other = |text: &str| Some(gzip::USUAL.base64(text));
-        let edits: [(&str, Edit); 7] = [
+        let edits: [(&str, EditRendered); 7] = [
             ("revision", |rendered| rendered.revision = Some("8".into())),
             ("document", |rendered| {
                 rendered.bootstrap = Some(gzip::USUAL.base64(r#"{"files":[]}"#));

@@ -147,7 +147,7 @@ mod tests {
     use crate::plan::plan;
     use crate::plan::steps::Step;
 
-    type Edit = fn(&mut Gathered);
+    type EditGathered = fn(&mut Gathered);
 
     /// What is found in a situation.
     fn found(gathered: &Gathered) -> Vec<(Cause, String)> {
@@ -193,7 +193,7 @@ mod tests {
     /// Each situation with the one thing that is found in it.
     #[test]
     fn whatever_is_wrong_with_a_pool_is_found() {
-        let cases: &[(&str, Edit, Cause, &str)] = &[
+        let cases: &[(&str, EditGathered, Cause, &str)] = &[
             (
                 "deleted",
                 |g| g.existing.bootstrap = None,
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn whatever_is_wrong_with_an_edge_script_is_found() {
-        let cases: &[(&str, Edit, Cause, &str)] = &[
+        let cases: &[(&str, EditGathered, Cause, &str)] = &[
             (
                 "deleted",
                 |g| g.existing.edge_script = None,
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn whatever_is_wrong_with_a_kubeconfig_secret_is_found_while_it_is_needed() {
-        let cases: &[(&str, Edit, Cause, &str)] = &[
+        let cases: &[(&str, EditGathered, Cause, &str)] = &[
             (
                 "deleted",
                 |g| g.existing.kubeconfig = None,
@@ -435,7 +435,7 @@ mod tests {
         }
     }
 
-    fn check(of: fn() -> Gathered, cases: &[(&str, Edit, Cause, &str)]) {
+    fn check(of: fn() -> Gathered, cases: &[(&str, EditGathered, Cause, &str)]) {
         for (what, edit, cause, message) in cases {
             let mut gathered = of();
             edit(&mut gathered);

@@ -27,6 +27,8 @@ use crate::plan::provisioning_secret::document_step;
 use crate::plan::steps::PlanError;
 use crate::plan::steps::{DocumentStep, Plan, Publish, Step};
 
+type EditGathered = fn(&mut Gathered);
+
 fn late(id: &str, kind: LateBoundKind, source: Option<LateBoundSource>) -> LateBound {
     LateBound {
         id: id.into(),
@@ -314,8 +316,7 @@ fn while_a_source_is_missing_tokens_are_renewed_and_what_is_damaged_is_restored(
         verdict.message
     );
 
-    type Edit = fn(&mut Gathered);
-    let cases: [(&str, Edit, Cause); 6] = [
+    let cases: [(&str, EditGathered, Cause); 6] = [
         ("renewal", |g| g.now = hours(8), Cause::RenewalDue),
         ("role", |g| g.existing.role = None, Cause::RoleModified),
         ("binding", |g| g.existing.binding = None, Cause::RoleModified),
@@ -385,11 +386,10 @@ fn assert_held(gathered: &Gathered) {
 
 #[test]
 fn the_same_holds_for_every_reason_to_hold_new_content_back() {
-    type Edit = fn(&mut Gathered);
     let long = |gathered: &mut Gathered| {
         gathered.memory.waiting_since = Some(gathered.now - SignedDuration::from_mins(1));
     };
-    let cases: [(&str, Edit); 7] = [
+    let cases: [(&str, EditGathered); 7] = [
         ("UpstreamOSMRunning", |g| {
             g.inputs = new_value();
             g.upstream_osm = Some("it renews its Lease".into());
@@ -474,8 +474,7 @@ fn new_content_waits_until_there_is_room_for_its_document() {
     assert!(text.contains("50 provisioning documents"), "{text}");
     assert_eq!(planned.has_no_room_for(&DocumentStep::Extend(secret)), None);
     // What is published already never waits, nor does what is put in the place of a document that is gone.
-    type Edit = fn(&mut Gathered);
-    let edits: [Edit; 3] = [
+    let edits: [EditGathered; 3] = [
         |g| edit_rendered(g, |rendered| rendered.digest = "d".into()),
         |g| drop(g.existing.provisioning.remove(0)),
         |g| g.existing.bootstrap = None,
@@ -513,8 +512,7 @@ fn a_content_is_held_back_while_it_is_unfit_and_something_is_published() {
     });
     edit_rendered(&mut gathered, |rendered| rendered.digest = "other".into());
     gathered.memory.unfit = refused(&gathered);
-    type Edit = fn(&mut Gathered);
-    let held: [(&str, Edit); 4] = [
+    let held: [(&str, EditGathered); 4] = [
         ("nothing is to be done", |_| {}),
         ("no bootstrap Secret", |g| g.existing.bootstrap = None),
         ("no Role", |g| g.existing.role = None),
@@ -529,7 +527,7 @@ fn a_content_is_held_back_while_it_is_unfit_and_something_is_published() {
         let verdict = plan.degraded.unwrap_or_else(|| panic!("{what}"));
         assert!(verdict.message.contains("refused. Until then"), "{what}");
     }
-    let tried: [(&str, Edit); 3] = [
+    let tried: [(&str, EditGathered); 3] = [
         ("later", |g| g.now += SignedDuration::from_mins(10)),
         ("another config", |g| {
             edit_config(g, |config| config.generation += 1);

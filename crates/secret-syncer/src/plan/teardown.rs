@@ -65,11 +65,11 @@ mod tests {
     #[test]
     fn what_the_watches_do_not_show_is_asked_for() {
         assert!(is_shown(&published()) && !is_shown(&fresh()));
-        type Edit = fn(&mut ExistingObjects);
+        type EditExisting = fn(&mut ExistingObjects);
         fn opens(existing: &mut ExistingObjects, secrets: Option<Vec<String>>) {
             Arc::make_mut(existing.role.as_mut().unwrap()).secrets = secrets;
         }
-        let cases: [(&str, Edit); 7] = [
+        let cases: [(&str, EditExisting); 7] = [
             ("no ServiceAccount", |o| o.account = None),
             ("no RoleBinding", |o| o.binding = None),
             ("no Role", |o| o.role = None),
