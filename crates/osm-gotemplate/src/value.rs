@@ -593,7 +593,7 @@ impl From<String> for Value {
     }
 }
 
-// Containers are dropped without recursion: whoever drops the last reference takes the container's values out and drops them in turn.
+// Containers are dropped without recursion: the code that drops the last reference takes the container's values out and drops them in turn.
 
 fn drop_all(mut to_drop: Vec<Value>) {
     while let Some(value) = to_drop.pop() {

@@ -47,7 +47,7 @@ pub struct Service {
     group: Pid,
     log_file: PathBuf,
     exited: Option<ExitStatus>,
-    /// The whole group has been killed, so that its id may belong to somebody else by now.
+    /// The whole group has been killed, so that its id may belong to someone else by now.
     killed: bool,
     /// Its end is the watcher's signal; held, never written to.
     _watcher: ChildStdin,

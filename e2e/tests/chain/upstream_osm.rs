@@ -21,7 +21,7 @@ use crate::credentials::bring_renewal_near;
 use crate::takeover::{REVISION, published};
 use crate::world::{DEADLINE, NAMESPACE, World};
 
-/// Somebody who renews the Lease of the upstream OSM, where that can't run itself, since KKP's definitions in the user cluster are stand-ins, or must
+/// Someone who renews the Lease of the upstream OSM, where that can't run itself, since KKP's definitions in the user cluster are stand-ins, or must
 /// not delete anything. Dropping it ends it, and its Lease stays.
 pub struct LeaseHolder {
     leases: Api<Lease>,

@@ -63,7 +63,7 @@ pub fn section_blocks(page: &str, heading: &str, kind: &str) -> Result<Vec<Strin
     Ok(found)
 }
 
-/// Somebody with kubectl and Helm, a folder, and clusters in the kubeconfig, the first of which is the current one.
+/// Someone with kubectl and Helm, a folder, and clusters in the kubeconfig, the first of which is the current one.
 pub struct Person<'a> {
     clusters: Vec<&'a ControlPlane>,
     pub folder: ScratchDir,

@@ -64,7 +64,7 @@ pub(super) fn set_up() -> Result<()> {
     ip(&format!("addr add {API}/{PREFIX_LENGTH} dev {BRIDGE}"))?;
     ip(&format!("addr add {METADATA}/32 dev {BRIDGE}"))?;
     for address in [HOST_IPV6, API_IPV6] {
-        // At once, without a look whether somebody else has it: servers are to listen there.
+        // At once, without a look whether someone else has it: servers are to listen there.
         ip(&format!(
             "addr add {address}/{PREFIX_LENGTH_IPV6} dev {BRIDGE} nodad"
         ))?;

@@ -33,7 +33,7 @@ pub struct Observer {
     /// MachineDeployments by the id of their pool; those that are gone stay in it.
     pools: BTreeMap<String, Pool>,
     probes: Vec<CredentialProbe>,
-    /// Somebody's interference that is still to be seen: kind, name and, where it is a deletion, uid.
+    /// Someone's interference that is still to be seen: kind, name and, where it is a deletion, uid.
     interfered: BTreeSet<(String, String, Option<String>)>,
     /// Pools that someone has damaged, and when that was seen, until they are good again.
     excused: BTreeMap<String, Timestamp>,
@@ -47,7 +47,7 @@ struct Pool {
     name: String,
     uid: String,
     lives: bool,
-    /// Somebody had damaged an object of it when it went, or did so later.
+    /// Someone had damaged an object of it when it went, or did so later.
     was_damaged: bool,
     /// Every revision that it has had, in order; empty text: none yet.
     revisions: Vec<String>,
@@ -102,7 +102,7 @@ impl Observer {
         }
     }
 
-    /// Somebody other than the services is about to do this to an object of `cloud-init-settings`: its deletion, or whatever
+    /// Someone other than the services is about to do this to an object of `cloud-init-settings`: its deletion, or whatever
     /// else is next seen of it, is that.
     pub fn interferes(&mut self, kind: &str, name: &str, uid: &str, what: What) {
         self.interfered.insert(interference(kind, name, uid, what));
@@ -409,7 +409,7 @@ impl Observer {
         }
     }
 
-    /// Somebody has changed or deleted an object: what hung on it is excused until the pool is good again.
+    /// Someone has changed or deleted an object: what hung on it is excused until the pool is good again.
     fn interfered_with(&mut self, at: Timestamp, kind: &str, what: What, before: Option<&Value>) {
         let Some(before) = before else { return };
         let pool = label(before, names::POOL).to_owned();

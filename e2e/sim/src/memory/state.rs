@@ -615,7 +615,7 @@ impl State {
         Ok(self.store(kind, None, object))
     }
 
-    /// Merges into an object, or into its status, what somebody wants there.
+    /// Merges into an object, or into its status, what someone wants there.
     ///
     /// # Errors
     /// Those of a real server.

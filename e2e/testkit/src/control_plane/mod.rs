@@ -53,7 +53,7 @@ pub const SERVICE_ADDRESS: &str = "10.96.0.1";
 
 const READY_WITHIN: Duration = Duration::from_secs(180);
 
-/// How often a port that somebody else took between our look and the API server's is replaced.
+/// How often a port that someone else took between our look and the API server's is replaced.
 const PORT_ATTEMPTS: usize = 3;
 
 /// How a control plane differs from the usual one.
@@ -191,7 +191,7 @@ impl ControlPlane {
         self.directory.path().join("admin.kubeconfig")
     }
 
-    /// A client that may do everything. Made anew on each call, because a client ends with the tokio runtime that made it.
+    /// A client that may do everything. Created on each call, because a client ends with the tokio runtime that made it.
     ///
     /// # Errors
     /// When the TLS configuration is refused.

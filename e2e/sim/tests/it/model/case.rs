@@ -99,7 +99,7 @@ pub enum Act {
     RewriteSources,
     /// machine-controller rolls the pool out, and writes the status of its MachineDeployment so many times.
     Rollout(usize, u32),
-    /// Somebody writes into the status of a pool that what is published for another pool is published for it. Where both are the same, that
+    /// Someone writes into the status of a pool that what is published for another pool is published for it. Where both are the same, that
     /// something is published which does not exist.
     Forge(usize, usize),
     /// osc-controller goes back a version and forward again. Meanwhile, that version reports that it can't render, and perhaps that an edit

@@ -393,7 +393,7 @@ fn what_was_damaged_is_put_right() {
         (5_000, Act::Damage(0, Damaged::Bootstrap, How::Content)),
         (0, Act::Lost(1)),
     ]);
-    // osc-controller misses the end of a pool, whose config is deleted by somebody else.
+    // osc-controller misses the end of a pool, whose config is deleted by someone else.
     cases.push(vec![
         (5_000, Act::NoOscController(60)),
         (0, Act::DeletePool(0)),

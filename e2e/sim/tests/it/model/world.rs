@@ -447,7 +447,7 @@ impl World {
         }
     }
 
-    /// Somebody writes what is published for `of` into the status of a pool.
+    /// Someone writes what is published for `of` into the status of a pool.
     fn forge(&self, number: usize, of: usize) {
         const CONFIGS: &str = "operatingsystemconfigs";
         let [forged, of] = [number, of].map(|number| self.config(number));
