@@ -551,10 +551,14 @@ async fn managers(client: &Client, seen: &mut Outcomes) -> Result<()> {
     let stored = configs.get("m").await?;
     let mut kept = stored.status.clone().context("a status")?.conditions;
     kept.retain(|condition| condition.type_ != "Current");
-    for version in [created.resource_version(), stored.resource_version()] {
+    for (version, is_stale) in [
+        (created.resource_version(), true),
+        (stored.resource_version(), false),
+    ] {
         let version = version.unwrap_or_default();
         let replaced = status::replace_conditions(&checked, "m", &version, &kept).await;
         let replaced = seen.note("left out by a merge", replaced).flatten();
+        anyhow::ensure!(replaced.is_none() == is_stale, "only a stale version is refused");
         seen.see(
             "status",
             serde_json::to_value(replaced.map(|config| config.status))?,

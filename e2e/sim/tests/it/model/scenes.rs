@@ -492,20 +492,28 @@ fn a_write_of_one_that_was_stopped_is_refused_and_breaks_nothing() {
     let config = names::config_name(&pool(0), "kube-system");
     type Edit = fn(&World);
     let template: Edit = |world| world.edit_template(0, 0);
-    // Only a condition follows.
-    let condition: Edit = |world| {
+    let profile: Edit = |world| {
+        world.edit_profile();
+        world.server.with(judge);
+    };
+    // Only a condition follows, and then it goes again.
+    let broken: Edit = |world| {
         world.break_profile();
         world.server.with(judge);
     };
-    for (verb, name, edit) in [
-        ("update", bootstrap, template),
-        ("patch", config.clone(), template),
-        ("patch", config, condition),
+    let of_config = "osc-controller patch operatingsystemconfigs/status";
+    for (request, name, before, edit) in [
+        ("secret-syncer update secrets", bootstrap, profile, template),
+        (of_config, config.clone(), profile, template),
+        (of_config, config.clone(), profile, broken),
+        (of_config, config, broken, profile),
     ] {
+        let verb = if request == of_config { "patch" } else { "update" };
         alone(async move {
             let world = World::new(1, FaultSchedule::new(&Case::calm(1, Vec::new())));
             world.start([2, 2]);
             world.create_pool(0);
+            before(&world);
             world.pass(Duration::from_secs(60)).await;
             world.schedule.stop_before(verb, &name, Duration::from_secs(45));
             for _ in 0..2 {
@@ -514,7 +522,10 @@ fn a_write_of_one_that_was_stopped_is_refused_and_breaks_nothing() {
             }
             world.pass(Duration::from_secs(60)).await;
             let story = world.story();
-            assert!(story.contains(&format!("{name}: 409 Conflict")), "{story}");
+            assert!(
+                story.contains(&format!("{request} {name}: 409 Conflict")),
+                "{story}"
+            );
             world.end_of_faults().await;
             good(&world).await;
         });
@@ -596,15 +607,15 @@ fn an_older_version_and_back_loses_no_documents() {
     let acts = vec![
         (0, Act::CreatePool(0)),
         (20_000, Act::OlderVersion(true)),
-        (20_000, Act::BrokenProfile(0)),
-        (20_000, Act::OlderVersion(true)),
-        (20_000, Act::OlderVersion(false)),
         (20_000, Act::NoSettings),
         (20_000, Act::OlderVersion(true)),
-        (20_000, Act::Profile(0)),
         (20_000, Act::Settings(24, true)),
         (20_000, Act::OlderVersion(false)),
         (20_000, Act::Template(0, 0)),
+        (20_000, Act::BrokenProfile(0)),
+        (20_000, Act::OlderVersion(true)),
+        // Before the newer version has started again.
+        (0, Act::Profile(0)),
     ];
     let (judged, story) = play(&Case::calm(1, acts.clone()));
     let requests = judged.unwrap_or_else(|broken| panic!("{broken}\n\n{story}"));
