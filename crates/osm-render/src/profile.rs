@@ -59,7 +59,7 @@ pub struct Profile {
     provisioning: Box<dyn Compiled>,
     /// Values of Secrets that the texts of the provisioning stage name, by id.
     secrets: Secrets,
-    /// By the digest of the configuration and the version of the kubelet. A controller renders the same pools again and again, and writing and compressing both documents
+    /// By the SHA-256 of the configuration and the version of the kubelet. A controller renders the same pools again and again, and writing and compressing both documents
     /// takes longer than rendering them.
     measured: Mutex<BTreeMap<(String, Version), Measured>>,
 }
@@ -80,7 +80,7 @@ type Measured = (UserDataBytes, Vec<String>);
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendered {
-    /// The configuration, with `digest` set; `machine_deployment` is left to the caller.
+    /// The configuration; `machine_deployment` is left to the caller.
     pub spec: Content,
     /// Sizes with late-bound values at their largest.
     pub user_data_bytes: UserDataBytes,
@@ -264,17 +264,17 @@ impl Profile {
             kubelet_kubeconfig,
             ..Content::default()
         };
-        let (digest, bytes) = digest_of(&mut spec);
+        let json = in_order(&mut spec);
+        let bytes = stored_json_bytes(&json);
         if bytes > MAX_CONTENT_BYTES {
             return Err(RenderError::ContentTooLarge {
                 bytes,
                 limit: MAX_CONTENT_BYTES,
             });
         }
-        let (user_data_bytes, of_documents) = self.measure(&digest, &spec, pool)?;
+        let (user_data_bytes, of_documents) = self.measure(&json, &spec, pool)?;
         warnings.extend(of_documents);
         warnings.extend(readable_passwords(&spec));
-        spec.digest = Some(digest);
         Ok(Rendered {
             spec,
             user_data_bytes,
@@ -284,8 +284,8 @@ impl Profile {
     }
 
     /// As [`measure`], which is remembered.
-    fn measure(&self, digest: &str, spec: &Content, pool: &Pool) -> Result<Measured, RenderError> {
-        let key = (digest.to_owned(), pool.kubelet_version.clone());
+    fn measure(&self, json: &str, spec: &Content, pool: &Pool) -> Result<Measured, RenderError> {
+        let key = (digest::sha256_hex(json.as_bytes()), pool.kubelet_version.clone());
         if let Some(known) = self.measured.lock().get(&key) {
             return Ok(known.clone());
         }
@@ -453,17 +453,15 @@ pub fn suits(spec: &OperatingSystemProfileSpec, pool: &Pool) -> Result<Vec<Strin
     Ok(warnings)
 }
 
-/// Digest of a configuration, and the bytes that storing it takes.
-fn digest_of(spec: &mut Content) -> (String, usize) {
-    // In one order: it may come from a file or from an API server, which sorts.
+/// Puts a configuration in one order, since it may come from a file or from an API server, which sorts. Returns it as JSON.
+fn in_order(spec: &mut Content) -> String {
     let stages = [&mut spec.bootstrap_config, &mut spec.provisioning_config];
     stages
         .into_iter()
         .flat_map(|stage| &mut stage.modules)
         .for_each(Value::sort_all_objects);
     // What serialises, and a configuration does, has a JSON form.
-    let json = serde_json::to_string(spec).unwrap_or_default();
-    (digest::sha256_hex(json.as_bytes()), stored_json_bytes(&json))
+    serde_json::to_string(spec).unwrap_or_default()
 }
 
 /// Leaves out each file whose template renders to nothing, so that a template can decide whether its file exists. A file that the

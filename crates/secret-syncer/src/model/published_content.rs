@@ -60,7 +60,6 @@ impl PublishedContent {
             }),
             late_bound_values: spec.late_bound_values.clone(),
             kubelet_kubeconfig: spec.kubelet_kubeconfig.clone(),
-            digest: None,
         };
         if !has_tokens_later {
             let used = osm_user_data::late_bound_ids(&spec, Stage::Bootstrap);

@@ -134,7 +134,6 @@ fn documents_with_other_tokens_need_nothing_but_the_provisioning_secret() {
 fn a_revision_alone_makes_no_other_document() {
     let with = |revision: &str| {
         let mut spec = spec("", "");
-        spec.digest = Some(revision.into());
         spec.machine_deployment = Some(MachineDeploymentRef {
             namespace: "n".into(),
             name: "p".into(),
