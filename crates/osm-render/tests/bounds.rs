@@ -100,8 +100,11 @@ fn loops(levels: usize, inner: &str) -> String {
     "{{#each @root.downloads}}".repeat(levels) + inner + &"{{/each}}".repeat(levels)
 }
 
-/// Loops in Handlebars: a name, how many of them stand in each other, and what they do. `VALUE` is a value of some 400 KiB.
+/// Loops in Handlebars: a name, how many of them stand in each other, and what they do. `VALUE` is a value of some 400 KiB,
+/// `LONG` a path of 125 KB, and `NAMES` are 11,000 fields.
 const IN_LOOPS: &str = r#"
+long paths | 9 | {{#if LONG}}{{/if}}
+many names | 0 | {{> named NAMES}}
 large values in loops | 7 | {{#if (eq (yaml VALUE) "")}}{{/if}}
 large values compared in loops | 7 | {{#if (eq VALUE "")}}{{/if}}
 large values in conditions | 7 | {{#if VALUE}}{{/if}}
@@ -120,7 +123,11 @@ fn handlebars() -> Vec<Hostile> {
         let [name, levels, inner] = row.split(" | ").collect::<Vec<_>>()[..] else {
             panic!("{row}")
         };
-        let text = loops(levels.parse().unwrap(), inner);
+        let names: String = (0..11_000).map(|i| format!(" n{i:05}=1")).collect();
+        let inner = inner
+            .replace("LONG", &format!("{}baseURL", "this.".repeat(25_000)))
+            .replace("NAMES", &names);
+        let text = loops(levels.parse().unwrap(), &inner);
         let text = if text.contains("VALUE") {
             doubled(&text)
         } else {
@@ -130,6 +137,7 @@ fn handlebars() -> Vec<Hostile> {
         let next = |i: usize| (format!("a{i}"), format!("{{{{> a{} c=b b=b}}}}", i + 1));
         let mut hostile = Hostile::handlebars(name, vec![text])
             .including("a", "{{#if b}}{{/if}}".to_owned())
+            .including("named", loops(9, "{{#if n10999}}{{/if}}"))
             .including("a20", "{{len b}}".to_owned());
         hostile.templates.extend((0..20).map(next));
         hostile

@@ -31,6 +31,9 @@ pub(super) struct Renderer<'a> {
 /// Deepest nesting of blocks and included templates together. Rendering recurses, and an overflowing stack can't be caught.
 const MAX_DEPTH: usize = 48;
 
+/// Each so many bytes of a path cost one more step.
+const BYTES_PER_STEP: usize = 64;
+
 /// What a path in a template can lead to.
 #[derive(Clone, Copy)]
 struct Scope<'s> {
@@ -39,7 +42,7 @@ struct Scope<'s> {
     /// The value that paths start at.
     base: &'s Value,
     /// Values with names of their own: `as |name|` of a block, and the fields that an included template is given.
-    names: &'s [(&'s str, &'s Value)],
+    names: &'s BTreeMap<&'s str, &'s Value>,
     /// `@index`, `@first`, `@last` and `@key`, without the `@`.
     locals: &'s [(&'static str, Value)],
 }
@@ -76,10 +79,10 @@ impl<'s> Scope<'s> {
             .split(SEPARATORS)
             .filter(|field| !matches!(*field, "" | "this"))
             .peekable();
-        let named = fields.peek().filter(|_| !is_absolute).and_then(|first| {
-            let mut names = self.outwards().flat_map(|scope| scope.names);
-            names.find(|(name, _)| name == first).map(|(_, value)| *value)
-        });
+        let named = fields
+            .peek()
+            .filter(|_| !is_absolute)
+            .and_then(|first| self.outwards().find_map(|scope| scope.names.get(first).copied()));
         let start = if named.is_some() {
             fields.next();
             named
@@ -104,7 +107,7 @@ impl Renderer<'_> {
         let scope = Scope {
             around: None,
             base: self.inputs.data,
-            names: &[],
+            names: &BTreeMap::new(),
             locals: &[],
         };
         let mut out = String::new();
@@ -193,7 +196,7 @@ impl Renderer<'_> {
                 self.template(branch, scope, out)
             }
             "with" if value.is_truthy(false) => {
-                let names: Vec<(&str, &Value)> = first.map(|name| (name, &*value)).into_iter().collect();
+                let names = first.map(|name| (name, &*value)).into_iter().collect();
                 let inner = Scope {
                     around: Some(scope),
                     base: &value,
@@ -227,8 +230,8 @@ impl Renderer<'_> {
                         ("last", Value::from(i == last)),
                     ];
                     locals.extend(value.is_object().then(|| ("key", key.clone())));
-                    let names = [first.map(|name| (name, *item)), second.map(|name| (name, key))];
-                    let names: Vec<(&str, &Value)> = names.into_iter().flatten().collect();
+                    let names = [second.map(|name| (name, key)), first.map(|name| (name, *item))];
+                    let names = names.into_iter().flatten().collect();
                     let inner = Scope {
                         around: Some(scope),
                         base: item,
@@ -260,7 +263,7 @@ impl Renderer<'_> {
             .into_iter()
             .map(|(name, value)| Ok((name.as_str(), self.value(value, scope)?)));
         let fields = fields.collect::<Result<Vec<(&str, Cow<'_, Value>)>, Failure>>()?;
-        let names: Vec<(&str, &Value)> = fields.iter().map(|(name, value)| (*name, &**value)).collect();
+        let names: BTreeMap<&str, &Value> = fields.iter().map(|(name, value)| (*name, &**value)).collect();
         let inner = Scope {
             around: Some(scope),
             base: base.as_deref().unwrap_or(scope.base),
@@ -293,10 +296,14 @@ impl Renderer<'_> {
         match parameter {
             Parameter::Literal(value) => Ok(Cow::Borrowed(value)),
             Parameter::Name(name) => Err(missing(name)),
-            Parameter::Path(path) => match scope.find(path) {
-                Some(value) => Ok(Cow::Borrowed(value)),
-                None => Err(missing(name(parameter)?)),
-            },
+            Parameter::Path(path) => {
+                let raw = name(parameter)?;
+                // A path can be as long as a template, and a loop can follow it again and again.
+                self.budget
+                    .step(u64::try_from(raw.len() / BYTES_PER_STEP).unwrap_or(u64::MAX))?;
+                let value = scope.find(path).ok_or_else(|| missing(raw))?;
+                Ok(Cow::Borrowed(value))
+            }
             Parameter::Subexpression(expression) => match expression.as_element() {
                 TemplateElement::Expression(call) => self.called(call, scope),
                 _ => Err("is not an expression".to_owned().into()),
