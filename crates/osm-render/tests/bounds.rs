@@ -172,6 +172,16 @@ fn handlebars() -> Vec<Hostile> {
             vec![doubled(&format!("{{{{len (concat{})}}}}", " VALUE".repeat(31)))],
         ),
         Hostile::handlebars(
+            "many large values in a tag",
+            vec![doubled(&format!("{{{{len (concat{})}}}}", " VALUE".repeat(2000)))],
+        ),
+        Hostile::handlebars(
+            "templates that get all data again and again",
+            vec!["{{> a}}".to_owned()],
+        )
+        .including("a", "{{> b x=this y=this}}".to_owned())
+        .including("b", "{{> a x=this y=this}}".to_owned()),
+        Hostile::handlebars(
             "large values in blocks",
             vec![doubled(&(blocks + &"{{/with}}".repeat(12)))],
         ),
