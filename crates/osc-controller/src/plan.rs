@@ -9,8 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Preconditions;
 use osm_api::cluster_endpoint::Choice;
 use osm_api::condition::{CURRENT, RENDERED, Verdict};
-use osm_api::config::{ProfileRef, Rendered, RequestedProfile, Retired};
-use osm_api::content::{RenderedFor, Unpacked};
+use osm_api::config::{ProfileRef, RequestedProfile, Retired, Stored};
+use osm_api::content::{Content, RenderedFor};
 use osm_api::profile::AcceptedProfile;
 use osm_api::{PoolRef, Reason, names, pool};
 use osm_runtime::settings::Current;
@@ -86,7 +86,7 @@ impl Plan {
     fn starts_something(&self, config: Option<&ConfigView>) -> bool {
         let stored = config.and_then(|config| config.status.rendered.as_ref());
         let rendered = self.status.as_ref().and_then(|status| status.rendered.now());
-        let is_new = |rendered: &Rendered| stored.is_none_or(|stored| stored.digest != rendered.digest);
+        let is_new = |rendered: &Stored| stored.is_none_or(|stored| stored.digest != rendered.digest);
         let keeps_object = matches!(self.object, ObjectPlan::Keep | ObjectPlan::Delete(_));
         !keeps_object || rendered.is_some_and(is_new)
     }
@@ -129,14 +129,18 @@ pub enum RenderedStatus {
     Last,
     /// The pool is gone, and there is nothing to publish any more.
     Retired(Retired),
-    /// What was rendered now, with its documents. `anyway`: it is written even if the object seems to have it already.
-    New { rendered: Box<Unpacked>, anyway: bool },
+    /// What was rendered now, and its documents. `anyway`: it is written even if the object seems to have it already.
+    New {
+        stored: Box<Stored>,
+        content: Box<Content>,
+        anyway: bool,
+    },
 }
 
 impl RenderedStatus {
-    pub fn now(&self) -> Option<&Rendered> {
+    pub fn now(&self) -> Option<&Stored> {
         match self {
-            Self::New { rendered, .. } => Some(rendered.rendered()),
+            Self::New { stored, .. } => Some(stored),
             Self::Last | Self::Retired(_) => None,
         }
     }
@@ -360,7 +364,7 @@ fn status(is_rendered: bool, reason: Reason, message: String, rendered: Rendered
 fn for_owner(gathered: &Gathered, owner: &PoolView, renderer: Option<&Renderer<'_>>) -> Plan {
     let config = gathered.config.as_deref();
     match render(gathered, owner, config, renderer) {
-        Ok(content) => written(gathered, owner, config, content),
+        Ok(new) => written(gathered, owner, config, new),
         Err(hold) => held(gathered, owner, config, &hold),
     }
 }
@@ -407,8 +411,9 @@ fn inherited(pool: &PoolRef) -> String {
     )
 }
 
-struct Content {
-    rendered: Unpacked,
+struct New {
+    stored: Stored,
+    content: Content,
     message: String,
 }
 
@@ -418,7 +423,7 @@ fn render(
     owner: &PoolView,
     config: Option<&ConfigView>,
     renderer: Option<&Renderer<'_>>,
-) -> Result<Content, Hold> {
+) -> Result<New, Hold> {
     if !gathered.owner_is_served {
         return Err(Hold::NamespaceNotServed(owner.pool_ref.namespace.clone()));
     }
@@ -456,7 +461,7 @@ fn render(
     let rendered = compiled.render_unless(renderer.abandoned, pool, &settings.settings, &choice.endpoint);
     let rendered = rendered.map_err(|source| Hold::Render { profile, source })?;
     let rendered_for = owner.rendered_for(config);
-    Ok(content(
+    Ok(new(
         &rendered_for,
         rendered,
         settings,
@@ -467,7 +472,7 @@ fn render(
     ))
 }
 
-fn content(
+fn new(
     rendered_for: &RenderedFor,
     rendered: osm_render::Rendered,
     settings: &Current,
@@ -475,7 +480,7 @@ fn content(
     found: &FoundProfile,
     accepted: &AcceptedProfile,
     late: bool,
-) -> Content {
+) -> New {
     let RequestedProfile { namespace, name } = found.requested.clone();
     let mut message = format!("rendered from profile {name} {}", accepted.version);
     if late {
@@ -498,9 +503,9 @@ fn content(
         digest: accepted.digest.clone(),
         template_engine: accepted.template_engine,
     };
-    let described = rendered.described(rendered_for, profile, settings.digest.clone(), &choice.endpoint);
-    Content {
-        rendered: osm_render::content(&rendered.spec, described),
+    New {
+        stored: rendered.stored(rendered_for, profile, settings.digest.clone(), &choice.endpoint),
+        content: rendered.spec,
         message,
     }
 }
@@ -521,27 +526,27 @@ fn waits_for_revision(owner: &PoolView, config: Option<&ConfigView>) -> bool {
         })
 }
 
-fn written(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, content: Content) -> Plan {
-    let Content { rendered, message } = content;
+fn written(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, new: New) -> Plan {
     let object = match config {
         None => ObjectPlan::Create(metadata(gathered, owner, None), owner.pool_ref.clone()),
-        Some(config) => object_of(gathered, owner, config, rendered.rendered()),
+        Some(config) => object_of(gathered, owner, config, &new.stored),
     };
     let anyway = config.is_some_and(|config| config.is_altered() || config.is_unreadable);
     let rendered = RenderedStatus::New {
-        rendered: Box::new(rendered),
+        stored: Box::new(new.stored),
+        content: Box::new(new.content),
         anyway,
     };
     Plan {
         object,
-        status: Some(status(true, Reason::Rendered, message, rendered)),
+        status: Some(status(true, Reason::Rendered, new.message, rendered)),
         ..Plan::default()
     }
 }
 
 /// What is to be done with an object that exists. What the upstream OSM wrote into its spec goes once `rendered` is published, so that it
 /// can take the pool back until then.
-fn object_of(gathered: &Gathered, owner: &PoolView, config: &ConfigView, rendered: &Rendered) -> ObjectPlan {
+fn object_of(gathered: &Gathered, owner: &PoolView, config: &ConfigView, rendered: &Stored) -> ObjectPlan {
     let pool = owner.pool_ref.clone();
     let mut meta = metadata(gathered, owner, Some(&config.metadata));
     if !config.has_bare_spec && (config.is_published(rendered) || config.is_unreadable) {

@@ -160,7 +160,9 @@ fn done(gathered: &Gathered, plan: Plan) -> Arc<ConfigView> {
         match planned.rendered {
             RenderedStatus::Last => {}
             RenderedStatus::Retired(retired) => (status.rendered, status.retired) = (None, Some(retired)),
-            RenderedStatus::New { rendered, .. } => status.rendered = Some(rendered.pack()),
+            RenderedStatus::New { stored, content, .. } => {
+                status.rendered = Some(stored.with_documents(&content));
+            }
         }
     }
     config.status = Some(status);
@@ -180,7 +182,7 @@ fn published(config: &ConfigView) -> Arc<ConfigView> {
     Arc::new(config)
 }
 
-fn new(plan: &Plan) -> Option<&Rendered> {
+fn new(plan: &Plan) -> Option<&Stored> {
     plan.status.as_ref()?.rendered.now()
 }
 
@@ -252,7 +254,7 @@ fn is_idle(plan: &Plan) -> bool {
     matches!(plan.object, ObjectPlan::Keep) && plan.status.is_none()
 }
 
-fn rendered(config: &ConfigView) -> &Rendered {
+fn rendered(config: &ConfigView) -> &Stored {
     config.status.rendered.as_ref().expect("rendered")
 }
 
@@ -583,13 +585,13 @@ fn a_new_revision_waits_for_its_profile_but_not_for_ever() {
 
 #[test]
 fn edits_of_the_status_by_other_clients_are_reverted() {
-    type EditRendered = fn(&mut Rendered);
+    type EditRendered = fn(&mut Stored);
     let edits: [EditRendered; 5] = [
         |rendered| rendered.digest = "other".into(),
         |rendered| rendered.revision = Some("9".into()),
         |rendered| rendered.profile = None,
         |rendered| rendered.needs_kubeconfig_secret = true,
-        |rendered| *rendered = Rendered::default(),
+        |rendered| *rendered = Stored::default(),
     ];
     for (i, edit) in edits.into_iter().enumerate() {
         let mut gathered = current();

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use osm_api::condition::{self, CURRENT, RENDERED, Verdict};
-use osm_api::config::{OperatingSystemConfig, Rendered, RequestedProfile, Retired, UserDataBytes};
+use osm_api::config::{OperatingSystemConfig, RequestedProfile, Retired, Stored, UserDataBytes};
 use osm_api::profile::CloudProvider;
 use osm_api::{PoolRef, Reason};
 use osm_runtime::request::failed;
@@ -69,7 +69,7 @@ struct OwnStatus<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     retired: Option<&'a Retired>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rendered: Option<Rendered>,
+    rendered: Option<Stored>,
 }
 
 /// Sends what the object does not have already: new content in one write with its condition, then what is left.
@@ -82,7 +82,7 @@ async fn write_status(
     plan: &StatusPlan,
     config: &ConfigView,
 ) -> Result<(), Error> {
-    let stored = &config.status;
+    let before = &config.status;
     let condition = |verdict: &Verdict, config: &ConfigView| {
         verdict.condition(
             &config.status.conditions,
@@ -99,15 +99,19 @@ async fn write_status(
     match &plan.rendered {
         RenderedStatus::Last => {}
         RenderedStatus::Retired(retired) => status.retired = Some(retired),
-        RenderedStatus::New { rendered, anyway } => {
-            let differs = stored.rendered.as_ref() != Some(rendered.rendered()) || stored.retired.is_some();
-            status.rendered = (differs || *anyway).then(|| rendered.pack());
+        RenderedStatus::New {
+            stored,
+            content,
+            anyway,
+        } => {
+            let differs = before.rendered.as_ref() != Some(&**stored) || before.retired.is_some();
+            status.rendered = (differs || *anyway).then(|| stored.with_documents(content));
         }
     }
     let (api, name) = (context.config_api(), gathered.name.as_str());
     let mut config = Cow::Borrowed(config);
-    if plan.refused.is_none() && condition::find(&stored.conditions, CURRENT).is_some() {
-        let mut others = stored.conditions.clone();
+    if plan.refused.is_none() && condition::find(&before.conditions, CURRENT).is_some() {
+        let mut others = before.conditions.clone();
         others.retain(|condition| condition.type_ != CURRENT);
         let written = status::replace_conditions(&api, name, config.version(), &others).await;
         let Some(written) = wrote(context, written)? else {

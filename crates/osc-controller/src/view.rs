@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
-use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigStatus, Rendered, RequestedProfile};
-use osm_api::content::{ContentView, RenderedFor};
+use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigStatus, RequestedProfile, Stored};
+use osm_api::content::RenderedFor;
 use osm_api::machine_deployment::MachineDeploymentSpec;
 use osm_api::pool::PoolError;
 use osm_api::pool_settings::PoolSettings;
@@ -39,10 +39,9 @@ pub struct ConfigView {
 impl ConfigView {
     pub fn of(mut config: OperatingSystemConfig) -> Self {
         if let Some(status) = &mut config.status {
-            status.rendered = status.rendered.take().map(Rendered::without_documents);
+            status.rendered = status.rendered.take().map(Stored::without_documents);
         }
-        let content = ContentView::of(&config);
-        let (rendered_for, has_bare_spec) = (content.rendered_for(), content.has_bare_spec());
+        let (rendered_for, has_bare_spec) = (config.rendered_for(), config.has_bare_spec());
         let mut metadata = config.metadata;
         metadata.managed_fields = None;
         Self {
@@ -133,7 +132,7 @@ impl ConfigView {
     }
 
     /// Whether exactly this is published.
-    pub fn is_published(&self, rendered: &Rendered) -> bool {
+    pub fn is_published(&self, rendered: &Stored) -> bool {
         let published = self.status.published.as_ref();
         published.is_some_and(|published| published.digest == rendered.digest)
     }

@@ -1,7 +1,7 @@
 //! The OperatingSystemConfig custom resource: the rendered instance of a profile, one per MachineDeployment.
 //!
 //! The spec says which pool it is for, and `status.rendered` holds the documents. The form of the upstream OSM stays valid, and is read
-//! until osc-controller converts it, so every field is optional. Readers use [`crate::content`], which knows which field holds what.
+//! until osc-controller converts it, so every field is optional. [`crate::content`] knows which field holds what.
 
 // `kube` takes `type_` once for every printer column.
 #![allow(clippy::duplicated_attributes)]
@@ -230,7 +230,7 @@ pub struct OperatingSystemConfigStatus {
     pub profile: Option<RequestedProfile>,
     /// What may be published. Owned by osc-controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rendered: Option<Rendered>,
+    pub rendered: Option<Stored>,
     /// What the Secrets hold. Owned by secret-syncer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
@@ -253,7 +253,7 @@ pub struct RequestedProfile {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
-pub struct Rendered {
+pub struct Stored {
     /// SHA-256 of the documents, of what their markers mean and of the revision, in 64 hex characters.
     pub digest: String,
     /// Revision of the MachineDeployment. It is absent before machine-controller sets the first one.

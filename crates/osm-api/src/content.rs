@@ -1,9 +1,9 @@
-//! The content of an OperatingSystemConfig: [`Unpacked`] writes the documents of a pool into its status, and [`ContentView`] reads them.
+//! What an OperatingSystemConfig holds: a [`Content`] as [`Stored`] in its status, and how it is read again.
 //!
 //! The upstream OSM stores documents in the spec, with credentials. They are never published: osc-controller renders the pool again.
 
 use crate::config::{
-    CloudProviderRef, LateBound, OperatingSystemConfig, OperatingSystemConfigSpec, Rendered, StageConfig,
+    CloudProviderRef, LateBound, OperatingSystemConfig, OperatingSystemConfigSpec, StageConfig, Stored,
 };
 use crate::digest;
 use crate::gzip;
@@ -82,20 +82,20 @@ pub struct RenderedFor {
     pub revision: Option<String>,
     /// SHA-256 of the machine template that the content was rendered from, 64 hex characters; empty while nothing has been rendered.
     pub template_digest: String,
-    /// As [`Rendered::template_generation`].
+    /// As [`Stored::template_generation`].
     pub template_generation: Option<i64>,
 }
 
 impl RenderedFor {
     /// What a pool's status says about it.
-    fn recorded(pool: PoolRef, rendered: Option<&Rendered>) -> Self {
+    fn recorded(pool: PoolRef, stored: Option<&Stored>) -> Self {
         Self {
             pool,
-            revision: rendered.and_then(|rendered| rendered.revision.clone()),
-            template_digest: rendered
-                .and_then(|rendered| rendered.template_digest.clone())
+            revision: stored.and_then(|stored| stored.revision.clone()),
+            template_digest: stored
+                .and_then(|stored| stored.template_digest.clone())
                 .unwrap_or_default(),
-            template_generation: rendered.and_then(|rendered| rendered.template_generation),
+            template_generation: stored.and_then(|stored| stored.template_generation),
         }
     }
 
@@ -129,24 +129,12 @@ pub enum ContentError {
     Modified,
 }
 
-/// A content on its way into an OperatingSystemConfig. Most renderings change nothing, so that its documents are compressed only where it is
-/// written.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Unpacked {
-    rendered: Rendered,
-    bootstrap: String,
-    provisioning: String,
-}
-
-impl Unpacked {
-    /// Takes the documents of a content, what they need, and the digest of all of it. `described` says what they are for; its other fields
-    /// stay.
-    pub fn new(content: &Content, needs_kubeconfig_secret: bool, described: Rendered) -> Self {
-        let (bootstrap, provisioning) = (
-            json(&content.bootstrap_config),
-            json(&content.provisioning_config),
-        );
-        let mut rendered = Rendered {
+impl Stored {
+    /// What is stored of a content, what it needs, and the digest of all of it; still without the documents. `described` says what they are
+    /// for; its other fields stay.
+    #[must_use]
+    pub fn new(content: &Content, needs_kubeconfig_secret: bool, described: Self) -> Self {
+        let mut stored = Self {
             os_name: content.os_name,
             cloud_provider: content.cloud_provider.as_ref().map(|cloud| cloud.name),
             provisioning_utility: Some(content.provisioning_utility),
@@ -156,24 +144,30 @@ impl Unpacked {
             ..described
         }
         .without_documents();
-        rendered.digest = digest_of(&rendered, &bootstrap, &provisioning);
+        let [bootstrap, provisioning] = [&content.bootstrap_config, &content.provisioning_config].map(json);
+        stored.digest = digest_of(&stored, &bootstrap, &provisioning);
+        stored
+    }
+
+    /// With the documents of the content that it was made of. Most renderings change nothing, so that documents are compressed only where
+    /// they are written.
+    #[must_use]
+    pub fn with_documents(&self, content: &Content) -> Self {
+        let pack = |document| Some(gzip::USUAL.base64(&json(document)));
         Self {
-            rendered,
-            bootstrap,
-            provisioning,
+            bootstrap: pack(&content.bootstrap_config),
+            provisioning: pack(&content.provisioning_config),
+            ..self.clone()
         }
     }
 
-    /// All of it but the documents.
-    pub fn rendered(&self) -> &Rendered {
-        &self.rendered
-    }
-
-    pub fn pack(&self) -> Rendered {
-        Rendered {
-            bootstrap: Some(gzip::USUAL.base64(&self.bootstrap)),
-            provisioning: Some(gzip::USUAL.base64(&self.provisioning)),
-            ..self.rendered.clone()
+    /// Without the documents, which are most of it.
+    #[must_use]
+    pub fn without_documents(self) -> Self {
+        Self {
+            bootstrap: None,
+            provisioning: None,
+            ..self
         }
     }
 }
@@ -184,18 +178,18 @@ fn json(value: &impl Serialize) -> String {
 }
 
 /// The one digest of a content: of its documents, of what decides how they are published, and of the revision that they are for.
-fn digest_of(rendered: &Rendered, bootstrap: &str, provisioning: &str) -> String {
-    let digested = Rendered {
-        revision: rendered.revision.clone(),
-        os_name: rendered.os_name,
-        cloud_provider: rendered.cloud_provider,
-        provisioning_utility: rendered.provisioning_utility,
+fn digest_of(stored: &Stored, bootstrap: &str, provisioning: &str) -> String {
+    let digested = Stored {
+        revision: stored.revision.clone(),
+        os_name: stored.os_name,
+        cloud_provider: stored.cloud_provider,
+        provisioning_utility: stored.provisioning_utility,
         bootstrap: Some(bootstrap.to_owned()),
         provisioning: Some(provisioning.to_owned()),
-        late_bound_values: rendered.late_bound_values.clone(),
-        kubelet_kubeconfig: rendered.kubelet_kubeconfig.clone(),
-        needs_kubeconfig_secret: rendered.needs_kubeconfig_secret,
-        ..Rendered::default()
+        late_bound_values: stored.late_bound_values.clone(),
+        kubelet_kubeconfig: stored.kubelet_kubeconfig.clone(),
+        needs_kubeconfig_secret: stored.needs_kubeconfig_secret,
+        ..Stored::default()
     };
     digest::sha256_hex(json(&digested).as_bytes())
 }
@@ -221,49 +215,6 @@ fn stage(field: &'static str, json: &str) -> Result<StageConfig, ContentError> {
     })
 }
 
-/// The content that was packed.
-fn unpack(pool: Option<&PoolRef>, rendered: &Rendered) -> Result<Content, ContentError> {
-    let text = |field, packed: &Option<String>| match packed {
-        Some(packed) => decompress(field, packed),
-        None => Err(ContentError::Missing),
-    };
-    let bootstrap = text("bootstrap", &rendered.bootstrap)?;
-    let provisioning = text("provisioning", &rendered.provisioning)?;
-    if digest_of(rendered, &bootstrap, &provisioning) != rendered.digest {
-        return Err(ContentError::Modified);
-    }
-    let mut content = Content {
-        os_name: rendered.os_name,
-        cloud_provider: rendered
-            .cloud_provider
-            .map(|name| CloudProviderRef { name, spec: None }),
-        bootstrap_config: stage("bootstrap", &bootstrap)?,
-        provisioning_config: stage("provisioning", &provisioning)?,
-        provisioning_utility: rendered.provisioning_utility.unwrap_or_default(),
-        late_bound_values: rendered.late_bound_values.clone(),
-        kubelet_kubeconfig: rendered.kubelet_kubeconfig.clone(),
-        machine_deployment: None,
-    };
-    if let Some(pool) = pool {
-        RenderedFor::recorded(pool.clone(), Some(rendered)).store(&mut content);
-    }
-    Ok(content)
-}
-
-impl Rendered {
-    /// Takes the documents out. What is left is small.
-    pub fn take_documents(&mut self) -> (Option<String>, Option<String>) {
-        (self.bootstrap.take(), self.provisioning.take())
-    }
-
-    /// Without the documents, which are most of it.
-    #[must_use]
-    pub fn without_documents(mut self) -> Self {
-        self.take_documents();
-        self
-    }
-}
-
 /// The spec that osc-controller writes.
 pub fn spec_for(pool: PoolRef) -> OperatingSystemConfigSpec {
     OperatingSystemConfigSpec {
@@ -272,56 +223,67 @@ pub fn spec_for(pool: PoolRef) -> OperatingSystemConfigSpec {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct ContentView<'a>(&'a OperatingSystemConfig);
-
-impl<'a> ContentView<'a> {
-    pub fn of(config: &'a OperatingSystemConfig) -> Self {
-        Self(config)
-    }
-
+impl OperatingSystemConfig {
     /// What osc-controller has rendered last.
-    pub fn rendered(self) -> Option<&'a Rendered> {
-        self.0.status.as_ref()?.rendered.as_ref()
+    pub fn stored(&self) -> Option<&Stored> {
+        self.status.as_ref()?.rendered.as_ref()
     }
 
     /// What it was rendered for; `None` on objects that the upstream OSM made.
-    pub fn rendered_for(self) -> Option<RenderedFor> {
-        Some(RenderedFor::recorded(self.pool()?, self.rendered()))
+    pub fn rendered_for(&self) -> Option<RenderedFor> {
+        Some(RenderedFor::recorded(self.pool()?.clone(), self.stored()))
     }
 
     /// The pool; `None` on objects that the upstream OSM made.
-    pub fn pool(self) -> Option<PoolRef> {
-        self.0.spec.pool_ref.clone()
+    pub fn pool(&self) -> Option<&PoolRef> {
+        self.spec.pool_ref.as_ref()
     }
 
     /// Whether the spec says whose it is and nothing else.
-    pub fn has_bare_spec(self) -> bool {
-        let bare = self.0.spec.pool_ref.clone().map(spec_for);
-        bare.as_ref() == Some(&self.0.spec)
+    pub fn has_bare_spec(&self) -> bool {
+        let bare = self.pool().cloned().map(spec_for);
+        bare.as_ref() == Some(&self.spec)
     }
 
-    /// The content itself, as `osm-render` makes documents of it.
+    /// The content that is stored, as `osm-render` makes documents of it.
     ///
     /// # Errors
     /// Documents that were not rendered, or that another client has modified.
-    pub fn content(self) -> Result<Content, ContentError> {
-        let rendered = self.rendered().ok_or(ContentError::Missing)?;
-        unpack(self.pool().as_ref(), rendered)
+    pub fn content(&self) -> Result<Content, ContentError> {
+        let stored = self.stored().ok_or(ContentError::Missing)?;
+        let text = |field, packed: &Option<String>| match packed {
+            Some(packed) => decompress(field, packed),
+            None => Err(ContentError::Missing),
+        };
+        let bootstrap = text("bootstrap", &stored.bootstrap)?;
+        let provisioning = text("provisioning", &stored.provisioning)?;
+        if digest_of(stored, &bootstrap, &provisioning) != stored.digest {
+            return Err(ContentError::Modified);
+        }
+        let mut content = Content {
+            os_name: stored.os_name,
+            cloud_provider: stored
+                .cloud_provider
+                .map(|name| CloudProviderRef { name, spec: None }),
+            bootstrap_config: stage("bootstrap", &bootstrap)?,
+            provisioning_config: stage("provisioning", &provisioning)?,
+            provisioning_utility: stored.provisioning_utility.unwrap_or_default(),
+            late_bound_values: stored.late_bound_values.clone(),
+            kubelet_kubeconfig: stored.kubelet_kubeconfig.clone(),
+            machine_deployment: None,
+        };
+        if let Some(rendered_for) = self.rendered_for() {
+            rendered_for.store(&mut content);
+        }
+        Ok(content)
     }
 
     /// Whether what may be published is published, for this revision.
-    pub fn is_published(self, revision: &str) -> bool {
-        let published = self
-            .0
-            .status
-            .as_ref()
-            .and_then(|status| status.published.as_ref());
-        published
-            .zip(self.rendered())
-            .is_some_and(|(published, rendered)| {
-                published.revision == revision && published.digest == rendered.digest
-            })
+    pub fn is_published(&self, revision: &str) -> bool {
+        let published = self.status.as_ref().and_then(|status| status.published.as_ref());
+        published.zip(self.stored()).is_some_and(|(published, stored)| {
+            published.revision == revision && published.digest == stored.digest
+        })
     }
 }
 
@@ -368,13 +330,13 @@ mod tests {
             template_generation,
         } = rendered_for();
         let mut config = OperatingSystemConfig::new("p-n-config", spec_for(pool.clone()));
-        let rendered = Rendered {
+        let described = Stored {
             revision,
             template_digest: Some(template_digest),
             template_generation,
-            ..Rendered::default()
+            ..Stored::default()
         };
-        let rendered = Unpacked::new(&content(), true, rendered).pack();
+        let rendered = Stored::new(&content(), true, described).with_documents(&content());
         let published = Published {
             digest: rendered.digest.clone(),
             revision: "7".into(),
@@ -390,18 +352,20 @@ mod tests {
         config
     }
 
-    fn rendered(config: &mut OperatingSystemConfig) -> &mut Rendered {
+    fn rendered(config: &mut OperatingSystemConfig) -> &mut Stored {
         config.status.as_mut().unwrap().rendered.as_mut().unwrap()
     }
 
     #[test]
     fn what_is_packed_is_read_again() {
         let config = packed();
-        let view = ContentView::of(&config);
-        assert!(view.has_bare_spec());
-        assert_eq!((view.is_published("7"), view.is_published("8")), (true, false));
-        assert_eq!(view.rendered_for(), Some(rendered_for()));
-        assert_eq!(view.content(), Ok(content()));
+        assert!(config.has_bare_spec());
+        assert_eq!(
+            (config.is_published("7"), config.is_published("8")),
+            (true, false)
+        );
+        assert_eq!(config.rendered_for(), Some(rendered_for()));
+        assert_eq!(config.content(), Ok(content()));
         let json = serde_json::to_value(&config).unwrap();
         // The object as it is stored has nothing but these in its spec.
         assert_eq!(json["spec"].as_object().unwrap().len(), 1, "{}", json["spec"]);
@@ -420,7 +384,7 @@ mod tests {
 
     #[test]
     fn what_another_client_modified_is_refused() {
-        type EditRendered = fn(&mut Rendered);
+        type EditRendered = fn(&mut Stored);
         let other = |text: &str| Some(gzip::USUAL.base64(text));
         let edits: [(&str, EditRendered); 7] = [
             ("revision", |rendered| rendered.revision = Some("8".into())),
@@ -438,11 +402,7 @@ mod tests {
         for (what, edit) in edits {
             let mut config = packed();
             edit(rendered(&mut config));
-            assert_eq!(
-                ContentView::of(&config).content(),
-                Err(ContentError::Modified),
-                "{what}"
-            );
+            assert_eq!(config.content(), Err(ContentError::Modified), "{what}");
         }
         let bomb = " ".repeat(MAX_CONTENT_BYTES + 1);
         for (packed, problem) in [
@@ -455,7 +415,7 @@ mod tests {
             (other(&bomb), "it has more than 524288 bytes"),
         ] {
             let mut config = packed_with(packed);
-            let error = ContentView::of(&config).content().unwrap_err().to_string();
+            let error = config.content().unwrap_err().to_string();
             assert!(error.contains(problem) && !error.contains("hunter2"), "{error}");
             // Dropping a document from memory does not count as an alteration.
             let stripped = std::mem::take(rendered(&mut config)).without_documents();

@@ -53,7 +53,7 @@ pub use downloads::{Artefact, Download};
 pub use error::{ProfileError, RenderError, TemplatePosition};
 pub use extends::{Base, ProfileKey, bases};
 pub use library::library_version;
-pub use profile::{Profile, Rendered, compile, content, suits};
+pub use profile::{Profile, Rendered, compile, suits};
 pub use readable::{is_credential, readable};
 pub use resolve::{resolve, resolve_on};
 pub use samples::{full_sample, plain_pools, sample_pools, stand_in_cluster};

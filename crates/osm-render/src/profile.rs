@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 
-use osm_api::config::{self, CloudProviderRef, LateBound, ProfileRef, StageConfig, UserDataBytes};
-use osm_api::content::{Content, RenderedFor, Unpacked};
+use osm_api::config::{CloudProviderRef, LateBound, ProfileRef, StageConfig, Stored, UserDataBytes};
+use osm_api::content::{Content, RenderedFor};
 use osm_api::pool::Pool;
 use osm_api::profile::{
     AcceptedProfile, CloudProvider, File, FileContent, MAX_CONTENT_BYTES, OperatingSystem,
@@ -91,15 +91,15 @@ pub struct Rendered {
 }
 
 impl Rendered {
-    /// What the status of an OperatingSystemConfig contains: all of it but the documents of `spec`, of which [`content`] takes the rest.
-    pub fn described(
+    /// What the status of an OperatingSystemConfig stores of it, without the documents.
+    pub fn stored(
         &self,
         rendered_for: &RenderedFor,
         profile: ProfileRef,
         settings_digest: String,
         cluster: &ClusterEndpoint,
-    ) -> config::Rendered {
-        config::Rendered {
+    ) -> Stored {
+        let described = Stored {
             revision: rendered_for.revision.clone(),
             template_digest: Some(rendered_for.template_digest.clone()),
             template_generation: rendered_for.template_generation,
@@ -107,14 +107,10 @@ impl Rendered {
             settings_digest: Some(settings_digest),
             api_server: Some(cluster.api_server.clone()),
             user_data_bytes: Some(self.user_data_bytes),
-            ..config::Rendered::default()
-        }
+            ..Stored::default()
+        };
+        Stored::new(&self.spec, kubeconfig_secret::is_needed(&self.spec), described)
     }
-}
-
-/// The content of an OperatingSystemConfig, with what [`Rendered::described`] returned for it.
-pub fn content(spec: &Content, described: config::Rendered) -> Unpacked {
-    Unpacked::new(spec, kubeconfig_secret::is_needed(spec), described)
 }
 
 /// Parses every template of a profile and checks how they include each other.

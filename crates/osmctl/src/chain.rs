@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 use osm_api::condition::{self, ACCEPTED, CURRENT, PUBLISHED, RENDERED};
-use osm_api::content::ContentView;
 use osm_api::names::SETTINGS;
 use osm_api::pool::{self, Pool};
 use osm_api::pool_settings::PoolSettings;
@@ -394,7 +393,7 @@ fn rendered(
     if rendered.status != "True" || rendered.reason != Reason::Rendered.as_str() {
         return Err(Problem::reported(rendered));
     }
-    let content = ContentView::of(config).rendered();
+    let content = config.stored();
     if content.and_then(|content| content.revision.as_deref()) != pool::revision(md) {
         return Err(Problem::new(
             Reason::WaitingForRendering.as_str(),
@@ -444,7 +443,7 @@ fn secrets(config: &OperatingSystemConfig, pool: &ClusterPool<'_>, now: Timestam
         .machine_deployment
         .and_then(pool::revision)
         .unwrap_or_default();
-    if !ContentView::of(config).is_published(revision) {
+    if !config.is_published(revision) {
         return Err(Problem::new(
             "NotPublished",
             "secret-syncer has not published the newest content yet",

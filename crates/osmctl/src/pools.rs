@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigStatus, Rendered};
+use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigStatus, Stored};
 use osm_api::content::{self, Content, RenderedFor};
 use osm_api::names::{self, SETTINGS_KEY};
 use osm_api::pool::{self, Pool};
@@ -39,7 +39,7 @@ pub struct RenderedPool {
     /// What osc-controller writes, with markers for credentials.
     pub config: Content,
     /// What its status says about it.
-    described: Rendered,
+    stored: Stored,
     pub warnings: Vec<String>,
     /// Where the MachineDeployment was read.
     pub place: Place,
@@ -250,14 +250,14 @@ impl Selected {
             .digest()
             .context("the settings can't be converted to JSON")?;
         let reference = self.profile.reference();
-        let described = rendered.described(&rendered_for, reference, settings_digest, &endpoint);
+        let stored = rendered.stored(&rendered_for, reference, settings_digest, &endpoint);
         let mut config = rendered.spec;
         rendered_for.store(&mut config);
         Ok(RenderedPool {
             pool_ref: self.pool_ref.clone(),
             values: osm_user_data::placeholders(&config),
             config,
-            described,
+            stored,
             warnings: rendered.warnings,
             place: self.place.clone(),
         })
@@ -317,7 +317,7 @@ impl RenderedPool {
             pool_ref,
             values: osm_user_data::placeholders(&config),
             config,
-            described: Rendered::default(),
+            stored: Stored::default(),
             warnings: Vec::new(),
             place,
         }
@@ -347,9 +347,8 @@ impl RenderedPool {
         annotations.insert(names::OWNER.to_owned(), self.pool_ref.to_string());
         let labels = object.metadata.labels.get_or_insert_default();
         labels.insert(names::POOL.to_owned(), self.pool_ref.id());
-        let rendered = osm_render::content(&self.config, self.described.clone());
         object.status = Some(OperatingSystemConfigStatus {
-            rendered: Some(rendered.pack()),
+            rendered: Some(self.stored.with_documents(&self.config)),
             ..OperatingSystemConfigStatus::default()
         });
         object

@@ -8,7 +8,6 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 use osm_api::OperatingSystemConfig;
-use osm_api::content::ContentView;
 use osm_api::pool::Pool;
 use osm_user_data::{MachineStage, Stage, yaml};
 
@@ -77,7 +76,7 @@ fn content<'a>(pool: &ClusterPool<'a>) -> Result<&'a OperatingSystemConfig> {
              compares it with what OSM renders"
         );
     }
-    if ContentView::of(config).rendered().is_none() {
+    if config.stored().is_none() {
         bail!("pool {pool} was never rendered; run `osmctl status {pool}`");
     }
     Ok(config)
@@ -85,7 +84,7 @@ fn content<'a>(pool: &ClusterPool<'a>) -> Result<&'a OperatingSystemConfig> {
 
 /// What a reader must know about the content.
 fn note(config: &OperatingSystemConfig) -> Option<String> {
-    let rendered = ContentView::of(config).rendered()?;
+    let rendered = config.stored()?;
     let published = config.status.as_ref()?.published.as_ref();
     match published {
         Some(published) if published.digest == rendered.digest => None,
@@ -96,7 +95,7 @@ fn note(config: &OperatingSystemConfig) -> Option<String> {
 
 /// The stages, without credentials.
 fn masked(pool: &ClusterPool<'_>, config: &OperatingSystemConfig, wanted: &[Stage]) -> Result<Stages> {
-    let content = ContentView::of(config).content()?;
+    let content = config.content()?;
     let overwrite = pool
         .machine_deployment
         .and_then(|md| Pool::read(md).ok())
@@ -153,6 +152,7 @@ fn list(stages: &Stages) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use osm_api::config::Stored;
     use osm_api::content::Content;
     use serde_json::json;
 
@@ -182,7 +182,7 @@ mod tests {
             file(CLOUD_CONFIG, "password = hunter2"),
         ];
         let status = snapshot.configs[0].status.as_mut().unwrap();
-        let rendered = osm_render::content(&content, status.rendered.take().unwrap()).pack();
+        let rendered = Stored::new(&content, false, status.rendered.take().unwrap()).with_documents(&content);
         status.published.as_mut().unwrap().digest = rendered.digest.clone();
         status.rendered = Some(rendered);
         let template = &mut snapshot.machine_deployments[0].spec.template;

@@ -9,7 +9,6 @@ use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
 use osm_api::cluster_endpoint::{self, Discovered};
 use osm_api::config::ProfileRef;
-use osm_api::content::ContentView;
 use osm_api::pool;
 use osm_api::{
     ClusterEndpoint, MachineDeployment, OperatingSystemConfig, OperatingSystemProfile, PoolRef, Settings,
@@ -145,7 +144,7 @@ impl Snapshot {
             .configs
             .iter()
             .find(|config| config.name_any() == pool.config_name());
-        let holder = named.and_then(|config| ContentView::of(config).pool());
+        let holder = named.and_then(|config| config.pool().cloned());
         let holder = holder.filter(|holder| holder.uid != pool.uid);
         ClusterPool {
             config: named.filter(|_| holder.is_none()),
@@ -255,7 +254,7 @@ pub struct ClusterPool<'a> {
 
 impl<'a> ClusterPool<'a> {
     fn of_config(config: &'a OperatingSystemConfig) -> Self {
-        let pool = ContentView::of(config).pool();
+        let pool = config.pool().cloned();
         let (namespace, name) = match pool {
             Some(pool) => (pool.namespace, pool.name),
             None => (String::new(), config.name_any()),
@@ -272,8 +271,7 @@ impl<'a> ClusterPool<'a> {
 
     /// Whether the upstream OSM created the config, and osc-controller has not rendered it.
     pub fn is_of_the_upstream_osm(&self) -> bool {
-        self.config
-            .is_some_and(|config| ContentView::of(config).pool().is_none())
+        self.config.is_some_and(|config| config.pool().is_none())
     }
 }
 

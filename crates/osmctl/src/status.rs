@@ -7,7 +7,6 @@ use anyhow::{Result, bail};
 use clap::Args;
 use jiff::{Timestamp, Unit};
 use osm_api::condition::{self, PUBLISHED, READY, RENDERED};
-use osm_api::content::ContentView;
 use osm_api::names::{CLOUD_INIT_SETTINGS, GO_ACCOUNT};
 use osm_api::pool;
 
@@ -164,7 +163,7 @@ fn line(snapshot: &Snapshot, pool: &ClusterPool<'_>, now: Timestamp) -> [String;
     let status = pool.config.and_then(|config| config.status.as_ref());
     let condition = |type_| condition::find(&status?.conditions, type_);
     let reason = |type_| condition(type_).map(|found| found.reason.clone());
-    let rendered = pool.config.and_then(|config| ContentView::of(config).rendered());
+    let rendered = pool.config.and_then(|config| config.stored());
     let profile = rendered.and_then(|rendered| rendered.profile.as_ref());
     // The one that the pool asks for, or else the one that it was rendered from.
     let requested = pool.machine_deployment.and_then(|md| snapshot.profile_name(md));

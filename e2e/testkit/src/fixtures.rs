@@ -4,7 +4,6 @@ use std::fmt;
 
 use anyhow::{Context, Result};
 use osm_api::config::OperatingSystemConfig;
-use osm_api::content::ContentView;
 use osm_api::names;
 use osm_judges::user_data_files;
 use serde_json::{Value, json};
@@ -92,10 +91,7 @@ pub fn with_documents(config: &OperatingSystemConfig) -> Result<String> {
         .as_ref()
         .is_some_and(|status| status.rendered.is_some());
     Ok(if is_rendered {
-        format!(
-            "{object}\n{}",
-            serde_json::to_string(&ContentView::of(config).content()?)?
-        )
+        format!("{object}\n{}", serde_json::to_string(&config.content()?)?)
     } else {
         object
     })

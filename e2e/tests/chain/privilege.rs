@@ -11,7 +11,6 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use osm_api::condition::{PUBLISHED, RENDERED};
-use osm_api::content::ContentView;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::{ClusterKind, Service};
 use osm_testkit::control_plane::AuditEvent;
@@ -385,7 +384,7 @@ async fn repairs(world: &World) -> Result<()> {
             .await?;
         wait_for("the config to be put right", DEADLINE, async || {
             let config = world.configs().get(&config).await?;
-            check(ContentView::of(&config).has_bare_spec() && config.labels().contains_key(names::POOL))
+            check(config.has_bare_spec() && config.labels().contains_key(names::POOL))
         })
         .await?;
     }

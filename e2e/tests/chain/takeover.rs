@@ -7,7 +7,6 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams};
 use osm_api::config::OperatingSystemConfig;
-use osm_api::content::ContentView;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, GO_LEASE};
 use osm_api::rbac::Service;
 use osm_testkit::upstream_osm::UpstreamOsm;
@@ -229,7 +228,7 @@ async fn a_cluster_of_the_upstream_osm_is_taken_over() -> Result<()> {
         assert_eq!(secret.immutable, None, "the next change is one write");
         // Its cloudProvider.spec can hold credentials of the cloud.
         wait_for("the spec to be emptied", DEADLINE, async || {
-            check(ContentView::of(&world.config(pool).await?).has_bare_spec())
+            check(world.config(pool).await?.has_bare_spec())
         })
         .await?;
     }

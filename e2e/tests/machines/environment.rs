@@ -11,7 +11,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::Api;
 use osm_api::Settings;
 use osm_api::config::OperatingSystemConfig;
-use osm_api::content::ContentView;
 use osm_api::names::{KUBE_SYSTEM, SETTINGS_KEY};
 use osm_api::rbac::{Installation, Service};
 use osm_lab::machines::{self, Accelerator, Image, Lab, System, isolation};
@@ -210,8 +209,7 @@ impl Environment {
         let complaints: Vec<_> = conditions
             .filter(|condition| condition.status != "True")
             .collect();
-        let content = ContentView::of(&object);
-        let Some(rendered) = content.rendered() else {
+        let Some(rendered) = object.stored() else {
             bail!("{config} is not rendered: {complaints:?}");
         };
         ensure!(
@@ -219,7 +217,7 @@ impl Environment {
             "{config} is not rendered with the settings in force: {complaints:?}"
         );
         ensure!(
-            content.is_published(revision),
+            object.is_published(revision),
             "what is rendered of {config} is not published: {complaints:?}"
         );
         Ok(())

@@ -11,8 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
 use osm_api::Settings;
-use osm_api::config::Rendered;
-use osm_api::content::Unpacked;
+use osm_api::config::Stored;
 use osm_api::profile::{CloudProvider, OperatingSystemProfileSpec};
 use osm_render::{defaults, full_sample, stand_in_cluster};
 use osm_user_data::{Stage, placeholders, user_data, yaml};
@@ -77,9 +76,9 @@ fn the_digest_of_the_same_content_stays_the_same() {
     let rendered = compiled(&spec)
         .render(&pool, &Settings::default(), &stand_in_cluster())
         .unwrap();
-    let unpacked = Unpacked::new(&rendered.spec, false, Rendered::default());
+    let stored = Stored::new(&rendered.spec, false, Stored::default());
     assert_eq!(
-        unpacked.rendered().digest,
+        stored.digest,
         "c471e0647af6c307530355448a3fa678a5599a6a4a3ddaf489fd4fb26f9e356d"
     );
 }

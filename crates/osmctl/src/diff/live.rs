@@ -6,7 +6,6 @@ use std::rc::Rc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use kube::ResourceExt;
-use osm_api::content::ContentView;
 use osm_api::pool::Pool;
 use osm_api::settings::SettingsError;
 use osm_api::{MachineDeployment, OperatingSystemProfile, PoolRef, Reason, Settings};
@@ -183,12 +182,11 @@ fn stored(snapshot: &Snapshot, pool: &PoolRef, origin: &Origin) -> Result<Vec<Re
         let problem = Problem::error(Reason::NotAdopted.as_str(), origin.start(), message);
         return Err(Problems::from(problem).into());
     }
-    let view = ContentView::of(config);
-    if view.rendered().is_none() {
+    if config.stored().is_none() {
         return Ok(Vec::new());
     }
     let place = Place::file(config.name_any());
-    Ok(vec![RenderedPool::stored(pool.clone(), view.content()?, place)])
+    Ok(vec![RenderedPool::stored(pool.clone(), config.content()?, place)])
 }
 
 /// Finds profiles: in the inputs, or else those that the cluster has accepted.

@@ -10,7 +10,7 @@ use crate::io::context::Context;
 use crate::io::sources;
 use crate::model::gathered::{Clusters, Gathered};
 use crate::model::published_content::Published;
-use crate::model::record::PublishedRecord;
+use crate::model::record::Record;
 use crate::model::source::{Allowed, Inputs, SourceError};
 use crate::model::view::ConfigView;
 use crate::plan::hold;
@@ -72,7 +72,7 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, osm_runti
 pub async fn published(
     context: &Context,
     pool: &str,
-    record: PublishedRecord,
+    record: Record,
 ) -> Result<Option<Published>, osm_runtime::Error> {
     let found = context.secrets().get_opt(&record.provisioning_secret).await;
     let found = found.map_err(failed("reading the provisioning Secret"))?;

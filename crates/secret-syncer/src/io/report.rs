@@ -140,7 +140,7 @@ async fn set_status(
     let (api, version) = (context.configs(), &config.resource_version);
     let written = status::apply(&api, FIELD_MANAGER, &config.name, version, &status).await;
     if let Some(config) = written.map_err(failed("the OperatingSystemConfig's status"))? {
-        context.saw_config(ConfigView::of(config));
+        context.saw_config(ConfigView::of(&config));
     }
     if is_change(before, &verdict) {
         let rendered = config.status.rendered.as_ref();

@@ -53,7 +53,7 @@ fn configs(context: &Context) {
     let namespace = &cluster.installation.namespace;
     Watch::namespaced(&cluster.management, namespace, "operatingsystemconfigs")
         .large()
-        .project(|config: OperatingSystemConfig| Some(ConfigView::of(config)))
+        .project(|config: OperatingSystemConfig| Some(ConfigView::of(&config)))
         .unreadable(|config| Some(ConfigView::unreadable(config)))
         .into_cache(&context.caches.configs)
         .on_change(move |change| {

@@ -14,7 +14,7 @@ use osm_user_data::{LateValues, Stage, kubeconfig_secret};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::model::record::PublishedRecord;
+use crate::model::record::Record;
 
 /// Most bytes of a document and its content as they are stored. etcd refuses requests above 1.5 MiB, and the API server Secrets above
 /// 1 MiB.
@@ -135,7 +135,7 @@ fn unpack(entries: &Entries) -> Option<(String, String)> {
 /// What is published for a pool, with all that documents with other tokens are generated from. There is no `Debug`, so that no log shows values.
 #[derive(Clone)]
 pub struct Published {
-    pub record: PublishedRecord,
+    pub record: Record,
     pub document: String,
     pub content: PublishedContent,
     /// As they are stored.
@@ -145,7 +145,7 @@ pub struct Published {
 impl Published {
     /// From a provisioning Secret of this pool. `None`: the Secret is another pool's, or not the one that is recorded, or can be altered, or
     /// another version of this program wrote a content in which this one would lose something.
-    pub fn read(secret: Secret, pool: &str, record: PublishedRecord) -> Option<Self> {
+    pub fn read(secret: Secret, pool: &str, record: Record) -> Option<Self> {
         // Not by its label, which can be lost.
         let is_of_pool = names::is_provisioning_secret_of(pool, &secret.name_any());
         let is_recorded = record.provisioning_uid.is_none() || secret.metadata.uid == record.provisioning_uid;

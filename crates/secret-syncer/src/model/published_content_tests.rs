@@ -14,7 +14,7 @@ use crate::model::documents::Documents;
 use crate::model::published_content::{
     MAX_STORED_BYTES, MAX_UNPACKED_BYTES, Published, PublishedContent, entries,
 };
-use crate::model::record::{DOCUMENT_FORMAT, PublishedRecord, of_entries};
+use crate::model::record::{DOCUMENT_FORMAT, Record, of_entries};
 use crate::model::view::SecretView;
 
 /// The provisioning Secrets of two pools with [`everything`] in them. Pools have them for as long as their tokens are renewed, so a release that
@@ -84,7 +84,7 @@ fn secret(documents: &Documents) -> Secret {
 }
 
 fn read(secret: &Secret) -> Option<Published> {
-    let record = PublishedRecord {
+    let record = Record {
         provisioning_secret: "osm-provisioning-a".into(),
         provisioning_uid: None,
         revision: "1".into(),

@@ -11,7 +11,7 @@ use osm_api::{digest, names};
 
 /// What the bootstrap Secret or the status records about what is published.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PublishedRecord {
+pub struct Record {
     /// Name of the provisioning Secret.
     pub provisioning_secret: String,
     /// Its uid; `None` where it is not known.

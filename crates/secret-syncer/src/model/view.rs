@@ -8,8 +8,7 @@ use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use litemap::LiteMap;
-use osm_api::config::{LateBound, OperatingSystemConfig, OperatingSystemConfigStatus, Published, Rendered};
-use osm_api::content::ContentView;
+use osm_api::config::{LateBound, OperatingSystemConfig, OperatingSystemConfigStatus, Published, Stored};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::CloudProvider;
 use osm_api::{PoolRef, condition};
@@ -45,54 +44,41 @@ pub struct ConfigView {
 }
 
 impl ConfigView {
-    pub fn of(mut config: OperatingSystemConfig) -> Self {
-        let mut status = config.status.take().unwrap_or_default();
-        status.rendered = status.rendered.map(Rendered::without_documents);
-        config.status = Some(status);
-        let content = ContentView::of(&config);
-        let rendered = content.rendered();
-        let needs_kubeconfig_secret = rendered.is_some_and(|rendered| rendered.needs_kubeconfig_secret);
-        let late_bound_values = rendered
-            .map(|rendered| rendered.late_bound_values.clone())
-            .unwrap_or_default();
-        let cloud_provider = rendered.and_then(|rendered| rendered.cloud_provider);
-        let mut machine_deployment = content.pool();
-        let name = config.name_any();
-        let owner = machine_deployment.as_ref().map(PoolRef::config_name);
+    pub fn of(config: &OperatingSystemConfig) -> Self {
+        let (name, stored) = (config.name_any(), config.stored());
+        let owner = config.pool().map(PoolRef::config_name);
         let pool_is_of = owner.filter(|owner| *owner != name);
-        if pool_is_of.is_some() {
-            machine_deployment = None;
-        }
-        let status = config.status.take().unwrap_or_default();
-        let is_claimed = condition::find(&status.conditions, condition::RENDERED).is_some();
+        let pool = config.pool().filter(|_| pool_is_of.is_none());
+        let status = config.status.as_ref();
+        let conditions = status.map_or(&[][..], |status| &status.conditions);
         let is_ours = |type_: &str| [condition::PUBLISHED, condition::READY].contains(&type_);
-        let mut conditions = status.conditions;
-        conditions.retain(|condition| is_ours(&condition.type_));
-        conditions.shrink_to_fit();
-        let status = OperatingSystemConfigStatus {
-            conditions,
-            profile: None,
-            rendered: status.rendered.map(|rendered| Rendered {
-                digest: rendered.digest,
-                revision: rendered.revision,
-                ..Rendered::default()
-            }),
-            ..status
-        };
+        let of_us = conditions.iter().filter(|condition| is_ours(&condition.type_));
         Self {
-            name,
             uid: config.uid().unwrap_or_default(),
             resource_version: config.resource_version().unwrap_or_default(),
             generation: config.metadata.generation.unwrap_or(0),
             made_in: config.annotations().get(names::CLUSTER_UID).cloned(),
-            machine_deployment,
-            is_edge: cloud_provider == Some(CloudProvider::Edge),
-            needs_kubeconfig_secret,
-            late_bound_values,
+            machine_deployment: pool.cloned(),
+            is_edge: stored.and_then(|stored| stored.cloud_provider) == Some(CloudProvider::Edge),
+            needs_kubeconfig_secret: stored.is_some_and(|stored| stored.needs_kubeconfig_secret),
+            late_bound_values: stored
+                .map(|stored| stored.late_bound_values.clone())
+                .unwrap_or_default(),
             pool_is_of,
             unreadable: None,
-            is_claimed,
-            status,
+            is_claimed: condition::find(conditions, condition::RENDERED).is_some(),
+            status: OperatingSystemConfigStatus {
+                conditions: of_us.cloned().collect(),
+                profile: None,
+                rendered: stored.map(|stored| Stored {
+                    digest: stored.digest.clone(),
+                    revision: stored.revision.clone(),
+                    ..Stored::default()
+                }),
+                published: status.and_then(|status| status.published.clone()),
+                retired: status.and_then(|status| status.retired.clone()),
+            },
+            name,
         }
     }
 
@@ -102,7 +88,7 @@ impl ConfigView {
         config.status = Some(unreadable.part("status"));
         Self {
             unreadable: Some(unreadable.problem.clone()),
-            ..Self::of(config)
+            ..Self::of(&config)
         }
     }
 
@@ -131,7 +117,7 @@ impl ConfigView {
     }
 
     /// What may be published: what osc-controller rendered, of a pool that exists.
-    pub fn to_publish(&self) -> Option<&Rendered> {
+    pub fn to_publish(&self) -> Option<&Stored> {
         self.status.rendered.as_ref().filter(|_| !self.is_retired())
     }
 
@@ -409,7 +395,7 @@ mod tests {
                 json!({"digest": "d", "revision": "1", "settingsDigest": "s", "apiServer": "https://a"});
             let status = json!({"conditions": conditions, "rendered": rendered});
             let config = json!({"metadata": {"name": "c", "uid": "u"}, "spec": {}, "status": status});
-            ConfigView::of(serde_json::from_value(config).unwrap())
+            ConfigView::of(&serde_json::from_value(config).unwrap())
         };
         let view = of(&["Rendered", "Published", "Other", "Ready"]);
         let kept = view
@@ -435,7 +421,7 @@ mod tests {
             let pool = json!({"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
                 "namespace": namespace, "name": "q", "uid": "u"});
             let config = json!({"metadata": {"name": name}, "spec": {"poolRef": pool}});
-            ConfigView::of(serde_json::from_value(config).unwrap())
+            ConfigView::of(&serde_json::from_value(config).unwrap())
         };
         let own = of("q-n-config", "n");
         assert!(own.machine_deployment.is_some() && own.pool_is_of.is_none());

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use osm_api::config::Rendered;
+use osm_api::config::Stored;
 use osm_api::names;
 use osm_user_data::LateValues;
 
@@ -17,7 +17,7 @@ use crate::model::view::ConfigView;
 
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    pub content: Content,
+    pub origin: Origin,
     pub revision: String,
     /// Digest of the content.
     pub digest: String,
@@ -30,7 +30,7 @@ pub struct Wanted {
 }
 
 #[derive(Clone)]
-pub enum Content {
+pub enum Origin {
     /// Of the config, if it still has this [id](crate::model::view::ConfigView::content_id), with these values of sources.
     Config { id: String, values: LateValues },
     /// What is published already.
@@ -38,7 +38,7 @@ pub enum Content {
 }
 
 /// Without the values.
-impl fmt::Debug for Content {
+impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config { id, .. } => write!(f, "Config({id})"),
@@ -49,9 +49,9 @@ impl fmt::Debug for Content {
 
 impl Wanted {
     /// The content of the config.
-    pub fn new(gathered: &Gathered, config: &ConfigView, rendered: &Rendered, inputs: &Inputs) -> Self {
+    pub fn new(gathered: &Gathered, config: &ConfigView, rendered: &Stored, inputs: &Inputs) -> Self {
         Self {
-            content: Content::Config {
+            origin: Origin::Config {
                 id: config.content_id(),
                 values: inputs.values.clone(),
             },
@@ -68,7 +68,7 @@ impl Wanted {
     pub fn published(published: &Arc<Published>) -> Self {
         let (record, content) = (&published.record, &published.content);
         Self {
-            content: Content::Published(Arc::clone(published)),
+            origin: Origin::Published(Arc::clone(published)),
             revision: record.revision.clone(),
             digest: record.digest.clone(),
             published_from: record.published_from.clone(),
@@ -80,7 +80,7 @@ impl Wanted {
 
     /// What is published, which was `recorded` as published from this, is the same.
     pub fn made_from(&self, recorded: &str) -> Option<MadeFrom> {
-        let Content::Config { values, .. } = &self.content else {
+        let Origin::Config { values, .. } = &self.origin else {
             return None;
         };
         Some(MadeFrom {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use osm_api::config::{OperatingSystemConfigStatus, Rendered};
+use osm_api::config::{OperatingSystemConfigStatus, Stored};
 use osm_api::settings::Credentials;
 use osm_api::{PoolRef, names};
 
@@ -39,10 +39,10 @@ pub fn config() -> ConfigView {
         needs_kubeconfig_secret: false,
         late_bound_values: vec![],
         status: OperatingSystemConfigStatus {
-            rendered: Some(Rendered {
+            rendered: Some(Stored {
                 digest: "d".into(),
                 revision: Some("1".into()),
-                ..Rendered::default()
+                ..Stored::default()
             }),
             ..Default::default()
         },
@@ -160,7 +160,7 @@ pub fn edit_bootstrap(gathered: &mut Gathered, edit: impl FnOnce(&mut SecretView
     gathered.existing.bootstrap = Some(Arc::new(secret));
 }
 
-pub fn edit_rendered(gathered: &mut Gathered, edit: impl FnOnce(&mut Rendered)) {
+pub fn edit_rendered(gathered: &mut Gathered, edit: impl FnOnce(&mut Stored)) {
     edit_config(gathered, |config| edit(config.status.rendered.as_mut().unwrap()));
 }
 

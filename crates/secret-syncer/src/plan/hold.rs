@@ -11,9 +11,9 @@ use crate::model::existing::ExistingObjects;
 use crate::model::existing::Ownership;
 use crate::model::gathered::Gathered;
 use crate::model::memory::Unfit;
-use crate::model::record::{PublishedRecord, published_from};
+use crate::model::record::{Record, published_from};
 use crate::model::view::ConfigView;
-use crate::plan::content::Content;
+use crate::plan::content::Origin;
 use crate::plan::messages;
 use crate::plan::requeue::until;
 use crate::plan::steps::Publish;
@@ -131,7 +131,7 @@ const UNFIT_FOR: SignedDuration = SignedDuration::from_mins(10);
 pub fn unfit(gathered: &Gathered, publish: &Publish, reason: Reason, message: String) -> Option<Unfit> {
     let config = gathered.config.as_ref()?;
     record(gathered, config)?;
-    let is_of_config = matches!(publish.wanted.content, Content::Config { .. });
+    let is_of_config = matches!(publish.wanted.origin, Origin::Config { .. });
     let published_from = &publish.wanted.published_from;
     let is_news = known_unfit(gathered, config, published_from).is_none();
     (is_of_config && is_news).then(|| Unfit {
@@ -161,7 +161,7 @@ pub fn unreadable(config: &ConfigView) -> Option<Hold> {
 /// Annotations of a bootstrap Secret that was altered prove nothing. Without them, the status is a hint: the Secret that it names is used
 /// if it is the pool's. The status may lag behind, so it counts only for the revision that machines are created with, since a revision
 /// never goes back.
-pub fn record(gathered: &Gathered, config: &ConfigView) -> Option<PublishedRecord> {
+pub fn record(gathered: &Gathered, config: &ConfigView) -> Option<Record> {
     let status = config.status.published.as_ref();
     let md = config.machine_deployment.as_ref()?;
     let ownership = Ownership::new(&gathered.name, &gathered.pool, &gathered.clusters.management, md);
@@ -171,7 +171,7 @@ pub fn record(gathered: &Gathered, config: &ConfigView) -> Option<PublishedRecor
         .filter(|secret| secret.is_intact && ownership.is_on(&secret.meta));
     if let Some(secret) = trusted {
         let of = |name: &str| secret.meta.annotation(name).map(str::to_owned);
-        return Some(PublishedRecord {
+        return Some(Record {
             provisioning_secret: of(names::PROVISIONING_SECRET)?,
             provisioning_uid: of(names::PROVISIONING_SECRET_UID),
             revision: of(names::MACHINE_DEPLOYMENT_REVISION)?,
@@ -189,7 +189,7 @@ pub fn record(gathered: &Gathered, config: &ConfigView) -> Option<PublishedRecor
         .as_deref()
         .unwrap_or_default();
     let published = status.filter(|published| published.revision == revision)?;
-    Some(PublishedRecord {
+    Some(Record {
         provisioning_secret: published.provisioning_secret.clone(),
         provisioning_uid: None,
         revision: published.revision.clone(),
@@ -199,7 +199,7 @@ pub fn record(gathered: &Gathered, config: &ConfigView) -> Option<PublishedRecor
 }
 
 /// What has to be read of what is published, because new content is held back.
-pub fn needed_record(gathered: &Gathered) -> Option<PublishedRecord> {
+pub fn needed_record(gathered: &Gathered) -> Option<Record> {
     let config = gathered.config.as_deref()?;
     let is_of_another = gathered.clusters.other_worker(config).is_some();
     if config.machine_deployment.is_none() || config.is_retired() || is_of_another {

@@ -15,7 +15,7 @@ use crate::model::documents::Documents;
 use crate::model::gathered::Gathered;
 use crate::model::memory::{Fact, MadeFrom, Memory, Unfit};
 use crate::model::published_content::Published;
-use crate::model::record::{PublishedRecord, of_entries, published_from};
+use crate::model::record::{Record, of_entries, published_from};
 use crate::model::source::{Inputs, SourceError, SourceProblem};
 use crate::model::view::SecretView;
 use crate::plan::content;
@@ -94,8 +94,8 @@ fn read(documents: &Documents) -> Option<Published> {
 }
 
 /// As the status records it.
-fn recorded() -> PublishedRecord {
-    PublishedRecord {
+fn recorded() -> Record {
+    Record {
         provisioning_secret: "document".into(),
         provisioning_uid: None,
         revision: "1".into(),
@@ -163,7 +163,7 @@ fn only_a_secret_of_the_pool_that_nobody_can_alter_is_read() {
     };
     assert!(!read(of_another));
     assert!(!read(|secret| secret.immutable = None));
-    let other = PublishedRecord {
+    let other = Record {
         provisioning_uid: Some("other".into()),
         ..recorded()
     };
@@ -291,7 +291,7 @@ fn decide(mut gathered: Gathered) -> Plan {
 
 fn published_again(plan: &Plan) -> &Publish {
     match &plan.step {
-        Step::Publish(publish) if matches!(publish.wanted.content, content::Content::Published(_)) => publish,
+        Step::Publish(publish) if matches!(publish.wanted.origin, content::Origin::Published(_)) => publish,
         other => panic!("{other:?}"),
     }
 }
@@ -357,7 +357,7 @@ fn what_the_upstream_osm_has_deleted_with_its_config_is_published_beside_it() {
     let Step::Publish(publish) = &plan.step else {
         panic!("{:?}", plan.step)
     };
-    assert!(matches!(publish.wanted.content, content::Content::Config { .. }));
+    assert!(matches!(publish.wanted.origin, content::Origin::Config { .. }));
     assert_eq!(publish.causes(), [Cause::Missing]);
     let verdict = plan.degraded.unwrap();
     assert_eq!(
@@ -538,7 +538,7 @@ fn a_content_is_held_back_while_it_is_unfit_and_something_is_published() {
         edit(&mut gathered);
         let plan = decide(gathered);
         assert!(
-            matches!(&plan.step, Step::Publish(publish) if matches!(publish.wanted.content, content::Content::Config { .. })),
+            matches!(&plan.step, Step::Publish(publish) if matches!(publish.wanted.origin, content::Origin::Config { .. })),
             "{what}"
         );
     }
@@ -547,7 +547,7 @@ fn a_content_is_held_back_while_it_is_unfit_and_something_is_published() {
     lost.existing.provisioning.clear();
     let retried = plan(&lost).1.unwrap();
     assert!(
-        matches!(&retried.step, Step::Publish(publish) if matches!(publish.wanted.content, content::Content::Config { .. })),
+        matches!(&retried.step, Step::Publish(publish) if matches!(publish.wanted.origin, content::Origin::Config { .. })),
         "{:?}",
         retried.step
     );

@@ -8,7 +8,7 @@ use crate::model::existing::{Ownership, WellKnown};
 use crate::model::gathered::Gathered;
 use crate::model::token::Token;
 use crate::model::view::{ConfigView, Meta, SecretView};
-use crate::plan::content::{Comparison, Content, Wanted};
+use crate::plan::content::{Comparison, Origin, Wanted};
 use crate::plan::findings::{Cause, Finding};
 use crate::plan::steps::{DocumentStep, Publish};
 use crate::plan::{hold, messages, provisioning_secret};
@@ -63,9 +63,9 @@ impl Publish {
 
     /// Whether this may be published while the config is like that: of a pool that exists, and with the content that was planned.
     pub fn is_allowed(&self, config: &ConfigView) -> bool {
-        let is_planned = match &self.wanted.content {
-            Content::Config { id, .. } => config.status.rendered.is_some() && config.content_id() == *id,
-            Content::Published(_) => true,
+        let is_planned = match &self.wanted.origin {
+            Origin::Config { id, .. } => config.status.rendered.is_some() && config.content_id() == *id,
+            Origin::Published(_) => true,
         };
         config.uid == self.uid && is_planned && !config.is_retired()
     }

@@ -10,7 +10,7 @@ use osm_api::config::Published;
 
 use crate::model::existing::ExistingObjects;
 use crate::model::existing::Ownership;
-use crate::model::record::PublishedRecord;
+use crate::model::record::Record;
 use crate::model::view::SecretView;
 use crate::plan::content::Wanted;
 use crate::plan::findings::Finding;
@@ -106,7 +106,7 @@ pub struct Publish {
     pub uid: String,
     pub wanted: Wanted,
     /// Publish nothing where the provisioning Secret that is recorded here holds exactly what would be published.
-    pub compare: Option<PublishedRecord>,
+    pub compare: Option<Record>,
     pub ownership: Ownership,
     /// Life to ask for.
     pub life: Duration,

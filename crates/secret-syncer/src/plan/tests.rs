@@ -13,7 +13,7 @@ use crate::model::gathered::Gathered;
 use crate::model::memory::{MadeFrom, PoolMemory, Repairs};
 use crate::model::source::{Inputs, SourceError, SourceProblem};
 use crate::model::view::{ConfigView, Meta, RoleView};
-use crate::plan::content::Content;
+use crate::plan::content::Origin;
 use crate::plan::findings::Cause;
 use crate::plan::fixtures::*;
 use crate::plan::requeue::MAX_REQUEUE_INTERVAL;
@@ -52,7 +52,7 @@ fn a_fresh_pool_is_published() {
         panic!()
     };
     assert_eq!(publish.causes(), [Cause::Missing]);
-    assert!(matches!(publish.wanted.content, Content::Config { .. }));
+    assert!(matches!(publish.wanted.origin, Origin::Config { .. }));
     assert_eq!(publish.wanted.revision, "1");
 }
 

@@ -13,9 +13,8 @@
 
 use k8s_openapi::ByteString;
 use osm_api::config::Published;
-use osm_api::content::ContentView;
 
-use crate::io::apply::live_config::{CONFIG, LiveConfig, live_config};
+use crate::io::apply::live_config::{CONFIG, live_config};
 use crate::io::apply::{identity, objects, provisioning_secret, well_known};
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
@@ -24,7 +23,7 @@ use crate::model::documents::{DocumentError, Documents};
 use crate::model::existing::WellKnown;
 use crate::model::gathered::Gathered;
 use crate::model::view::ConfigView;
-use crate::plan::content::Content;
+use crate::plan::content::Origin;
 use crate::plan::provisioning_secret::{document_step, opened};
 use crate::plan::steps::Publish;
 
@@ -37,17 +36,17 @@ pub async fn publish(
     gathered: &Gathered,
     publish: &Publish,
 ) -> Result<Option<Published>, ApplyError> {
-    let LiveConfig { view, object } = live_config(context, &gathered.name).await?;
+    let (view, config) = live_config(context, &gathered.name).await?;
     confirm(publish, &view)?;
-    let documents = match &publish.wanted.content {
-        Content::Config { values, .. } => {
-            let Some(config) = object else {
+    let documents = match &publish.wanted.origin {
+        Origin::Config { values, .. } => {
+            let Some(config) = config else {
                 return Err(osm_runtime::Error::Conflict { what: CONFIG }.into());
             };
-            let content = ContentView::of(&config).content().map_err(DocumentError::from)?;
+            let content = config.content().map_err(DocumentError::from)?;
             Documents::make(content, values.clone(), &gathered.pool)?
         }
-        Content::Published(published) => Documents::published(published, &gathered.pool)?,
+        Origin::Published(published) => Documents::published(published, &gathered.pool)?,
     };
     if let Some(record) = &publish.compare {
         let published = gather::published(context, &gathered.pool, record.clone()).await?;

@@ -67,7 +67,7 @@ where
 /// # Errors
 /// A conflict if the config is another one, and requests that failed.
 pub async fn confirm(context: &Context, gathered: &Gathered) -> Result<(), ApplyError> {
-    let config = live_config(context, &gathered.name).await?.view;
+    let (config, _) = live_config(context, &gathered.name).await?;
     if plan::teardown::is_confirmed(gathered, &config) {
         Ok(())
     } else {

@@ -9,8 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use osm_api::condition::{self, Verdict};
-use osm_api::config::{LateBound, LateBoundKind, OperatingSystemConfig};
-use osm_api::content::{ContentView, Unpacked};
+use osm_api::config::{LateBound, LateBoundKind, OperatingSystemConfig, Stored};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::{File, FileContent, OperatingSystemProfile};
 use osm_api::rbac::{Installation, Service};
@@ -691,10 +690,7 @@ impl World {
             let mut configs = state.all("operatingsystemconfigs");
             configs.any(|config| {
                 let typed = serde_json::from_value::<OperatingSystemConfig>(config.clone());
-                typed.is_ok_and(|config| {
-                    let view = ContentView::of(&config);
-                    view.content().is_err()
-                })
+                typed.is_ok_and(|config| config.content().is_err())
             })
         })
     }
@@ -1077,7 +1073,7 @@ fn needs_tokens_later(object: &mut Value) {
         return;
     };
     // What was altered stays as it is.
-    let Ok(mut content) = ContentView::of(&stored).content() else {
+    let Ok(mut content) = stored.content() else {
         return;
     };
     let text = |file: &File| match &file.content {
@@ -1113,7 +1109,7 @@ fn needs_tokens_later(object: &mut Value) {
     });
     content.kubelet_kubeconfig = Some("%%osm-late{kubelet/token,raw}%%".to_owned());
     let rendered = stored.status.and_then(|status| status.rendered).unwrap();
-    object["status"]["rendered"] = json!(Unpacked::new(&content, true, rendered).pack());
+    object["status"]["rendered"] = json!(Stored::new(&content, true, rendered).with_documents(&content));
 }
 
 /// machine-controller has made the MachineSet of the template that stands: it counts.
