@@ -52,6 +52,11 @@ mod tests {
         ] {
             assert_eq!(of(account), None, "{account}");
         }
+        // Replicas of two versions must agree on the owner of a requester, which follows from this text.
+        assert_eq!(
+            of(pool).map(|requester| requester.to_string()),
+            Some(pool.to_owned())
+        );
         for user in [
             "system:serviceaccount:kube-system:osm-node-0123456789abcdef0123",
             "system:serviceaccount:cloud-init-settingsx:osm-node-bootstrap",

@@ -25,7 +25,7 @@ pub fn is_needed(spec: &Content) -> bool {
     ids_of(is_token).any(|id| in_provisioning.contains(id))
 }
 
-/// Whether a value is one of the pool's two tokens.
+/// Whether a value is the token of the pool, which has two kinds of markers.
 pub fn is_token(kind: LateBoundKind) -> bool {
     matches!(kind, LateBoundKind::APIToken | LateBoundKind::KubeletToken)
 }

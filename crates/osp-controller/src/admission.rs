@@ -24,7 +24,7 @@ use crate::validate::Validator;
 
 /// A client may create a profile just before the one that extends it, and the watch shows it a little later. It is part of `DEADLINE`.
 const WATCH_LAG: Duration = Duration::from_millis(150);
-/// Interval of looking whether the watch has shown it: a look into memory.
+/// How often to check whether the watch has shown it, which only reads memory.
 const WATCH_POLL: Duration = Duration::from_millis(15);
 
 const BROKE_OFF: &str = "the profile was admitted unchecked, because its validation failed; its condition Accepted reports the result";

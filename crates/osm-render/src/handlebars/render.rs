@@ -33,7 +33,7 @@ pub(super) struct Renderer<'a> {
 /// Deepest nesting of blocks and included templates together. Rendering recurses, and an overflowing stack can't be caught.
 const MAX_DEPTH: usize = 48;
 
-/// Each so many bytes of a path cost one more step.
+/// A path costs one more step for each time that it has this many bytes, because following it takes time for each segment.
 const BYTES_PER_STEP: usize = 64;
 
 /// What a path in a template can lead to.

@@ -1,4 +1,4 @@
-//! The keys of the queue, and what all reconciles share.
+//! Holds what all reconciles share.
 
 use std::sync::Arc;
 

@@ -634,11 +634,7 @@ impl State {
         let old = self.read(kind, namespace, name)?.clone();
         let mut object = (*old).clone();
         json_patch::merge(&mut object, &json!({"status": status}));
-        Ok(if object == *old {
-            object
-        } else {
-            self.store(kind, Some(old), object)
-        })
+        Ok(self.store(kind, Some(old), object))
     }
 
     /// What is not the status is not looked at, except for the resourceVersion.
@@ -654,9 +650,6 @@ impl State {
         let mut object = (*old).clone();
         json_patch::merge(&mut object, &json!({"status": patch.get("status")}));
         self.conform(kind, Some(&old), &mut object)?;
-        if object == *old {
-            return Ok(object);
-        }
         Ok(self.store(kind, Some(old), object))
     }
 
@@ -743,9 +736,6 @@ impl State {
         if let Some(rule) = broken_rule(kind, old, &object) {
             return Err(Failure::invalid(rule).about_one(kind, &name));
         }
-        if object == **old {
-            return Ok(object);
-        }
         Ok(self.store(kind, Some(old.clone()), object))
     }
 
@@ -774,9 +764,7 @@ impl State {
             admission(&mut object);
         }
         self.conform(kind, Some(&old), &mut object)?;
-        if object != *old {
-            object = self.store(kind, Some(old), object);
-        }
+        let object = self.store(kind, Some(old), object);
         if !self.manner.is_dry_run {
             self.applied
                 .entry(uid)
@@ -834,7 +822,8 @@ impl State {
     }
 
     fn store(&mut self, kind: &'static Kind, old: Option<Arc<Value>>, mut object: Value) -> Value {
-        if self.manner.is_dry_run {
+        let is_same = old.as_deref() == Some(&object);
+        if self.manner.is_dry_run || is_same {
             return object;
         }
         if kind.plural == kinds::DEFINITIONS {
