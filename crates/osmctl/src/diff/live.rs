@@ -270,6 +270,7 @@ mod tests {
     use crate::credentials::CLOUD_CONFIG;
     use crate::difference;
     use crate::snapshot::fixtures;
+    use osm_api::config::Stored;
     use osm_api::content::Content;
 
     /// A cluster whose config is what its profile renders to.
@@ -296,8 +297,10 @@ mod tests {
             .render()
             .unwrap();
         change(&mut rendered.config);
+        let content = rendered.config;
         let status = snapshot.configs[0].status.as_mut().unwrap();
-        status.rendered = rendered.object().status.unwrap().rendered;
+        let stored = Stored::new(&content, false, Stored::default());
+        status.rendered = Some(stored.with_documents(&content));
         (snapshot, settings)
     }
 
