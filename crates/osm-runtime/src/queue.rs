@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use crate::environment::Environment;
 
-/// Delay after the first failure; doubled by each further one.
+/// Delay after the first failure; doubled by each further one. Most failures are conflicts, which end once a watch shows the other write; it
+/// needs some milliseconds.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 
 /// Keys to be reconciled. Memory is bounded by the number of distinct keys.

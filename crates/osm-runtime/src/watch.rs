@@ -50,7 +50,8 @@ const PAGE: u32 = 50;
 /// The same for kinds that can have hundreds of kilobytes.
 const PAGE_OF_LARGE: u32 = 10;
 
-/// The API server ends a watch after this time. One that is silent for five seconds longer is given up.
+/// The API server ends a watch after this time. One that is silent for five seconds longer is given up, so that a connection that hangs is
+/// noticed within the ten minutes that `docs/limits.md` names.
 const WATCH_SECONDS: u32 = 590;
 
 /// Start of the names of the gates that open once a watch is in step.

@@ -11,7 +11,7 @@ use super::validation::{Problems, is_host_name};
 use crate::profile::SysctlValue;
 use crate::system_names::{IN_KERNEL_MODULES, IN_SYSCTLS, check_name, check_sysctl_value};
 
-/// The largest swap file, in MiB: 1 TiB.
+/// The largest swap file, in MiB: 1 TiB. More is a mistake in the unit.
 const MAX_SWAP_MEBIBYTES: u32 = 1024 * 1024;
 
 /// Kernel parameters without which a node does not become Ready or its pods have no network, and their only value.

@@ -16,7 +16,8 @@ use crate::model::view::{PURPOSE_KUBECONFIG, PURPOSE_PROVISIONING, RoleView, Sec
 use crate::plan::content::Wanted;
 use crate::plan::steps::{DocumentStep, Keep};
 
-/// A document is kept this much longer than the last token that may fetch it.
+/// A document is kept this much longer than the last token that may fetch it: the clocks of the API server and of this process differ, and a
+/// machine that got the token in its last second still has to read.
 const KEPT_AFTER_EXPIRY: SignedDuration = SignedDuration::from_hours(1);
 
 /// New content waits while a pool has this many documents, until one of them has expired. Anyone who may edit a template, an annotation or
