@@ -89,6 +89,26 @@ pub fn kept_names(gathered: &Gathered) -> Vec<String> {
     kept.map(|secret| secret.meta.name.clone()).collect()
 }
 
+/// Names of the Secrets that the Role opens besides a new document. Whatever kubeconfig Secret it opens stays among them, also where there is
+/// none: another replica may have opened it, and may be about to write it.
+pub fn kept_open(gathered: &Gathered) -> Vec<String> {
+    let kubeconfig = names::kubeconfig_secret_name(&gathered.pool);
+    let kept = kept_names(gathered);
+    if opened_now(gathered).any(|name| name == kubeconfig) {
+        opened(&kept, &kubeconfig)
+    } else {
+        kept
+    }
+}
+
+/// Names of the Secrets that the Role opens as the watch shows it.
+fn opened_now(gathered: &Gathered) -> impl Iterator<Item = &str> {
+    let role = gathered.existing.role.iter();
+    role.filter_map(|role| role.secrets.as_ref())
+        .flatten()
+        .map(String::as_str)
+}
+
 /// How many provisioning Secrets of the pool are kept.
 pub fn documents(gathered: &Gathered) -> usize {
     let kubeconfig = gathered
@@ -161,13 +181,6 @@ pub fn bound_to<'a>(document: &SecretView, new: &'a str) -> Option<&'a str> {
 /// Documents that the bootstrap Secret names or the Role opens, and that the watch does not show: they lost their label, or the watch
 /// lags. A living token may fetch them, and a Role made from what is shown would refuse it.
 pub fn out_of_sight(gathered: &Gathered) -> Vec<String> {
-    let opened = gathered
-        .existing
-        .role
-        .iter()
-        .filter_map(|role| role.secrets.as_ref())
-        .flatten()
-        .map(String::as_str);
     let is_shown = |name: &str| of_tokens(&gathered.existing).any(|secret| secret.meta.name == name);
     let is_of_pool = |name: &str| names::is_provisioning_secret_of(&gathered.pool, name);
     let kubeconfig = names::kubeconfig_secret_name(&gathered.pool);
@@ -175,7 +188,7 @@ pub fn out_of_sight(gathered: &Gathered) -> Vec<String> {
         .existing
         .document_name()
         .into_iter()
-        .chain(opened)
+        .chain(opened_now(gathered))
         .filter(|name| !is_shown(name) && (is_of_pool(name) || **name == kubeconfig))
         .collect();
     lost.into_iter().map(str::to_owned).collect()
@@ -192,13 +205,13 @@ pub fn purpose_of(name: &str) -> &'static str {
 
 /// What to delete, and what the Role is to open afterwards.
 pub fn keep(gathered: &Gathered, ownership: Ownership, wanted: &Wanted) -> Keep {
-    let names = kept_names(gathered);
+    let (names, open) = (kept_names(gathered), kept_open(gathered));
     let existing = &gathered.existing;
     let former_script = existing.edge_script.iter().filter(|_| !wanted.is_edge);
     let outdated = of_tokens(existing)
         .filter(|secret| !names.contains(&secret.meta.name))
         .chain(former_script);
-    let is_other = |role: &Arc<RoleView>| role.secrets.as_ref() != Some(&names);
+    let is_other = |role: &Arc<RoleView>| role.secrets.as_ref() != Some(&open);
     Keep {
         outdated: outdated.cloned().collect(),
         out_of_sight: out_of_sight(gathered),
@@ -207,7 +220,7 @@ pub fn keep(gathered: &Gathered, ownership: Ownership, wanted: &Wanted) -> Keep 
             .bootstrap
             .as_ref()
             .and_then(|secret| secret.meta.published(&wanted.digest)),
-        opened: existing.role.as_ref().is_some_and(is_other).then_some(names),
+        opened: existing.role.as_ref().is_some_and(is_other).then_some(open),
     }
 }
 

@@ -24,7 +24,7 @@ pub fn publish(
     let is_compared = wanted.comparison == Comparison::Unknown && findings.len() == 1;
     // Only new content waits, and only if something is published already. Repairs and renewals keep the content.
     let can_wait = wanted.comparison != Comparison::Same && gathered.existing.document().is_some();
-    let mut kept = provisioning_secret::kept_names(gathered);
+    let mut kept = provisioning_secret::kept_open(gathered);
     if wanted.needs_kubeconfig_secret {
         kept = provisioning_secret::opened(&kept, &names::kubeconfig_secret_name(&gathered.pool));
     }

@@ -19,7 +19,7 @@ pub struct FaultSchedule {
     lease_faults: BTreeMap<u32, Trouble>,
     lease_requests: AtomicU32,
     calm: AtomicBool,
-    /// Verb and name of the request before which its sender is stopped, and for how long.
+    /// Verb and name, or resource, of the request before which its sender is stopped, and for how long.
     stop: Mutex<Option<(&'static str, String, Duration)>>,
     /// Verb and resource of the requests that a policy refuses.
     refused: Mutex<Option<(&'static str, &'static str)>>,
@@ -42,9 +42,9 @@ impl FaultSchedule {
         }
     }
 
-    /// Stops the sender of the next request of this verb for the object of this name, right before it sends the request.
-    pub fn stop_before(&self, verb: &'static str, name: &str, time: Duration) {
-        *self.stop.lock().unwrap() = Some((verb, name.to_owned(), time));
+    /// Stops the sender of the next request of this verb for this, the name of an object or a resource, right before it sends the request.
+    pub fn stop_before(&self, verb: &'static str, what: &str, time: Duration) {
+        *self.stop.lock().unwrap() = Some((verb, what.to_owned(), time));
     }
 
     /// From now on a policy refuses these requests: verb and resource.
@@ -143,7 +143,9 @@ impl FaultSchedule {
         if self.is_calm() {
             return passage;
         }
-        let is_it = |(verb, name, _): &mut (&str, String, Duration)| call.verb == *verb && call.name == *name;
+        let is_it = |(verb, what, _): &mut (&str, String, Duration)| {
+            call.verb == *verb && (call.name == *what || call.resource == *what)
+        };
         if let Some((.., time)) = self.stop.lock().unwrap().take_if(is_it) {
             passage.fault = Some(Fault::StopBefore(time));
             return passage;

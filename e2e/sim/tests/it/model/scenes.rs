@@ -315,7 +315,8 @@ fn what_is_published_is_renewed_and_restored_without_sources_settings_and_osc_co
             for round in 0..3 {
                 // Another pod that remembers nothing, and then two of them.
                 world.kill(Which::SecretSyncer, 0, Duration::from_millis(501));
-                world.scale_one(Which::SecretSyncer, 2);
+                world.kill(Which::SecretSyncer, 1, Duration::from_secs(60));
+                world.pass(Duration::from_secs(60)).await;
                 world.pass(Duration::from_secs(20)).await;
                 world.scale_one(Which::SecretSyncer, 1);
                 let damaged = [
@@ -553,6 +554,41 @@ fn a_pool_that_the_watch_does_not_show_is_not_retired() {
         world
             .broken()
             .unwrap_or_else(|broken| panic!("{broken}\n\n{}", world.story()));
+        world.end_of_faults().await;
+        good(&world).await;
+    });
+}
+
+/// A replica has opened the kubeconfig Secret in the Role, and has yet to create the Secret. Another one takes over, whose watch does not show the
+/// content that needs it: if that one narrowed the Role, and the first one went on, a published token would be refused.
+#[test]
+fn a_role_opens_the_kubeconfig_secret_that_another_replica_creates() {
+    alone(async {
+        let world = World::new(1, FaultSchedule::new(&Case::calm(1, Vec::new())));
+        world.start([1, 2]);
+        world.create_pool(2);
+        world.pass(Duration::from_secs(60)).await;
+        let lag = Duration::from_secs(90);
+        world.schedule.slow_down("1", "operatingsystemconfigs", lag);
+        // The next request after the one that writes the Role.
+        let stop = Duration::from_secs(60);
+        world
+            .schedule
+            .stop_before("create", "selfsubjectaccessreviews", stop);
+        world.edit_profile();
+        world.server.with(judge);
+        // At first while the other replica waits for the Lease to expire, and then while it owns the pool.
+        for seconds in [5, 50] {
+            world.pass(Duration::from_secs(seconds)).await;
+            let opens = world.server.with(|state| {
+                let mut roles = state.all("roles");
+                roles.any(|role| role["rules"].to_string().contains("osm-kubeconfig-"))
+            });
+            assert!(opens, "after {seconds} s\n{}", world.story());
+        }
+        world
+            .schedule
+            .slow_down("1", "operatingsystemconfigs", Duration::ZERO);
         world.end_of_faults().await;
         good(&world).await;
     });
