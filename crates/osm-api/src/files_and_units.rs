@@ -44,6 +44,17 @@ pub struct File {
     pub content: FileContent,
 }
 
+impl File {
+    /// A file with this text. `permissions` are octal digits as a decimal number.
+    pub fn of_text(path: impl Into<String>, permissions: i32, data: String) -> Self {
+        Self {
+            path: path.into(),
+            permissions,
+            content: FileContent::of_text(data),
+        }
+    }
+}
+
 pub(crate) fn default_permissions() -> i32 {
     644
 }

@@ -76,28 +76,18 @@ fn texts(stage: Stage, config: &StageConfig) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use osm_api::profile::{File, FileContent};
+    use osm_api::profile::File;
     use serde_json::json;
 
     use super::*;
 
     const CONFIG: &str = "version = 3\n[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.runc.options]\nSystemdCgroup = true\n";
 
-    fn file(path: &str, data: &str) -> File {
-        File {
-            path: path.to_owned(),
-            permissions: 644,
-            content: FileContent::of_text(data.to_owned()),
-        }
-    }
-
     /// Whether there is a warning about a script, beside this configuration.
     fn is_found(script: &str, config: &str) -> bool {
         let mut spec = Content::default();
-        let files = [
-            file("/opt/bin/setup", script),
-            file("/etc/containerd/config.toml", config),
-        ];
+        let files = [("/opt/bin/setup", script), ("/etc/containerd/config.toml", config)];
+        let files = files.map(|(path, text)| File::of_text(path, 644, text.to_owned()));
         spec.provisioning_config.files = files.into();
         let found = warnings(&spec);
         assert!(found.len() < 2, "{found:#?}");
@@ -127,7 +117,8 @@ mod tests {
         }
         let mut spec = Content::default();
         spec.bootstrap_config.modules = Some(json!({"packages": ["curl", ["containerd.io", "1.7.24-1"]]}));
-        spec.provisioning_config.files = vec![file("/etc/containerd/config.toml", CONFIG)];
+        let config = File::of_text("/etc/containerd/config.toml", 644, CONFIG.to_owned());
+        spec.provisioning_config.files = vec![config];
         let found = warnings(&spec);
         assert!(
             found.len() == 1 && found[0].starts_with("bootstrapConfig.modules.packages: "),

@@ -4,7 +4,7 @@
 
 use osm_api::config::StageConfig;
 use osm_api::pool::Pool;
-use osm_api::profile::{File, FileContent, OperatingSystem, Unit};
+use osm_api::profile::{File, OperatingSystem, Unit};
 use osm_user_data::reader::Reader;
 use serde_json::json;
 
@@ -59,11 +59,7 @@ pub(crate) fn configure(
     if bootstrap.files.iter().any(|file| file.path == path) {
         return not_used(path);
     }
-    bootstrap.files.push(File {
-        path: path.to_owned(),
-        permissions: 644,
-        content: FileContent::of_text(text),
-    });
+    bootstrap.files.push(File::of_text(path, 644, text));
     match reader {
         Reader::CloudInit => {
             let command = vec![json!(READ_BY_CHRONY)];

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use osm_api::profile::{File, FileContent};
+use osm_api::profile::File;
 use osm_api::provider_spec::Network;
 
 /// Sorts before what the system brings along.
@@ -46,11 +46,7 @@ pub fn file(network: &Network) -> Result<Option<File>, String> {
     let data = format!(
         "[Match]\nName=en* eth*\n\n[Network]\nDHCP=no\nAddress={parsed}/{length}\nGateway={gateway}\n{servers}"
     );
-    Ok(Some(File {
-        path: PATH.to_owned(),
-        permissions: 644,
-        content: FileContent::of_text(data),
-    }))
+    Ok(Some(File::of_text(PATH, 644, data)))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use osm_api::OperatingSystemProfileSpec;
 use osm_api::config::StageConfig;
-use osm_api::profile::{Commands, File, FileContent, ProfileConfig, SysctlValue};
+use osm_api::profile::{Commands, File, ProfileConfig, SysctlValue};
 use osm_api::settings::System;
 use osm_user_data::reader::Reader;
 use osm_user_data::stage::Stage;
@@ -87,11 +87,7 @@ pub(crate) fn add_settings(reader: Reader, document: Stage, stage: &mut StageCon
     let Kernel { files, command } = Kernel::of("settings", &system.kernel_modules, &system.sysctls);
     for (path, data) in files {
         stage.files.retain(|file| file.path != path);
-        stage.files.push(File {
-            path,
-            permissions: 644,
-            content: FileContent::of_text(data),
-        });
+        stage.files.push(File::of_text(path, 644, data));
     }
     let Some(command) = command else { return };
     if reader == Reader::CoreosCloudinit {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use osm_api::profile::{File, FileContent};
+use osm_api::profile::File;
 use osm_api::settings::{Registry, Settings};
 use osm_user_data::late_bound::Encoding;
 
@@ -97,11 +97,7 @@ fn hosts_file(registry: &Registry) -> File {
             text.push_str("override_path = true\n");
         }
     }
-    File {
-        path: format!("{CERTS_D}/{}/hosts.toml", registry.host),
-        permissions: 600,
-        content: FileContent::of_text(text),
-    }
+    File::of_text(format!("{CERTS_D}/{}/hosts.toml", registry.host), 600, text)
 }
 
 fn quoted(text: &str) -> String {
