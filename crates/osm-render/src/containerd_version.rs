@@ -86,7 +86,10 @@ mod tests {
     /// Whether there is a warning about a script, beside this configuration.
     fn is_found(script: &str, config: &str) -> bool {
         let mut spec = Content::default();
-        let files = [("/opt/bin/setup", script), ("/etc/containerd/config.toml", config)];
+        let files = [
+            ("/opt/bin/setup", script),
+            ("/etc/containerd/config.toml", config),
+        ];
         let files = files.map(|(path, text)| File::of_text(path, 644, text.to_owned()));
         spec.provisioning_config.files = files.into();
         let found = warnings(&spec);

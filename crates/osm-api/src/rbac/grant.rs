@@ -56,21 +56,31 @@ pub struct Right {
     pub why: &'static str,
 }
 
+/// A rule whose reason is still to be given.
+pub(super) struct Unexplained(PolicyRule);
+
+impl Unexplained {
+    pub(super) fn because(self, why: &'static str) -> Right {
+        Right { rule: self.0, why }
+    }
+}
+
 /// A right on all objects of these resources. Names of resources and verbs are separated by spaces.
-pub(super) fn rule(group: &str, resources: &str, verbs: &str, why: &'static str) -> Right {
+pub(super) fn rule(group: &str, resources: &str, verbs: &str) -> Unexplained {
     let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let rule = PolicyRule {
+    Unexplained(PolicyRule {
         api_groups: Some(vec![group.to_owned()]),
         resources: Some(words(resources)),
         verbs: words(verbs),
         ..PolicyRule::default()
-    };
-    Right { rule, why }
+    })
 }
 
 /// A right on the object of this name.
-pub(super) fn named(group: &str, resource: &str, name: &str, verbs: &str, why: &'static str) -> Right {
-    let mut right = rule(group, resource, verbs, why);
-    right.rule.resource_names = Some(vec![name.to_owned()]);
-    right
+pub(super) fn named(group: &str, resource: &str, name: &str, verbs: &str) -> Unexplained {
+    let Unexplained(rule) = rule(group, resource, verbs);
+    Unexplained(PolicyRule {
+        resource_names: Some(vec![name.to_owned()]),
+        ..rule
+    })
 }

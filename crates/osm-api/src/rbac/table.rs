@@ -5,22 +5,17 @@ use super::installation::Installation;
 use crate::names::{CLOUD_INIT_SETTINGS, GO_LEASE, GO_WORKER_LEASE, GROUP, KUBE_SYSTEM};
 
 pub(super) fn settings(name: &str) -> Right {
-    named("", "configmaps", name, "list watch", "the settings")
+    named("", "configmaps", name, "list watch").because("the settings")
 }
 
 fn events(about: &'static str) -> Right {
-    rule("events.k8s.io", "events", "create", about)
+    rule("events.k8s.io", "events", "create").because(about)
 }
 
 /// The rule covers every Lease of the namespace, including those of other programs: RBAC cannot name pods that do not exist yet.
 pub(super) fn leases() -> Right {
-    let why = "each replica renews its own Lease, and deletes it when it stops";
-    rule(
-        "coordination.k8s.io",
-        "leases",
-        "list watch create patch delete",
-        why,
-    )
+    rule("coordination.k8s.io", "leases", "list watch create patch delete")
+        .because("each replica renews its own Lease, and deletes it when it stops")
 }
 
 /// The uid of its oldest namespace identifies a cluster.
@@ -28,7 +23,7 @@ fn identity_of(cluster: ClusterKind) -> Grant {
     let why = "its uid identifies the cluster, so that a kubeconfig of another cluster is detected";
     cluster.within(
         KUBE_SYSTEM,
-        vec![named("", "namespaces", KUBE_SYSTEM, "get", why)],
+        vec![named("", "namespaces", KUBE_SYSTEM, "get").because(why)],
     )
 }
 
@@ -54,7 +49,7 @@ impl GoLease {
 
     pub(super) fn grant(self) -> Grant {
         let why = "it shows whether the upstream OSM runs";
-        let right = named("coordination.k8s.io", "leases", self.name, "get", why);
+        let right = named("coordination.k8s.io", "leases", self.name, "get").because(why);
         self.cluster.within(&self.namespace, vec![right])
     }
 }
@@ -78,27 +73,14 @@ pub(super) fn go_leases(installation: &Installation) -> Vec<GoLease> {
 }
 
 pub(super) fn osp_controller(installation: &Installation) -> Vec<Grant> {
-    let read = || {
-        rule(
-            GROUP,
-            "operatingsystemprofiles",
-            "list watch",
-            "the profiles to validate",
-        )
-    };
-    let write = |why| rule(GROUP, "operatingsystemprofiles", "get create update", why);
-    let status = || {
-        rule(
-            GROUP,
-            "operatingsystemprofiles/status",
-            "patch",
-            "the result of the validation",
-        )
-    };
+    let read = || rule(GROUP, "operatingsystemprofiles", "list watch").because("the profiles to validate");
+    let write = |why| rule(GROUP, "operatingsystemprofiles", "get create update").because(why);
+    let status =
+        || rule(GROUP, "operatingsystemprofiles/status", "patch").because("the result of the validation");
     let events = || events("Events: a profile is refused or accepted again, a default profile was restored");
     let custom = || {
-        let why = "only with `--custom-profiles`: the custom profiles to copy";
-        rule(GROUP, "customoperatingsystemprofiles", "list watch", why)
+        rule(GROUP, "customoperatingsystemprofiles", "list watch")
+            .because("only with `--custom-profiles`: the custom profiles to copy")
     };
     let why = "default profiles are installed, and restored when they are changed";
     let mut own = vec![read(), write(why), status(), events()];
@@ -118,8 +100,8 @@ pub(super) fn osp_controller(installation: &Installation) -> Vec<Grant> {
 
 pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
     let profiles = || {
-        let why = "the profiles to render; a live read when a pool gets a new revision";
-        rule(GROUP, "operatingsystemprofiles", "get list watch", why)
+        rule(GROUP, "operatingsystemprofiles", "get list watch")
+            .because("the profiles to render; a live read when a pool gets a new revision")
     };
     let own = vec![
         profiles(),
@@ -127,29 +109,21 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
             GROUP,
             "operatingsystemconfigs",
             "get list watch create update patch delete",
-            "one per MachineDeployment, deleted after everything published for its pool",
-        ),
-        rule(
-            GROUP,
-            "operatingsystemconfigs/status",
-            "patch",
-            "the conditions Rendered and Current, and the rendered documents",
-        ),
+        )
+        .because("one per MachineDeployment, deleted after everything published for its pool"),
+        rule(GROUP, "operatingsystemconfigs/status", "patch")
+            .because("the conditions Rendered and Current, and the rendered documents"),
         settings(&installation.settings),
         leases(),
     ];
     let mut everywhere = vec![
-        rule(
-            "cluster.k8s.io",
-            "machinedeployments",
-            "get list watch",
-            "the pools, in any namespace; a live read before a pool is retired",
-        ),
+        rule("cluster.k8s.io", "machinedeployments", "get list watch")
+            .because("the pools, in any namespace; a live read before a pool is retired"),
         events("Events: a pool in any namespace cannot be rendered, or can be rendered again"),
     ];
     if installation.go_finalizers {
         let why = "only with `--remove-upstream-finalizers`: removes a leftover finalizer from MachineDeployments that are being deleted";
-        everywhere.push(rule("cluster.k8s.io", "machinedeployments", "patch", why));
+        everywhere.push(rule("cluster.k8s.io", "machinedeployments", "patch").because(why));
     }
     let cluster_info = "address and CA of the API server, for nodes";
     let slices = "address of the API server, if there is no cluster-info";
@@ -159,24 +133,18 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
         identity_of(ClusterKind::Worker),
         ClusterKind::Worker.within(
             "kube-public",
-            vec![named(
-                "",
-                "configmaps",
-                "cluster-info",
-                "list watch",
-                cluster_info,
-            )],
+            vec![named("", "configmaps", "cluster-info", "list watch").because(cluster_info)],
         ),
         ClusterKind::Worker.within(
             "default",
-            vec![rule("discovery.k8s.io", "endpointslices", "list watch", slices)],
+            vec![rule("discovery.k8s.io", "endpointslices", "list watch").because(slices)],
         ),
     ];
     let further = installation.namespaces_to_render_from().into_iter().skip(1);
     grants.extend(further.map(|other| ClusterKind::Management.within(other, vec![profiles()])));
     let maps = || {
-        let why = "the settings of a pool, in a ConfigMap with any name";
-        rule("", "configmaps", "get list watch", why)
+        rule("", "configmaps", "get list watch")
+            .because("the settings of a pool, in a ConfigMap with any name")
     };
     let of_pools = installation.pool_settings_namespaces.iter();
     grants.extend(of_pools.map(|other| ClusterKind::Worker.within(other, vec![maps()])));
@@ -186,75 +154,33 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
 pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
     const RBAC: &str = "rbac.authorization.k8s.io";
     let own = vec![
-        rule(
-            GROUP,
-            "operatingsystemconfigs",
-            "get list watch",
-            "the content to publish; a live read before publishing and before deleting orphans",
-        ),
-        rule(
-            GROUP,
-            "operatingsystemconfigs/status",
-            "patch",
-            "the condition Published, and what is published",
-        ),
+        rule(GROUP, "operatingsystemconfigs", "get list watch")
+            .because("the content to publish; a live read before publishing and before deleting orphans"),
+        rule(GROUP, "operatingsystemconfigs/status", "patch")
+            .because("the condition Published, and what is published"),
         events("Events: a pool cannot be published, or can be published again"),
         settings(&installation.settings),
         leases(),
     ];
     let everywhere = vec![
-        named(
-            "",
-            "namespaces",
-            CLOUD_INIT_SETTINGS,
-            "list watch",
-            "everything is restored once the namespace exists again",
-        ),
-        rule(
-            "cluster.k8s.io",
-            "machinedeployments",
-            "get list watch",
-            "it may contain the password of a subscription, which a config must not contain",
-        ),
+        named("", "namespaces", CLOUD_INIT_SETTINGS, "list watch")
+            .because("everything is restored once the namespace exists again"),
+        rule("cluster.k8s.io", "machinedeployments", "get list watch")
+            .because("it may contain the password of a subscription, which a config must not contain"),
     ];
     let of_nodes = "a node may get exactly its pool's Secrets; lost labels are restored";
+    let of_secrets =
+        "what machine-controller and nodes read, and registry credentials; Roles grant nodes `get` on them";
     let made = vec![
-        rule(
-            "",
-            "secrets",
-            "get list watch create update patch delete",
-            "what machine-controller and nodes read, and registry credentials; Roles grant nodes `get` on them",
-        ),
-        rule(
-            "",
-            "serviceaccounts",
-            "get list watch create patch delete",
-            "the identity of each pool; lost labels are restored",
-        ),
-        rule(
-            "",
-            "serviceaccounts/token",
-            "create",
-            "the tokens that nodes boot with",
-        ),
-        rule(
-            RBAC,
-            "roles",
-            "get list watch create update patch delete",
-            of_nodes,
-        ),
-        rule(
-            RBAC,
-            "roles",
-            "bind",
+        rule("", "secrets", "get list watch create update patch delete").because(of_secrets),
+        rule("", "serviceaccounts", "get list watch create patch delete")
+            .because("the identity of each pool; lost labels are restored"),
+        rule("", "serviceaccounts/token", "create").because("the tokens that nodes boot with"),
+        rule(RBAC, "roles", "get list watch create update patch delete").because(of_nodes),
+        rule(RBAC, "roles", "bind").because(
             "the API server creates a RoleBinding without first comparing it with all other bindings",
         ),
-        rule(
-            RBAC,
-            "rolebindings",
-            "get list watch create patch delete",
-            of_nodes,
-        ),
+        rule(RBAC, "rolebindings", "get list watch create patch delete").because(of_nodes),
     ];
     vec![
         ClusterKind::Management.within(&installation.namespace, own),
@@ -275,41 +201,25 @@ pub(super) fn csr_approver(installation: &Installation) -> Vec<Grant> {
         "coordination.k8s.io",
         "leases",
         "get list watch create update delete",
-        "each approval is recorded in a Lease, so that a Machine gets one certificate",
-    );
+    )
+    .because("each approval is recorded in a Lease, so that a Machine gets one certificate");
     let client = "client certificates of nodes, of this signer only";
     let everywhere = vec![
-        rule(
-            CERTIFICATES,
-            "certificatesigningrequests",
-            "list watch",
-            "the requests of joining nodes",
-        ),
-        rule(
-            CERTIFICATES,
-            "certificatesigningrequests/approval",
-            "patch",
-            "the decision; with the next permission, it can issue the credentials of any node",
-        ),
-        named(CERTIFICATES, "signers", CLIENT_SIGNER, "approve", client),
+        rule(CERTIFICATES, "certificatesigningrequests", "list watch")
+            .because("the requests of joining nodes"),
+        rule(CERTIFICATES, "certificatesigningrequests/approval", "patch")
+            .because("the decision; with the next permission, it can issue the credentials of any node"),
+        named(CERTIFICATES, "signers", CLIENT_SIGNER, "approve").because(client),
         rule(
             "cluster.k8s.io",
             "machines machinesets machinedeployments",
             "get list watch",
-            "a node may join only as a Machine of its pool, read before approvals",
-        ),
-        rule(
-            "",
-            "nodes",
-            "get list watch",
-            "a node that exists is never replaced; a live read before each approval",
-        ),
-        rule(
-            "authorization.k8s.io",
-            "subjectaccessreviews",
-            "create",
-            "whether kube-controller-manager would approve any node for the token of a pool",
-        ),
+        )
+        .because("a node may join only as a Machine of its pool, read before approvals"),
+        rule("", "nodes", "get list watch")
+            .because("a node that exists is never replaced; a live read before each approval"),
+        rule("authorization.k8s.io", "subjectaccessreviews", "create")
+            .because("whether kube-controller-manager would approve any node for the token of a pool"),
         events("Events: a machine may not join, or tokens of pools may join as any node"),
     ];
     vec![
