@@ -38,17 +38,14 @@ pub(crate) fn check(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileErro
     };
     check_version(&spec.version)?;
     let mut clouds = spec.supported_cloud_providers.iter();
-    ensure(
-        clouds.any(|cloud| rules.reader == Reader::CloudInit || cloud.name != CloudProvider::Edge),
-        "supportedCloudProviders",
-        "must name at least one cloud provider, and for Flatcar one besides edge",
-    )?;
+    let is_good = clouds.any(|cloud| rules.reader == Reader::CloudInit || cloud.name != CloudProvider::Edge);
+    let problem = "must name at least one cloud provider, and for Flatcar one besides edge";
+    ensure(is_good, "supportedCloudProviders", problem)?;
     let os = spec.os_name;
-    ensure(
-        spec.provisioning_utility != ProvisioningUtility::Ignition || os == OperatingSystem::Flatcar,
-        "provisioningUtility",
-        format!("is ignition, which {os} does not support; use cloud-init"),
-    )?;
+    let is_good =
+        spec.provisioning_utility != ProvisioningUtility::Ignition || os == OperatingSystem::Flatcar;
+    let problem = format!("is ignition, which {os} does not support; use cloud-init");
+    ensure(is_good, "provisioningUtility", problem)?;
     Stage::ALL
         .into_iter()
         .try_for_each(|stage| check_stage(stage, stage.config(spec), rules))
@@ -84,11 +81,9 @@ fn check_stage(stage: Stage, config: &ProfileConfig, rules: Rules) -> Result<(),
     let name = stage.field();
     let runtimes = &config.supported_container_runtimes;
     let is_containerd = |runtime: &&ContainerRuntime| runtime.name == ContainerRuntimeName::Containerd;
-    ensure(
-        runtimes.iter().filter(is_containerd).count() <= 1,
-        format!("{name}.supportedContainerRuntimes"),
-        "lists containerd more than once",
-    )?;
+    let is_good = runtimes.iter().filter(is_containerd).count() <= 1;
+    let problem = "lists containerd more than once";
+    ensure(is_good, format!("{name}.supportedContainerRuntimes"), problem)?;
     let mut paths: BTreeSet<String> = BTreeSet::new();
     if stage == Stage::Bootstrap && !is_go {
         paths.extend(own_paths(reader).iter().map(|path| (*path).to_owned()));
@@ -102,11 +97,8 @@ fn check_stage(stage: Stage, config: &ProfileConfig, rules: Rules) -> Result<(),
     for (place, file) in template_walk::files(name, config).filter(|(_, file)| !file.remove) {
         let path = check_file(&place, file, rules)?;
         check_file_for(rules, &place, file, &path)?;
-        ensure(
-            paths.insert(path) || is_go,
-            place,
-            "this path is written more than once",
-        )?;
+        let problem = "this path is written more than once";
+        ensure(paths.insert(path) || is_go, place, problem)?;
     }
     for (i, unit) in config.units.iter().enumerate().filter(|(_, unit)| !unit.remove) {
         let place = format!("{name}.units[{i}] ({})", unit.name);
@@ -139,19 +131,14 @@ fn check_stage(stage: Stage, config: &ProfileConfig, rules: Rules) -> Result<(),
 fn check_template_name(place: String, name: &str, rules: Rules) -> Result<(), ProfileError> {
     if rules.is_go {
         // The upstream OSM writes the name into an action, between quotes.
-        return ensure(
-            !name.contains(|c: char| c.is_control() || matches!(c, '"' | '\\')),
-            place,
-            "a template's name can't have quotes, backslashes and control characters",
-        );
+        let is_good = !name.contains(|c: char| c.is_control() || matches!(c, '"' | '\\'));
+        let problem = "a template's name can't have quotes, backslashes and control characters";
+        return ensure(is_good, place, problem);
     }
     // Without dots, so that no name is also a path inside the spec.
     let good = |c: char| c.is_ascii_alphanumeric() || "-_/".contains(c);
-    ensure(
-        !name.is_empty() && name.chars().all(good),
-        place,
-        "a template's name may have letters, digits, -, _ and / only",
-    )
+    let problem = "a template's name may have letters, digits, -, _ and / only";
+    ensure(!name.is_empty() && name.chars().all(good), place, problem)
 }
 
 /// The folders above a path.
@@ -194,24 +181,17 @@ fn check_file(place: &str, file: &ProfileFile, rules: Rules) -> Result<String, P
     };
     let path = path.ok_or_else(|| invalid(place, "path must be absolute, without //, . and .."))?;
     let has_tags = path.contains("{{");
-    ensure(
-        rules.is_go || !has_tags,
-        place,
-        "path can't contain template tags",
-    )?;
+    let problem = "path can't contain template tags";
+    ensure(rules.is_go || !has_tags, place, problem)?;
     let mut digits = file.permissions.to_string().into_bytes().into_iter();
-    ensure(
-        file.permissions <= 7777 && digits.all(|digit| (b'0'..=b'7').contains(&digit)),
-        place,
-        "permissions must be octal digits, such as 644 or 755",
-    )?;
+    let is_good = file.permissions <= 7777 && digits.all(|digit| (b'0'..=b'7').contains(&digit));
+    let problem = "permissions must be octal digits, such as 644 or 755";
+    ensure(is_good, place, problem)?;
     let inline = file.content.inline.as_ref();
     let inline = inline.ok_or_else(|| invalid(place, "content.inline is missing"))?;
-    ensure(
-        rules.is_go || matches!(inline.encoding.as_deref(), None | Some("" | "b64")),
-        place,
-        "content.inline.encoding must be b64 or absent; the data is plain text either way",
-    )?;
+    let is_good = rules.is_go || matches!(inline.encoding.as_deref(), None | Some("" | "b64"));
+    let problem = "content.inline.encoding must be b64 or absent; the data is plain text either way";
+    ensure(is_good, place, problem)?;
     Ok(path)
 }
 
@@ -232,35 +212,23 @@ fn check_unit(place: &str, unit: &ProfileUnit, rules: Rules) -> Result<(), Profi
         Some("network" | "netdev" | "link") => rules.is_go && rules.reader == Reader::CoreosCloudinit,
         _ => false,
     };
-    ensure(
-        word(&unit.name) && has_kind,
-        place,
-        "name must be that of a unit with its suffix, such as setup.service",
-    )?;
+    let problem = "name must be that of a unit with its suffix, such as setup.service";
+    ensure(word(&unit.name) && has_kind, place, problem)?;
     for drop_in in &unit.drop_ins {
         // systemd skips others, and so do the programs that write them, apart from Ignition.
         let may_be_skipped = rules.is_go && rules.reader != Reader::Ignition;
-        ensure(
-            word(&drop_in.name) && (drop_in.name.ends_with(".conf") || may_be_skipped),
-            place,
-            "the name of a drop-in must end in .conf",
-        )?;
+        let is_good = word(&drop_in.name) && (drop_in.name.ends_with(".conf") || may_be_skipped);
+        ensure(is_good, place, "the name of a drop-in must end in .conf")?;
     }
     if rules.is_go {
         return Ok(());
     }
     let is_empty = unit.content.is_none() && unit.drop_ins.is_empty();
     let (enable, mask) = (unit.enable == Some(true), unit.mask == Some(true));
-    ensure(
-        !mask || !enable && unit.content.is_none(),
-        place,
-        "a masked unit can't have content or be enabled",
-    )?;
-    ensure(
-        mask || enable || !is_empty,
-        place,
-        "has no effect; set content or dropIns, or enable or mask it",
-    )
+    let problem = "a masked unit can't have content or be enabled";
+    ensure(!mask || !enable && unit.content.is_none(), place, problem)?;
+    let problem = "has no effect; set content or dropIns, or enable or mask it";
+    ensure(mask || enable || !is_empty, place, problem)
 }
 
 fn check_modules(place: &str, modules: &Value, rules: Rules) -> Result<(), ProfileError> {
@@ -284,11 +252,8 @@ fn check_modules(place: &str, modules: &Value, rules: Rules) -> Result<(), Profi
                     .is_some_and(|words| words.iter().all(Value::is_string))
             };
             let commands = |items: &Vec<Value>| items.iter().all(|item| item.is_string() || words(item));
-            ensure(
-                value.as_array().is_some_and(commands),
-                place,
-                "must be a list of commands: each a string, or a list of strings",
-            )?;
+            let problem = "must be a list of commands: each a string, or a list of strings";
+            ensure(value.as_array().is_some_and(commands), place, problem)?;
         }
     }
     Ok(())

@@ -39,24 +39,15 @@ impl Default for ClusterSettings {
 impl ClusterSettings {
     pub(super) fn validate(&self, problems: &mut Problems) {
         if let Some(url) = &self.api_server {
-            problems.check(
-                "cluster.apiServer",
-                is_url(url, HTTPS),
-                "must be https://host[:port]",
-            );
+            let rule = "must be https://host[:port]";
+            problems.check("cluster.apiServer", is_url(url, HTTPS), rule);
         }
         if let Some(pem) = &self.ca_bundle {
             problems.check("cluster.caBundle", certificates(pem).is_some(), PEM);
         }
-        problems.check(
-            "cluster.dnsIPs",
-            !self.dns_ips.is_empty(),
-            "must name at least one address",
-        );
-        problems.check(
-            "cluster.dnsDomain",
-            is_host_name(&self.dns_domain),
-            "must be a DNS domain",
-        );
+        let rule = "must name at least one address";
+        problems.check("cluster.dnsIPs", !self.dns_ips.is_empty(), rule);
+        let rule = "must be a DNS domain";
+        problems.check("cluster.dnsDomain", is_host_name(&self.dns_domain), rule);
     }
 }

@@ -82,19 +82,14 @@ impl Registry {
     fn validate(&self, path: &str, problems: &mut Problems) {
         let ok = self.host == DEFAULT_HOST || is_host(&self.host);
         problems.check(format!("{path}.host"), ok, "must be host, host:port or _default");
-        problems.check(
-            format!("{path}.host"),
-            !ok || self.host == DEFAULT_HOST || is_in_images(&self.host),
-            "is in no image's name, whose host is docker.io, or has a dot or a port; write it as containerd reads it from images",
-        );
+        let ok = !ok || self.host == DEFAULT_HOST || is_in_images(&self.host);
+        let rule = "is in no image's name, whose host is docker.io, or has a dot or a port; write it as containerd reads it from images";
+        problems.check(format!("{path}.host"), ok, rule);
         if let Some(secret) = &self.credentials {
             let path = format!("{path}.credentials");
             let ok = self.host != DEFAULT_HOST;
-            problems.check(
-                path.clone(),
-                ok,
-                "cannot be used with the host _default; list the registry by its own host",
-            );
+            let rule = "cannot be used with the host _default; list the registry by its own host";
+            problems.check(path.clone(), ok, rule);
             problems.check_object(&path, &secret.namespace, &secret.name);
         }
         for (j, mirror) in self.mirrors.iter().enumerate() {

@@ -93,10 +93,7 @@ pub struct ProfileSecret {
 impl ProfileSecret {
     fn validate(&self, path: &str, problems: &mut Problems) {
         problems.check_object(path, &self.namespace, &self.name);
-        problems.check(
-            format!("{path}.key"),
-            is_data_key(&self.key),
-            "must be a key of letters, digits, -, _ and .",
-        );
+        let rule = "must be a key of letters, digits, -, _ and .";
+        problems.check(format!("{path}.key"), is_data_key(&self.key), rule);
     }
 }

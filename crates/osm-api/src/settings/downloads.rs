@@ -152,18 +152,13 @@ impl Downloads {
         // The library's configuration of containerd has version 3, which containerd 1 does not know.
         let of_containerd = containerd.version.as_deref().map(Version::parse);
         let is_old = matches!(of_containerd, Some(Ok(version)) if version.major < 2);
-        problems.check(
-            "downloads.containerd.version",
-            !is_old,
-            "must be 2.0.0 or newer, because nodes have a configuration for containerd 2",
-        );
+        let rule = "must be 2.0.0 or newer, because nodes have a configuration for containerd 2";
+        problems.check("downloads.containerd.version", !is_old, rule);
         for (name, by_version) in [("kubelet", &kubelet.sha256), ("crictl", &crictl.sha256)] {
             let is_exact = |key: &String| Version::parse(key).is_ok();
-            problems.check(
-                format!("downloads.{name}.sha256"),
-                by_version.keys().all(is_exact),
-                "a key must be a version such as 1.34.2, without v",
-            );
+            let ok = by_version.keys().all(is_exact);
+            let rule = "a key must be a version such as 1.34.2, without v";
+            problems.check(format!("downloads.{name}.sha256"), ok, rule);
             for (version, sums) in by_version.iter().filter(|(key, _)| is_exact(key)) {
                 validate_checksums(&format!("downloads.{name}.sha256.{version}"), sums, problems);
             }

@@ -37,10 +37,7 @@ impl KubeletDefaults {
         };
         // The names are not repeated: a value may have slipped into one.
         let ok = self.feature_gates.keys().all(is_gate);
-        problems.check(
-            "kubelet.featureGates",
-            ok,
-            "the name of a feature gate must have up to 100 letters and digits only",
-        );
+        let rule = "the name of a feature gate must have up to 100 letters and digits only";
+        problems.check("kubelet.featureGates", ok, rule);
     }
 }

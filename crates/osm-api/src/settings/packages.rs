@@ -106,10 +106,7 @@ impl YumRepository {
                 .strip_prefix("file://")
                 .is_some_and(|path| is_url(&format!("https://host{path}"), HTTPS));
         let ok = is_file || is_url(&self.gpg_key, HTTP);
-        problems.check(
-            format!("{path}.gpgKey"),
-            ok,
-            "must be http(s)://host[:port][/path] or file:///path",
-        );
+        let rule = "must be http(s)://host[:port][/path] or file:///path";
+        problems.check(format!("{path}.gpgKey"), ok, rule);
     }
 }

@@ -22,30 +22,21 @@ pub struct Proxy {
 impl Proxy {
     pub(super) fn validate(&self, problems: &mut Problems) {
         if let Some(url) = &self.http {
-            problems.check(
-                "proxy.http",
-                is_url(url, HTTP),
-                "must be http://host:port, without user name and password; put those into the Secret of proxy.credentials",
-            );
+            let rule = "must be http://host:port, without user name and password; put those into the Secret of proxy.credentials";
+            problems.check("proxy.http", is_url(url, HTTP), rule);
         }
         if let Some(secret) = &self.credentials {
             let ok = self.http.is_some();
-            problems.check(
-                "proxy.credentials",
-                ok,
-                "requires proxy.http; set proxy.http, or remove the credentials",
-            );
+            let rule = "requires proxy.http; set proxy.http, or remove the credentials";
+            problems.check("proxy.credentials", ok, rule);
             problems.check_object("proxy.credentials", &secret.namespace, &secret.name);
         }
         if let Some(list) = &self.no_proxy {
             let clean = list
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || "-._:/,*%[]".contains(c));
-            problems.check(
-                "proxy.noProxy",
-                clean,
-                "must be hosts, domains, addresses and networks, separated by commas, without spaces",
-            );
+            let rule = "must be hosts, domains, addresses and networks, separated by commas, without spaces";
+            problems.check("proxy.noProxy", clean, rule);
         }
     }
 }

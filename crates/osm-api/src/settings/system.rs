@@ -88,11 +88,8 @@ impl System {
     pub(super) fn validate(&self, kubelet: &KubeletDefaults, problems: &mut Problems) {
         if let Some(swap) = &self.swap {
             let ok = swap.size.is_none() || swap.mebibytes().is_some();
-            problems.check(
-                "system.swap.size",
-                ok,
-                "must be a size such as 512Mi or 2Gi, at most 1024Gi",
-            );
+            let rule = "must be a size such as 512Mi or 2Gi, at most 1024Gi";
+            problems.check("system.swap.size", ok, rule);
             self.validate_swap_of_kubelet(kubelet, problems);
         }
         for (name, value) in &self.sysctls {
@@ -122,11 +119,8 @@ impl System {
         }
         for (i, server) in self.ntp_servers.iter().enumerate() {
             let ok = is_host_name(server) || server.parse::<IpAddr>().is_ok();
-            problems.check(
-                format!("system.ntpServers[{i}]"),
-                ok,
-                "must be the name of a host, or an address",
-            );
+            let rule = "must be the name of a host, or an address";
+            problems.check(format!("system.ntpServers[{i}]"), ok, rule);
             // cloud-init calls a list with an item twice invalid.
             let is_new = self.ntp_servers.iter().take(i).all(|other| other != server);
             let path = format!("system.ntpServers[{i}]");

@@ -68,11 +68,9 @@ pub(super) fn validate(
                 );
                 problems.check(&path, false, &rule);
             }
-            problems.check(
-                &path,
-                !external || (&*taint.key, taint.effect) != OF_EXTERNAL_CLOUD,
-                "is added by the kubelet because of cluster.externalCloudProvider, and the API server refuses a Node that has it twice; remove it",
-            );
+            let ok = !external || (&*taint.key, taint.effect) != OF_EXTERNAL_CLOUD;
+            let rule = "is added by the kubelet because of cluster.externalCloudProvider, and the API server refuses a Node that has it twice; remove it";
+            problems.check(&path, ok, rule);
         }
     }
 }

@@ -63,17 +63,14 @@ fn check_commands(stage: &str, commands: &Commands, reader: Reader) -> Result<()
                 Value::Array(words) => !words.is_empty() && words.iter().all(Value::is_string),
                 _ => false,
             };
-            ensure(
-                is_command,
-                &place,
-                "must be a command: a string, or a list of strings",
-            )?;
+            let problem = "must be a command: a string, or a list of strings";
+            ensure(is_command, &place, problem)?;
             // There the words are quoted in a script, and what a template renders could end the quotes.
-            ensure(
-                reader == Reader::CloudInit || !command.is_array() || !command.to_string().contains("{{"),
-                place,
-                "a list of words can't contain template tags on Flatcar; write the command as one string",
-            )?;
+            let is_good =
+                reader == Reader::CloudInit || !command.is_array() || !command.to_string().contains("{{");
+            let problem =
+                "a list of words can't contain template tags on Flatcar; write the command as one string";
+            ensure(is_good, place, problem)?;
         }
     }
     Ok(())
