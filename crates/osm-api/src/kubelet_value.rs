@@ -102,22 +102,16 @@ pub fn duration(text: &str) -> Option<i64> {
         if integer.len() > 19 || (integer.is_empty() && fraction.is_empty()) || fraction.contains('.') {
             return None;
         }
-        let integer: i128 = if integer.is_empty() {
-            0
-        } else {
-            integer.parse().ok()?
+        let digits = |digits: &str| match digits {
+            "" => Some(0_i128),
+            digits => digits.parse().ok(),
         };
         // Finer than a nanosecond is lost.
         let places = fraction.get(..fraction.len().min(18)).unwrap_or_default();
-        let part: i128 = if places.is_empty() {
-            0
-        } else {
-            places.parse().ok()?
-        };
         let scale = 10_i128.checked_pow(u32::try_from(places.len()).ok()?)?;
         sum = sum
-            .checked_add(integer.checked_mul(nanoseconds)?)?
-            .checked_add(part * nanoseconds / scale)?;
+            .checked_add(digits(integer)?.checked_mul(nanoseconds)?)?
+            .checked_add(digits(places)? * nanoseconds / scale)?;
         rest = after;
     }
     i64::try_from(sign * sum).ok()
@@ -143,21 +137,18 @@ pub fn reservation(resource: &str, text: &str) -> Result<(), &'static str> {
 /// # Errors
 /// An unknown signal.
 pub fn signal(name: &str) -> Result<(), &'static str> {
-    let (resource, what) = name.split_once('.').unwrap_or_default();
-    let known = match what {
-        "available" => [
-            "memory",
-            "allocatableMemory",
-            "nodefs",
-            "imagefs",
-            "containerfs",
-            "pid",
-        ]
-        .contains(&resource),
-        "inodesFree" => ["nodefs", "imagefs", "containerfs"].contains(&resource),
-        _ => false,
-    };
-    known.then_some(()).ok_or(
+    const SIGNALS: [&str; 9] = [
+        "memory.available",
+        "allocatableMemory.available",
+        "nodefs.available",
+        "nodefs.inodesFree",
+        "imagefs.available",
+        "imagefs.inodesFree",
+        "containerfs.available",
+        "containerfs.inodesFree",
+        "pid.available",
+    ];
+    SIGNALS.contains(&name).then_some(()).ok_or(
         "is not an eviction signal: use memory.available, nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree or pid.available",
     )
 }
@@ -203,25 +194,6 @@ fn number(text: &str) -> Option<f64> {
 pub fn log_size(text: &str) -> Result<(), &'static str> {
     let whole = quantity(text).is_some_and(|quantity| quantity.whole);
     whole.then_some(()).ok_or("must be a size such as 100Mi")
-}
-
-/// The message if [`image_gc_percents`] is false.
-pub const IMAGE_GC_PERCENTS: &str = "the image garbage collection's low threshold, 80 unless it is set, must be below the high one, 85 unless it is set";
-
-/// Whether the thresholds of image garbage collection fit each other.
-pub fn image_gc_percents(low: Option<i64>, high: Option<i64>) -> bool {
-    low.unwrap_or(80) < high.unwrap_or(85)
-}
-
-/// The message if [`image_gc_ages`] is false.
-pub const IMAGE_GC_AGES: &str =
-    "must be longer than the minimum age, which is 2m unless it is set; 0s: there is no maximum";
-
-/// Whether the ages of image garbage collection fit each other. An age that can't be read counts as unset.
-pub fn image_gc_ages(minimum: Option<&str>, maximum: Option<&str>) -> bool {
-    let minimum = minimum.and_then(duration).unwrap_or(120_000_000_000);
-    let maximum = maximum.and_then(duration).unwrap_or(0);
-    maximum == 0 || maximum > minimum
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::error::PoolError;
-use crate::{kubelet_value, names};
+use crate::kubelet_value::{self, eviction_threshold, log_size, reservation};
+use crate::names;
 
 /// Kubelet settings that a pool's annotations may carry.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -48,29 +49,18 @@ const fn annotation(
 /// Every annotation that carries a kubelet setting.
 pub const KUBELET_ANNOTATIONS: &[KubeletAnnotation] = &[
     annotation("SystemReserved", "cpu=200m,memory=200Mi", |to, text| {
-        set(
-            &mut to.system_reserved,
-            pairs(text, '=', kubelet_value::reservation),
-        )
+        set(&mut to.system_reserved, pairs(text, '=', reservation))
     }),
     annotation("KubeReserved", "cpu=200m,memory=200Mi", |to, text| {
-        set(
-            &mut to.kube_reserved,
-            pairs(text, '=', kubelet_value::reservation),
-        )
+        set(&mut to.kube_reserved, pairs(text, '=', reservation))
     }),
     annotation(
         "EvictionHard",
         "memory.available<100Mi,nodefs.available<10%",
-        |to, text| {
-            set(
-                &mut to.eviction_hard,
-                pairs(text, '<', kubelet_value::eviction_threshold),
-            )
-        },
+        |to, text| set(&mut to.eviction_hard, pairs(text, '<', eviction_threshold)),
     ),
     annotation("ContainerLogMaxSize", "100Mi", |to, text| {
-        kubelet_value::log_size(text)?;
+        log_size(text)?;
         set(&mut to.container_log_max_size, Ok(Some(text.to_owned())))
     }),
     annotation("ContainerLogMaxFiles", "5", |to, text| {
@@ -135,29 +125,30 @@ impl KubeletSettings {
         Ok(settings)
     }
 
-    /// Checks rules of the kubelet that span several values.
+    /// Checks rules of the kubelet that span several values, each with its default unless it is set.
     fn check_together(&self) -> Result<(), PoolError> {
         let bad = |name: &str, problem: &str| {
             let key = format!("{}{name}", names::KUBELET_CONFIG_PREFIX);
             Err(PoolError::annotation(&key, problem))
         };
-        let (low, high) = (
-            self.image_gc_low_threshold_percent,
-            self.image_gc_high_threshold_percent,
-        );
-        if !kubelet_value::image_gc_percents(low.map(i64::from), high.map(i64::from)) {
-            let name = if low.is_some() {
-                "ImageGCLowThresholdPercent"
-            } else {
-                "ImageGCHighThresholdPercent"
+        let low = self.image_gc_low_threshold_percent;
+        if low.unwrap_or(80) >= self.image_gc_high_threshold_percent.unwrap_or(85) {
+            let name = match low {
+                Some(_) => "ImageGCLowThresholdPercent",
+                None => "ImageGCHighThresholdPercent",
             };
-            return bad(name, kubelet_value::IMAGE_GC_PERCENTS);
+            return bad(
+                name,
+                "the image garbage collection's low threshold, 80 unless it is set, must be below the high one, 85 unless it is set",
+            );
         }
-        if !kubelet_value::image_gc_ages(
-            self.image_minimum_gc_age.as_deref(),
-            self.image_maximum_gc_age.as_deref(),
-        ) {
-            return bad("ImageMaximumGCAge", kubelet_value::IMAGE_GC_AGES);
+        let age = |text: &Option<String>| kubelet_value::duration(text.as_deref()?);
+        let shortest = age(&self.image_minimum_gc_age).unwrap_or(120_000_000_000);
+        let longest = age(&self.image_maximum_gc_age).unwrap_or(0);
+        if longest != 0 && longest <= shortest {
+            let problem =
+                "must be longer than the minimum age, which is 2m unless it is set; 0s: there is no maximum";
+            return bad("ImageMaximumGCAge", problem);
         }
         Ok(())
     }

@@ -233,7 +233,7 @@ fn add(to: &mut Value, defaults: &Value, counts_as_absent: fn(&Value) -> bool) {
 }
 
 /// Whether Go has this value where nothing is set.
-fn is_zero(value: &Value) -> bool {
+pub(super) fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Bool(value) => !value,

@@ -9,7 +9,7 @@ use osm_api::{kubelet_value, labels};
 use regex::Regex;
 use serde_json::Value;
 
-use super::merged::Merged;
+use super::merged::{Merged, is_zero};
 
 /// Checks an entry of a field: its name and value.
 type Check = fn(&str, &str) -> Result<(), &'static str>;
@@ -60,57 +60,38 @@ const NUMBERS: [(&str, f64, f64); 24] = [
 /// For fields that have only a lower bound.
 const MAX: f64 = f64::INFINITY;
 
-/// Fields that may only be set while a feature gate is on, and the last minor version that asks for the gate.
-const GATED: [(&str, &str, u64); 14] = [
+/// Fields that may only be set while a feature gate is on, and the gate.
+const GATED: [(&str, &str); 14] = [
     (
         "crashLoopBackOff.maxContainerRestartPeriod",
         "KubeletCrashLoopBackOffMax",
-        NEWEST,
     ),
-    ("enableSystemLogQuery", "NodeLogQuery", NEWEST),
-    ("imageMaximumGCAge", "ImageMaximumGCAge", NEWEST),
+    ("enableSystemLogQuery", "NodeLogQuery"),
+    ("imageMaximumGCAge", "ImageMaximumGCAge"),
     (
         "imagePullCredentialsVerificationPolicy",
         "KubeletEnsureSecretPulledImages",
-        NEWEST,
     ),
-    (
-        "logging.options.json.infoBufferSize",
-        "LoggingAlphaOptions",
-        NEWEST,
-    ),
-    ("logging.options.json.splitStream", "LoggingAlphaOptions", NEWEST),
-    (
-        "logging.options.text.infoBufferSize",
-        "LoggingAlphaOptions",
-        NEWEST,
-    ),
-    ("logging.options.text.splitStream", "LoggingAlphaOptions", NEWEST),
-    ("memorySwap.swapBehavior", "NodeSwap", NEWEST),
+    ("logging.options.json.infoBufferSize", "LoggingAlphaOptions"),
+    ("logging.options.json.splitStream", "LoggingAlphaOptions"),
+    ("logging.options.text.infoBufferSize", "LoggingAlphaOptions"),
+    ("logging.options.text.splitStream", "LoggingAlphaOptions"),
+    ("memorySwap.swapBehavior", "NodeSwap"),
     (
         "preloadedImagesVerificationAllowlist",
         "KubeletEnsureSecretPulledImages",
-        NEWEST,
     ),
-    ("serverTLSBootstrap", "RotateKubeletServerCertificate", NEWEST),
+    ("serverTLSBootstrap", "RotateKubeletServerCertificate"),
     (
         "shutdownGracePeriodByPodPriority",
         "GracefulNodeShutdownBasedOnPodPriority",
-        NEWEST,
     ),
-    (
-        "topologyManagerPolicyOptions",
-        "TopologyManagerPolicyOptions",
-        NEWEST,
-    ),
-    ("tracing", "KubeletTracing", 33),
+    ("topologyManagerPolicyOptions", "TopologyManagerPolicyOptions"),
+    ("tracing", "KubeletTracing"),
 ];
 
-/// For fields whose gate even the newest kubelet asks for.
-const NEWEST: u64 = u64::MAX;
-
-/// Texts, with all that they may be.
-const CHOICES: [(&str, &[&str]); 8] = [
+/// Texts, with all that they may be. One that has a gate is judged while its gate is on.
+const CHOICES: [(&str, &[&str]); 10] = [
     ("cpuManagerPolicy", &["none", "static"]),
     ("hairpinMode", &["none", "hairpin-veth", "promiscuous-bridge"]),
     ("logging.format", &["text", "json"]),
@@ -125,15 +106,16 @@ const CHOICES: [(&str, &[&str]); 8] = [
         &["none", "best-effort", "restricted", "single-numa-node"],
     ),
     ("topologyManagerScope", &["container", "pod"]),
-];
-
-const SWAP: [&str; 3] = ["", "NoSwap", "LimitedSwap"];
-
-const VERIFICATION: [&str; 4] = [
-    "NeverVerify",
-    "NeverVerifyPreloadedImages",
-    "NeverVerifyAllowlistedImages",
-    "AlwaysVerify",
+    ("memorySwap.swapBehavior", &["", "NoSwap", "LimitedSwap"]),
+    (
+        "imagePullCredentialsVerificationPolicy",
+        &[
+            "NeverVerify",
+            "NeverVerifyPreloadedImages",
+            "NeverVerifyAllowlistedImages",
+            "AlwaysVerify",
+        ],
+    ),
 ];
 
 /// What `enforceNodeAllocatable` may list, and the cgroup that an entry needs.
@@ -247,7 +229,7 @@ const PAIRS: [(&[&str], Contradicts, &str); 15] = [
         |c| {
             let is_reserved = |list: &str| {
                 c.entries(list)
-                    .any(|(name, value)| name == "cpu" && !is_none(value))
+                    .any(|(name, value)| name == "cpu" && !is_zero(value))
             };
             c.text("cpuManagerPolicy") == "static"
                 && !(!c.text("reservedSystemCPUs").is_empty()
@@ -311,38 +293,24 @@ fn is_short_shutdown(c: &Merged, period: f64) -> bool {
     c.is_on("GracefulNodeShutdown") && period < 1.0 && period != 0.0
 }
 
-fn is_none(quantity: &Value) -> bool {
-    let text = quantity.as_str().unwrap_or_default();
-    kubelet_value::quantity(text).is_none_or(|quantity| quantity.zero)
-}
-
 /// The rules that a configuration breaks, whose fields have their types.
 pub(super) fn broken(c: &Merged) -> Vec<Broken> {
     let mut all = Found(Vec::new());
     numbers(c, &mut all);
-    for (field, gate, last) in GATED {
-        let is_asked_for = c.kubelet().minor <= last;
+    for (field, gate) in GATED {
+        // Newer kubelets have no gate of it.
+        let is_asked_for = field != "tracing" || !c.since(34);
         all.check(field, is_asked_for && c.is_off(gate) && is_used(c, field), || {
             format!("can only be set with the feature gate {gate}")
         });
     }
     for (field, choices) in CHOICES {
+        let gate = GATED.iter().find(|(gated, _)| *gated == field);
+        let is_judged = gate.is_none_or(|(_, gate)| c.is_on(gate));
         let is_known = field != "memoryReservationPolicy" || c.since(36);
-        all.choice(field, choices, is_known && !choices.contains(&c.text(field)));
+        let is_one = choices.contains(&c.text(field));
+        all.choice(field, choices, is_judged && is_known && !is_one);
     }
-    let swap = c.text("memorySwap.swapBehavior");
-    all.choice(
-        "memorySwap.swapBehavior",
-        &SWAP,
-        c.is_on("NodeSwap") && !SWAP.contains(&swap),
-    );
-    let policy = "imagePullCredentialsVerificationPolicy";
-    let is_judged = c.is_on("KubeletEnsureSecretPulledImages");
-    all.choice(
-        policy,
-        &VERIFICATION,
-        is_judged && !VERIFICATION.contains(&c.text(policy)),
-    );
     for (field, is_wrong, rule) in DURATIONS {
         let is_set = c.get(field).is_some();
         all.check(field, is_set && is_wrong(c, c.seconds(field)), || rule.to_owned());
@@ -494,11 +462,7 @@ fn reserved_memory(c: &Merged, all: &mut Found) {
             all.check(list, !is_known, || {
                 format!("must have no {at}: only memory and hugepages-<size> can be reserved")
             });
-            let is_nothing = match value {
-                Value::String(text) => kubelet_value::quantity(text).is_none_or(|quantity| quantity.zero),
-                _ => value.as_f64() == Some(0.0),
-            };
-            all.check(list, is_nothing, || format!("must not be zero in {at}"));
+            all.check(list, is_zero(value), || format!("must not be zero in {at}"));
             all.check(list, !seen.insert((node, name)), || {
                 format!("must have {name} of NUMA node {node} only once")
             });
