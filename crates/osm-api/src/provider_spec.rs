@@ -38,28 +38,9 @@ const OF_RHEL: [&str; 8] = [
 const UPGRADE: &str = "distUpgradeOnBoot";
 
 /// All other names of fields, at every depth.
-const OTHERS: [&str; 20] = [
-    "sshPublicKeys",
-    "caPublicKey",
-    "cloudProvider",
-    OF_CLOUD,
-    "operatingSystem",
-    "operatingSystemSpec",
-    "network",
-    "overwriteCloudConfig",
-    "cidr",
-    "gateway",
-    "dns",
-    "servers",
-    "ipFamily",
-    UPGRADE,
-    "value",
-    "secretKeyRef",
-    "configMapKeyRef",
-    "namespace",
-    "name",
-    "key",
-];
+const OTHERS: &str = "sshPublicKeys caPublicKey cloudProvider cloudProviderSpec operatingSystem operatingSystemSpec \
+    network overwriteCloudConfig cidr gateway dns servers ipFamily distUpgradeOnBoot value secretKeyRef \
+    configMapKeyRef namespace name key";
 
 /// A provider spec with the names of its fields spelled as in this module, and without nulls. In a list, a null becomes an empty text.
 /// `cloudProviderSpec` is left empty.
@@ -90,10 +71,10 @@ pub fn canonical(value: &Value) -> Value {
 }
 
 fn spelling(name: &str) -> &str {
-    let mut known = OTHERS.iter().chain(&OF_RHEL).chain(&OF_FLATCAR);
+    let mut known = OTHERS.split(' ').chain(OF_RHEL).chain(OF_FLATCAR);
     known
         .find(|known| known.eq_ignore_ascii_case(name))
-        .unwrap_or(&name)
+        .unwrap_or(name)
 }
 
 /// Name of the cloud provider in a provider spec that may be wrong otherwise.

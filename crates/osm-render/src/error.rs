@@ -20,7 +20,7 @@ pub struct TemplatePosition {
 
 impl TemplatePosition {
     /// The start of a field.
-    fn of_field(path: &str) -> Self {
+    pub(crate) fn of_field(path: &str) -> Self {
         Self {
             template: path.to_owned(),
             line: None,

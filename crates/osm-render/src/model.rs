@@ -190,22 +190,18 @@ pub(crate) fn sources<'a>(late_bound: impl IntoIterator<Item = &'a LateBound>) -
 }
 
 fn of_kubelet(pool: &Pool, settings: &Settings) -> Value {
-    let mut kubelet = Map::new();
-    kubelet.insert("version".to_owned(), json!(pool.kubelet_version.to_string()));
-    kubelet.insert("minor".to_owned(), json!(pool.kubelet_version.minor));
-    let is_overridden = settings.kubelet.hostname_override != Some(false);
-    kubelet.insert("hostnameOverride".to_owned(), json!(is_overridden));
-    kubelet.insert("featureGates".to_owned(), json!(settings.kubelet.feature_gates));
-    kubelet.insert(
-        "configuration".to_owned(),
-        json!(kubelet::drop_in(&settings.kubelet)),
-    );
-    let shutdown_seconds = kubelet::shutdown_seconds(&settings.kubelet);
-    kubelet.insert("shutdownSeconds".to_owned(), json!(shutdown_seconds));
-    if let Value::Object(annotations) = json!(pool.kubelet) {
+    let mut kubelet = json!({
+        "version": pool.kubelet_version.to_string(),
+        "minor": pool.kubelet_version.minor,
+        "hostnameOverride": settings.kubelet.hostname_override != Some(false),
+        "featureGates": settings.kubelet.feature_gates,
+        "configuration": kubelet::drop_in(&settings.kubelet),
+        "shutdownSeconds": kubelet::shutdown_seconds(&settings.kubelet),
+    });
+    if let (Value::Object(kubelet), Value::Object(annotations)) = (&mut kubelet, json!(pool.kubelet)) {
         kubelet.extend(annotations);
     }
-    Value::Object(kubelet)
+    kubelet
 }
 
 /// Where containerd finds a registry itself, after its mirrors. `None`: it depends on the image.

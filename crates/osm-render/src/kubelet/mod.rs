@@ -275,11 +275,9 @@ pub(crate) fn drop_in(settings: &KubeletDefaults) -> Option<Value> {
         .configuration
         .as_ref()
         .filter(|configuration| !configuration.is_empty())?;
-    let mut document = Map::new();
-    document.insert("apiVersion".to_owned(), json!(API_VERSION));
-    document.insert("kind".to_owned(), json!(KIND));
-    document.extend(configuration.clone());
-    Some(document.into())
+    let mut document = json!({"apiVersion": API_VERSION, "kind": KIND});
+    document.as_object_mut()?.extend(configuration.clone());
+    Some(document)
 }
 
 /// How long the kubelet delays a shutdown of its machine, in seconds. `None` if the settings don't want it to.

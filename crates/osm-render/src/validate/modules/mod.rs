@@ -46,11 +46,7 @@ impl Modules {
         Err(Refusal {
             reason: Reason::ModulesInvalid,
             message: format!("{message}found with the sample pool {sample}"),
-            position: Some(TemplatePosition {
-                template,
-                line: None,
-                column: None,
-            }),
+            position: Some(TemplatePosition::of_field(&template)),
         })
     }
 }
