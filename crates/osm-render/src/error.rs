@@ -208,6 +208,15 @@ pub(crate) fn invalid(path: impl Into<String>, problem: impl Into<String>) -> Pr
     }
 }
 
+/// What a profile says of the one that it extends and can't: until its caller knows better, it is the profile itself.
+pub(crate) fn extends(path: impl Into<String>, problem: impl Into<String>) -> ProfileError {
+    ProfileError::Extends {
+        base: None,
+        path: path.into(),
+        problem: problem.into(),
+    }
+}
+
 /// An error with this path and problem unless `is_good`.
 pub(crate) fn ensure(
     is_good: bool,

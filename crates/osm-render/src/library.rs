@@ -18,7 +18,7 @@ use osm_user_data::scripts::{OSM_APPLY, without_comments};
 use osm_user_data::stage::Stage;
 use osm_user_data::yaml;
 
-use crate::error::ProfileError;
+use crate::error::{ProfileError, invalid};
 use crate::template_walk;
 
 /// The names of parts start with this. Those of a profile's own templates can't.
@@ -111,10 +111,8 @@ pub(crate) fn base(
     let found = BASES.iter().find(|(known, _)| *known == name);
     let Some(stages) = found.and_then(|(_, text)| read(text)) else {
         let known = BASES.map(|(name, _)| name).join(", ");
-        return Err(ProfileError::Invalid {
-            path: "extends".to_owned(),
-            problem: format!("there is no profile {name:?} in the library, which has {known}"),
-        });
+        let problem = format!("there is no profile {name:?} in the library, which has {known}");
+        return Err(invalid("extends", problem));
     };
     Ok(OperatingSystemProfileSpec {
         extends: None,
@@ -156,7 +154,7 @@ pub(crate) fn add_parts(spec: &mut OperatingSystemProfileSpec) -> Result<bool, P
                 let problem = format!(
                     "names that start with {PART_PREFIX} are reserved for the library; use another name"
                 );
-                return Err(ProfileError::Invalid { path, problem });
+                return Err(invalid(path, problem));
             }
             missing.extend(included(text));
         }

@@ -8,7 +8,7 @@ use osm_api::profile::{
 use osm_user_data::late_bound;
 use serde_json::Value;
 
-use crate::error::{ProfileError, ensure};
+use crate::error::{ProfileError, ensure, invalid};
 use crate::extends::{self, Base, ProfileKey};
 use crate::{additions, checks, library};
 
@@ -138,10 +138,7 @@ fn shape(value: &Value) -> (usize, usize) {
 }
 
 fn unwritable() -> ProfileError {
-    ProfileError::Invalid {
-        path: String::new(),
-        problem: "can't be written as JSON".to_owned(),
-    }
+    invalid("", "can't be written as JSON")
 }
 
 fn check_size(json: &str) -> Result<(), ProfileError> {

@@ -4,9 +4,8 @@ use osm_api::OperatingSystemProfileSpec;
 use osm_user_data::stage::Stage;
 
 use super::base::Base;
-use super::problem::Problem;
 use super::stage;
-use crate::error::ProfileError;
+use crate::error::{ProfileError, extends};
 use crate::template_walk;
 
 /// `spec` with everything of its `bases`, the nearest of which is the first. Without bases, it is `spec`.
@@ -26,21 +25,24 @@ pub(crate) fn compose(
     let Some((root, root_spec)) = upwards.next() else {
         return Ok(spec.clone());
     };
-    check_stands_alone(root_spec).map_err(|problem| problem_of(root, problem))?;
+    check_stands_alone(root_spec).map_err(|error| of(root, error))?;
     let (mut composed, mut on) = (root_spec.clone(), root.map_or("", Base::name));
     for (base, spec) in upwards {
-        composed = extend(composed, on, spec).map_err(|problem| problem_of(base, problem))?;
+        composed = extend(composed, on, spec).map_err(|error| of(base, error))?;
         on = base.map_or("", Base::name);
     }
     Ok(composed)
 }
 
-/// A problem of the profile itself, or of the `base` that has it.
-fn problem_of(base: Option<&Base>, Problem { path, problem }: Problem) -> ProfileError {
-    ProfileError::Extends {
-        base: base.map(|base| base.name().to_owned()),
-        path,
-        problem,
+/// An error of the `base` that has it; `None`: of the profile itself.
+fn of(base: Option<&Base>, error: ProfileError) -> ProfileError {
+    match (base, error) {
+        (Some(known), ProfileError::Extends { path, problem, .. }) => ProfileError::Extends {
+            base: Some(known.name().to_owned()),
+            path,
+            problem,
+        },
+        (_, error) => error,
     }
 }
 
@@ -49,7 +51,7 @@ fn extend(
     base: OperatingSystemProfileSpec,
     name: &str,
     extension: &OperatingSystemProfileSpec,
-) -> Result<OperatingSystemProfileSpec, Problem> {
+) -> Result<OperatingSystemProfileSpec, ProfileError> {
     let fields = |spec: &OperatingSystemProfileSpec| {
         [
             ("osName", spec.os_name.to_string()),
@@ -60,7 +62,7 @@ fn extend(
     for ((field, own), (_, wanted)) in fields(extension).into_iter().zip(fields(&base)) {
         if own != wanted {
             let problem = format!("must be {wanted}, as in the parent profile {name}");
-            return Err(Problem::new(field, problem));
+            return Err(extends(field, problem));
         }
     }
     check_clouds(&base, name, extension)?;
@@ -78,7 +80,7 @@ fn check_clouds(
     base: &OperatingSystemProfileSpec,
     name: &str,
     extension: &OperatingSystemProfileSpec,
-) -> Result<(), Problem> {
+) -> Result<(), ProfileError> {
     let known: Vec<&str> = base
         .supported_cloud_providers
         .iter()
@@ -93,11 +95,11 @@ fn check_clouds(
         cloud.name,
         known.join(", ")
     );
-    Err(Problem::new("supportedCloudProviders", problem))
+    Err(extends("supportedCloudProviders", problem))
 }
 
 /// Refuses a profile that extends none and yet replaces or removes something.
-fn check_stands_alone(spec: &OperatingSystemProfileSpec) -> Result<(), Problem> {
+fn check_stands_alone(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileError> {
     for stage in Stage::ALL {
         let (field, config) = (stage.field(), stage.config(spec));
         let files = template_walk::files(field, config);
@@ -118,7 +120,7 @@ fn check_stands_alone(spec: &OperatingSystemProfileSpec) -> Result<(), Problem> 
         if let Some(path) = found.next() {
             let problem = "replaces or removes something, which has a meaning only in a profile that extends another one; remove \
                            it, or set spec.extends";
-            return Err(Problem::new(path, problem));
+            return Err(extends(path, problem));
         }
     }
     Ok(())

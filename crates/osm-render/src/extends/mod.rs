@@ -8,7 +8,6 @@ mod base;
 mod chain;
 mod compose;
 mod modules;
-mod problem;
 mod stage;
 
 pub use base::{Base, ProfileKey};

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::problem::Problem;
+use crate::error::{ProfileError, extends};
 
 /// Adds `extension` to `base`. `path` is where both are inside the spec, and `module` the name of the module around it.
 pub(super) fn merge(
@@ -10,7 +10,7 @@ pub(super) fn merge(
     extension: &Value,
     path: &str,
     module: Option<&str>,
-) -> Result<(), Problem> {
+) -> Result<(), ProfileError> {
     match (base, extension) {
         (Value::Object(base), Value::Object(extension)) => {
             for (key, value) in extension {
@@ -31,7 +31,7 @@ pub(super) fn merge(
             Ok(())
         }
         (base, extension) if base == extension => Ok(()),
-        _ => Err(Problem::new(
+        _ => Err(extends(
             path,
             match module {
                 Some(module) => format!(

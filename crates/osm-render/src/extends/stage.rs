@@ -7,7 +7,7 @@ use osm_user_data::stage::Stage;
 use serde_json::Value;
 
 use super::modules;
-use super::problem::Problem;
+use crate::error::{ProfileError, extends};
 use crate::template_walk;
 
 /// `extension` on `merged`, the stage of the profile `base`. Files and templates of a container runtime become those of the stage.
@@ -16,7 +16,7 @@ pub(super) fn merge(
     base: &str,
     stage: Stage,
     extension: &ProfileConfig,
-) -> Result<ProfileConfig, Problem> {
+) -> Result<ProfileConfig, ProfileError> {
     let field = stage.field();
     flatten(&mut merged);
     let mut listed = BTreeSet::new();
@@ -51,11 +51,11 @@ fn flatten(config: &mut ProfileConfig) {
 }
 
 /// An extension that lists an item twice would seem to collide with its base.
-fn listed_once(is_first: bool, place: &str) -> Result<(), Problem> {
+fn listed_once(is_first: bool, place: &str) -> Result<(), ProfileError> {
     if is_first {
         Ok(())
     } else {
-        Err(Problem::new(place, "is listed more than once; list it once"))
+        Err(extends(place, "is listed more than once; list it once"))
     }
 }
 
@@ -64,11 +64,11 @@ fn merge_file(
     base: &str,
     place: &str,
     file: &ProfileFile,
-) -> Result<(), Problem> {
+) -> Result<(), ProfileError> {
     let marks = Marks::of(place, file.replace, file.remove)?;
     if file.remove && file.content.inline.is_some() {
         let problem = "a removed file has no content; remove the content, or set replace: true instead";
-        return Err(Problem::new(place, problem));
+        return Err(extends(place, problem));
     }
     let own = ProfileFile {
         replace: false,
@@ -76,7 +76,7 @@ fn merge_file(
         ..file.clone()
     };
     let at = files.iter().position(|known| known.path == file.path);
-    put(files, at, marks, own, "file").map_err(|problem| Problem::new(place, format!("{base} {problem}")))
+    put(files, at, marks, own, "file").map_err(|problem| extends(place, format!("{base} {problem}")))
 }
 
 fn merge_unit(
@@ -84,7 +84,7 @@ fn merge_unit(
     base: &str,
     place: &str,
     unit: &ProfileUnit,
-) -> Result<(), Problem> {
+) -> Result<(), ProfileError> {
     let marks = Marks::of(place, unit.replace, unit.remove)?;
     let own = ProfileUnit {
         replace: false,
@@ -97,7 +97,7 @@ fn merge_unit(
     };
     if unit.remove && own != has_name_only {
         let problem = "a removed unit has only its name; remove the rest, or set replace: true instead";
-        return Err(Problem::new(place, problem));
+        return Err(extends(place, problem));
     }
     let adds_drop_ins_only = !unit.drop_ins.is_empty()
         && own
@@ -113,16 +113,13 @@ fn merge_unit(
                 let problem = format!(
                     "{base} has this drop-in as well; give it another name, or set replace: true to replace the whole unit"
                 );
-                return Err(Problem::new(
-                    format!("{place}.dropIns ({})", drop_in.name),
-                    problem,
-                ));
+                return Err(extends(format!("{place}.dropIns ({})", drop_in.name), problem));
             }
             known.drop_ins.push(drop_in.clone());
         }
         return Ok(());
     }
-    put(units, at, marks, own, "unit").map_err(|problem| Problem::new(place, format!("{base} {problem}")))
+    put(units, at, marks, own, "unit").map_err(|problem| extends(place, format!("{base} {problem}")))
 }
 
 /// Adds, replaces or removes an item. `at` is the place of the item of the base, if that has one.
@@ -150,7 +147,7 @@ fn merge_templates(
     base: &str,
     stage: &'static str,
     extension: &ProfileConfig,
-) -> Result<(), Problem> {
+) -> Result<(), ProfileError> {
     let own = template_walk::templates(stage, extension);
     let names = own.iter().map(|(_, name, _)| *name);
     let replaced = extension.replace_templates.keys().map(String::as_str);
@@ -161,7 +158,7 @@ fn merge_templates(
             let problem = format!(
                 "{name} is listed more than once in templates, replaceTemplates and removeTemplates; list it once"
             );
-            return Err(Problem::new(format!("{stage}.templates"), problem));
+            return Err(extends(format!("{stage}.templates"), problem));
         }
     }
     let templates = &mut merged.templates;
@@ -169,11 +166,11 @@ fn merge_templates(
         if templates.contains_key(name) {
             let problem =
                 format!("{base} has this template as well; to replace it, set it under replaceTemplates");
-            return Err(Problem::new(place, problem));
+            return Err(extends(place, problem));
         }
         templates.insert(name.to_owned(), text.to_owned());
     }
-    let missing = |place| Problem::new(place, format!("{base} {}", has_no("template")));
+    let missing = |place| extends(place, format!("{base} {}", has_no("template")));
     for (name, text) in &extension.replace_templates {
         let known = templates.get_mut(name);
         known
@@ -193,11 +190,11 @@ fn remove(
     base: &str,
     what: &str,
     mut is_removed: impl FnMut(&str) -> bool,
-) -> Result<(), Problem> {
+) -> Result<(), ProfileError> {
     for (i, name) in names.iter().enumerate() {
         if !is_removed(name) {
             let place = format!("{place}[{i}] ({name})");
-            return Err(Problem::new(place, format!("{base} {}", has_no(what))));
+            return Err(extends(place, format!("{base} {}", has_no(what))));
         }
     }
     Ok(())
@@ -208,7 +205,7 @@ fn merge_modules(
     base: &str,
     stage: &str,
     extension: &ProfileConfig,
-) -> Result<(), Problem> {
+) -> Result<(), ProfileError> {
     let place = format!("{stage}.removeModules");
     remove(&extension.remove_modules, &place, base, "module", |name| {
         let known = merged.modules.as_mut().and_then(Value::as_object_mut);
@@ -229,7 +226,7 @@ fn merge_sysctls(
     base: &str,
     stage: &str,
     extension: &ProfileConfig,
-) -> Result<(), Problem> {
+) -> Result<(), ProfileError> {
     let place = format!("{stage}.removeSysctls");
     let what = "entry in sysctls";
     remove(&extension.remove_sysctls, &place, base, what, |key| {
@@ -238,7 +235,7 @@ fn merge_sysctls(
     for (key, value) in &extension.sysctls {
         if merged.sysctls.get(key).is_some_and(|known| known != value) {
             let problem = format!("{base} sets another value; to replace it, list {key} in removeSysctls");
-            return Err(Problem::new(format!("{stage}.sysctls.{key}"), problem));
+            return Err(extends(format!("{stage}.sysctls.{key}"), problem));
         }
         merged.sysctls.insert(key.clone(), value.clone());
     }
@@ -272,15 +269,12 @@ enum Marks {
 }
 
 impl Marks {
-    fn of(place: &str, replace: bool, remove: bool) -> Result<Self, Problem> {
+    fn of(place: &str, replace: bool, remove: bool) -> Result<Self, ProfileError> {
         match (replace, remove) {
             (false, false) => Ok(Self::Add),
             (true, false) => Ok(Self::Replace),
             (false, true) => Ok(Self::Remove),
-            (true, true) => Err(Problem::new(
-                place,
-                "has both replace and remove; set one of them",
-            )),
+            (true, true) => Err(extends(place, "has both replace and remove; set one of them")),
         }
     }
 }
