@@ -189,39 +189,26 @@ mod tests {
 
     #[test]
     fn settings_win_then_cluster_info_then_the_endpoint_slice() {
-        let slice: EndpointSlice = serde_json::from_value(json!({"addressType": "IPv6",
-            "endpoints": [{"addresses": ["fd00::1"], "conditions": {"ready": false}}, {"addresses": ["fd00::2"]}],
-            "ports": [{"name": "https", "port": 6443}]}))
-        .unwrap();
-        let (info, slice) = (
-            cluster_info("https://info:6443/"),
-            Discovered::from_endpoint_slice(&slice),
-        );
+        let slice = json!({"addressType": "IPv6", "ports": [{"name": "https", "port": 6443}],
+            "endpoints": [{"addresses": ["fd00::1"], "conditions": {"ready": false}}, {"addresses": ["fd00::2"]}]});
+        let slice = Discovered::from_endpoint_slice(&serde_json::from_value::<EndpointSlice>(slice).unwrap());
+        let (info, nothing) = (cluster_info("https://info:6443/"), Discovered::default());
         let mut settings = Settings::default();
-        let chosen = |settings: &Settings, sources: &[Discovered], own_ca: Option<&str>| {
-            choose(settings, sources, &[], own_ca).map(|choice| choice.endpoint)
+        let chosen = |settings: &Settings, sources: &[&Discovered], own_ca: Option<&str>| {
+            let sources: Vec<Discovered> = sources.iter().copied().cloned().collect();
+            let endpoint = choose(settings, &sources, &[], own_ca).map(|choice| choice.endpoint);
+            endpoint.map(|endpoint| format!("{} {}", endpoint.api_server, endpoint.ca))
         };
-        let endpoint = |api_server: &str, ca: &str| {
-            Some(ClusterEndpoint {
-                api_server: api_server.to_owned(),
-                ca: ca.to_owned(),
-            })
-        };
-        assert_eq!(
-            chosen(&settings, &[info.clone(), slice.clone()], Some("OWN")),
-            endpoint("https://info:6443", "CA")
-        );
-        assert_eq!(
-            chosen(&settings, &[Discovered::default(), slice.clone()], Some("OWN")),
-            endpoint("https://[fd00::2]:6443", "OWN")
-        );
+        let own = Some("OWN");
+        let found = chosen(&settings, &[&info, &slice], own);
+        assert_eq!(found.as_deref(), Some("https://info:6443 CA"));
+        let found = chosen(&settings, &[&nothing, &slice], own);
+        assert_eq!(found.as_deref(), Some("https://[fd00::2]:6443 OWN"));
         settings.cluster.api_server = Some("https://set:1/".into());
-        assert_eq!(chosen(&settings, &[info], None), endpoint("https://set:1", "CA"));
-        assert_eq!(
-            chosen(&settings, &[slice], None),
-            None,
-            "an address without a CA is no endpoint"
-        );
+        let found = chosen(&settings, &[&info], None);
+        assert_eq!(found.as_deref(), Some("https://set:1 CA"));
+        let without_ca = chosen(&settings, &[&slice], None);
+        assert_eq!(without_ca, None, "an address without a CA is no endpoint");
         // The address in use does not win over them either.
         let sources = [cluster_info("https://lb:6443"), self::slice(&["a", "b"])];
         let choice = choose(&settings, &sources, &["https://lb:6443"], None).unwrap();

@@ -47,9 +47,7 @@ mod tests {
         let digest = of(&json!({"a": 1, "b": {"c": 2, "d": 3}})).unwrap();
         assert_eq!(digest, of(&json!({"b": {"d": 3, "c": 2}, "a": 1})).unwrap());
         assert_ne!(digest, of(&json!({"b": {"d": 3, "c": 2}, "a": 2})).unwrap());
-        assert_eq!(
-            sha256_hex(b"abc"),
-            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-        );
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sha256_hex(b"abc"), expected);
     }
 }

@@ -285,14 +285,10 @@ mod tests {
     #[test]
     fn contract_names() {
         assert_eq!(config_name("pool", "kube-system"), "pool-kube-system-config");
-        assert_eq!(
-            bootstrap_secret_name("pool", "kube-system"),
-            "pool-kube-system-bootstrap-config"
-        );
-        assert_eq!(
-            bootstrap_secret_of(&config_name("a-config", "c")),
-            Some(bootstrap_secret_name("a-config", "c"))
-        );
+        let expected = "pool-kube-system-bootstrap-config";
+        assert_eq!(bootstrap_secret_name("pool", "kube-system"), expected);
+        let wanted = Some(bootstrap_secret_name("a-config", "c"));
+        assert_eq!(bootstrap_secret_of(&config_name("a-config", "c")), wanted);
         assert_eq!(
             edge_script_secret_of(&config_name("a-config", "c")),
             Some(edge_script_secret_name("a-config", "c"))

@@ -379,38 +379,25 @@ mod tests {
             change(&mut spec);
             template_digest(&machine_deployment(spec, json!({})))
         };
-        let set = |pointer: &'static str, to: Value| {
-            move |spec: &mut Value| *spec.pointer_mut(pointer).unwrap() = to.clone()
+        let with = |pointer: &str, to: Value| {
+            of(&|spec: &mut Value| *spec.pointer_mut(pointer).unwrap() = to.clone())
         };
         let (before, value) = (of(&|_| ()), "/providerSpec/value/operatingSystemSpec");
         assert!(before.starts_with("v1:") && before.len() == 67);
-        for same in [
-            set(
-                "/providerSpec/value/cloudProviderSpec",
-                json!({"secretAccessKey": "hunter3"}),
-            ),
-            set(
-                value,
-                json!({"rhelSubscriptionManagerPassword": {"value": "b"}, "rhelActivationKey": "b"}),
-            ),
+        let secret = json!({"secretAccessKey": "hunter3"});
+        assert_eq!(with("/providerSpec/value/cloudProviderSpec", secret), before);
+        let subscribed = |password: Value, key: Value| json!({"rhelSubscriptionManagerPassword": password, "rhelActivationKey": key});
+        let reference = json!({"secretKeyRef": {"name": "a"}});
+        assert_eq!(with(value, subscribed(json!({"value": "b"}), json!("b"))), before);
+        for (pointer, other) in [
+            ("/versions/kubelet", json!("v1.34.3")),
+            ("/providerSpec/value/sshPublicKeys", json!([])),
+            ("/providerSpec/value/network", json!({"ipFamily": "IPv6"})),
+            (value, subscribed(json!(""), json!("a"))),
+            (value, json!({"rhelActivationKey": "a"})),
+            (value, subscribed(reference, json!("a"))),
         ] {
-            assert_eq!(of(&same), before);
-        }
-        for other in [
-            set("/versions/kubelet", json!("v1.34.3")),
-            set("/providerSpec/value/sshPublicKeys", json!([])),
-            set("/providerSpec/value/network", json!({"ipFamily": "IPv6"})),
-            set(
-                value,
-                json!({"rhelSubscriptionManagerPassword": "", "rhelActivationKey": "a"}),
-            ),
-            set(value, json!({"rhelActivationKey": "a"})),
-            set(
-                value,
-                json!({"rhelSubscriptionManagerPassword": {"secretKeyRef": {"name": "a"}}, "rhelActivationKey": "a"}),
-            ),
-        ] {
-            assert!(template_differs(&of(&other), &before));
+            assert!(template_differs(&with(pointer, other), &before));
         }
         assert!(!template_differs(&before, "0123"), "a digest of other fields");
     }
@@ -566,23 +553,19 @@ mod tests {
             provider["operatingSystemSpec"] = spec;
             Pool::read(&machine_deployment(machine, json!({})))
         };
+        let of_empty = json!({"provisioningUtility": ""});
+        let [ignition, cloud_init] =
+            ["ignition", "cloud-init"].map(|name| json!({"provisioningUtility": name}));
         for (os, spec, utility) in [
             ("flatcar", Value::Null, "ignition"),
-            ("flatcar", json!({"provisioningUtility": ""}), "ignition"),
-            ("flatcar", json!({"provisioningUtility": "ignition"}), "ignition"),
-            (
-                "flatcar",
-                json!({"provisioningUtility": "cloud-init"}),
-                "cloud-init",
-            ),
-            ("ubuntu", json!({"provisioningUtility": "ignition"}), "cloud-init"),
+            ("flatcar", of_empty, "ignition"),
+            ("flatcar", ignition.clone(), "ignition"),
+            ("flatcar", cloud_init, "cloud-init"),
+            ("ubuntu", ignition, "cloud-init"),
             ("rhel", Value::Null, "cloud-init"),
         ] {
-            assert_eq!(
-                pool(os, spec).unwrap().provisioning_utility().to_string(),
-                utility,
-                "{os}"
-            );
+            let found = pool(os, spec).unwrap().provisioning_utility().to_string();
+            assert_eq!(found, utility, "{os}");
         }
         let flags =
             json!({"disableAutoUpdate": true, "disableLocksmithD": true, "disableUpdateEngine": true});
@@ -665,11 +648,8 @@ mod tests {
                 let expected = Pool::read(&absent).unwrap();
                 let null = with_provider(&with(&provider, place, Value::Null));
                 assert_eq!(Pool::read(&null).as_ref(), Ok(&expected), "{os}: {place}");
-                assert_eq!(
-                    operating_system_spec_texts(&null),
-                    operating_system_spec_texts(&absent),
-                    "{os}: {place}"
-                );
+                let wanted = operating_system_spec_texts(&absent);
+                assert_eq!(operating_system_spec_texts(&null), wanted, "{os}: {place}");
                 assert_eq!(system(&null), system(&absent), "{os}: {place}");
                 if !place.ends_with(|c: char| c.is_ascii_digit()) {
                     assert_eq!(template_digest(&null), template_digest(&absent), "{os}: {place}");
@@ -736,14 +716,10 @@ mod tests {
                 let other = with_provider(&renamed(&provider, &rename));
                 assert_eq!(Pool::read(&other).as_ref(), Ok(&pool));
                 assert_eq!(template_digest(&other), template_digest(&md));
-                assert_eq!(
-                    operating_system_spec_texts(&other),
-                    operating_system_spec_texts(&md)
-                );
-                assert_eq!(
-                    (system(&other), cloud_provider(&other)),
-                    (system(&md), cloud_provider(&md))
-                );
+                let expected = operating_system_spec_texts(&md);
+                assert_eq!(operating_system_spec_texts(&other), expected);
+                let wanted = (system(&md), cloud_provider(&md));
+                assert_eq!((system(&other), cloud_provider(&other)), wanted);
                 assert_eq!(crate::machine::cloud_of_template(&other.spec.template), "edge");
                 let machine: crate::machine::MachineCloud =
                     serde_json::from_value(renamed(&provider, &rename)).unwrap();

@@ -191,10 +191,8 @@ mod tests {
             ("a: [hunter2", "not YAML"),
         ] {
             let message = of_annotation(text);
-            assert!(
-                message.starts_with(&format!("annotation {SETTINGS}: ")),
-                "{message}"
-            );
+            let start = format!("annotation {SETTINGS}: ");
+            assert!(message.starts_with(&start), "{message}");
             assert!(
                 message.contains(part) && !message.contains("hunter2"),
                 "{message}"
@@ -216,10 +214,8 @@ mod tests {
             .merge(&installation(), Some("hostCABundle: hunter2\n"))
             .unwrap_err()
             .to_string();
-        assert_eq!(
-            message,
-            "ConfigMap ours, key settings.yaml: hostCABundle: must be one or more PEM certificates"
-        );
+        let wanted = "ConfigMap ours, key settings.yaml: hostCABundle: must be one or more PEM certificates";
+        assert_eq!(message, wanted);
     }
 
     #[test]

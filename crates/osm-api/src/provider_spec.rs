@@ -319,41 +319,30 @@ mod tests {
     #[test]
     fn a_config_var_is_a_text_or_a_reference_and_hides_the_text() {
         let key = json!({"namespace": "n", "name": "s", "key": "k"});
-        let reference = KeyReference {
-            namespace: "n".into(),
-            name: "s".into(),
-            key: "k".into(),
-        };
+        let reference: KeyReference = serde_json::from_value(key.clone()).unwrap();
+        assert_eq!(reference.path(), ["n", "s", "k"]);
+        let empty = json!({"value": "", "secretKeyRef": {}, "configMapKeyRef": {}});
+        let of_secret = json!({"secretKeyRef": key});
+        let of_map = json!({"value": "x", "configMapKeyRef": key});
         for (value, expected) in [
             (json!(""), ConfigVar::Empty),
             (json!({"value": ""}), ConfigVar::Empty),
-            (
-                json!({"value": "", "secretKeyRef": {}, "configMapKeyRef": {}}),
-                ConfigVar::Empty,
-            ),
+            (empty, ConfigVar::Empty),
             (json!("hunter2"), ConfigVar::Text("hunter2".into())),
             (json!({"value": "hunter2"}), ConfigVar::Text("hunter2".into())),
-            (
-                json!({"secretKeyRef": key}),
-                ConfigVar::SecretKey(reference.clone()),
-            ),
-            (
-                json!({"value": "x", "configMapKeyRef": key}),
-                ConfigVar::ConfigMapKey(reference),
-            ),
+            (of_secret, ConfigVar::SecretKey(reference.clone())),
+            (of_map, ConfigVar::ConfigMapKey(reference)),
         ] {
             let found: ConfigVar = serde_json::from_value(value).unwrap();
             assert_eq!(found, expected);
             assert!(!format!("{found:?}").contains("hunter2"));
         }
+        let boolean = "is a boolean; put it in quotes";
         let object = "expected a string, or an object with value, secretKeyRef or configMapKeyRef";
         for (wrong, problem) in [
             (json!(5), "is a number; put it in quotes"),
             (json!({"value": 5}), "is a number; put it in quotes"),
-            (
-                json!({"secretKeyRef": {"name": true}}),
-                "is a boolean; put it in quotes",
-            ),
+            (json!({"secretKeyRef": {"name": true}}), boolean),
             (json!({"secretKeyRef": "hunter2"}), object),
             (json!({"value": ["hunter2"]}), object),
             (json!(["hunter2"]), "is a list, expected a string"),

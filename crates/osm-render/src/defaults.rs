@@ -85,10 +85,8 @@ mod tests {
         for (file, text) in BUILT_IN {
             let (name, spec) = read(text).unwrap_or_else(|error| panic!("{file}: {error}"));
             assert_eq!(format!("{name}.yaml"), file);
-            assert_eq!(
-                name,
-                default_name(spec.os_name.as_str(), spec.provisioning_utility)
-            );
+            let expected = default_name(spec.os_name.as_str(), spec.provisioning_utility);
+            assert_eq!(name, expected);
             assert_eq!(
                 spec.version,
                 blessed_version(&spec),

@@ -110,36 +110,19 @@ mod tests {
 
     /// An operating system, a language, and the modules that OSM adds to the two documents of a profile without any. Of profiles of the upstream
     /// OSM, only the first runs all modules.
-    const ADDED: [[&str; 4]; 4] = [
-        [
-            "ubuntu",
-            "Handlebars",
-            "apt ntp prefer_fqdn_over_hostname",
-            "bootcmd package_reboot_if_required package_upgrade packages",
-        ],
-        [
-            "ubuntu",
-            "GoTemplate",
-            "apt ntp package_reboot_if_required package_upgrade packages prefer_fqdn_over_hostname runcmd",
-            "package_reboot_if_required package_upgrade",
-        ],
-        [
-            "rhel",
-            "Handlebars",
-            "bootcmd ntp prefer_fqdn_over_hostname yum_repos",
-            "bootcmd package_reboot_if_required package_upgrade packages rh_subscription",
-        ],
-        [
-            "rhel",
-            "GoTemplate",
-            "bootcmd ntp package_reboot_if_required package_upgrade packages prefer_fqdn_over_hostname rh_subscription runcmd yum_repos",
-            "package_reboot_if_required package_upgrade rh_subscription",
-        ],
-    ];
+    const ADDED: &str = "
+ubuntu | Handlebars | apt ntp prefer_fqdn_over_hostname | bootcmd package_reboot_if_required package_upgrade packages
+ubuntu | GoTemplate | apt ntp package_reboot_if_required package_upgrade packages prefer_fqdn_over_hostname runcmd | package_reboot_if_required package_upgrade
+rhel | Handlebars | bootcmd ntp prefer_fqdn_over_hostname yum_repos | bootcmd package_reboot_if_required package_upgrade packages rh_subscription
+rhel | GoTemplate | bootcmd ntp package_reboot_if_required package_upgrade packages prefer_fqdn_over_hostname rh_subscription runcmd yum_repos | package_reboot_if_required package_upgrade rh_subscription
+";
 
     #[test]
     fn every_module_that_osm_adds_is_in_a_document_that_runs_it() {
-        for [os, engine, bootstrap, provisioning] in ADDED {
+        for row in ADDED.trim().lines() {
+            let [os, engine, bootstrap, provisioning] = row.split(" | ").collect::<Vec<_>>()[..] else {
+                panic!("{row}")
+            };
             let spec: OperatingSystemProfileSpec = serde_json::from_value(json!({
                 "osName": os, "osVersion": "1", "version": "v1.0.0", "templateEngine": engine,
                 "supportedCloudProviders": [{"name": "openstack"}],

@@ -181,11 +181,8 @@ mod tests {
     fn a_machine_takes_the_name_that_its_certificate_is_approved_for() {
         for provider in CloudProvider::iter() {
             let source = node_name::source(provider);
-            assert_eq!(
-                names_machines(provider),
-                source == Source::InternalDns,
-                "{provider}"
-            );
+            let expected = source == Source::InternalDns;
+            assert_eq!(names_machines(provider), expected, "{provider}");
         }
     }
 }

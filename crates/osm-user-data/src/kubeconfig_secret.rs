@@ -43,26 +43,18 @@ mod tests {
         const KUBELET: (&str, LateBoundKind) = ("kubelet/token", LateBoundKind::KubeletToken);
         const NAME: (&str, LateBoundKind) = ("a", LateBoundKind::KubeconfigSecretName);
         const PASSWORD: (&str, LateBoundKind) = ("b", LateBoundKind::RegistryPassword);
+        let [registry, api, kubelet] = ["b,toml", "api/token,raw", "kubelet/token,raw"]
+            .map(|marker| format!("%%osm-late{{{marker}}}%%"));
         for (what, declared, provisioning, expected) in [
             ("no markers", &[][..], "", false),
             (
-                "tokens in the bootstrap document",
+                "tokens in the bootstrap",
                 &[API, KUBELET, PASSWORD],
-                "%%osm-late{b,toml}%%",
+                &*registry,
                 false,
             ),
-            (
-                "the API token in both",
-                &[API],
-                "%%osm-late{api/token,raw}%%",
-                true,
-            ),
-            (
-                "the kubelet's token later",
-                &[API, KUBELET],
-                "%%osm-late{kubelet/token,raw}%%",
-                true,
-            ),
+            ("the API token in both", &[API], &api, true),
+            ("the kubelet's token later", &[API, KUBELET], &kubelet, true),
             ("a kubeconfig that is fetched", &[API, NAME], "", true),
         ] {
             let late_bound = declared.iter().map(|(id, kind)| LateBound {

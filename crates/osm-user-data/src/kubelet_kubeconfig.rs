@@ -80,14 +80,10 @@ mod tests {
         let values = LateValues::from([("kubelet/token".to_owned(), "t0k3n".to_owned())]);
         assert_eq!(kubelet_kubeconfig(&spec, &values), Ok(None));
         spec.kubelet_kubeconfig = Some("token: %%osm-late{kubelet/token,yaml}%%\n".into());
-        assert_eq!(
-            kubelet_kubeconfig(&spec, &values),
-            Ok(Some("token: \"t0k3n\"\n".into()))
-        );
-        assert_eq!(
-            kubelet_kubeconfig(&spec, &LateValues::new()),
-            Err(UserDataError::MissingValue("kubelet/token".into()))
-        );
+        let expected = Ok(Some("token: \"t0k3n\"\n".into()));
+        assert_eq!(kubelet_kubeconfig(&spec, &values), expected);
+        let wanted = Err(UserDataError::MissingValue("kubelet/token".into()));
+        assert_eq!(kubelet_kubeconfig(&spec, &LateValues::new()), wanted);
         spec.late_bound_values.clear();
         assert!(matches!(
             kubelet_kubeconfig(&spec, &values),

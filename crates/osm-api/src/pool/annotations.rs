@@ -124,10 +124,8 @@ mod tests {
             json!({}),
         );
         let found = of_kubelet(&md).unwrap();
-        assert_eq!(
-            found,
-            Annotations::from([(pods.clone(), "50".into()), (files, "7".into())])
-        );
+        let expected = Annotations::from([(pods.clone(), "50".into()), (files, "7".into())]);
+        assert_eq!(found, expected);
         assert_eq!(misplaced(&md), [""; 0]);
         let agreeing = machine_deployment(
             own.clone(),
@@ -147,11 +145,8 @@ mod tests {
 All other annotations are read from the MachineDeployment only.";
         assert!(page.contains(where_read));
         for annotation in KUBELET_ANNOTATIONS {
-            assert!(
-                page.contains(&format!("`{}`", annotation.name)),
-                "{}",
-                annotation.name
-            );
+            let text = format!("`{}`", annotation.name);
+            assert!(page.contains(&text), "{}", annotation.name);
             assert!(page.contains(annotation.example), "{}", annotation.name);
         }
         for name in OF_POOLS {

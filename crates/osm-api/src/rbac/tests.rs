@@ -132,10 +132,8 @@ fn each_namespace_has_one_grant_in_each_cluster_and_one_role_where_both_are_one(
         let roles = service.rules(&everything(), &ClusterKind::ALL);
         let namespaces: BTreeSet<_> = roles.iter().map(|(namespace, _)| namespace).collect();
         assert_eq!(namespaces.len(), roles.len(), "{roles:#?}");
-        assert_eq!(
-            namespaces,
-            places.into_iter().map(|(_, namespace)| namespace).collect()
-        );
+        let expected = places.into_iter().map(|(_, namespace)| namespace).collect();
+        assert_eq!(namespaces, expected);
         for (_, rules) in &roles {
             let mut numbered = rules.iter().enumerate();
             assert!(
@@ -179,10 +177,8 @@ fn machine_deployments_are_patched_by_one_service_and_only_where_that_is_wanted(
             .collect()
     };
     assert_eq!(writes(&Installation::default()), []);
-    assert_eq!(
-        writes(&everything()),
-        [(Service::OscController, "patch".to_owned())]
-    );
+    let expected = [(Service::OscController, "patch".to_owned())];
+    assert_eq!(writes(&everything()), expected);
 }
 
 /// A Role grants nothing outside its namespace.

@@ -230,11 +230,26 @@ kubelet: {configuration: {registerWithTaints: [{key: a, effect: NoExecute}, {key
 kubelet: {configuration: {registerWithTaints: [{key: "77 a", effect: NoExecute}]}} => kubelet.configuration.registerWithTaints[0].key: must be a label key
 proxy: {http: "http://user:77@proxy:3128"} => proxy.http: must be http://host:port, without
 proxy: {noProxy: "77, b"} => proxy.noProxy: must be
+proxy: {noProxy: "a\n77"} => proxy.noProxy: must be
+proxy: {noProxy: "a#77"} => proxy.noProxy: must be
+proxy: {noProxy: "a\u202877"} => proxy.noProxy: must be
 proxy: {credentials: {name: a}} => proxy.credentials: requires proxy.http
 containerd: {registries: [{host: a77, mirrors: []}]} => containerd.registries[0].host: is in no image
 containerd: {registries: [{host: index.docker.io, mirrors: []}]} => containerd.registries[0].host: is in no image
 containerd: {registries: [{host: a.b, mirrors: [{url: "http://a"}, {url: "http://a"}]}]} => containerd.registries[0].mirrors[1].url: is listed twice
+containerd: {registries: [{host: ..}]} => containerd.registries[0].host: must be
+containerd: {registries: [{host: a..77}]} => containerd.registries[0].host: must be
+containerd: {registries: [{host: a/77}]} => containerd.registries[0].host: must be
+containerd: {registries: [{host: "-a77"}]} => containerd.registries[0].host: must be
+containerd: {registries: [{host: "a:1:77"}]} => containerd.registries[0].host: must be
+containerd: {registries: [{host: "a:+77"}]} => containerd.registries[0].host: must be
+containerd: {registries: [{host: ""}]} => containerd.registries[0].host: must be
+containerd: {registries: [{host: a.b, credentials: {name: a/77}}]} => containerd.registries[0].credentials.name: must be
+containerd: {registries: [{host: a.b, credentials: {name: ""}}]} => containerd.registries[0].credentials.name: must be
+containerd: {registries: [{host: a.b, credentials: {name: a, namespace: ..}}]} => containerd.registries[0].credentials.namespace: must be
 containerd: {registries: [{host: a.b, mirrors: [{url: "77"}]}]} => containerd.registries[0].mirrors[0].url: must be
+kubelet: {featureGates: {"a 77": true}} => kubelet.featureGates: the name of a feature gate must have up to 100 letters
+kubelet: {featureGates: {"": true}} => kubelet.featureGates: the name of a feature gate must have up to 100 letters
 containerd: {registries: [{host: _default, credentials: {name: x}}]} => containerd.registries[0].credentials: cannot be
 downloads: {containerd: {version: 1.77.29}} => downloads.containerd.version: must be 2.0.0 or newer
 downloads: {kubelet: {sha256: {v1.34.77: {}}}} => downloads.kubelet.sha256: a key must be
@@ -300,47 +315,11 @@ system: {ntpServers: [a.example, b.example, a.example]} => system.ntpServers[2]:
             "credentials: {profileSecrets: [{namespace: kube-system, name: vpn, key: tls.key}]}",
             "pauseImage: registry.example:5000/a/pause:3.10@sha256:abcd",
             "pauseImage: registry.example/pause:_latest",
+            "proxy: {noProxy: '10.0.0.0/8,.svc,*.example,[fd00::1]:8080,fe80::1%eth0'}",
+            "cluster: {dnsDomain: cluster.local.}",
         ] {
             Settings::parse(good).unwrap();
         }
-    }
-
-    #[test]
-    fn all_mistakes_at_once_of_both_and_no_consequences() {
-        let text = r#"
-pauseImge: x
-proxy: {http: no-url, noProxy: 5}
-containerd:
-  registries:
-    - {mirrors: [{url: "mirror"}]}
-    - nonsense
-    - {host: docker.io, mirors: [], credentials: {nme: x}}
-    - {host: docker.io}
-system: {kernelModules: [1, "no module"]}
-"#;
-        let errors = Settings::parse(text).unwrap_err().0;
-        let lines = [
-            "pauseImge: unknown field",
-            "proxy.http: must be",
-            "proxy.noProxy: is a number; put it in quotes",
-            "containerd.registries[0]: missing field `host`",
-            "containerd.registries[0].mirrors[0].url: must be",
-            "containerd.registries[1]: is a string, expected a map",
-            "containerd.registries[2].mirors: unknown field",
-            "containerd.registries[2].credentials.nme: unknown field",
-            "containerd.registries[2].credentials: missing field `name`",
-            "containerd.registries[2].host: is listed more than once",
-            "containerd.registries[3].host: is listed more than once",
-            "system.kernelModules[0]: is a number; put it in quotes",
-            "system.kernelModules[1]: ",
-        ];
-        for line in lines {
-            assert!(
-                errors.iter().any(|error| error.starts_with(line)),
-                "{line} missing in {errors:#?}"
-            );
-        }
-        assert_eq!(errors.len(), lines.len(), "{errors:#?}");
     }
 
     #[test]
@@ -349,42 +328,5 @@ system: {kernelModules: [1, "no module"]}
         let document = serde_json::json!({"hostCABundle": format!("Root\n{one}")});
         let settings = Settings::from_document(document).unwrap();
         assert_eq!(settings.host_ca_bundle.as_deref(), Some(one));
-    }
-
-    #[test]
-    fn names_that_lead_elsewhere_are_refused() {
-        let refused = |document: Value| Settings::from_document(document).unwrap_err().0.join("\n");
-        for host in ["..", ".", "a..b", "a/b", "-a", "a:1:2", "a:+1", ""] {
-            let error = refused(serde_json::json!({"containerd": {"registries": [{"host": host}]}}));
-            assert!(
-                error.starts_with("containerd.registries[0].host: "),
-                "{host}: {error}"
-            );
-        }
-        for name in ["", "..", "a/b", "A", "a b", "-a", "a.", "a\n"] {
-            let secret = serde_json::json!({"name": name, "namespace": name});
-            let error = refused(
-                serde_json::json!({"containerd": {"registries": [{"host": "a.example", "credentials": secret}]}}),
-            );
-            for field in ["name", "namespace"] {
-                assert!(
-                    error.contains(&format!("containerd.registries[0].credentials.{field}: ")),
-                    "{error}"
-                );
-            }
-        }
-        for gate in ["", "a b", "a:", "é", &"a".repeat(2000)] {
-            let error = refused(serde_json::json!({"kubelet": {"featureGates": {gate: true}}}));
-            assert_eq!(
-                error,
-                "kubelet.featureGates: the name of a feature gate must have up to 100 letters and digits only"
-            );
-        }
-        for hosts in ["a b", "a\nb", "a#b", "a\u{2028}b", "a\u{7f}"] {
-            let error = refused(serde_json::json!({"proxy": {"noProxy": hosts}}));
-            assert!(error.starts_with("proxy.noProxy: "), "{error}");
-        }
-        Settings::parse("proxy: {noProxy: '10.0.0.0/8,.svc,*.example,[fd00::1]:8080,fe80::1%eth0'}").unwrap();
-        Settings::parse("cluster: {dnsDomain: cluster.local.}").unwrap();
     }
 }

@@ -183,10 +183,8 @@ mod tests {
         )
         .unwrap();
         let swap = settings.system.swap.unwrap();
-        assert_eq!(
-            (swap.mebibytes(), swap.behavior),
-            (Some(2048), super::SwapBehavior::LimitedSwap)
-        );
+        let expected = (Some(2048), super::SwapBehavior::LimitedSwap);
+        assert_eq!((swap.mebibytes(), swap.behavior), expected);
         let swap = Settings::parse("system: {swap: {}}")
             .unwrap()
             .system

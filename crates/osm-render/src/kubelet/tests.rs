@@ -54,10 +54,8 @@ fn each_mistake_is_told_with_its_path_and_without_its_value() {
         let [mistake] = told.as_slice() else {
             panic!("{bad}: {told:#?}")
         };
-        assert!(
-            mistake.starts_with(&format!("kubelet.configuration.{path}: ")),
-            "{bad}: {mistake}"
-        );
+        let start = format!("kubelet.configuration.{path}: ");
+        assert!(mistake.starts_with(&start), "{bad}: {mistake}");
         assert!(mistake.contains(problem), "{bad}: {mistake}");
         assert!(!mistake.contains("77"), "the value is repeated: {mistake}");
     }
@@ -70,10 +68,8 @@ fn all_mistakes_are_told_at_once_and_not_without_end() {
     assert_eq!(told.len(), 6, "{told:#?}");
     let many: Vec<String> = (0..200).map(|i| format!("field{i}: 1")).collect();
     let told = self::told(&format!("{{{}}}", many.join(", ")));
-    assert_eq!(
-        (told.len(), told.last().unwrap().as_str()),
-        (MAX_MISTAKES + 1, "and 150 more")
-    );
+    let expected = (MAX_MISTAKES + 1, "and 150 more");
+    assert_eq!((told.len(), told.last().unwrap().as_str()), expected);
 }
 
 /// What each kubelet knows is compared with Kubernetes' own decoders in tests/it/kubelet.rs.
@@ -217,88 +213,45 @@ fn a_configuration_of_any_size_is_judged_in_time() {
     }
 }
 
-/// Configurations that a kubelet does not start with on some machines with Rocky Linux, each with a part of the only warning.
+/// A default profile, the thresholds of the pool, a configuration, and how each further warning about it begins or, behind the place, goes on.
 const DOUBTFUL: &str = "
-    {memorySwap: {swapBehavior: LimitedSwap}, failSwapOn: false} | on a machine with cgroup v1
-    {failCgroupV1: true} | kubelet.configuration.failCgroupV1 (true): on a machine with cgroup v1
-    {singleProcessOOMKill: false} | on a machine with cgroup v1
-    {enforceNodeAllocatable: [system-reserved], systemReservedCgroup: /a} | does not start on a machine without this cgroup
-    {enforceNodeAllocatable: [kube-reserved-compressible], kubeReservedCgroup: /a} | does not start on a machine without this cgroup
+    osp-rockylinux | | {memorySwap: {swapBehavior: LimitedSwap}, failSwapOn: false} | on a machine with cgroup v1
+    osp-rockylinux | | {memorySwap: {swapBehavior: LimitedSwap}} | on a machine with cgroup v1 | unless failSwapOn is false
+    osp-ubuntu | | {memorySwap: {swapBehavior: LimitedSwap}, failSwapOn: false}
+    osp-rockylinux | | {failCgroupV1: true} | kubelet.configuration.failCgroupV1 (true): on a machine with cgroup v1
+    osp-rockylinux | | {singleProcessOOMKill: false} | on a machine with cgroup v1
+    osp-rockylinux | | {enforceNodeAllocatable: [system-reserved], systemReservedCgroup: /a} | does not start on a machine without this cgroup
+    osp-rockylinux | | {enforceNodeAllocatable: [kube-reserved-compressible], kubeReservedCgroup: /a} | does not start on a machine without this cgroup
+    osp-rockylinux | | {evictionHard: {imagefs.available: 5%}}
+    osp-rockylinux | memory.available nodefs.available | {evictionHard: {imagefs.available: 5%}} | evictionHard in /etc/kubernetes/kubelet.yaml turns off the kubelet's own thresholds for nodefs.inodesFree, imagefs.inodesFree;
 ";
 
+/// Ubuntu has cgroup v2. Only the file itself, which has a pool's thresholds, loses the kubelet's own ones.
 #[test]
 fn what_depends_on_the_machine_is_a_warning() {
-    let about = |rendered: Rendered| {
-        let warnings = rendered.warnings.into_iter();
-        let is_usual: Vec<String> = self::rendered("osp-rockylinux", 34, "{}", |_| {})
-            .unwrap()
-            .warnings;
-        warnings
-            .filter(|warning| !is_usual.contains(warning))
-            .collect::<Vec<_>>()
-    };
     for row in DOUBTFUL.trim().lines() {
-        let (configuration, expected) = row.trim().split_once(" | ").unwrap();
-        let warnings = about(rendered("osp-rockylinux", 34, configuration, |_| {}).unwrap());
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [profile, thresholds, configuration, expected @ ..] = &cells[..] else {
+            panic!("{row}")
+        };
+        let warnings = |configuration: &str| {
+            let annotated = |pool: &mut Pool| {
+                let set = thresholds.split_whitespace();
+                let set = set.map(|name| (name.to_owned(), "5%".to_owned()));
+                pool.kubelet.eviction_hard = Some(set.collect()).filter(|_| !thresholds.is_empty());
+            };
+            rendered(profile, 34, configuration, annotated).unwrap().warnings
+        };
+        let usual = warnings("{}");
+        let mut found = warnings(configuration);
+        found.retain(|warning| !usual.contains(warning));
+        assert_eq!(found.len(), expected.len(), "{row}: {found:#?}");
+        let mut both = found.iter().zip(expected);
         assert!(
-            matches!(&warnings[..], [one] if one.contains(expected)),
-            "{row}: {warnings:#?}"
+            both.all(|(found, expected)| found.contains(expected)),
+            "{row}: {found:#?}"
         );
     }
-    let swap = about(
-        rendered(
-            "osp-rockylinux",
-            34,
-            "{memorySwap: {swapBehavior: LimitedSwap}}",
-            |_| {},
-        )
-        .unwrap(),
-    );
-    assert!(swap[1].contains("unless failSwapOn is false"), "{swap:#?}");
-
-    let on_ubuntu = rendered(
-        "osp-ubuntu",
-        34,
-        "{memorySwap: {swapBehavior: LimitedSwap}, failSwapOn: false}",
-        |_| {},
-    );
-    assert!(about(on_ubuntu.unwrap()).is_empty(), "it has cgroup v2");
-
-    // Only the file itself loses the kubelet's own thresholds.
-    let annotated = |pool: &mut Pool| {
-        let thresholds = [("memory.available", "5%"), ("nodefs.available", "5%")];
-        pool.kubelet.eviction_hard = Some(
-            thresholds
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .into(),
-        );
-    };
-    let lost = about(
-        rendered(
-            "osp-rockylinux",
-            34,
-            "{evictionHard: {imagefs.available: 5%}}",
-            annotated,
-        )
-        .unwrap(),
-    );
-    let expected = "evictionHard in /etc/kubernetes/kubelet.yaml turns off the kubelet's own thresholds for nodefs.inodesFree, imagefs.inodesFree;";
-    assert!(
-        matches!(&lost[..], [one] if one.starts_with(expected)),
-        "{lost:#?}"
-    );
-    assert!(
-        about(
-            rendered(
-                "osp-rockylinux",
-                34,
-                "{evictionHard: {imagefs.available: 5%}}",
-                |_| {}
-            )
-            .unwrap()
-        )
-        .is_empty()
-    );
 }
 
 #[test]

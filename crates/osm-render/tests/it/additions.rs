@@ -344,10 +344,8 @@ fn amazon_linux_2_has_its_time_servers_in_a_file_of_chrony() {
     let rendered = render(&spec("amzn2", "cloud-init", json!({})), OF_SETTINGS);
     let bootstrap = rendered.spec.bootstrap_config;
     let servers = text(&bootstrap, "/etc/chrony.d/osm.conf");
-    assert_eq!(
-        servers.unwrap(),
-        "server time.example iburst\nserver fd00::7b iburst\n"
-    );
+    let expected = "server time.example iburst\nserver fd00::7b iburst\n";
+    assert_eq!(servers.unwrap(), expected);
     let modules = bootstrap.modules.unwrap();
     let command = modules["runcmd"][0].as_str().unwrap();
     assert!(command.contains("try-restart chronyd.service"), "{command}");
@@ -376,10 +374,8 @@ fn time_servers_of_the_profile_itself_stay() {
     let [warning] = rendered.warnings.as_slice() else {
         panic!("{:?}", rendered.warnings)
     };
-    assert!(
-        warning.contains("system.ntpServers of the settings has no effect"),
-        "{warning}"
-    );
+    let text = "system.ntpServers of the settings has no effect";
+    assert!(warning.contains(text), "{warning}");
 }
 
 /// Golden documents show how the default profiles install them.

@@ -228,10 +228,8 @@ fn marks_without_a_base_and_contradictions_are_refused() {
         );
         // The same mistake in a base names the base.
         let error = on(&on_base(json!({})), &alone).expect_err(text).to_string();
-        assert!(
-            error.starts_with("in base, which the profile extends: "),
-            "{error}"
-        );
+        let start = "in base, which the profile extends: ";
+        assert!(error.starts_with(start), "{error}");
     }
     for (stage, text) in stages(CONTRADICTIONS) {
         let error = on(&on_base(stage), &base()).expect_err(text).to_string();

@@ -96,17 +96,14 @@ fn files_are_templates_and_nothing_else_is() {
 fn a_named_template_is_executed_by_itself_with_all_data() {
     let named = json!({"version": "kubelet {{ .KubeVersion }}\n \n", "blank": "{{ if false }}x{{ end }}\n"});
     let of_file = |data| of_file(named.clone(), data);
-    assert_eq!(
-        of_file("<{{ template \"version\" }}>"),
-        Ok("<\nkubelet v1.34.2>".to_owned())
-    );
-    assert_eq!(of_file("<{{ template \"blank\" . }}>"), Ok("<>".to_owned()));
-    assert_eq!(
-        of_file(
-            "{{ define \"version\" }}own{{ end }}{{ define \"blank\" }}own{{ end }}{{ template \"version\" }} {{ template \"blank\" }}"
-        ),
-        Ok("\nkubelet v1.34.2 own".to_owned())
-    );
+    let own = "{{ define \"version\" }}own{{ end }}{{ define \"blank\" }}own{{ end }}{{ template \"version\" }} {{ template \"blank\" }}";
+    for (data, expected) in [
+        ("<{{ template \"version\" }}>", "<\nkubelet v1.34.2>"),
+        ("<{{ template \"blank\" . }}>", "<>"),
+        (own, "\nkubelet v1.34.2 own"),
+    ] {
+        assert_eq!(of_file(data).as_deref(), Ok(expected));
+    }
     let error = of_file("{{ template \"missing\" }}").unwrap_err();
     assert!(error.ends_with(r#"template "missing" not defined"#), "{error}");
     // Nobody else's are defined yet when it is executed.
@@ -130,20 +127,13 @@ fn templates_of_containerd_are_overlaid_by_those_of_the_stage() {
         "templates": {"b": "of the stage"},
         "files": [file("/own", "")],
     });
-    let files = rendered(&profile(json!({}), stage))
-        .unwrap()
-        .spec
-        .provisioning_config
-        .files;
+    let rendered = rendered(&profile(json!({}), stage)).unwrap();
+    let files = rendered.spec.provisioning_config.files;
     let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
-    assert_eq!(
-        paths,
-        ["/own", "/runtime", "/etc/containerd/certs.d/docker.io/hosts.toml"]
-    );
-    assert_eq!(
-        content(&files, "/runtime"),
-        "containerd\nof containerd\nof the stage"
-    );
+    let hosts = "/etc/containerd/certs.d/docker.io/hosts.toml";
+    assert_eq!(paths, ["/own", "/runtime", hosts]);
+    let expected = "containerd\nof containerd\nof the stage";
+    assert_eq!(content(&files, "/runtime"), expected);
 }
 
 #[test]
@@ -174,20 +164,16 @@ fn credentials_are_late_bound() {
     // A test of variables reads the kubeconfig as YAML.
     let token = "\n      token: %%osm-late{kubelet/token,raw}%%";
     assert!(text.starts_with(expected) && text.contains(token), "{text}");
-    assert_eq!(
-        content(&rendered.spec.provisioning_config.files, "/a"),
-        "\"%%osm-late{api/token,raw}%%\" %%osm-late{kubelet/kubeconfig-secret-name,raw}%%"
-    );
+    let wanted = "\"%%osm-late{api/token,raw}%%\" %%osm-late{kubelet/kubeconfig-secret-name,raw}%%";
+    assert_eq!(content(&rendered.spec.provisioning_config.files, "/a"), wanted);
     let late = rendered.spec.late_bound_values.iter();
     let late: BTreeMap<&str, LateBoundKind> = late.map(|late| (late.id.as_str(), late.kind)).collect();
+    use LateBoundKind::{APIToken, KubeconfigSecretName, KubeletToken, ProvisioningSecretName};
     let expected = [
-        ("api/token", LateBoundKind::APIToken),
-        (
-            "kubelet/kubeconfig-secret-name",
-            LateBoundKind::KubeconfigSecretName,
-        ),
-        ("kubelet/token", LateBoundKind::KubeletToken),
-        ("provisioning/secret-name", LateBoundKind::ProvisioningSecretName),
+        ("api/token", APIToken),
+        ("kubelet/kubeconfig-secret-name", KubeconfigSecretName),
+        ("kubelet/token", KubeletToken),
+        ("provisioning/secret-name", ProvisioningSecretName),
     ];
     assert_eq!(late, BTreeMap::from(expected));
 }
@@ -203,22 +189,17 @@ fn the_url_of_a_proxy_with_a_password_is_late_bound() {
     let [open, secret] = PROXIES.map(|text| Settings::parse(text).unwrap());
     let of = |text: &str, settings| for_pool(&plain(), settings, text);
     let line = "{{ with .HTTPProxy }}HTTPS_PROXY={{ . }}{{ end }}";
-    assert_eq!(
-        of(line, &open).as_deref(),
-        Ok("HTTPS_PROXY=http://proxy.example:3128")
-    );
-    assert_eq!(
-        of(line, &secret).as_deref(),
-        Ok("HTTPS_PROXY=%%osm-late{proxy/url,text}%%")
-    );
+    for (settings, url) in [
+        (&open, "http://proxy.example:3128"),
+        (&secret, "%%osm-late{proxy/url,text}%%"),
+    ] {
+        assert_eq!(of(line, settings), Ok(format!("HTTPS_PROXY={url}")));
+    }
     let looks = "{{ with .HTTPProxy }}{{ upper . }}{{ end }}";
     assert_eq!(of(looks, &open).as_deref(), Ok("HTTP://PROXY.EXAMPLE:3128"));
     of(looks, &secret).unwrap_err();
-    dry_run(&compiled(&profile(
-        json!({"files": [file("/a", looks)]}),
-        json!({}),
-    )))
-    .unwrap();
+    let looking = profile(json!({"files": [file("/a", looks)]}), json!({}));
+    dry_run(&compiled(&looking)).unwrap();
 }
 
 #[test]
@@ -228,17 +209,11 @@ fn a_password_that_users_other_than_root_can_read_gives_a_warning() {
         let mut file = file("/etc/proxy", "{{ .Token }} {{ with .HTTPProxy }}{{ . }}{{ end }}");
         file["permissions"] = json!(permissions);
         let spec = profile(json!({"files": [file]}), json!({}));
-        let warnings = render_for(&spec, &plain(), &Settings::parse(settings).unwrap())
-            .unwrap()
-            .warnings;
-        let mut about = warnings
-            .iter()
-            .map(|warning| warning.starts_with("/etc/proxy contains a password"));
-        assert_eq!(
-            about.any(|is_it| is_it),
-            expected,
-            "{permissions} {settings}: {warnings:?}"
-        );
+        let rendered = render_for(&spec, &plain(), &Settings::parse(settings).unwrap());
+        let warnings = rendered.unwrap().warnings;
+        let is_it = |warning: &String| warning.starts_with("/etc/proxy contains a password");
+        let found = warnings.iter().any(is_it);
+        assert_eq!(found, expected, "{permissions} {settings}: {warnings:?}");
     }
 }
 
@@ -572,11 +547,9 @@ fn what_the_upstream_osm_passes_on_becomes_the_same() {
 fn settings_that_need_the_library_give_a_warning() {
     let settings = "system: {swap: {size: 1Gi}}\nkubelet: {configuration: {podPidsLimit: 4096}}\ndownloads: {cni: {version: 1.9.0}}";
     let spec = profile(json!({}), json!({"modules": {"runcmd": ["echo never"]}}));
-    let warnings = render_for(&spec, &plain(), &Settings::parse(settings).unwrap())
-        .unwrap()
-        .warnings;
+    let rendered = render_for(&spec, &plain(), &Settings::parse(settings).unwrap()).unwrap();
     let fields = ["system.swap", "kubelet.configuration", "downloads"];
     let expected = fields
         .map(|field| format!("{field} of the settings has no effect, because it needs the library, which only Handlebars can include"));
-    assert_eq!(warnings, expected);
+    assert_eq!(rendered.warnings, expected);
 }

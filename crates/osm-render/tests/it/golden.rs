@@ -77,10 +77,8 @@ fn the_digest_of_the_same_content_stays_the_same() {
         .render(&pool, &Settings::default(), &stand_in_cluster())
         .unwrap();
     let stored = Stored::new(&rendered.spec, false, Stored::default());
-    assert_eq!(
-        stored.digest,
-        "c471e0647af6c307530355448a3fa678a5599a6a4a3ddaf489fd4fb26f9e356d"
-    );
+    let expected = "c471e0647af6c307530355448a3fa678a5599a6a4a3ddaf489fd4fb26f9e356d";
+    assert_eq!(stored.digest, expected);
 }
 
 /// Both documents of every default profile for the newest kubelet, with everything set and readable stand-ins for

@@ -286,6 +286,10 @@ fn late_bound_values_are_encoded_declared_and_complete() {
     values.insert("api/token".to_owned(), "a\"b".to_owned());
     let not_raw = user_data(&content, Stage::Bootstrap, &values);
     assert_eq!(not_raw, Err(UserDataError::NotRaw("api/token".to_owned())));
+    let in_shell = json!("{{late \"api/token\" as=\"shell\"}}");
+    let in_shell = self::content(&with("/bootstrapConfig/files/0/content/inline/data", in_shell));
+    let lost = user_data(&in_shell, Stage::Bootstrap, &late("api/token", "a\0b"));
+    assert_eq!(lost, Err(UserDataError::Nul("api/token".to_owned())));
     content.late_bound_values.clear();
     let undeclared = user_data(&content, Stage::Bootstrap, &values).unwrap_err();
     assert_eq!(undeclared.reason(), "LateBoundValueUnknown");
@@ -353,20 +357,22 @@ fn pools_that_do_not_fit_are_refused_and_odd_ones_noted() {
         let profile = profile(|spec| spec["osName"] = json!(os));
         profile.render(&pool, &Settings::default(), &stand_in_cluster())
     };
-    let refused = |reason: &str, text: &str, change: fn(&mut Pool)| {
+    let refusals: [(&str, &str, fn(&mut Pool)); 3] = [
+        ("UnsupportedOperatingSystem", "flatcar", |pool| {
+            pool.operating_system = OperatingSystem::Flatcar
+        }),
+        ("UnsupportedCloudProvider", "aws, openstack, edge", |pool| {
+            pool.cloud_provider = CloudProvider::Hetzner
+        }),
+        ("UnsupportedNetwork", "network", |pool| {
+            pool.network.gateway = "10.0.0.1".to_owned()
+        }),
+    ];
+    for (reason, text, change) in refusals {
         let error = render("ubuntu", change).unwrap_err();
         assert_eq!(error.reason(), reason);
         assert!(error.to_string().contains(text), "{error}");
-    };
-    refused("UnsupportedOperatingSystem", "flatcar", |pool| {
-        pool.operating_system = OperatingSystem::Flatcar
-    });
-    refused("UnsupportedCloudProvider", "aws, openstack, edge", |pool| {
-        pool.cloud_provider = CloudProvider::Hetzner
-    });
-    refused("UnsupportedNetwork", "network", |pool| {
-        pool.network.gateway = "10.0.0.1".to_owned()
-    });
+    }
     let flatcar = spec(|spec| spec["osName"] = json!("flatcar"));
     let mut edge = pool("edge");
     edge.operating_system = OperatingSystem::Flatcar;
@@ -377,20 +383,17 @@ fn pools_that_do_not_fit_are_refused_and_odd_ones_noted() {
     });
     let error = resolve(&only_edge).unwrap_err().to_string();
     assert!(error.contains("one besides edge"), "{error}");
-    let noted = |os: &str, part: &str, change: fn(&mut Pool)| {
+    assert_eq!(render("ubuntu", |_| {}).unwrap().warnings, [""; 0]);
+    let on_rocky: fn(&mut Pool) = |pool| pool.operating_system = OperatingSystem::RockyLinux;
+    let on_new: fn(&mut Pool) = |pool| pool.kubelet_version = semver::Version::new(1, 40, 0);
+    for (os, part, change) in [
+        ("ubuntu", "1.40", on_new),
+        ("rhel", "rhel", on_rocky),
+        ("centos", "centos", on_rocky),
+    ] {
         let found = render(os, change).unwrap().warnings;
         assert!(found.len() == 1 && found[0].contains(part), "{part}: {found:?}");
-    };
-    assert_eq!(render("ubuntu", |_| {}).unwrap().warnings, [""; 0]);
-    noted("ubuntu", "1.40", |pool| {
-        pool.kubelet_version = semver::Version::new(1, 40, 0)
-    });
-    noted("rhel", "rhel", |pool| {
-        pool.operating_system = OperatingSystem::RockyLinux
-    });
-    noted("centos", "centos", |pool| {
-        pool.operating_system = OperatingSystem::RockyLinux
-    });
+    }
 }
 
 #[test]
@@ -520,10 +523,8 @@ fn user_data_is_counted_as_the_cloud_counts() {
     let limit = |cloud, os| size_limit(cloud, os).map(|limit| (limit.bytes, limit.counted));
     assert_eq!(limit(CloudProvider::Aws, Ubuntu), Some((16384, Counted::Gzip)));
     assert_eq!(limit(CloudProvider::Aws, Flatcar), Some((16384, Counted::Raw)));
-    assert_eq!(
-        limit(CloudProvider::Openstack, Ubuntu),
-        Some((65535, Counted::Base64))
-    );
+    let expected = Some((65535, Counted::Base64));
+    assert_eq!(limit(CloudProvider::Openstack, Ubuntu), expected);
     assert_eq!(limit(CloudProvider::Kubevirt, Ubuntu), None);
     let sized = |bytes| {
         render(
@@ -579,17 +580,6 @@ fn a_unit_that_nothing_would_start_again_is_refused() {
     content(&enabled(
         "[Service]\nExecStart=/a\n[Install]\nWantedBy=multi-user.target\n",
     ));
-}
-
-#[test]
-fn a_late_bound_value_that_a_shell_loses_is_refused() {
-    let quoted = "{{late \"api/token\" as=\"shell\"}}";
-    let quoted = content(&with(
-        "/bootstrapConfig/files/0/content/inline/data",
-        json!(quoted),
-    ));
-    let refused = user_data(&quoted, Stage::Bootstrap, &late("api/token", "a\0b"));
-    assert_eq!(refused, Err(UserDataError::Nul("api/token".to_owned())));
 }
 
 #[test]

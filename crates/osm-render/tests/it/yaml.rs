@@ -90,10 +90,8 @@ fn cloud_inits_reader_agrees() {
 #[test]
 fn manifests_are_read_as_kubectl_reads_them() {
     let read = |text| yaml::read(text).unwrap();
-    assert_eq!(
-        read("a: yes\nb: 0777\nc: 12:30\nd: 0o17"),
-        [json!({"a": true, "b": 511, "c": "12:30", "d": 15})]
-    );
+    let expected = [json!({"a": true, "b": 511, "c": "12:30", "d": 15})];
+    assert_eq!(read("a: yes\nb: 0777\nc: 12:30\nd: 0o17"), expected);
     assert_eq!(
         read("---\na: 1\n---\n---\n# nothing\n---\nb: &x [2]\nc: *x\n"),
         [json!({"a": 1}), json!({"b": [2], "c": [2]})]

@@ -238,10 +238,8 @@ mod tests {
         }
         assert!(table.is_empty(), "cloud-init has no such keys: {table:?}");
         let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
-        assert_eq!(
-            cloud_init_modules_missing(&modules).unwrap(),
-            ["refused", "skipped"].repeat(2)
-        );
+        let expected = ["refused", "skipped"].repeat(2);
+        assert_eq!(cloud_init_modules_missing(&modules).unwrap(), expected);
     }
 
     #[test]

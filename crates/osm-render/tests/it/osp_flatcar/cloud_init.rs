@@ -53,10 +53,8 @@ fn the_document_is_applied_whatever_is_cut_short_and_the_token_taken_away_at_eve
         assert_eq!(machine.mode(DOCUMENT), 0o600);
         assert!(machine.has("/var/lib/osm/bootstrapped") && !machine.has("/run/osm/osm-bootstrap/answer"));
         let console = machine.read("/dev/console");
-        assert!(
-            console.ends_with("the provisioning document is applied\n"),
-            "{console}"
-        );
+        let end = "the provisioning document is applied\n";
+        assert!(console.ends_with(end), "{console}");
         has_used_its_token(&machine, &server);
 
         // coreos-cloudinit writes it at every boot.

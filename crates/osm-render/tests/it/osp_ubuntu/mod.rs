@@ -121,10 +121,8 @@ fn bootstrap_says_what_is_wrong_and_goes_on() {
         assert_eq!(machine.mode("/var/lib/osm/provisioning.yaml"), 0o600);
         assert!(machine.has("/var/lib/osm/bootstrapped"));
         let console = machine.read("/dev/console");
-        assert!(
-            console.ends_with("the provisioning document is applied\n"),
-            "{console}"
-        );
+        let end = "the provisioning document is applied\n";
+        assert!(console.ends_with(end), "{console}");
         let pauses = machine.read("/sleeps");
         let pauses: Vec<u32> = pauses.lines().map(|line| line.parse().unwrap()).collect();
         let mut most = [2, 4, 8, 16, 32, 64, 64].into_iter().zip(&pauses);
@@ -294,11 +292,8 @@ fn a_module_of_the_applier_leaves_the_network_as_cloud_init_configured_it() {
                 print(['apply_network_config' in inspect.getsource(f) for f in (m.main_init, m.main_single)])";
     let mut python = std::process::Command::new("/usr/bin/python3");
     let output = python.args(["-B", "-c", find]).output().unwrap();
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "[True, False]\n",
-        "{output:?}"
-    );
+    let expected = "[True, False]\n";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{output:?}");
 }
 
 const CAN_NOT: &str = r#"
@@ -830,9 +825,7 @@ fn on_aws_the_node_is_named_by_the_instance_metadata() {
             ("/latest/meta-data/local-hostname".to_owned(), name),
         ]));
         machine.runs(KUBELET_ENV);
-        assert_eq!(
-            machine.read("/run/osm/kubelet.env"),
-            "KUBELET_NODE_ARGS=--hostname-override=ip-10-0-0-7.ec2.internal --node-ip=10.0.0.7\n"
-        );
+        let expected = "KUBELET_NODE_ARGS=--hostname-override=ip-10-0-0-7.ec2.internal --node-ip=10.0.0.7\n";
+        assert_eq!(machine.read("/run/osm/kubelet.env"), expected);
     }
 }

@@ -197,11 +197,8 @@ fn an_upgrade_reboots_at_most_once_survives_a_power_cut_and_may_fail() {
         machine.program("needs-restarting", "exit 1");
         machine.runs(SETUP);
         machine.called(&[verb]);
-        assert!(
-            machine.calls().ends_with("systemctl reboot\n"),
-            "{}",
-            machine.calls()
-        );
+        let end = "systemctl reboot\n";
+        assert!(machine.calls().ends_with(end), "{}", machine.calls());
         assert!(!machine.has("/var/lib/osm/set-up"));
         assert_eq!(
             server.requests(),
