@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::PostParams;
 use osm_runtime::error::already_exists;
 use osm_runtime::request::failed;
-use osm_runtime::{Api, Error, status};
+use osm_runtime::{Api, Error, read};
 
 use crate::claim::{self, Claim};
 use crate::views::ClaimView;
@@ -37,7 +37,7 @@ pub async fn acquire_unless_joined(
     let acquired = acquire(leases, claim, now).await?;
     if let Acquired::Held { .. } = acquired {
         // Only now, because a machine may have joined while the claim was replaced.
-        let node = status::live(nodes, &claim.node).await;
+        let node = read::get(nodes, &claim.node, drop, |_| ()).await;
         if node.map_err(failed("reading the Node"))?.is_some() {
             return Ok(Acquired::Joined);
         }

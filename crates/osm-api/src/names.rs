@@ -79,7 +79,7 @@ pub const POOL: &str = "operatingsystemmanager.k8c.io/pool";
 /// Label on every object that we create: the installation that owns it. Objects of another installation are never changed.
 pub const INSTALLATION: &str = "operatingsystemmanager.k8c.io/installation";
 /// Label with the purpose of an object that we create: `bootstrap`, `provisioning`, `kubeconfig`, `edge-script`,
-/// `identity`, `token-binding`, `orphan-record`, `join-claim`.
+/// `identity`, `token-binding`, `join-claim`.
 pub const ROLE: &str = "operatingsystemmanager.k8c.io/role";
 /// Label on Leases: the service whose replica has it.
 pub const REPLICA_OF: &str = "operatingsystemmanager.k8c.io/replica-of";
@@ -114,11 +114,6 @@ pub const EXPIRES: &str = "operatingsystemmanager.k8c.io/credential-expiration-t
 pub const RENEW_AT: &str = "operatingsystemmanager.k8c.io/renew-at";
 /// Annotation on a provisioning Secret and on a kubeconfig Secret: no token that may fetch it lives longer than this, RFC 3339.
 pub const KEEP_UNTIL: &str = "operatingsystemmanager.k8c.io/keep-until";
-/// Annotation on orphaned Secrets: since when their OperatingSystemConfig is missing, RFC 3339.
-pub const ORPHANED_SINCE: &str = "operatingsystemmanager.k8c.io/orphaned-since";
-/// Annotation on the [orphan record](orphan_record_secret_name): when orphans were collected, of the last hour, RFC 3339, separated by
-/// commas.
-pub const COLLECTED: &str = "operatingsystemmanager.k8c.io/collected";
 /// Key in Secrets that are replaced in one write: SHA-256 of their other data and of the annotations that decisions depend on. It is not an
 /// annotation, since a document may hold a password, which the digest of the document would help to guess.
 pub const CONTENT_DIGEST_KEY: &str = "content-digest";
@@ -244,12 +239,6 @@ pub fn token_binding_secret_name(pool_id: &str) -> String {
     pool_object("token-binding", pool_id)
 }
 
-/// Name of the Secret without data in `cloud-init-settings` that records when an installation has [`COLLECTED`] orphans.
-pub fn orphan_record_secret_name(installation: &str) -> String {
-    let id: String = sha256_hex(installation.as_bytes()).chars().take(8).collect();
-    format!("osm-orphan-record-{id}")
-}
-
 /// What the names of provisioning Secrets begin with.
 pub const PROVISIONING_PREFIX: &str = "osm-provisioning-";
 
@@ -264,8 +253,7 @@ pub fn is_provisioning_secret_of(pool_id: &str, name: &str) -> bool {
     name.starts_with(&provisioning_secret_name(pool_id, ""))
 }
 
-/// The longest value of a label or annotation of ours that is kept. [`COLLECTED`] is the longest that is written: up to 1,000 times of 21
-/// characters.
+/// The longest value of a label or annotation of ours that is kept.
 const LONGEST_VALUE: usize = 32 * 1024;
 
 /// Selects the labels or annotations that OSM writes. Others can be of any size.

@@ -1,17 +1,17 @@
 //! Single objects, read from the API server. An object that can't be decoded is not a failed request.
 
 use kube::api::GetParams;
-use kube::core::Request;
+use kube::core::{Request, Status};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::error::is_code;
 use crate::object::{self, Unreadable};
 
-/// Reads the object of this name and reduces it, as [`crate::watch::Projection`] does; `None`: there is none.
+/// Reads the object of this name and reduces it, as [`crate::watch::Projection`] does. `None` only if the 404 is about this very object:
+/// a missing CustomResourceDefinition or a proxy also leads to 404, and does not prove that the object is deleted.
 ///
 /// # Errors
-/// Those of the request.
+/// Those of the request, and every other 404.
 pub async fn get<K: Resource<DynamicType = ()> + Clone + DeserializeOwned, V>(
     api: &Api<K>,
     name: &str,
@@ -20,9 +20,13 @@ pub async fn get<K: Resource<DynamicType = ()> + Clone + DeserializeOwned, V>(
 ) -> Result<Option<V>, kube::Error> {
     let request = Request::new(api.resource_url()).get(name, &GetParams::default());
     let request = request.map_err(kube::Error::BuildRequest)?;
+    let is_about = |status: &Status| {
+        let details = status.details.as_ref();
+        details.is_some_and(|details| details.name == name && details.kind == K::plural(&()))
+    };
     match send(api, request, project, unreadable).await {
         Ok(found) => Ok(Some(found)),
-        Err(error) if is_code(&error, 404) => Ok(None),
+        Err(kube::Error::Api(status)) if status.code == 404 && is_about(&status) => Ok(None),
         Err(error) => Err(error),
     }
 }

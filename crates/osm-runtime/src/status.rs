@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::api::{PartialObjectMeta, Patch, PatchParams};
-use kube::core::{Request, Status};
+use kube::api::{Patch, PatchParams};
+use kube::core::Request;
 use kube::{Api, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -73,26 +73,4 @@ where
     let request = Request::new(api.resource_url()).patch_subresource("status", name, params, patch);
     let request = request.map_err(kube::Error::BuildRequest)?;
     read::send(api, request, Some, |_| None).await
-}
-
-/// Reads an object's metadata from the API server. `None` only if the 404 is about this very object. A missing
-/// CustomResourceDefinition or namespace also leads to 404, and does not prove that the object is deleted.
-///
-/// # Errors
-/// Those of the request, and every other 404.
-pub async fn live<K>(api: &Api<K>, name: &str) -> Result<Option<PartialObjectMeta<K>>, kube::Error>
-where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
-{
-    let is_about = |status: &Status| {
-        status
-            .details
-            .as_ref()
-            .is_some_and(|details| details.name == name)
-    };
-    match api.get_metadata(name).await {
-        Ok(found) => Ok(Some(found)),
-        Err(kube::Error::Api(status)) if status.code == 404 && is_about(&status) => Ok(None),
-        Err(error) => Err(error),
-    }
 }

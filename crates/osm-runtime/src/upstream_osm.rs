@@ -237,7 +237,9 @@ mod tests {
 
         fn answer(&self, path: &str) -> Response<Body> {
             let status = |code: u16, reason: &str| {
-                let status = json!({"kind": "Status", "status": "Failure", "reason": reason, "message": "", "code": code});
+                let details = json!({"kind": "leases", "name": path.rsplit('/').next()});
+                let status = json!({"kind": "Status", "status": "Failure", "reason": reason, "message": "", "code": code,
+                    "details": details});
                 (code, status)
             };
             let (code, body) = match &*self.0.lock() {

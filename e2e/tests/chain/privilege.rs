@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{ListParams, Patch, PatchParams};
@@ -471,7 +470,7 @@ async fn approvals(world: &World) -> Result<()> {
         .map(drop)
 }
 
-/// A pool that is retired; one whose config has been gone for two days.
+/// Pools that are retired; one whose config and MachineDeployment are gone.
 async fn ends(world: &World) -> Result<()> {
     for pool in ["team", "red", "edge", "migrated", "joining", "foreign"] {
         world.delete(&world.pools(), pool).await?;
@@ -480,34 +479,29 @@ async fn ends(world: &World) -> Result<()> {
         check(world.configs().list(&ListParams::default()).await?.items.len() == 1)
     })
     .await?;
-    // Made for a pool that nobody knows any more, in the name of this installation.
-    let (pool, config) = ("0123456789abcdef0123", "forgotten-kube-system-config");
-    let name = names::bootstrap_secret_name("forgotten", "kube-system");
-    let since = (Timestamp::now() - SignedDuration::from_hours(48)).to_string();
-    let labels = json!({names::POOL: pool, names::INSTALLATION: NAMESPACE, names::ROLE: "bootstrap"});
-    let orphan = |annotations: Value| {
-        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": CLOUD_INIT_SETTINGS,
-            "labels": labels, "annotations": annotations}})
+    // Made for a pool that nobody knows any more, in the name of this installation. The first does not say for which.
+    let orphan = |pool: &str, annotations: Value| {
+        let labels = json!({names::POOL: pool, names::INSTALLATION: NAMESPACE, names::ROLE: "bootstrap"});
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": CLOUD_INIT_SETTINGS,
+            "name": names::bootstrap_secret_name(pool, "kube-system"), "labels": labels, "annotations": annotations}})
     };
-    world.apply(&orphan(json!({names::CONFIG: config}))).await?;
-    wait_for("the orphan to be marked", DEADLINE, async || {
-        check(
-            world
-                .secrets()
-                .get(&name)
-                .await?
-                .annotations()
-                .contains_key(names::ORPHANED_SINCE),
-        )
-    })
-    .await?;
+    let config = |pool| names::config_name(pool, "kube-system");
+    world
+        .apply(&orphan("unnamed", json!({names::CONFIG: config("unnamed")})))
+        .await?;
+    let owner = "kube-system/forgotten";
     world
         .apply(&orphan(
-            json!({names::CONFIG: config, names::ORPHANED_SINCE: since}),
+            "forgotten",
+            json!({names::CONFIG: config("forgotten"), names::OWNER: owner}),
         ))
         .await?;
+    let name = names::bootstrap_secret_name("forgotten", "kube-system");
     wait_for("the orphan to be collected", DEADLINE, async || {
         check(world.secrets().get_opt(&name).await?.is_none())
     })
-    .await
+    .await?;
+    let unnamed = names::bootstrap_secret_name("unnamed", "kube-system");
+    world.secrets().get(&unnamed).await?;
+    Ok(())
 }

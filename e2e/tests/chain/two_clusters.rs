@@ -194,8 +194,6 @@ async fn another_cluster_in_the_place_of_one_of_the_two() -> Result<()> {
         )
         .await?;
     assert!(said.contains("Correct --kubeconfig"), "{said}");
-    let bootstrap = world.bootstrap("p").await?;
-    assert!(!bootstrap.annotations().contains_key(names::ORPHANED_SINCE));
     assert_eq!(everything(&world).await?, before);
     let right = kubeconfig(world.management(), Service::SecretSyncer).await?;
     world

@@ -155,7 +155,7 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
     const RBAC: &str = "rbac.authorization.k8s.io";
     let own = vec![
         rule(GROUP, "operatingsystemconfigs", "get list watch")
-            .because("the content to publish; a live read before publishing and before deleting orphans"),
+            .because("the content to publish; a live read before publishing"),
         rule(GROUP, "operatingsystemconfigs/status", "patch")
             .because("the condition Published, and what is published"),
         events("Events: a pool cannot be published, or can be published again"),
@@ -166,7 +166,7 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
         named("", "namespaces", CLOUD_INIT_SETTINGS, "list watch")
             .because("everything is restored once the namespace exists again"),
         rule("cluster.k8s.io", "machinedeployments", "get list watch")
-            .because("it may contain the password of a subscription, which a config must not contain"),
+            .because("the password of a subscription, which no config contains; a live read before deleting orphans"),
     ];
     let of_nodes = "a node may get exactly its pool's Secrets; lost labels are restored";
     let of_secrets =

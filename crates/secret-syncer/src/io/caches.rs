@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Resource;
 use osm_api::config::LateBoundKind;
-use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_api::names::CLOUD_INIT_SETTINGS;
 use osm_runtime::cache::{Cache, Version};
 use osm_runtime::followed::{self, Followed};
 use osm_runtime::watch;
@@ -15,9 +15,8 @@ use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::model::existing::{ExistingObjects, Group};
-use crate::model::gathered::OrphanBudget;
 use crate::model::source::{SourceData, kind_of};
-use crate::model::view::{self, BindingView, ConfigView, Meta, PURPOSE_BOOTSTRAP, RoleView, SecretView};
+use crate::model::view::{self, BindingView, ConfigView, Meta, RoleView, SecretView};
 
 /// With this many Secrets, about half of those that the watch keeps, a pool gets a further document only if it has few.
 pub const CROWDED: usize = 40_000;
@@ -137,23 +136,6 @@ impl Caches {
         self.secrets.len() >= CROWDED
     }
 
-    /// The Secret that records when orphans were collected.
-    pub fn orphan_record(&self, installation: &str) -> Option<Arc<SecretView>> {
-        self.secrets
-            .get(&key(&names::orphan_record_secret_name(installation)))
-    }
-
-    pub fn orphan_budget(&self, installation: &str) -> OrphanBudget {
-        let secret = self.orphan_record(installation);
-        let recorded = secret
-            .as_ref()
-            .and_then(|secret| secret.meta.annotation(names::COLLECTED));
-        OrphanBudget {
-            pools: self.secrets.select(|secret| secret.is(PURPOSE_BOOTSTRAP)).len(),
-            recorded: recorded.unwrap_or_default().to_owned(),
-        }
-    }
-
     /// What exists for the pool of this config, and for other pools of the same config name.
     pub fn existing(&self, config: &str, pool: &str) -> (ExistingObjects, Vec<(String, ExistingObjects)>) {
         let group = Group {
@@ -193,10 +175,11 @@ fn wrote<V: Clone>(cache: &Cache<V>, object: &impl Resource, view: V) -> V {
 
 #[cfg(test)]
 mod tests {
+    use osm_api::names;
     use serde_json::json;
 
     use super::*;
-    use crate::model::view::{PURPOSE_EDGE_SCRIPT, PURPOSE_IDENTITY};
+    use crate::model::view::{PURPOSE_BOOTSTRAP, PURPOSE_EDGE_SCRIPT, PURPOSE_IDENTITY};
 
     const CONFIG: &str = "pool-kube-system-config";
 

@@ -42,7 +42,6 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, osm_runti
         installation: context.installation.clone(),
         clusters: Clusters { management, worker },
         are_secrets_crowded: caches.are_crowded(),
-        orphan_budget: (!orphans.is_empty()).then(|| caches.orphan_budget(&context.installation)),
         inputs: match &config {
             Some(config) => inputs(context, config).await,
             None => Ok(Inputs::default()),

@@ -10,7 +10,6 @@ use osm_runtime::request::failed;
 use osm_runtime::status;
 
 use crate::io::apply::Applied;
-use crate::io::apply::orphans::OrphanOutcome;
 use crate::io::caches;
 use crate::io::context::Context;
 use crate::io::error::Error;
@@ -34,7 +33,6 @@ pub async fn report(
     if let Ok(applied) = &outcome {
         let problem = applied.foreign_cluster.as_deref();
         reporting.foreign_cluster.note(name, problem);
-        log(name, applied);
     }
     let Some(config) = context.caches.configs.get(&context.config_key(name)) else {
         context.forget(name);
@@ -83,31 +81,6 @@ fn is_in_force(context: &Context, config: &ConfigView) -> bool {
     let (existing, _) = context.caches.existing(&config.name, &pool);
     let now = context.cluster.worker.server_time.now();
     conditions::is_in_force(&existing, &pool, config.needs_kubeconfig_secret, now)
-}
-
-fn log(config: &str, applied: &Applied) {
-    for orphan in &applied.orphans {
-        match orphan {
-            OrphanOutcome::Marked(secrets) => {
-                tracing::warn!(
-                    config,
-                    secrets,
-                    "the OperatingSystemConfig is gone; its Secrets are kept for at least a day"
-                );
-            }
-            OrphanOutcome::Owned(machine_deployment) => tracing::warn!(
-                config,
-                machine_deployment,
-                "the OperatingSystemConfig has been gone for a day, but its MachineDeployment exists; nothing is deleted. Check that \
-                 osc-controller runs, and that --namespace is the same for both"
-            ),
-            // The deletion itself is logged before its first request.
-            OrphanOutcome::Deleted | OrphanOutcome::OverBudget => {}
-            OrphanOutcome::Failed(error) => {
-                tracing::warn!(config, %error, "an orphaned pool can't be handled yet; it will be retried");
-            }
-        }
-    }
 }
 
 /// `published` was just seen to be in force; without it, what was published stays, unless the pool is gone. A status that would change nothing

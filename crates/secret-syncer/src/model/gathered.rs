@@ -29,8 +29,6 @@ pub struct Gathered {
     pub existing: ExistingObjects,
     /// What exists for other pools under the same config name, by pool.
     pub orphans: Vec<(String, ExistingObjects)>,
-    /// `None` where there are no orphans.
-    pub orphan_budget: Option<OrphanBudget>,
     /// Values of the objects that the config refers to; empty where nothing is to be published.
     pub inputs: Result<Inputs, SourceError>,
     /// What is published, where new content is held back and what is published can be renewed without it.
@@ -85,13 +83,4 @@ impl Clusters {
 /// What an object records, if that is not the uid of the cluster that answers now.
 fn other<'a>(recorded: Option<&'a str>, live: &str) -> Option<&'a str> {
     recorded.filter(|recorded| *recorded != live)
-}
-
-/// What limits how many orphaned pools are deleted.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct OrphanBudget {
-    /// Pools that have a bootstrap Secret.
-    pub pools: usize,
-    /// When orphans were deleted, as the annotation [`osm_api::names::COLLECTED`] records it.
-    pub recorded: String,
 }

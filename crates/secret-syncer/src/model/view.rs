@@ -149,7 +149,7 @@ pub type Pairs = LiteMap<&'static str, String>;
 
 /// Labels and annotations that are read besides [`RECORDED`], or compared with those of
 /// [`Ownership`](crate::model::existing::Ownership).
-const READ: [&str; 9] = [
+const READ: [&str; 7] = [
     names::POOL,
     names::INSTALLATION,
     names::ROLE,
@@ -157,8 +157,6 @@ const READ: [&str; 9] = [
     names::OWNER,
     names::MANAGEMENT_CLUSTER_UID,
     names::KEEP_UNTIL,
-    names::ORPHANED_SINCE,
-    names::COLLECTED,
 ];
 
 fn read(all: Option<&BTreeMap<String, String>>) -> Pairs {
@@ -274,8 +272,6 @@ pub const PURPOSE_KUBECONFIG: &str = "kubeconfig";
 pub const PURPOSE_EDGE_SCRIPT: &str = "edge-script";
 /// Value of the label [`names::ROLE`] on the Secret that tokens of a pool are bound to which a version before 0.1.0 issued.
 pub const PURPOSE_TOKEN_BINDING: &str = "token-binding";
-/// Value of the label [`names::ROLE`] on the Secret that records when orphans were collected.
-pub const PURPOSE_ORPHAN_RECORD: &str = "orphan-record";
 /// Value of the label [`names::ROLE`] on a pool's ServiceAccount, Role and RoleBinding.
 pub const PURPOSE_IDENTITY: &str = "identity";
 

@@ -99,8 +99,7 @@ fn modified(object: &str, problem: Option<&str>) -> Option<Finding> {
 
 /// What is wrong with the metadata of any Secret of the pool.
 fn has_wrong_metadata(meta: &Meta, ownership: &Ownership) -> Option<&'static str> {
-    let is_orphan = meta.annotation(names::ORPHANED_SINCE).is_some();
-    (is_orphan || !ownership.is_on(meta)).then_some("lost a label or an annotation, or is marked as orphaned")
+    (!ownership.is_on(meta)).then_some("lost a label or an annotation")
 }
 
 /// What is wrong with a Secret that is replaced in one write.
@@ -239,12 +238,6 @@ mod tests {
                 "lost a label or an annotation",
             ),
             (
-                "marked",
-                |g| edit_bootstrap(g, |s| annotate(s, names::ORPHANED_SINCE, "2026-01-01T00:00:00Z")),
-                Modified,
-                "or is marked as orphaned",
-            ),
-            (
                 "document gone",
                 |g| g.existing.provisioning.clear(),
                 Modified,
@@ -267,14 +260,6 @@ mod tests {
                 |g| edit_document(g, |s| s.meta.labels.clear()),
                 Modified,
                 "provisioning Secret lost a label",
-            ),
-            (
-                "document marked",
-                |g| {
-                    edit_document(g, |s| annotate(s, names::ORPHANED_SINCE, "2026-01-01T00:00:00Z"));
-                },
-                Modified,
-                "or is marked as orphaned",
             ),
             (
                 "another account",

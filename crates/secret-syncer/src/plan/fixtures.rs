@@ -8,7 +8,7 @@ use osm_api::settings::Credentials;
 use osm_api::{PoolRef, names};
 
 use crate::model::existing::ExistingObjects;
-use crate::model::gathered::{Clusters, Gathered, OrphanBudget};
+use crate::model::gathered::{Clusters, Gathered};
 use crate::model::memory::PoolMemory;
 use crate::model::record::published_from;
 use crate::model::source::Inputs;
@@ -66,10 +66,6 @@ pub fn fresh() -> Gathered {
         existing: ExistingObjects::default(),
         orphans: vec![],
         are_secrets_crowded: false,
-        orphan_budget: Some(OrphanBudget {
-            pools: 1,
-            recorded: String::new(),
-        }),
         inputs: Ok(Inputs::default()),
         credentials: Some(Credentials::default()),
         memory: PoolMemory::default(),
@@ -188,16 +184,6 @@ pub fn published_late() -> Gathered {
         secrets: Some(vec!["document".into(), name]),
     }));
     gathered
-}
-
-/// Marks every Secret of a pool as an orphan, but for the script of an edge pool.
-pub fn mark(objects: &mut ExistingObjects, since: Timestamp) {
-    let secrets = objects.bootstrap.iter_mut().chain(&mut objects.kubeconfig);
-    let secrets = secrets.chain(&mut objects.token_binding);
-    for secret in secrets.chain(&mut objects.provisioning) {
-        let annotations = &mut Arc::make_mut(secret).meta.annotations;
-        annotations.insert(names::ORPHANED_SINCE, since.to_string());
-    }
 }
 
 /// An edge pool of which everything exists as it should.

@@ -9,7 +9,6 @@ pub mod content;
 pub mod findings;
 pub mod hold;
 pub mod messages;
-pub mod orphan_budget;
 pub mod orphans;
 pub mod provisioning_secret;
 pub mod publish;
@@ -59,23 +58,23 @@ fn plan_with(gathered: &Gathered, memory: &mut PoolMemory) -> Result<Plan, PlanE
         // Without a config its pool is not known either: everything of that name is among the orphans.
         None => Plan::of(Step::None, None),
     };
-    let (orphans, orphans_requeue) = orphans::orphans(gathered);
-    // Without a rendered content and its pool it is not known what belongs to whom; a teardown deletes the orphans as well.
-    let is_unsure = gathered.config.as_ref().is_some_and(|config| {
-        config.status.rendered.is_none() || config.machine_deployment.is_none() || config.unreadable.is_some()
-    });
     let changed = match &plan.step {
         Step::SetStatus(verdict) if verdict.reason == Reason::ClusterChanged => Some(verdict.message.clone()),
         _ => None,
     };
-    if changed.is_none() && !is_unsure && !matches!(plan.step, Step::Teardown(_)) {
-        plan.orphans = orphans;
+    // Until everything exists for the pool, its bootstrap Secret may still refer to what was made for a predecessor of the same name.
+    if gathered.config.is_none() || matches!(plan.step, Step::Keep(_)) {
+        plan.orphans = orphans::orphans(gathered);
     }
     plan.foreign_cluster = changed.or_else(|| {
         let pool = orphans::of_another_cluster(gathered)?;
         Some(messages::published_through_another_cluster(gathered, pool))
     });
-    plan.requeue_after = [orphans_requeue, plan.requeue_after].into_iter().flatten().min();
+    if !plan.orphans.is_empty() {
+        // The MachineDeployment of an orphan may be deleted later, and a read may fail: look again.
+        let after = plan.requeue_after.unwrap_or(MAX_REQUEUE_INTERVAL);
+        plan.requeue_after = Some(after.min(MAX_REQUEUE_INTERVAL));
+    }
     Ok(plan)
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use osm_api::Reason;
 use osm_api::condition::Verdict;
 use osm_api::config::Published;
@@ -19,7 +18,7 @@ pub struct Plan {
     /// For the pool of the config.
     pub step: Step,
     /// For pools whose config does not exist.
-    pub orphans: Vec<OrphanStep>,
+    pub orphans: Vec<Orphan>,
     /// What belongs to another cluster and is therefore left alone.
     pub foreign_cluster: Option<String>,
     /// Replaces the verdict of every status that this plan writes.
@@ -139,33 +138,18 @@ impl DocumentStep {
     }
 }
 
+/// What exists for a pool that has no config.
 #[derive(Debug)]
-pub enum OrphanStep {
-    /// The Secrets get an annotation with this time.
-    Mark {
-        secrets: Vec<Arc<SecretView>>,
-        since: Timestamp,
-    },
-    Collect(Box<Collect>),
-}
-
-/// Delete what exists for a pool that has had no config for a day. Each of these conditions is checked with a live read first, because
-/// an empty list is also what a wrong kubeconfig or namespace looks like.
-#[derive(Debug)]
-pub struct Collect {
+pub struct Orphan {
     pub pool: String,
-    /// No config of the name may exist.
-    pub has_no_config: bool,
-    /// There are Secrets, so that the deletion counts.
-    pub is_limited: bool,
     pub objects: ExistingObjects,
-    /// None of these MachineDeployments may exist with the pool's id.
-    pub owners: Vec<Owner>,
+    /// The MachineDeployment that all of them were made for; `None`: they do not say which.
+    pub owner: Option<Owner>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A MachineDeployment.
+#[derive(Debug, PartialEq, Eq)]
 pub struct Owner {
     pub namespace: String,
     pub name: String,
-    pub pool: String,
 }

@@ -18,7 +18,7 @@ use crate::plan::findings::Cause;
 use crate::plan::fixtures::*;
 use crate::plan::requeue::MAX_REQUEUE_INTERVAL;
 use crate::plan::steps::PlanError;
-use crate::plan::steps::{Keep, OrphanStep, Plan, Publish, Step};
+use crate::plan::steps::{Keep, Owner, Plan, Publish, Step};
 use crate::plan::{messages, provisioning_secret};
 
 fn plan(gathered: &Gathered) -> Result<Plan, PlanError> {
@@ -212,34 +212,47 @@ fn a_retired_pool_is_undone_until_nothing_is_left() {
 }
 
 #[test]
-fn a_missing_config_deletes_nothing_for_a_day() {
-    let mut gathered = published();
-    let made = std::mem::take(&mut gathered.existing);
-    gathered.config = None;
-    gathered.orphans = vec![(POOL.into(), made)];
-    let marked = plan(&gathered).unwrap();
-    assert!(matches!(marked.step, Step::None));
-    let [OrphanStep::Mark { secrets, since }] = marked.orphans.as_slice() else {
-        panic!("{:?}", marked.orphans)
+fn an_orphan_has_an_owner_only_if_all_its_objects_name_it() {
+    let owner = |edit: fn(&mut ExistingObjects)| {
+        let mut gathered = published();
+        let mut objects = std::mem::take(&mut gathered.existing);
+        edit(&mut objects);
+        gathered.config = None;
+        gathered.orphans = vec![(POOL.into(), objects)];
+        let plan = plan(&gathered).unwrap();
+        assert!(matches!(plan.step, Step::None));
+        assert_eq!(plan.requeue_after, Some(MAX_REQUEUE_INTERVAL));
+        let mut orphans = plan.orphans.into_iter();
+        orphans.next().unwrap().owner
     };
-    assert_eq!((secrets.len(), *since), (2, now()));
-
-    mark(&mut gathered.orphans[0].1, now());
-    gathered.now = hours(23);
-    let waits = plan(&gathered).unwrap();
-    assert!(waits.orphans.is_empty());
-    assert_eq!(waits.requeue_after, Some(MAX_REQUEUE_INTERVAL));
-    gathered.now = hours(24);
-    assert!(matches!(
-        plan(&gathered).unwrap().orphans.as_slice(),
-        [OrphanStep::Collect(_)]
-    ));
-    gathered.orphan_budget.as_mut().unwrap().recorded = hours(24).to_string();
-    let limited = plan(&gathered).unwrap();
-    assert!(
-        limited.orphans.is_empty() && limited.requeue_after.is_some(),
-        "never more than a tenth in an hour"
-    );
+    fn account(objects: &mut ExistingObjects) -> &mut Meta {
+        Arc::make_mut(objects.account.as_mut().unwrap())
+    }
+    let made_for = Owner {
+        namespace: "kube-system".into(),
+        name: "pool".into(),
+    };
+    assert_eq!(owner(|_| {}), Some(made_for));
+    assert_eq!(owner(|o| drop(account(o).annotations.remove(names::OWNER))), None);
+    let others: [fn(&mut ExistingObjects); 2] = [
+        |o| {
+            drop(
+                account(o)
+                    .annotations
+                    .insert(names::OWNER, "kube-system/other".into()),
+            )
+        },
+        |o| {
+            *o = ExistingObjects {
+                account: o.account.take(),
+                ..ExistingObjects::default()
+            };
+            account(o).annotations.insert(names::OWNER, String::new());
+        },
+    ];
+    for other in others {
+        assert_eq!(owner(other), None);
+    }
 }
 
 #[test]
@@ -275,8 +288,6 @@ fn what_was_published_by_way_of_another_management_cluster_is_left_alone() {
     let of_another = |meta: &mut Meta| {
         meta.annotations
             .insert(names::MANAGEMENT_CLUSTER_UID, "uid-of-another".into());
-        meta.annotations
-            .insert(names::ORPHANED_SINCE, hours(-48).to_string());
     };
     let secrets = made.bootstrap.iter_mut().chain(&mut made.provisioning);
     secrets.for_each(|secret| of_another(&mut Arc::make_mut(secret).meta));
@@ -309,13 +320,7 @@ fn what_was_published_by_way_of_another_management_cluster_is_left_alone() {
     gathered.config = None;
     assert!(plan(&gathered).unwrap().orphans.is_empty());
     gathered.clusters.management = "uid-of-another".into();
-    assert!(
-        matches!(
-            plan(&gathered).unwrap().orphans.as_slice(),
-            [OrphanStep::Collect(_)]
-        ),
-        "the one that may"
-    );
+    assert_eq!(plan(&gathered).unwrap().orphans.len(), 1, "the one that may");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use osm_api::config::OperatingSystemConfig;
 use osm_api::names::CLOUD_INIT_SETTINGS;
 use osm_api::rbac::Installation;
 use osm_api::{OperatingSystemProfile, definitions};
-use osm_runtime::{error, status};
+use osm_runtime::{error, read, status};
 use osm_sim::memory::{Link, Server, User};
 use osm_testkit::{ControlPlane, Options, fixtures, installation, wait_for};
 use serde::de::DeserializeOwned;
@@ -84,14 +84,16 @@ async fn secrets(client: &Client, seen: &mut Outcomes) -> Result<()> {
     );
     seen.note("get what is missing", secrets.get("missing").await);
     seen.note(
-        "metadata of what is missing",
-        status::live(&checked(), "missing")
+        "read what is missing",
+        read::get(&checked(), "missing", drop, |_| ())
             .await
             .map(|found| found.is_none()),
     );
     seen.note(
-        "metadata",
-        status::live(&checked(), "a").await.map(|found| found.is_some()),
+        "read",
+        read::get(&checked(), "a", drop, |_| ())
+            .await
+            .map(|found| found.is_some()),
     );
 
     let mut changed = stored.clone();

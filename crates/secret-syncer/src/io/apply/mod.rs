@@ -15,7 +15,6 @@ use std::time::Duration;
 use osm_api::condition::Verdict;
 use osm_api::config::Published;
 
-use crate::io::apply::orphans::OrphanOutcome;
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
@@ -35,7 +34,6 @@ pub struct Applied {
     pub published: Option<Published>,
     /// Why the pool was published, if it was.
     pub published_for: Vec<Cause>,
-    pub orphans: Vec<OrphanOutcome>,
     /// What belongs to another cluster and was left alone.
     pub foreign_cluster: Option<String>,
     pub requeue_after: Option<Duration>,
@@ -65,7 +63,6 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
         verdict: None,
         published: None,
         published_for: Vec::new(),
-        orphans: Vec::new(),
         foreign_cluster,
         requeue_after,
     };
@@ -126,9 +123,7 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
     }
     // Orphans are handled last: a failing orphan must not block publishing.
     for orphan in &orphans {
-        applied
-            .orphans
-            .push(orphans::apply(context, gathered, orphan).await);
+        orphans::apply(context, &gathered.name, orphan).await;
     }
     Ok(applied)
 }

@@ -10,7 +10,7 @@ use osm_api::names;
 
 use crate::model::existing::Ownership;
 use crate::model::record::content_digest;
-use crate::model::view::{self, PURPOSE_ORPHAN_RECORD};
+use crate::model::view;
 
 pub fn metadata(ownership: &Ownership, installation: &str, name: &str, purpose: &'static str) -> ObjectMeta {
     ObjectMeta {
@@ -66,23 +66,4 @@ pub fn with_digest(mut secret: Secret) -> Secret {
         ByteString(digest.into_bytes()),
     );
     secret
-}
-
-/// The Secret without data that records when orphans were collected.
-pub fn orphan_record(installation: &str, collected: String) -> Secret {
-    let labels = [
-        (names::INSTALLATION, installation),
-        (names::ROLE, PURPOSE_ORPHAN_RECORD),
-    ];
-    let metadata = ObjectMeta {
-        name: Some(names::orphan_record_secret_name(installation)),
-        labels: Some(
-            labels
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .into(),
-        ),
-        annotations: Some([(names::COLLECTED.to_owned(), collected)].into()),
-        ..ObjectMeta::default()
-    };
-    secret(metadata, BTreeMap::new(), false)
 }

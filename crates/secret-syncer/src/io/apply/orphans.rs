@@ -1,150 +1,150 @@
-//! Marks orphans, and deletes those that the plan says, once live reads have confirmed that nothing owns them.
+//! Deletes orphans, each once a live read has shown that its MachineDeployment is gone.
 
-use std::sync::Arc;
-
-use kube::api::{Patch, PatchParams, PostParams};
 use osm_api::{MachineDeployment, names};
-use osm_runtime::Api;
-use osm_runtime::error::already_exists;
 use osm_runtime::request::failed;
-use osm_runtime::status;
-use serde_json::json;
+use osm_runtime::{Api, read};
 
-use crate::io::apply::{objects, teardown};
+use crate::io::apply::teardown;
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::model::gathered::Gathered;
-use crate::model::view::SecretView;
-use crate::plan::steps::{Collect, OrphanStep, Owner};
-use crate::plan::{orphan_budget, orphans};
+use crate::plan::orphans;
+use crate::plan::steps::{Orphan, Owner};
 
-/// What became of one orphan.
-#[derive(Debug)]
-pub enum OrphanOutcome {
-    /// So many Secrets were marked.
-    Marked(usize),
-    Deleted,
-    /// Its MachineDeployment exists: `namespace/name`.
-    Owned(String),
-    /// As many as an hour allows have been deleted.
-    OverBudget,
-    Failed(ApplyError),
+/// Deletes this orphan of the config of this name, or logs why not. A failure concerns this orphan only.
+pub async fn apply(context: &Context, config: &str, orphan: &Orphan) {
+    if let Err(error) = collect(context, config, orphan).await {
+        tracing::warn!(config, %error, "an orphaned pool can't be handled yet; it will be retried");
+    }
 }
 
-/// A failure concerns this orphan only, so it is an outcome like the others.
-pub async fn apply(context: &Context, gathered: &Gathered, step: &OrphanStep) -> OrphanOutcome {
-    let outcome = match step {
-        OrphanStep::Mark { secrets, since } => mark(context, secrets, &since.to_string()).await,
-        OrphanStep::Collect(collect) => self::collect(context, gathered, collect).await,
+async fn collect(context: &Context, config: &str, orphan: &Orphan) -> Result<(), ApplyError> {
+    let pool = &orphan.pool;
+    let Some(owner) = &orphan.owner else {
+        tracing::warn!(
+            config,
+            pool,
+            "the OperatingSystemConfig is gone, and its Secrets do not all name the same MachineDeployment; nothing is deleted. Delete what \
+             has the label {}={pool} if no machines are created from it",
+            names::POOL
+        );
+        return Ok(());
     };
-    outcome.unwrap_or_else(OrphanOutcome::Failed)
-}
-
-async fn mark(
-    context: &Context,
-    secrets: &[Arc<SecretView>],
-    since: &str,
-) -> Result<OrphanOutcome, ApplyError> {
-    for secret in secrets {
-        let patch = json!({"metadata": {
-            "resourceVersion": secret.meta.resource_version,
-            "annotations": {names::ORPHANED_SINCE: since},
-        }});
-        let api = context.secrets();
-        let patched = api
-            .patch(&secret.meta.name, &PatchParams::default(), &Patch::Merge(&patch))
-            .await;
-        context
-            .caches
-            .wrote_secret(&patched.map_err(failed("marking an orphaned Secret"))?);
-    }
-    Ok(OrphanOutcome::Marked(secrets.len()))
-}
-
-async fn collect(
-    context: &Context,
-    gathered: &Gathered,
-    collect: &Collect,
-) -> Result<OrphanOutcome, ApplyError> {
-    const CONFIG: &str = "the OperatingSystemConfig";
-    let config = status::live(&context.configs(), &gathered.name).await;
-    let config = config.map_err(failed("reading the OperatingSystemConfig"))?;
-    if collect.has_no_config && config.is_some() {
-        return Err(osm_runtime::Error::Conflict { what: CONFIG }.into());
-    }
-    if let Some(owner) = living(context, &collect.owners).await? {
-        return Ok(OrphanOutcome::Owned(format!(
-            "{}/{}",
-            owner.namespace, owner.name
-        )));
-    }
-    if collect.is_limited && !record(context, gathered).await? {
-        return Ok(OrphanOutcome::OverBudget);
+    // In the cluster that the Secrets are in, since configs are also missing where they are looked for in the wrong place.
+    let client = context.cluster.worker.client.clone();
+    if !is_gone(&Api::namespaced(client, &owner.namespace), owner, pool).await? {
+        tracing::warn!(
+            config,
+            machine_deployment = format!("{}/{}", owner.namespace, owner.name),
+            "the OperatingSystemConfig is gone, but its MachineDeployment exists; nothing is deleted. Check that osc-controller runs, and \
+             that --namespace is the same for both"
+        );
+        return Ok(());
     }
     // Before the deletion: a request that fails later must not hide what was deleted.
-    tracing::warn!(
-        config = gathered.name,
-        pool = collect.pool,
-        "deleting what was published for an orphaned pool"
-    );
-    let objects = std::slice::from_ref(&collect.objects);
-    teardown::pool(context, &collect.pool, objects, true).await?;
-    Ok(OrphanOutcome::Deleted)
+    tracing::warn!(config, pool, "deleting what was published for an orphaned pool");
+    // Only what names the MachineDeployment: a label alone proves nothing.
+    teardown::objects(context, &orphan.objects).await
 }
 
-/// The first of these that exists. The API server is asked in the cluster that the Secrets are in, since configs are also missing where
-/// they are looked for in the wrong place.
-async fn living<'a>(context: &Context, owners: &'a [Owner]) -> Result<Option<&'a Owner>, ApplyError> {
-    for owner in owners {
-        let client = context.cluster.worker.client.clone();
-        let api: Api<MachineDeployment> = Api::namespaced(client, &owner.namespace);
-        let live = status::live(&api, &owner.name)
-            .await
-            .map_err(failed("reading the MachineDeployment"))?;
-        let uid = live.and_then(|live| live.metadata.uid);
-        if uid.is_some_and(|uid| orphans::is_alive(owner, &uid)) {
-            return Ok(Some(owner));
+/// Whether the MachineDeployment that a pool's objects were made for does not exist.
+async fn is_gone(api: &Api<MachineDeployment>, owner: &Owner, pool: &str) -> Result<bool, ApplyError> {
+    let uid = read::get(
+        api,
+        &owner.name,
+        |md| md.metadata.uid,
+        |md| md.metadata.uid.clone(),
+    )
+    .await;
+    Ok(match uid.map_err(failed("reading the MachineDeployment"))? {
+        None => true,
+        Some(uid) => uid.is_some_and(|uid| orphans::is_another(owner, pool, &uid)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_404_about_the_machine_deployment_or_another_uid_shows_that_it_is_gone() {
+        let owner = Owner {
+            namespace: "kube-system".into(),
+            name: "pool".into(),
+        };
+        let pool = names::pool_id("kube-system", "pool", "uid");
+        let status = |code: u16, details: Value| {
+            let status = json!({"kind": "Status", "status": "Failure", "reason": "", "message": "", "code": code, "details": details});
+            (code, status.to_string())
+        };
+        let about = |kind: &str, name: &str| json!({"kind": kind, "name": name});
+        let found = |metadata: Value| (200, json!({"metadata": metadata, "spec": {}}).to_string());
+        for (what, (code, body), expected) in [
+            (
+                "it exists",
+                found(json!({"name": "pool", "uid": "uid"})),
+                Some(false),
+            ),
+            (
+                "it can't be decoded",
+                (
+                    200,
+                    json!({"metadata": {"name": "pool", "uid": "uid"}, "spec": 1}).to_string(),
+                ),
+                Some(false),
+            ),
+            ("no uid", found(json!({"name": "pool"})), Some(false)),
+            (
+                "another of its name",
+                found(json!({"name": "pool", "uid": "other"})),
+                Some(true),
+            ),
+            (
+                "gone",
+                status(404, about("machinedeployments", "pool")),
+                Some(true),
+            ),
+            (
+                "404 of another name",
+                status(404, about("machinedeployments", "p")),
+                None,
+            ),
+            (
+                "404 of another kind",
+                status(404, about("namespaces", "pool")),
+                None,
+            ),
+            ("no such API group", status(404, json!({})), None),
+            ("404 of a proxy", (404, "404 page not found".to_owned()), None),
+            (
+                "forbidden",
+                status(403, about("machinedeployments", "pool")),
+                None,
+            ),
+            (
+                "the server fails",
+                status(500, about("machinedeployments", "pool")),
+                None,
+            ),
+            (
+                "a timeout",
+                status(504, about("machinedeployments", "pool")),
+                None,
+            ),
+            ("nonsense", (200, "{}".to_owned()), None),
+        ] {
+            let server = tower::service_fn(move |_: Request<Body>| {
+                let body = Body::from(body.clone().into_bytes());
+                let answer = Response::builder().status(code).body(body);
+                async move { answer }
+            });
+            let api = Api::namespaced(Client::new(server, "default"), &owner.namespace);
+            let judged = is_gone(&api, &owner, &pool).await;
+            assert_eq!(judged.as_ref().ok(), expected.as_ref(), "{what}: {judged:?}");
         }
     }
-    Ok(None)
-}
-
-/// Records a deletion as [`orphan_budget::record`] says, from what the cache shows now: another config may have used the budget since
-/// this one was gathered. Returns whether the deletion is allowed.
-async fn record(context: &Context, gathered: &Gathered) -> Result<bool, ApplyError> {
-    const WHAT: &str = "recording that an orphan is deleted";
-    let installation = &context.installation;
-    let budget = context.caches.orphan_budget(installation);
-    let Some(record) = orphan_budget::record(&budget, gathered.now) else {
-        return Ok(false);
-    };
-    // The resourceVersion, and the name of the first record, keep two replicas from using the same permission.
-    let api = context.secrets();
-    let written = match context.caches.orphan_record(installation) {
-        Some(secret) => {
-            let patch = json!({"metadata": {
-                "resourceVersion": secret.meta.resource_version,
-                "annotations": {names::COLLECTED: record},
-            }});
-            api.patch(&secret.meta.name, &PatchParams::default(), &Patch::Merge(&patch))
-                .await
-        }
-        None => {
-            let secret = objects::orphan_record(installation, record);
-            let created = api.create(&PostParams::default(), &secret).await;
-            if created.as_ref().is_err_and(already_exists) {
-                // It lost its label. What it records counts once the watch shows it.
-                let name = secret.metadata.name.clone().unwrap_or_default();
-                let labels = json!({"metadata": {"labels": secret.metadata.labels}});
-                let patched = api
-                    .patch(&name, &PatchParams::default(), &Patch::Merge(&labels))
-                    .await;
-                context.caches.wrote_secret(&patched.map_err(failed(WHAT))?);
-                return Err(osm_runtime::Error::Conflict { what: WHAT }.into());
-            }
-            created
-        }
-    };
-    context.caches.wrote_secret(&written.map_err(failed(WHAT))?);
-    Ok(true)
 }

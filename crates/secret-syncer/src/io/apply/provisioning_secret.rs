@@ -79,7 +79,6 @@ async fn extend(
         .chain([
             (names::KEEP_UNTIL, Some(keep_until.as_str())),
             (names::BOUND_TO, bound_to),
-            (names::ORPHANED_SINCE, None),
         ])
         .collect();
     let patch = json!({"immutable": true, "metadata": {

@@ -28,7 +28,7 @@ use crate::plan;
 ///
 /// # Errors
 /// Requests that failed. An object that is gone already is not an error. This holds for the other functions here as well.
-async fn objects(context: &Context, objects: &ExistingObjects) -> Result<(), ApplyError> {
+pub async fn objects(context: &Context, objects: &ExistingObjects) -> Result<(), ApplyError> {
     let caches = &context.caches;
     if let Some(account) = &objects.account {
         object::<ServiceAccount, _>(context, &caches.accounts, account, "the pool's ServiceAccount").await?;

@@ -698,8 +698,8 @@ impl World {
     /// Judges a world that had time to mend everything; gives what was broken.
     pub async fn verdict(&self) -> Result<(), String> {
         if self.left_of_others() {
-            // What has lost its config is kept for a day.
-            self.pass(Duration::from_secs(27 * 3600)).await;
+            // What has lost its config is looked at every ten minutes.
+            self.pass(Duration::from_secs(660)).await;
         }
         self.settled();
         self.broken()?;
