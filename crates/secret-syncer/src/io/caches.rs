@@ -6,13 +6,10 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Resource;
-use osm_api::config::LateBoundKind;
 use osm_api::names::CLOUD_INIT_SETTINGS;
 use osm_runtime::cache::{Cache, Version};
 use osm_runtime::followed::{self, Followed};
 use osm_runtime::watch;
-use parking_lot::Mutex;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::model::existing::{ExistingObjects, Group};
 use crate::model::source::{SourceData, kind_of};
@@ -32,14 +29,6 @@ pub struct Caches {
     pub bindings: Arc<Cache<BindingView>>,
     /// Secrets and ConfigMaps that documents take values from.
     pub sources: Followed<SourceData>,
-    /// MachineDeployments that documents take values from; `None`: no document does.
-    pub machine_deployments: Mutex<Option<WatchedPools>>,
-}
-
-/// What the watch of MachineDeployments shows. It ends when this is dropped.
-pub struct WatchedPools {
-    cache: Arc<Cache<SourceData>>,
-    _end: DropGuard,
 }
 
 impl Default for Caches {
@@ -59,7 +48,6 @@ impl Default for Caches {
                 binding.meta.config().map(str::to_owned)
             })),
             sources: Followed::new("sources", SourceData::is_small),
-            machine_deployments: Mutex::default(),
         }
     }
 }
@@ -70,12 +58,6 @@ pub fn uses_source(config: &ConfigView, key: &str) -> bool {
     late_bound
         .filter_map(|late| Some((late.kind, late.source.as_ref()?)))
         .any(|(kind, source)| followed::key(kind_of(kind), &source.namespace, &source.name) == key)
-}
-
-/// Whether documents of this config take values from a MachineDeployment.
-fn uses_machine_deployment(config: &ConfigView) -> bool {
-    let mut kinds = config.late_bound_values.iter().map(|late| late.kind);
-    kinds.any(|kind| kind == LateBoundKind::OperatingSystemSpecField)
 }
 
 /// Key in the caches of an object in `cloud-init-settings`.
@@ -89,30 +71,7 @@ impl Caches {
         if before.late_bound_values.iter().any(|late| late.source.is_some()) {
             self.sources
                 .keep(|key| self.configs.any(|config| uses_source(config, key)));
-            if !self.configs.any(uses_machine_deployment) {
-                self.machine_deployments.lock().take();
-            }
         }
-    }
-
-    /// What the watch of MachineDeployments shows. `start` starts it, unless it runs.
-    pub fn watched_pools(
-        &self,
-        shutdown: &CancellationToken,
-        start: impl FnOnce(&Arc<Cache<SourceData>>, &CancellationToken),
-    ) -> Arc<Cache<SourceData>> {
-        // Held until the watch is there, so that two workers do not start two.
-        let mut watched = self.machine_deployments.lock();
-        let watched = watched.get_or_insert_with(|| {
-            let cache = Arc::<Cache<SourceData>>::default();
-            let end = shutdown.child_token();
-            start(&cache, &end);
-            WatchedPools {
-                cache,
-                _end: end.drop_guard(),
-            }
-        });
-        watched.cache.clone()
     }
 
     /// Names of all configs, with those that are gone and of which objects are left.

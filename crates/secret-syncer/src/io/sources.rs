@@ -1,4 +1,4 @@
-//! Reads values in objects of other owners, where [`Allowed`] permits it, and watches those objects from then on.
+//! Reads values in objects of other owners, where [`Allowed`] permits it, and watches Secrets and ConfigMaps from then on.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -6,8 +6,6 @@ use std::sync::Arc;
 use osm_api::MachineDeployment;
 use osm_api::config::{LateBound, LateBoundSource};
 use osm_runtime::Api;
-use osm_runtime::cache::Cache;
-use osm_runtime::watch::Watch;
 use osm_runtime::{error, followed, read};
 
 use crate::io::caches;
@@ -71,7 +69,7 @@ async fn value(
     value_of(late.kind, source, &data).map_err(failed)
 }
 
-/// From the watch where it has the object; else from the API server. `None`: there is none.
+/// From a watch of the object where there is one; else from the API server. `None`: there is none.
 async fn data(
     context: &Context,
     kind: &'static str,
@@ -97,14 +95,12 @@ async fn data(
     }
 }
 
+/// It is not watched: an edit of it takes effect with the revision that follows, for which the config is rendered again.
 async fn machine_deployment(
     context: &Context,
     namespace: &str,
     name: &str,
 ) -> Result<Option<Arc<SourceData>>, kube::Error> {
-    if let Some(shown) = watched_pools(context).get(&format!("{namespace}/{name}")) {
-        return Ok(Some(shown));
-    }
     let client = context.cluster.worker.client.clone();
     let pools: Api<MachineDeployment> = Api::namespaced(client, namespace);
     let found = read::get(
@@ -114,21 +110,4 @@ async fn machine_deployment(
         |unreadable| Err(kube::Error::Service(unreadable.problem.to_string().into())),
     );
     found.await?.transpose()
-}
-
-/// Watches all MachineDeployments, until no config takes a value from one. Of these, only the texts of RHEL subscriptions are kept.
-fn watched_pools(context: &Context) -> Arc<Cache<SourceData>> {
-    let (cluster, waker) = (&context.cluster, context.clone());
-    context.caches.watched_pools(&cluster.shutdown, |cache, end| {
-        Watch::all(&cluster.worker, "machinedeployments")
-            .project(|md: MachineDeployment| SourceData::of_subscription(&md))
-            .into_cache(cache)
-            .on_change(move |change| {
-                let key = format!("MachineDeployment/{}", change.key);
-                waker.wake(|config| caches::uses_source(config, &key));
-            })
-            .awaited(false)
-            .until(end)
-            .spawn(cluster);
-    })
 }

@@ -201,13 +201,6 @@ impl SourceData {
             .sum();
         bytes <= MAX_KEPT_BYTES
     }
-
-    /// The texts of its RHEL subscription; `None`: the MachineDeployment has none that is [kept](Self::is_small).
-    pub fn of_subscription(md: &MachineDeployment) -> Option<Self> {
-        let mut data = Self::of_machine_deployment(md);
-        data.fields.retain(|field, _| field.starts_with("rhel"));
-        (!data.fields.is_empty() && data.is_small()).then_some(data)
-    }
 }
 
 fn text(data: &SourceData, key: &str) -> Option<String> {
@@ -303,6 +296,25 @@ mod tests {
         data([(".dockerconfigjson".to_owned(), value.to_string().into_bytes())])
     }
 
+    /// A key of the Secret `ns/s`.
+    fn source(key: &str) -> LateBoundSource {
+        LateBoundSource {
+            namespace: "ns".into(),
+            name: "s".into(),
+            key: key.into(),
+        }
+    }
+
+    /// Whether this key may be read with these settings.
+    fn check(settings: &str, kind: LateBoundKind, key: &str) -> Result<(), SourceProblem> {
+        let settings = Settings::parse(settings).unwrap();
+        let allowed = Allowed {
+            settings: Some(&settings),
+            machine_deployment: None,
+        };
+        allowed.check(kind, &source(key))
+    }
+
     #[test]
     fn credentials_in_every_form() {
         let plain = data([
@@ -337,11 +349,7 @@ mod tests {
                 .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()));
             data(pairs)
         };
-        let source = LateBoundSource {
-            namespace: "ns".into(),
-            name: "s".into(),
-            key: "http://proxy.example:3128".into(),
-        };
+        let source = source("http://proxy.example:3128");
         let of = |data: &SourceData| value_of(LateBoundKind::ProxyURL, &source, data);
         let data = secret(&[("username", "node@site"), ("password", "p:a/s$s\"ö%\n")]);
         assert_eq!(
@@ -359,18 +367,7 @@ mod tests {
                 "has no user name and password for http://proxy.example:3128; add it"
             );
         }
-        let allowed = |settings: &str, key: &str| {
-            let settings = Settings::parse(settings).unwrap();
-            let rules = Allowed {
-                settings: Some(&settings),
-                machine_deployment: None,
-            };
-            let source = LateBoundSource {
-                key: key.to_owned(),
-                ..source.clone()
-            };
-            rules.check(LateBoundKind::ProxyURL, &source).is_ok()
-        };
+        let allowed = |settings: &str, key: &str| check(settings, LateBoundKind::ProxyURL, key).is_ok();
         let own = "proxy: {http: 'http://proxy.example:3128', credentials: {namespace: ns, name: s}}";
         let other = "proxy: {http: 'http://proxy.example:3128', credentials: {namespace: ns, name: other}}";
         let listed = "credentials: {allowedSources: [{namespace: ns, secrets: [s]}]}";
@@ -382,141 +379,67 @@ mod tests {
 
     #[test]
     fn nothing_is_allowed_unless_listed() {
-        let source = LateBoundSource {
-            namespace: "ns".into(),
-            name: "s".into(),
-            key: "registry.example".into(),
-        };
-        let check = |settings: &str, kind| {
-            let settings = Settings::parse(settings).unwrap();
-            Allowed {
-                settings: Some(&settings),
-                machine_deployment: None,
-            }
-            .check(kind, &source)
-            .is_ok()
-        };
         let listed = "credentials: {allowedSources: [{namespace: ns, secrets: [s]}]}";
         let registry = |host: &str| {
             format!("containerd: {{registries: [{{host: {host}, credentials: {{namespace: ns, name: s}}}}]}}")
         };
+        let (own, other) = (registry("registry.example"), registry("other.example"));
         for (settings, kind, allowed) in [
             ("", LateBoundKind::SecretKey, false),
             (listed, LateBoundKind::SecretKey, true),
             (listed, LateBoundKind::RegistryPassword, true),
             (listed, LateBoundKind::ConfigMapKey, false),
             ("", LateBoundKind::RegistryPassword, false),
-            (
-                registry("registry.example").as_str(),
-                LateBoundKind::RegistryPassword,
-                true,
-            ),
-            (
-                registry("registry.example").as_str(),
-                LateBoundKind::SecretKey,
-                false,
-            ),
-            (
-                registry("other.example").as_str(),
-                LateBoundKind::RegistryUsername,
-                false,
-            ),
+            (&own, LateBoundKind::RegistryPassword, true),
+            (&own, LateBoundKind::SecretKey, false),
+            (&other, LateBoundKind::RegistryUsername, false),
         ] {
-            assert_eq!(check(settings, kind), allowed, "{settings} {kind:?}");
+            let checked = check(settings, kind, "registry.example");
+            assert_eq!(checked.is_ok(), allowed, "{settings} {kind:?}");
         }
         let none = Allowed {
             settings: None,
             machine_deployment: None,
         };
-        assert!(matches!(
-            none.check(LateBoundKind::SecretKey, &source),
-            Err(SourceProblem::SettingsInvalid)
-        ));
+        let checked = none.check(LateBoundKind::SecretKey, &source("registry.example"));
+        assert_eq!(checked, Err(SourceProblem::SettingsInvalid));
     }
 
     #[test]
     fn a_profile_gets_only_the_keys_that_are_listed_for_profiles() {
-        let check = |settings: &str, key: &str| {
-            let settings = Settings::parse(settings).unwrap();
-            let allowed = Allowed {
-                settings: Some(&settings),
-                machine_deployment: None,
-            };
-            let source = LateBoundSource {
-                namespace: "ns".into(),
-                name: "s".into(),
-                key: key.to_owned(),
-            };
-            allowed.check(LateBoundKind::ProfileSecretKey, &source)
-        };
         let listed = "credentials: {profileSecrets: [{namespace: ns, name: s, key: k}]}";
-        assert_eq!(check(listed, "k"), Ok(()));
-        let others = [
-            (listed, "other"),
-            (
-                "credentials: {profileSecrets: [{namespace: other, name: s, key: k}]}",
-                "k",
-            ),
-            (
-                "credentials: {profileSecrets: [{namespace: ns, name: other, key: k}]}",
-                "k",
-            ),
-            // These are for pools.
-            (
-                "credentials: {allowedSources: [{namespace: ns, secrets: [s]}]}",
-                "k",
-            ),
-            (
-                "containerd: {registries: [{host: 'k:5000', credentials: {namespace: ns, name: s}}]}",
-                "k",
-            ),
-        ];
-        for (settings, key) in others {
-            assert_eq!(
-                check(settings, key),
-                Err(SourceProblem::NotOfProfiles),
-                "{settings} {key}"
-            );
-        }
-        let listed = Settings::parse(listed).unwrap();
-        let allowed = Allowed {
-            settings: Some(&listed),
-            machine_deployment: None,
-        };
-        let source = LateBoundSource {
-            namespace: "ns".into(),
-            name: "s".into(),
-            key: "k".into(),
-        };
-        // And what is listed for profiles is not for pools.
+        let of_profile = LateBoundKind::ProfileSecretKey;
+        assert_eq!(check(listed, of_profile, "k"), Ok(()));
         assert_eq!(
-            allowed.check(LateBoundKind::SecretKey, &source),
-            Err(SourceProblem::NotAllowed)
+            check(listed, of_profile, "other"),
+            Err(SourceProblem::NotOfProfiles)
         );
+        for settings in [
+            "credentials: {profileSecrets: [{namespace: other, name: s, key: k}]}",
+            "credentials: {profileSecrets: [{namespace: ns, name: other, key: k}]}",
+            // These are for pools.
+            "credentials: {allowedSources: [{namespace: ns, secrets: [s]}]}",
+            "containerd: {registries: [{host: 'k:5000', credentials: {namespace: ns, name: s}}]}",
+        ] {
+            let checked = check(settings, of_profile, "k");
+            assert_eq!(checked, Err(SourceProblem::NotOfProfiles), "{settings}");
+        }
+        // And what is listed for profiles is not for pools.
+        let checked = check(listed, LateBoundKind::SecretKey, "k");
+        assert_eq!(checked, Err(SourceProblem::NotAllowed));
     }
 
     #[test]
     fn only_the_pools_own_machine_deployment_is_read() {
-        let own = PoolRef::machine_deployment("n", "s", "u");
-        let allowed = Allowed {
-            settings: None,
-            machine_deployment: Some(&own),
-        };
-        let source = |name: &str| LateBoundSource {
-            namespace: "n".into(),
-            name: name.into(),
-            key: "k".into(),
-        };
-        assert!(
-            allowed
-                .check(LateBoundKind::OperatingSystemSpecField, &source("s"))
-                .is_ok()
-        );
-        assert!(
-            allowed
-                .check(LateBoundKind::OperatingSystemSpecField, &source("t"))
-                .is_err()
-        );
+        for (name, is_read) in [("s", true), ("t", false)] {
+            let own = PoolRef::machine_deployment("ns", name, "u");
+            let allowed = Allowed {
+                settings: None,
+                machine_deployment: Some(&own),
+            };
+            let checked = allowed.check(LateBoundKind::OperatingSystemSpecField, &source("k"));
+            assert_eq!(checked.is_ok(), is_read, "{name}");
+        }
         let md: MachineDeployment = serde_json::from_value(json!({
             "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment", "metadata": {},
             "spec": {"template": {"spec": {"providerSpec": {"value": {"cloudProviderSpec": {"secret": "x"},
@@ -533,11 +456,7 @@ mod tests {
 
     #[test]
     fn large_data_is_not_kept() {
-        let of = |bytes: usize| {
-            let spec = json!({"rhelOrganizationName": "x".repeat(bytes), "other": "x".repeat(100_000)});
-            let md = json!({"metadata": {}, "spec": {"template": {"spec": {"providerSpec": {"value": {"operatingSystemSpec": spec}}}}}});
-            SourceData::of_subscription(&serde_json::from_value(md).unwrap())
-        };
-        assert!(of(12).is_some() && of(MAX_KEPT_BYTES).is_none());
+        let is_small = |bytes| data([("key".to_owned(), vec![0; bytes])]).is_small();
+        assert!(is_small(MAX_KEPT_BYTES - 3) && !is_small(MAX_KEPT_BYTES - 2));
     }
 }
