@@ -136,87 +136,64 @@ mod tests {
         let another = (names::INSTALLATION, "other");
         let revision = (names::MACHINE_DEPLOYMENT_REVISION, "1");
         let document = names::CLOUD_CONFIG_KEY;
-        for (what, found, expected) in [
+        let cases = [
             (
-                "as we make it",
-                found(&[ours, role, pool], &[config], false, document),
                 GatherAgain,
+                vec![found(&[ours, role, pool], &[config], false, document)],
             ),
             (
-                "of another pool",
-                found(&[ours, role], &[config], false, document),
                 Replace,
+                vec![
+                    // Of another pool, another config, and for another purpose.
+                    found(&[ours, role], &[config], false, document),
+                    found(&[ours, role], &[], false, document),
+                    found(&[ours], &[config], false, document),
+                    // Without our label, with the pool's id.
+                    found(&[pool], &[], false, document),
+                ],
             ),
             (
-                "of another config",
-                found(&[ours, role], &[], false, document),
-                Replace,
-            ),
-            (
-                "of another purpose",
-                found(&[ours], &[config], false, document),
-                Replace,
-            ),
-            ("ours, locked", found(&[ours], &[], true, document), Recreate),
-            (
-                "without label, with the pool's id",
-                found(&[pool], &[], false, document),
-                Replace,
-            ),
-            (
-                "the same, locked",
-                found(&[pool], &[revision], true, document),
                 Recreate,
+                vec![
+                    // Locked.
+                    found(&[ours], &[], true, document),
+                    found(&[pool], &[revision], true, document),
+                    // Of the upstream OSM.
+                    found(&[], &[revision], true, document),
+                ],
             ),
             (
-                "of another installation",
-                found(&[another, pool], &[config], false, document),
                 Foreign,
+                vec![
+                    found(&[another, pool], &[config], false, document),
+                    found(&[another], &[revision], true, document),
+                    // Not locked, without a revision, and with other data.
+                    found(&[], &[revision], false, document),
+                    found(&[], &[], true, document),
+                    found(&[], &[revision], true, "other"),
+                ],
             ),
-            (
-                "the same, locked",
-                found(&[another], &[revision], true, document),
-                Foreign,
-            ),
-            (
-                "of the upstream OSM",
-                found(&[], &[revision], true, document),
-                Recreate,
-            ),
-            ("not locked", found(&[], &[revision], false, document), Foreign),
-            ("without revision", found(&[], &[], true, document), Foreign),
-            ("with other data", found(&[], &[revision], true, "other"), Foreign),
-        ] {
-            let adoption = of_well_known(&fresh(), WellKnown::Bootstrap, &found);
-            assert_eq!(adoption, expected, "{what}");
+        ];
+        for (expected, all) in cases {
+            for found in all {
+                let adoption = of_well_known(&fresh(), WellKnown::Bootstrap, &found);
+                assert_eq!(adoption, expected, "{found:?}");
+            }
         }
     }
 
     #[test]
-    fn a_bare_edge_script_is_the_upstream_osms() {
+    fn only_a_bare_edge_script_is_the_upstream_osms() {
+        let of = |labels: &[_], annotations: &[_], entry| {
+            let found = found(labels, annotations, false, entry);
+            of_well_known(&fresh(), WellKnown::EdgeScript, &found)
+        };
         let script = names::EDGE_SCRIPT_KEY;
         let applied = ("kubectl.kubernetes.io/last-applied-configuration", "{}");
-        for (what, found, expected) in [
-            ("bare", found(&[], &[], false, script), Adoption::Recreate),
-            (
-                "with a label",
-                found(&[("app", "b")], &[], false, script),
-                Adoption::Foreign,
-            ),
-            (
-                "with an annotation",
-                found(&[], &[applied], false, script),
-                Adoption::Foreign,
-            ),
-            (
-                "with other data",
-                found(&[], &[], false, "other"),
-                Adoption::Foreign,
-            ),
-        ] {
-            let adoption = of_well_known(&fresh(), WellKnown::EdgeScript, &found);
-            assert_eq!(adoption, expected, "{what}");
-        }
+        assert_eq!(of(&[], &[], script), Adoption::Recreate);
+        assert_eq!(of(&[("app", "b")], &[], script), Adoption::Foreign);
+        assert_eq!(of(&[], &[applied], script), Adoption::Foreign);
+        assert_eq!(of(&[], &[], "other"), Adoption::Foreign);
     }
 
     #[test]
@@ -228,23 +205,14 @@ mod tests {
         };
         let (ours, config) = ((names::INSTALLATION, "osm"), (names::CONFIG, "config"));
         let another = (names::INSTALLATION, "other");
-        for (what, found, expected) in [
-            (
-                "as we make it",
-                identity(&[ours], &[config]),
-                Adoption::GatherAgain,
-            ),
-            ("without annotation", identity(&[ours], &[]), Adoption::Replace),
-            ("without label", identity(&[], &[config]), Adoption::Replace),
-            ("bare", identity(&[], &[]), Adoption::Replace),
-            (
-                "of another installation",
-                identity(&[another], &[config]),
-                Adoption::Foreign,
-            ),
-        ] {
+        let of = |labels: &[_], annotations: &[_]| {
             let wanted = identity(&[ours], &[config]);
-            assert_eq!(of_identity("osm", &wanted, &found), expected, "{what}");
-        }
+            of_identity("osm", &wanted, &identity(labels, annotations))
+        };
+        assert_eq!(of(&[ours], &[config]), Adoption::GatherAgain);
+        assert_eq!(of(&[ours], &[]), Adoption::Replace);
+        assert_eq!(of(&[], &[config]), Adoption::Replace);
+        assert_eq!(of(&[], &[]), Adoption::Replace);
+        assert_eq!(of(&[another], &[config]), Adoption::Foreign);
     }
 }

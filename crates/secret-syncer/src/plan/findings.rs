@@ -189,245 +189,153 @@ mod tests {
         }
     }
 
-    /// Each situation with the one thing that is found in it.
+    /// The one thing that is found in each situation.
     #[test]
     fn whatever_is_wrong_with_a_pool_is_found() {
-        let cases: &[(&str, EditGathered, Cause, &str)] = &[
+        let cases: &[(Cause, &str, &[EditGathered])] = &[
+            (Missing, "no bootstrap Secret", &[|g| g.existing.bootstrap = None]),
             (
-                "deleted",
-                |g| g.existing.bootstrap = None,
-                Missing,
-                "no bootstrap Secret",
-            ),
-            (
-                "revision",
-                |g| edit_rendered(g, |rendered| rendered.revision = Some("2".into())),
                 NewRevision,
                 "revision is new",
+                &[|g| edit_rendered(g, |rendered| rendered.revision = Some("2".into()))],
             ),
             (
-                "content",
-                |g| {
-                    edit_rendered(g, |rendered| rendered.digest = "other".into());
-                },
                 NewContent,
                 "content is new",
+                &[|g| edit_rendered(g, |rendered| rendered.digest = "other".into())],
             ),
             (
-                "data altered",
-                |g| edit_bootstrap(g, |s| s.is_intact = false),
+                Modified,
+                "the bootstrap Secret lost a label or an annotation",
+                &[
+                    |g| edit_bootstrap(g, |s| s.meta.labels.clear()),
+                    |g| edit_bootstrap(g, |s| annotate(s, names::CONFIG, "other")),
+                ],
+            ),
+            (
                 Modified,
                 "bootstrap Secret was altered",
+                &[|g| edit_bootstrap(g, |s| s.is_intact = false)],
             ),
             (
-                "locked",
-                |g| edit_bootstrap(g, |s| s.immutable = true),
                 Modified,
                 "bootstrap Secret was made immutable",
+                &[|g| edit_bootstrap(g, |s| s.immutable = true)],
             ),
             (
-                "no labels",
-                |g| edit_bootstrap(g, |s| s.meta.labels.clear()),
-                Modified,
-                "bootstrap Secret lost a label",
-            ),
-            (
-                "another config",
-                |g| edit_bootstrap(g, |s| annotate(s, names::CONFIG, "other")),
-                Modified,
-                "lost a label or an annotation",
-            ),
-            (
-                "document gone",
-                |g| g.existing.provisioning.clear(),
                 Modified,
                 "provisioning Secret is missing",
+                &[|g| g.existing.provisioning.clear()],
             ),
             (
-                "another document",
-                |g| edit_document(g, |s| s.meta.uid = "other".into()),
                 Modified,
                 "provisioning Secret was replaced",
+                &[|g| edit_document(g, |s| s.meta.uid = "other".into())],
             ),
             (
-                "document unlocked",
-                |g| edit_document(g, |s| s.immutable = false),
                 Modified,
                 "provisioning Secret is not immutable",
+                &[|g| edit_document(g, |s| s.immutable = false)],
             ),
             (
-                "document without labels",
-                |g| edit_document(g, |s| s.meta.labels.clear()),
                 Modified,
                 "provisioning Secret lost a label",
+                &[|g| edit_document(g, |s| s.meta.labels.clear())],
             ),
             (
-                "another account",
-                |g| g.existing.account = Some(Arc::new(meta("new", &[]))),
                 TokensInvalid,
                 "of the token",
+                &[
+                    |g| g.existing.account = Some(Arc::new(meta("new", &[]))),
+                    |g| g.existing.account = None,
+                    // Of an account that all pools share.
+                    |g| {
+                        edit_bootstrap(g, |s| {
+                            annotate(s, names::BOUND_TO, "account-uid/shared/binding-uid")
+                        })
+                    },
+                    |g| edit_bootstrap(g, |s| drop(s.meta.annotations.remove(names::BOUND_TO))),
+                ],
             ),
             (
-                "no account",
-                |g| g.existing.account = None,
-                TokensInvalid,
-                "of the token",
-            ),
-            (
-                "a token of an account that all pools share",
-                |g| {
-                    edit_bootstrap(g, |s| {
-                        annotate(s, names::BOUND_TO, "account-uid/shared/binding-uid")
-                    })
-                },
-                TokensInvalid,
-                "of the token",
-            ),
-            (
-                "no record",
-                |g| edit_bootstrap(g, |s| drop(s.meta.annotations.remove(names::BOUND_TO))),
-                TokensInvalid,
-                "of the token",
-            ),
-            ("renewal", |g| g.now = hours(8), RenewalDue, "renewal"),
-            (
-                "unreadable renewal",
-                |g| edit_bootstrap(g, |s| annotate(s, names::RENEW_AT, "soon")),
                 RenewalDue,
                 "renewal",
+                &[
+                    |g| g.now = hours(8),
+                    |g| edit_bootstrap(g, |s| annotate(s, names::RENEW_AT, "soon")),
+                ],
             ),
             (
-                "no Role",
-                |g| g.existing.role = None,
                 RoleModified,
                 "Role does not open",
+                &[
+                    |g| g.existing.role = None,
+                    |g| opens(g, None),
+                    |g| opens(g, Some(&["other"])),
+                ],
             ),
             (
-                "other rules",
-                |g| opens(g, None),
-                RoleModified,
-                "Role does not open",
-            ),
-            (
-                "opens another",
-                |g| opens(g, Some(&["other"])),
-                RoleModified,
-                "Role does not open",
-            ),
-            (
-                "no binding",
-                |g| g.existing.binding = None,
                 RoleModified,
                 "RoleBinding",
-            ),
-            (
-                "altered binding",
-                |g| g.existing.binding = Some(Arc::new(BindingView::default())),
-                RoleModified,
-                "RoleBinding",
+                &[
+                    |g| g.existing.binding = None,
+                    |g| g.existing.binding = Some(Arc::new(BindingView::default())),
+                ],
             ),
         ];
-        check(published, cases);
-    }
-
-    #[test]
-    fn whatever_is_wrong_with_an_edge_script_is_found() {
-        let cases: &[(&str, EditGathered, Cause, &str)] = &[
-            (
-                "deleted",
-                |g| g.existing.edge_script = None,
-                Modified,
-                "edge script is missing",
-            ),
-            (
-                "other data",
-                |g| edit_script(g, |s| s.is_intact = false),
-                Modified,
-                "edge script was altered",
-            ),
-            (
-                "older tokens",
-                |g| {
-                    edit_script(g, |s| annotate(s, names::EXPIRES, "2026-01-01T00:00:00Z"));
-                },
-                Modified,
-                "edge script was not written with",
-            ),
-            (
-                "locked",
-                |g| edit_script(g, |s| s.immutable = true),
-                Modified,
-                "edge script was made immutable",
-            ),
-            (
-                "no labels",
-                |g| edit_script(g, |s| s.meta.labels.clear()),
-                Modified,
-                "edge script lost a label",
-            ),
-        ];
-        check(published_edge, cases);
-    }
-
-    #[test]
-    fn whatever_is_wrong_with_a_kubeconfig_secret_is_found_while_it_is_needed() {
-        let cases: &[(&str, EditGathered, Cause, &str)] = &[
-            (
-                "deleted",
-                |g| g.existing.kubeconfig = None,
-                Modified,
-                "kubeconfig Secret is missing",
-            ),
-            (
-                "other data",
-                |g| edit_kubeconfig(g, |s| s.is_intact = false),
-                Modified,
-                "kubeconfig Secret was altered",
-            ),
-            (
-                "an older one, put back by hand",
-                |g| {
-                    edit_kubeconfig(g, |s| annotate(s, names::EXPIRES, "2026-01-01T00:00:00Z"));
-                },
-                Modified,
-                "kubeconfig Secret was not written with",
-            ),
-            (
-                "locked",
-                |g| edit_kubeconfig(g, |s| s.immutable = true),
-                Modified,
-                "kubeconfig Secret was made immutable",
-            ),
-            (
-                "no labels",
-                |g| edit_kubeconfig(g, |s| s.meta.labels.clear()),
-                Modified,
-                "kubeconfig Secret lost a label",
-            ),
-            (
-                "not opened",
-                |g| opens(g, Some(&["document"])),
-                RoleModified,
-                "Role does not open",
-            ),
-        ];
-        check(published_late, cases);
-        for (what, edit, ..) in &cases[..5] {
-            let mut gathered = published_late();
-            edit(&mut gathered);
-            edit_config(&mut gathered, |config| config.needs_kubeconfig_secret = false);
-            assert_eq!(found(&gathered), [], "{what}, and not needed");
+        for (cause, message, edits) in cases {
+            for (n, edit) in edits.iter().enumerate() {
+                let mut gathered = published();
+                edit(&mut gathered);
+                assert_finds(&gathered, *cause, message, n);
+            }
         }
     }
 
-    fn check(of: fn() -> Gathered, cases: &[(&str, EditGathered, Cause, &str)]) {
-        for (what, edit, cause, message) in cases {
-            let mut gathered = of();
-            edit(&mut gathered);
-            match found(&gathered).as_slice() {
-                [(found, text)] if found == cause && text.contains(message) => {}
-                found => panic!("{what}: {found:?}"),
+    #[test]
+    fn whatever_is_wrong_with_a_secret_beside_the_bootstrap_secret_is_found_while_it_is_needed() {
+        type EditSecret = fn(&mut Gathered, fn(&mut SecretView));
+        let secrets: [(&str, fn() -> Gathered, EditSecret); 2] = [
+            ("edge script", published_edge, |g, edit| edit_script(g, edit)),
+            ("kubeconfig Secret", published_late, |g, edit| {
+                edit_kubeconfig(g, edit)
+            }),
+        ];
+        let edits: [(&str, fn(&mut SecretView)); 4] = [
+            ("was altered", |s| s.is_intact = false),
+            // Older tokens, put back by hand.
+            ("was not written with", |s| {
+                annotate(s, names::EXPIRES, "2026-01-01T00:00:00Z")
+            }),
+            ("was made immutable", |s| s.immutable = true),
+            ("lost a label", |s| s.meta.labels.clear()),
+        ];
+        for (secret, published, edit_secret) in secrets {
+            for (n, (problem, edit)) in edits.iter().enumerate() {
+                let mut gathered = published();
+                edit_secret(&mut gathered, *edit);
+                assert_finds(&gathered, Modified, &format!("{secret} {problem}"), n);
+                edit_config(&mut gathered, |config| config.needs_kubeconfig_secret = false);
+                let is_needed = secret == "edge script";
+                assert_eq!(
+                    found(&gathered).len(),
+                    usize::from(is_needed),
+                    "{secret} {problem}"
+                );
             }
+            let mut gathered = published();
+            (gathered.existing.edge_script, gathered.existing.kubeconfig) = (None, None);
+            assert_finds(&gathered, Modified, &format!("{secret} is missing"), 0);
+        }
+        let mut gathered = published_late();
+        opens(&mut gathered, Some(&["document"]));
+        assert_finds(&gathered, RoleModified, "Role does not open", 0);
+    }
+
+    fn assert_finds(gathered: &Gathered, cause: Cause, message: &str, case: usize) {
+        match found(gathered).as_slice() {
+            [(found, text)] if *found == cause && text.contains(message) => {}
+            found => panic!("{message}, case {case}: {found:?}"),
         }
     }
 }

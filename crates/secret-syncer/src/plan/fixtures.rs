@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use osm_api::config::{OperatingSystemConfigStatus, Stored};
+use osm_api::config::{OperatingSystemConfigStatus, Retired, Stored};
 use osm_api::settings::Credentials;
 use osm_api::{PoolRef, names};
 
@@ -48,6 +48,14 @@ pub fn config() -> ConfigView {
         },
         unreadable: None,
         is_claimed: false,
+    }
+}
+
+/// That the pool with this uid is gone.
+pub fn retired(uid: &str) -> Retired {
+    Retired {
+        uid: uid.into(),
+        generation: 3,
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use osm_api::config::{self, LateBound, LateBoundKind, LateBoundSource, Retired};
+use osm_api::config::{self, LateBound, LateBoundKind, LateBoundSource};
 use osm_api::content::{Content, MachineDeploymentRef};
 use osm_api::{Reason, gzip, names};
 use osm_user_data::LateValues;
@@ -224,22 +224,6 @@ fn documents_are_published_if_nothing_but_tokens_differs() {
     assert!(!other.are_published(&published));
 }
 
-#[test]
-fn a_document_is_compressed_if_the_machine_asks_for_it() {
-    let mut asking = spec("", "");
-    asking
-        .late_bound_values
-        .push(late("provisioning/key", LateBoundKind::ProvisioningKey, None));
-    let plain = made(&spec("", ""));
-    let compressed = made(&asking);
-    let document = compressed.entries.get(names::CLOUD_CONFIG_GZIP_KEY).unwrap();
-    let document = &document.0;
-    assert_eq!(gzip::unpack(document, 10_000).unwrap(), compressed.provisioning);
-    assert_eq!(compressed.provisioning, plain.provisioning);
-    assert_ne!(compressed.entries, plain.entries);
-    assert_eq!(read(&compressed).unwrap().document, plain.provisioning);
-}
-
 /// A published pool whose source is gone, in a process that never had its value.
 fn without_source() -> Gathered {
     let mut gathered = published();
@@ -388,7 +372,7 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
     let long = |gathered: &mut Gathered| {
         gathered.memory.waiting_since = Some(gathered.now - SignedDuration::from_mins(1));
     };
-    let cases: [(&str, EditGathered); 7] = [
+    let cases: [(&str, EditGathered); 6] = [
         ("UpstreamOSMRunning", |g| {
             g.inputs = new_value();
             g.upstream_osm = Some("it renews its Lease".into());
@@ -413,18 +397,6 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
                 published_from: published_from("d", &new_value().unwrap().references),
                 reason: Reason::UserDataTooLarge,
                 message: "too large".into(),
-                until: hours(9),
-            });
-        }),
-        ("TooManyDocuments", |g| {
-            g.inputs = new_value();
-            let more = (1..50).map(|number| document(&format!("older-{number}"), hours(30)));
-            g.existing.provisioning.extend(more);
-            g.memory.unfit = Some(Unfit {
-                generation: 3,
-                published_from: published_from("d", &new_value().unwrap().references),
-                reason: Reason::TooManyDocuments,
-                message: "too many".into(),
                 until: hours(9),
             });
         }),
@@ -620,10 +592,7 @@ fn nothing_is_published_for_a_retired_pool_whatever_was_planned() {
         config.uid = "other".into();
         assert!(!publish.is_allowed(&config), "another config of that name");
         let mut config = self::config();
-        config.status.retired = Some(Retired {
-            uid: "md-uid".into(),
-            generation: 3,
-        });
+        config.status.retired = Some(retired("md-uid"));
         assert!(!publish.is_allowed(&config), "retired");
     }
     let Step::Publish(publish) = plan(&fresh()).1.unwrap().step else {
@@ -642,10 +611,7 @@ fn for_a_config_that_names_the_pool_of_another_one_nothing_is_done() {
         edit_config(&mut gathered, |config| {
             config.machine_deployment = None;
             config.pool_is_of = Some("q-kube-system-config".into());
-            config.status.retired = is_retired.then(|| Retired {
-                uid: "md-uid".into(),
-                generation: 1,
-            });
+            config.status.retired = is_retired.then(|| retired("md-uid"));
         });
         let Err(PlanError::Held(verdict)) = plan(&gathered).1 else {
             panic!("something is done");

@@ -102,18 +102,4 @@ mod tests {
             assert_eq!(counted, expected, "{what}");
         }
     }
-
-    #[test]
-    fn a_refused_repair_is_allowed_once_things_have_been_quiet() {
-        let mut repairs = None;
-        let mut refused = 0;
-        for second in 0..40 {
-            match count(&found(&[Cause::Modified]), repairs, at(second)) {
-                Ok(counted) => repairs = counted,
-                Err(_) => refused += 1,
-            }
-        }
-        // 20 in the first 20 seconds; from second 29 on the last is ten seconds ago.
-        assert_eq!((refused, repairs.unwrap().count), (9, 11));
-    }
 }

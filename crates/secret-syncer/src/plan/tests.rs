@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use osm_api::config::{LateBound, LateBoundKind, LateBoundSource, OperatingSystemConfigStatus, Retired};
+use osm_api::config::{LateBound, LateBoundKind, LateBoundSource, OperatingSystemConfigStatus};
 use osm_api::names;
 use osm_user_data::LateValues;
 
@@ -30,10 +30,7 @@ fn remembered(gathered: &Gathered) -> PoolMemory {
 }
 
 fn causes_of(gathered: &Gathered) -> Vec<Cause> {
-    match plan(gathered).unwrap().step {
-        Step::Publish(publish) => publish.causes(),
-        other => panic!("{other:?}"),
-    }
+    published_now(gathered).causes()
 }
 
 fn said(gathered: &Gathered) -> &'static str {
@@ -48,9 +45,7 @@ fn said(gathered: &Gathered) -> &'static str {
 
 #[test]
 fn a_fresh_pool_is_published() {
-    let Step::Publish(publish) = plan(&fresh()).unwrap().step else {
-        panic!()
-    };
+    let publish = published_now(&fresh());
     assert_eq!(publish.causes(), [Cause::Missing]);
     assert!(matches!(publish.wanted.origin, Origin::Config { .. }));
     assert_eq!(publish.wanted.revision, "1");
@@ -58,13 +53,10 @@ fn a_fresh_pool_is_published() {
 
 #[test]
 fn what_stands_is_kept_until_its_renewal() {
-    let plan = plan(&published()).unwrap();
-    let Step::Keep(keep) = plan.step else {
-        panic!("{:?}", plan.step)
-    };
+    let keep = kept(&published());
     assert!(keep.outdated.is_empty() && keep.opened.is_none());
     assert_eq!(
-        plan.requeue_after,
+        plan(&published()).unwrap().requeue_after,
         Some(MAX_REQUEUE_INTERVAL),
         "its renewal is due in hours, but timers don't count sleep"
     );
@@ -74,36 +66,20 @@ fn what_stands_is_kept_until_its_renewal() {
 fn waiting_is_said_and_takes_nothing_away() {
     let mut gathered = published();
     edit_config(&mut gathered, |config| config.status.rendered = None);
+    let early = plan(&gathered).unwrap();
+    assert!(matches!(early.step, Step::None), "not worth a word yet");
     assert!(
-        matches!(plan(&gathered).unwrap().step, Step::None),
-        "not worth a word yet"
-    );
-    assert!(
-        plan(&gathered)
-            .unwrap()
+        early
             .requeue_after
             .is_some_and(|after| after <= Duration::from_secs(3))
     );
     gathered.memory.waiting_since = Some(now() - SignedDuration::from_secs(3));
     assert_eq!(said(&gathered), "WaitingForRendering");
-    let mut gathered = published();
-    gathered.memory.waiting_since = Some(now() - SignedDuration::from_secs(3));
-    edit_config(&mut gathered, |config| {
-        config.status.rendered.as_mut().unwrap().revision = None
-    });
-    assert_eq!(said(&gathered), "WaitingForRevision");
-}
-
-#[test]
-fn without_a_rendered_content_nothing_is_published() {
-    let mut gathered = published();
-    edit_config(&mut gathered, |config| config.status.rendered = None);
-    assert!(
-        matches!(plan(&gathered).unwrap().step, Step::None),
-        "it is too early to report"
-    );
-    // For long: it is said, and until when what was published is good.
-    gathered.memory.waiting_since = Some(now() - SignedDuration::from_mins(1));
+    let mut without_revision = published();
+    without_revision.memory.waiting_since = gathered.memory.waiting_since;
+    edit_rendered(&mut without_revision, |rendered| rendered.revision = None);
+    assert_eq!(said(&without_revision), "WaitingForRevision");
+    // It also says until when what was published is good.
     edit_config(&mut gathered, |config| {
         config.status.published = Some(osm_api::config::Published {
             digest: "d".into(),
@@ -118,7 +94,7 @@ fn without_a_rendered_content_nothing_is_published() {
     };
     assert_eq!(verdict.reason, "WaitingForRendering");
     assert!(verdict.message.contains("2027-01-01"), "{}", verdict.message);
-    // What belongs to whom is not known now.
+    // Its bootstrap Secret may be of a predecessor.
     gathered.orphans = vec![("other".into(), published().existing)];
     assert!(plan(&gathered).unwrap().orphans.is_empty());
 }
@@ -136,31 +112,18 @@ fn old_documents_go_when_no_token_may_fetch_them_and_the_role_narrows() {
         meta: meta("role", &[]),
         secrets: Some(opened),
     }));
-    let plan = plan(&gathered).unwrap();
-    let Step::Keep(keep) = plan.step else {
-        panic!("{:?}", plan.step)
-    };
-    assert_eq!(
-        keep.outdated
-            .iter()
-            .map(|secret| secret.meta.name.as_str())
-            .collect::<Vec<_>>(),
-        ["expired"]
-    );
+    let keep = kept(&gathered);
+    assert_eq!(outdated(&keep), ["expired"]);
     assert_eq!(
         keep.opened.unwrap(),
         ["document", "fetchable"],
         "the named one stays whatever its date says"
     );
-    assert_eq!(plan.requeue_after, Some(MAX_REQUEUE_INTERVAL));
     // A document whose date someone destroyed is kept: its tokens may still be valid.
     let mut altered = (*document("altered", hours(0))).clone();
     altered.meta.annotations.clear();
     gathered.existing.provisioning.push(Arc::new(altered));
-    let Step::Keep(keep) = self::plan(&gathered).unwrap().step else {
-        panic!()
-    };
-    assert!(keep.outdated.iter().all(|secret| secret.meta.name != "altered"));
+    assert_eq!(outdated(&kept(&gathered)), ["expired"]);
 }
 
 #[test]
@@ -175,20 +138,14 @@ fn a_publish_keeps_the_documents_that_machines_may_still_fetch() {
         .provisioning
         .push(document("outdated", hours(-3)));
     edit_rendered(&mut gathered, |rendered| rendered.digest = "other".into());
-    let Step::Publish(publish) = plan(&gathered).unwrap().step else {
-        panic!()
-    };
-    assert_eq!(publish.kept, ["document", "fetchable"]);
+    assert_eq!(published_now(&gathered).kept, ["document", "fetchable"]);
 }
 
 #[test]
 fn a_retired_pool_is_undone_until_nothing_is_left() {
     let mut gathered = published();
     edit_config(&mut gathered, |config| {
-        config.status.retired = Some(Retired {
-            uid: "md-uid".into(),
-            generation: 3,
-        })
+        config.status.retired = Some(retired("md-uid"))
     });
     assert!(matches!(plan(&gathered).unwrap().step, Step::Teardown(_)));
     edit_config(&mut gathered, |config| {
@@ -203,10 +160,7 @@ fn a_retired_pool_is_undone_until_nothing_is_left() {
     // Word of another pool's end does not count.
     let mut gathered = published();
     edit_config(&mut gathered, |config| {
-        config.status.retired = Some(Retired {
-            uid: "other".into(),
-            generation: 3,
-        })
+        config.status.retired = Some(retired("other"))
     });
     assert!(matches!(plan(&gathered).unwrap().step, Step::Keep(_)));
 }
@@ -257,11 +211,7 @@ fn an_orphan_has_an_owner_only_if_all_its_objects_name_it() {
 
 #[test]
 fn in_another_worker_cluster_nothing_is_published_or_undone() {
-    let retired = Retired {
-        uid: "md-uid".into(),
-        generation: 3,
-    };
-    for retired in [None, Some(retired)] {
+    for retired in [None, Some(retired("md-uid"))] {
         for mut gathered in [fresh(), published()] {
             gathered.clusters.worker = "uid-of-another".into();
             gathered.orphans = vec![("other".into(), published().existing)];
@@ -301,14 +251,10 @@ fn what_was_published_by_way_of_another_management_cluster_is_left_alone() {
         .iter_mut()
         .for_each(|binding| of_another(&mut Arc::make_mut(binding).meta));
     gathered.orphans = vec![("other".into(), made)];
-    for retired in [false, true] {
+    for is_retired in [false, true] {
         let mut gathered = gathered.clone();
         edit_config(&mut gathered, |config| {
-            let retired = retired.then(|| Retired {
-                uid: "md-uid".into(),
-                generation: 3,
-            });
-            config.status.retired = retired;
+            config.status.retired = is_retired.then(|| retired("md-uid"));
         });
         let plan = plan(&gathered).unwrap();
         assert!(plan.orphans.is_empty(), "{:?}", plan.orphans);
@@ -371,33 +317,16 @@ fn what_the_upstream_osm_made_is_told_of_and_stays_until_it_is_rendered() {
 }
 
 #[test]
-fn repairs_that_do_not_last_end() {
+fn repairs_that_do_not_last_end_and_new_content_is_published_with_them() {
     let mut gathered = published();
     edit_bootstrap(&mut gathered, |secret| secret.is_intact = false);
-    gathered.memory.repairs = Some(Repairs {
-        last: now(),
-        count: 19,
-    });
-    assert!(plan(&gathered).is_ok());
-    let memory = remembered(&gathered);
-    assert_eq!(
-        memory.repairs,
-        Some(Repairs {
-            last: now(),
-            count: 20
-        })
-    );
-    gathered.memory = memory;
-    let refused = plan(&gathered).err().unwrap();
-    assert!(
-        matches!(&refused, PlanError::RepeatedlyModified(finding) if finding.cause == Cause::Modified),
-        "{refused}"
-    );
-    assert!(
-        refused.to_string().contains("the bootstrap Secret was altered"),
-        "{refused}"
-    );
-    // New content is published once something else is not altered with it.
+    let repaired = |count| Some(Repairs { last: now(), count });
+    gathered.memory.repairs = repaired(19);
+    assert_eq!(causes_of(&gathered), [Cause::Modified]);
+    gathered.memory = remembered(&gathered);
+    assert_eq!(gathered.memory.repairs, repaired(20));
+    let refused = plan(&gathered).err().unwrap().to_string();
+    assert!(refused.contains("the bootstrap Secret was altered"), "{refused}");
     let mut gathered = Gathered {
         memory: gathered.memory,
         ..published()
@@ -454,10 +383,6 @@ fn documents_are_compared_only_where_a_source_may_have_changed_and_nothing_else_
         values: LateValues::from([("secret".to_owned(), "value".to_owned())]),
         references: ["Secret/n/s=u/2".to_owned()].into(),
     };
-    let published_of = |gathered: &Gathered| match plan(gathered).unwrap().step {
-        Step::Publish(publish) => *publish,
-        other => panic!("{other:?}"),
-    };
     // A restart alone compares nothing, and what is known from then on spares the comparison.
     let gathered = published();
     assert!(matches!(plan(&gathered).unwrap().step, Step::Keep(_)));
@@ -466,12 +391,12 @@ fn documents_are_compared_only_where_a_source_may_have_changed_and_nothing_else_
 
     let mut gathered = published();
     gathered.inputs = Ok(rewritten());
-    let publish = published_of(&gathered);
+    let publish = published_now(&gathered);
     assert_eq!(publish.causes(), [Cause::NewContent]);
     assert_eq!(publish.compare.unwrap().provisioning_secret, "document");
     gathered.existing.role = None;
     assert_eq!(
-        published_of(&gathered).compare,
+        published_now(&gathered).compare,
         None,
         "there is something to repair"
     );
@@ -485,7 +410,7 @@ fn documents_are_compared_only_where_a_source_may_have_changed_and_nothing_else_
     assert!(matches!(plan(&running).unwrap().step, Step::Keep(_)));
     running.memory.made_from = Some(known);
     assert_eq!(
-        published_of(&running).compare,
+        published_now(&running).compare,
         None,
         "it is known to be another value"
     );
