@@ -165,8 +165,9 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
     let everywhere = vec![
         named("", "namespaces", CLOUD_INIT_SETTINGS, "list watch")
             .because("everything is restored once the namespace exists again"),
-        rule("cluster.k8s.io", "machinedeployments", "get")
-            .because("the password of a subscription, which no config contains; a live read before deleting orphans"),
+        rule("cluster.k8s.io", "machinedeployments", "get").because(
+            "the password of a subscription, which no config contains; a live read before deleting orphans",
+        ),
     ];
     let of_nodes = "a node may get exactly its pool's Secrets; lost labels are restored";
     let of_secrets =
