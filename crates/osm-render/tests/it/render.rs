@@ -351,13 +351,14 @@ fn pools_and_clouds_shape_the_bootstrap_document() {
 
 #[test]
 fn pools_that_do_not_fit_are_refused_and_odd_ones_noted() {
-    let render = |os: &str, change: fn(&mut Pool)| {
+    type Change = fn(&mut Pool);
+    let render = |os: &str, change: Change| {
         let mut pool = pool("aws");
         change(&mut pool);
         let profile = profile(|spec| spec["osName"] = json!(os));
         profile.render(&pool, &Settings::default(), &stand_in_cluster())
     };
-    let refusals: [(&str, &str, fn(&mut Pool)); 3] = [
+    let refusals: [(&str, &str, Change); 3] = [
         ("UnsupportedOperatingSystem", "flatcar", |pool| {
             pool.operating_system = OperatingSystem::Flatcar
         }),
