@@ -84,7 +84,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::claim::tests::claim;
 
     const NAMESPACE: &str = "kube-system";
 
@@ -116,7 +115,7 @@ mod tests {
     }
 
     async fn holder(leases: &Api<Lease>) -> (String, i32) {
-        let lease = leases.get(&claim("").name()).await.unwrap();
+        let lease = leases.get(&Claim::for_test("").name()).await.unwrap();
         let claim = ClaimView::of(&lease).unwrap();
         (claim.request, claim.before)
     }
@@ -125,7 +124,7 @@ mod tests {
     async fn of_two_replicas_that_make_one_claim_the_later_waits() {
         let server = Server::new(now());
         let (first, second) = (replica(&server, Late("")), replica(&server, Late("create")));
-        let (one, other) = (claim("one"), claim("other"));
+        let (one, other) = (Claim::for_test("one"), Claim::for_test("other"));
         let (one, other) = tokio::join!(acquire(&first, &one, now()), acquire(&second, &other, now()));
         assert_eq!(one.unwrap(), Acquired::Held { before: 0 });
         let until = now() + claim::VALIDITY;
@@ -139,8 +138,8 @@ mod tests {
         let server = Server::new(now());
         let (first, second) = (replica(&server, Late("")), replica(&server, Late("update")));
         let past = now() - claim::VALIDITY;
-        acquire(&first, &claim("expired"), past).await.unwrap();
-        let (one, other) = (claim("one"), claim("other"));
+        acquire(&first, &Claim::for_test("expired"), past).await.unwrap();
+        let (one, other) = (Claim::for_test("one"), Claim::for_test("other"));
         let (held, lost) = tokio::join!(acquire(&first, &one, now()), acquire(&second, &other, now()));
         assert_eq!(held.unwrap(), Acquired::Held { before: 1 });
         assert!(matches!(lost, Err(Error::Conflict { .. })), "{lost:?}");
@@ -155,7 +154,7 @@ mod tests {
     async fn what_has_joined_is_seen_by_a_live_read() {
         let server = Server::new(now());
         let (leases, nodes) = (replica(&server, Late("")), Api::all(server.admin()));
-        let claim = claim("one");
+        let claim = Claim::for_test("one");
         let acquire = async || {
             let found = acquire_unless_joined(&leases, &nodes, &claim, now()).await;
             found.unwrap()
@@ -171,11 +170,11 @@ mod tests {
     async fn another_replica_goes_on_with_the_claim_of_the_same_request() {
         let server = Server::new(now());
         let leases = replica(&server, Late(""));
-        let lease = async || leases.get(&claim("").name()).await.unwrap();
-        acquire(&leases, &claim("one"), now()).await.unwrap();
+        let lease = async || leases.get(&Claim::for_test("").name()).await.unwrap();
+        acquire(&leases, &Claim::for_test("one"), now()).await.unwrap();
         let made = lease().await;
         let later = now() + SignedDuration::from_hours(1);
-        let found = acquire(&leases, &claim("one"), later).await.unwrap();
+        let found = acquire(&leases, &Claim::for_test("one"), later).await.unwrap();
         assert_eq!(found, Acquired::Held { before: 0 });
         assert_eq!(lease().await, made, "the claim is not written again");
     }

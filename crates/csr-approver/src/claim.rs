@@ -42,6 +42,17 @@ impl Claim {
         names::join_claim_name(&self.node, &self.joins_as_uid)
     }
 
+    /// One for tests, of this request.
+    #[cfg(test)]
+    pub fn for_test(request: &str) -> Self {
+        Self {
+            node: "node".to_owned(),
+            joining_identity: "kube-system/machine".to_owned(),
+            joins_as_uid: "1".to_owned(),
+            request: request.to_owned(),
+        }
+    }
+
     /// The Lease, as it is created, or as it replaces that of a request that came to nothing.
     pub fn lease(&self, now: Timestamp, replaces: Option<&ClaimView>) -> Lease {
         let annotations = [
@@ -81,35 +92,26 @@ pub fn is_done(claim: &ClaimView, is_awaited: bool, now: Timestamp) -> bool {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
 
     fn at(minutes: i64) -> Timestamp {
         Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes)
     }
 
-    pub fn claim(request: &str) -> Claim {
-        Claim {
-            node: "node".to_owned(),
-            joining_identity: "kube-system/machine".to_owned(),
-            joins_as_uid: "1".to_owned(),
-            request: request.to_owned(),
-        }
-    }
-
     #[test]
     fn the_name_is_that_of_node_and_machine() {
-        let name = claim("a").name();
-        assert_eq!(name, claim("b").name());
+        let name = Claim::for_test("a").name();
+        assert_eq!(name, Claim::for_test("b").name());
         assert!(name.starts_with("osm-join-") && name.len() == 29, "{name}");
         for other in [
             Claim {
                 node: "other".to_owned(),
-                ..claim("a")
+                ..Claim::for_test("a")
             },
             Claim {
                 joins_as_uid: "2".to_owned(),
-                ..claim("a")
+                ..Claim::for_test("a")
             },
         ] {
             assert_ne!(name, other.name());
@@ -118,7 +120,7 @@ pub mod tests {
 
     #[test]
     fn an_old_claim_of_what_has_joined_or_is_gone_is_deleted() {
-        let mut lease = claim("a").lease(at(0), None);
+        let mut lease = Claim::for_test("a").lease(at(0), None);
         let held = ClaimView::of(&lease).unwrap();
         assert!(!is_done(&held, false, at(9)));
         assert!(is_done(&held, false, at(10)));

@@ -271,30 +271,4 @@ mod tests {
         let key = queue.next().await;
         assert!(fail(&queue, key) <= LONGEST_DELAY);
     }
-
-    #[tokio::test(start_paused = true)]
-    async fn several_workers_share_the_keys() {
-        let queue = std::sync::Arc::new(Queue::new(&Environment::default()));
-        let workers: Vec<_> = (0..3)
-            .map(|_| {
-                let queue = queue.clone();
-                tokio::spawn(async move { queue.next().await })
-            })
-            .collect();
-        tokio::task::yield_now().await;
-        for key in ["a", "b", "c"] {
-            queue.add(key);
-        }
-        let mut got = Vec::new();
-        for worker in workers {
-            got.push(
-                tokio::time::timeout(Duration::from_secs(1), worker)
-                    .await
-                    .unwrap()
-                    .unwrap(),
-            );
-        }
-        got.sort_unstable();
-        assert_eq!(got, ["a", "b", "c"]);
-    }
 }

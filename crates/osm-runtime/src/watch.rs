@@ -494,49 +494,36 @@ mod tests {
         Error::NoResourceVersion
     }
 
-    fn in_step(readiness: &Readiness) -> Health {
-        let mut health = Health {
+    fn health(readiness: &Readiness) -> Health {
+        Health {
             gate: Some(readiness.gate("watch")),
             in_step: false,
             failing_since: None,
-        };
-        health.listed();
-        health
+        }
     }
 
     #[test]
     fn a_fault_that_lasts_closes_the_gate_until_there_is_a_list() {
         let (readiness, start) = (Readiness::default(), Instant::now());
-        let mut health = in_step(&readiness);
-        for second in [0, 20, 60] {
-            health.failed(&error(), start + Duration::from_secs(second));
+        let mut health = health(&readiness);
+        // Failures with a list in between are not one fault.
+        for minutes in [0, 5, 10] {
+            health.listed();
+            health.failed(&error(), start + Duration::from_secs(60 * minutes));
             assert_eq!(readiness.waiting(), [""; 0]);
         }
-        health.failed(&error(), start + Duration::from_secs(61));
+        health.failed(&error(), start + Duration::from_secs(660));
+        assert_eq!(readiness.waiting(), [""; 0]);
+        health.failed(&error(), start + Duration::from_secs(661));
         assert!(readiness.waiting()[0].contains("more than a minute"));
         health.listed();
         assert_eq!(readiness.waiting(), [""; 0]);
     }
 
     #[test]
-    fn failures_with_a_list_in_between_are_not_one_fault() {
-        let (readiness, start) = (Readiness::default(), Instant::now());
-        let mut health = in_step(&readiness);
-        for minutes in [0, 5, 10] {
-            health.failed(&error(), start + Duration::from_secs(60 * minutes));
-            assert_eq!(readiness.waiting(), [""; 0]);
-            health.listed();
-        }
-    }
-
-    #[test]
     fn a_watch_that_was_never_in_step_is_waited_for() {
         let readiness = Readiness::default();
-        let mut health = Health {
-            gate: Some(readiness.gate("watch")),
-            in_step: false,
-            failing_since: None,
-        };
+        let mut health = health(&readiness);
         health.failed(&error(), Instant::now());
         assert!(readiness.waiting()[0].contains("not yet"));
         health.listed();

@@ -90,6 +90,11 @@ fn update(gathered: &Gathered) -> StatusUpdate {
     plan(gathered).status.unwrap()
 }
 
+fn judged(gathered: &Gathered) -> (OperatingSystemProfileStatus, Option<Transition>) {
+    let update = update(gathered);
+    (update.status, update.transition)
+}
+
 fn restore(gathered: &Gathered) -> Restore {
     let Plan {
         install,
@@ -283,9 +288,7 @@ fn a_new_generation_with_the_same_verdict_only_moves_the_generation() {
     let mut gathered = settled();
     let before = gathered.stored.clone().unwrap().status.clone().unwrap();
     change(&mut gathered, |stored| stored.metadata.generation = Some(4));
-    let StatusUpdate {
-        status, transition, ..
-    } = update(&gathered);
+    let (status, transition) = judged(&gathered);
     assert_eq!(status.observed_generation, Some(4));
     assert_eq!(shown(&status), shown(&before));
     assert_eq!(
@@ -300,9 +303,7 @@ fn a_bad_edit_keeps_what_was_accepted_and_recovery_emits_an_event() {
     let mut gathered = settled();
     change(&mut gathered, |stored| stored.metadata.generation = Some(4));
     gathered.validation = Some(refusal(Reason::TemplateFailed));
-    let StatusUpdate {
-        status, transition, ..
-    } = update(&gathered);
+    let (status, transition) = judged(&gathered);
     assert_eq!(status.accepted, Some(accepted("v1.0.0")));
     assert_eq!(
         shown(&status),
@@ -341,9 +342,7 @@ fn a_bad_edit_keeps_what_was_accepted_and_recovery_emits_an_event() {
     );
 
     gathered.validation = Some(Ok(accepted("v1.1.0")));
-    let StatusUpdate {
-        status, transition, ..
-    } = update(&gathered);
+    let (status, transition) = judged(&gathered);
     assert_eq!(
         (status.accepted, transition),
         (Some(accepted("v1.1.0")), Some(Transition::Recovered))
@@ -369,15 +368,11 @@ fn another_library_is_followed_unless_the_profile_fails_with_it() {
     // The same generation of the same spec, judged by this program.
     let mut gathered = carried_out(gathered);
     gathered.validation = Some(Ok(resolved.clone()));
-    let StatusUpdate {
-        status, transition, ..
-    } = update(&gathered);
+    let (status, transition) = judged(&gathered);
     assert_eq!((status.accepted, transition), (Some(resolved), None));
 
     gathered.validation = Some(refusal(Reason::TemplateInvalid));
-    let StatusUpdate {
-        status, transition, ..
-    } = update(&gathered);
+    let (status, transition) = judged(&gathered);
     assert_eq!(
         (status.accepted, transition),
         (Some(of_other_release), Some(Transition::Refused))
@@ -400,9 +395,7 @@ fn a_first_refusal_leaves_nothing_accepted_and_is_final_unless_the_validation_di
             ..stored("v1.0.0")
         };
         assert_eq!(plan(&gathered).requeue_after, again);
-        let StatusUpdate {
-            status, transition, ..
-        } = update(&gathered);
+        let (status, transition) = judged(&gathered);
         assert_eq!((&status.accepted, transition), (&None, Some(Transition::Refused)));
         let why = "files[0], line 2, column 5: no such field";
         let of = |type_| [type_, "False", reason.as_str(), why];

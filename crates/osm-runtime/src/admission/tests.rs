@@ -288,33 +288,6 @@ async fn garbage_and_other_versions_are_no_verdict() {
 }
 
 #[tokio::test]
-async fn many_at_once_are_answered() {
-    let (server, trusted) = start();
-    let client = client(&[&trusted]);
-    until_trusted(server.address, &client).await;
-    let requests = (0..100).map(|number| {
-        let (client, address) = (client.clone(), server.address);
-        let what = if number % 2 == 0 { "deny" } else { "allow" };
-        let body = review("CREATE", &json!({"do": what, "text": "x".repeat(10_000)}));
-        async move {
-            let (status, answer) = post(address, &client, &body).await;
-            assert_eq!(status, 200);
-            let response = &answer["response"];
-            let is_admitted_late = response["warnings"][0]
-                .as_str()
-                .is_some_and(|warning| warning.contains("took too long"));
-            assert!(
-                is_admitted_late || response["allowed"] == (what == "allow"),
-                "{answer}"
-            );
-        }
-    });
-    tokio::time::timeout(PATIENCE, futures::future::join_all(requests))
-        .await
-        .unwrap();
-}
-
-#[tokio::test]
 async fn handshakes_and_bodies_that_do_not_arrive_end() {
     let (server, trusted) = start();
     let client = client(&[&trusted]);

@@ -1,12 +1,10 @@
 //! Profiles that extend others, against a real API server: they follow, and what was good stays.
 
 use anyhow::{Context, Result};
-use osm_api::OperatingSystemProfile;
-use osm_api::condition::{self, ACCEPTED};
 use osm_testkit::ControlPlane;
 use serde_json::{Value, json};
 
-use crate::support::{Site, accepted, profile, verdict, version};
+use crate::support::{Site, accepted, profile, verdict};
 
 /// A profile that extends `base`, with these files.
 fn extending(base: &str, version: &str, files: Value) -> Value {
@@ -65,41 +63,5 @@ async fn an_extension_follows_its_base_and_keeps_the_last_good_one() -> Result<(
         accepted(stored) == Some(&on_base("v2.2.0"))
     })
     .await?;
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_default_profile_is_awaited_and_nothing_is_written_when_nothing_changes() -> Result<()> {
-    let mut site = Site::prepare(ControlPlane::shared().await?, "osp-extends-default").await?;
-    let own = json!([{"path": "/etc/site", "content": {"inline": {"data": "site"}}}]);
-    site.create("mine", extending("osp-ubuntu", "v1.0.0", own))
-        .await?;
-    site.run().await?;
-    let mine = site.judged("mine", "True", |_| true).await?;
-    let base = site.judged("osp-ubuntu", "True", |_| true).await?;
-    let expected = format!("v1.0.0 on osp-ubuntu {}", base.spec.version);
-    assert_eq!(accepted(&mine), Some(expected.as_str()));
-    assert!(
-        site.events("mine").await?.is_empty(),
-        "the first validation waits until the default profile is installed and validated"
-    );
-
-    // A restart validates everything again.
-    site.terminate().await?;
-    site.run().await?;
-    site.create("later", extending("osp-ubuntu", "v1.0.0", json!([])))
-        .await?;
-    site.judged("later", "True", |_| true).await?;
-    site.edit("mine", json!({"version": "v1.0.1"})).await?;
-    let edited = site
-        .judged("mine", "True", |stored| stored.spec.version == "v1.0.1")
-        .await?;
-    let settled = site.profiles.get("osp-ubuntu").await?;
-    assert_eq!(version(&settled), version(&base));
-    let transition = |stored: &OperatingSystemProfile| {
-        let status = stored.status.clone().unwrap_or_default();
-        condition::find(&status.conditions, ACCEPTED).map(|found| found.last_transition_time.clone())
-    };
-    assert_eq!(transition(&edited), transition(&mine), "it was never refused");
     Ok(())
 }

@@ -31,22 +31,22 @@ pub struct Caches {
     pub sources: Followed<SourceData>,
 }
 
+/// A cache that is grouped by the config that the objects were made for. `meta`: of a view.
+fn by_config<V>(meta: fn(&V) -> &Meta) -> Arc<Cache<V>>
+where
+    V: 'static,
+{
+    Arc::new(Cache::grouped(move |view| meta(view).config().map(str::to_owned)))
+}
+
 impl Default for Caches {
     fn default() -> Self {
         Self {
             configs: Arc::default(),
-            secrets: Arc::new(Cache::grouped(|secret: &SecretView| {
-                secret.meta.config().map(str::to_owned)
-            })),
-            accounts: Arc::new(Cache::grouped(|account: &Meta| {
-                account.config().map(str::to_owned)
-            })),
-            roles: Arc::new(Cache::grouped(|role: &RoleView| {
-                role.meta.config().map(str::to_owned)
-            })),
-            bindings: Arc::new(Cache::grouped(|binding: &BindingView| {
-                binding.meta.config().map(str::to_owned)
-            })),
+            secrets: by_config(|secret| &secret.meta),
+            accounts: by_config(|account| account),
+            roles: by_config(|role| &role.meta),
+            bindings: by_config(|binding| &binding.meta),
             sources: Followed::new("sources", SourceData::is_small),
         }
     }

@@ -89,10 +89,9 @@ impl Context {
 
     /// Whether user data of any pool is published.
     pub fn has_published(&self) -> bool {
-        let configs = &self.caches.configs;
-        !configs
-            .select(|config| config.status.published.is_some())
-            .is_empty()
+        self.caches
+            .configs
+            .any(|config| config.status.published.is_some())
     }
 
     /// Requeues every config that `which` selects.

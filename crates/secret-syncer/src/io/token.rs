@@ -13,7 +13,7 @@ use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
 use crate::model::memory::Fact;
-use crate::model::token::{Issued, Token, granted};
+use crate::model::token::{Token, granted};
 use crate::plan::findings::Cause;
 use crate::plan::steps::Publish;
 use crate::plan::{questions, renewal};
@@ -35,13 +35,7 @@ pub async fn provide(
         return Ok(token.clone());
     }
     let account = names::pool_account(&gathered.pool);
-    let issued = request(context, &account, publish.life).await?;
-    let token = Token {
-        renew_at: renewal::renew_at(issued.issued, issued.life, &gathered.pool),
-        text: issued.text,
-        account: issued.account,
-        expires: issued.expires,
-    };
+    let token = request(context, gathered, &account, publish.life).await?;
     context.memory.learn(&gathered.name, Fact::Issued(token.clone()));
     if renewal::is_of_another_account(gathered, &token) {
         let api: Api<ServiceAccount> = context.in_namespace();
@@ -79,7 +73,12 @@ pub async fn check(
 }
 
 /// It ends with the ServiceAccount.
-async fn request(context: &Context, account: &str, life: Duration) -> Result<Issued, ApplyError> {
+async fn request(
+    context: &Context,
+    gathered: &Gathered,
+    account: &str,
+    life: Duration,
+) -> Result<Token, ApplyError> {
     let spec = TokenRequestSpec {
         // Empty: the API server's own audience.
         audiences: Vec::new(),
@@ -95,5 +94,6 @@ async fn request(context: &Context, account: &str, life: Duration) -> Result<Iss
         .create_token_request(account, &PostParams::default(), &request)
         .await
         .map_err(failed("issuing a token"))?;
-    granted(answer, life).ok_or(ApplyError::TokenUnreadable)
+    let renew_at = |issued, life| renewal::renew_at(issued, life, &gathered.pool);
+    granted(answer, life, renew_at).ok_or(ApplyError::TokenUnreadable)
 }

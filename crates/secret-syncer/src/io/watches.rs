@@ -1,16 +1,17 @@
 //! Starts the watches, and maps each change to the configs that it requeues.
 
+use std::sync::Arc;
+
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::api::core::v1::Namespace;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::names::{CLOUD_INIT_SETTINGS, INSTALLATION};
-use osm_runtime::queue::Queue;
+use osm_runtime::cache::Cache;
 use osm_runtime::watch::{Watch, Watchable};
 use osm_runtime::{Cluster, settings_watch};
 
 use crate::io::context::Context;
-use crate::model::view::{self, BindingView, ConfigView, Meta, RoleView, SecretView};
+use crate::model::view::{self, BindingView, ConfigView, RoleView, SecretView};
 
 /// Secrets of the installation that are kept. The largest number of pools fits, because each gets [few
 /// documents](crate::plan::provisioning_secret::has_room) once half of the room is taken.
@@ -19,10 +20,19 @@ const MAX_SECRETS: usize = 85_000;
 /// Starts all watches but those of sources, each of which starts with the first config that needs it.
 pub fn start(context: &Context) {
     configs(context);
-    secrets(context);
-    accounts(context);
-    roles(context);
-    bindings(context);
+    let (cluster, caches) = (&context.cluster, &context.caches);
+    let secrets = in_namespace(cluster, "secrets").at_most(MAX_SECRETS).large();
+    made(context, secrets, &caches.secrets, SecretView::of);
+    let accounts = in_namespace(cluster, "serviceaccounts");
+    made(context, accounts, &caches.accounts, view::account);
+    made(
+        context,
+        in_namespace(cluster, "roles"),
+        &caches.roles,
+        RoleView::of,
+    );
+    let bindings = in_namespace(cluster, "rolebindings");
+    made(context, bindings, &caches.bindings, BindingView::of);
     namespace(context);
     let waker = context.clone();
     settings_watch::on_change(&context.cluster, move || waker.wake(|_| true));
@@ -36,16 +46,26 @@ where
     Watch::namespaced(&cluster.worker, CLOUD_INIT_SETTINGS, what)
 }
 
-/// Selects what this installation made.
-fn ours(context: &Context) -> String {
-    format!("{INSTALLATION}={}", context.installation)
-}
-
-/// Requeues the configs that these objects were made for, which may have to be repaired.
-fn wake_owners<'a>(queue: &Queue<String>, objects: impl Iterator<Item = &'a Meta>) {
-    for config in objects.filter_map(Meta::config) {
-        queue.add(config.to_owned());
-    }
+/// Watches what this installation made, and requeues the configs that it was made for: it may have to be repaired.
+fn made<K, V>(context: &Context, watch: Watch<K>, cache: &Arc<Cache<V>>, view: fn(&K) -> V)
+where
+    K: Watchable,
+    V: Send + Sync + 'static,
+{
+    let (queue, configs) = (context.queue.clone(), cache.clone());
+    watch
+        .labels(&format!("{INSTALLATION}={}", context.installation))
+        .project(move |object| Some(view(&object)))
+        .into_cache(cache)
+        .on_change(move |change| {
+            for view in change.new.iter().chain(&change.old) {
+                configs
+                    .groups_of(view)
+                    .into_iter()
+                    .for_each(|config| queue.add(config));
+            }
+        })
+        .spawn(&context.cluster);
 }
 
 fn configs(context: &Context) {
@@ -63,60 +83,6 @@ fn configs(context: &Context) {
             for config in change.new.iter().chain(&change.old).take(1) {
                 waker.queue.add(config.name.clone());
             }
-        })
-        .spawn(cluster);
-}
-
-fn secrets(context: &Context) {
-    let (cluster, queue) = (&context.cluster, context.queue.clone());
-    in_namespace(cluster, "secrets")
-        .labels(&ours(context))
-        .at_most(MAX_SECRETS)
-        .large()
-        .project(|secret: Secret| Some(SecretView::of(&secret)))
-        .into_cache(&context.caches.secrets)
-        .on_change(move |change| {
-            let secrets = change.new.iter().chain(&change.old);
-            wake_owners(&queue, secrets.map(|secret| &secret.meta));
-        })
-        .spawn(cluster);
-}
-
-fn accounts(context: &Context) {
-    let (cluster, queue) = (&context.cluster, context.queue.clone());
-    in_namespace(cluster, "serviceaccounts")
-        .labels(&ours(context))
-        .project(|account: ServiceAccount| Some(view::account(&account)))
-        .into_cache(&context.caches.accounts)
-        .on_change(move |change| {
-            let accounts = change.new.iter().chain(&change.old);
-            wake_owners(&queue, accounts.map(|account| &**account));
-        })
-        .spawn(cluster);
-}
-
-fn roles(context: &Context) {
-    let (cluster, queue) = (&context.cluster, context.queue.clone());
-    in_namespace(cluster, "roles")
-        .labels(&ours(context))
-        .project(|role: Role| Some(RoleView::of(&role)))
-        .into_cache(&context.caches.roles)
-        .on_change(move |change| {
-            let roles = change.new.iter().chain(&change.old);
-            wake_owners(&queue, roles.map(|role| &role.meta));
-        })
-        .spawn(cluster);
-}
-
-fn bindings(context: &Context) {
-    let (cluster, queue) = (&context.cluster, context.queue.clone());
-    in_namespace(cluster, "rolebindings")
-        .labels(&ours(context))
-        .project(|binding: RoleBinding| Some(BindingView::of(&binding)))
-        .into_cache(&context.caches.bindings)
-        .on_change(move |change| {
-            let bindings = change.new.iter().chain(&change.old);
-            wake_owners(&queue, bindings.map(|binding| &binding.meta));
         })
         .spawn(cluster);
 }

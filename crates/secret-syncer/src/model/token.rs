@@ -13,7 +13,8 @@ use serde::Deserialize;
 #[derive(Clone)]
 pub struct Token {
     pub text: String,
-    /// uid of its ServiceAccount, as the annotation [`osm_api::names::BOUND_TO`].
+    /// uid of its ServiceAccount, as the annotation [`osm_api::names::BOUND_TO`]. The token itself says so: another client may have recreated
+    /// the account since a watch showed it.
     pub account: String,
     /// When it expires, as the API server granted it. This and the next are by the API server's clock alone.
     pub expires: Timestamp,
@@ -27,20 +28,14 @@ pub fn account_of(bound_to: &str) -> &str {
     bound_to.split('/').next().unwrap_or_default()
 }
 
-/// A token and its life, by the API server's clock. There is no `Debug`, so that no log shows it.
-#[derive(Clone)]
-pub struct Issued {
-    pub text: String,
-    /// uid of the ServiceAccount. The token itself says so: another client may have recreated the account since a watch showed it.
-    pub account: String,
-    pub issued: Timestamp,
-    pub expires: Timestamp,
-    pub life: Duration,
-}
-
 /// What the API server has granted, which may be less than `asked`. The answer's spec, its status or only the token itself shows it, so the
-/// least of the three counts. `None`: the token is not one of a ServiceAccount as Kubernetes issues them.
-pub fn granted(answer: TokenRequest, asked: Duration) -> Option<Issued> {
+/// least of the three counts. `renew_at`: given when it was issued and its life. `None`: the token is not one of a ServiceAccount as Kubernetes
+/// issues them.
+pub fn granted(
+    answer: TokenRequest,
+    asked: Duration,
+    renew_at: impl FnOnce(Timestamp, Duration) -> Timestamp,
+) -> Option<Token> {
     let status = answer.status?;
     let claims = claims(&status.token)?;
     let issued = Timestamp::from_second(claims.iat).ok()?;
@@ -53,12 +48,11 @@ pub fn granted(answer: TokenRequest, asked: Duration) -> Option<Issued> {
     let said = said.map_or(asked, Duration::from_secs).min(asked);
     let life = said.min(Duration::try_from(until.duration_since(issued)).unwrap_or_default());
     let in_time = SignedDuration::try_from(life).unwrap_or_default();
-    Some(Issued {
+    Some(Token {
         text: status.token,
         account: claims.objects.serviceaccount.uid,
-        issued,
         expires: issued.saturating_add(in_time).unwrap_or(until),
-        life,
+        renew_at: renew_at(issued, life),
     })
 }
 
@@ -105,6 +99,11 @@ mod tests {
         .unwrap()
     }
 
+    /// At the end of its life.
+    fn renewed(issued: Timestamp, life: Duration) -> Timestamp {
+        issued + life
+    }
+
     fn account() -> Value {
         json!({"namespace": "n", "serviceaccount": {"name": "a", "uid": "account"}})
     }
@@ -134,17 +133,17 @@ mod tests {
                 day,
             ),
         ] {
-            let issued = granted(answer(said, until, exp, &account()), ASKED).unwrap();
-            assert_eq!(issued.life.as_secs(), u64::try_from(life).unwrap(), "{what}");
-            assert_eq!(issued.expires.as_second(), NOW + life, "{what}");
+            let token = granted(answer(said, until, exp, &account()), ASKED, renewed).unwrap();
+            assert_eq!(token.expires.as_second(), NOW + life, "{what}");
+            assert_eq!(token.renew_at, token.expires, "{what}");
         }
     }
 
     #[test]
     fn a_token_says_which_account_it_is_of() {
-        let of = |objects: &Value| granted(answer(None, NOW + 600, NOW + 600, objects), ASKED);
+        let of = |objects: &Value| granted(answer(None, NOW + 600, NOW + 600, objects), ASKED, renewed);
         assert_eq!(of(&account()).unwrap().account, "account");
         assert!(of(&Value::Null).is_none());
-        assert!(granted(TokenRequest::default(), ASKED).is_none());
+        assert!(granted(TokenRequest::default(), ASKED, renewed).is_none());
     }
 }

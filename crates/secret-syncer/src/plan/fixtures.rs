@@ -13,6 +13,8 @@ use crate::model::memory::PoolMemory;
 use crate::model::record::published_from;
 use crate::model::source::Inputs;
 use crate::model::view::{BindingView, ConfigView, Meta, RoleView, SecretView};
+use crate::plan::plan;
+use crate::plan::steps::{Publish, Step};
 
 pub const MANAGEMENT: &str = "management-uid";
 pub const WORKER: &str = "worker-uid";
@@ -150,6 +152,14 @@ pub fn published() -> Gathered {
         })),
     };
     gathered
+}
+
+/// What is published in a situation in which something is.
+pub fn published_now(gathered: &Gathered) -> Publish {
+    match plan(gathered).1.unwrap().step {
+        Step::Publish(publish) => *publish,
+        other => panic!("{other:?}"),
+    }
 }
 
 pub fn edit_config(gathered: &mut Gathered, edit: impl FnOnce(&mut ConfigView)) {

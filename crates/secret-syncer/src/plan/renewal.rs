@@ -55,9 +55,7 @@ pub fn is_of_another_account(gathered: &Gathered, token: &Token) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::fixtures::{edit_bootstrap, hours, published};
-    use crate::plan::plan;
-    use crate::plan::steps::Step;
+    use crate::plan::fixtures::{edit_bootstrap, hours, published, published_now};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + second).unwrap()
@@ -108,9 +106,7 @@ mod tests {
                 account: account.into(),
                 ..kept.clone()
             });
-            let Step::Publish(publish) = plan(&gathered).1.unwrap().step else {
-                panic!("{what}")
-            };
+            let publish = published_now(&gathered);
             assert_eq!(reusable(&gathered, &publish).is_some(), expected, "{what}");
         }
         // Someone has edited the bootstrap Secret, so that the renewal is near.
@@ -119,9 +115,6 @@ mod tests {
             drop(secret.meta.annotations.remove(names::RENEW_AT))
         });
         gathered.memory.token = Some(published_ones);
-        let Step::Publish(publish) = plan(&gathered).1.unwrap().step else {
-            panic!()
-        };
-        assert!(reusable(&gathered, &publish).is_none());
+        assert!(reusable(&gathered, &published_now(&gathered)).is_none());
     }
 }

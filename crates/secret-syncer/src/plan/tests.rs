@@ -18,7 +18,7 @@ use crate::plan::findings::Cause;
 use crate::plan::fixtures::*;
 use crate::plan::requeue::MAX_REQUEUE_INTERVAL;
 use crate::plan::steps::PlanError;
-use crate::plan::steps::{Keep, Owner, Plan, Publish, Step};
+use crate::plan::steps::{Keep, Owner, Plan, Step};
 use crate::plan::{messages, provisioning_secret};
 
 fn plan(gathered: &Gathered) -> Result<Plan, PlanError> {
@@ -426,13 +426,6 @@ fn no_longer_late() -> Gathered {
 fn kept(gathered: &Gathered) -> Keep {
     match plan(gathered).unwrap().step {
         Step::Keep(keep) => keep,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn published_now(gathered: &Gathered) -> Publish {
-    match plan(gathered).unwrap().step {
-        Step::Publish(publish) => *publish,
         other => panic!("{other:?}"),
     }
 }

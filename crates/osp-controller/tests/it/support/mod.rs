@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client};
 use osm_api::OperatingSystemProfile;
 use osm_api::condition::{self, ACCEPTED};
 use osm_api::rbac::{Installation, Service};
@@ -51,13 +51,6 @@ impl<'a> Site<'a> {
 
     pub async fn run(&mut self) -> Result<()> {
         self.installed.start(Service::OspController).await
-    }
-
-    /// Asks the service to end, and waits until it has.
-    pub async fn terminate(&mut self) -> Result<()> {
-        let status = self.installed.terminate(Service::OspController, SOON).await?;
-        anyhow::ensure!(status.success(), "{status}");
-        Ok(())
     }
 
     /// Waits for `condition`; a failure shows what the service has said.
@@ -162,8 +155,4 @@ pub fn verdict(profile: &OperatingSystemProfile) -> (String, String) {
     found
         .map(|accepted| (accepted.reason, accepted.message))
         .unwrap_or_default()
-}
-
-pub fn version(profile: &OperatingSystemProfile) -> String {
-    profile.resource_version().unwrap_or_default()
 }
