@@ -262,17 +262,15 @@ impl SecretView {
     }
 }
 
-/// Value of the label [`names::ROLE`] on bootstrap Secrets.
+// Values of the label [`names::ROLE`].
+
 pub const PURPOSE_BOOTSTRAP: &str = "bootstrap";
-/// Value of the label [`names::ROLE`] on provisioning Secrets.
 pub const PURPOSE_PROVISIONING: &str = "provisioning";
-/// Value of the label [`names::ROLE`] on kubeconfig Secrets.
 pub const PURPOSE_KUBECONFIG: &str = "kubeconfig";
-/// Value of the label [`names::ROLE`] on Secrets with the script of an edge pool.
 pub const PURPOSE_EDGE_SCRIPT: &str = "edge-script";
-/// Value of the label [`names::ROLE`] on the Secret that tokens of a pool are bound to which a version before 0.1.0 issued.
+/// Of the Secret that tokens of a pool are bound to which a version before 0.1.0 issued.
 pub const PURPOSE_TOKEN_BINDING: &str = "token-binding";
-/// Value of the label [`names::ROLE`] on a pool's ServiceAccount, Role and RoleBinding.
+/// Of a pool's ServiceAccount, Role and RoleBinding.
 pub const PURPOSE_IDENTITY: &str = "identity";
 
 pub fn account(account: &ServiceAccount) -> Meta {

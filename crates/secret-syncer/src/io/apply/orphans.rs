@@ -81,70 +81,44 @@ mod tests {
             let status = json!({"kind": "Status", "status": "Failure", "reason": "", "message": "", "code": code, "details": details});
             (code, status.to_string())
         };
-        let about = |kind: &str, name: &str| json!({"kind": kind, "name": name});
-        let found = |metadata: Value| (200, json!({"metadata": metadata, "spec": {}}).to_string());
-        for (what, (code, body), expected) in [
-            (
-                "it exists",
-                found(json!({"name": "pool", "uid": "uid"})),
-                Some(false),
-            ),
-            (
-                "it can't be decoded",
-                (
-                    200,
-                    json!({"metadata": {"name": "pool", "uid": "uid"}, "spec": 1}).to_string(),
-                ),
-                Some(false),
-            ),
-            ("no uid", found(json!({"name": "pool"})), Some(false)),
-            (
-                "another of its name",
-                found(json!({"name": "pool", "uid": "other"})),
-                Some(true),
-            ),
-            (
-                "gone",
-                status(404, about("machinedeployments", "pool")),
-                Some(true),
-            ),
-            (
-                "404 of another name",
-                status(404, about("machinedeployments", "p")),
-                None,
-            ),
-            (
-                "404 of another kind",
-                status(404, about("namespaces", "pool")),
-                None,
-            ),
-            ("no such API group", status(404, json!({})), None),
-            ("404 of a proxy", (404, "404 page not found".to_owned()), None),
-            (
-                "forbidden",
-                status(403, about("machinedeployments", "pool")),
-                None,
-            ),
-            (
-                "the server fails",
-                status(500, about("machinedeployments", "pool")),
-                None,
-            ),
-            (
-                "a timeout",
-                status(504, about("machinedeployments", "pool")),
-                None,
-            ),
-            ("nonsense", (200, "{}".to_owned()), None),
+        let about = |code, kind: &str, name: &str| status(code, json!({"kind": kind, "name": name}));
+        let of_it = |code| about(code, "machinedeployments", "pool");
+        let found = |metadata: Value, spec: Value| {
+            let found = json!({"metadata": metadata, "spec": spec});
+            (200, found.to_string())
+        };
+        let own = json!({"name": "pool", "uid": "uid"});
+        let other = json!({"name": "pool", "uid": "other"});
+        for ((code, body), expected) in [
+            (found(own.clone(), json!({})), Some(false)),
+            // One that can't be decoded, and one that no API server returns.
+            (found(own, json!(1)), Some(false)),
+            (found(json!({"name": "pool"}), json!({})), Some(false)),
+            (found(other, json!({})), Some(true)),
+            (of_it(404), Some(true)),
+            (about(404, "machinedeployments", "p"), None),
+            (about(404, "namespaces", "pool"), None),
+            // Without the API group, and of a proxy.
+            (status(404, json!({})), None),
+            ((404, "404 page not found".to_owned()), None),
+            (of_it(403), None),
+            (of_it(500), None),
+            (of_it(504), None),
+            ((200, "{}".to_owned()), None),
         ] {
+            let answer = body.clone();
             let server = tower::service_fn(move |_: Request<Body>| {
-                let body = Body::from(body.clone().into_bytes());
+                let body = Body::from(answer.clone().into_bytes());
                 let answer = Response::builder().status(code).body(body);
                 async move { answer }
             });
             let api = Api::namespaced(Client::new(server, "default"), &owner.namespace);
             let judged = is_gone(&api, &owner, &pool).await;
-            assert_eq!(judged.as_ref().ok(), expected.as_ref(), "{what}: {judged:?}");
+            assert_eq!(
+                judged.as_ref().ok(),
+                expected.as_ref(),
+                "{code} {body}: {judged:?}"
+            );
         }
     }
 }
