@@ -294,14 +294,16 @@ mod tests {
 
     #[test]
     fn whatever_is_wrong_with_a_secret_beside_the_bootstrap_secret_is_found_while_it_is_needed() {
-        type EditSecret = fn(&mut Gathered, fn(&mut SecretView));
-        let secrets: [(&str, fn() -> Gathered, EditSecret); 2] = [
+        type EditSecret = fn(&mut SecretView);
+        type Edit = fn(&mut Gathered, EditSecret);
+        type Situation = fn() -> Gathered;
+        let secrets: [(&str, Situation, Edit); 2] = [
             ("edge script", published_edge, |g, edit| edit_script(g, edit)),
             ("kubeconfig Secret", published_late, |g, edit| {
                 edit_kubeconfig(g, edit)
             }),
         ];
-        let edits: [(&str, fn(&mut SecretView)); 4] = [
+        let edits: [(&str, EditSecret); 4] = [
             ("was altered", |s| s.is_intact = false),
             // Older tokens, put back by hand.
             ("was not written with", |s| {
