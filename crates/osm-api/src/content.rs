@@ -87,18 +87,6 @@ pub struct RenderedFor {
 }
 
 impl RenderedFor {
-    /// What a pool's status says about it.
-    fn recorded(pool: PoolRef, stored: Option<&Stored>) -> Self {
-        Self {
-            pool,
-            revision: stored.and_then(|stored| stored.revision.clone()),
-            template_digest: stored
-                .and_then(|stored| stored.template_digest.clone())
-                .unwrap_or_default(),
-            template_generation: stored.and_then(|stored| stored.template_generation),
-        }
-    }
-
     /// Writes it into a content.
     pub fn store(&self, content: &mut Content) {
         content.machine_deployment = Some(MachineDeploymentRef {
@@ -197,21 +185,17 @@ fn digest_of(stored: &Stored, bootstrap: &str, provisioning: &str) -> String {
 /// At most [`MAX_CONTENT_BYTES`] are unpacked.
 fn decompress(field: &'static str, packed: &str) -> Result<String, ContentError> {
     let unreadable = |problem: String| ContentError::Unreadable { field, problem };
-    let gzip = STANDARD
-        .decode(packed)
-        .map_err(|_| unreadable("it is not Base64".to_owned()))?;
+    let gzip = STANDARD.decode(packed);
+    let gzip = gzip.map_err(|_| unreadable("it is not Base64".to_owned()))?;
     gzip::unpack(&gzip, MAX_CONTENT_BYTES).map_err(|error| unreadable(error.to_string()))
 }
 
 fn stage(field: &'static str, json: &str) -> Result<StageConfig, ContentError> {
-    serde_json::from_str(json).map_err(|error| ContentError::Unreadable {
-        field,
+    serde_json::from_str(json).map_err(|error| {
         // The error itself can quote the document.
-        problem: format!(
-            "line {}, column {} of its JSON is wrong",
-            error.line(),
-            error.column()
-        ),
+        let (line, column) = (error.line(), error.column());
+        let problem = format!("line {line}, column {column} of its JSON is wrong");
+        ContentError::Unreadable { field, problem }
     })
 }
 
@@ -231,7 +215,14 @@ impl OperatingSystemConfig {
 
     /// What it was rendered for; `None` on objects that the upstream OSM made.
     pub fn rendered_for(&self) -> Option<RenderedFor> {
-        Some(RenderedFor::recorded(self.pool()?.clone(), self.stored()))
+        let stored = self.stored();
+        let template_digest = stored.and_then(|stored| stored.template_digest.clone());
+        Some(RenderedFor {
+            pool: self.pool()?.clone(),
+            revision: stored.and_then(|stored| stored.revision.clone()),
+            template_digest: template_digest.unwrap_or_default(),
+            template_generation: stored.and_then(|stored| stored.template_generation),
+        })
     }
 
     /// The pool; `None` on objects that the upstream OSM made.
@@ -260,11 +251,10 @@ impl OperatingSystemConfig {
         if digest_of(stored, &bootstrap, &provisioning) != stored.digest {
             return Err(ContentError::Modified);
         }
+        let cloud = |name| CloudProviderRef { name, spec: None };
         let mut content = Content {
             os_name: stored.os_name,
-            cloud_provider: stored
-                .cloud_provider
-                .map(|name| CloudProviderRef { name, spec: None }),
+            cloud_provider: stored.cloud_provider.map(cloud),
             bootstrap_config: stage("bootstrap", &bootstrap)?,
             provisioning_config: stage("provisioning", &provisioning)?,
             provisioning_utility: stored.provisioning_utility.unwrap_or_default(),
@@ -373,9 +363,8 @@ mod tests {
     fn the_same_content_is_packed_to_the_same_text() {
         let (mut one, mut two) = (packed(), packed());
         assert_eq!(rendered(&mut one), rendered(&mut two));
-        let gzip = STANDARD
-            .decode(rendered(&mut one).bootstrap.take().unwrap())
-            .unwrap();
+        let bootstrap = rendered(&mut one).bootstrap.take().unwrap();
+        let gzip = STANDARD.decode(bootstrap).unwrap();
         assert_eq!(gzip[4..8], [0; 4], "the header has no time");
     }
 

@@ -96,6 +96,7 @@ pub fn plain_pools(spec: &OperatingSystemProfileSpec, kubelets: &[Version]) -> V
 /// `pool` with everything set that a MachineDeployment can set.
 fn with_everything(pool: &Pool) -> Pool {
     let pairs = |text: &str| Some(BTreeMap::from([("memory".to_owned(), text.to_owned())]));
+    let thresholds = kubelet::DEFAULT_THRESHOLDS.map(|name| (name.to_owned(), "10%".to_owned()));
     Pool {
         ssh_public_keys: vec!["ssh-ed25519 AAAA sample".to_owned()],
         os: OperatingSystemSpec {
@@ -112,11 +113,7 @@ fn with_everything(pool: &Pool) -> Pool {
         kubelet: KubeletSettings {
             system_reserved: pairs("200Mi"),
             kube_reserved: pairs("300Mi"),
-            eviction_hard: Some(
-                kubelet::DEFAULT_THRESHOLDS
-                    .map(|name| (name.to_owned(), "10%".to_owned()))
-                    .into(),
-            ),
+            eviction_hard: Some(thresholds.into()),
             container_log_max_size: Some("50Mi".to_owned()),
             container_log_max_files: Some(3),
             max_pods: Some(50),
@@ -134,8 +131,8 @@ fn with_everything(pool: &Pool) -> Pool {
 pub fn full_sample(spec: &OperatingSystemProfileSpec, cloud: CloudProvider) -> Option<(Pool, Settings)> {
     let (_, newest) = kubelet::TESTED_MINORS;
     let mut pools = plain_pools(spec, &[Version::new(1, newest, 0)]).into_iter();
-    let (_, pool) = pools
-        .find(|(_, pool)| pool.cloud_provider == cloud && pool.network.ip_family == IpFamily::IPv4IPv6)?;
+    let wanted = (cloud, IpFamily::IPv4IPv6);
+    let (_, pool) = pools.find(|(_, pool)| (pool.cloud_provider, pool.network.ip_family) == wanted)?;
     Some((with_everything(&pool), full_settings(spec)?))
 }
 
@@ -174,14 +171,12 @@ fn representatives(spec: &OperatingSystemProfileSpec) -> impl Iterator<Item = (S
         let is_its_turn = is_lowest_or_highest && family == (cloud + minor) % families;
         (cloud == 0 || is_its_turn).then_some(pool)
     });
-    let with_address = plain_pools(spec, &[Version::new(1, newest, 0)])
-        .into_iter()
-        .take(usize::from(has_static_network(spec)))
-        .map(|(label, pool)| {
-            let network = static_network();
-            (format!("{label}, static address"), Pool { network, ..pool })
-        });
-    usual.chain(with_address)
+    let newest = plain_pools(spec, &[Version::new(1, newest, 0)]).into_iter();
+    let with_address = newest.take(usize::from(has_static_network(spec)));
+    usual.chain(with_address.map(|(label, pool)| {
+        let network = static_network();
+        (format!("{label}, static address"), Pool { network, ..pool })
+    }))
 }
 
 /// Whether pools of a profile can have a static address.
@@ -226,19 +221,14 @@ pub(crate) fn render(
 
 /// An API server that does not exist, with a certificate that is as long as a real one but none.
 pub fn stand_in_cluster() -> ClusterEndpoint {
-    let body = late_bound::filler("certificate", 1024)
-        .replace('-', "+")
-        .replace('_', "/");
-    let lines: Vec<&str> = (0..body.len())
-        .step_by(64)
-        .filter_map(|at| body.get(at..at + 64))
-        .collect();
+    let body = late_bound::filler("certificate", 1024);
+    let body = body.replace('-', "+").replace('_', "/");
+    let starts = (0..body.len()).step_by(64);
+    let lines: Vec<&str> = starts.filter_map(|at| body.get(at..at + 64)).collect();
+    let lines = lines.join("\n");
     ClusterEndpoint {
         api_server: "https://api.cluster.example:6443".to_owned(),
-        ca: format!(
-            "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
-            lines.join("\n")
-        ),
+        ca: format!("-----BEGIN CERTIFICATE-----\n{lines}\n-----END CERTIFICATE-----\n"),
     }
 }
 

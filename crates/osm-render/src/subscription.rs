@@ -40,11 +40,9 @@ struct Field<'p> {
 /// The two ways to register, each complete or not there at all: user and password, and organization and activation key.
 fn fields(pool: &Pool) -> [[Field<'_>; 2]; 2] {
     let os = &pool.os;
-    let (user, password) = (
-        &os.rhel_subscription_manager_user,
-        &os.rhel_subscription_manager_password,
-    );
-    let (organization, activation_key) = (&os.rhel_organization_name, &os.rhel_activation_key);
+    let user = &os.rhel_subscription_manager_user;
+    let password = &os.rhel_subscription_manager_password;
+    let (organization, key) = (&os.rhel_organization_name, &os.rhel_activation_key);
     let field = |id, name, key, value| Field { id, name, key, value };
     [
         [
@@ -53,12 +51,7 @@ fn fields(pool: &Pool) -> [[Field<'_>; 2]; 2] {
         ],
         [
             field(ORGANIZATION, "rhelOrganizationName", "org", organization),
-            field(
-                ACTIVATION_KEY,
-                "rhelActivationKey",
-                "activation-key",
-                activation_key,
-            ),
+            field(ACTIVATION_KEY, "rhelActivationKey", "activation-key", key),
         ],
     ]
 }
@@ -132,10 +125,10 @@ pub(crate) fn configure(stage: &mut StageConfig, pool: &Pool) -> Option<String> 
     let Some(fields) = chosen(pool) else {
         return incomplete(pool);
     };
-    let mut module = Map::new();
-    for field in &fields {
-        module.insert(field.key.to_owned(), json!(field.text()));
-    }
+    let values = fields
+        .iter()
+        .map(|field| (field.key.to_owned(), json!(field.text())));
+    let mut module: Map<String, Value> = values.collect();
     if pool.os.attach_subscription && module.contains_key("username") {
         module.insert("auto-attach".to_owned(), json!(true));
     }
@@ -145,9 +138,8 @@ pub(crate) fn configure(stage: &mut StageConfig, pool: &Pool) -> Option<String> 
         module.insert("server-hostname".to_owned(), json!(server));
         module.insert("rhsm-baseurl".to_owned(), json!(url));
     }
-    let own = additions::modules(stage)?
-        .entry(MODULE)
-        .or_insert_with(|| json!({}));
+    let modules = additions::modules(stage)?;
+    let own = modules.entry(MODULE).or_insert_with(|| json!({}));
     // The profile's own fields of the module, such as repositories, stay.
     match own.as_object_mut() {
         Some(own) => own.extend(module),
@@ -220,24 +212,20 @@ mod tests {
 
     #[test]
     fn an_incomplete_subscription_is_a_warning() {
+        let user = json!({"rhelSubscriptionManagerUser": "me"});
+        let mut satellite = user.clone();
+        satellite["rhelSubscriptionManagerPassword"] = json!("x");
+        satellite["rhelUseSatelliteServer"] = json!(true);
         for (spec, part) in [
-            (
-                json!({"rhelSubscriptionManagerUser": "me"}),
-                "rhelSubscriptionManagerPassword",
-            ),
+            (user, "rhelSubscriptionManagerPassword"),
             (json!({"rhelActivationKey": "hunter2"}), "rhelOrganizationName"),
-            (
-                json!({"rhelUseSatelliteServer": true, "rhelSubscriptionManagerUser": "me", "rhelSubscriptionManagerPassword": "x"}),
-                "rhelSatelliteServer",
-            ),
+            (satellite, "rhelSatelliteServer"),
         ] {
             let (modules, warning) = configured(&pool("rhel", spec), None);
             let warning = warning.unwrap();
             assert_eq!(modules, None);
-            assert!(
-                warning.contains(part) && !warning.contains("hunter2"),
-                "{warning}"
-            );
+            let is_good = warning.contains(part) && !warning.contains("hunter2");
+            assert!(is_good, "{warning}");
         }
     }
 
