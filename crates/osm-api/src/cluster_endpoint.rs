@@ -179,10 +179,8 @@ mod tests {
     }
 
     fn slice(addresses: &[&str]) -> Discovered {
-        let endpoints: Vec<_> = addresses
-            .iter()
-            .map(|address| json!({"addresses": [address]}))
-            .collect();
+        let endpoint = |address| json!({"addresses": [address]});
+        let endpoints: Vec<_> = addresses.iter().map(endpoint).collect();
         let slice = json!({"addressType": "IPv4", "endpoints": endpoints, "ports": [{"name": "https", "port": 6443}]});
         Discovered::from_endpoint_slice(&serde_json::from_value::<EndpointSlice>(slice).unwrap())
     }

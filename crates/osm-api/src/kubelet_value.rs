@@ -211,17 +211,11 @@ mod tests {
         }
         let of = |text| quantity(text).unwrap();
         assert!(of("-1Mi").negative && !of("-0").negative && of("-0.00Ki").zero && !of("0.01").zero);
-        for (text, whole) in [
-            ("100Mi", true),
-            ("1.5Gi", false),
-            ("1.5G", true),
-            ("1.50", false),
-            ("0.001k", true),
-            ("1000m", false),
-            ("1e3", true),
-            ("5", true),
-        ] {
-            assert_eq!(of(text).whole, whole, "{text}");
+        for text in "100Mi 1.5G 0.001k 1e3 5".split(' ') {
+            assert!(of(text).whole, "{text}");
+        }
+        for text in "1.5Gi 1.50 1000m".split(' ') {
+            assert!(!of(text).whole, "{text}");
         }
     }
 
@@ -244,10 +238,8 @@ mod tests {
         for bad in "|+|-|1|s|1 s|30 seconds|1d|1h 30m|PT1H|1.2.3s|.s|1e3s".split('|') {
             assert_eq!(duration(bad), None, "{bad:?}");
         }
-        assert!(
-            duration("2562047h").is_some() && duration("2562048h").is_none(),
-            "292 years fit"
-        );
+        // 292 years fit.
+        assert!(duration("2562047h").is_some() && duration("2562048h").is_none());
     }
 
     #[test]

@@ -219,20 +219,14 @@ mod tests {
         let longest = "a".repeat(names::MAX_NAME);
         let longer = format!("{longest}a");
         let good = [("a.b-1", "a.b-1"), (" Pool-1 ", "pool-1"), (&longest, &longest)];
+        let good = good.map(|(name, expected)| (name, Some(expected)));
         let bad = "odd/../existing|..|.|a/b|a?b|a#b|a%2fb|a b|a_b|-a|a..b|ü".split('|');
         let bad = bad.chain([longer.as_str()]).map(|name| (name, None));
-        for (name, expected) in good
-            .map(|(name, expected)| (name, Some(expected)))
-            .into_iter()
-            .chain(bad)
-        {
+        for (name, expected) in good.into_iter().chain(bad) {
             assert_eq!(kubelet_spelling(name).as_deref(), expected, "{name}");
             let known = expected.map_or(NodeName::NotRecorded, |name| NodeName::Known(name.to_owned()));
-            assert_eq!(
-                NodeName::of(&machine("hetzner", name, json!([]))),
-                known,
-                "{name}"
-            );
+            let on_hetzner = NodeName::of(&machine("hetzner", name, json!([])));
+            assert_eq!(on_hetzner, known, "{name}");
             let address = json!([{"type": "InternalDNS", "address": name}]);
             assert_eq!(NodeName::of(&machine("aws", "a", address)), known, "{name}");
         }

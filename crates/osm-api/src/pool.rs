@@ -459,15 +459,10 @@ mod tests {
             let error = Pool::read(&md).unwrap_err();
             let message = error.to_string();
             let below = message.strip_prefix("spec.template.").unwrap();
-            assert!(
-                below.starts_with(error.path.strip_prefix("spec.template.").unwrap()),
-                "{error:?}"
-            );
+            assert!(message.starts_with(&error.path), "{error:?}");
             let found = format!("{} {below}", error.reason());
-            assert!(
-                found.starts_with(expected) && !found.contains("hunter2"),
-                "{case}: {found}"
-            );
+            let is_good = found.starts_with(expected) && !found.contains("hunter2");
+            assert!(is_good, "{case}: {found}");
         }
         for (template, problem) in [
             (json!("text"), " is a string, expected a map"),
@@ -480,10 +475,9 @@ mod tests {
         let key = format!("{}MaxPods", names::KUBELET_CONFIG_PREFIX);
         let mut md = machine_deployment(good(), json!({}));
         md.spec.template["metadata"] = json!({"annotations": {key.clone(): 50}});
-        assert_eq!(
-            Pool::read(&md).unwrap_err().to_string(),
-            format!("annotation {key}: is a number; put it in quotes; it is an annotation of spec.template")
-        );
+        let problem = "is a number; put it in quotes; it is an annotation of spec.template";
+        let error = Pool::read(&md).unwrap_err().to_string();
+        assert_eq!(error, format!("annotation {key}: {problem}"));
     }
 
     #[test]
@@ -509,6 +503,7 @@ mod tests {
         ] {
             read(annotations).unwrap_or_else(|error| panic!("{annotations}: {error}"));
         }
+        let equal = "ImageGCHighThresholdPercent 77;ImageGCLowThresholdPercent 77";
         // The last of the annotations is the one that the message names. The rules themselves are tested in kubelet_value.
         for (annotations, problem) in [
             ("SystemReserved cpu=a77", "cpu: must be a quantity"),
@@ -525,10 +520,7 @@ mod tests {
             ("ImageGCHighThresholdPercent 177", "from 0 to 100"),
             ("ImageGCLowThresholdPercent -77", "from 0 to 100"),
             ("ImageGCHighThresholdPercent 77", "below"),
-            (
-                "ImageGCHighThresholdPercent 77;ImageGCLowThresholdPercent 77",
-                "below",
-            ),
+            (equal, "below"),
             ("ImageMinimumGCAge 77 minutes", "must be a duration"),
             ("ImageMinimumGCAge -77s", "must be a duration"),
             ("ImageMaximumGCAge 77s", "longer than"),
@@ -600,11 +592,7 @@ mod tests {
     fn places(value: &Value, at: &str, found: &mut Vec<String>) {
         let below: Vec<(String, &Value)> = match value {
             Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), value)).collect(),
-            Value::Array(items) => items
-                .iter()
-                .enumerate()
-                .map(|(i, value)| (i.to_string(), value))
-                .collect(),
+            Value::Array(items) => (0..).map(|i: usize| i.to_string()).zip(items).collect(),
             _ => Vec::new(),
         };
         for (name, value) in below {
@@ -640,10 +628,8 @@ mod tests {
             let mut all = Vec::new();
             places(&provider, "", &mut all);
             assert!(all.len() > 40);
-            for place in all
-                .iter()
-                .filter(|place| !["/cloudProvider", "/operatingSystem"].contains(&place.as_str()))
-            {
+            all.retain(|place| !["/cloudProvider", "/operatingSystem"].contains(&place.as_str()));
+            for place in &all {
                 let absent = with_provider(&without(&provider, place));
                 let expected = Pool::read(&absent).unwrap();
                 let null = with_provider(&with(&provider, place, Value::Null));
@@ -727,10 +713,8 @@ mod tests {
             }
         }
         let both = json!({"CloudProvider": "aws", "cloudProvider": "edge", "operatingSystem": "ubuntu"});
-        assert_eq!(
-            Pool::read(&with_provider(&both)).unwrap().cloud_provider,
-            CloudProvider::Edge
-        );
+        let pool = Pool::read(&with_provider(&both)).unwrap();
+        assert_eq!(pool.cloud_provider, CloudProvider::Edge);
         let unknown = json!({"cloudProvider": "aws", "operatingSystem": "ubuntu", "cloudProviders": 1});
         assert!(Pool::read(&with_provider(&unknown)).is_err());
     }

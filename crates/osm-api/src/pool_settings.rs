@@ -155,12 +155,8 @@ mod tests {
     fn the_annotation_has_the_last_word() {
         let pool = PoolSettings::parse("fromConfigMap: ours\npauseImage: pause:3\n").unwrap();
         assert_eq!(pool.config_map.as_deref(), Some("ours"));
-        let settings = pool
-            .merge(
-                &installation(),
-                Some("pauseImage: pause:2\nproxy: {http: null}\n"),
-            )
-            .unwrap();
+        let referenced = "pauseImage: pause:2\nproxy: {http: null}\n";
+        let settings = pool.merge(&installation(), Some(referenced)).unwrap();
         assert_eq!(settings.pause_image.as_deref(), Some("pause:3"));
         assert_eq!(settings.proxy.http, None);
     }
@@ -168,39 +164,30 @@ mod tests {
     #[test]
     fn mistakes_say_where_and_repeat_no_value() {
         let of_annotation = |text: &str| {
-            PoolSettings::parse(text)
-                .and_then(|pool| pool.merge(&installation(), None))
-                .unwrap_err()
-                .to_string()
+            let merged = PoolSettings::parse(text).and_then(|pool| pool.merge(&installation(), None));
+            merged.unwrap_err().to_string()
         };
+        let number = "downloads.containerd.version: is a number; put it in quotes";
+        let of_all = "credentials: is the same for all pools";
         for (text, part) in [
             ("[hunter2]", "the document: is a list, expected a map"),
             ("hunter2", "the document: is a string, expected a map"),
             ("fromConfigMap: 1234", "fromConfigMap: must be"),
-            (
-                "downloads: {containerd: {version: 2.1}}",
-                "downloads.containerd.version: is a number; put it in quotes",
-            ),
+            ("downloads: {containerd: {version: 2.1}}", number),
             ("proxy: {http: 'http://u:hunter2@p'}", "proxy.http: must be"),
             ("prxy: hunter2", "prxy: unknown field"),
-            (
-                "credentials: {tokenLifetimeHours: 1}",
-                "credentials: is the same for all pools",
-            ),
+            ("credentials: {tokenLifetimeHours: 1}", of_all),
             ("fromConfigMap: [hunter2]", "fromConfigMap: must be"),
             ("a: [hunter2", "not YAML"),
         ] {
             let message = of_annotation(text);
             let start = format!("annotation {SETTINGS}: ");
             assert!(message.starts_with(&start), "{message}");
-            assert!(
-                message.contains(part) && !message.contains("hunter2"),
-                "{message}"
-            );
+            let is_good = message.contains(part) && !message.contains("hunter2");
+            assert!(is_good, "{message}");
         }
-        let message = of_annotation(
-            "defaultProfiles: {}\nlimits: {machineDeployments: 9}\nprxy: 1\nproxy: {http: no-url}\n",
-        );
+        let many = "defaultProfiles: {}\nlimits: {machineDeployments: 9}\nprxy: 1\nproxy: {http: no-url}\n";
+        let message = of_annotation(many);
         for part in [
             "defaultProfiles: is the same",
             "limits: is the same",
@@ -210,12 +197,9 @@ mod tests {
             assert!(message.contains(part), "{message}");
         }
         let pool = PoolSettings::parse("fromConfigMap: ours").unwrap();
-        let message = pool
-            .merge(&installation(), Some("hostCABundle: hunter2\n"))
-            .unwrap_err()
-            .to_string();
+        let error = pool.merge(&installation(), Some("hostCABundle: hunter2\n"));
         let wanted = "ConfigMap ours, key settings.yaml: hostCABundle: must be one or more PEM certificates";
-        assert_eq!(message, wanted);
+        assert_eq!(error.unwrap_err().to_string(), wanted);
     }
 
     #[test]

@@ -437,9 +437,9 @@ mod tests {
         });
         let mut errors = decode_and_validate(document, validate).unwrap_err();
         assert!(!errors.join("").contains("hunter2"), "{errors:#?}");
-        errors
-            .iter_mut()
-            .for_each(|line| line.truncate(line.find([',', '`']).unwrap_or(line.len())));
+        for line in &mut errors {
+            line.truncate(line.find([',', '`']).unwrap_or(line.len()));
+        }
         errors.sort();
         assert_eq!(
             errors,

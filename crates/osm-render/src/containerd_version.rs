@@ -123,10 +123,10 @@ mod tests {
         let config = File::of_text("/etc/containerd/config.toml", 644, CONFIG.to_owned());
         spec.provisioning_config.files = vec![config];
         let found = warnings(&spec);
-        assert!(
-            found.len() == 1 && found[0].starts_with("bootstrapConfig.modules.packages: "),
-            "{found:#?}"
-        );
+        let [warning] = &found[..] else {
+            panic!("{found:#?}")
+        };
+        assert!(warning.starts_with("bootstrapConfig.modules.packages: "));
     }
 
     #[test]

@@ -307,18 +307,14 @@ mod tests {
             assert_eq!(source.sha256("amd64").is_some(), pinned, "{kubelet}");
         }
         let off = Settings::parse("downloads: {crictl: {enabled: false, version: 1.34.0}}").unwrap();
-        assert_eq!(
-            Source::of(Artefact::Crictl, &off.downloads, &KUBELET).version,
-            None
-        );
+        let source = Source::of(Artefact::Crictl, &off.downloads, &KUBELET);
+        assert_eq!(source.version, None);
     }
 
     #[test]
     fn mistakes_say_what_to_do_and_list_nothing() {
-        let settings = Settings::parse("downloads: {crictl: {enabled: false}}")
-            .unwrap()
-            .downloads;
-        let catalogue = Catalogue::new(&settings, &KUBELET);
+        let settings = Settings::parse("downloads: {crictl: {enabled: false}}").unwrap();
+        let catalogue = Catalogue::new(&settings.downloads, &KUBELET);
         let disabled = "downloads.crictl.enabled of the settings is false; enable it there, or test {{#if downloads.crictl.version}}";
         let missing = "write arch=\"amd64\" or arch=\"arm64\", or arch=\"$arch\"";
         let known = "it can be kubelet, containerd, runc, cni, crictl";

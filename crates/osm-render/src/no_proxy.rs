@@ -103,11 +103,8 @@ mod tests {
         ] {
             assert_eq!(of(proxy, listed, api_server).as_deref(), Some(expected));
         }
-        assert_eq!(
-            of(None, Some(".svc"), "https://api").as_deref(),
-            Some(".svc"),
-            "there is no proxy"
-        );
+        let without_proxy = of(None, Some(".svc"), "https://api");
+        assert_eq!(without_proxy.as_deref(), Some(".svc"));
         assert_eq!(of(proxy, None, "https://a\"b,c"), None, "this is no host");
     }
 
@@ -124,12 +121,11 @@ mod tests {
             (".site.example", "http://m.site.example/", None),
             ("10.20.0.5", "http://10.20.0.5/", None),
         ] {
+            let repository = format!("{{name: a, baseURL: '{mirror}', gpgKey: 'file:///a'}}");
             for field in [
                 format!("downloads: {{kubelet: {{baseURL: '{mirror}'}}}}"),
                 format!("packages: {{apt: {{securityMirror: '{mirror}'}}}}"),
-                format!(
-                    "packages: {{yum: {{repositories: [{{name: a, baseURL: '{mirror}', gpgKey: 'file:///a'}}]}}}}"
-                ),
+                format!("packages: {{yum: {{repositories: [{repository}]}}}}"),
             ] {
                 let text = format!("proxy: {{http: 'http://proxy:3128', noProxy: '{listed}'}}\n{field}\n");
                 let found = no_proxy(&Settings::parse(&text).unwrap(), &crate::stand_in_cluster()).unwrap();

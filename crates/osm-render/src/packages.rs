@@ -169,11 +169,8 @@ mod tests {
         expected["apt"] = json!({"primary": uri, "security": uri});
         assert_eq!(configured("ubuntu", SOURCES, json!({})), (expected, None));
         assert_eq!(configured("ubuntu", "", json!({})), (upgrade, None));
-        let (modules, _) = configured(
-            "rockylinux",
-            SOURCES,
-            json!({"bootcmd": ["own"], "runcmd": ["x"]}),
-        );
+        let own = json!({"bootcmd": ["own"], "runcmd": ["x"]});
+        let (modules, _) = configured("rockylinux", SOURCES, own);
         let repository = &modules["yum_repos"]["osm-base"];
         assert_eq!(repository["baseurl"], "https://m.example/$releasever/$basearch");
         assert_eq!(modules["bootcmd"][0][0], "cloud-init-per");

@@ -172,12 +172,15 @@ downloads: {crictl: {sha256: {1.34.0: {}}, version: 1.35.0, enabled: false}} => 
             let mut cluster = crate::stand_in_cluster();
             cluster.api_server = settings.cluster.api_server.clone().unwrap_or(cluster.api_server);
             let warnings = warnings(pool.unwrap(), &settings, &cluster);
-            let starts = warnings
-                .iter()
-                .all(|warning| warning.starts_with(expected.trim()));
-            assert!(
-                starts && warnings.len() == usize::from(!expected.is_empty()),
+            assert_eq!(
+                warnings.len(),
+                usize::from(!expected.is_empty()),
                 "{row}: {warnings:?}"
+            );
+            let mut warnings = warnings.iter();
+            assert!(
+                warnings.all(|warning| warning.starts_with(expected.trim())),
+                "{row}"
             );
         }
     }

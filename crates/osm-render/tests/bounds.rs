@@ -61,12 +61,8 @@ impl Hostile {
     }
 
     fn spec(&self) -> OperatingSystemProfileSpec {
-        let files: Vec<Value> = self
-            .files
-            .iter()
-            .enumerate()
-            .map(|(i, text)| json!({"path": format!("/f{i}"), "content": {"inline": {"data": text}}}))
-            .collect();
+        let file = |(i, text)| json!({"path": format!("/f{i}"), "content": {"inline": {"data": text}}});
+        let files: Vec<Value> = self.files.iter().enumerate().map(file).collect();
         let templates: Value = self.templates.iter().cloned().collect();
         serde_json::from_value(json!({
             "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0", "templateEngine": self.engine,
@@ -84,16 +80,13 @@ fn repeated(piece: &str, bytes: usize) -> String {
 
 /// `inner` with a value of some 400 KiB in the place of each `VALUE`.
 fn doubled(inner: &str) -> String {
-    let doubling = (0..9).rev().fold(inner.replace("VALUE", "v9"), |inner, i| {
-        format!(
-            "{{{{#with (concat v{i} v{i}) as |v{}|}}}}{inner}{{{{/with}}}}",
-            i + 1
-        )
-    });
-    format!(
-        "{{{{#with (concat \"{}\") as |v0|}}}}{doubling}{{{{/with}}}}",
-        "x".repeat(800)
-    )
+    let double = |inner: String, i: usize| {
+        let next = i + 1;
+        format!("{{{{#with (concat v{i} v{i}) as |v{next}|}}}}{inner}{{{{/with}}}}")
+    };
+    let doubling = (0..9).rev().fold(inner.replace("VALUE", "v9"), double);
+    let first = "x".repeat(800);
+    format!("{{{{#with (concat \"{first}\") as |v0|}}}}{doubling}{{{{/with}}}}")
 }
 
 fn loops(levels: usize, inner: &str) -> String {
@@ -124,15 +117,12 @@ fn handlebars() -> Vec<Hostile> {
             panic!("{row}")
         };
         let names: String = (0..11_000).map(|i| format!(" n{i:05}=1")).collect();
-        let inner = inner
-            .replace("LONG", &format!("{}baseURL", "this.".repeat(25_000)))
-            .replace("NAMES", &names);
-        let text = loops(levels.parse().unwrap(), &inner);
-        let text = if text.contains("VALUE") {
-            doubled(&text)
-        } else {
-            text
-        };
+        let long = "this.".repeat(25_000) + "baseURL";
+        let inner = inner.replace("LONG", &long).replace("NAMES", &names);
+        let mut text = loops(levels.parse().unwrap(), &inner);
+        if text.contains("VALUE") {
+            text = doubled(&text);
+        }
         // Templates `a0` to `a20` include each other with a value.
         let next = |i: usize| (format!("a{i}"), format!("{{{{> a{} c=b b=b}}}}", i + 1));
         let mut hostile = Hostile::handlebars(name, vec![text])
@@ -151,46 +141,32 @@ fn handlebars() -> Vec<Hostile> {
     let blocks: String = (0..12)
         .map(|i| format!("{{{{#with (concat VALUE) as |w{i}|}}}}"))
         .collect();
+    let joined = |values| doubled(&format!("{{{{len (concat{})}}}}", " VALUE".repeat(values)));
+    let in_blocks = doubled(&(blocks + &"{{/with}}".repeat(12)));
+    let tags = repeated("{{pool.name}}", 20_000);
+    let far = " ".repeat(100_000) + "{{> a}}\n";
+    let of = Hostile::handlebars;
     let others = [
-        Hostile::handlebars(
+        of(
             "a large template, included often",
             many(&"{{> a}}".repeat(4), 600),
         )
         .including("a", "x".repeat(120_000)),
-        Hostile::handlebars(
+        of(
             "a large template, included and indented",
             many("  {{> a}}\n", 1200),
         )
         .including("a", "x\n".repeat(60_000)),
-        Hostile::handlebars(
-            "many lines, included and indented far",
-            vec![format!("{}{{{{> a}}}}\n", " ".repeat(100_000))],
-        )
-        .including("a", "x\n".repeat(60_000)),
-        Hostile::handlebars(
-            "large values joined",
-            vec![doubled(&format!("{{{{len (concat{})}}}}", " VALUE".repeat(31)))],
-        ),
-        Hostile::handlebars(
-            "many large values in a tag",
-            vec![doubled(&format!("{{{{len (concat{})}}}}", " VALUE".repeat(2000)))],
-        ),
-        Hostile::handlebars(
-            "templates that get all data again and again",
-            vec!["{{> a}}".to_owned()],
-        )
-        .including("a", "{{> b x=this y=this}}".to_owned())
-        .including("b", "{{> a x=this y=this}}".to_owned()),
-        Hostile::handlebars(
-            "large values in blocks",
-            vec![doubled(&(blocks + &"{{/with}}".repeat(12)))],
-        ),
-        Hostile::handlebars(
-            "many tags",
-            many(&repeated("{{pool.name}}", 20_000), MAX_CONTENT_BYTES / 21_000),
-        ),
-        Hostile::handlebars("many small files", many("{{pool.name}}", MAX_CONTENT_BYTES / 100)),
-        Hostile::handlebars("deep expressions", many(&repeated(negations, 60_000), 8)),
+        of("many lines, included and indented far", vec![far]).including("a", "x\n".repeat(60_000)),
+        of("large values joined", vec![joined(31)]),
+        of("many large values in a tag", vec![joined(2000)]),
+        of("templates that get all data again and again", many("{{> a}}", 1))
+            .including("a", "{{> b x=this y=this}}".to_owned())
+            .including("b", "{{> a x=this y=this}}".to_owned()),
+        of("large values in blocks", vec![in_blocks]),
+        of("many tags", many(&tags, MAX_CONTENT_BYTES / 21_000)),
+        of("many small files", many("{{pool.name}}", MAX_CONTENT_BYTES / 100)),
+        of("deep expressions", many(&repeated(negations, 60_000), 8)),
         commands("many short texts", "{{this}}", MAX_CONTENT_BYTES / 10),
         commands("many texts", "a", MAX_CONTENT_BYTES / 4 - 1000),
         Hostile {
@@ -235,18 +211,15 @@ fn go() -> Vec<Hostile> {
     };
     let grow = (0..40).map(calls_twice).collect::<String>() + "{{define \"a40\"}}x{{end}}{{template \"a0\"}}";
     let actions = repeated("{{.KubeVersion}}", 20_000);
+    let much = "{{repeat 300 .HostCABundle}}".to_owned();
     let others = [
         ("templates that grow", vec![grow]),
         ("many actions", vec![actions; MAX_CONTENT_BYTES / 21_000]),
         ("output", vec!["x".repeat(400_000)]),
-        (
-            "much output",
-            vec!["{{repeat 300 .HostCABundle}}".to_owned(); 1000],
-        ),
+        ("much output", vec![much; 1000]),
     ];
-    rows.chain(others)
-        .map(|(name, files)| Hostile::go(name, files))
-        .collect()
+    let all = rows.chain(others);
+    all.map(|(name, files)| Hostile::go(name, files)).collect()
 }
 
 #[test]
@@ -273,11 +246,8 @@ fn no_profile_takes_much_memory_or_time() {
         let took = now() - start;
         let bytes = ALLOCATOR.get_peak_memory().saturating_sub(before);
         let (name, result): (_, String) = (hostile.name, result.chars().take(90).collect());
-        let [mib, first, all] = [
-            bytes as f64 / 1_048_576.0,
-            compiled.as_secs_f64(),
-            took.as_secs_f64(),
-        ];
+        let mib = bytes as f64 / 1_048_576.0;
+        let [first, all] = [compiled, took].map(|time| time.as_secs_f64());
         println!("{name:42} {mib:7.1} MiB {first:6.2} s {all:6.2} s  {result}");
         if bytes > MAX_MEMORY || (took > MAX_TIME && !cfg!(debug_assertions)) {
             too_much.push(hostile.name);

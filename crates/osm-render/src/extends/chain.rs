@@ -124,10 +124,8 @@ mod tests {
         let error = chain("lib/none", &[]).unwrap_err();
         assert_eq!(error.reason(), "ProfileInvalid");
         let error = error.to_string();
-        assert!(
-            error.starts_with("spec.extends: ") && error.contains("lib/redhat"),
-            "{error}"
-        );
+        let names = error.starts_with("spec.extends: ") && error.contains("lib/redhat");
+        assert!(names, "{error}");
     }
 
     #[test]

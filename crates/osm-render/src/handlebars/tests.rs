@@ -34,12 +34,11 @@ fn known() -> BTreeMap<String, LateBound> {
 }
 
 fn say(failure: Failure) -> String {
-    let template = failure.template.unwrap_or_default();
-    format!(
-        "{template} {:?} {}",
+    let (template, place) = (
+        failure.template.unwrap_or_default(),
         failure.line.zip(failure.column),
-        failure.problem
-    )
+    );
+    format!("{template} {place:?} {}", failure.problem)
 }
 
 /// Compiles `partials` and a template, and renders it.
@@ -239,15 +238,11 @@ fn nothing_looks_at_a_late_value() {
 
 #[test]
 fn what_is_included_is_rendered_in_its_place() {
+    let outer = "{{#each map}}\n{{> inner}}\n{{/each}}\nend of {{quote}}\n";
+    let inner = "{{@key}}={{n}} {{#each @root.list}}{{> deepest}}{{/each}}\n";
     let partials = [
-        (
-            "outer",
-            "{{#each map}}\n{{> inner}}\n{{/each}}\nend of {{quote}}\n",
-        ),
-        (
-            "inner",
-            "{{@key}}={{n}} {{#each @root.list}}{{> deepest}}{{/each}}\n",
-        ),
+        ("outer", outer),
+        ("inner", inner),
         ("deepest", "{{this}}{{@index}}{{@root.number}};"),
         ("named", "{{a}}{{b.n}}{{number}}"),
         ("lines", "one\n\n{{text}}{{> two}}"),
@@ -323,23 +318,15 @@ fn including_in_a_circle_is_refused() {
 
 #[test]
 fn the_deepest_nesting_that_passes_renders_on_a_small_stack() {
-    let source = "{{#if yes}}".repeat(scan::MAX_BLOCK_DEPTH) + &"{{/if}}".repeat(scan::MAX_BLOCK_DEPTH);
-    let parentheses = "(not ".repeat(scan::MAX_PARENTHESES);
-    let source = format!(
-        "{source}{{{{not {parentheses}yes{}}}}}",
-        ")".repeat(scan::MAX_PARENTHESES)
-    );
-    let nested = "{{#if yes}}".repeat(scan::MAX_BLOCK_DEPTH - 2)
-        + "{{> p}}"
-        + &"{{/if}}".repeat(scan::MAX_BLOCK_DEPTH - 2);
+    let nest = |depth: usize, inner: &str| "{{#if yes}}".repeat(depth) + inner + &"{{/if}}".repeat(depth);
+    let [open, close] = ["(not ", ")"].map(|text| text.repeat(scan::MAX_PARENTHESES));
+    let source = nest(scan::MAX_BLOCK_DEPTH, "") + &format!("{{{{not {open}yes{close}}}}}");
+    let [nested, deep, deeper] =
+        ["{{> p}}", "x", "{{> q}}"].map(|inner| nest(scan::MAX_BLOCK_DEPTH - 2, inner));
     std::thread::Builder::new()
         .stack_size(1024 * 1024)
         .spawn(move || {
             render(&source).unwrap();
-            let (deep, deeper) = (
-                nested.replace("{{> p}}", "x"),
-                nested.replace("{{> p}}", "{{> q}}"),
-            );
             render_with(&[("p", &deep)], &nested).unwrap();
             let error = render_with(&[("p", &deeper), ("q", &deep)], &nested).unwrap_err();
             assert!(error.contains("nested more than 48 deep"), "{error}");
@@ -381,18 +368,10 @@ fn soup() -> impl Strategy<Value = String> {
 /// Nesting of blocks in a parsed template.
 fn depth(template: &::handlebars::Template) -> usize {
     use ::handlebars::template::TemplateElement::HelperBlock;
-    let of = |element: &_| match element {
-        HelperBlock(helper) => {
-            helper
-                .template
-                .iter()
-                .chain(&helper.inverse)
-                .map(depth)
-                .max()
-                .unwrap_or(0)
-                + 1
-        }
-        _ => 0,
+    let of = |element: &_| {
+        let HelperBlock(helper) = element else { return 0 };
+        let branches = helper.template.iter().chain(&helper.inverse);
+        branches.map(depth).max().unwrap_or(0) + 1
     };
     template.elements.iter().map(of).max().unwrap_or(0)
 }
@@ -474,10 +453,8 @@ fn joined_texts_stop_at_the_largest_value() {
     assert_eq!(render(&concat(5)).unwrap(), "500000");
     refused(&concat(6), "concat: gives more than");
     refused("{{len (join many wide)}}", "join: gives more than");
-    assert_eq!(
-        render("{{join list \"\"}}{{len (join many \"--\")}}").unwrap(),
-        "xy598"
-    );
+    let joined = render("{{join list \"\"}}{{len (join many \"--\")}}");
+    assert_eq!(joined.unwrap(), "xy598");
 }
 
 #[test]

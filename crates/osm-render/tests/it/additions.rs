@@ -13,15 +13,9 @@ use serde_json::{Value, json};
 use crate::common::{compiled, default_spec, pool, table};
 
 /// A profile for a system with this provisioning stage, besides a unit and, where there are commands, commands.
-fn spec(os: &str, utility: &str, provisioning: Value) -> OperatingSystemProfileSpec {
-    let mut stage = json!({
-        "units": [{"name": "setup.service", "enable": true,
-            "content": "[Unit]\nDescription=x\n[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}],
-    });
-    stage
-        .as_object_mut()
-        .unwrap()
-        .extend(provisioning.as_object().unwrap().clone());
+fn spec(os: &str, utility: &str, mut stage: Value) -> OperatingSystemProfileSpec {
+    stage["units"] = json!([{"name": "setup.service", "enable": true,
+        "content": "[Unit]\nDescription=x\n[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}]);
     serde_json::from_value(json!({
         "osName": os, "osVersion": "1", "version": "v1.0.0", "templateEngine": "Handlebars", "provisioningUtility": utility,
         "supportedCloudProviders": [{"name": "aws"}], "provisioningConfig": stage,
@@ -135,10 +129,8 @@ fn each_reader_gets_what_it_understands() {
                 let others = ["setup.service", "osm-commands-after.service"];
                 assert_eq!(units, [&[before][..], &kernel, &others].concat());
                 let unit = rendered.units[1].content.clone().unwrap();
-                assert!(
-                    unit.contains("\nBefore=setup.service\n") && unit.contains(apply),
-                    "{unit}"
-                );
+                let is_ordered = unit.contains("\nBefore=setup.service\n");
+                assert!(is_ordered && unit.contains(apply), "{unit}");
             }
             // The next boot, after which the units start, reads both files.
             _ => assert_eq!(units, [before, "setup.service", "osm-commands-after.service"]),
@@ -150,10 +142,8 @@ fn each_reader_gets_what_it_understands() {
             };
             let before = unit("before");
             let order = before.lines().find(|line| line.starts_with("Before=")).unwrap();
-            assert!(
-                order.ends_with("setup.service") && !order.contains("commands"),
-                "{order}"
-            );
+            let is_first = order.ends_with("setup.service") && !order.contains("commands");
+            assert!(is_first, "{order}");
             assert!(unit("after").contains("setup.service\n"), "{}", unit("after"));
             let script = text(&rendered, "/opt/bin/osm-commands-before").unwrap();
             let run = Command::new("sh").args(["-euc", &script]).output().unwrap();
@@ -179,13 +169,10 @@ fn without_them_a_resolved_profile_is_what_it_was() {
 fn packages_are_installed_unless_the_settings_forbid_it() {
     let provisioning = json!({"packages": ["htop", "g++"], "modules": {"packages": ["own"]}});
     let listed = spec("ubuntu", "cloud-init", provisioning);
-    let off = "packages: {enabled: false}";
+    let (more, off) = ("packages: {install: [chrony]}", "packages: {enabled: false}");
     for (settings, packages) in [
         ("{}", json!(["own", "htop", "g++"])),
-        (
-            "packages: {install: [chrony]}",
-            json!(["own", "htop", "g++", "chrony"]),
-        ),
+        (more, json!(["own", "htop", "g++", "chrony"])),
         (off, json!(["own"])),
     ] {
         let rendered = rendered(&listed, settings);
@@ -270,12 +257,10 @@ fn an_extension_adds_to_those_of_its_base() {
     let files = resolved.files.into_iter();
     let texts: Vec<String> = files.map(|file| file.content.inline.unwrap().data).collect();
     assert_eq!(texts, ["m\nn\n", "x = 1\ny = 3\nz = 4\n"]);
+    let changed = "spec.provisioningConfig.sysctls.y: ";
     let missing = "has no such entry in sysctls; correct the name";
     for (own, text) in [
-        (
-            json!({"sysctls": {"y": 3}}),
-            "spec.provisioningConfig.sysctls.y: ",
-        ),
+        (json!({"sysctls": {"y": 3}}), changed),
         (json!({"removeSysctls": ["z"]}), missing),
     ] {
         let error = on_base(own).expect_err(text);
@@ -306,10 +291,11 @@ fn the_settings_reach_profiles_of_every_engine_and_reader() {
             let modules = text(document, "/etc/modules-load.d/osm-settings.conf");
             assert_eq!(modules.unwrap(), "ip_vs\n");
             if os == "ubuntu" {
+                let in_bootcmd = format!("status=$?; {APPLY_SETTINGS}; (exit $status)");
                 let commands = if of_go {
                     json!({"runcmd": [APPLY_SETTINGS]})
                 } else {
-                    json!({"bootcmd": [format!("status=$?; {APPLY_SETTINGS}; (exit $status)")]})
+                    json!({"bootcmd": [in_bootcmd]})
                 };
                 let ntp = json!({"enabled": true, "servers": ["time.example", "fd00::7b"]});
                 assert_eq!(bootstrap.modules.as_ref().unwrap()["ntp"], ntp);
@@ -325,13 +311,9 @@ fn the_settings_reach_profiles_of_every_engine_and_reader() {
             // The next boot, after which the units of Ignition start, reads both files.
             assert_eq!(unit.is_some(), utility == "cloud-init");
             if let Some(unit) = unit {
-                let first = if of_go {
-                    "osm-time-servers.service"
-                } else {
-                    "setup.service"
-                };
+                let first = if of_go { "osm-time-servers" } else { "setup" };
                 let unit = unit.content.as_ref().unwrap();
-                let ordered = unit.contains(&format!("\nBefore={first}"));
+                let ordered = unit.contains(&format!("\nBefore={first}.service"));
                 assert!(ordered && unit.contains(APPLY_SETTINGS), "{unit}");
                 assert_eq!(bootstrap.units.last().unwrap().name, "osm-time-servers.service");
             }
@@ -353,9 +335,8 @@ fn amazon_linux_2_has_its_time_servers_in_a_file_of_chrony() {
     let config = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&config, "driftfile x\n").unwrap();
     let here = config.path().to_str().unwrap();
-    let command = command
-        .replace("/etc/chrony.conf", here)
-        .replace("systemctl", "true");
+    let command = command.replace("/etc/chrony.conf", here);
+    let command = command.replace("systemctl", "true");
     for _ in 0..2 {
         let run = Command::new("/bin/sh").args(["-c", &command]).status();
         assert!(run.unwrap().success());
@@ -389,12 +370,8 @@ fn packages_of_the_settings_that_are_not_installed_give_a_warning() {
         ("osp-flatcar", on, true),
     ] {
         let warnings = rendered(&default_spec(profile), settings).warnings;
-        let mut about = warnings.iter().map(|text| text.contains("packages.install"));
-        assert_eq!(
-            about.any(|is_it| is_it),
-            warned,
-            "{profile}, {settings}: {warnings:?}"
-        );
+        let is_told = warnings.iter().any(|text| text.contains("packages.install"));
+        assert_eq!(is_told, warned, "{profile}, {settings}: {warnings:?}");
     }
 }
 
@@ -461,9 +438,8 @@ fn what_osm_apply_would_not_do_is_said_before() {
         let pool = pool(spec.os_name.as_str(), cloud, "1.34.2", "IPv4", false);
         let rendered = profile.render(&pool, &Settings::default(), &stand_in_cluster());
         let warnings = rendered.unwrap().warnings.join("\n");
-        let said = dry_run(&profile)
-            .err()
-            .map_or(warnings, |refusal| refusal.message);
+        let refusal = dry_run(&profile).err();
+        let said = refusal.map_or(warnings, |refusal| refusal.message);
         match expected {
             "nothing" => assert_eq!(said, "", "{modules}"),
             expected => assert!(said.contains(&format!("{stage}{expected}")), "{modules}: {said}"),

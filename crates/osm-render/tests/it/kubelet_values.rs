@@ -212,11 +212,8 @@ const OUT_OF_REACH: [&str; 7] = [
 const TIMES: usize = 20;
 
 fn parts(text: &str) -> Vec<Value> {
-    let parts = text
-        .trim()
-        .lines()
-        .map(|line| yaml::read(line).unwrap().remove(0));
-    parts.collect()
+    let part = |line| yaml::read(line).unwrap().remove(0);
+    text.trim().lines().map(part).collect()
 }
 
 fn pick<'v>(rng: &mut TestRng, values: &'v [Value]) -> &'v Value {
@@ -235,10 +232,8 @@ fn document(i: usize, rng: &mut TestRng, [bases, good, bad]: [&[Value]; 3]) -> [
         let turn = i / 5 * 3 + i % 5 - 2;
         chosen.extend((0..rng.next_u32() % 2).map(|_| pick(rng, good)));
         chosen.extend((0..1 + rng.next_u32() % 3).map(|_| pick(rng, bad)));
-        chosen.extend([
-            &bad[(turn + turn / bad.len() + 1) % bad.len()],
-            &bad[turn % bad.len()],
-        ]);
+        let [other, this] = [turn + turn / bad.len() + 1, turn].map(|at| &bad[at % bad.len()]);
+        chosen.extend([other, this]);
     }
     for part in chosen {
         let file = usize::from(!rng.next_u32().is_multiple_of(4));
@@ -262,13 +257,10 @@ fn merge(to: &mut Value, from: &Value) {
 }
 
 fn profile(files: &[Value; 2]) -> Profile {
-    let paths = [
-        "/etc/kubernetes/kubelet.yaml",
-        "/etc/kubernetes/kubelet.conf.d/10.conf",
-    ];
-    let files = paths.iter().zip(files).map(
-        |(path, file)| json!({"path": path, "content": {"inline": {"data": yaml::write(file).unwrap()}}}),
-    );
+    let paths = ["kubelet.yaml", "kubelet.conf.d/10.conf"].map(|path| format!("/etc/kubernetes/{path}"));
+    let texts = files.each_ref().map(|file| yaml::write(file).unwrap());
+    let files = paths.iter().zip(texts);
+    let files = files.map(|(path, text)| json!({"path": path, "content": {"inline": {"data": text}}}));
     let spec: OperatingSystemProfileSpec = serde_json::from_value(json!({
         "osName": "ubuntu", "osVersion": "1", "version": "v1.0.0", "templateEngine": "Handlebars",
         "supportedCloudProviders": [{"name": "aws"}], "bootstrapConfig": {},
@@ -301,59 +293,42 @@ fn we_refuse_what_a_kubelet_refuses() {
         // Files are decoded strictly by the judge.
         let fields: BTreeSet<String> = kubelet_fields(minor).unwrap().into_iter().collect();
         let is_known = |name: &str| {
-            fields
-                .iter()
-                .any(|line| line.starts_with(&format!("KubeletConfiguration.{name} ")))
+            let start = format!("KubeletConfiguration.{name} ");
+            ["apiVersion", "kind"].contains(&name) || fields.iter().any(|line| line.starts_with(&start))
         };
-        let mut runner = TestRunner::new_with_rng(
-            Config::default(),
-            TestRng::deterministic_rng(RngAlgorithm::ChaCha),
-        );
+        let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+        let mut runner = TestRunner::new_with_rng(Config::default(), rng);
         let documents: Vec<[Value; 2]> = (0..cases)
             .map(|i| {
                 let mut files = document(i, runner.rng(), [&bases, &good, &bad]);
                 for file in &mut files {
-                    file.as_object_mut()
-                        .unwrap()
-                        .retain(|name, _| ["apiVersion", "kind"].contains(&&**name) || is_known(name));
+                    file.as_object_mut().unwrap().retain(|name, _| is_known(name));
                 }
                 files
             })
             .collect();
-        let texts: Vec<String> = documents
-            .iter()
-            .map(|[file, drop_in]| format!("{file}\n---\n{drop_in}"))
-            .collect();
+        let text = |[file, drop_in]: &[Value; 2]| format!("{file}\n---\n{drop_in}");
+        let texts: Vec<String> = documents.iter().map(text).collect();
         let (theirs, statements) = kubelet_validation(minor, &texts).unwrap();
 
         let mut differences = Vec::new();
         for (files, theirs) in documents.iter().zip(&theirs) {
             let ours = ours(files, &pool);
             if ours.is_ok() != theirs.is_empty() {
-                differences.push(format!(
-                    "{}\n{}\nours: {ours:?}\ntheirs: {theirs:?}",
-                    files[0], files[1]
-                ));
+                let [file, drop_in] = files;
+                let opinions = format!("ours: {ours:?}\ntheirs: {theirs:?}");
+                differences.push(format!("{file}\n{drop_in}\n{opinions}"));
             }
         }
-        let shown = differences
-            .iter()
-            .take(10)
-            .map(String::as_str)
-            .collect::<Vec<_>>()
-            .join("\n\n");
-        assert!(
-            differences.is_empty(),
-            "{minor}: {} of {cases} differ:\n{shown}",
-            differences.len()
-        );
+        let differ = differences.len();
+        differences.truncate(10);
+        let shown = differences.join("\n\n");
+        assert_eq!(differ, 0, "{minor}: of {cases} differ:\n{shown}");
         let valid = theirs.iter().filter(|complaints| complaints.is_empty()).count();
         assert!(valid * 3 >= cases, "{minor}: {valid} of {cases} are valid");
         let refusals = refusals(minor, &statements);
-        let rare: Vec<_> = refusals
-            .iter()
-            .filter(|statement| statement.count < TIMES)
-            .collect();
+        let mut rare = refusals.clone();
+        rare.retain(|statement| statement.count < TIMES);
         assert!(rare.is_empty(), "{minor}: {rare:#?}");
         let refusals = refusals.len();
         println!("{minor}: {cases} documents, {valid} valid, {refusals} statements refuse something");
@@ -367,11 +342,8 @@ fn refusals<'s>(minor: &str, statements: &'s [Statement]) -> Vec<&'s Statement> 
         let name = line.contains(" on locked").then(|| line.split(' ').next())??;
         Some(format!("!localFeatureGate.Enabled(features.{name})"))
     });
-    let never: Vec<String> = OUT_OF_REACH
-        .map(str::to_owned)
-        .into_iter()
-        .chain(locked)
-        .collect();
+    let mut never = OUT_OF_REACH.map(str::to_owned).to_vec();
+    never.extend(locked);
     let refuses = |statement: &&Statement| {
         let has = |words: &str| statement.source.contains(words);
         // Longer ones contain others.

@@ -58,13 +58,12 @@ fn long() -> String {
 pub fn pool(cloud: &str, utility: ProvisioningUtility) -> Pool {
     let mut pool = super::pool("flatcar", cloud, "1.34.2", "IPv4", false);
     pool.os.provisioning_utility = Some(utility);
-    pool.ssh_public_keys = [
+    let keys = [
         "ssh-ed25519 AAAA a",
         " ssh-ed25519 AAAA a\n",
         "ssh-rsa BBBB \"b\"",
-    ]
-    .map(str::to_owned)
-    .to_vec();
+    ];
+    pool.ssh_public_keys = keys.map(str::to_owned).to_vec();
     pool
 }
 
@@ -94,6 +93,7 @@ pub fn assert_applied(root: &Path, more: &[(&str, u32, &str)]) {
     let unit = format!(
         "[Service]\nExecStart=/opt/bin/fetch {MACHINE} \\$public_ipv6\n[Install]\nWantedBy=multi-user.target\n"
     );
+    let drop_in = "[Service]\nNice=2\n";
     let own = [
         ("/etc/machine-name", 0o600, MACHINE),
         ("/etc/osm/token", 0o600, "Authorization: Bearer api/token\n"),
@@ -101,11 +101,7 @@ pub fn assert_applied(root: &Path, more: &[(&str, u32, &str)]) {
         ("/opt/long", 0o644, &long()),
         ("/opt/empty", 0o644, ""),
         ("/etc/systemd/system/fetch.service", 0o644, &unit),
-        (
-            "/etc/systemd/system/sshd.service.d/10-a.conf",
-            0o644,
-            "[Service]\nNice=2\n",
-        ),
+        ("/etc/systemd/system/sshd.service.d/10-a.conf", 0o644, drop_in),
         ("/etc/systemd/system/sshd.service.d/20-b.conf", 0o644, ""),
         ("/etc/osm/own.toml", 0o400, &read("/etc/osm/own.toml")),
     ];

@@ -59,28 +59,26 @@ downloads:
   runc: {sha256: {amd64: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}}
 "#;
 
+/// What a pool says of its kubelet.
+const ANNOTATIONS: &str = "
+SystemReserved: cpu=100m
+KubeReserved: cpu=200m,memory=200Mi
+EvictionHard: memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%
+ContainerLogMaxSize: 20Mi
+ContainerLogMaxFiles: 7
+MaxPods: 55
+ImageGCHighThresholdPercent: 80
+ImageGCLowThresholdPercent: 0
+ImageMinimumGCAge: 5m
+ImageMaximumGCAge: 24h
+";
+
 /// A pool, as its MachineDeployment says; with `annotations`, it says everything it can.
 pub fn pool(os: &str, cloud: &str, kubelet: &str, family: &str, annotations: bool) -> Pool {
-    let settings = [
-        ("SystemReserved", "cpu=100m"),
-        ("KubeReserved", "cpu=200m,memory=200Mi"),
-        (
-            "EvictionHard",
-            "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%",
-        ),
-        ("ContainerLogMaxSize", "20Mi"),
-        ("ContainerLogMaxFiles", "7"),
-        ("MaxPods", "55"),
-        ("ImageGCHighThresholdPercent", "80"),
-        ("ImageGCLowThresholdPercent", "0"),
-        ("ImageMinimumGCAge", "5m"),
-        ("ImageMaximumGCAge", "24h"),
-    ];
     let prefix = "v1.kubelet-config.machine-controller.kubermatic.io";
-    let annotations: BTreeMap<String, &str> = settings
-        .iter()
+    let annotations: BTreeMap<String, &str> = table(ANNOTATIONS, ": ")
         .filter(|_| annotations)
-        .map(|(name, value)| (format!("{prefix}/{name}"), *value))
+        .map(|[name, value]| (format!("{prefix}/{name}"), value))
         .collect();
     let cloud_config = if annotations.is_empty() {
         Value::Null
@@ -157,11 +155,14 @@ pub fn named(document: &str, machine: &str) -> String {
 
 /// What machine-controller makes of the lines of a bootstrap document.
 pub fn without_blanks(document: &str) -> String {
-    let blank = |line: &str| line.chars().all(|c| c == ' ' || c == '\t');
-    let lines: Vec<&str> = document
-        .split('\n')
-        .map(|line| if blank(line) { "" } else { line })
-        .collect();
+    let without = |line| {
+        if str::trim_matches(line, [' ', '\t']).is_empty() {
+            ""
+        } else {
+            line
+        }
+    };
+    let lines: Vec<&str> = document.split('\n').map(without).collect();
     lines.join("\n")
 }
 
@@ -205,11 +206,8 @@ pub fn noise(seed: &str, length: usize) -> String {
 pub fn token(seed: &str, issued: u64) -> String {
     let claims = json!({"iat": issued, "sub": "system:serviceaccount:cloud-init-settings:osm", "jti": noise(seed, 500)});
     let claims = URL_SAFE_NO_PAD.encode(claims.to_string());
-    format!(
-        "{}.{claims}.{}",
-        URL_SAFE_NO_PAD.encode(r#"{"alg":"RS256"}"#),
-        noise(seed, 342)
-    )
+    let header = URL_SAFE_NO_PAD.encode(r#"{"alg":"RS256"}"#);
+    format!("{header}.{claims}.{}", noise(seed, 342))
 }
 
 /// A value for everything that is late-bound.

@@ -17,10 +17,8 @@ const DOCUMENT: &str = "/var/lib/osm/provisioning.yaml";
 
 /// The call that applies the document.
 fn call(machine: &Machine) -> String {
-    format!(
-        "coreos-cloudinit --from-file={}\n",
-        machine.path(DOCUMENT).display()
-    )
+    let path = machine.path(DOCUMENT);
+    format!("coreos-cloudinit --from-file={}\n", path.display())
 }
 
 /// A test of osp-flatcar has what the API server may answer: both profiles have the same part of the library.

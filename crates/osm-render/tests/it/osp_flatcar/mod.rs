@@ -206,10 +206,8 @@ fn an_old_containerd_is_told_in_one_line() {
         let old = "echo containerd github.com/containerd/containerd v1.7.23 abc";
         machine.program("containerd", old);
         let _run = machine.start(SETUP);
-        machine.wait_for_log(
-            0,
-            "containerd is 1.7.23, too old: use Flatcar 4459.2.3 or newer\n",
-        );
+        let too_old = "containerd is 1.7.23, too old: use Flatcar 4459.2.3 or newer\n";
+        machine.wait_for_log(0, too_old);
         machine.program("containerd", "echo 'no such library' >&2; exit 127");
         machine.wait_for_log(0, "containerd does not say its version: no such library");
         assert!(!machine.has("/var/lib/osm/set-up"));

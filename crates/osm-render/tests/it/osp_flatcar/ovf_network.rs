@@ -44,11 +44,8 @@ fn interface(number: u8, address: Option<&str>) -> Properties {
 
 /// Two interfaces with static addresses.
 fn two() -> Properties {
-    [
-        interface(0, Some("192.0.2.7")),
-        interface(1, Some("198.51.100.7")),
-    ]
-    .concat()
+    let (first, second) = ("192.0.2.7", "198.51.100.7");
+    [interface(0, Some(first)), interface(1, Some(second))].concat()
 }
 
 /// `properties` with another value; without the property, if there is none.
@@ -62,9 +59,8 @@ fn with(mut properties: Properties, key: &str, value: Option<&str>) -> Propertie
 fn document(properties: &Properties) -> String {
     let escapes = [("&", "&amp;"), ("<", "&lt;"), ("\"", "&quot;"), ("\n", "&#10;")];
     let property = |(key, value): &(String, String)| {
-        let value = escapes
-            .iter()
-            .fold(value.clone(), |value, (c, escaped)| value.replace(c, escaped));
+        let escape = |value: String, (c, escaped): (&str, &str)| value.replace(c, escaped);
+        let value = escapes.into_iter().fold(value.clone(), escape);
         format!("<oe:Property oe:key=\"{key}\" oe:value=\"{value}\"/>\n")
     };
     let properties: String = properties.iter().map(property).collect();
@@ -187,15 +183,8 @@ fn every_netmask_has_its_prefix_length_and_no_other_text_is_one() {
         assert!(text.contains(&address), "{mask}: {text}");
     }
     let before = networks(&machine);
-    for mask in [
-        "0.0.0.0",
-        "255.0.255.0",
-        "255.255.255.1",
-        "24",
-        "255.255.255",
-        "255.255.255.256",
-        "",
-    ] {
+    // The last is empty.
+    for mask in "0.0.0.0 255.0.255.0 255.255.255.1 24 255.255.255 255.255.255.256 ".split(' ') {
         assert!(!boot(mask), "{mask}");
         assert_eq!(networks(&machine), before, "{mask}");
     }
@@ -214,34 +203,23 @@ fn an_interface_with_an_invalid_value_keeps_its_last_configuration() {
         "*",
         "!",
     ];
-    let addresses = [
-        "192.0.2",
-        "192.0.2.256",
-        "0.0.0.0",
-        "127.0.0.1",
-        "224.0.0.1",
-        "2001:db8::7",
-        "192.0.2.07",
-    ];
-    let hardware = ["00:50:56:01:aa", "00-50-56-01-aa-00", "00:50:56:01:aa:0g"];
+    let addresses = "192.0.2 192.0.2.256 0.0.0.0 127.0.0.1 224.0.0.1 2001:db8::7 192.0.2.07";
+    let hardware = "00:50:56:01:aa 00-50-56-01-aa-00 00:50:56:01:aa:0g";
+    let words = |text: &'static str| text.split(' ').collect::<Vec<_>>();
     let cases = [
-        ("vCloud_ip_0", &addresses[..]),
-        ("vCloud_ip_0", &hostile),
-        ("vCloud_macaddr_0", &hardware),
-        ("vCloud_macaddr_0", &hostile[..3]),
-        ("vCloud_netmask_0", &hostile[..3]),
+        ("vCloud_ip_0", [&words(addresses)[..], &hostile].concat()),
+        ("vCloud_macaddr_0", [&words(hardware)[..], &hostile[..3]].concat()),
+        ("vCloud_netmask_0", hostile[..3].to_vec()),
     ];
     for kind in kinds() {
         let machine = machine(kind);
         assert!(boots(&machine, &two()), "{}", machine.log());
         let before = networks(&machine);
-        for (key, values) in cases {
+        for (key, values) in &cases {
             for value in values {
                 machine.put("/log", "");
-                assert!(
-                    !boots(&machine, &with(two(), key, Some(value))),
-                    "{key} {value:?}"
-                );
+                let configured = boots(&machine, &with(two(), key, Some(value)));
+                assert!(!configured, "{key} {value:?}");
                 assert_eq!(networks(&machine), before, "{key} {value:?}");
                 machine.said(&format!("{key} in the OVF environment is missing or invalid\n"));
                 machine.said("interface 0: not configured");
@@ -261,29 +239,22 @@ fn xml_is_read_as_xml() {
     let quoted = fake.replace('"', "&quot;");
     let (start, end) = ("<PropertySection>", "</PropertySection>");
     // What takes the place of a part of the document.
-    let variants = [
-        // In single quotes, in another order, on several lines, without a prefix, with content.
-        (
-            "<oe:Property oe:key=\"vCloud_ip_0\" oe:value=\"192.0.2.7\"/>",
-            "<Property\n\tvalue = '192.0.2.7'\r\n  oe:key='vCloud_ip_0' >\n</Property>".to_owned(),
-        ),
-        (
-            start,
-            format!("{start}<!-- <Property {fake}/> - <Property {fake}/> -->"),
-        ),
-        (start, format!("{start}<![CDATA[ <Property {fake}/> ]]>")),
-        (start, format!("{start}<Other {fake}/><PropertyOther {fake}/>")),
-        (
-            start,
-            format!("{start}<Property oe:key='note' oe:value='{fake}'/>"),
-        ),
-        (
-            start,
-            format!("{start}<Property oe:key=\"a > b\" oe:value=\"&lt;Property {quoted}\"/>"),
-        ),
-        // The first one is that of VMware Cloud Director.
-        (end, format!("<Property {fake}/>{end}")),
+    let behind_start = [
+        format!("<!-- <Property {fake}/> - <Property {fake}/> -->"),
+        format!("<![CDATA[ <Property {fake}/> ]]>"),
+        format!("<Other {fake}/><PropertyOther {fake}/>"),
+        format!("<Property oe:key='note' oe:value='{fake}'/>"),
+        format!("<Property oe:key=\"a > b\" oe:value=\"&lt;Property {quoted}\"/>"),
     ];
+    let mut variants = behind_start
+        .map(|text| (start, start.to_owned() + &text))
+        .to_vec();
+    // The first one is that of VMware Cloud Director.
+    variants.push((end, format!("<Property {fake}/>{end}")));
+    // In single quotes, in another order, on several lines, without a prefix, with content.
+    let rewritten = "<Property\n\tvalue = '192.0.2.7'\r\n  oe:key='vCloud_ip_0' >\n</Property>";
+    let address = "<oe:Property oe:key=\"vCloud_ip_0\" oe:value=\"192.0.2.7\"/>";
+    variants.push((address, rewritten.to_owned()));
     for kind in kinds() {
         for (part, other) in &variants {
             let document = good.replace(part, other);
@@ -316,11 +287,8 @@ fn only_a_change_is_written_and_makes_a_running_networkd_reload() {
         machine.remove("/calls");
 
         machine.noted("systemctl", "");
-        let inode = || {
-            fs::metadata(machine.path(&format!("{FOLDER}/{}", name(0))))
-                .unwrap()
-                .ino()
-        };
+        let path = machine.path(&format!("{FOLDER}/{}", name(0)));
+        let inode = || fs::metadata(&path).unwrap().ino();
         let written = inode();
         assert!(boots(&machine, &two()));
         assert_eq!((machine.calls(), inode()), (String::new(), written));

@@ -71,11 +71,8 @@ fn what_people_set_in_their_environment_is_kept() {
 
 #[test]
 fn nothing_is_downloaded_before_the_certificates_are_trusted() {
-    let programs = [
-        ("ubuntu", "update-ca-certificates"),
-        ("rockylinux", "update-ca-trust"),
-    ];
-    for (os, program) in programs {
+    let (ubuntu, rocky) = ("update-ca-certificates", "update-ca-trust");
+    for (os, program) in [("ubuntu", ubuntu), ("rockylinux", rocky)] {
         for kind in KINDS {
             let server = mirror();
             let machine = machine(os, kind, &server);

@@ -57,7 +57,8 @@ impl Kind {
 
 /// Installs the programs that scripts and the server use, once.
 fn prepare() {
-    const PACKAGES: [&str; 7] = [
+    static PREPARED: Once = Once::new();
+    let packages = [
         "busybox",
         "curl",
         "dash",
@@ -66,8 +67,7 @@ fn prepare() {
         "python3",
         "python3-yaml",
     ];
-    static PREPARED: Once = Once::new();
-    PREPARED.call_once(|| osm_judges::packages::ensure(&PACKAGES).unwrap());
+    PREPARED.call_once(|| osm_judges::packages::ensure(&packages).unwrap());
 }
 
 /// Waits until `condition` gives a value.
@@ -179,11 +179,8 @@ impl Machine {
     }
 
     pub fn start(&self, script: &str) -> Run {
-        let log = fs::File::options()
-            .create(true)
-            .append(true)
-            .open(self.path("/log"))
-            .unwrap();
+        let mut options = fs::File::options();
+        let log = options.create(true).append(true).open(self.path("/log")).unwrap();
         let path = self.path(script);
         let mut command = if self.read(script).starts_with("#!/bin/sh") {
             let mut command = Command::new(self.kind.shell[0]);
@@ -367,9 +364,8 @@ impl Server {
         fs::write(folder.path().join("answers.json"), "{}").unwrap();
         let mut process = command.spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
         Self {
             folder,
             process,
@@ -379,11 +375,11 @@ impl Server {
 
     /// Sets all answers.
     pub fn answer(&self, answers: &BTreeMap<String, Answer>) {
-        let written = |Answer { status, body, cut }: &Answer| json!({"status": status, "body": STANDARD.encode(body), "cut": cut});
-        let answers: Map<String, Value> = answers
-            .iter()
-            .map(|(path, answer)| (path.clone(), written(answer)))
-            .collect();
+        let written = |(path, Answer { status, body, cut }): (&String, &Answer)| {
+            let answer = json!({"status": status, "body": STANDARD.encode(body), "cut": cut});
+            (path.clone(), answer)
+        };
+        let answers: Map<String, Value> = answers.iter().map(written).collect();
         let new = self.folder.path().join("answers.new");
         fs::write(&new, json!(answers).to_string()).unwrap();
         fs::rename(new, self.folder.path().join("answers.json")).unwrap();
@@ -436,10 +432,10 @@ impl Answer {
 
     /// An error.
     pub fn status(status: u16) -> Self {
+        let body = "{\"kind\":\"Status\"}";
         Self {
             status,
-            body: b"{\"kind\":\"Status\"}".to_vec(),
-            cut: false,
+            ..Self::ok(body)
         }
     }
 }

@@ -91,12 +91,8 @@ pub(crate) fn bootstrap(machine: &Machine, server: &Server, answers: &[(Answer, 
 pub(crate) fn has_used_its_token(machine: &Machine, server: &Server) {
     let secret = format!("/api/v1/namespaces/cloud-init-settings/secrets/{SECRET}");
     let authorization = format!("Bearer {}", token("api", 1));
-    assert!(
-        server
-            .requests()
-            .iter()
-            .all(|request| *request == (secret.clone(), authorization.clone()))
-    );
+    let expected = (secret, authorization);
+    assert!(server.requests().iter().all(|request| *request == expected));
     machine.never_said(&token("api", 1));
     assert!(!machine.has("/etc/osm/api-token"));
 }
@@ -126,10 +122,8 @@ fn bootstrap_says_what_is_wrong_and_goes_on() {
         let pauses = machine.read("/sleeps");
         let pauses: Vec<u32> = pauses.lines().map(|line| line.parse().unwrap()).collect();
         let mut most = [2, 4, 8, 16, 32, 64, 64].into_iter().zip(&pauses);
-        assert!(
-            most.all(|(most, pause)| (most / 2..=most).contains(pause)),
-            "{pauses:?}"
-        );
+        let grow = most.all(|(most, pause)| (most / 2..=most).contains(pause));
+        assert!(grow, "{pauses:?}");
 
         // Again: what is there is not fetched again.
         let asked = server.requests().len();
@@ -221,10 +215,8 @@ fn the_applier_does_what_cloud_init_would() {
     ] {
         let machine = applier();
         let help = format!("[ \"$*\" != 'single --help' ] || {{ echo '{usage}'; exit; }}");
-        machine.program(
-            "cloud-init",
-            &format!("{help}\necho \"$@\" >>\"$MACHINE/calls\"\nexit 2"),
-        );
+        let notes = "echo \"$@\" >>\"$MACHINE/calls\"";
+        machine.program("cloud-init", &format!("{help}\n{notes}\nexit 2"));
         let cloud_cfg = "cloud_init_modules: [users-groups]\ncloud_config_modules: [set-passwords, [ntp, always], apt-configure]\n\
                      cloud_final_modules: [package-update-upgrade-install]\n";
         machine.put("/etc/cloud/cloud.cfg", cloud_cfg);
@@ -267,17 +259,10 @@ fn the_applier_does_what_cloud_init_would() {
         let modes = ["/plain", "/new/folder/zipped"].map(|file| machine.mode(file));
         assert_eq!(modes, [0o644, 0o600]);
         let document = path("/document");
-        let names = [
-            "users_groups",
-            "set_passwords",
-            "ntp",
-            "apt_configure",
-            "package_update_upgrade_install",
-            "mine",
-        ];
-        let calls: String = names
-            .map(|name| format!("{before} {document}{after} --name {name} --frequency always\n"))
-            .concat();
+        let names =
+            "users_groups set_passwords ntp apt_configure package_update_upgrade_install mine".split(' ');
+        let call = |name| format!("{before} {document}{after} --name {name} --frequency always\n");
+        let calls: String = names.map(call).collect();
         assert_eq!(machine.calls(), calls.repeat(2));
     }
 }
@@ -325,9 +310,9 @@ fn the_applier_names_what_it_can_not_do() {
 }
 
 /// A tar archive, compressed, of programs that print their name; as release archives, with an owner that no node has.
-fn archive(names: &[&str]) -> Vec<u8> {
+fn archive(names: &str) -> Vec<u8> {
     let scratch = tempfile::tempdir().unwrap();
-    for name in names {
+    for name in names.split(' ') {
         let path = scratch.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, program(name)).unwrap();
@@ -364,31 +349,23 @@ fn artefacts() -> BTreeMap<String, Answer> {
     let containerd = format!("containerd-static-2.2.9-linux-{ARCH}.tar.gz");
     let cni = format!("cni-plugins-linux-{ARCH}-v1.9.1.tgz");
     let crictl = format!("/t/v1.34.0/crictl-v1.34.0-linux-{ARCH}.tar.gz");
-    let containerd_archive = archive(&[
-        "bin/containerd",
-        "bin/containerd-shim-runc-v2",
-        "bin/ctr",
-        "bin/containerd-stress",
-    ]);
-    let cni_archive = archive(&["bridge", "loopback", "README.md"]);
-    let crictl_archive = archive(&["crictl"]);
+    let containerd_archive =
+        archive("bin/containerd bin/containerd-shim-runc-v2 bin/ctr bin/containerd-stress");
+    let cni_archive = archive("bridge loopback README.md");
+    let crictl_archive = archive("crictl");
     let other = "f".repeat(64);
     let runc_sums = format!("{other}  runc.s390x\n{} *runc.{ARCH}\n", sha256(&program("runc")));
     let sum = |bytes: &[u8], name: &str| format!("{}{name}", sha256(bytes)).into_bytes();
+    let containerd_sum = sum(&containerd_archive, &format!("  {containerd}\n"));
+    let cni_sum = sum(&cni_archive, &format!("  ./{cni}\n"));
     let files = [
         (format!("{kubelet}.sha256"), sum(&program("kubelet"), "")),
         (kubelet, program("kubelet")),
-        (
-            format!("/c/v2.2.9/{containerd}.sha256sum"),
-            sum(&containerd_archive, &format!("  {containerd}\n")),
-        ),
+        (format!("/c/v2.2.9/{containerd}.sha256sum"), containerd_sum),
         (format!("/c/v2.2.9/{containerd}"), containerd_archive),
         ("/r/v1.3.6/runc.sha256sum".to_owned(), runc_sums.into_bytes()),
         (format!("/r/v1.3.6/runc.{ARCH}"), program("runc")),
-        (
-            format!("/n/v1.9.1/{cni}.sha256"),
-            sum(&cni_archive, &format!("  ./{cni}\n")),
-        ),
+        (format!("/n/v1.9.1/{cni}.sha256"), cni_sum),
         (format!("/n/v1.9.1/{cni}"), cni_archive),
         (format!("{crictl}.sha256"), sum(&crictl_archive, "")),
         (crictl, crictl_archive),
@@ -405,16 +382,11 @@ pub(crate) fn mirror() -> Server {
 
 /// Settings by which nodes download from a [`mirror()`] on `port`.
 pub(crate) fn downloads(port: u16) -> String {
-    let urls: String = [
-        ("kubelet", "k"),
-        ("containerd", "c"),
-        ("runc", "r"),
-        ("cni", "n"),
-        ("crictl", "t"),
-    ]
-    .map(|(name, path)| format!("  {name}: {{baseURL: \"http://127.0.0.1:{port}/{path}\"}}\n"))
-    .concat();
-    format!("downloads:\n{}", urls.replace("/t\"", "/t\", version: 1.34.0"))
+    let at = format!("baseURL: \"http://127.0.0.1:{port}");
+    format!(
+        "downloads:\n  kubelet: {{{at}/k\"}}\n  containerd: {{{at}/c\"}}\n  runc: {{{at}/r\"}}\n  cni: {{{at}/n\"}}\n  \
+         crictl: {{{at}/t\", version: 1.34.0}}\n"
+    )
 }
 
 /// Settings with everything set but the proxy, which this machine is not behind, by which nodes download from `port`.
@@ -471,11 +443,9 @@ fn setup_survives_a_bad_mirror_and_a_power_cut() {
         server.answer(&good);
         let asked = server.requests().len();
         machine.runs(SETUP);
-        let mut more = server.requests().split_off(asked).into_iter();
-        assert!(
-            more.all(|(path, _)| path.starts_with("/n/")),
-            "the rest was there"
-        );
+        let more = server.requests().split_off(asked);
+        let is_cni = more.iter().all(|(path, _)| path.starts_with("/n/"));
+        assert!(is_cni, "the rest was there");
         for (file, name) in [
             ("/opt/bin/kubelet", "kubelet"),
             ("/opt/bin/runc", "runc"),
@@ -534,11 +504,8 @@ fn a_redirect_leads_to_another_server_but_not_away_from_https() {
     for kind in &KINDS[..2] {
         let server = Server::start(Some(&authority));
         let settings = downloads(server.port).replace("http:", "https:");
-        let machine = machine_of(
-            &pool("ubuntu", "openstack", "1.34.2", "IPv4", false),
-            *kind,
-            &settings,
-        );
+        let pool = pool("ubuntu", "openstack", "1.34.2", "IPv4", false);
+        let machine = machine_of(&pool, *kind, &settings);
         machine.put("/ca.pem", &authority.ca);
         for program in ["curl", "python3"].iter().skip(usize::from(!kind.curl)) {
             let trusts = "CURL_CA_BUNDLE=$MACHINE/ca.pem SSL_CERT_FILE=$MACHINE/ca.pem";
@@ -550,18 +517,12 @@ fn a_redirect_leads_to_another_server_but_not_away_from_https() {
         };
         server.always(to(format!("http://127.0.0.1:{}", plain.port)));
         let run = machine.start(SETUP);
-        let first = format!(
-            "can't download {}/k/v1.34.2/bin/linux/{ARCH}/kubelet.sha256",
-            server.url()
-        );
-        machine.wait_for_log(0, &first);
+        let first = format!("{}/k/v1.34.2/bin/linux/{ARCH}/kubelet.sha256", server.url());
+        machine.wait_for_log(0, &format!("can't download {first}"));
         server.always(to(secure.url()));
         run.ends_well();
-        assert_eq!(
-            machine.read("/opt/bin/kubelet").into_bytes(),
-            program("kubelet"),
-            "{kind:?}"
-        );
+        let kubelet = machine.read("/opt/bin/kubelet");
+        assert_eq!(kubelet.into_bytes(), program("kubelet"), "{kind:?}");
     }
     assert_eq!(plain.requests(), []);
 }
@@ -585,10 +546,8 @@ fn setup_writes_what_containerd_reads_of_mirrors() {
         "a.example",
     ];
     assert!(order.map(at).is_sorted(), "{hub}");
-    assert!(
-        !machine.has("/etc/containerd/certs.d/registry.example:5000"),
-        "it has no mirrors"
-    );
+    let without_mirrors = "/etc/containerd/certs.d/registry.example:5000";
+    assert!(!machine.has(without_mirrors));
     assert_eq!(machine.mode("/etc/kubernetes/cloud-config"), 0o600);
 }
 
@@ -614,10 +573,8 @@ fn what_is_missing_in_the_end_is_a_warning() {
             }
             machine.called(&[&format!("systemctl start --no-block {unit}.service\n")]);
             assert_eq!(machine.read("/opt/bin/crictl").into_bytes(), program("crictl"));
-            assert!(
-                !machine.has("/var/lib/osm/extras"),
-                "tried again at the next boot"
-            );
+            let again = "tried again at the next boot";
+            assert!(!machine.has("/var/lib/osm/extras"), "{again}");
 
             machine.program(tool, "exit 0");
             machine.runs(EXTRAS);
@@ -741,10 +698,8 @@ fn a_machine_of_its_owner_gets_no_more_than_the_script_says() {
 #[test]
 fn what_hangs_three_times_in_a_row_is_restarted() {
     let machine = provisioned(KINDS[0], 1, "IPv4");
-    machine.put(
-        "/opt/bin/ctr",
-        format!("#!/bin/sh\n[ ! -e '{}' ]\n", machine.path("/hangs").display()),
-    );
+    let script = format!("#!/bin/sh\n[ ! -e '{}' ]\n", machine.path("/hangs").display());
+    machine.put("/opt/bin/ctr", script);
     std::fs::set_permissions(machine.path("/opt/bin/ctr"), PermissionsExt::from_mode(0o755)).unwrap();
     let hangs = [true, true, false, true, true, true, true];
     for (hangs, restarted) in hangs.into_iter().zip([0, 0, 0, 0, 0, 1, 1]) {
