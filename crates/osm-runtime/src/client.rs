@@ -206,6 +206,11 @@ mod tests {
 
     use super::*;
 
+    fn observe() -> Observe {
+        let metrics = Metrics::of(osm_api::rbac::Service::OscController).unwrap();
+        Observe::new(&metrics, TIMEOUT, ConnectionRole::Only, &Environment::default())
+    }
+
     #[test]
     fn requests_are_classified_as_rbac_does_and_without_names() {
         for (method, uri, verb, resource) in [
@@ -246,13 +251,8 @@ mod tests {
                 let answer = Response::builder().status(if is_refused { 429 } else { 200 });
                 async move { Ok::<_, BoxError>(answer.body(Body::empty()).unwrap()) }
             });
-            let (environment, metrics) = (
-                Environment::default(),
-                Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
-            );
-            let observe = Observe::new(&metrics, TIMEOUT, ConnectionRole::Only, &environment);
             let request = Request::get(path).body(Body::empty()).unwrap();
-            let answer = observe
+            let answer = observe()
                 .send(Client::new(server, "default"), request)
                 .await
                 .unwrap();
@@ -311,14 +311,9 @@ mod tests {
             let begin = stream::iter([Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"{")))]);
             Ok::<_, BoxError>(Response::new(StreamBody::new(begin.chain(stream::pending()))))
         });
-        let (environment, metrics) = (
-            Environment::default(),
-            Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
-        );
-        let observe = Observe::new(&metrics, TIMEOUT, ConnectionRole::Only, &environment);
         let request = Request::get(path).body(Body::empty()).unwrap();
         let client = Client::new(server, "default");
-        let answer = observe.send(client, request).await.unwrap();
+        let answer = observe().send(client, request).await.unwrap();
         let began = tokio::time::Instant::now();
         let day = Duration::from_secs(86_400);
         let read = tokio::time::timeout(day, answer.into_body().collect()).await;

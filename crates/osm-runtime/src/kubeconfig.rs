@@ -177,15 +177,23 @@ mod tests {
         )
     }
 
+    /// A file that does not exist yet, in a folder that goes with the test.
+    fn file(is_foreign: bool) -> (tempfile::TempDir, KubeconfigFile) {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("kubeconfig");
+        let flag = "--kubeconfig";
+        let file = KubeconfigFile {
+            flag,
+            path,
+            is_foreign,
+        };
+        (folder, file)
+    }
+
     #[tokio::test]
     async fn a_kubeconfig_of_a_worker_cluster_runs_no_program_and_names_no_file() {
         _ = rustls::crypto::ring::default_provider().install_default();
-        let path = std::env::temp_dir().join(format!("osm-worker-kubeconfig-{}", std::process::id()));
-        let file = KubeconfigFile {
-            flag: WORKER_CLUSTER_FLAG,
-            path: path.clone(),
-            is_foreign: true,
-        };
+        let (_folder, file) = file(true);
         let inline = kubeconfig("{token: a}").replace(", certificate-authority: ca.pem", "");
         for (text, field) in [
             (
@@ -210,7 +218,7 @@ mod tests {
             (inline.replace("token: a", "client-key: /k"), "client-key"),
             (kubeconfig("{token: a}"), "certificate-authority"),
         ] {
-            std::fs::write(&path, text).unwrap();
+            std::fs::write(&file.path, text).unwrap();
             let problem = file.read(SERVICE).await.err().unwrap();
             let problem = format!("{problem:#}");
             assert!(
@@ -218,19 +226,13 @@ mod tests {
                 "{problem}"
             );
         }
-        std::fs::write(&path, inline).unwrap();
+        std::fs::write(&file.path, inline).unwrap();
         assert!(file.read(SERVICE).await.is_ok());
-        std::fs::remove_file(&path).unwrap();
     }
 
     #[tokio::test]
     async fn mistakes_are_one_sentence_without_values() {
-        let path = std::env::temp_dir().join(format!("osm-kubeconfig-{}", std::process::id()));
-        let file = KubeconfigFile {
-            flag: "--kubeconfig",
-            path: path.clone(),
-            is_foreign: false,
-        };
+        let (_folder, file) = file(false);
         let read = async || file.read(SERVICE).await;
         let problem = format!("{:#}", read().await.err().unwrap());
         assert!(
@@ -242,7 +244,7 @@ mod tests {
             "users: hunter2",
             "users: [{name: c, user: hunter2}]",
         ] {
-            std::fs::write(&path, text).unwrap();
+            std::fs::write(&file.path, text).unwrap();
             let problem = format!("{:#}", read().await.err().unwrap());
             assert!(
                 problem.contains(": is not a valid kubeconfig: line 1, column "),
@@ -250,21 +252,15 @@ mod tests {
             );
             assert!(!problem.contains("hunter2"), "{problem}");
         }
-        std::fs::write(&path, kubeconfig("{token: a}")).unwrap();
+        std::fs::write(&file.path, kubeconfig("{token: a}")).unwrap();
         let problem = format!("{:#}", read().await.err().unwrap());
         assert!(problem.contains("ca.pem"), "{problem}");
-        std::fs::remove_file(&path).unwrap();
     }
 
     #[tokio::test]
     async fn a_changed_kubeconfig_counts_once_the_files_that_it_names_are_there() {
         _ = rustls::crypto::ring::default_provider().install_default();
-        let path = std::env::temp_dir().join(format!("osm-changed-kubeconfig-{}", std::process::id()));
-        let file = KubeconfigFile {
-            flag: "--kubeconfig",
-            path: path.clone(),
-            is_foreign: false,
-        };
+        let (_folder, file) = file(false);
         let used = kubeconfig("{token: a}").replace(", certificate-authority: ca.pem", "");
         let user = "client-certificate: /none/c.pem, client-key: /none/k.pem";
         for (text, expected) in [
@@ -272,9 +268,8 @@ mod tests {
             (used.replace("token: a", "token: b"), Some(true)),
             (used.replace("token: a", user), None),
         ] {
-            std::fs::write(&path, &text).unwrap();
+            std::fs::write(&file.path, &text).unwrap();
             assert_eq!(file.differs(&used, SERVICE).await.ok(), expected, "{text}");
         }
-        std::fs::remove_file(&path).unwrap();
     }
 }
