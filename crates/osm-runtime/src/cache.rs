@@ -34,6 +34,8 @@ struct Inner<V> {
     is_listed: bool,
     /// A list is under way. It shows objects in the order of their names, so a younger one can be here before an older one.
     is_listing: bool,
+    /// The watch has failed since the last whole list.
+    is_broken: bool,
 }
 
 struct Entry<V> {
@@ -100,6 +102,7 @@ impl<V> Cache<V> {
             epoch: 0,
             is_listed: false,
             is_listing: false,
+            is_broken: false,
         };
         Self {
             inner: Mutex::new(inner),
@@ -154,6 +157,12 @@ impl<V> Cache<V> {
     /// Whether a list has ended. Before that, an object that is not here may exist.
     pub fn is_listed(&self) -> bool {
         self.inner.lock().is_listed
+    }
+
+    /// Whether a watch follows what was listed.
+    pub(crate) fn is_current(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.is_listed && !inner.is_listing && !inner.is_broken
     }
 
     /// All values that `wanted` takes.
@@ -213,11 +222,16 @@ impl<V> Cache<V> {
         inner.is_listing = true;
     }
 
+    /// The watch has failed: until the next list has ended, nothing is known to be as it is here.
+    pub(crate) fn broke(&self) {
+        self.inner.lock().is_broken = true;
+    }
+
     /// A list has ended. Objects that it has not shown are deleted, unless they were written since it began.
     pub(crate) fn list_ended(&self) -> Vec<Change<V>> {
         let mut inner = self.inner.lock();
         inner.is_listed = true;
-        inner.is_listing = false;
+        (inner.is_listing, inner.is_broken) = (false, false);
         let epoch = inner.epoch;
         let gone: Vec<Arc<str>> = inner
             .entries

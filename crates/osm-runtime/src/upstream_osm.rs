@@ -9,49 +9,55 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use osm_api::names::GO_LEASE;
 use osm_api::rbac::{ClusterKind, GoLease};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::cache::Cache;
 use crate::cluster::Cluster;
 use crate::connection::Connection;
-use crate::error::brief;
 use crate::object::Unreadable;
 use crate::queue::Queue;
-use crate::read;
 use crate::readiness::Gate;
 use crate::runner::{Key, Shared};
 use crate::server_time::ServerTime;
 use crate::shared_problem::SharedProblem;
-use kube::Api;
+use crate::watch::{GATE, Watch};
 
-/// Interval of the checks: for about this long, both can publish after an upstream OSM has started.
+/// A Lease that nobody renews any more changes nothing, so the result is found anew after this time as well. This sends no request.
 const INTERVAL: Duration = Duration::from_secs(15);
 
 /// A Lease that was renewed within this time is being renewed. Another replica takes it over after 15 seconds and a pause between two attempts,
 /// and a pod that is restarted begins to wait for that when it is up. The rest is for clocks that differ.
 const RENEWED_WITHIN: Duration = Duration::from_secs(45);
 
-/// Checks once, and then regularly until shutdown. Each key is queued when the result changes. `is_published`: whether anything is published
-/// in this cluster, or the service is ready without that.
+/// Watches the Leases until shutdown. Each key is queued when the result changes. `is_published`: whether anything is published in this cluster,
+/// or the service is ready without that. Returns once each Lease was listed: nothing may be started before.
 pub async fn watch<K: Key>(
     cluster: &Cluster,
     queue: &Arc<Queue<K>>,
     shared: impl Shared<K>,
     is_published: impl Fn() -> bool + Send + Sync + 'static,
 ) {
+    let shown = Arc::new(Notify::new());
     let mut check = Check {
-        leases: leases(cluster),
+        leases: leases(cluster, &shown),
         gate: cluster.gates.gate("upstream OSM"),
         problem: cluster.upstream_osm.clone(),
     };
-    // Nothing may be started before the first answer.
-    let first = check.look(&is_published);
-    let _ = cluster.shutdown.run_until_cancelled(first).await;
+    // The name of the other Lease begins with this one.
+    let gates = format!("{GATE}{GO_LEASE}");
+    let listed = cluster.gates.opened(&gates);
+    if cluster.shutdown.run_until_cancelled(listed).await.is_none() {
+        return;
+    }
+    check.look(&is_published);
     let queue = queue.clone();
     cluster.spawn("upstream OSM", async move {
         loop {
-            tokio::time::sleep(INTERVAL).await;
-            if check.look(&is_published).await {
+            let _ = tokio::time::timeout(INTERVAL, shown.notified()).await;
+            if check.look(&is_published) {
                 let known = shared.known().into_iter();
                 known.for_each(|key| queue.add(key));
             }
@@ -59,13 +65,35 @@ pub async fn watch<K: Key>(
     });
 }
 
-fn leases(cluster: &Cluster) -> Vec<WatchedLease> {
-    let leases = cluster.process.service.go_leases(&cluster.installation);
-    let watched = leases.iter().map(|lease| match lease.cluster {
-        ClusterKind::Worker => WatchedLease::new(&cluster.worker, lease),
-        _ => WatchedLease::new(&cluster.management, lease),
-    });
-    watched.collect()
+fn leases(cluster: &Cluster, shown: &Arc<Notify>) -> Vec<WatchedLease> {
+    let mut watched: Vec<WatchedLease> = Vec::new();
+    for lease in cluster.process.service.go_leases(&cluster.installation) {
+        let connection = match lease.cluster {
+            ClusterKind::Worker => &cluster.worker,
+            _ => &cluster.management,
+        };
+        let one = WatchedLease::new(connection, &lease);
+        // Where configs are in kube-system, too, and there is one cluster, it is the same Lease.
+        if watched.iter().any(|other| other.place == one.place) {
+            continue;
+        }
+        let shown = shown.clone();
+        Watch::namespaced(connection, &lease.namespace, lease.name)
+            .named(lease.name)
+            .project(|lease: Lease| Some(lease.spec))
+            .unreadable(decodable)
+            .into_cache(&one.seen)
+            .on_change(move |_| shown.notify_one())
+            .spawn(cluster);
+        watched.push(one);
+    }
+    watched
+}
+
+/// A Lease is an answer even if a time in it can't be decoded, such as in the year 10000, which the API server stores: that would hold up
+/// everything for ever. Such a field counts as absent.
+fn decodable(lease: &Unreadable) -> Option<Option<LeaseSpec>> {
+    Some(lease.part("spec"))
 }
 
 struct Check {
@@ -76,10 +104,10 @@ struct Check {
 
 impl Check {
     /// Looks at each Lease. Returns whether the result is another one than before.
-    async fn look(&mut self, is_published: &(impl Fn() -> bool + Sync)) -> bool {
+    fn look(&mut self, is_published: &impl Fn() -> bool) -> bool {
         let mut found = None;
         for lease in &mut self.leases {
-            let problem = lease.problem().await;
+            let problem = lease.problem();
             found = found.or(problem);
         }
         match &found {
@@ -98,51 +126,39 @@ impl Check {
 }
 
 struct WatchedLease {
-    api: Api<Lease>,
+    /// Its key in `seen`.
+    key: String,
+    seen: Arc<Cache<Option<LeaseSpec>>>,
     clock: ServerTime,
-    name: &'static str,
     /// `namespace/name`, and the cluster if there are two.
     place: String,
-    was_read: bool,
-    /// When it was last seen to be renewed, or there was no answer afterwards: while the API server is away, nobody can renew it.
+    /// When it was last seen to be renewed, or its watch was broken afterwards: while the API server is away, nobody can renew it.
     renewed: Option<Instant>,
 }
 
 impl WatchedLease {
     fn new(connection: &Connection, lease: &GoLease) -> Self {
-        let GoLease { namespace, name, .. } = lease;
+        let key = format!("{}/{}", lease.namespace, lease.name);
         Self {
-            api: Api::namespaced(connection.client.clone(), namespace),
+            seen: Arc::default(),
             clock: connection.server_time.clone(),
-            name,
-            place: format!("{namespace}/{name}{}", connection.role().place()),
-            was_read: false,
+            place: format!("{key}{}", connection.role().place()),
+            key,
             renewed: None,
         }
     }
 
-    /// Why nothing new may be started. If there is no answer, the last one holds. A Lease is an answer even if a time in it can't be decoded, such
-    /// as in the year 10000, which the API server stores: that would hold up everything for ever. Such a field counts as absent.
-    async fn problem(&mut self) -> Option<String> {
-        let decodable = |lease: &Unreadable| Some(lease.part::<LeaseSpec>("spec"));
-        match read::get(&self.api, self.name, |lease| lease.spec, decodable).await {
-            Ok(spec) => {
-                self.was_read = true;
-                self.renewed = match is_renewed(spec.flatten(), self.clock.now()) {
-                    None => None,
-                    Some(true) => Some(Instant::now()),
-                    Some(false) => self.renewed,
-                };
-            }
-            Err(error) if !self.was_read => {
-                return Some(format!(
-                    "the Lease {} can't be read yet: {}",
-                    self.place,
-                    brief(&error)
-                ));
-            }
-            Err(_) if self.is_renewed() => self.renewed = Some(Instant::now()),
-            Err(_) => {}
+    /// Why nothing new may be started. While the watch is broken, its last answer holds.
+    fn problem(&mut self) -> Option<String> {
+        let spec = self.seen.get(&self.key).and_then(|spec| (*spec).clone());
+        if self.seen.is_current() {
+            self.renewed = match is_renewed(spec, self.clock.now()) {
+                None => None,
+                Some(true) => Some(Instant::now()),
+                Some(false) => self.renewed,
+            };
+        } else if self.is_renewed() {
+            self.renewed = Some(Instant::now());
         }
         self.is_renewed().then(|| {
             format!(
@@ -174,15 +190,16 @@ fn is_renewed(lease: Option<LeaseSpec>, clock: Timestamp) -> Option<bool> {
 mod tests {
     use http::{Request, Response};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use kube::Client;
     use kube::client::Body;
     use osm_api::rbac::{Installation, Service};
-    use parking_lot::Mutex;
-    use serde_json::{Value, json};
+    use serde_json::json;
     use tower::BoxError;
 
     use super::*;
-    use crate::{Environment, Metrics, Readiness};
+    use crate::cache::Version;
+    use crate::{Environment, Metrics, Readiness, object};
 
     fn renewed(at: Timestamp) -> LeaseSpec {
         LeaseSpec {
@@ -214,90 +231,81 @@ mod tests {
         assert_eq!(is_renewed(None, clock), None);
     }
 
-    /// An API server with one Lease, at the path that ends so, or without a permission to read any.
-    #[derive(Clone)]
-    struct Server(Arc<Mutex<Option<(&'static str, Value)>>>);
+    /// What the watches of a service have shown.
+    struct Shown {
+        check: Check,
+        readiness: Readiness,
+        version: u64,
+    }
 
-    impl Server {
-        fn connection(&self) -> Connection {
-            let served = self.clone();
-            let fake = tower::service_fn(move |request: Request<Body>| {
-                let answer = served.answer(request.uri().path());
-                async move { Ok::<_, BoxError>(answer) }
-            });
-            let client = Client::new(fake, "default");
-            let (metrics, environment) = (
-                Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
-                Environment::default(),
-            );
-            let clients = [client.clone(), client];
-            let timeout = Duration::from_secs(10);
-            Connection::by(Service::OscController, clients, &metrics, timeout, &environment)
-        }
-
-        fn answer(&self, path: &str) -> Response<Body> {
-            let status = |code: u16, reason: &str| {
-                let details = json!({"kind": "leases", "name": path.rsplit('/').next()});
-                let status = json!({"kind": "Status", "status": "Failure", "reason": reason, "message": "", "code": code,
-                    "details": details});
-                (code, status)
+    impl Shown {
+        /// Lists without any Lease.
+        fn new(service: Service, namespace: &str) -> Self {
+            let readiness = Readiness::default();
+            let client = Client::new(tower::service_fn(no_request), "default");
+            let (metrics, environment) = (Metrics::of(service).unwrap(), Environment::default());
+            let (clients, timeout) = ([client.clone(), client], Duration::from_secs(10));
+            let connection = Connection::by(service, clients, &metrics, timeout, &environment);
+            let installation = Installation {
+                namespace: namespace.to_owned(),
+                ..Installation::default()
             };
-            let (code, body) = match &*self.0.lock() {
-                Some((place, spec)) if path.ends_with(place) => {
-                    (200, json!({"metadata": {"name": "a"}, "spec": spec}))
-                }
-                Some(_) => status(404, "NotFound"),
-                None => status(403, "Forbidden"),
+            let leases = service.go_leases(&installation);
+            let leases = leases.iter().map(|lease| WatchedLease::new(&connection, lease));
+            let check = Check {
+                leases: leases.collect(),
+                gate: readiness.gate("upstream OSM"),
+                problem: SharedProblem::default(),
             };
-            let answer = Response::builder().status(code);
-            answer.body(body.to_string().into_bytes().into()).unwrap()
-        }
-
-        fn new(place: Option<&'static str>) -> Self {
-            let server = Self(Arc::default());
-            server.serve(place);
-            server
-        }
-
-        fn serve(&self, place: Option<&'static str>) {
-            *self.0.lock() = place.map(|place| (place, json!(renewed(Timestamp::now()))));
-        }
-
-        fn let_expire(&self) {
-            if let Some((_, lease)) = &mut *self.0.lock() {
-                *lease = json!(renewed(Timestamp::now() - RENEWED_WITHIN));
+            check
+                .leases
+                .iter()
+                .for_each(|lease| drop(lease.seen.list_ended()));
+            Self {
+                check,
+                readiness,
+                version: 0,
             }
         }
 
-        fn set(&self, field: &str, value: &str) {
-            if let Some((_, lease)) = &mut *self.0.lock() {
-                lease[field] = json!(value);
+        /// The Lease at this place is like this, if the service watches it.
+        fn show(&mut self, place: &str, spec: Option<LeaseSpec>) {
+            self.version += 1;
+            let meta = ObjectMeta {
+                resource_version: Some(self.version.to_string()),
+                ..ObjectMeta::default()
+            };
+            for lease in self.check.leases.iter().filter(|lease| lease.key == place) {
+                lease.seen.shown(&lease.key, Version::of(&meta), spec.clone());
             }
+        }
+
+        fn renew(&mut self, place: &str) {
+            self.show(place, Some(renewed(Timestamp::now())));
+        }
+
+        /// It was last renewed so long ago that it counts as abandoned.
+        fn let_expire(&mut self, place: &str) {
+            self.show(place, Some(renewed(Timestamp::now() - RENEWED_WITHIN)));
+        }
+
+        fn look(&mut self, is_published: bool) -> bool {
+            self.check.look(&|| is_published)
+        }
+
+        fn problem(&self) -> Option<String> {
+            self.check.problem.problem()
         }
     }
 
-    /// The Leases that a service looks at if the server has all of them.
-    fn check(server: &Server, service: Service, readiness: &Readiness) -> Check {
-        let connection = server.connection();
-        let installation = Installation {
-            namespace: "osm".to_owned(),
-            ..Installation::default()
-        };
-        let leases = service.go_leases(&installation);
-        Check {
-            leases: leases
-                .iter()
-                .map(|lease| WatchedLease::new(&connection, lease))
-                .collect(),
-            gate: readiness.gate("upstream OSM"),
-            problem: SharedProblem::default(),
-        }
+    async fn no_request(request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        Err(format!("{} was sent", request.uri()).into())
     }
 
     const PLACES: [&str; 3] = [
-        "osm/leases/operating-system-manager",
-        "kube-system/leases/operating-system-manager",
-        "kube-system/leases/operating-system-manager-worker-manager",
+        "osm/operating-system-manager",
+        "kube-system/operating-system-manager",
+        "kube-system/operating-system-manager-worker-manager",
     ];
 
     #[tokio::test(start_paused = true)]
@@ -309,81 +317,88 @@ mod tests {
             (Service::CsrApprover, &[]),
         ] {
             for place in PLACES {
-                let (readiness, server) = (Readiness::default(), Server::new(Some(place)));
-                let mut check = check(&server, service, &readiness);
+                let mut shown = Shown::new(service, "osm");
+                shown.renew(place);
                 let is_held = places.contains(&place);
-                assert_eq!(check.look(&|| false).await, is_held, "{service:?} {place}");
-                let named = place.replace("/leases", "");
-                let found = check.problem.problem();
-                let words = format!("it renews the Lease {named}; ");
+                assert_eq!(shown.look(false), is_held, "{service:?} {place}");
+                let words = format!("it renews the Lease {place}; ");
+                let found = shown.problem();
                 assert_eq!(
                     found.is_some_and(|found| found.starts_with(&words)),
                     is_held,
                     "{place}"
                 );
-                assert_eq!(readiness.waiting().is_empty(), !is_held);
+                assert_eq!(shown.readiness.waiting().is_empty(), !is_held);
                 // It is published, and renewed all the time.
-                server.serve(Some(place));
-                assert!(!check.look(&|| true).await);
-                assert!(readiness.waiting().is_empty());
-                server.let_expire();
-                assert!(!check.look(&|| true).await, "it may still be restarting");
+                shown.renew(place);
+                assert!(!shown.look(true));
+                assert!(shown.readiness.waiting().is_empty());
+                shown.let_expire(place);
+                assert!(!shown.look(true), "it may still be restarting");
                 tokio::time::advance(RENEWED_WITHIN).await;
-                assert_eq!(check.look(&|| true).await, is_held, "{service:?} {place}");
-                assert!(check.problem.problem().is_none());
+                assert_eq!(shown.look(true), is_held, "{service:?} {place}");
+                assert!(shown.problem().is_none());
             }
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_started_before_each_lease_was_read_and_later_the_last_answer_holds() {
-        let server = Server::new(None);
-        let mut check = check(&server, Service::SecretSyncer, &Readiness::default());
-        assert!(check.look(&|| false).await);
-        let found = check.problem.problem().unwrap();
-        assert!(
-            found.contains("osm/operating-system-manager can't be read yet"),
-            "{found}"
-        );
-        server.serve(Some(PLACES[2]));
-        assert!(!check.look(&|| false).await);
-        server.serve(None);
-        assert!(!check.look(&|| false).await);
-        let found = check.problem.problem().unwrap();
-        assert!(found.contains("-worker-manager; "), "{found}");
-        // Once it can be read again, its holder has time to renew it.
+    async fn while_the_watch_is_broken_its_last_answer_holds() {
+        let mut shown = Shown::new(Service::SecretSyncer, "osm");
+        shown.renew(PLACES[2]);
+        assert!(shown.look(false));
+        shown.let_expire(PLACES[2]);
+        shown.check.leases.iter().for_each(|lease| lease.seen.broke());
+        for _ in 0..4 {
+            tokio::time::advance(RENEWED_WITHIN - Duration::from_secs(1)).await;
+            assert!(!shown.look(false));
+        }
+        // Once it is listed again, its holder has time to renew it.
+        shown.check.leases.iter().for_each(|lease| {
+            lease.seen.list_begins();
+            lease.seen.shown(
+                &lease.key,
+                Version::of(&ObjectMeta::default()),
+                lease.seen.get(&lease.key).and_then(|spec| (*spec).clone()),
+            );
+            drop(lease.seen.list_ended());
+        });
         tokio::time::advance(RENEWED_WITHIN - Duration::from_secs(1)).await;
-        assert!(!check.look(&|| false).await);
-        server.serve(Some(PLACES[2]));
-        server.let_expire();
-        tokio::time::advance(RENEWED_WITHIN - Duration::from_secs(1)).await;
-        assert!(!check.look(&|| false).await);
+        assert!(!shown.look(false));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(check.look(&|| false).await);
-        assert_eq!(check.problem.problem(), None);
+        assert!(shown.look(false));
+        assert_eq!(shown.problem(), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_whose_time_can_not_be_decoded_is_not_renewed() {
         // What the API server answers for 9999-12-31T23:59:59.999999-23:59, which it accepts.
         for time in ["10000-01-01T23:58:59.999999Z", "garbage"] {
-            let server = Server::new(Some(PLACES[1]));
-            server.set("renewTime", time);
-            let mut check = check(&server, Service::SecretSyncer, &Readiness::default());
-            assert!(!check.look(&|| false).await, "{time}: it was never renewed");
+            let with = |field: &str| {
+                let mut spec = json!(renewed(Timestamp::now()));
+                spec[field] = json!(time);
+                let lease = json!({"metadata": {"name": "a"}, "spec": spec}).to_string();
+                object::decode::<Lease>(&lease)
+                    .unwrap()
+                    .err()
+                    .and_then(|lease| decodable(&lease))
+                    .unwrap()
+            };
+            let mut shown = Shown::new(Service::SecretSyncer, "osm");
+            shown.show(PLACES[1], with("renewTime"));
+            assert!(!shown.look(false), "{time}: it was never renewed");
 
-            server.serve(Some(PLACES[1]));
-            assert!(check.look(&|| false).await, "{time}: now it is");
-            server.set("renewTime", time);
+            shown.renew(PLACES[1]);
+            assert!(shown.look(false), "{time}: now it is");
+            shown.show(PLACES[1], with("renewTime"));
             tokio::time::advance(RENEWED_WITHIN / 2).await;
-            assert!(!check.look(&|| false).await);
+            assert!(!shown.look(false));
             tokio::time::advance(RENEWED_WITHIN / 2).await;
-            assert!(check.look(&|| false).await, "{time}: it is not renewed any more");
+            assert!(shown.look(false), "{time}: it is not renewed any more");
 
             // Another time says nothing about that.
-            server.serve(Some(PLACES[1]));
-            server.set("acquireTime", time);
-            assert!(check.look(&|| false).await, "{time}: it is renewed");
+            shown.show(PLACES[1], with("acquireTime"));
+            assert!(shown.look(false), "{time}: it is renewed");
         }
     }
 }

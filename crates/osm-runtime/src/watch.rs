@@ -450,6 +450,7 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
             tracing::warn!(cluster, watch, error = %text, "the watch has failed and is retried");
             self.last_error = Some(text);
         }
+        self.of.cache.broke();
         self.health.failed(error, Instant::now());
     }
 }

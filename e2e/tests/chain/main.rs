@@ -15,6 +15,7 @@ mod canaries;
 mod credentials;
 mod custom_profiles;
 mod go_templates;
+mod idle;
 mod joining;
 mod joining_mode;
 mod kkp;

@@ -49,7 +49,7 @@ impl GoLease {
 
     pub(super) fn grant(self) -> Grant {
         let why = "it shows whether the upstream OSM runs";
-        let right = named("coordination.k8s.io", "leases", self.name, "get").because(why);
+        let right = named("coordination.k8s.io", "leases", self.name, "list watch").because(why);
         self.cluster.within(&self.namespace, vec![right])
     }
 }
