@@ -1,7 +1,9 @@
-//! What a pool costs the API server, compared with the recorded table `cost.toml`: requests by verb and resource, and bytes written.
+//! What a pool costs the API server, compared with the recorded table `cost.toml`: requests by verb and
+//! resource, and bytes written.
 //!
-//! One pool changes at a time, and the next change waits until the services send nothing, so that the numbers do not depend on time.
-//! `cargo xtask bless --cost` runs this test with `OSM_BLESS=1`, which writes the table instead of comparing it.
+//! One pool changes at a time, and the next change waits until the services send nothing, so that the numbers
+//! do not depend on time. `cargo xtask bless --cost` runs this test with `OSM_BLESS=1`, which writes the
+//! table instead of comparing it.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -38,10 +40,12 @@ const PER_POOL: [&str; 4] = [
     "update secrets",
 ];
 
-/// The first pool of an installation. secret-syncer asks only for it what tokens of all pools may do. It has a profile of its own.
+/// The first pool of an installation. secret-syncer asks only for it what tokens of all pools may do. It has
+/// a profile of its own.
 const FIRST: &str = "pool-0";
 
-/// A copy of the default profile that the other pools have, because the default profile is restored if it is changed.
+/// A copy of the default profile that the other pools have, because the default profile is restored if it is
+/// changed.
 const PROFILE: &str = "osp-cost";
 
 /// A service reads the uid of `kube-system` at most once every few seconds, however many pools change.
@@ -253,8 +257,9 @@ async fn a_pool_costs_no_more_than_recorded() -> Result<()> {
     Ok(())
 }
 
-/// Adds the cost of one pool. Chance only adds requests: one that is sent again after a conflict, or a question whose answer is
-/// remembered for some minutes. So the smallest numbers of all pools count, and the largest size.
+/// Adds the cost of one pool. Chance only adds requests: one that is sent again after a conflict, or a
+/// question whose answer is remembered for some minutes. So the smallest numbers of all pools count, and the
+/// largest size.
 fn add(table: &mut Table, change: &str, mut cost: Cost) {
     cost.requests.remove(CLUSTER_IDENTITY);
     let Some(known) = table.get_mut(change) else {
@@ -321,7 +326,8 @@ fn more_requests_and_more_bytes_are_worse() {
     assert_eq!(found(Cost::default(), cost(1, 0)), (0, 1));
 }
 
-/// The MachineDeployment of `examples/machinedeployment-ubuntu-aws.yaml` with another name and profile, at a revision.
+/// The MachineDeployment of `examples/machinedeployment-ubuntu-aws.yaml` with another name and profile, at a
+/// revision.
 fn example(name: &str, profile: &str, revision: u64) -> Result<Value> {
     const PATH: &str = concat!(
         env!("CARGO_MANIFEST_DIR"),

@@ -1,4 +1,5 @@
-//! The CustomResourceDefinitions on a real server: what their rules reject and accept, with objects of the upstream OSM stored before.
+//! The CustomResourceDefinitions on a real server: what their rules reject and accept, with objects of the
+//! upstream OSM stored before.
 
 use std::path::Path;
 
@@ -80,7 +81,8 @@ async fn objects_of_the_upstream_osm_live_on_under_our_definitions() -> Result<(
     control_plane.install_crds(&installation::crds()).await?;
     let (profiles, configs) = (profiles(&client), configs(&client));
 
-    // Server-side apply merges: what the schemas of another manager said, and ours say nothing about, could stay.
+    // Server-side apply merges: what the schemas of another manager said, and ours say nothing about, could
+    // stay.
     for ours in [OperatingSystemProfile::crd(), OperatingSystemConfig::crd()] {
         let served = definitions.get(&ours.name_any()).await?.spec.versions;
         let schemas = [&served, &ours.spec.versions]

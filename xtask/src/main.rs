@@ -1,5 +1,6 @@
-//! Starts the program of `cargo xtask <command>`, or runs the tests. It has no dependencies, so that the first commands that people run
-//! compile nothing but what they need. Where `OSM_BIN_DIR` names a folder of programs, they are taken from there.
+//! Starts the program of `cargo xtask <command>`, or runs the tests. It has no dependencies, so that the
+//! first commands that people run compile nothing but what they need. Where `OSM_BIN_DIR` names a folder of
+//! programs, they are taken from there.
 
 mod test;
 
@@ -40,7 +41,8 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// `cargo`, as it is called from a shell. What it told this program about itself would make build scripts run again.
+/// `cargo`, as it is called from a shell. What it told this program about itself would make build scripts run
+/// again.
 fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {

@@ -15,7 +15,8 @@ Usage: cargo xtask test [ARGS]...
 Arguments:
   [ARGS]...  Arguments for `cargo test`, such as `-p osm-api`, `--test chain` or `-- some_test` [default: --workspace]";
 
-/// Runs the tests. The last line on standard output is the sum: `N passed, N failed`, and `, N skipped` where tests are ignored.
+/// Runs the tests. The last line on standard output is the sum: `N passed, N failed`, and `, N skipped` where
+/// tests are ignored.
 ///
 /// # Errors
 /// A program that can't be run.
@@ -50,7 +51,8 @@ fn all(
     arguments: &[String],
     steps: &mut Steps,
 ) -> Result<std::result::Result<(Summary, ExitStatus), &'static str>> {
-    // Everything at once: a build of the services alone would select other features of their dependencies, and compile them twice.
+    // Everything at once: a build of the services alone would select other features of their dependencies,
+    // and compile them twice.
     let mut build = cargo();
     build.args(["build", "--workspace", "--bins", "--tests"]);
     if !steps.take("build", || build.status())?.success() {
@@ -128,7 +130,8 @@ struct Summary {
 }
 
 impl Summary {
-    /// Adds a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; …` or `test some::test ... FAILED`. Ignores other lines.
+    /// Adds a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; …` or `test some::test ...
+    /// FAILED`. Ignores other lines.
     fn add(&mut self, line: &str) {
         if let Some(test) = line
             .strip_prefix("test ")

@@ -1,5 +1,6 @@
-//! Makes the [`claim`](mod@crate::claim) of an approval, or finds out who has it or whether the machine has joined already. The API server
-//! decides between replicas: it creates one Lease of a name, and replaces only the one that was judged.
+//! Makes the [`claim`](mod@crate::claim) of an approval, or finds out who has it or whether the machine has
+//! joined already. The API server decides between replicas: it creates one Lease of a name, and replaces only
+//! the one that was judged.
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;

@@ -1,5 +1,5 @@
-//! Executes a plan: reads the Machine and the Node, makes the claim, writes the decision. Live reads decide where the watches have shown
-//! something else.
+//! Executes a plan: reads the Machine and the Node, makes the claim, writes the decision. Live reads decide
+//! where the watches have shown something else.
 
 use std::sync::Arc;
 
@@ -62,8 +62,8 @@ pub struct Results {
     pub failure: Option<Error>,
 }
 
-/// Does what the plan says. A request that the API server refuses stops no other one; an API server that does not answer stops all, so that
-/// there is time to report what was done.
+/// Does what the plan says. A request that the API server refuses stops no other one; an API server that does
+/// not answer stops all, so that there is time to report what was done.
 pub async fn apply(context: &Context, now: Timestamp, plan: Plan) -> Results {
     let mut results = Results {
         applied: Vec::new(),
@@ -146,7 +146,8 @@ async fn approve(
     write(context, request, &message, Outcome::Approved(approved)).await
 }
 
-/// Writes a decision into the request as it was decided on. The outcome is another one if the request no longer exists.
+/// Writes a decision into the request as it was decided on. The outcome is another one if the request no
+/// longer exists.
 async fn write(
     context: &Context,
     request: &Request,

@@ -1,8 +1,9 @@
-//! Claims: the Leases that record approvals, so that one Machine gets one certificate, whatever restarts and however many replicas decide.
-//! Pure: no client, no clock.
+//! Claims: the Leases that record approvals, so that one Machine gets one certificate, whatever restarts and
+//! however many replicas decide. Pure: no client, no clock.
 //!
-//! The name of a claim comes from the node and the Machine, and the API server creates only one object of a name. A claim can't have the
-//! Machine as its owner, which may be in another namespace, so csr-approver deletes claims that are no longer needed.
+//! The name of a claim comes from the node and the Machine, and the API server creates only one object of a
+//! name. A claim can't have the Machine as its owner, which may be in another namespace, so csr-approver
+//! deletes claims that are no longer needed.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -11,7 +12,8 @@ use osm_api::names;
 
 use crate::views::{ClaimView, NodeNameOwner};
 
-/// A machine that has not joined by then may get another certificate. A machine boots again in less time only by hand.
+/// A machine that has not joined by then may get another certificate. A machine boots again in less time only
+/// by hand.
 pub const VALIDITY: SignedDuration = SignedDuration::from_mins(10);
 
 /// Value of the label [`names::ROLE`] on claims.
@@ -81,12 +83,14 @@ impl Claim {
     }
 }
 
-/// From then on another request for the same machine may be approved, and the claim may be replaced or deleted.
+/// From then on another request for the same machine may be approved, and the claim may be replaced or
+/// deleted.
 pub fn expires(approved: Timestamp) -> Timestamp {
     approved.saturating_add(VALIDITY).unwrap_or(Timestamp::MAX)
 }
 
-/// Whether a claim has served its purpose: its object is gone, or has joined. A fresh one stays in any case: the watches may lag behind.
+/// Whether a claim has served its purpose: its object is gone, or has joined. A fresh one stays in any case:
+/// the watches may lag behind.
 pub fn is_done(claim: &ClaimView, is_awaited: bool, now: Timestamp) -> bool {
     expires(claim.since) <= now && !is_awaited
 }

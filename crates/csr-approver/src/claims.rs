@@ -15,7 +15,8 @@ use crate::views::ClaimView;
 /// Interval of looking for claims to delete. No request waits for that: one that is left only takes room.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Claims that one reconcile deletes, with a request for each, so that it ends within its time limit. The next ones delete the rest.
+/// Claims that one reconcile deletes, with a request for each, so that it ends within its time limit. The
+/// next ones delete the rest.
 const MAX_DELETED: usize = 100;
 
 /// Deletes claims; returns when to look again.

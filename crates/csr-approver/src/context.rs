@@ -18,11 +18,12 @@ use crate::request::{Request, RequestView};
 use crate::requester::Requester;
 use crate::views::{ClaimView, MachineSetView, MachineView, NodeNameOwner, PoolView};
 
-/// Pending requests that are kept of one requester, so that its flood leaves room for those of others. Beyond it, a request is kept only
-/// for a machine that has yet to join. Hardly any pool has more machines that join at the same time.
+/// Pending requests that are kept of one requester, so that its flood leaves room for those of others. Beyond
+/// it, a request is kept only for a machine that has yet to join. Hardly any pool has more machines that join
+/// at the same time.
 const MAX_OF_REQUESTER: usize = 1_000;
-/// Requests that are kept only because their machine has yet to join, so that a flood for one machine leaves room for others. A kubelet
-/// sends one every 15 minutes.
+/// Requests that are kept only because their machine has yet to join, so that a flood for one machine leaves
+/// room for others. A kubelet sends one every 15 minutes.
 const MAX_OF_MACHINE: usize = 16;
 
 #[derive(Clone)]
@@ -40,12 +41,14 @@ pub struct Inner {
     pub process: Arc<Process>,
     pub cluster: Cluster,
     pub queue: Arc<Queue<Key>>,
-    /// Pending and approved requests by name, grouped by the [name of their node](by_name); pending ones also by requester.
+    /// Pending and approved requests by name, grouped by the [name of their node](by_name); pending ones also
+    /// by requester.
     pub requests: Arc<Cache<RequestView>>,
     /// Machines, grouped by the [name of their node](by_name).
     pub machines: Arc<Cache<MachineView>>,
     pub machine_sets: Arc<Cache<MachineSetView>>,
-    /// MachineDeployments, grouped by their ServiceAccount; those of edge pools also by the [name of their node](by_name).
+    /// MachineDeployments, grouped by their ServiceAccount; those of edge pools also by the [name of their
+    /// node](by_name).
     pub pools: Arc<Cache<PoolView>>,
     /// The names of the Nodes.
     pub nodes: Arc<Cache<()>>,
@@ -98,7 +101,8 @@ impl Inner {
         Api::namespaced(self.cluster.worker.client.clone(), self.cluster.namespace())
     }
 
-    /// Whether to keep this pending request, which is new. A kubelet whose request is ignored sends another one within 15 minutes.
+    /// Whether to keep this pending request, which is new. A kubelet whose request is ignored sends another
+    /// one within 15 minutes.
     pub fn is_kept(&self, request: &Request) -> bool {
         let of_requester = self.requests.group_len(&request.requester.to_string());
         let is_kept = of_requester < MAX_OF_REQUESTER || self.is_for_awaited_machine(request);
@@ -108,7 +112,8 @@ impl Inner {
         is_kept
     }
 
-    /// Whether it is one of the first requests for a machine that has yet to join, as far as the watches have shown.
+    /// Whether it is one of the first requests for a machine that has yet to join, as far as the watches have
+    /// shown.
     fn is_for_awaited_machine(&self, request: &Request) -> bool {
         let Some(node) = request.node().filter(|node| self.nodes.get(node).is_none()) else {
             return false;

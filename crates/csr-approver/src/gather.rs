@@ -1,4 +1,5 @@
-//! Collects what the decisions about a requester depend on, from what the watches have shown. It sends no request.
+//! Collects what the decisions about a requester depend on, from what the watches have shown. It sends no
+//! request.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -50,7 +51,8 @@ fn named(context: &Context, node: &str) -> Named {
     }
 }
 
-/// The MachineDeployment that exists and that the Machine belongs to. Names in owner references count only with the uid.
+/// The MachineDeployment that exists and that the Machine belongs to. Names in owner references count only
+/// with the uid.
 pub fn pool_of(context: &Context, machine: &MachineView) -> Option<PoolRef> {
     let owner = machine.owner.as_ref()?;
     let set = context

@@ -6,7 +6,8 @@ use osm_runtime::runner;
 
 use crate::requester::Requester;
 
-/// A unit of work in the queue. Its text decides which replica owns it, so replicas of two versions must agree on it.
+/// A unit of work in the queue. Its text decides which replica owns it, so replicas of two versions must
+/// agree on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Key {
     /// All requests of one requester, so that a flood of requests delays only its own requester.

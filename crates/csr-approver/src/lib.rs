@@ -1,11 +1,13 @@
 //! csr-approver: approves the certificates with which the machines of a pool join the cluster.
 //!
-//! It owns the conditions `Approved` and `Denied` of CertificateSigningRequests that ServiceAccounts of pools have made, and the Leases
-//! that record its approvals. It reports a binding with which tokens of pools need no approval. It connects only to the worker cluster. It has no right on Secrets and reads no settings.
+//! It owns the conditions `Approved` and `Denied` of CertificateSigningRequests that ServiceAccounts of pools
+//! have made, and the Leases that record its approvals. It reports a binding with which tokens of pools need
+//! no approval. It connects only to the worker cluster. It has no right on Secrets and reads no settings.
 //!
-//! A reconcile decides about the requests of one requester: `gather → plan → apply → report`. [`gather`] collects what the watches have
-//! shown, [`mod@plan`] makes all decisions, [`apply`] makes sure of a decision by [`live`] reads, makes the [`claim`]
-//! ([`acquire`](mod@acquire)) and writes the decision, and [`report`] alone counts, logs and emits Events.
+//! A reconcile decides about the requests of one requester: `gather → plan → apply → report`. [`gather`]
+//! collects what the watches have shown, [`mod@plan`] makes all decisions, [`apply`] makes sure of a decision
+//! by [`live`] reads, makes the [`claim`] ([`acquire`](mod@acquire)) and writes the decision, and [`report`]
+//! alone counts, logs and emits Events.
 
 pub mod acquire;
 pub mod apply;

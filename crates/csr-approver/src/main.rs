@@ -8,9 +8,9 @@ use osm_runtime::CommonArgs;
 
 /// Approves the certificates of nodes that join as machines of their pool.
 ///
-/// The service watches CertificateSigningRequests, MachineDeployments, MachineSets, Machines and Nodes of the worker cluster, and
-/// connects to no other cluster. It approves a request only for a Machine of the requesting pool that has no Node yet. It reads no
-/// Secret and no settings.
+/// The service watches CertificateSigningRequests, MachineDeployments, MachineSets, Machines and Nodes of the
+/// worker cluster, and connects to no other cluster. It approves a request only for a Machine of the
+/// requesting pool that has no Node yet. It reads no Secret and no settings.
 #[derive(Parser)]
 #[command(
     version,

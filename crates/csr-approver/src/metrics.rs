@@ -10,7 +10,8 @@ const APPROVED: &str = "approved";
 
 const DENIED: &str = "denied";
 
-/// Upper bounds of the time until an approval, in seconds. The API server records the creation of a request in whole seconds.
+/// Upper bounds of the time until an approval, in seconds. The API server records the creation of a request
+/// in whole seconds.
 const APPROVAL_SECONDS: [f64; 6] = [1.0, 2.5, 10.0, 60.0, 300.0, 1800.0];
 
 pub struct JoiningMetrics {

@@ -1,5 +1,5 @@
-//! Warns if a binding of someone else lets kube-controller-manager approve the certificate of any node for the token of a pool. csr-approver
-//! is then not asked, and protects nothing.
+//! Warns if a binding of someone else lets kube-controller-manager approve the certificate of any node for
+//! the token of a pool. csr-approver is then not asked, and protects nothing.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use crate::context::Context;
 /// Interval of asking who else may approve nodes: one request, because no watch shows the answer.
 const INTERVAL: Duration = Duration::from_secs(300);
 
-/// A ServiceAccount of the namespace that no pool has, so that the answer holds for all pools. A binding for a single pool is not found.
+/// A ServiceAccount of the namespace that no pool has, so that the answer holds for all pools. A binding for
+/// a single pool is not found.
 const ANY_ACCOUNT: &str = "any-pool";
 
 const FOUND: &str = "insecure binding: ServiceAccounts in cloud-init-settings may obtain the certificate of any node; remove the binding that \
@@ -35,7 +36,8 @@ pub async fn reconcile(context: &Context) -> Result<Option<Duration>, Error> {
     Ok(Some(INTERVAL))
 }
 
-/// The question that kube-controller-manager asks about the requester before it approves the client certificate of a kubelet
+/// The question that kube-controller-manager asks about the requester before it approves the client
+/// certificate of a kubelet
 /// ([source](https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controller/certificates/approver/sarapprove.go)).
 pub fn review() -> SubjectAccessReview {
     let own_group = format!("system:serviceaccounts:{CLOUD_INIT_SETTINGS}");

@@ -1,7 +1,8 @@
 //! Reads a certificate request as strictly as kubelets write it: one PEM block, a subject of two attributes.
 //!
-//! The API server has checked the signature (Kubernetes, `pkg/apis/certificates/validation`: `validateCSR`). The signer copies the subject
-//! and the alternative names of the request into the certificate, so everything in the subject is judged, and there may be no such names.
+//! The API server has checked the signature (Kubernetes, `pkg/apis/certificates/validation`: `validateCSR`).
+//! The signer copies the subject and the alternative names of the request into the certificate, so everything
+//! in the subject is judged, and there may be no such names.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -47,7 +48,8 @@ pub fn read(pem: &[u8]) -> Result<String, Denial> {
     }
 }
 
-/// The bytes of the only PEM block. Text around it, headers and a second block are refused: readers may differ about them.
+/// The bytes of the only PEM block. Text around it, headers and a second block are refused: readers may
+/// differ about them.
 fn decode(pem: &[u8]) -> Result<Vec<u8>, Denial> {
     if pem.len() > MAX_BYTES {
         return Err(Denial::Unreadable("it is larger than 8 KiB"));

@@ -13,7 +13,8 @@ use crate::requester::Requester;
 use crate::verdict::{Denial, Refusal, Wait};
 use crate::views::{NodeNameOwner, PoolView};
 
-/// Requests that one reconcile approves or denies. The rest waits for the next one, so that a flood delays only its own pool.
+/// Requests that one reconcile approves or denies. The rest waits for the next one, so that a flood delays
+/// only its own pool.
 pub const MAX_DECIDED: usize = 20;
 
 /// Everything that the decisions about a requester's requests depend on.
@@ -36,17 +37,19 @@ pub struct Named {
     /// What bears it.
     pub name_owners: Vec<NodeNameOwner>,
     pub has_node: bool,
-    /// The requests of all requesters for it: the pending ones, and the approved ones that still exist. kube-controller-manager deletes them
-    /// after an hour.
+    /// The requests of all requesters for it: the pending ones, and the approved ones that still exist.
+    /// kube-controller-manager deletes them after an hour.
     pub requests: Vec<Arc<RequestView>>,
 }
 
 /// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Approve it, if it is [confirmed](confirm) by live reads, the Node does not exist and the claim can be made.
+    /// Approve it, if it is [confirmed](confirm) by live reads, the Node does not exist and the claim can be
+    /// made.
     Approve(Box<Approval>),
-    /// Deny it because of what the watches have shown, if live reads [`confirm`] that this approval is not allowed.
+    /// Deny it because of what the watches have shown, if live reads [`confirm`] that this approval is not
+    /// allowed.
     ConfirmDenial(Box<Approval>),
     /// Deny it because of its own content.
     Deny(Denial),
@@ -81,8 +84,8 @@ pub struct Plan {
     pub has_more: bool,
 }
 
-/// Decides about requests, oldest first, until there is enough to write. What no kubelet sends comes last, so that a flood of it delays no
-/// machine.
+/// Decides about requests, oldest first, until there is enough to write. What no kubelet sends comes last, so
+/// that a flood of it delays no machine.
 pub fn plan(gathered: &Gathered) -> Plan {
     let (good, bad): (Vec<_>, Vec<_>) = gathered
         .requests
@@ -168,9 +171,10 @@ fn decide_for(
     }
 }
 
-/// The owner of the name of a node, for a requester that may join as machines of its `own` pool. Of several, it is the oldest one, so
-/// that no pool can take the name of a machine of another one. A name that the cloud has recorded counts more than one that the owner of a
-/// pool has chosen, because that one can be chosen in advance.
+/// The owner of the name of a node, for a requester that may join as machines of its `own` pool. Of several,
+/// it is the oldest one, so that no pool can take the name of a machine of another one. A name that the cloud
+/// has recorded counts more than one that the owner of a pool has chosen, because that one can be chosen in
+/// advance.
 fn name_owner<'a>(
     name_owners: &'a [NodeNameOwner],
     own: &PoolRef,
@@ -199,7 +203,8 @@ fn name_owner<'a>(
     }
 }
 
-/// Compares a request that is right by itself with the others for the same machine. Returns whether one was approved before.
+/// Compares a request that is right by itself with the others for the same machine. Returns whether one was
+/// approved before.
 fn compare(
     request: &Request,
     name_owner: &NodeNameOwner,
@@ -268,7 +273,8 @@ fn admit(name: &str, own: &PoolRef, name_owner: &NodeNameOwner, request: &Reques
             Err(Refusal::Deny(Denial::ForeignMachine(node())))
         };
     }
-    // A machine boots only once its Machine exists. An earlier request comes from someone who guessed the name.
+    // A machine boots only once its Machine exists. An earlier request comes from someone who guessed the
+    // name.
     if request.created < machine.created {
         return wait(Wait::OlderThanMachine(node()));
     }

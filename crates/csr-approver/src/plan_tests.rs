@@ -175,7 +175,8 @@ fn every_rule_alone_keeps_a_machine_out() {
         (one(of_pool(machine(NODE), None)), "wait MachineNotInPool"),
         (one(of("a", |m| m.is_deleting = true)), "wait MachineDeleting"),
         (one(of("a", |m| m.has_node_ref = true)), "wait MachineHasNode"),
-        // The request is of second 90. A Machine of the same second may be its own, but not a later one, whose name was guessed.
+        // The request is of second 90. A Machine of the same second may be its own, but not a later one,
+        // whose name was guessed.
         (one(of("a", |m| m.created = at(90))), APPROVED),
         (
             one(of("a", |m| m.created = at(91))),

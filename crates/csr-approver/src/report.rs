@@ -13,11 +13,12 @@ use crate::request::Request;
 use crate::requester::Requester;
 use crate::verdict::Wait;
 
-/// Pending requests are decided again after this time, if nothing else requeues their requester: some waits end, and all become late, by
-/// time alone.
+/// Pending requests are decided again after this time, if nothing else requeues their requester: some waits
+/// end, and all become late, by time alone.
 const RECHECK: Duration = Duration::from_secs(60);
 
-/// A request waits this long before an Event is emitted: machine-controller may just be recording its Machine.
+/// A request waits this long before an Event is emitted: machine-controller may just be recording its
+/// Machine.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// Reports the outcomes of a requester's requests; returns when to decide again.
@@ -62,13 +63,14 @@ pub async fn report(
     requeue_after(applied, has_more)
 }
 
-/// Whether a request has waited so long that its pool's owner should know. A request of a deleted pool is never late: there is no owner to notify.
+/// Whether a request has waited so long that its pool's owner should know. A request of a deleted pool is
+/// never late: there is no owner to notify.
 fn is_late(request: &Request, wait: &Wait, now: Timestamp) -> bool {
     *wait != Wait::PoolNotFound && now.duration_since(request.created) >= PATIENCE
 }
 
-/// Logs why a request is not approved and emits an Event about its pool, if that is known, unless this was done with the same reason minutes
-/// ago.
+/// Logs why a request is not approved and emits an Event about its pool, if that is known, unless this was
+/// done with the same reason minutes ago.
 async fn warn(context: &Context, applied: &Applied, reason: Reason, text: &str) {
     let (pool, requester) = (applied.pool.as_ref(), &applied.request.requester);
     let about = pool.map_or_else(|| requester.to_string(), |pool| pool.uid.clone());
@@ -119,7 +121,8 @@ fn pending(applied: &[Applied]) -> Pending {
 /// When to decide again.
 fn requeue_after(applied: &[Applied], has_more: bool) -> Option<Duration> {
     let waits = |applied: &Applied| matches!(applied.outcome, Outcome::Waiting(_));
-    // Requeue at once only if at least one request was handled: otherwise the next reconcile would find the same.
+    // Requeue at once only if at least one request was handled: otherwise the next reconcile would find the
+    // same.
     if has_more && !applied.iter().all(waits) {
         return Some(Duration::ZERO);
     }

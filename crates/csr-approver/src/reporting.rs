@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use crate::metrics::JoiningMetrics;
 use crate::requester::Requester;
 
-/// An Event about a pool is repeated after this time, while its reason lasts. The API server deletes Events after an hour by default, so
-/// one can always be found.
+/// An Event about a pool is repeated after this time, while its reason lasts. The API server deletes Events
+/// after an hour by default, so one can always be found.
 const EVENT_INTERVAL: Duration = Duration::from_secs(600);
 
 pub struct Reporting {

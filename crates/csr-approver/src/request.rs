@@ -11,8 +11,8 @@ use crate::pkcs10::{self, NODE_USER};
 use crate::requester::Requester;
 use crate::verdict::Denial;
 
-/// The longest name of a request that is read, as of most objects. The API server takes any length for this kind, and kubelets send short
-/// names.
+/// The longest name of a request that is read, as of most objects. The API server takes any length for this
+/// kind, and kubelets send short names.
 const MAX_NAME_BYTES: usize = 253;
 
 /// What is kept of a CertificateSigningRequest.
@@ -23,8 +23,8 @@ pub enum RequestView {
 }
 
 impl RequestView {
-    /// `None`: it is of no interest, or no kubelet generates such a name. The API server accepts any string. `known`: what is kept under this
-    /// name.
+    /// `None`: it is of no interest, or no kubelet generates such a name. The API server accepts any string.
+    /// `known`: what is kept under this name.
     pub fn of(object: CertificateSigningRequest, known: Option<&Self>) -> Option<Self> {
         if !object.metadata.name.as_deref().is_some_and(is_plain) {
             return None;
@@ -66,7 +66,8 @@ impl RequestView {
     }
 }
 
-/// A request that was approved, by csr-approver or someone else, so that its requester has a certificate with which a machine joins.
+/// A request that was approved, by csr-approver or someone else, so that its requester has a certificate with
+/// which a machine joins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
     pub uid: String,
@@ -76,7 +77,8 @@ pub struct Granted {
 }
 
 impl Granted {
-    /// `None`: it was not approved, or is for another certificate. A node that renews its certificate does not join.
+    /// `None`: it was not approved, or is for another certificate. A node that renews its certificate does
+    /// not join.
     fn of(object: &CertificateSigningRequest) -> Option<Self> {
         let conditions = object.status.as_ref()?.conditions.as_ref()?;
         let approved = conditions
@@ -105,8 +107,8 @@ pub struct Request {
     pub uid: String,
     pub resource_version: String,
     pub created: Timestamp,
-    /// The resourceVersion with which this process first saw it; `None`: it is not a number. It is that of the creation, unless someone who may
-    /// update requests did so before: no token of a pool may.
+    /// The resourceVersion with which this process first saw it; `None`: it is not a number. It is that of
+    /// the creation, unless someone who may update requests did so before: no token of a pool may.
     pub order: Option<u64>,
     pub requester: Requester,
     /// The name of the node that it asks for, if a kubelet may ask so. The request itself is not kept.
@@ -158,8 +160,9 @@ impl Request {
         }
     }
 
-    /// Whether it was certainly created before the other one. Times have whole seconds, and API servers have different clocks. The
-    /// resourceVersion orders all requests, but for one that was updated. Only where the two agree is the answer certain.
+    /// Whether it was certainly created before the other one. Times have whole seconds, and API servers have
+    /// different clocks. The resourceVersion orders all requests, but for one that was updated. Only where
+    /// the two agree is the answer certain.
     pub fn is_before(&self, other: &Self) -> bool {
         match (self.order, other.order) {
             (Some(own), Some(others)) => own < others && self.created <= other.created,
@@ -179,7 +182,8 @@ fn is_plain(name: &str) -> bool {
     name.len() <= MAX_NAME_BYTES && name.bytes().all(is_allowed)
 }
 
-/// As kube-controller-manager judges them (Kubernetes, `pkg/apis/certificates/helpers.go`: `ValidateKubeletClientCSR`).
+/// As kube-controller-manager judges them (Kubernetes, `pkg/apis/certificates/helpers.go`:
+/// `ValidateKubeletClientCSR`).
 fn judge_usages(usages: &[String]) -> Result<(), Denial> {
     let asked: BTreeSet<&str> = usages.iter().map(String::as_str).collect();
     let least = BTreeSet::from(["digital signature", "client auth"]);

@@ -7,8 +7,9 @@ use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 /// Hex characters of the id of a pool, as [`names::pool_id`] makes it.
 const POOL_ID: usize = 20;
 
-/// Name of a ServiceAccount in `cloud-init-settings` that is a pool's, or was one, by the username that the API server has recorded. The text
-/// decides which replica owns its requests, so replicas of two versions must agree on it.
+/// Name of a ServiceAccount in `cloud-init-settings` that is a pool's, or was one, by the username that the
+/// API server has recorded. The text decides which replica owns its requests, so replicas of two versions
+/// must agree on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Requester(pub String);
 

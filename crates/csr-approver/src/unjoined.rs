@@ -6,7 +6,8 @@ use crate::context::Context;
 use crate::gather;
 use crate::views::MachineView;
 
-/// A machine is created, boots and joins within this time. With less, `osm_machines_without_node` would count machines that still boot.
+/// A machine is created, boots and joins within this time. With less, `osm_machines_without_node` would count
+/// machines that still boot.
 const TIME_TO_JOIN: SignedDuration = SignedDuration::from_mins(15);
 
 pub fn count(context: &Context) {

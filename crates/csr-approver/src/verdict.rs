@@ -1,4 +1,5 @@
-//! The reasons why a request is denied or waits. The requester can read these messages, so they don't mention other pools.
+//! The reasons why a request is denied or waits. The requester can read these messages, so they don't mention
+//! other pools.
 
 use jiff::Timestamp;
 use osm_api::Reason;

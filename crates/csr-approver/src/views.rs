@@ -134,7 +134,8 @@ impl PoolView {
         }
     }
 
-    /// The view of a MachineDeployment that can't be decoded. Its machines join, but for those of an edge pool, whose cloud is unknown.
+    /// The view of a MachineDeployment that can't be decoded. Its machines join, but for those of an edge
+    /// pool, whose cloud is unknown.
     pub fn unreadable(unreadable: &Unreadable) -> Self {
         let mut md = MachineDeployment::new("", MachineDeploymentSpec::default());
         md.metadata = unreadable.metadata.clone();
@@ -147,7 +148,8 @@ impl PoolView {
     }
 }
 
-/// The owner of the name of a node: the Machine that a machine joins as, or the MachineDeployment of an edge pool.
+/// The owner of the name of a node: the Machine that a machine joins as, or the MachineDeployment of an edge
+/// pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeNameOwner {
     pub machine: Arc<MachineView>,

@@ -1,5 +1,5 @@
-//! Starts the watches, and maps each change to the requesters that it queues. A change that no waiting request depends on queues no requester, so that a failed
-//! reconcile keeps its delay.
+//! Starts the watches, and maps each change to the requesters that it queues. A change that no waiting
+//! request depends on queues no requester, so that a failed reconcile keeps its delay.
 
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -17,7 +17,8 @@ use crate::key::Key;
 use crate::request::RequestView;
 use crate::views::{ClaimView, MachineSetView, MachineView, PoolView};
 
-/// Starts the watches. That of requests waits for the first list of all others, because what they show decides which requests are kept.
+/// Starts the watches. That of requests waits for the first list of all others, because what they show
+/// decides which requests are kept.
 pub async fn start(context: &Context) {
     machines(context);
     machine_sets(context);
@@ -58,7 +59,8 @@ fn requests(context: &Context) {
         .spawn(&context.cluster);
 }
 
-/// Whether something has changed that decisions depend on. Most updates, such as those of a status, change nothing that is kept.
+/// Whether something has changed that decisions depend on. Most updates, such as those of a status, change
+/// nothing that is kept.
 fn is_different<V: PartialEq>(change: &Change<V>) -> bool {
     change.old.as_deref() != change.new.as_deref()
 }

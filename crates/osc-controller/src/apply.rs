@@ -19,7 +19,8 @@ const WHAT: &str = "the OperatingSystemConfig";
 /// Applies a plan; returns the OperatingSystemConfig as it is then. `None` means that it does not exist.
 ///
 /// # Errors
-/// Requests that failed; [`Error::Conflict`] where an object is no longer what was seen; what forbids to write anything.
+/// Requests that failed; [`Error::Conflict`] where an object is no longer what was seen; what forbids to
+/// write anything.
 pub async fn apply(context: &Context, gathered: &Gathered, plan: &Plan) -> Result<Option<ConfigView>, Error> {
     if let Some(problem) = context.cluster.outdated_definitions.problem() {
         // The API server would drop fields, and what is left would be confirmed and published.

@@ -15,7 +15,8 @@ pub struct Caches {
     pub profiles: BTreeMap<String, Arc<Cache<ProfileView>>>,
     /// OperatingSystemConfigs of the installation's namespace.
     pub configs: Arc<Cache<ConfigView>>,
-    /// ConfigMaps with settings of pools, by namespace. Their text is not kept: anyone who may write ConfigMaps there decides how long it is.
+    /// ConfigMaps with settings of pools, by namespace. Their text is not kept: anyone who may write
+    /// ConfigMaps there decides how long it is.
     pub pool_settings: BTreeMap<String, Arc<Cache<()>>>,
     pub cluster_info: Arc<Cache<Discovered>>,
     pub endpoint_slices: Arc<Cache<Discovered>>,
@@ -45,7 +46,8 @@ impl Caches {
         self.configs.select(|config| config.api_server().is_some())
     }
 
-    /// Where the cluster says that its API server is, `kube-public/cluster-info` first. The order is always the same.
+    /// Where the cluster says that its API server is, `kube-public/cluster-info` first. The order is always
+    /// the same.
     pub fn discovered(&self) -> Vec<Discovered> {
         let mut all = Vec::new();
         for cache in [&self.cluster_info, &self.endpoint_slices] {

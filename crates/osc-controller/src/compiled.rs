@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 /// A compiled profile, or why it does not compile.
 pub type Compiled = Result<Arc<Profile>, ProfileError>;
 
-/// Compiled profiles are kept for this many bytes of contents together, and at least one. Compiled, they take a multiple of that in memory.
+/// Compiled profiles are kept for this many bytes of contents together, and at least one. Compiled, they take
+/// a multiple of that in memory.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 #[derive(Default)]

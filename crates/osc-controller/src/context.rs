@@ -139,7 +139,8 @@ impl Inner {
         self.wake_for_room();
     }
 
-    /// The largest number of configs, if there are as many. Reconciles at the same moment can exceed it by what they create.
+    /// The largest number of configs, if there are as many. Reconciles at the same moment can exceed it by
+    /// what they create.
     pub fn full_at(&self) -> Option<u32> {
         let settings = self.cluster.settings.borrow();
         let limits = settings.as_ref().map(|current| current.settings.limits.clone());
@@ -172,7 +173,8 @@ impl Inner {
         });
     }
 
-    /// Where the nodes of a pool find the API server. A pool without a record joins the others, so that all pools agree.
+    /// Where the nodes of a pool find the API server. A pool without a record joins the others, so that all
+    /// pools agree.
     pub fn endpoint(&self, settings: &Settings, config: Option<&ConfigView>) -> Option<Choice> {
         let others;
         let in_use = match config.and_then(ConfigView::api_server) {

@@ -1,6 +1,7 @@
 //! The finalizer that the upstream OSM puts on MachineDeployments. Once that no longer runs, deletions hang.
 //!
-//! It is removed where the installation asks for that (`--remove-upstream-finalizers`). Otherwise an Event explains what to do.
+//! It is removed where the installation asks for that (`--remove-upstream-finalizers`). Otherwise an Event
+//! explains what to do.
 
 use std::sync::Arc;
 
@@ -54,7 +55,8 @@ pub fn left_behind(gathered: &Gathered) -> Vec<Finalizer> {
 
 /// Removes each of these where the installation asks for that, else emits one Event about it.
 ///
-/// It is the last step of a reconcile: a webhook for MachineDeployments, such as that of machine-controller, can delay or refuse the request, and must not delay the status.
+/// It is the last step of a reconcile: a webhook for MachineDeployments, such as that of machine-controller,
+/// can delay or refuse the request, and must not delay the status.
 ///
 /// # Errors
 /// The first request that failed; the finalizers after it stay.
@@ -84,7 +86,8 @@ async fn remove(context: &Context, finalizer: &Finalizer) -> Result<(), Error> {
         namespace, name, uid, ..
     } = &finalizer.pool;
     let api: Api<MachineDeployment> = Api::namespaced(context.cluster.worker.client.clone(), namespace);
-    // A JSON patch of this one item leaves everything else in the object as it is, also fields that are unknown here.
+    // A JSON patch of this one item leaves everything else in the object as it is, also fields that are
+    // unknown here.
     let place = format!("/metadata/finalizers/{}", finalizer.index);
     let patch = serde_json::from_value(json!([
         {"op": "test", "path": "/metadata/uid", "value": uid},

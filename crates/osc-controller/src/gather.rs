@@ -26,7 +26,8 @@ pub struct Gathered {
     /// The time by which the plan decides.
     pub now: Timestamp,
     pub name: String,
-    /// Pools whose OperatingSystemConfig has this name, the owner first. More than one only if the names of two pools map to the same name of a config.
+    /// Pools whose OperatingSystemConfig has this name, the owner first. More than one only if the names of
+    /// two pools map to the same name of a config.
     pub claimants: Vec<Arc<PoolView>>,
     /// Set while a claimant that is older than these may not be known yet.
     pub older_claimant_possible: bool,
@@ -37,14 +38,16 @@ pub struct Gathered {
     pub lost_content: bool,
     /// uid of the worker cluster's `kube-system` namespace. It is read again where `presence` was asked for.
     pub cluster_uid: String,
-    /// Set while `config` does not exist and every other one was created for another cluster, to the uid of that.
+    /// Set while `config` does not exist and every other one was created for another cluster, to the uid of
+    /// that.
     pub other_cluster: Option<String>,
-    /// Set while `config` does not exist and the settings allow no further one, to the number that they allow.
+    /// Set while `config` does not exist and the settings allow no further one, to the number that they
+    /// allow.
     pub full_at: Option<u32>,
     /// Whether the pool of `config` still exists.
     pub presence: PoolPresence,
-    /// Name of the profile that the owner gets, or asks for; if it names none, of the last one. It is never removed: two field managers
-    /// write it, and would both have to leave it out.
+    /// Name of the profile that the owner gets, or asks for; if it names none, of the last one. It is never
+    /// removed: two field managers write it, and would both have to leave it out.
     pub requested_profile: Option<RequestedProfile>,
     /// The profile that the owner asks for.
     pub profile: ProfileLookup,
@@ -56,7 +59,8 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Whether the owner lacks the content that it had: its config was deleted, and nobody else has created another one.
+    /// Whether the owner lacks the content that it had: its config was deleted, and nobody else has created
+    /// another one.
     pub fn lacks_content(&self) -> bool {
         let is_new = |config: &Arc<ConfigView>| {
             let owner = self.claimants.first().map(|owner| owner.pool_ref.uid.as_str());
@@ -219,8 +223,8 @@ fn other_cluster(context: &Context, cluster_uid: &str) -> Option<String> {
     other
 }
 
-/// Puts the owner first: the pool that has the config, else the oldest of a namespace that is served, else the oldest. Of the same second,
-/// the first by uid.
+/// Puts the owner first: the pool that has the config, else the oldest of a namespace that is served, else
+/// the oldest. Of the same second, the first by uid.
 fn sort_by_claim(
     claimants: &mut [Arc<PoolView>],
     config: Option<&ConfigView>,
@@ -233,8 +237,8 @@ fn sort_by_claim(
     });
 }
 
-/// Reads the owner from the API server where its config has a newer revision than the watch has shown: another replica has
-/// seen more. A revision must never go back.
+/// Reads the owner from the API server where its config has a newer revision than the watch has shown:
+/// another replica has seen more. A revision must never go back.
 async fn catch_up(
     context: &Context,
     owner: &mut Arc<PoolView>,
@@ -290,7 +294,8 @@ async fn presence(
     let Some((version, live)) = live(context, pool).await? else {
         return Ok(PoolPresence::Gone);
     };
-    // The watch may have had no room for it before it knew that the pool has a config. From now on it is known.
+    // The watch may have had no room for it before it knew that the pool has a config. From now on it is
+    // known.
     let key = format!("{}/{}", pool.namespace, pool.name);
     if context.caches.pools.wrote(&key, version, live).is_some() {
         context.queue.add(pool.config_name());
@@ -298,7 +303,8 @@ async fn presence(
     Ok(PoolPresence::NotWatchedYet)
 }
 
-/// The first of the requested profiles that exists. One that is not accepted exists, so that a mistake in it selects no other.
+/// The first of the requested profiles that exists. One that is not accepted exists, so that a mistake in it
+/// selects no other.
 async fn profile(
     context: &Context,
     owner: &PoolView,
@@ -328,8 +334,8 @@ async fn lookup(
 ) -> Result<ProfileLookup, Error> {
     let RequestedProfile { namespace, .. } = requested;
     if let Some(profiles) = context.caches.profiles.get(namespace) {
-        // Machines boot with what a new revision is rendered from for a long time. If its profile was edited just before, the watch of
-        // profiles can lag behind that of MachineDeployments.
+        // Machines boot with what a new revision is rendered from for a long time. If its profile was edited
+        // just before, the watch of profiles can lag behind that of MachineDeployments.
         let is_listed = profiles.is_listed();
         if owner.has_new_revision(config) || !is_listed {
             match refresh(context, profiles, requested, since).await {
@@ -343,8 +349,8 @@ async fn lookup(
     Ok(shown(context, requested))
 }
 
-/// Reads the profile from the API server, unless another reconcile has begun to read it after `since`: pools that get a new revision together
-/// share a read.
+/// Reads the profile from the API server, unless another reconcile has begun to read it after `since`: pools
+/// that get a new revision together share a read.
 async fn refresh(
     context: &Context,
     profiles: &Cache<ProfileView>,
@@ -409,7 +415,8 @@ mod tests {
         let all = [&twin, &younger, &oldest_elsewhere, &older];
         let cases: &[(Option<&str>, &[&str])] = &[
             (None, &["z", "a", "y", "b"]),
-            // Where a younger one has the config, the older one came back with an older time, such as from a backup.
+            // Where a younger one has the config, the older one came back with an older time, such as from a
+            // backup.
             (Some("y"), &["y", "z", "a", "b"]),
             // It is published, so it stays.
             (Some("b"), &["b", "z", "a", "y"]),

@@ -1,11 +1,12 @@
 //! osc-controller: one OperatingSystemConfig per MachineDeployment, rendered.
 //!
-//! It owns `spec`, `status.rendered`, `status.retired` and the conditions `Rendered` and `Current` of OperatingSystemConfigs. It has no
-//! right on any Secret. It writes a MachineDeployment only to remove a [`finalizer`] of the upstream OSM, where the
-//! installation asks for that.
+//! It owns `spec`, `status.rendered`, `status.retired` and the conditions `Rendered` and `Current` of
+//! OperatingSystemConfigs. It has no right on any Secret. It writes a MachineDeployment only to remove a
+//! [`finalizer`] of the upstream OSM, where the installation asks for that.
 //!
-//! A reconcile is `gather → plan → apply → report`. [`plan`](mod@plan) makes all decisions in a thread of [`planning`], [`apply`] writes
-//! objects, and [`report`] alone writes status, Events and metrics. A [`finalizer`] is removed or reported after that.
+//! A reconcile is `gather → plan → apply → report`. [`plan`](mod@plan) makes all decisions in a thread of
+//! [`planning`], [`apply`] writes objects, and [`report`] alone writes status, Events and metrics. A
+//! [`finalizer`] is removed or reported after that.
 
 pub mod apply;
 pub mod caches;

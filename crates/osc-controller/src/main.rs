@@ -9,9 +9,9 @@ use osm_runtime::{CommonArgs, ProfileArgs, WorkerArgs};
 
 /// Renders one OperatingSystemConfig per MachineDeployment.
 ///
-/// The service watches MachineDeployments, OperatingSystemProfiles, the settings and the cluster's API endpoint, and writes
-/// OperatingSystemConfigs. It needs no permission on Secrets. It never writes a MachineDeployment, except to remove a finalizer
-/// if --remove-upstream-finalizers is set.
+/// The service watches MachineDeployments, OperatingSystemProfiles, the settings and the cluster's API
+/// endpoint, and writes OperatingSystemConfigs. It needs no permission on Secrets. It never writes a
+/// MachineDeployment, except to remove a finalizer if --remove-upstream-finalizers is set.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
@@ -21,8 +21,8 @@ struct Args {
     worker: WorkerArgs,
     #[command(flatten)]
     profiles: ProfileArgs,
-    /// Namespace of profiles for MachineDeployments that name no namespace, and whose profile isn't in --namespace. Another
-    /// installation validates the profiles there.
+    /// Namespace of profiles for MachineDeployments that name no namespace, and whose profile isn't in
+    /// --namespace. Another installation validates the profiles there.
     #[arg(
         long,
         env = "OSM_FALLBACK_PROFILE_NAMESPACE",
@@ -30,8 +30,8 @@ struct Args {
         value_parser = NonEmptyStringValueParser::new()
     )]
     fallback_profile_namespace: Option<String>,
-    /// Namespaces in which ConfigMaps may hold the settings of a pool, comma-separated. A MachineDeployment selects such a
-    /// ConfigMap of its namespace in its annotation operatingsystemmanager.k8c.io/settings.
+    /// Namespaces in which ConfigMaps may hold the settings of a pool, comma-separated. A MachineDeployment
+    /// selects such a ConfigMap of its namespace in its annotation operatingsystemmanager.k8c.io/settings.
     #[arg(
         long,
         env = "OSM_POOL_SETTINGS_NAMESPACES",
@@ -40,8 +40,8 @@ struct Args {
         default_value = "kube-system"
     )]
     pool_settings_namespaces: Vec<String>,
-    /// Namespaces whose MachineDeployments get user data, comma-separated; without this flag, all. A pool that was published
-    /// before in another namespace stays published, and its credentials are renewed.
+    /// Namespaces whose MachineDeployments get user data, comma-separated; without this flag, all. A pool
+    /// that was published before in another namespace stays published, and its credentials are renewed.
     #[arg(
         long,
         env = "OSM_MACHINE_DEPLOYMENT_NAMESPACES",
@@ -50,8 +50,9 @@ struct Args {
         value_parser = NonEmptyStringValueParser::new()
     )]
     machine_deployment_namespaces: Vec<String>,
-    /// Remove the finalizer kubermatic.io/cleanup-operating-system-configs of the upstream OSM from MachineDeployments that
-    /// are being deleted. Set this only if the upstream OSM no longer runs. It requires permission to patch MachineDeployments.
+    /// Remove the finalizer kubermatic.io/cleanup-operating-system-configs of the upstream OSM from
+    /// MachineDeployments that are being deleted. Set this only if the upstream OSM no longer runs. It
+    /// requires permission to patch MachineDeployments.
     #[arg(long, env = "OSM_REMOVE_UPSTREAM_FINALIZERS")]
     remove_upstream_finalizers: bool,
 }

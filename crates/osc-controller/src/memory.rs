@@ -7,8 +7,8 @@ use osm_api::Reason;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Profiles for which [`Memory::last_read`] remembers a time. MachineDeployments can name any number that do not exist, so the memory needs
-/// a bound.
+/// Profiles for which [`Memory::last_read`] remembers a time. MachineDeployments can name any number that do
+/// not exist, so the memory needs a bound.
 const MAX_REMEMBERED_READS: usize = 1024;
 
 /// When an object was last read from the API server.
@@ -16,7 +16,8 @@ type LastRead = Arc<tokio::sync::Mutex<Option<Instant>>>;
 
 #[derive(Default)]
 pub struct Memory {
-    /// uids of MachineDeployments without an OperatingSystemConfig of their own, with the reason that was reported.
+    /// uids of MachineDeployments without an OperatingSystemConfig of their own, with the reason that was
+    /// reported.
     rejected: Mutex<HashMap<String, Reason>>,
     /// uids of MachineDeployments whose finalizer of the upstream OSM was reported.
     reported_finalizers: Mutex<HashSet<String>>,
@@ -26,7 +27,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Notes the reason why a MachineDeployment has no OperatingSystemConfig; returns whether it is a new one.
+    /// Notes the reason why a MachineDeployment has no OperatingSystemConfig; returns whether it is a new
+    /// one.
     pub fn reject(&self, uid: &str, reason: Reason) -> bool {
         self.rejected.lock().insert(uid.to_owned(), reason) != Some(reason)
     }

@@ -22,8 +22,8 @@ use crate::hold::{self, Hold};
 use crate::pool_settings::SettingsLookup;
 use crate::view::{ConfigView, PoolView};
 
-/// A new revision waits this long after the edit of its profile for the validation. Without a limit, no machine could get it while
-/// osp-controller is down.
+/// A new revision waits this long after the edit of its profile for the validation. Without a limit, no
+/// machine could get it while osp-controller is down.
 const MAX_PROFILE_WAIT: Duration = Duration::from_secs(10);
 
 /// Requeue interval while the cluster is another one: no watch reports when that ends.
@@ -37,7 +37,8 @@ const BUSY_REQUEUE: Duration = Duration::from_secs(1);
 
 const CORRECT_KUBECONFIG: &str = "Correct the kubeconfig, or delete the OperatingSystemConfigs of the other cluster if it no longer exists";
 
-/// What to do. The steps that follow have no rules of their own; they only handle the answers of the API server.
+/// What to do. The steps that follow have no rules of their own; they only handle the answers of the API
+/// server.
 #[derive(Debug, Default)]
 pub struct Plan {
     pub object: ObjectPlan,
@@ -54,9 +55,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What is left of the plan while the upstream OSM runs or may run, as `problem` says: nothing new is started, and the pool says why. A config
-    /// that has to be created or converted first gets no condition: the upstream OSM may own it. So its pool is rejected, with an Event. A config
-    /// that had content is restored: the upstream OSM deletes those of all pools, also where it can render none.
+    /// What is left of the plan while the upstream OSM runs or may run, as `problem` says: nothing new is
+    /// started, and the pool says why. A config that has to be created or converted first gets no condition:
+    /// the upstream OSM may own it. So its pool is rejected, with an Event. A config that had content is
+    /// restored: the upstream OSM deletes those of all pools, also where it can render none.
     #[must_use]
     pub fn beside_the_upstream_osm(self, gathered: &Gathered, problem: &str) -> Self {
         if !self.starts_something(gathered.config.as_deref()) || gathered.lacks_content() {
@@ -105,9 +107,11 @@ pub enum ObjectPlan {
     #[default]
     Keep,
     Create(ObjectMeta, PoolRef),
-    /// The spec then says whose it is and nothing else. The metadata carries the resourceVersion that was seen.
+    /// The spec then says whose it is and nothing else. The metadata carries the resourceVersion that was
+    /// seen.
     Replace(ObjectMeta, PoolRef),
-    /// As [`Self::Replace`], but the spec keeps what else it holds: machines boot with it until the content of this version is published.
+    /// As [`Self::Replace`], but the spec keeps what else it holds: machines boot with it until the content
+    /// of this version is published.
     Claim(ObjectMeta, PoolRef),
     /// Only if it is still the object that was seen.
     Delete(Preconditions),
@@ -117,8 +121,8 @@ pub enum ObjectPlan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusPlan {
     pub verdict: Verdict,
-    /// The condition `Current`. It exists only while an edit is refused: otherwise the first start of a version that knows it would write
-    /// every object.
+    /// The condition `Current`. It exists only while an edit is refused: otherwise the first start of a
+    /// version that knows it would write every object.
     pub refused: Option<Verdict>,
     pub rendered: RenderedStatus,
 }
@@ -129,7 +133,8 @@ pub enum RenderedStatus {
     Last,
     /// The pool is gone, and there is nothing to publish any more.
     Retired(Retired),
-    /// What was rendered now, and its documents. `anyway`: it is written even if the object seems to have it already.
+    /// What was rendered now, and its documents. `anyway`: it is written even if the object seems to have it
+    /// already.
     New {
         stored: Box<Stored>,
         content: Box<Content>,
@@ -150,7 +155,8 @@ impl RenderedStatus {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejection {
     pub pool: PoolRef,
-    /// `NameCollision`, `NameTooLong`, `NamespaceNotServed`, `TooManyMachineDeployments`, `ClusterChanged` or `UpstreamOSMRunning`.
+    /// `NameCollision`, `NameTooLong`, `NamespaceNotServed`, `TooManyMachineDeployments`, `ClusterChanged` or
+    /// `UpstreamOSMRunning`.
     pub reason: Reason,
     pub message: String,
 }
@@ -184,7 +190,8 @@ fn for_config(gathered: &Gathered, renderer: Option<&Renderer<'_>>) -> Plan {
         return departed(gathered, config);
     }
     let Some((owner, others)) = gathered.claimants.split_first() else {
-        // An object without a pool, which names none: the upstream OSM or a user created it, and it is not ours.
+        // An object without a pool, which names none: the upstream OSM or a user created it, and it is not
+        // ours.
         return Plan::default();
     };
     if gathered.config.is_none() && !gathered.owner_is_served {
@@ -252,7 +259,8 @@ fn refused_edit(gathered: &Gathered) -> Option<Verdict> {
     })
 }
 
-/// The name is checked first: nothing else of such a pool matters, since machine-controller prescribes the names.
+/// The name is checked first: nothing else of such a pool matters, since machine-controller prescribes the
+/// names.
 fn too_long(claimant: &PoolView) -> Option<Rejection> {
     let PoolRef { namespace, name, .. } = &claimant.pool_ref;
     let error = pool::check_name(name, namespace, claimant.cloud_provider).err()?;
@@ -510,15 +518,16 @@ fn new(
     }
 }
 
-/// Whether the template was edited, but machine-controller has not stamped a revision for it yet. It still replaces
-/// machines of the old revision, with the old content.
+/// Whether the template was edited, but machine-controller has not stamped a revision for it yet. It still
+/// replaces machines of the old revision, with the old content.
 fn waits_for_revision(owner: &PoolView, config: Option<&ConfigView>) -> bool {
     let config = config.filter(|config| config.status.rendered.is_some());
     let known = config.and_then(|config| config.rendered_for.as_ref());
     known
         .filter(|known| known.revision.is_some())
         .is_some_and(|known| {
-            // The content may have been rendered for an edit that was lost when etcd was restored. Nobody stamps a revision for that edit.
+            // The content may have been rendered for an edit that was lost when etcd was restored. Nobody
+            // stamps a revision for that edit.
             let is_edited = owner.generation > known.template_generation.unwrap_or(0);
             owner.revision == known.revision
                 && pool::template_differs(&owner.template_digest, &known.template_digest)
@@ -544,8 +553,8 @@ fn written(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, n
     }
 }
 
-/// What is to be done with an object that exists. What the upstream OSM wrote into its spec goes once `rendered` is published, so that it
-/// can take the pool back until then.
+/// What is to be done with an object that exists. What the upstream OSM wrote into its spec goes once
+/// `rendered` is published, so that it can take the pool back until then.
 fn object_of(gathered: &Gathered, owner: &PoolView, config: &ConfigView, rendered: &Stored) -> ObjectPlan {
     let pool = owner.pool_ref.clone();
     let mut meta = metadata(gathered, owner, Some(&config.metadata));

@@ -288,7 +288,8 @@ fn a_current_config_is_left_alone() {
 fn nothing_new_is_started_beside_the_upstream_osm_and_the_pool_says_why() {
     let problem = "it renews the Lease n/x; stop it";
     let beside = |gathered: &Gathered| plan(gathered).beside_the_upstream_osm(gathered, problem);
-    // Without a config, or with one of the upstream OSM, an Event says so. Others are rejected for their own reason.
+    // Without a config, or with one of the upstream OSM, an Event says so. Others are rejected for their own
+    // reason.
     let mut waiting = gathered();
     waiting.claimants.push(claimant(&namesake()));
     for config in [None, Some(Arc::new(of_go()))] {
@@ -735,7 +736,8 @@ fn of_two_that_claim_one_name_the_second_is_rejected_and_nothing_is_overwritten(
 
 #[test]
 fn one_whose_name_is_too_long_does_not_hold_up_the_other() {
-    // The name of the script Secret is longer than that of the bootstrap Secret, and only pools of `edge` need it.
+    // The name of the script Secret is longer than that of the bootstrap Secret, and only pools of `edge`
+    // need it.
     let long = "x".repeat(names::MAX_NAME - names::bootstrap_secret_name("", "kube-system").len());
     let (mut owner, mut edge) = (owner(), namesake());
     owner.metadata.name = Some(long.clone());

@@ -14,7 +14,8 @@ use crate::compiled::CompiledProfiles;
 use crate::gather::Gathered;
 use crate::plan::{self, Plan, Renderer};
 
-/// Plans that are made at a time. Each can take as much memory as a profile may take, so more of them need a larger memory limit.
+/// Plans that are made at a time. Each can take as much memory as a profile may take, so more of them need a
+/// larger memory limit.
 const SLOTS: usize = 2;
 
 /// Threads in which plans are made, a few at a time.
@@ -35,7 +36,8 @@ impl Planning {
         }
     }
 
-    /// Makes a plan in a thread. If the plans of other pools take too long, it is a plan that renders nothing.
+    /// Makes a plan in a thread. If the plans of other pools take too long, it is a plan that renders
+    /// nothing.
     pub async fn plan(&self, gathered: &Arc<Gathered>) -> Plan {
         let (of, profiles) = (gathered.clone(), self.profiles.clone());
         let make = move |abandoned: &AtomicBool| {
@@ -60,8 +62,8 @@ impl Planning {
     }
 }
 
-/// Does this in a thread, which holds the slot until it is done. Its argument is set where the reconcile exceeds its time limit; it must
-/// then end soon.
+/// Does this in a thread, which holds the slot until it is done. Its argument is set where the reconcile
+/// exceeds its time limit; it must then end soon.
 async fn run<T: Send + 'static>(
     slot: OwnedSemaphorePermit,
     make: impl FnOnce(&AtomicBool) -> T + Send + 'static,

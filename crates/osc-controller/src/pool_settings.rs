@@ -1,5 +1,5 @@
-//! Settings in which a pool differs from the installation's. They come from an annotation, and from the ConfigMap that the
-//! annotation names.
+//! Settings in which a pool differs from the installation's. They come from an annotation, and from the
+//! ConfigMap that the annotation names.
 
 use std::sync::Arc;
 
@@ -91,7 +91,8 @@ pub async fn lookup(
     })))
 }
 
-/// The document of a ConfigMap; `None`: there is none. It is read each time, so that none is kept. Its watch requeues the pools that name it.
+/// The document of a ConfigMap; `None`: there is none. It is read each time, so that none is kept. Its watch
+/// requeues the pools that name it.
 async fn of_map(context: &Context, namespace: &str, name: &str) -> Result<Option<String>, Error> {
     let maps: Api<ConfigMap> = Api::namespaced(context.cluster.worker.client.clone(), namespace);
     let found = read::get(&maps, name, document, |_| None);

@@ -72,10 +72,12 @@ struct OwnStatus<'a> {
     rendered: Option<Stored>,
 }
 
-/// Sends what the object does not have already: new content in one write with its condition, then what is left.
+/// Sends what the object does not have already: new content in one write with its condition, then what is
+/// left.
 ///
-/// A server-side apply removes what its manager leaves out, so [`FIELD_MANAGER`] always sends the documents. Conditions that change alone are
-/// sent without them by [`CONDITION_MANAGER`], which owns no document that it could remove.
+/// A server-side apply removes what its manager leaves out, so [`FIELD_MANAGER`] always sends the documents.
+/// Conditions that change alone are sent without them by [`CONDITION_MANAGER`], which owns no document that
+/// it could remove.
 async fn write_status(
     context: &Context,
     gathered: &Gathered,
@@ -127,7 +129,8 @@ async fn write_status(
         config = Cow::Owned(written);
         (status.rendered, status.retired) = (None, None);
     }
-    // `Current` is never sent together with the documents. A version that knows only the manager of these then leaves it alone.
+    // `Current` is never sent together with the documents. A version that knows only the manager of these
+    // then leaves it alone.
     let verdicts = std::iter::once(&plan.verdict).chain(&plan.refused);
     status.conditions = verdicts.map(|verdict| condition(verdict, &config)).collect();
     let is_current = condition::has_all(&config.status.conditions, &status.conditions)
@@ -148,8 +151,8 @@ fn wrote(
     Ok(config.map(|config| context.wrote(config)))
 }
 
-/// Logs what was rendered, and emits an Event where the condition has changed. secret-syncer logs the same pool, revision and digest when it
-/// publishes that.
+/// Logs what was rendered, and emits an Event where the condition has changed. secret-syncer logs the same
+/// pool, revision and digest when it publishes that.
 async fn report_change(
     context: &Context,
     gathered: &Gathered,

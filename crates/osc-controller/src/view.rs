@@ -78,8 +78,9 @@ impl ConfigView {
         )
     }
 
-    /// Whether secret-syncer has published what is rendered, and nothing else happened since `old`. Then there is nothing to do: most
-    /// changes of a config are such, and rendering its pool again takes most of the time of a reconcile.
+    /// Whether secret-syncer has published what is rendered, and nothing else happened since `old`. Then
+    /// there is nothing to do: most changes of a config are such, and rendering its pool again takes most of
+    /// the time of a reconcile.
     pub fn is_only_published_since(&self, old: &Self) -> bool {
         let published = condition::find(&self.status.conditions, condition::PUBLISHED);
         let rendered = self.status.rendered.as_ref();
@@ -207,9 +208,10 @@ impl ProfileView {
 
 /// A MachineDeployment as it was read: its pool, or why it has none, and what else decisions need.
 ///
-/// The watch and every live read of the whole object go through [`PoolView::of`]. The object itself is not kept: its template is large, and
-/// can hold credentials of the cloud. What rendering needs is kept, and can also be a credential: the subscription in `pool.os`, whose
-/// `Debug` shows no text, and `pool.overwrite_cloud_config`. So a view is never logged.
+/// The watch and every live read of the whole object go through [`PoolView::of`]. The object itself is not
+/// kept: its template is large, and can hold credentials of the cloud. What rendering needs is kept, and can
+/// also be a credential: the subscription in `pool.os`, whose `Debug` shows no text, and
+/// `pool.overwrite_cloud_config`. So a view is never logged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolView {
     pub pool_ref: PoolRef,
@@ -219,17 +221,20 @@ pub struct PoolView {
     pub template_digest: String,
     /// Every edit of the spec counts it up.
     pub generation: i64,
-    /// Namespace and name of the profile: those that the annotations name, else the name of the default for its operating system and
-    /// provisioning utility. They are known even where the rest of the pool cannot be read.
+    /// Namespace and name of the profile: those that the annotations name, else the name of the default for
+    /// its operating system and provisioning utility. They are known even where the rest of the pool cannot
+    /// be read.
     pub wanted_profile: (Option<String>, Option<String>),
     /// Text of the annotation with the pool's settings.
     pub settings: Option<String>,
-    /// ConfigMap in the pool's namespace that those settings name. It is kept because every change of a ConfigMap looks for its pools.
+    /// ConfigMap in the pool's namespace that those settings name. It is kept because every change of a
+    /// ConfigMap looks for its pools.
     pub settings_map: Option<String>,
     /// The cloud is known even where the rest of the pool cannot be read.
     pub cloud_provider: Option<CloudProvider>,
     pub pool: Result<Pool, PoolError>,
-    /// Position of the upstream OSM's finalizer in `metadata.finalizers` of a MachineDeployment that is being deleted.
+    /// Position of the upstream OSM's finalizer in `metadata.finalizers` of a MachineDeployment that is being
+    /// deleted.
     pub go_finalizer_of_deleted: Option<usize>,
 }
 
@@ -279,9 +284,9 @@ impl PoolView {
         }
     }
 
-    /// The profiles that the pool asks for, of which it gets the first that exists: by annotation, else the default of its operating
-    /// system and provisioning utility. They differ only in the namespace. There is none if no annotation names it and the operating
-    /// system cannot be read.
+    /// The profiles that the pool asks for, of which it gets the first that exists: by annotation, else the
+    /// default of its operating system and provisioning utility. They differ only in the namespace. There is
+    /// none if no annotation names it and the operating system cannot be read.
     pub fn requested_profiles(&self, installation: &Installation) -> Vec<RequestedProfile> {
         let (Some(name), namespace) = (&self.wanted_profile.1, &self.wanted_profile.0) else {
             return Vec::new();

@@ -14,10 +14,12 @@ use crate::context::Context;
 use crate::pool_settings;
 use crate::view::{ConfigView, PoolView, ProfileView};
 
-/// EndpointSlices of the API server that are kept. A cluster has one or two, and each can have up to 1,000 addresses.
+/// EndpointSlices of the API server that are kept. A cluster has one or two, and each can have up to 1,000
+/// addresses.
 const MAX_SLICES: usize = 100;
 
-/// MachineDeployments that are kept: at least twice as many as can get a config, so that the others are seen waiting.
+/// MachineDeployments that are kept: at least twice as many as can get a config, so that the others are seen
+/// waiting.
 const MAX_POOLS: usize = 30_000;
 
 /// Profiles of one namespace that are kept. No setting bounds their number, and each takes memory.

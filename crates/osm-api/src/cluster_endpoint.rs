@@ -1,8 +1,8 @@
 //! Chooses the address where nodes find the API server, and the CA that verifies it.
 //!
-//! The settings come first, then the address that is in use already, then `kube-public/cluster-info`, which kubeadm publishes,
-//! then the EndpointSlice of the Service `kubernetes`. An address that is in use stays as long as the cluster names it, because
-//! every change of the address publishes all pools again.
+//! The settings come first, then the address that is in use already, then `kube-public/cluster-info`, which
+//! kubeadm publishes, then the EndpointSlice of the Service `kubernetes`. An address that is in use stays as
+//! long as the cluster names it, because every change of the address publishes all pools again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,8 @@ use pem::{EncodeConfig, LineEnding, Pem};
 
 use crate::settings::Settings;
 
-/// Addresses that are read from one EndpointSlice, which can have 1,000. A control plane has fewer nodes than this.
+/// Addresses that are read from one EndpointSlice, which can have 1,000. A control plane has fewer nodes than
+/// this.
 pub const MAX_ADDRESSES: usize = 20;
 
 /// How the nodes of a pool reach their API server.
@@ -97,14 +98,16 @@ impl Discovered {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     pub endpoint: ClusterEndpoint,
-    /// The cluster names several addresses, and only the settings could say which one is shared by all control-plane nodes.
+    /// The cluster names several addresses, and only the settings could say which one is shared by all
+    /// control-plane nodes.
     pub is_one_of_several: bool,
 }
 
 /// Chooses the endpoint of a pool.
 ///
-/// - `in_use` are the addresses that content was last rendered with, the preferred one first. It is used if a source names it, or if no
-///   source names any: while an API server restarts, its EndpointSlice can be empty.
+/// - `in_use` are the addresses that content was last rendered with, the preferred one first. It is used if a
+///   source names it, or if no source names any: while an API server restarts, its EndpointSlice can be
+///   empty.
 /// - `own_ca` is the CA with which this process itself verifies the same API server.
 pub fn choose(
     settings: &Settings,
@@ -217,7 +220,8 @@ mod tests {
     #[test]
     fn an_address_in_use_stays_while_any_source_names_it() {
         let address = |name: &str| format!("https://{name}:6443");
-        // Names of addresses: in cluster-info, in the EndpointSlice, in use, and chosen; and whether the settings should choose.
+        // Names of addresses: in cluster-info, in the EndpointSlice, in use, and chosen; and whether the
+        // settings should choose.
         for (info, of_slice, in_use, expected, several) in [
             ("", "a b", "", "a", true),
             ("", "a", "", "a", false),

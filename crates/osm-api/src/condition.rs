@@ -17,8 +17,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 pub use crate::names::{ACCEPTED, CURRENT, PUBLISHED, READY, RENDERED};
 use crate::reason::Reason;
 
-/// Reason of `Published=False` once everything created for a retired pool is deleted: osc-controller's signal to
-/// delete the OperatingSystemConfig.
+/// Reason of `Published=False` once everything created for a retired pool is deleted: osc-controller's signal
+/// to delete the OperatingSystemConfig.
 pub const REASON_DELETED: Reason = Reason::Deleted;
 
 /// Longest message that is written. The API server takes 32,768 bytes, which is too long to read.

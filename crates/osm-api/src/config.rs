@@ -1,7 +1,8 @@
 //! The OperatingSystemConfig custom resource: the rendered instance of a profile, one per MachineDeployment.
 //!
-//! The spec says which pool it is for, and `status.rendered` holds the documents. The form of the upstream OSM stays valid, and is read
-//! until osc-controller converts it, so every field is optional. [`crate::content`] knows which field holds what.
+//! The spec says which pool it is for, and `status.rendered` holds the documents. The form of the upstream
+//! OSM stays valid, and is read until osc-controller converts it, so every field is optional.
+//! [`crate::content`] knows which field holds what.
 
 // `kube` takes `type_` once for every printer column.
 #![allow(clippy::duplicated_attributes)]
@@ -113,7 +114,8 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 pub struct CloudProviderRef {
     /// Name of the cloud provider.
     pub name: CloudProvider,
-    /// Exists for objects of the upstream OSM. It can hold cloud credentials, so osc-controller never writes it.
+    /// Exists for objects of the upstream OSM. It can hold cloud credentials, so osc-controller never writes
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "preserved_object")]
     pub spec: Option<Value>,
@@ -183,8 +185,8 @@ pub enum LateBoundKind {
     KubeletToken,
     /// Name of the provisioning Secret.
     ProvisioningSecretName,
-    /// Key of the provisioning Secret whose value is the document, compressed by gzip. If no document of the pool refers to it, the
-    /// document is not compressed, and its key is `cloud-config`.
+    /// Key of the provisioning Secret whose value is the document, compressed by gzip. If no document of the
+    /// pool refers to it, the document is not compressed, and its key is `cloud-config`.
     ProvisioningKey,
     /// SHA-256 of the provisioning document, 64 hex characters.
     ProvisioningDigest,
@@ -248,7 +250,8 @@ pub struct RequestedProfile {
     pub name: String,
 }
 
-/// What osc-controller has rendered: the documents of the pool, and what they are for. One write carries all of it.
+/// What osc-controller has rendered: the documents of the pool, and what they are for. One write carries all
+/// of it.
 // As one value, a server-side apply also removes what other clients have added to it.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -259,10 +262,12 @@ pub struct Stored {
     /// Revision of the MachineDeployment. It is absent before machine-controller sets the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// SHA-256 of the part of `spec.template` that the documents were rendered from. It does not depend on credentials.
+    /// SHA-256 of the part of `spec.template` that the documents were rendered from. It does not depend on
+    /// credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_digest: Option<String>,
-    /// Generation of the MachineDeployment when it was first rendered with this template. A lower one shows that etcd was restored since.
+    /// Generation of the MachineDeployment when it was first rendered with this template. A lower one shows
+    /// that etcd was restored since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_generation: Option<i64>,
     /// The profile that the documents were rendered from.
@@ -271,7 +276,8 @@ pub struct Stored {
     /// SHA-256 of the settings document that they were rendered with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings_digest: Option<String>,
-    /// Address of the API server that they were rendered with, such as `https://host:port`. It stays while the cluster names it.
+    /// Address of the API server that they were rendered with, such as `https://host:port`. It stays while
+    /// the cluster names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_server: Option<String>,
     /// Sizes of the documents, with every late-bound value at its largest.
@@ -286,20 +292,24 @@ pub struct Stored {
     /// The program on the machine that reads both documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisioning_utility: Option<ProvisioningUtility>,
-    /// The document that the cloud passes to a new machine: JSON with files and units, compressed with gzip, in Base64.
+    /// The document that the cloud passes to a new machine: JSON with files and units, compressed with gzip,
+    /// in Base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<String>,
     /// The document that makes the machine a worker node, in the same form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisioning: Option<String>,
-    /// The value that each marker in the documents represents. secret-syncer replaces the markers with these values.
+    /// The value that each marker in the documents represents. secret-syncer replaces the markers with these
+    /// values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub late_bound_values: Vec<LateBound>,
-    /// Kubeconfig with which kubelets of the pool request their client certificates, with a marker instead of the token.
-    /// It is present if a machine fetches it from a Secret, whose name is the late-bound value of kind `KubeconfigSecretName`.
+    /// Kubeconfig with which kubelets of the pool request their client certificates, with a marker instead of
+    /// the token. It is present if a machine fetches it from a Secret, whose name is the late-bound value of
+    /// kind `KubeconfigSecretName`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_kubeconfig: Option<String>,
-    /// Whether machines fetch a token after the bootstrap document. secret-syncer then also publishes a Secret with a kubeconfig.
+    /// Whether machines fetch a token after the bootstrap document. secret-syncer then also publishes a
+    /// Secret with a kubeconfig.
     #[serde(default, skip_serializing_if = "is_default")]
     pub needs_kubeconfig_secret: bool,
 }

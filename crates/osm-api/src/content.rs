@@ -1,6 +1,7 @@
 //! What an OperatingSystemConfig holds: a [`Content`] as [`Stored`] in its status, and how it is read again.
 //!
-//! The upstream OSM stores documents in the spec, with credentials. They are never published: osc-controller renders the pool again.
+//! The upstream OSM stores documents in the spec, with credentials. They are never published: osc-controller
+//! renders the pool again.
 
 use crate::config::{
     CloudProviderRef, LateBound, OperatingSystemConfig, OperatingSystemConfigSpec, StageConfig, Stored,
@@ -13,7 +14,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-/// Both documents of a pool in memory, with markers instead of credentials, and what is needed to fill in the markers.
+/// Both documents of a pool in memory, with markers instead of credentials, and what is needed to fill in the
+/// markers.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Content {
@@ -38,8 +40,8 @@ pub struct Content {
     /// The value that each marker represents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub late_bound_values: Vec<LateBound>,
-    /// Kubeconfig with which kubelets of the pool request their client certificates, with a marker instead of the token. It is present if a
-    /// machine fetches it from a Secret.
+    /// Kubeconfig with which kubelets of the pool request their client certificates, with a marker instead of
+    /// the token. It is present if a machine fetches it from a Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_kubeconfig: Option<String>,
 }
@@ -77,10 +79,11 @@ impl From<&OperatingSystemConfigSpec> for Content {
 pub struct RenderedFor {
     /// The pool. It never changes: another pool gets another OperatingSystemConfig.
     pub pool: PoolRef,
-    /// Revision that machine-controller stamped on the pool's object. It is absent before the first revision, and while
-    /// nothing has been rendered.
+    /// Revision that machine-controller stamped on the pool's object. It is absent before the first revision,
+    /// and while nothing has been rendered.
     pub revision: Option<String>,
-    /// SHA-256 of the machine template that the content was rendered from, 64 hex characters; empty while nothing has been rendered.
+    /// SHA-256 of the machine template that the content was rendered from, 64 hex characters; empty while
+    /// nothing has been rendered.
     pub template_digest: String,
     /// As [`Stored::template_generation`].
     pub template_generation: Option<i64>,
@@ -118,8 +121,8 @@ pub enum ContentError {
 }
 
 impl Stored {
-    /// What is stored of a content, what it needs, and the digest of all of it; still without the documents. `described` says what they are
-    /// for; its other fields stay.
+    /// What is stored of a content, what it needs, and the digest of all of it; still without the documents.
+    /// `described` says what they are for; its other fields stay.
     #[must_use]
     pub fn new(content: &Content, needs_kubeconfig_secret: bool, described: Self) -> Self {
         let mut stored = Self {
@@ -137,8 +140,8 @@ impl Stored {
         stored
     }
 
-    /// With the documents of the content that it was made of. Most renderings change nothing, so that documents are compressed only where
-    /// they are written.
+    /// With the documents of the content that it was made of. Most renderings change nothing, so that
+    /// documents are compressed only where they are written.
     #[must_use]
     pub fn with_documents(&self, content: &Content) -> Self {
         let pack = |document| Some(gzip::USUAL.base64(&json(document)));
@@ -160,12 +163,14 @@ impl Stored {
     }
 }
 
-/// The types of this crate that are written this way have names as keys, so that each value has a form as JSON.
+/// The types of this crate that are written this way have names as keys, so that each value has a form as
+/// JSON.
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// The one digest of a content: of its documents, of what decides how they are published, and of the revision that they are for.
+/// The one digest of a content: of its documents, of what decides how they are published, and of the revision
+/// that they are for.
 fn digest_of(stored: &Stored, bootstrap: &str, provisioning: &str) -> String {
     let digested = Stored {
         revision: stored.revision.clone(),

@@ -1,4 +1,5 @@
-//! The CustomOperatingSystemProfile of KKP: the schema of an OperatingSystemProfile under another kind. KKP installs its definition.
+//! The CustomOperatingSystemProfile of KKP: the schema of an OperatingSystemProfile under another kind. KKP
+//! installs its definition.
 
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
@@ -7,7 +8,8 @@ use serde_json::Value;
 use crate::profile::OperatingSystemProfileSpec;
 use crate::strict;
 
-/// A profile that a user of KKP writes. It is undecoded, so that the mistakes of an invalid one can be reported.
+/// A profile that a user of KKP writes. It is undecoded, so that the mistakes of an invalid one can be
+/// reported.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug)]
 #[kube(
     group = "operatingsystemmanager.k8c.io",

@@ -7,8 +7,9 @@ use serde_json::Value;
 use crate::config::OperatingSystemConfig;
 use crate::profile::OperatingSystemProfile;
 
-/// The definition of OperatingSystemProfiles as `crds/` has it, in YAML. Services read the definitions from these texts, because the code
-/// that generates them from the types would take 0.4 MB of the memory of each service.
+/// The definition of OperatingSystemProfiles as `crds/` has it, in YAML. Services read the definitions from
+/// these texts, because the code that generates them from the types would take 0.4 MB of the memory of each
+/// service.
 pub const PROFILES: &str =
     include_str!("../../../crds/operatingsystemprofiles.operatingsystemmanager.k8c.io.yaml");
 

@@ -90,7 +90,8 @@ impl FileContent {
 /// Text of a file.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 pub struct InlineContent {
-    /// `b64` means that the user data contains the text in base64. With GoTemplate, the text of another encoding is encoded already.
+    /// `b64` means that the user data contains the text in base64. With GoTemplate, the text of another
+    /// encoding is encoded already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
     /// The text.

@@ -1,8 +1,9 @@
 //! Values as the kubelet reads them: quantities, durations, reservations and eviction thresholds.
 //!
-//! A kubelet exits at start if it can't read a value, so no machine would have become a node with a value that is refused here. Sources:
-//! the reference of `KubeletConfiguration` and the grammar of `resource.Quantity` at kubernetes.io, and the format of
-//! `time.ParseDuration` at go.dev. No message repeats a value.
+//! A kubelet exits at start if it can't read a value, so no machine would have become a node with a value
+//! that is refused here. Sources: the reference of `KubeletConfiguration` and the grammar of
+//! `resource.Quantity` at kubernetes.io, and the format of `time.ParseDuration` at go.dev. No message repeats
+//! a value.
 
 /// The message for a text that is not a quantity.
 pub const NO_QUANTITY: &str = "must be a quantity such as 200m, 1.5 or 512Mi";
@@ -20,8 +21,8 @@ pub struct Quantity {
     pub whole: bool,
 }
 
-/// Reads a quantity: a decimal number with perhaps a sign, a fraction and one of the suffixes `n u m k M G T P E`, `Ki Mi
-/// Gi Ti Pi Ei`, or an exponent such as `e3`.
+/// Reads a quantity: a decimal number with perhaps a sign, a fraction and one of the suffixes `n u m k M G T
+/// P E`, `Ki Mi Gi Ti Pi Ei`, or an exponent such as `e3`.
 pub fn quantity(text: &str) -> Option<Quantity> {
     let (minus, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -68,8 +69,8 @@ fn decimal_exponent(suffix: &str) -> Option<i64> {
     })
 }
 
-/// Reads a duration, in nanoseconds: numbers with units `ns us ms s m h`, one after another, and perhaps a sign before
-/// them; or `0`.
+/// Reads a duration, in nanoseconds: numbers with units `ns us ms s m h`, one after another, and perhaps a
+/// sign before them; or `0`.
 pub fn duration(text: &str) -> Option<i64> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),

@@ -1,14 +1,18 @@
 //! Types, names and contracts that the services share. No I/O.
 //!
-//! - [`profile`] and [`config`]: the two custom resources; [`custom_profile`]: KKP's kind of profile; [`content`]: how a config is read; [`definitions`]: what
-//!   `crds/` is generated from.
-//! - [`machine_deployment`], [`provider_spec`], [`pool`]: what is read of a MachineDeployment; [`pool_ref`]: its identity.
-//! - [`machine`]: what is read of its Machines and MachineSets; [`node_name`]: the name that each machine's node has.
-//! - [`settings`]: the one settings document of an installation; [`cluster_endpoint`]: the API server that nodes find by it.
+//! - [`profile`] and [`config`]: the two custom resources; [`custom_profile`]: KKP's kind of profile;
+//!   [`content`]: how a config is read; [`definitions`]: what `crds/` is generated from.
+//! - [`machine_deployment`], [`provider_spec`], [`pool`]: what is read of a MachineDeployment; [`pool_ref`]:
+//!   its identity.
+//! - [`machine`]: what is read of its Machines and MachineSets; [`node_name`]: the name that each machine's
+//!   node has.
+//! - [`settings`]: the one settings document of an installation; [`cluster_endpoint`]: the API server that
+//!   nodes find by it.
 //! - [`gzip`]: compressed texts.
 //! - [`kubelet_value`]: quantities, durations and thresholds as the kubelet reads them.
 //! - [`system_names`]: names of packages, kernel modules and kernel parameters.
-//! - [`names`], [`condition`], [`reason`], [`rbac`]: object names, conditions with their owners, their reasons, and each service's rights.
+//! - [`names`], [`condition`], [`reason`], [`rbac`]: object names, conditions with their owners, their
+//!   reasons, and each service's rights.
 //!
 //! This crate must not talk to anything: it knows shapes and rules, not clients.
 

@@ -1,5 +1,5 @@
-//! The parts of machine-controller's Machines and MachineSets (`cluster.k8s.io/v1alpha1`) that are read. They must not be written back: a
-//! typed write would drop every field that is not listed here.
+//! The parts of machine-controller's Machines and MachineSets (`cluster.k8s.io/v1alpha1`) that are read. They
+//! must not be written back: a typed write would drop every field that is not listed here.
 
 use kube::CustomResource;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -25,12 +25,14 @@ pub struct MachineSpec {
     pub provider_spec: MachineProviderSpec,
 }
 
-/// Metadata that machine-controller gives the Node of a Machine. Its webhook makes a name that is set immutable.
+/// Metadata that machine-controller gives the Node of a Machine. Its webhook makes a name that is set
+/// immutable.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 #[serde(default)]
 pub struct NodeMetadata {
-    /// machine-controller's `Machine.Spec.Name`; empty at first, because the name of a MachineSet's Machine is generated after the webhook has
-    /// seen it. Its webhook sets the name of the Machine with the first update; see [`Machine::spec_name`].
+    /// machine-controller's `Machine.Spec.Name`; empty at first, because the name of a MachineSet's Machine
+    /// is generated after the webhook has seen it. Its webhook sets the name of the Machine with the first
+    /// update; see [`Machine::spec_name`].
     pub name: String,
 }
 

@@ -1,5 +1,5 @@
-//! The part of machine-controller's MachineDeployment that is read. It must not be written back: a typed write would drop
-//! every field that is not listed here.
+//! The part of machine-controller's MachineDeployment that is read. It must not be written back: a typed
+//! write would drop every field that is not listed here.
 
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
@@ -16,8 +16,8 @@ use serde_json::Value;
     schema = "disabled"
 )]
 pub struct MachineDeploymentSpec {
-    /// Template of the machines. It is kept whole, because its digest shows whether a revision has changed it. Only
-    /// [`crate::pool`] looks into it.
+    /// Template of the machines. It is kept whole, because its digest shows whether a revision has changed
+    /// it. Only [`crate::pool`] looks into it.
     #[serde(default)]
     pub template: Value,
 }

@@ -15,8 +15,8 @@ pub const RENDERED: &str = "Rendered";
 pub const CURRENT: &str = "Current";
 /// Condition of an OperatingSystemConfig, owned by secret-syncer.
 pub const PUBLISHED: &str = "Published";
-/// Condition of both kinds: whether the last good result can be used, even if a newer one failed. It is owned by the owner of
-/// [`ACCEPTED`] and [`PUBLISHED`], and written together with them.
+/// Condition of both kinds: whether the last good result can be used, even if a newer one failed. It is owned
+/// by the owner of [`ACCEPTED`] and [`PUBLISHED`], and written together with them.
 pub const READY: &str = "Ready";
 
 /// Namespace of the Secrets that machine-controller and nodes read. Fixed by machine-controller
@@ -28,8 +28,8 @@ pub const KUBE_SYSTEM: &str = "kube-system";
 pub const CLOUD_CONFIG_KEY: &str = "cloud-config";
 /// Key of a provisioning Secret whose document is compressed by gzip.
 pub const CLOUD_CONFIG_GZIP_KEY: &str = "cloud-config.gz";
-/// Key of a provisioning Secret: what the published documents were generated from, except for tokens, compressed by gzip. No machine
-/// reads it.
+/// Key of a provisioning Secret: what the published documents were generated from, except for tokens,
+/// compressed by gzip. No machine reads it.
 pub const CONTENT_GZIP_KEY: &str = "content.json.gz";
 /// Annotation on a bootstrap Secret that machine-controller compares with its MachineSet's revision.
 pub const MACHINE_DEPLOYMENT_REVISION: &str = "k8c.io/machine-deployment-revision";
@@ -45,25 +45,28 @@ pub const PROFILE_NAMESPACE: &str = "k8c.io/operating-system-profile-namespace";
 pub const KUBELET_CONFIG_PREFIX: &str = "v1.kubelet-config.machine-controller.kubermatic.io/";
 /// What all spellings of [`KUBELET_CONFIG_PREFIX`] have in common.
 pub const KUBELET_CONFIG: &str = "kubelet-config.machine-controller.kubermatic.io";
-/// What all annotations of machine-controller with a feature gate have in common. They never had an effect on user data.
+/// What all annotations of machine-controller with a feature gate have in common. They never had an effect on
+/// user data.
 pub const KUBELET_FEATURE_GATES: &str = "kubelet-featuregates.machine-controller.kubermatic.io";
-/// What all annotations of machine-controller with a flag of the kubelet have in common. They never had an effect on user data.
+/// What all annotations of machine-controller with a flag of the kubelet have in common. They never had an
+/// effect on user data.
 pub const KUBELET_FLAGS: &str = "kubelet-flags.machine-controller.kubermatic.io";
-/// Annotation on a MachineDeployment: settings in which its pool differs from the installation's, a partial settings
-/// document.
+/// Annotation on a MachineDeployment: settings in which its pool differs from the installation's, a partial
+/// settings document.
 pub const SETTINGS: &str = "operatingsystemmanager.k8c.io/settings";
-/// Name of the Lease by which replicas of the upstream OSM elect a leader, in the namespace that its flag `-namespace` names. KubeOne and KKP
-/// grant it no Leases elsewhere in the cluster of its configs.
+/// Name of the Lease by which replicas of the upstream OSM elect a leader, in the namespace that its flag
+/// `-namespace` names. KubeOne and KKP grant it no Leases elsewhere in the cluster of its configs.
 pub const GO_LEASE: &str = "operating-system-manager";
-/// Name of its further Lease with `-worker-cluster-kubeconfig`, in `kube-system` of the worker cluster, the only namespace there in which KKP
-/// granted it Leases.
+/// Name of its further Lease with `-worker-cluster-kubeconfig`, in `kube-system` of the worker cluster, the
+/// only namespace there in which KKP granted it Leases.
 pub const GO_WORKER_LEASE: &str = "operating-system-manager-worker-manager";
 /// Name of its ServiceAccount in `cloud-init-settings`, whose non-expiring token all its user data contains.
 pub const GO_ACCOUNT: &str = "cloud-init-getter";
 /// Finalizer that the upstream OSM sets on every MachineDeployment. Our services set no finalizers.
 pub const GO_FINALIZER: &str = "kubermatic.io/cleanup-operating-system-configs";
-/// Annotations by which the upstream OSM recognizes an OperatingSystemConfig that it created and that is up to date. If they are
-/// missing, it recreates everything of the pool, which is required for an object that we created.
+/// Annotations by which the upstream OSM recognizes an OperatingSystemConfig that it created and that is up
+/// to date. If they are missing, it recreates everything of the pool, which is required for an object that we
+/// created.
 pub const GO_CONFIG_ANNOTATIONS: [&str; 3] = [
     MACHINE_DEPLOYMENT_REVISION,
     "k8c.io/osp-version",
@@ -76,10 +79,11 @@ pub const MACHINE_NAME_PLACEHOLDER: &str = "<MACHINE_NAME>";
 
 /// Label and annotation on every object that we create: the id of the pool ([`pool_id`]).
 pub const POOL: &str = "operatingsystemmanager.k8c.io/pool";
-/// Label on every object that we create: the installation that owns it. Objects of another installation are never changed.
+/// Label on every object that we create: the installation that owns it. Objects of another installation are
+/// never changed.
 pub const INSTALLATION: &str = "operatingsystemmanager.k8c.io/installation";
-/// Label with the purpose of an object that we create: `bootstrap`, `provisioning`, `kubeconfig`, `edge-script`,
-/// `identity`, `token-binding`, `join-claim`.
+/// Label with the purpose of an object that we create: `bootstrap`, `provisioning`, `kubeconfig`,
+/// `edge-script`, `identity`, `token-binding`, `join-claim`.
 pub const ROLE: &str = "operatingsystemmanager.k8c.io/role";
 /// Label on Leases: the service whose replica has it.
 pub const REPLICA_OF: &str = "operatingsystemmanager.k8c.io/replica-of";
@@ -89,7 +93,8 @@ pub const STANDBY: &str = "operatingsystemmanager.k8c.io/standby";
 pub const CONFIG: &str = "operatingsystemmanager.k8c.io/config";
 /// Annotation: `namespace/name` of the MachineDeployment.
 pub const OWNER: &str = "operatingsystemmanager.k8c.io/machine-deployment";
-/// Annotation on an OperatingSystemConfig: uid of the `kube-system` namespace of the cluster it was created for.
+/// Annotation on an OperatingSystemConfig: uid of the `kube-system` namespace of the cluster it was created
+/// for.
 pub const CLUSTER_UID: &str = "operatingsystemmanager.k8c.io/worker-cluster-uid";
 /// Annotation on every object of a pool: uid of the `kube-system` namespace of the cluster of its
 /// OperatingSystemConfig. Only that cluster can confirm that the config is gone.
@@ -98,30 +103,33 @@ pub const DEFAULT_PROFILE: &str = "operatingsystemmanager.k8c.io/default-profile
 /// Label on OperatingSystemProfiles that are copies of a CustomOperatingSystemProfile of the same name.
 pub const CUSTOM_PROFILE: &str = "operatingsystemmanager.k8c.io/custom-profile";
 
-/// Annotation on a bootstrap Secret: SHA-256 of what it was published from by reference, 64 hex characters: the digest of the rendered
-/// content, and which state of which objects its documents take values from.
+/// Annotation on a bootstrap Secret: SHA-256 of what it was published from by reference, 64 hex characters:
+/// the digest of the rendered content, and which state of which objects its documents take values from.
 pub const PUBLISHED_FROM: &str = "operatingsystemmanager.k8c.io/published-from";
 /// Annotation on a bootstrap Secret: name of the provisioning Secret that the document names.
 pub const PROVISIONING_SECRET: &str = "operatingsystemmanager.k8c.io/provisioning-secret";
 /// Annotation on a bootstrap Secret: uid of the provisioning Secret that the document names.
 pub const PROVISIONING_SECRET_UID: &str = "operatingsystemmanager.k8c.io/provisioning-secret-uid";
-/// Annotation on the Secrets of a pool: uid of the ServiceAccount that its token is of. If the pool has another one by now, the token is
-/// invalid.
+/// Annotation on the Secrets of a pool: uid of the ServiceAccount that its token is of. If the pool has
+/// another one by now, the token is invalid.
 pub const BOUND_TO: &str = "operatingsystemmanager.k8c.io/bound-to";
 /// Annotation on a bootstrap Secret: when its token expires, RFC 3339.
 pub const EXPIRES: &str = "operatingsystemmanager.k8c.io/credential-expiration-time";
 /// Annotation on a bootstrap Secret: when its token is renewed, RFC 3339.
 pub const RENEW_AT: &str = "operatingsystemmanager.k8c.io/renew-at";
-/// Annotation on a provisioning Secret and on a kubeconfig Secret: no token that may fetch it lives longer than this, RFC 3339.
+/// Annotation on a provisioning Secret and on a kubeconfig Secret: no token that may fetch it lives longer
+/// than this, RFC 3339.
 pub const KEEP_UNTIL: &str = "operatingsystemmanager.k8c.io/keep-until";
-/// Key in Secrets that are replaced in one write: SHA-256 of their other data and of the annotations that decisions depend on. It is not an
-/// annotation, since a document may hold a password, which the digest of the document would help to guess.
+/// Key in Secrets that are replaced in one write: SHA-256 of their other data and of the annotations that
+/// decisions depend on. It is not an annotation, since a document may hold a password, which the digest of
+/// the document would help to guess.
 pub const CONTENT_DIGEST_KEY: &str = "content-digest";
 /// Key of the kubeconfig in a kubeconfig Secret. Profiles of the upstream OSM read it.
 pub const KUBECONFIG_KEY: &str = "kubeconfig";
 /// Annotation on the Lease that records an approval: the name of the node.
 pub const NODE_NAME: &str = "operatingsystemmanager.k8c.io/node-name";
-/// Annotation on the Lease that records an approval: `namespace/name` of the Machine, or of the MachineDeployment of an edge pool.
+/// Annotation on the Lease that records an approval: `namespace/name` of the Machine, or of the
+/// MachineDeployment of an edge pool.
 pub const JOINS_AS: &str = "operatingsystemmanager.k8c.io/joins-as";
 /// Annotation on the Lease that records an approval: uid of that object.
 pub const JOINS_AS_UID: &str = "operatingsystemmanager.k8c.io/joins-as-uid";
@@ -133,7 +141,8 @@ pub const SETTINGS_KEY: &str = "settings.yaml";
 /// Longest name of a Kubernetes object of the kinds used here: a DNS subdomain.
 pub const MAX_NAME: usize = 253;
 
-/// Longest value of a label, and so the longest name of a Node: the kubelet writes it into the label `kubernetes.io/hostname`.
+/// Longest value of a label, and so the longest name of a Node: the kubelet writes it into the label
+/// `kubernetes.io/hostname`.
 pub const MAX_LABEL: usize = 63;
 
 /// What [`is_dns_subdomain`] accepts, for messages.
@@ -163,7 +172,8 @@ pub fn is_data_key(text: &str) -> bool {
     (1..=MAX_NAME).contains(&text.len()) && text.chars().all(good) && text != "." && !text.starts_with("..")
 }
 
-/// Name of the OperatingSystemConfig of a MachineDeployment. Not unique: `a-b` in `c` and `a` in `b-c` share one.
+/// Name of the OperatingSystemConfig of a MachineDeployment. Not unique: `a-b` in `c` and `a` in `b-c` share
+/// one.
 pub fn config_name(machine_deployment: &str, namespace: &str) -> String {
     format!("{machine_deployment}-{namespace}-config")
 }
@@ -190,12 +200,14 @@ pub fn go_pool_label(machine_deployment: &str, namespace: &str) -> String {
     }
 }
 
-/// Name of the Secret with the script that makes a machine of provider `edge` a node. Fixed by the upstream OSM.
+/// Name of the Secret with the script that makes a machine of provider `edge` a node. Fixed by the upstream
+/// OSM.
 pub fn edge_script_secret_name(machine_deployment: &str, namespace: &str) -> String {
     format!("edge-provider-script-{machine_deployment}-{namespace}")
 }
 
-/// Name of the Secret with the edge script that goes with an OperatingSystemConfig, by the name of the latter.
+/// Name of the Secret with the edge script that goes with an OperatingSystemConfig, by the name of the
+/// latter.
 pub fn edge_script_secret_of(config: &str) -> Option<String> {
     config
         .strip_suffix("-config")
@@ -215,7 +227,8 @@ pub fn pool_object(kind: &str, pool_id: &str) -> String {
     format!("osm-{kind}-{pool_id}")
 }
 
-/// Name of the ServiceAccount in `cloud-init-settings` with which a pool's machines fetch their documents and join.
+/// Name of the ServiceAccount in `cloud-init-settings` with which a pool's machines fetch their documents and
+/// join.
 pub fn pool_account(pool_id: &str) -> String {
     pool_object("node", pool_id)
 }
@@ -234,7 +247,8 @@ pub fn kubeconfig_secret_name(pool_id: &str) -> String {
     pool_object("kubeconfig", pool_id)
 }
 
-/// Name of the Secret without data that tokens of a pool are bound to which a version before 0.1.0 issued. It goes with the pool.
+/// Name of the Secret without data that tokens of a pool are bound to which a version before 0.1.0 issued. It
+/// goes with the pool.
 pub fn token_binding_secret_name(pool_id: &str) -> String {
     pool_object("token-binding", pool_id)
 }

@@ -1,11 +1,12 @@
 //! Derives the name of a node on each cloud: the only names that a machine of a pool may join with.
 //!
-//! machine-controller replaces `<MACHINE_NAME>` in the user data with [`Machine::spec_name`], whatever the cloud is: it
-//! reads the bootstrap Secret (`pkg/controller/machine/controller.go` at 0231d551: `getOSMBootstrapUserdata(machine.Spec.Name, …)`, then
-//! `prov.Create`), and replaces the text in it (`pkg/controller/machine/bootstrap.go` at 6758105a). The bootstrap document writes that
-//! name to `/etc/machine-name` and to the host name, and the kubelet takes it as `--hostname-override`. So a cloud's row is
-//! [`MachineName`](Source::MachineName) if machine-controller hands user data over to it. On AWS the cloud controller manager requires
-//! the private DNS name instead.
+//! machine-controller replaces `<MACHINE_NAME>` in the user data with [`Machine::spec_name`], whatever the
+//! cloud is: it reads the bootstrap Secret (`pkg/controller/machine/controller.go` at 0231d551:
+//! `getOSMBootstrapUserdata(machine.Spec.Name, …)`, then `prov.Create`), and replaces the text in it
+//! (`pkg/controller/machine/bootstrap.go` at 6758105a). The bootstrap document writes that name to
+//! `/etc/machine-name` and to the host name, and the kubelet takes it as `--hostname-override`. So a cloud's
+//! row is [`MachineName`](Source::MachineName) if machine-controller hands user data over to it. On AWS the
+//! cloud controller manager requires the private DNS name instead.
 //!
 //! The list of clouds is that of machine-controller's `sdk/providerconfig/types.go` at 1cf8dbfd.
 //!
@@ -22,7 +23,8 @@ use crate::profile::CloudProvider;
 pub enum Source {
     /// `spec.metadata.name` of the Machine; while that is empty, the Machine's own name.
     MachineName,
-    /// The address of type `InternalDNS` in the status of the Machine, which machine-controller reads from the cloud.
+    /// The address of type `InternalDNS` in the status of the Machine, which machine-controller reads from
+    /// the cloud.
     InternalDns,
     /// The name of the MachineDeployment: the pool has no machines of machine-controller.
     MachineDeployment,
@@ -30,7 +32,8 @@ pub enum Source {
     Unknown,
 }
 
-/// The row of a cloud. The paths are those of machine-controller, below `pkg/cloudprovider/provider/`, at the commit after the `@`.
+/// The row of a cloud. The paths are those of machine-controller, below `pkg/cloudprovider/provider/`, at the
+/// commit after the `@`.
 pub fn source(cloud: CloudProvider) -> Source {
     match cloud {
         // alibaba/provider.go@c4897524: `createInstanceRequest.UserData`.
@@ -39,8 +42,8 @@ pub fn source(cloud: CloudProvider) -> Source {
         | CloudProvider::Anexia
         // azure/provider.go@a86a982f: `OsProfile.CustomData`.
         | CloudProvider::Azure
-        // baremetal/plugins/tinkerbell/client/workflow.go@141331a1: `cloud_init_script` in the workflow's `HardwareMap`. Before that, a Secret
-        // (baremetal at fb5fc904).
+        // baremetal/plugins/tinkerbell/client/workflow.go@141331a1: `cloud_init_script` in the workflow's
+        // `HardwareMap`. Before that, a Secret (baremetal at fb5fc904).
         | CloudProvider::Baremetal
         // digitalocean/provider.go@48e4522a: `DropletCreateRequest.UserData`.
         | CloudProvider::Digitalocean
@@ -64,35 +67,41 @@ pub fn source(cloud: CloudProvider) -> Source {
         | CloudProvider::Openstack
         // scaleway/provider.go@fb5fc904: the server's user data `cloud-init`.
         | CloudProvider::Scaleway
-        // vmwareclouddirector/helper.go@672651ef: `guestinfo.ignition.config.data` or `user-data` of the product section.
+        // vmwareclouddirector/helper.go@672651ef: `guestinfo.ignition.config.data` or `user-data` of the
+        // product section.
         | CloudProvider::VmwareCloudDirector
         // vsphere/helper.go@07839cb1: `guestinfo.ignition.config.data`, or an ISO image.
         | CloudProvider::Vsphere
         // vultr/provider.go@7adc5b65: `InstanceCreateReq.UserData`.
         | CloudProvider::Vultr => Source::MachineName,
-        // aws/provider.go@523a1397, `awsInstance.Addresses`: EC2's `PrivateDnsName` becomes the address of type InternalDNS. The node takes
-        // `local-hostname` of EC2's metadata service. The two differ in a VPC whose DHCP options have another domain name, or none: then no
-        // Machine has the name that the node asks for, and the request stays pending.
+        // aws/provider.go@523a1397, `awsInstance.Addresses`: EC2's `PrivateDnsName` becomes the address of
+        // type InternalDNS. The node takes `local-hostname` of EC2's metadata service. The two differ in a
+        // VPC whose DHCP options have another domain name, or none: then no Machine has the name that the
+        // node asks for, and the request stays pending.
         CloudProvider::Aws => Source::InternalDns,
-        // edge/provider.go@30362bbc: `Create` ignores the user data, and `Get` always finds an instance. The owner of a machine runs a script.
+        // edge/provider.go@30362bbc: `Create` ignores the user data, and `Get` always finds an instance. The
+        // owner of a machine runs a script.
         CloudProvider::Edge => Source::MachineDeployment,
         // external/provider.go@05e7ee5a and fake/provider.go@3d1687f8: `Create` ignores the user data.
         CloudProvider::External | CloudProvider::Fake => Source::Unknown,
     }
 }
 
-/// Where the host name of a machine is recorded before its node exists, if the user data sets the host name. Other host names come from
-/// a cloud's DHCP or from the owner of a machine, perhaps with a domain, and no table predicts them.
+/// Where the host name of a machine is recorded before its node exists, if the user data sets the host name.
+/// Other host names come from a cloud's DHCP or from the owner of a machine, perhaps with a domain, and no
+/// table predicts them.
 pub fn of_host_name(cloud: CloudProvider) -> Option<Source> {
     Some(source(cloud)).filter(|source| *source == Source::MachineName)
 }
 
-/// Whether machines of this cloud, by machine-controller's name of it, join under the name of their MachineDeployment.
+/// Whether machines of this cloud, by machine-controller's name of it, join under the name of their
+/// MachineDeployment.
 pub fn is_of_machine_deployment(cloud: &str) -> bool {
     CloudProvider::from_str(cloud).map(source) == Ok(Source::MachineDeployment)
 }
 
-/// What is wrong with the name of a pool whose only node takes that name. The API server shortens the names of Machines itself.
+/// What is wrong with the name of a pool whose only node takes that name. The API server shortens the names
+/// of Machines itself.
 pub fn warning(cloud: CloudProvider, pool: &str) -> Option<String> {
     let excess = pool.len().checked_sub(MAX_LABEL).filter(|excess| *excess > 0)?;
     (source(cloud) == Source::MachineDeployment).then(|| {
@@ -111,11 +120,13 @@ pub enum NodeName {
     Known(String),
     /// machine-controller has yet to record it.
     NotRecorded,
-    /// Nothing in the cluster proves the name of a node of this cloud. The Machine's own name, as the kubelet would spell it.
+    /// Nothing in the cluster proves the name of a node of this cloud. The Machine's own name, as the kubelet
+    /// would spell it.
     Unverified(String),
 }
 
-/// Whether the cloud may give the name of this Machine's node to another machine, even while the Machine is there.
+/// Whether the cloud may give the name of this Machine's node to another machine, even while the Machine is
+/// there.
 pub fn is_node_name_reassignable(machine: &Machine) -> bool {
     source_of(machine) == Source::InternalDns
 }
@@ -149,8 +160,9 @@ fn internal_dns(machine: &Machine) -> Option<String> {
     }
 }
 
-/// A name as the kubelet turns it into the name of its Node: trimmed, and in lower case (Kubernetes, `pkg/util/node/node.go`: `GetHostname`).
-/// `None`: the API server takes no Node of that name (`pkg/apis/core/validation/validation.go`: `ValidateNodeName`).
+/// A name as the kubelet turns it into the name of its Node: trimmed, and in lower case (Kubernetes,
+/// `pkg/util/node/node.go`: `GetHostname`). `None`: the API server takes no Node of that name
+/// (`pkg/apis/core/validation/validation.go`: `ValidateNodeName`).
 pub fn kubelet_spelling(name: &str) -> Option<String> {
     let name = name.trim().to_lowercase();
     names::is_dns_subdomain(&name).then_some(name)

@@ -38,7 +38,8 @@ pub struct Pool {
     /// Replaces `/etc/kubernetes/cloud-config`.
     pub overwrite_cloud_config: Option<String>,
     pub kubelet: KubeletSettings,
-    /// Annotations and labels of the MachineDeployment that have no effect where they are, and a name that its node can't have.
+    /// Annotations and labels of the MachineDeployment that have no effect where they are, and a name that
+    /// its node can't have.
     pub warnings: Vec<String>,
 }
 
@@ -189,10 +190,12 @@ const RENDERED_FIELDS: [&str; 6] = [
 /// Fields of the operating system's spec that never become part of a config, because they open something.
 pub const SECRET_FIELDS: [&str; 2] = ["rhelSubscriptionManagerPassword", "rhelActivationKey"];
 
-/// Start of a [`template_digest`]. A release that reads other fields has another one: its digests do not show an edit of the template.
+/// Start of a [`template_digest`]. A release that reads other fields has another one: its digests do not show
+/// an edit of the template.
 const TEMPLATE_DIGEST: &str = "v1:";
 
-/// Whether two template digests belong to different templates. Digests with different starts can't be compared.
+/// Whether two template digests belong to different templates. Digests with different starts can't be
+/// compared.
 pub fn template_differs(digest: &str, other: &str) -> bool {
     let comparable = [digest, other]
         .iter()
@@ -200,8 +203,9 @@ pub fn template_differs(digest: &str, other: &str) -> bool {
     comparable && digest != other
 }
 
-/// `v1:` and SHA-256 of what rendering reads of a MachineDeployment's `spec.template`. The credentials of the cloud and of a subscription are not
-/// part of it: someone who can read the digest and knows the rest could guess them.
+/// `v1:` and SHA-256 of what rendering reads of a MachineDeployment's `spec.template`. The credentials of the
+/// cloud and of a subscription are not part of it: someone who can read the digest and knows the rest could
+/// guess them.
 pub fn template_digest(md: &MachineDeployment) -> String {
     let machine = md.spec.template.get("spec").unwrap_or(&Value::Null);
     let provider = provider(md);
@@ -211,7 +215,8 @@ pub fn template_digest(md: &MachineDeployment) -> String {
     for (name, value) in system.into_iter().flatten() {
         let is_reference = value.is_object() && value.get("value").is_none();
         if SECRET_FIELDS.contains(&name.as_str()) && !is_reference {
-            // Rendering depends only on whether the field is set, so keep a boolean instead of the credential.
+            // Rendering depends only on whether the field is set, so keep a boolean instead of the
+            // credential.
             let text = value.get("value").unwrap_or(value).as_str();
             *value = Value::Bool(text.is_some_and(|text| !text.is_empty()));
         }
@@ -235,7 +240,8 @@ pub fn cloud_provider(md: &MachineDeployment) -> Option<CloudProvider> {
     provider_spec::cloud_provider(value)?.parse().ok()
 }
 
-/// Operating system and provisioning utility that a MachineDeployment names, even where nothing else of it can be read as a [`Pool`].
+/// Operating system and provisioning utility that a MachineDeployment names, even where nothing else of it
+/// can be read as a [`Pool`].
 pub fn system(md: &MachineDeployment) -> Option<(OperatingSystem, ProvisioningUtility)> {
     let provider = provider(md);
     let system = serde_json::from_value(provider.get("operatingSystem")?.clone()).ok()?;
@@ -244,7 +250,8 @@ pub fn system(md: &MachineDeployment) -> Option<(OperatingSystem, ProvisioningUt
     Some((system, utility_of(system, named)))
 }
 
-/// The program that applies user data. It is always cloud-init but on Flatcar, where it is Ignition unless another is named.
+/// The program that applies user data. It is always cloud-init but on Flatcar, where it is Ignition unless
+/// another is named.
 fn utility_of(system: OperatingSystem, named: Option<ProvisioningUtility>) -> ProvisioningUtility {
     match system {
         OperatingSystem::Flatcar => named.unwrap_or(ProvisioningUtility::Ignition),
@@ -252,9 +259,9 @@ fn utility_of(system: OperatingSystem, named: Option<ProvisioningUtility>) -> Pr
     }
 }
 
-/// The texts in a MachineDeployment's `operatingSystemSpec`, by field: each is given plain, or as an object's `value`.
-/// Late-bound values of kind [`OperatingSystemSpecField`](crate::config::LateBoundKind::OperatingSystemSpecField) come
-/// from here.
+/// The texts in a MachineDeployment's `operatingSystemSpec`, by field: each is given plain, or as an object's
+/// `value`. Late-bound values of kind
+/// [`OperatingSystemSpecField`](crate::config::LateBoundKind::OperatingSystemSpecField) come from here.
 pub fn operating_system_spec_texts(md: &MachineDeployment) -> BTreeMap<String, String> {
     let provider = provider(md);
     let spec = provider.get("operatingSystemSpec");
@@ -326,8 +333,8 @@ fn parse_version(text: &str) -> Option<Version> {
     Version::parse(&format!("{core}{patch}{rest}")).ok()
 }
 
-/// The keys without surrounding blanks, each once. A second line would be a second key, perhaps with options. To sshd a tab is a blank, but not
-/// to every program that installs keys.
+/// The keys without surrounding blanks, each once. A second line would be a second key, perhaps with options.
+/// To sshd a tab is a blank, but not to every program that installs keys.
 fn distinct(keys: Vec<String>) -> Result<Vec<String>, String> {
     let mut seen: Vec<String> = Vec::new();
     for (i, key) in keys.iter().map(|key| key.trim().replace('\t', " ")).enumerate() {
@@ -419,7 +426,8 @@ mod tests {
         assert_eq!(pool.kubelet.eviction_hard.unwrap()["memory.available"], "100Mi");
     }
 
-    /// A place in the template and what is there, and the reason and the message, which begins with `spec.template.`.
+    /// A place in the template and what is there, and the reason and the message, which begins with
+    /// `spec.template.`.
     const REFUSED: &str = r#"
 /spec/versions/kubelet 1.34 => KubeletVersionInvalid spec.versions.kubelet is a number; put it in quotes
 /spec/versions/kubelet ["1.34.2"] => KubeletVersionInvalid spec.versions.kubelet is a list, expected a string
@@ -504,7 +512,8 @@ mod tests {
             read(annotations).unwrap_or_else(|error| panic!("{annotations}: {error}"));
         }
         let equal = "ImageGCHighThresholdPercent 77;ImageGCLowThresholdPercent 77";
-        // The last of the annotations is the one that the message names. The rules themselves are tested in kubelet_value.
+        // The last of the annotations is the one that the message names. The rules themselves are tested in
+        // kubelet_value.
         for (annotations, problem) in [
             ("SystemReserved cpu=a77", "cpu: must be a quantity"),
             ("KubeReserved storage=77", "storage: can't be reserved"),

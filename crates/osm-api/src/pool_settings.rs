@@ -9,11 +9,12 @@ use crate::strict;
 /// Field that names a ConfigMap, whose document is applied first.
 const FROM_CONFIG_MAP: &str = "fromConfigMap";
 
-/// Fields that a pool must not change: they decide whom the installation trusts, what it installs, and how much it takes on.
+/// Fields that a pool must not change: they decide whom the installation trusts, what it installs, and how
+/// much it takes on.
 const NOT_OF_POOLS: [&str; 3] = ["credentials", "defaultProfiles", "limits"];
 
-/// The largest number of YAML nodes of one document of a pool, once its aliases are expanded. A document that sets every field has fewer
-/// than 300.
+/// The largest number of YAML nodes of one document of a pool, once its aliases are expanded. A document that
+/// sets every field has fewer than 300.
 pub const MAX_NODES: usize = 5000;
 
 /// The annotation [`SETTINGS`] of a MachineDeployment.
@@ -33,7 +34,8 @@ pub struct PoolSettingsError {
 }
 
 impl PoolSettings {
-    /// Reads the annotation's text: a partial settings document, with `fromConfigMap: NAME` where a ConfigMap holds one.
+    /// Reads the annotation's text: a partial settings document, with `fromConfigMap: NAME` where a ConfigMap
+    /// holds one.
     ///
     /// # Errors
     /// A text that is not such a document.
@@ -58,8 +60,8 @@ impl PoolSettings {
         Ok(Self { config_map, document })
     }
 
-    /// The installation's settings, with the ConfigMap's document merged in and then the annotation's, both as JSON merge
-    /// patches (RFC 7386): maps are merged, lists replaced, null means the default.
+    /// The installation's settings, with the ConfigMap's document merged in and then the annotation's, both
+    /// as JSON merge patches (RFC 7386): maps are merged, lists replaced, null means the default.
     ///
     /// # Errors
     /// All mistakes of the first document that has some.

@@ -2,8 +2,8 @@
 
 /// Schema of an object whose fields are kept as they are.
 pub(crate) fn preserved_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    // Not `x-kubernetes-preserve-unknown-fields` on the object itself: there a rule's `==` sees the values of fields,
-    // but not that a field has another name.
+    // Not `x-kubernetes-preserve-unknown-fields` on the object itself: there a rule's `==` sees the values of
+    // fields, but not that a field has another name.
     schemars::json_schema!({
         "type": "object",
         "additionalProperties": {"nullable": true, "x-kubernetes-preserve-unknown-fields": true}

@@ -21,8 +21,8 @@ pub use crate::profile_config::{
 /// objects above 1.5 MiB, and a profile's status holds a copy of its content.
 pub const MAX_CONTENT_BYTES: usize = 512 * 1024;
 
-/// Bytes that the API server needs in etcd for a text that is JSON: its encoder writes `<`, `>`, `&` and the two line separators of Unicode
-/// as `\uXXXX`. What it can't store would be written again and again.
+/// Bytes that the API server needs in etcd for a text that is JSON: its encoder writes `<`, `>`, `&` and the
+/// two line separators of Unicode as `\uXXXX`. What it can't store would be written again and again.
 pub fn stored_json_bytes(json: &str) -> usize {
     let longer = json.chars().map(|c| match c {
         '<' | '>' | '&' => 5,
@@ -98,7 +98,8 @@ pub struct OperatingSystemProfileSpec {
     pub version: String,
     /// Cloud providers that this profile is for.
     pub supported_cloud_providers: Vec<SupportedCloudProvider>,
-    /// Content of the document that the cloud passes to a new machine. It fetches and applies the provisioning document.
+    /// Content of the document that the cloud passes to a new machine. It fetches and applies the
+    /// provisioning document.
     #[serde(default)]
     pub bootstrap_config: ProfileConfig,
     /// Content of the document that makes the machine a worker node.
@@ -110,8 +111,9 @@ pub struct OperatingSystemProfileSpec {
     /// Language of the templates. The default is Go's text/template.
     #[serde(default)]
     pub template_engine: TemplateEngine,
-    /// Name of the profile that this one extends: one in the same namespace, or else in the namespace of the installation.
-    /// This profile adds to it. Fields whose names start with `replace` or `remove` replace or remove parts of it.
+    /// Name of the profile that this one extends: one in the same namespace, or else in the namespace of the
+    /// installation. This profile adds to it. Fields whose names start with `replace` or `remove` replace or
+    /// remove parts of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
 }
@@ -225,12 +227,14 @@ pub struct SupportedCloudProvider {
 }
 
 /// The result of the validation by osp-controller.
-// Tools such as Flux take an object that reports nothing for one that is up to date. The default tells them that it is not.
+// Tools such as Flux take an object that reports nothing for one that is up to date. The default tells them
+// that it is not.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("default" = {"observedGeneration": -1}))]
 pub struct OperatingSystemProfileStatus {
-    /// Generation of the spec that the conditions refer to; -1 before osp-controller has validated the profile.
+    /// Generation of the spec that the conditions refer to; -1 before osp-controller has validated the
+    /// profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// `Accepted` and `Ready`, owned by osp-controller.
@@ -246,7 +250,8 @@ pub struct OperatingSystemProfileStatus {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceptedProfile {
-    /// `spec.version` of the profile, and those of the profiles that it extends: `v1.0.0 on osp-ubuntu v1.3.2`.
+    /// `spec.version` of the profile, and those of the profiles that it extends: `v1.0.0 on osp-ubuntu
+    /// v1.3.2`.
     pub version: String,
     /// SHA-256 of `spec`, in 64 hex characters.
     pub digest: String,

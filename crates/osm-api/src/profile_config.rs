@@ -47,7 +47,8 @@ pub struct ProfileConfig {
     /// Kernel parameters, such as `vm.swappiness: 10`. Only for `provisioningConfig`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sysctls: BTreeMap<String, SysctlValue>,
-    /// Names of kernel parameters that this profile does not take over from `sysctls` of the profile that it extends.
+    /// Names of kernel parameters that this profile does not take over from `sysctls` of the profile that it
+    /// extends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove_sysctls: Vec<String>,
     /// Kernel modules to load, now and at every boot. Only for `provisioningConfig`.

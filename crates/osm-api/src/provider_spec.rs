@@ -1,7 +1,8 @@
 //! machine-controller's provider configuration inside a MachineDeployment (`sdk/providerconfig/types.go`).
 //!
-//! The top level is decoded strictly, as machine-controller does; what is cloud- or system-specific is not. Go's decoder takes the names of
-//! fields in any case, and a null for an absent value, so whatever reads one reads what [`canonical`] makes of it.
+//! The top level is decoded strictly, as machine-controller does; what is cloud- or system-specific is not.
+//! Go's decoder takes the names of fields in any case, and a null for an absent value, so whatever reads one
+//! reads what [`canonical`] makes of it.
 
 use std::fmt;
 
@@ -42,8 +43,8 @@ const OTHERS: &str = "sshPublicKeys caPublicKey cloudProvider cloudProviderSpec 
     network overwriteCloudConfig cidr gateway dns servers ipFamily distUpgradeOnBoot value secretKeyRef \
     configMapKeyRef namespace name key";
 
-/// A provider spec with the names of its fields spelled as in this module, and without nulls. In a list, a null becomes an empty text.
-/// `cloudProviderSpec` is left empty.
+/// A provider spec with the names of its fields spelled as in this module, and without nulls. In a list, a
+/// null becomes an empty text. `cloudProviderSpec` is left empty.
 pub fn canonical(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -84,7 +85,8 @@ pub fn cloud_provider(value: &Value) -> Option<&str> {
     fields.rfind(|field| named(*field))?.1.as_str()
 }
 
-/// Leaves the settings of this system in its `operatingSystemSpec`. machine-controller does not look at others, whatever their type.
+/// Leaves the settings of this system in its `operatingSystemSpec`. machine-controller does not look at
+/// others, whatever their type.
 pub fn retain_own(os: OperatingSystem, spec: &mut Map<String, Value>) {
     spec.retain(|name, value| match (os, name.as_str()) {
         // There is a warning that it has no effect.
@@ -184,8 +186,8 @@ impl IpFamily {
     }
 }
 
-/// Settings of the operating system, the union of all systems; unknown fields are ignored as machine-controller
-/// does.
+/// Settings of the operating system, the union of all systems; unknown fields are ignored as
+/// machine-controller does.
 #[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OperatingSystemSpec {
@@ -217,8 +219,8 @@ pub struct OperatingSystemSpec {
     pub rhel_satellite_server: String,
 }
 
-/// A text, or the object that holds it: machine-controller's `ConfigVarString` (`sdk/providerconfig/types.go`). `Debug`
-/// does not show the text.
+/// A text, or the object that holds it: machine-controller's `ConfigVarString`
+/// (`sdk/providerconfig/types.go`). `Debug` does not show the text.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum ConfigVar {
     #[default]
@@ -276,7 +278,8 @@ impl<'de> Deserialize<'de> for ConfigVar {
         let reference = match Value::deserialize(d)? {
             object @ Value::Object(_) => serde_json::from_value(object).map_err(|error| {
                 let rule = strict::without_values(&error.to_string());
-                // The path in the message is that of the object, while other rules would be about one of its fields.
+                // The path in the message is that of the object, while other rules would be about one of its
+                // fields.
                 Error::custom(match rule.as_str() {
                     rule @ (strict::NUMBER_WITHOUT_QUOTES | strict::BOOLEAN_WITHOUT_QUOTES) => rule,
                     _ => "expected a string, or an object with value, secretKeyRef or configMapKeyRef",

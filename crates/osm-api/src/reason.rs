@@ -1,11 +1,12 @@
-//! Lists every reason that a condition, an Event or a metric may carry. What each means, and what to do, is in `docs/reasons.md`.
+//! Lists every reason that a condition, an Event or a metric may carry. What each means, and what to do, is
+//! in `docs/reasons.md`.
 
 use std::fmt;
 
 use strum::{EnumIter, IntoEnumIterator, IntoStaticStr};
 
-/// Why an object is in the state that a condition, an Event or a metric reports. Users and alerts depend on the names, so a
-/// variant is never renamed.
+/// Why an object is in the state that a condition, an Event or a metric reports. Users and alerts depend on
+/// the names, so a variant is never renamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, EnumIter, IntoStaticStr)]
 #[allow(missing_docs)]
 pub enum Reason {

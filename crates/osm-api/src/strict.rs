@@ -1,5 +1,5 @@
-//! Decodes documents that people write. It reports every error at once, each with its path. No message repeats a value,
-//! because a value may be a credential.
+//! Decodes documents that people write. It reports every error at once, each with its path. No message
+//! repeats a value, because a value may be a credential.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,8 +23,8 @@ pub fn decode<T: DeserializeOwned>(value: Value) -> Result<T, Vec<String>> {
 
 /// As [`decode`], and adds the problems that `validate` finds, in lines of the same form.
 ///
-/// A part that cannot be decoded must not hide problems of the rest. So such a part is removed and the rest is validated. Problems
-/// of removed parts are dropped, because they are consequences of the removal.
+/// A part that cannot be decoded must not hide problems of the rest. So such a part is removed and the rest
+/// is validated. Problems of removed parts are dropped, because they are consequences of the removal.
 ///
 /// # Errors
 /// As for [`decode`].
@@ -76,8 +76,9 @@ pub fn decode_and_validate<T: DeserializeOwned>(
     Err(errors)
 }
 
-/// JSON in which a field that is null is the same as an absent one, as for Go's decoder and for an API server that prunes an object. What is
-/// decoded as a [`Value`] keeps its nulls, because an API server preserves them there.
+/// JSON in which a field that is null is the same as an absent one, as for Go's decoder and for an API server
+/// that prunes an object. What is decoded as a [`Value`] keeps its nulls, because an API server preserves
+/// them there.
 struct NullIsAbsent<'de>(&'de Value);
 
 impl<'de> IntoDeserializer<'de, serde_json::Error> for NullIsAbsent<'de> {

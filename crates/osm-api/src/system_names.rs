@@ -1,7 +1,7 @@
 //! Rules for packages, kernel modules and kernel parameters that profiles and settings share.
 
-/// Most characters of a name, and of the value of a kernel parameter. Packages, modules and parameters are files on the node, whose names Linux
-/// limits to 255 bytes.
+/// Most characters of a name, and of the value of a kernel parameter. Packages, modules and parameters are
+/// files on the node, whose names Linux limits to 255 bytes.
 const MAX_CHARS: usize = 256;
 
 /// What the name of a package may contain besides letters and digits.

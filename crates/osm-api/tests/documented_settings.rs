@@ -28,7 +28,8 @@ fn blocks() -> [String; 2] {
     blocks.collect::<Vec<_>>().try_into().expect("two blocks")
 }
 
-/// Every path in `full` that `named` does not have, lists item by item; and every field of `full` that holds nothing.
+/// Every path in `full` that `named` does not have, lists item by item; and every field of `full` that holds
+/// nothing.
 fn missing(path: &str, full: &Value, named: Option<&Value>, found: &mut Vec<String>) {
     match full {
         Value::Object(fields) if !fields.is_empty() => {

@@ -7,9 +7,11 @@ use std::cell::Cell;
 #[error("{0}")]
 pub struct Exhausted(pub String);
 
-/// What parsing and rendering may use. Each method is called before the work is done, or as soon as its size is known.
+/// What parsing and rendering may use. Each method is called before the work is done, or as soon as its size
+/// is known.
 pub trait Budget {
-    /// Charges steps: nodes of templates, counted as often as a loop runs them, and elements that a function visits.
+    /// Charges steps: nodes of templates, counted as often as a loop runs them, and elements that a function
+    /// visits.
     ///
     /// # Errors
     /// Too many steps.

@@ -11,9 +11,11 @@ pub struct Error {
     pub line: usize,
     /// Bytes before the place in its line.
     pub column: Option<usize>,
-    /// The line that Go's text has. For a source that can't be parsed, it is where parsing ended, and there is no column.
+    /// The line that Go's text has. For a source that can't be parsed, it is where parsing ended, and there
+    /// is no column.
     pub printed_line: usize,
-    /// The template that was executed. It differs from `template` for a template that a `define` or `block` makes.
+    /// The template that was executed. It differs from `template` for a template that a `define` or `block`
+    /// makes.
     pub executing: Option<Box<str>>,
     /// The part of the template that was executed, as Go prints it.
     pub context: Option<Box<str>>,

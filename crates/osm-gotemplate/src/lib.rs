@@ -11,15 +11,17 @@
 //! # Ok::<(), osm_gotemplate::Error>(())
 //! ```
 //!
-//! A [`TemplateSet`] holds parsed templates. [`TemplateSet::execute`] renders one of them with a [`Value`], which keeps Go's types:
-//! pointers that are nil or not, named types, and structs, whose unknown fields are errors.
+//! A [`TemplateSet`] holds parsed templates. [`TemplateSet::execute`] renders one of them with a [`Value`],
+//! which keeps Go's types: pointers that are nil or not, named types, and structs, whose unknown fields are
+//! errors.
 //!
-//! Templates may be hostile. Parsing and rendering never panic, and never overflow a stack of 1 MiB. Everything that takes time or
-//! memory is charged to a [`Budget`]. Functions that read the environment, the network, the clock or random numbers are refused
-//! when a template is parsed, see [`functions::Refused`].
+//! Templates may be hostile. Parsing and rendering never panic, and never overflow a stack of 1 MiB.
+//! Everything that takes time or memory is charged to a [`Budget`]. Functions that read the environment, the
+//! network, the clock or random numbers are refused when a template is parsed, see [`functions::Refused`].
 //!
-//! The modules only use the ones before: `budget` ← `value` ← `problem` ← `format` ← `error` ← `strconv` ← `standard` ← `functions` ← `parse` ← `execute`.
-//! There is one exception: types have [`methods`], which get their arguments as functions do and may return values of other types.
+//! The modules only use the ones before: `budget` ← `value` ← `problem` ← `format` ← `error` ← `strconv` ←
+//! `standard` ← `functions` ← `parse` ← `execute`. There is one exception: types have [`methods`], which get
+//! their arguments as functions do and may return values of other types.
 
 #![allow(missing_docs)] // The names are Go's.
 

@@ -1,8 +1,9 @@
 //! Values of templates, with Go's types.
 //!
-//! Values are shared by reference counts. Only maps can change, by sprig's `set`, `unset`, `merge` and `mergeOverwrite`; as in Go,
-//! everybody who holds the map sees the change. A map can't be put into itself, so that values have no cycles. Values can be nested
-//! deeply all the same: dropping them takes no stack, and everything else that walks them counts the depth against [`MAX_NESTING`].
+//! Values are shared by reference counts. Only maps can change, by sprig's `set`, `unset`, `merge` and
+//! `mergeOverwrite`; as in Go, everybody who holds the map sees the change. A map can't be put into itself,
+//! so that values have no cycles. Values can be nested deeply all the same: dropping them takes no stack, and
+//! everything else that walks them counts the depth against [`MAX_NESTING`].
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -206,7 +207,8 @@ impl Value {
         value
     }
 
-    /// Whether an `if` takes this value as true, see Go's `template.IsTrue`. A pointer is true if it is not nil, whatever it points to.
+    /// Whether an `if` takes this value as true, see Go's `template.IsTrue`. A pointer is true if it is not
+    /// nil, whatever it points to.
     #[must_use]
     pub fn is_true(&self) -> bool {
         match self.underlying() {
@@ -268,8 +270,8 @@ impl List {
 pub struct Cycle;
 
 impl Map {
-    /// Most bytes that one more entry takes, without what it refers to. A node of a `BTreeMap` has room for eleven entries, and the nodes
-    /// of a map that is filled in order hold only five.
+    /// Most bytes that one more entry takes, without what it refers to. A node of a `BTreeMap` has room for
+    /// eleven entries, and the nodes of a map that is filled in order hold only five.
     pub(crate) const ENTRY_BYTES: usize = Self::NODE_BYTES / 5;
 
     const NODE_BYTES: usize = 12 * (size_of::<(Rc<str>, Value)>() + size_of::<usize>());
@@ -322,8 +324,8 @@ impl Map {
         self.0.entries.borrow().as_ref()?.get(key).cloned()
     }
 
-    /// The entries as they are now, sorted by key as Go sorts strings: by bytes. Charges a step for each, the bytes of its key, and the
-    /// list of all.
+    /// The entries as they are now, sorted by key as Go sorts strings: by bytes. Charges a step for each, the
+    /// bytes of its key, and the list of all.
     ///
     /// # Errors
     /// The budget is exhausted.
@@ -462,7 +464,8 @@ impl Pointer {
 }
 
 impl Type {
-    /// The value of a variable of the type that nothing was assigned to. The fields of structs are not known, so theirs has none.
+    /// The value of a variable of the type that nothing was assigned to. The fields of structs are not known,
+    /// so theirs has none.
     #[must_use]
     pub fn zero(&self) -> Value {
         match self {
@@ -593,7 +596,8 @@ impl From<String> for Value {
     }
 }
 
-// Containers are dropped without recursion: the code that drops the last reference takes the container's values out and drops them in turn.
+// Containers are dropped without recursion: the code that drops the last reference takes the container's
+// values out and drops them in turn.
 
 fn drop_all(mut to_drop: Vec<Value>) {
     while let Some(value) = to_drop.pop() {

@@ -1,17 +1,20 @@
 //! Bounds what rendering may use, whatever the template language: steps, bytes, and a flag that cancels it.
 //!
-//! Profiles are written by users, and an engine runs inside a service that many pools share. So a template that asks for too much
-//! must fail before it takes memory or time. What is known before the work is charged before: steps, sources, the arguments of a
-//! function, the values that an engine clones, and output. The result of a function is charged once it exists.
+//! Profiles are written by users, and an engine runs inside a service that many pools share. So a template
+//! that asks for too much must fail before it takes memory or time. What is known before the work is charged
+//! before: steps, sources, the arguments of a function, the values that an engine clones, and output. The
+//! result of a function is charged once it exists.
 //!
 //! What the library of an engine copies before a budget sees it is bounded by the checks of that engine.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Most steps: elements of templates, counted as often as a loop or an inclusion renders them. This bounds the time of a rendering.
+/// Most steps: elements of templates, counted as often as a loop or an inclusion renders them. This bounds
+/// the time of a rendering.
 pub(crate) const MAX_STEPS: u64 = 1_000_000;
 
-/// Most bytes that helpers and functions look at. [`MAX_STEPS`] alone allows far more, because a single step can look at half a MiB.
+/// Most bytes that helpers and functions look at. [`MAX_STEPS`] alone allows far more, because a single step
+/// can look at half a MiB.
 pub(crate) const MAX_READ: u64 = 64 * MIB;
 
 /// Most bytes that are copied, or made by helpers and functions. All of them can be in memory together.
@@ -20,12 +23,14 @@ pub(crate) const MAX_COPIED: u64 = 16 * MIB;
 /// Most bytes of output, which are in memory until they are parsed. Only a small part of it may be stored.
 pub(crate) const MAX_WRITTEN: u64 = 8 * MIB;
 
-/// How many times as much as one pool all sample pools of a profile may take together. Usual profiles take a hundredth.
+/// How many times as much as one pool all sample pools of a profile may take together. Usual profiles take a
+/// hundredth.
 pub(crate) const MAX_SAMPLES: u64 = 4;
 
 const MIB: u64 = 1024 * 1024;
 
-/// Most elements of all templates of a profile: texts, tags, and the values in tags. Compiled, each takes more memory than its text.
+/// Most elements of all templates of a profile: texts, tags, and the values in tags. Compiled, each takes
+/// more memory than its text.
 pub(crate) const MAX_ELEMENTS: u64 = 50_000;
 
 /// Why rendering stops early.
@@ -49,7 +54,8 @@ pub(crate) enum Exhausted {
     Samples,
 }
 
-/// What is left to use. One budget holds for all templates of a pool, and one for all templates of a profile that is compiled.
+/// What is left to use. One budget holds for all templates of a pool, and one for all templates of a profile
+/// that is compiled.
 pub(crate) struct Budget<'a> {
     steps: AtomicU64,
     read: AtomicU64,
@@ -109,7 +115,8 @@ impl<'a> Budget<'a> {
         self.charge_all(|all| &all.bytes, widened(bytes))
     }
 
-    /// Charges values that the engine clones, or that a function has made. They take memory until the text is done.
+    /// Charges values that the engine clones, or that a function has made. They take memory until the text is
+    /// done.
     pub(crate) fn copy(&self, bytes: usize) -> Result<(), Exhausted> {
         self.charge(&self.copied, widened(bytes), Exhausted::Copied)?;
         self.charge_all(|all| &all.bytes, widened(bytes))

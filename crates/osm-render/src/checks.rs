@@ -60,7 +60,8 @@ struct Rules {
     is_go: bool,
 }
 
-/// Longest version in bytes. The search for a semantic version starts at each `v`, so its time grows with the square of the length.
+/// Longest version in bytes. The search for a semantic version starts at each `v`, so its time grows with the
+/// square of the length.
 const MAX_VERSION: usize = 256;
 
 /// The pattern in the definition of profiles, which is that of the upstream OSM, has no start.

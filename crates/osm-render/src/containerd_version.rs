@@ -1,4 +1,5 @@
-//! Warns if a profile installs containerd 1 and writes a configuration for containerd 2, as profiles for older releases can do.
+//! Warns if a profile installs containerd 1 and writes a configuration for containerd 2, as profiles for
+//! older releases can do.
 //!
 //! It is a warning, because a script can decide on the machine what it installs.
 
@@ -10,8 +11,8 @@ use osm_user_data::stage::Stage;
 use osm_user_data::units::unit_files;
 use regex::Regex;
 
-/// A warning for each file, unit or module that installs containerd 1, which does not know the plugins of a configuration of version 3
-/// and starts without what is in it.
+/// A warning for each file, unit or module that installs containerd 1, which does not know the plugins of a
+/// configuration of version 3 and starts without what is in it.
 pub(crate) fn warnings(spec: &Content) -> Vec<String> {
     let of_stage = |stage: Stage| texts(stage, stage.of_content(spec));
     let texts: Vec<(String, String)> = Stage::ALL.into_iter().flat_map(of_stage).collect();
@@ -40,8 +41,8 @@ pub(crate) fn warnings(spec: &Content) -> Vec<String> {
     old.map(warning).collect()
 }
 
-/// The major versions of containerd that a text names where it installs it: in the name of a package or file, in an address, or in
-/// a variable that is named after it.
+/// The major versions of containerd that a text names where it installs it: in the name of a package or file,
+/// in an address, or in a variable that is named after it.
 fn majors(text: &str) -> Vec<u8> {
     static VERSION: LazyLock<Option<Regex>> = LazyLock::new(|| {
         let suffix = r"(?:/releases/download|\.io|-static|-cni|_?(?:ver|release|tag|package|pkg)[a-z]*)*";

@@ -34,8 +34,8 @@ pub fn default_manifests() -> impl Iterator<Item = (&'static str, &'static str)>
     BUILT_IN.into_iter()
 }
 
-/// Name of the profile of an operating system, which a pool uses unless it names one. Flatcar has one for each utility.
-/// The system is given by machine-controller's name for it.
+/// Name of the profile of an operating system, which a pool uses unless it names one. Flatcar has one for
+/// each utility. The system is given by machine-controller's name for it.
 pub fn default_name(os: &str, utility: ProvisioningUtility) -> String {
     if os == OperatingSystem::Flatcar.as_str() && utility == ProvisioningUtility::CloudInit {
         format!("osp-{os}-cloud-init")

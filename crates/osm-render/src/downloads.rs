@@ -1,4 +1,5 @@
-//! Knows the downloads of nodes: where each project publishes the files of a release, and which of them a template asks for.
+//! Knows the downloads of nodes: where each project publishes the files of a release, and which of them a
+//! template asks for.
 //!
 //! Templates get URLs from here only, so that the list of downloads is complete.
 
@@ -11,7 +12,8 @@ use strum::VariantArray;
 
 use crate::kubelet::TESTED_MINORS;
 
-/// A program, or an archive of programs, that a project releases for each architecture. They are in the order of the settings.
+/// A program, or an archive of programs, that a project releases for each architecture. They are in the order
+/// of the settings.
 #[derive(
     Clone,
     Copy,
@@ -122,8 +124,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The first release of crictl for the minor version of a kubelet, which the project publishes before or with that minor. A kubelet that
-/// this version does not know gets the nearest one.
+/// The first release of crictl for the minor version of a kubelet, which the project publishes before or with
+/// that minor. A kubelet that this version does not know gets the nearest one.
 fn default_crictl(kubelet: &Version) -> String {
     let (oldest, newest) = TESTED_MINORS;
     format!("1.{}.0", kubelet.minor.clamp(oldest, newest))
@@ -174,11 +176,11 @@ impl<'a> Catalogue<'a> {
         }
     }
 
-    /// The URLs of a file and of its checksum, and notes that it was asked for. `architecture` is one, or a shell variable such as
-    /// `$arch`, which the URL then contains and which means all of them.
+    /// The URLs of a file and of its checksum, and notes that it was asked for. `architecture` is one, or a
+    /// shell variable such as `$arch`, which the URL then contains and which means all of them.
     ///
-    /// Settings take no URL, and no version, that holds a quote, backslash, backtick or `$`: inside the double quotes of a shell
-    /// the variable is all that is expanded.
+    /// Settings take no URL, and no version, that holds a quote, backslash, backtick or `$`: inside the
+    /// double quotes of a shell the variable is all that is expanded.
     pub(crate) fn urls(&self, name: &str, architecture: Option<&str>) -> Result<[String; 2], String> {
         let artefact: Artefact = name.parse().map_err(|_| {
             let known: Vec<&str> = Artefact::VARIANTS.iter().map(|known| known.name()).collect();

@@ -1,7 +1,8 @@
 //! The interface of a template language in which profiles can be written.
 //!
-//! Everything here is neutral: sources are names and texts, late-bound values and downloads are placed by one implementation for all
-//! languages, and every engine works within the same [`Budget`]. The languages are listed in [`crate::engines`].
+//! Everything here is neutral: sources are names and texts, late-bound values and downloads are placed by one
+//! implementation for all languages, and every engine works within the same [`Budget`]. The languages are
+//! listed in [`crate::engines`].
 
 use osm_api::pool::Pool;
 use osm_api::settings::Settings;
@@ -13,7 +14,8 @@ use crate::rendered_text::{Placements, RenderedText};
 use osm_api::ClusterEndpoint;
 
 pub(crate) trait Engine: Sync {
-    /// Parses the templates of one stage, and checks how they include each other. The first one that is wrong fails.
+    /// Parses the templates of one stage, and checks how they include each other. The first one that is wrong
+    /// fails.
     fn compile(&self, sources: &Sources<'_>, budget: &Budget<'_>) -> Result<Box<dyn Compiled>, Failure>;
 }
 
@@ -31,7 +33,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) texts: Vec<Source<'a>>,
 }
 
-/// A text that is rendered. A failure names it by its number, because the place of each would take much memory.
+/// A text that is rendered. A failure names it by its number, because the place of each would take much
+/// memory.
 pub(crate) struct Source<'a> {
     pub(crate) text: &'a str,
     /// Whether it is the content of a file, and not of a unit or a module.

@@ -1,6 +1,7 @@
 //! Errors, with a closed set of reasons for conditions, Events and metrics.
 //!
-//! Each message names the place, the problem and the remedy. No message repeats template data, because a value may be a credential.
+//! Each message names the place, the problem and the remedy. No message repeats template data, because a
+//! value may be a credential.
 
 use osm_api::Reason;
 use osm_api::profile::ProvisioningUtility;
@@ -187,7 +188,8 @@ impl RenderError {
         }
     }
 
-    /// The place inside the profile's spec that is wrong, if it is one. A file or unit may be given by its path on the machine.
+    /// The place inside the profile's spec that is wrong, if it is one. A file or unit may be given by its
+    /// path on the machine.
     pub fn position(&self) -> Option<TemplatePosition> {
         match self {
             Self::Template { position, .. } => Some(position.clone()),
@@ -208,7 +210,8 @@ pub(crate) fn invalid(path: impl Into<String>, problem: impl Into<String>) -> Pr
     }
 }
 
-/// What a profile says of the one that it extends and can't: until its caller knows better, it is the profile itself.
+/// What a profile says of the one that it extends and can't: until its caller knows better, it is the profile
+/// itself.
 pub(crate) fn extends(path: impl Into<String>, problem: impl Into<String>) -> ProfileError {
     ProfileError::Extends {
         base: None,

@@ -1,4 +1,5 @@
-//! Renders the content of user data from a profile, a pool and settings. osm-user-data writes the documents from it.
+//! Renders the content of user data from a profile, a pool and settings. osm-user-data writes the documents
+//! from it.
 //!
 //! ```text
 //! bases(spec, …)  -> Vec<Base>            the profiles that a profile extends
@@ -8,8 +9,9 @@
 //! validate::…     -> Refusal              whether a profile can be accepted
 //! ```
 //!
-//! This crate is pure: it uses no clock, network, environment or randomness, and the same input always gives the same output.
-//! Users write the templates, so time, memory and stack are bounded, and no template makes this crate panic.
+//! This crate is pure: it uses no clock, network, environment or randomness, and the same input always gives
+//! the same output. Users write the templates, so time, memory and stack are bounded, and no template makes
+//! this crate panic.
 //!
 //! A template language is an engine: `engine.rs` has the traits, `engines.rs` the list of languages.
 

@@ -1,12 +1,13 @@
 //! The library: parts of templates that profiles share.
 //!
-//! A part is a file of the folder `library`, and is included by its name there: `{{> lib/kubelet.yaml}}`. A resolved
-//! profile contains the text of every part that it needs, so that it renders the same whatever later releases do to the library.
+//! A part is a file of the folder `library`, and is included by its name there: `{{> lib/kubelet.yaml}}`. A
+//! resolved profile contains the text of every part that it needs, so that it renders the same whatever later
+//! releases do to the library.
 //!
 //! Comments in these files are for those who read them here. Machines get none: see [`without_comments()`].
 //!
-//! A file of the folder `library/bases` has both stages of a profile, for several operating systems. A profile takes it over by its
-//! name there: `extends: lib/redhat`.
+//! A file of the folder `library/bases` has both stages of a profile, for several operating systems. A
+//! profile takes it over by its name there: `extends: lib/redhat`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -98,7 +99,8 @@ struct Stages {
     provisioning_config: ProfileConfig,
 }
 
-/// The profile of this name that `extending` takes over. It has the system, the cloud providers and the versions of `extending`.
+/// The profile of this name that `extending` takes over. It has the system, the cloud providers and the
+/// versions of `extending`.
 ///
 /// # Errors
 /// There is none of this name.
@@ -136,8 +138,8 @@ pub fn library_version() -> String {
     VERSION.clone()
 }
 
-/// Adds every part of the library that the templates of a profile include, directly or by way of other parts, to its templates. Returns
-/// whether they include any.
+/// Adds every part of the library that the templates of a profile include, directly or by way of other parts,
+/// to its templates. Returns whether they include any.
 ///
 /// # Errors
 /// A template of the profile's own whose name is the library's.

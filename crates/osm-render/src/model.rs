@@ -1,5 +1,5 @@
-//! The model that templates see: the data, in which every field is always there and what is not set is null, and the late-bound values that they
-//! may refer to.
+//! The model that templates see: the data, in which every field is always there and what is not set is null,
+//! and the late-bound values that they may refer to.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use osm_api::cluster_endpoint::ClusterEndpoint;
 use osm_api::settings::Settings;
 
-/// Destinations that nodes reach without the proxy. The API server is always one: the kubelet and the bootstrap use the proxy, too, and
-/// few proxies let them pass. So are mirrors that only Go's programs would find among the entries.
+/// Destinations that nodes reach without the proxy. The API server is always one: the kubelet and the
+/// bootstrap use the proxy, too, and few proxies let them pass. So are mirrors that only Go's programs would
+/// find among the entries.
 pub(crate) fn no_proxy(settings: &Settings, cluster: &ClusterEndpoint) -> Option<String> {
     let listed = settings.proxy.no_proxy.iter().flat_map(|list| list.split(','));
     let mut entries: Vec<&str> = listed.collect();
@@ -51,8 +52,9 @@ pub(crate) fn is_in(entry: &str, address: IpAddr) -> bool {
     })
 }
 
-/// Whether Go's programs reach a host directly because of an entry that curl before 7.86 and Python don't understand: a network, or `*`
-/// (`init` in <https://cs.opensource.google/go/x/net/+/v0.43.0:http/httpproxy/proxy.go>).
+/// Whether Go's programs reach a host directly because of an entry that curl before 7.86 and Python don't
+/// understand: a network, or `*` (`init` in
+/// <https://cs.opensource.google/go/x/net/+/v0.43.0:http/httpproxy/proxy.go>).
 fn only_go_matches(entry: &str, host: &str) -> bool {
     match entry.strip_prefix('*') {
         Some(domain) => host.ends_with(domain),

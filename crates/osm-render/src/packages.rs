@@ -17,7 +17,8 @@ const PREFIX: &str = "osm-";
 /// Turns off the repositories of the image. It runs once, because at the next boot it would turn off ours.
 const TURN_OTHERS_OFF: &str = "sed -i 's/^enabled *= *1/enabled=0/' /etc/yum.repos.d/*.repo";
 
-/// Redirects package sources to those of the settings. Returns a warning if the profile's own modules prevent it.
+/// Redirects package sources to those of the settings. Returns a warning if the profile's own modules prevent
+/// it.
 pub(crate) fn configure(bootstrap: &mut StageConfig, pool: &Pool, packages: &Packages) -> Option<String> {
     if !packages.enabled {
         return None;
@@ -48,8 +49,8 @@ pub(crate) fn configure(bootstrap: &mut StageConfig, pool: &Pool, packages: &Pac
     None
 }
 
-/// Upgrades all packages if the pool asks for it. The document does it if its `osm-setup` does not, which knows the proxy, the
-/// mirrors and the certificates by then. Returns a warning if the settings prevent it.
+/// Upgrades all packages if the pool asks for it. The document does it if its `osm-setup` does not, which
+/// knows the proxy, the mirrors and the certificates by then. Returns a warning if the settings prevent it.
 pub(crate) fn upgrade_on_boot(stage: &mut StageConfig, pool: &Pool, packages: &Packages) -> Option<String> {
     if !pool.os.dist_upgrade_on_boot {
         return None;
@@ -68,8 +69,8 @@ pub(crate) fn upgrade_on_boot(stage: &mut StageConfig, pool: &Pool, packages: &P
     None
 }
 
-/// Installs the packages that the profile lists, and those of the settings if `osm-extras` does not. Returns warnings if the settings
-/// prevent it.
+/// Installs the packages that the profile lists, and those of the settings if `osm-extras` does not. Returns
+/// warnings if the settings prevent it.
 pub(crate) fn install(stage: &mut StageConfig, of_profile: &[String], packages: &Packages) -> Vec<String> {
     let quoted: Vec<String> = packages
         .install

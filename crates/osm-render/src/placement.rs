@@ -1,8 +1,9 @@
-//! Adds what settings and pool ask for to the documents of a profile, and decides which of the two contains it.
+//! Adds what settings and pool ask for to the documents of a profile, and decides which of the two contains
+//! it.
 //!
-//! `osm-bootstrap` of the library applies all modules of the second document. Profiles of the upstream OSM apply that document by
-//! `cloud-init init`, which runs only the modules of this stage, and some never fetch it. So what OSM adds to such a profile is in the
-//! first document, which runs through all stages.
+//! `osm-bootstrap` of the library applies all modules of the second document. Profiles of the upstream OSM
+//! apply that document by `cloud-init init`, which runs only the modules of this stage, and some never fetch
+//! it. So what OSM adds to such a profile is in the first document, which runs through all stages.
 
 use osm_api::config::StageConfig;
 use osm_api::pool::Pool;
@@ -27,7 +28,8 @@ pub(crate) fn add(
     if spec.template_engine != TemplateEngine::Handlebars {
         warnings.extend(without_effect(settings));
     }
-    // The first request to the API server needs the time, and every later installation of a package its source.
+    // The first request to the API server needs the time, and every later installation of a package its
+    // source.
     warnings.extend(time_servers::configure(
         reader,
         bootstrap,
@@ -108,8 +110,8 @@ mod tests {
         repositories:\n    - {name: base, baseURL: 'https://m.example/$releasever', gpgKey: 'file:///etc/key'}\n\
         system: {sysctls: {vm.max_map_count: 300000}, kernelModules: [ip_vs], ntpServers: [time.example]}\n";
 
-    /// An operating system, a language, and the modules that OSM adds to the two documents of a profile without any. Of profiles of the upstream
-    /// OSM, only the first runs all modules.
+    /// An operating system, a language, and the modules that OSM adds to the two documents of a profile
+    /// without any. Of profiles of the upstream OSM, only the first runs all modules.
     const ADDED: &str = "
 ubuntu | Handlebars | apt ntp prefer_fqdn_over_hostname | bootcmd package_reboot_if_required package_upgrade packages
 ubuntu | GoTemplate | apt ntp package_reboot_if_required package_upgrade packages prefer_fqdn_over_hostname runcmd | package_reboot_if_required package_upgrade

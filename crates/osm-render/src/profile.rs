@@ -35,10 +35,12 @@ use crate::{
     subscription, template_walk,
 };
 
-/// Share of a cloud's limit, in percent, above which a warning is given: from there, a small change of the settings can exceed the limit.
+/// Share of a cloud's limit, in percent, above which a warning is given: from there, a small change of the
+/// settings can exceed the limit.
 const WARN_ABOVE_PERCENT: usize = 90;
 
-/// Configurations whose sizes are remembered. Pools and settings can change without end, so the memory needs a bound.
+/// Configurations whose sizes are remembered. Pools and settings can change without end, so the memory needs
+/// a bound.
 const MAX_MEASURED: usize = 4096;
 
 /// Modules of cloud-init that change the host name.
@@ -49,7 +51,8 @@ const HOST_NAME_MODULES: [&str; 4] = [
     "prefer_fqdn_over_hostname",
 ];
 
-/// The largest number of Secrets and ConfigMaps that the content of one pool can refer to. secret-syncer reads each of them to publish it.
+/// The largest number of Secrets and ConfigMaps that the content of one pool can refer to. secret-syncer
+/// reads each of them to publish it.
 const MAX_SOURCES: usize = 100;
 
 /// A profile with every template parsed and checked. Cheap to share; compile once for each accepted digest.
@@ -59,8 +62,8 @@ pub struct Profile {
     provisioning: Box<dyn Compiled>,
     /// Values of Secrets that the texts of the provisioning stage name, by id.
     secrets: Secrets,
-    /// By the SHA-256 of the configuration and the version of the kubelet. A controller renders the same pools again and again, and writing and compressing both documents
-    /// takes longer than rendering them.
+    /// By the SHA-256 of the configuration and the version of the kubelet. A controller renders the same
+    /// pools again and again, and writing and compressing both documents takes longer than rendering them.
     measured: Mutex<BTreeMap<(String, Version), Measured>>,
 }
 
@@ -162,8 +165,8 @@ impl Profile {
     /// Renders the profile for a pool. The same input always gives the same result.
     ///
     /// # Errors
-    /// A pool that the profile is not for, a template that fails, or a result that is too large. No message repeats
-    /// what settings or pool contain.
+    /// A pool that the profile is not for, a template that fails, or a result that is too large. No message
+    /// repeats what settings or pool contain.
     pub fn render(
         &self,
         pool: &Pool,
@@ -295,7 +298,8 @@ impl Profile {
         Ok(new)
     }
 
-    /// Warnings about the kubelet's configuration. What a Go profile has always rendered goes on being rendered.
+    /// Warnings about the kubelet's configuration. What a Go profile has always rendered goes on being
+    /// rendered.
     fn judge_kubelet(&self, spec: &Content, pool: &Pool) -> Result<Vec<String>, RenderError> {
         let kubelet::Verdict {
             problems,
@@ -387,7 +391,8 @@ impl Profile {
     }
 }
 
-/// Writes the mirrors of registries, as the upstream OSM does, with a warning for each file of the profile that it replaces.
+/// Writes the mirrors of registries, as the upstream OSM does, with a warning for each file of the profile
+/// that it replaces.
 fn replace_mirrors(settings: &Settings, rendered: &mut StageConfig) -> Vec<String> {
     let mirrors = containerd::mirrors(settings);
     let is_replaced = |file: &mut File| mirrors.iter().any(|mirror| mirror.path == file.path);
@@ -449,7 +454,8 @@ pub fn suits(spec: &OperatingSystemProfileSpec, pool: &Pool) -> Result<Vec<Strin
     Ok(warnings)
 }
 
-/// Puts a configuration in one order, since it may come from a file or from an API server, which sorts. Returns it as JSON.
+/// Puts a configuration in one order, since it may come from a file or from an API server, which sorts.
+/// Returns it as JSON.
 fn in_order(spec: &mut Content) -> String {
     let stages = [&mut spec.bootstrap_config, &mut spec.provisioning_config];
     stages
@@ -460,8 +466,8 @@ fn in_order(spec: &mut Content) -> String {
     serde_json::to_string(spec).unwrap_or_default()
 }
 
-/// Leaves out each file whose template renders to nothing, so that a template can decide whether its file exists. A file that the
-/// profile itself leaves empty stays.
+/// Leaves out each file whose template renders to nothing, so that a template can decide whether its file
+/// exists. A file that the profile itself leaves empty stays.
 fn leave_out_empty_files(stage: Stage, config: &ProfileConfig, rendered: &mut StageConfig) {
     let is_empty = |content: &FileContent| content.text().trim().is_empty();
     let mut sources = template_walk::files(stage.field(), config);

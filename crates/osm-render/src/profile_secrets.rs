@@ -1,7 +1,8 @@
 //! Values of Secrets that a profile places.
 //!
-//! A template can place such a value only if the text of the profile contains its whole id as a literal. So neither a template, nor the
-//! data of a pool, can compute which Secret is read. secret-syncer reads the Secret only if the settings list it.
+//! A template can place such a value only if the text of the profile contains its whole id as a literal. So
+//! neither a template, nor the data of a pool, can compute which Secret is read. secret-syncer reads the
+//! Secret only if the settings list it.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,8 @@ pub(crate) fn named(sources: &Sources<'_>) -> BTreeMap<String, LateBound> {
     partials.chain(texts).flat_map(literals).collect()
 }
 
-/// The ids that are literals of a text, in quotes. Outside of tags they do no harm: no template asks for them there.
+/// The ids that are literals of a text, in quotes. Outside of tags they do no harm: no template asks for them
+/// there.
 fn literals(text: &str) -> impl Iterator<Item = (String, LateBound)> {
     text.match_indices(SECRET_PREFIX).filter_map(move |(at, _)| {
         let (before, after) = (text.get(..at)?, text.get(at..)?);

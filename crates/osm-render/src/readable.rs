@@ -18,13 +18,14 @@ pub fn is_credential(kind: LateBoundKind) -> bool {
     )
 }
 
-/// Whether it is a credential that an operator chose. Tokens of a pool expire, and many profiles of the upstream OSM have them in a
-/// script that every user can read.
+/// Whether it is a credential that an operator chose. Tokens of a pool expire, and many profiles of the
+/// upstream OSM have them in a script that every user can read.
 pub(crate) fn is_password(kind: LateBoundKind) -> bool {
     is_credential(kind) && !matches!(kind, LateBoundKind::APIToken | LateBoundKind::KubeletToken)
 }
 
-/// The paths of a stage's files and units that contain a value of a kind that `is_secret`, and that users other than root can read.
+/// The paths of a stage's files and units that contain a value of a kind that `is_secret`, and that users
+/// other than root can read.
 pub fn readable(
     config: &StageConfig,
     values: &[LateBound],

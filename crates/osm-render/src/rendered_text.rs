@@ -1,7 +1,7 @@
 //! A rendered text, and how late-bound values get into it.
 //!
-//! The data of an engine may contain markers, or an engine places them by [`Placements::place`], whatever its language calls that. It then
-//! makes a [`RenderedText`] by [`Placements::text`].
+//! The data of an engine may contain markers, or an engine places them by [`Placements::place`], whatever its
+//! language calls that. It then makes a [`RenderedText`] by [`Placements::text`].
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,8 @@ impl<'a> Placements<'a> {
         Self { known }
     }
 
-    /// What a template writes for the late-bound value `id`. The problem does not repeat the id, which may be data.
+    /// What a template writes for the late-bound value `id`. The problem does not repeat the id, which may be
+    /// data.
     pub(crate) fn place(&self, id: &str, encoding: Option<&str>) -> Result<String, String> {
         if !self.known.contains_key(id) && id.starts_with(late_bound::SECRET_PREFIX) {
             return Err(

@@ -1,4 +1,5 @@
-//! Resolves a profile: puts it on its bases, checks everything that can be checked without rendering, and applies the library.
+//! Resolves a profile: puts it on its bases, checks everything that can be checked without rendering, and
+//! applies the library.
 
 use osm_api::digest;
 use osm_api::profile::{
@@ -20,11 +21,12 @@ pub fn resolve(spec: &OperatingSystemProfileSpec) -> Result<AcceptedProfile, Pro
     resolve_on(spec, &extends::bases(&ProfileKey::default(), spec, |_, _| None)?)
 }
 
-/// Puts a profile on its `bases`, the nearest first, checks the whole, and applies the library: the [library](crate::library_version)'s
-/// parts that the templates include become templates of the profile.
+/// Puts a profile on its `bases`, the nearest first, checks the whole, and applies the library: the
+/// [library](crate::library_version)'s parts that the templates include become templates of the profile.
 ///
 /// # Errors
-/// The first mistake, with its path inside the spec of the profile or of the base that it is in. [`ProfileError::reason`] is its kind.
+/// The first mistake, with its path inside the spec of the profile or of the base that it is in.
+/// [`ProfileError::reason`] is its kind.
 pub fn resolve_on(
     spec: &OperatingSystemProfileSpec,
     bases: &[Base],
@@ -51,7 +53,8 @@ fn check(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileError> {
     checks::check(spec)
 }
 
-/// A mistake of a composed profile with the place that its author knows: no file has the indices of a composed profile.
+/// A mistake of a composed profile with the place that its author knows: no file has the indices of a
+/// composed profile.
 fn as_written(spec: &OperatingSystemProfileSpec, bases: &[Base], error: ProfileError) -> ProfileError {
     if let Err(own) = check(spec) {
         return own;
@@ -103,8 +106,8 @@ fn check_text(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileError> {
     }
 }
 
-/// The deepest nesting of a spec. The services read objects of up to 128 levels, and `status.accepted.spec` and an OperatingSystemConfig have a
-/// few more than the spec.
+/// The deepest nesting of a spec. The services read objects of up to 128 levels, and `status.accepted.spec`
+/// and an OperatingSystemConfig have a few more than the spec.
 const MAX_DEPTH: usize = 100;
 
 /// Longest key in bytes. The place of a text has all keys above it, and many texts can have the same.

@@ -1,4 +1,5 @@
-//! Sample pools and settings. Templates fail in branches, so a profile is rendered with samples before a real pool uses it.
+//! Sample pools and settings. Templates fail in branches, so a profile is rendered with samples before a real
+//! pool uses it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -43,8 +44,8 @@ packages: {install: [nfs-common]}
 system: {swap: {behavior: LimitedSwap, size: 2Gi}, sysctls: {vm.max_map_count: 262144}, kernelModules: [nf_conntrack], ntpServers: [time.example, "fd00::7b"]}
 "#;
 
-/// Plain pools that the profile is for: every cloud × lowest and highest kubelet × IP family, each with a label such
-/// as `aws, kubelet 1.33.0, IPv4`.
+/// Plain pools that the profile is for: every cloud × lowest and highest kubelet × IP family, each with a
+/// label such as `aws, kubelet 1.33.0, IPv4`.
 pub fn sample_pools(spec: &OperatingSystemProfileSpec) -> Vec<(String, Pool)> {
     let (oldest, newest) = kubelet::TESTED_MINORS;
     plain_pools(spec, &[oldest, newest].map(|minor| Version::new(1, minor, 0)))
@@ -126,8 +127,8 @@ fn with_everything(pool: &Pool) -> Pool {
     }
 }
 
-/// A pool of a cloud with the newest kubelet, both IP families and everything set, and settings with everything set;
-/// `None` where the profile is not for the cloud.
+/// A pool of a cloud with the newest kubelet, both IP families and everything set, and settings with
+/// everything set; `None` where the profile is not for the cloud.
 pub fn full_sample(spec: &OperatingSystemProfileSpec, cloud: CloudProvider) -> Option<(Pool, Settings)> {
     let (_, newest) = kubelet::TESTED_MINORS;
     let mut pools = plain_pools(spec, &[Version::new(1, newest, 0)]).into_iter();
@@ -136,8 +137,8 @@ pub fn full_sample(spec: &OperatingSystemProfileSpec, cloud: CloudProvider) -> O
     Some((with_everything(&pool), full_settings(spec)?))
 }
 
-/// Settings with everything set. A profile in Go's language may look at the URL of the proxy, which it can't do if that is late-bound. So
-/// it fails only in a pool whose proxy demands a password.
+/// Settings with everything set. A profile in Go's language may look at the URL of the proxy, which it can't
+/// do if that is late-bound. So it fails only in a pool whose proxy demands a password.
 fn full_settings(spec: &OperatingSystemProfileSpec) -> Option<Settings> {
     let mut settings = Settings::parse(FULL_SETTINGS).ok()?;
     if spec.template_engine == TemplateEngine::GoTemplate {
@@ -157,9 +158,10 @@ pub(crate) fn static_network() -> Network {
     }
 }
 
-/// Sample pools with which every branch is taken that a template can choose by cloud, kubelet or IP family: the first cloud has every minor
-/// version and family, and a static address where the operating system can have one; each other cloud has the lowest and the highest
-/// kubelet, and from one to the next another family. All of all would take seconds.
+/// Sample pools with which every branch is taken that a template can choose by cloud, kubelet or IP family:
+/// the first cloud has every minor version and family, and a static address where the operating system can
+/// have one; each other cloud has the lowest and the highest kubelet, and from one to the next another
+/// family. All of all would take seconds.
 fn representatives(spec: &OperatingSystemProfileSpec) -> impl Iterator<Item = (String, Pool)> {
     let (oldest, newest) = kubelet::TESTED_MINORS;
     let kubelets: Vec<Version> = (oldest..=newest).map(|minor| Version::new(1, minor, 0)).collect();
@@ -186,8 +188,8 @@ fn has_static_network(spec: &OperatingSystemProfileSpec) -> bool {
     reader != Reader::CloudInit && !files.any(|file| static_network::unit(&file.path).is_some())
 }
 
-/// Renders representatives of the sample pools with default settings, and again with everything set. It calls `look` with each result and
-/// the label of its sample, and fails soon after another thread sets `cancelled`.
+/// Renders representatives of the sample pools with default settings, and again with everything set. It calls
+/// `look` with each result and the label of its sample, and fails soon after another thread sets `cancelled`.
 ///
 /// # Errors
 /// The first failure, with the label of its pool, or what `look` refuses.

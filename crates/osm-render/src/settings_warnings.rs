@@ -19,8 +19,9 @@ pub(crate) fn warnings(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoi
         .collect()
 }
 
-/// Plugins of network providers take the proxy of containerd, and ask for the API server by the address of a Service. The addresses of cluster
-/// DNS are Services, too, but for that of a cache on the node, which is link-local.
+/// Plugins of network providers take the proxy of containerd, and ask for the API server by the address of a
+/// Service. The addresses of cluster DNS are Services, too, but for that of a cache on the node, which is
+/// link-local.
 fn service_network(settings: &Settings) -> Option<String> {
     let listed = settings.proxy.no_proxy.as_deref().unwrap_or_default();
     if settings.proxy.http.is_none() {

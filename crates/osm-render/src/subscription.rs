@@ -1,8 +1,9 @@
 //! A pool's Red Hat subscription, as cloud-init's module `rh_subscription`.
 //!
-//! It is part of the provisioning document, which only the node can read. A cloud's metadata service returns the bootstrap document to
-//! every process on the machine. Profiles of the upstream OSM have it there anyway, see [`crate::placement`]. The configuration
-//! contains no credential, not even one that the MachineDeployment contains.
+//! It is part of the provisioning document, which only the node can read. A cloud's metadata service returns
+//! the bootstrap document to every process on the machine. Profiles of the upstream OSM have it there anyway,
+//! see [`crate::placement`]. The configuration contains no credential, not even one that the
+//! MachineDeployment contains.
 
 use osm_api::config::{LateBound, LateBoundKind, StageConfig};
 use osm_api::pool::Pool;
@@ -37,7 +38,8 @@ struct Field<'p> {
     value: &'p ConfigVar,
 }
 
-/// The two ways to register, each complete or not there at all: user and password, and organization and activation key.
+/// The two ways to register, each complete or not there at all: user and password, and organization and
+/// activation key.
 fn fields(pool: &Pool) -> [[Field<'_>; 2]; 2] {
     let os = &pool.os;
     let user = &os.rhel_subscription_manager_user;

@@ -1,6 +1,7 @@
 //! The one walk over everything in a stage that may be a template, used to compile and to render.
 //!
-//! The place of a text inside the spec is formatted only where it is printed: the keys of modules can be long, and their values many.
+//! The place of a text inside the spec is formatted only where it is printed: the keys of modules can be
+//! long, and their values many.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -43,7 +44,8 @@ pub(crate) fn files<'a>(
     )
 }
 
-/// Named templates of a stage with their paths inside the spec: those of the container runtime, overlaid by its own.
+/// Named templates of a stage with their paths inside the spec: those of the container runtime, overlaid by
+/// its own.
 pub(crate) fn templates<'a>(stage: &str, config: &'a ProfileConfig) -> Vec<(String, &'a str, &'a str)> {
     let own = &config.templates;
     let of_runtime = runtime(config).into_iter().flat_map(|runtime| &runtime.templates);
@@ -89,7 +91,8 @@ pub(crate) fn place(stage: &str, config: &ProfileConfig, number: usize) -> Strin
     found
 }
 
-/// `config` with every text replaced by what `render` makes of it, given its place inside the spec: files, units, modules.
+/// `config` with every text replaced by what `render` makes of it, given its place inside the spec: files,
+/// units, modules.
 pub(crate) fn map<'a, E>(
     stage: &str,
     config: &'a ProfileConfig,

@@ -10,7 +10,8 @@ use serde_json::json;
 
 use crate::additions;
 
-/// Makes chrony read the file with our servers, now and at every boot. A failure must not keep the machine from joining.
+/// Makes chrony read the file with our servers, now and at every boot. A failure must not keep the machine
+/// from joining.
 const READ_BY_CHRONY: &str = "grep -q '^include /etc/chrony.d/' /etc/chrony.conf || echo 'include /etc/chrony.d/*.conf' >>/etc/chrony.conf; \
     systemctl try-restart chronyd.service; :";
 

@@ -18,7 +18,8 @@ static ALLOCATOR: PeakMemAlloc<System> = PeakMemAlloc::new(System);
 /// Most memory that one profile may take while it is compiled and rendered, in bytes.
 const MAX_MEMORY: usize = 64 * 1024 * 1024;
 
-/// The most time of a processor. A build that is not optimised takes many times as long, so it is not held to this.
+/// The most time of a processor. A build that is not optimised takes many times as long, so it is not held to
+/// this.
 const MAX_TIME: Duration = Duration::from_secs(2);
 
 /// Time of a processor that this thread has taken: other programs don't count.
@@ -93,8 +94,8 @@ fn loops(levels: usize, inner: &str) -> String {
     "{{#each @root.downloads}}".repeat(levels) + inner + &"{{/each}}".repeat(levels)
 }
 
-/// Loops in Handlebars: a name, how many of them stand in each other, and what they do. `VALUE` is a value of some 400 KiB,
-/// `LONG` a path of 125 KB, and `NAMES` are 11,000 fields.
+/// Loops in Handlebars: a name, how many of them stand in each other, and what they do. `VALUE` is a value of
+/// some 400 KiB, `LONG` a path of 125 KB, and `NAMES` are 11,000 fields.
 const IN_LOOPS: &str = r#"
 long paths | 9 | {{#if LONG}}{{/if}}
 many names | 0 | {{> named NAMES}}
@@ -178,7 +179,8 @@ fn handlebars() -> Vec<Hostile> {
     in_loops.chain(others).collect()
 }
 
-/// Templates of one file in Go's language with their names, one a line. Tests of the engine have each function, and large sources.
+/// Templates of one file in Go's language with their names, one a line. Tests of the engine have each
+/// function, and large sources.
 const OF_GO: &str = r#"
 repeat | {{range 100000}}{{$x := repeat 100000 "x"}}{{end}}
 a list that grows | {{$x := list}}{{range 100000}}{{$x = append $x "x"}}{{end}}

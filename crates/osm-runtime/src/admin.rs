@@ -13,7 +13,8 @@ use crate::metrics::Metrics;
 use crate::port::{Limits, Port};
 use crate::readiness::Readiness;
 
-/// A kubelet and some Prometheus servers need a few at the same time. Prometheus gives up after 10 s by default.
+/// A kubelet and some Prometheus servers need a few at the same time. Prometheus gives up after 10 s by
+/// default.
 const LIMITS: Limits = Limits {
     connections: 128,
     deadline: Duration::from_secs(10),
@@ -21,8 +22,8 @@ const LIMITS: Limits = Limits {
 
 /// Serves until the process ends, in a task of its own, and returns the address that it listens on.
 ///
-/// `/livez` answers as long as the process can. `/readyz` has one line for each thing that readiness waits for, and `osm_ready` in `/metrics` is 1
-/// when there is none. A service that stops is not ready.
+/// `/livez` answers as long as the process can. `/readyz` has one line for each thing that readiness waits
+/// for, and `osm_ready` in `/metrics` is 1 when there is none. A service that stops is not ready.
 ///
 /// # Errors
 /// The address is not available.

@@ -12,8 +12,9 @@ pub struct CommonArgs {
     /// Namespace of the installation. It has the profiles, the configs and the settings ConfigMap.
     #[arg(long, env = "OSM_NAMESPACE", default_value = "kube-system")]
     pub namespace: String,
-    /// Kubeconfig file of the management cluster, which has the profiles, configs and settings. The service restarts when
-    /// the file changes. The default is $KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
+    /// Kubeconfig file of the management cluster, which has the profiles, configs and settings. The service
+    /// restarts when the file changes. The default is $KUBECONFIG, ~/.kube/config, or the pod's
+    /// ServiceAccount.
     #[arg(long, env = "OSM_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Name of the settings ConfigMap. Its key settings.yaml holds the settings document.
@@ -45,8 +46,8 @@ pub struct CommonArgs {
     #[arg(long, env = "OSM_RECONCILE_TIMEOUT", value_name = "DURATION", default_value = "60s",
           value_parser = |text: &str| duration(text, Duration::from_hours(1)))]
     pub reconcile_timeout: Duration,
-    /// Name of the pod. It names the replica, so it must be unique among the replicas, and survive a restart. The default is the
-    /// host name with a random suffix.
+    /// Name of the pod. It names the replica, so it must be unique among the replicas, and survive a restart.
+    /// The default is the host name with a random suffix.
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pub pod_name: Option<String>,
     /// uid of the pod of that name, which owns the replica's Lease.
@@ -77,8 +78,8 @@ fn duration(text: &str, longest: Duration) -> Result<Duration, String> {
 /// Flags of the services that read profiles.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ProfileArgs {
-    /// Further namespaces of profiles, comma-separated. A MachineDeployment selects one of them in its annotation
-    /// k8c.io/operating-system-profile-namespace.
+    /// Further namespaces of profiles, comma-separated. A MachineDeployment selects one of them in its
+    /// annotation k8c.io/operating-system-profile-namespace.
     #[arg(
         long,
         env = "OSM_PROFILE_NAMESPACES",
@@ -91,8 +92,9 @@ pub struct ProfileArgs {
 /// Flags of the services that also need the worker cluster.
 #[derive(clap::Args, Clone, Debug)]
 pub struct WorkerArgs {
-    /// Kubeconfig file of the worker cluster, which has the MachineDeployments and the namespace cloud-init-settings. The service
-    /// restarts when the file changes. The default is the management cluster.
+    /// Kubeconfig file of the worker cluster, which has the MachineDeployments and the namespace
+    /// cloud-init-settings. The service restarts when the file changes. The default is the management
+    /// cluster.
     #[arg(long, env = "OSM_WORKER_KUBECONFIG", value_name = "FILE")]
     pub worker_kubeconfig: Option<PathBuf>,
 }

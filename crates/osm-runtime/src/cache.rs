@@ -1,8 +1,9 @@
-//! A cache of what a watch has shown, as small values instead of whole objects. It also has the controller's own writes.
+//! A cache of what a watch has shown, as small values instead of whole objects. It also has the controller's
+//! own writes.
 //!
-//! The watch shows a write only later. A controller that reads only its watch would read the state before its write, and
-//! write again. So each write is recorded here with the resourceVersion of the answer. Of a watch event and a write, the newer
-//! one wins.
+//! The watch shows a write only later. A controller that reads only its watch would read the state before its
+//! write, and write again. So each write is recorded here with the resourceVersion of the answer. Of a watch
+//! event and a write, the newer one wins.
 //!
 //! A watch keeps a bounded number of objects, and ignores further ones.
 
@@ -32,7 +33,8 @@ struct Inner<V> {
     epoch: u64,
     /// Whether a whole list was received.
     is_listed: bool,
-    /// A list is under way. It shows objects in the order of their names, so a younger one can be here before an older one.
+    /// A list is under way. It shows objects in the order of their names, so a younger one can be here before
+    /// an older one.
     is_listing: bool,
     /// The watch has failed since the last whole list.
     is_broken: bool,
@@ -44,7 +46,8 @@ struct Entry<V> {
     value: Arc<V>,
 }
 
-/// A deleted object. For a watch with a selector, also an object that no longer matches it, which may match again.
+/// A deleted object. For a watch with a selector, also an object that no longer matches it, which may match
+/// again.
 #[derive(Debug)]
 struct Tombstone {
     uid: String,
@@ -60,8 +63,8 @@ pub struct Version {
 }
 
 impl Version {
-    /// Version of an object as the server returned it. resourceVersions are compared as numbers, which is how the
-    /// API server has always made them and, since Kubernetes 1.35, promises to.
+    /// Version of an object as the server returned it. resourceVersions are compared as numbers, which is how
+    /// the API server has always made them and, since Kubernetes 1.35, promises to.
     pub fn of(meta: &ObjectMeta) -> Self {
         Self {
             uid: meta.uid.clone().unwrap_or_default(),
@@ -91,7 +94,8 @@ impl<V> Default for Cache<V> {
 }
 
 impl<V> Cache<V> {
-    /// A cache that finds the values of a group without looking at the others. A value can be in any number of groups.
+    /// A cache that finds the values of a group without looking at the others. A value can be in any number
+    /// of groups.
     pub fn grouped<G: IntoIterator<Item = String>>(
         groups_of: impl Fn(&V) -> G + Send + Sync + 'static,
     ) -> Self {
@@ -120,7 +124,8 @@ impl<V> Cache<V> {
         self.inner.lock().group(group)
     }
 
-    /// The values of a group, and whether every object that is older than one of them is here. This is not so while a list is under way.
+    /// The values of a group, and whether every object that is older than one of them is here. This is not so
+    /// while a list is under way.
     pub fn group_by_age(&self, group: &str) -> (Vec<Arc<V>>, bool) {
         let inner = self.inner.lock();
         (inner.group(group), inner.is_listed && !inner.is_listing)
@@ -192,8 +197,8 @@ impl<V> Cache<V> {
 
     /// Records an object that the server returned for a write or a live read of this controller.
     ///
-    /// The watch will report neither this change nor what others changed before it. The caller must queue the keys that depend on
-    /// it.
+    /// The watch will report neither this change nor what others changed before it. The caller must queue the
+    /// keys that depend on it.
     #[must_use = "the watch will not report this change"]
     pub fn wrote(&self, key: &str, version: Version, value: V) -> Option<Change<V>> {
         let mut inner = self.inner.lock();
@@ -296,7 +301,8 @@ impl<V> Cache<V> {
     }
 }
 
-/// Deleted objects that are remembered. An event that is late is so by seconds, in which fewer objects are deleted.
+/// Deleted objects that are remembered. An event that is late is so by seconds, in which fewer objects are
+/// deleted.
 const MAX_TOMBSTONES: usize = 1024;
 
 impl Tombstone {

@@ -22,8 +22,8 @@ const PAUSES_OF_LISTS: [Duration; 3] = [
     Duration::from_secs(4),
 ];
 
-/// The shortest time between two starts of a watch. A server or proxy that ends each at once would otherwise be asked thousands of times a
-/// second.
+/// The shortest time between two starts of a watch. A server or proxy that ends each at once would otherwise
+/// be asked thousands of times a second.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Adds the user agent to a configuration.
@@ -116,7 +116,8 @@ impl Observe {
             .requested(self.role.label(), verb, resource, code, started.elapsed());
         let answer = answer?;
         self.server_time.note(answer.headers());
-        // A connection that many requests share lives on while one of the answers stalls. kube itself gives up a silent watch.
+        // A connection that many requests share lives on while one of the answers stalls. kube itself gives
+        // up a silent watch.
         let limit = match verb {
             "watch" => Duration::MAX,
             _ => self.timeout,
@@ -138,7 +139,8 @@ enum Unanswered {
     Failed(&'static str, #[source] BoxError),
 }
 
-/// The segments of a path from the resource on: `/api/v1/namespaces/n/secrets/x` → `secrets`, `x`. Empty: it is not the path of objects.
+/// The segments of a path from the resource on: `/api/v1/namespaces/n/secrets/x` → `secrets`, `x`. Empty: it
+/// is not the path of objects.
 fn segments(uri: &http::Uri) -> Vec<&str> {
     let mut segments: Vec<&str> = uri
         .path()
@@ -157,10 +159,12 @@ fn segments(uri: &http::Uri) -> Vec<&str> {
     segments
 }
 
-/// Whether a request leads where its sender meant. kube puts a name into the path as it is, and a name that comes from the spec of an object
-/// can be any text: `a/../b` would lead to another object, and `a?b` to another request. Such objects are only read, and what reads one object has
-/// neither a subresource nor a query. The API server has checked the names of those that are written. `#` and what follows it are cut off before this,
-/// which opens nothing else: the rules for what may be read list namespaces, or namespaces and names, without it.
+/// Whether a request leads where its sender meant. kube puts a name into the path as it is, and a name that
+/// comes from the spec of an object can be any text: `a/../b` would lead to another object, and `a?b` to
+/// another request. Such objects are only read, and what reads one object has neither a subresource nor a
+/// query. The API server has checked the names of those that are written. `#` and what follows it are cut off
+/// before this, which opens nothing else: the rules for what may be read list namespaces, or namespaces and
+/// names, without it.
 fn is_plain(method: &http::Method, uri: &http::Uri) -> bool {
     let is_name = |name: &str| {
         let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"%\\".contains(&byte);
@@ -305,7 +309,8 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// How long it takes until reading an answer fails whose body stalls after its beginning; `None`: it takes more than a day.
+    /// How long it takes until reading an answer fails whose body stalls after its beginning; `None`: it
+    /// takes more than a day.
     async fn stalls(path: &'static str) -> Option<Duration> {
         let server = tower::service_fn(|_: Request<Body>| async {
             let begin = stream::iter([Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"{")))]);

@@ -18,13 +18,16 @@ use crate::supervisor::Supervisor;
 pub struct Cluster {
     pub process: Arc<Process>,
     pub installation: Installation,
-    /// The cluster of profiles, configs, settings and the replicas' Leases; the worker cluster for a service that needs no other.
+    /// The cluster of profiles, configs, settings and the replicas' Leases; the worker cluster for a service
+    /// that needs no other.
     pub management: Connection,
-    /// The cluster of MachineDeployments and of `cloud-init-settings`; the same as `management` unless another one is given.
+    /// The cluster of MachineDeployments and of `cloud-init-settings`; the same as `management` unless
+    /// another one is given.
     pub worker: Connection,
     pub settings: settings::Receiver,
     pub gates: Readiness,
-    /// Whether the CustomResourceDefinitions are known to be too old. Every watch lists its objects again when that changes.
+    /// Whether the CustomResourceDefinitions are known to be too old. Every watch lists its objects again
+    /// when that changes.
     pub outdated_definitions: SharedProblem,
     /// Why nothing new may be started, because of the upstream OSM.
     pub upstream_osm: SharedProblem,
@@ -33,7 +36,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster that has everything is given twice. Returns the handle, and the sender of its settings for [`settings_watch::spawn`](crate::settings_watch::spawn).
+    /// A cluster that has everything is given twice. Returns the handle, and the sender of its settings for
+    /// [`settings_watch::spawn`](crate::settings_watch::spawn).
     pub fn new(
         process: &Arc<Process>,
         installation: Installation,

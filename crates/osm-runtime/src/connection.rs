@@ -19,7 +19,8 @@ use crate::metrics::Metrics;
 use crate::server_time::ServerTime;
 use crate::transport::Clients;
 
-/// How long [`Connection::uid`] uses an answer. No cluster replaces another within this time under the same address.
+/// How long [`Connection::uid`] uses an answer. No cluster replaces another within this time under the same
+/// address.
 const UID_TTL: Duration = Duration::from_secs(5);
 
 /// The connection to a cluster. Cheap to clone.
@@ -38,8 +39,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// The only cluster of a service, by existing clients with and without its credentials, such as those of a simulated API
-    /// server.
+    /// The only cluster of a service, by existing clients with and without its credentials, such as those of
+    /// a simulated API server.
     pub fn by(
         service: Service,
         [own, anonymous]: [Client; 2],

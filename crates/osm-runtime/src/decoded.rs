@@ -1,5 +1,5 @@
-//! Lets kube decode a list or a watch in which some objects can't be decoded. kube decodes a page as a whole, so that one such object would
-//! hide all others.
+//! Lets kube decode a list or a watch in which some objects can't be decoded. kube decodes a page as a whole,
+//! so that one such object would hide all others.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,8 @@ use serde_json::value::RawValue;
 
 use crate::object::{self, Unreadable};
 
-/// An object, or its metadata if the rest can't be decoded. Decoding fails only where an API server sends no object at all.
+/// An object, or its metadata if the rest can't be decoded. Decoding fails only where an API server sends no
+/// object at all.
 #[derive(Clone)]
 pub(crate) enum Decoded<K> {
     Object(K),

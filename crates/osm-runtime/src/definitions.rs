@@ -1,8 +1,9 @@
-//! Checks at the start that the CustomResourceDefinitions of the management cluster are not older than this program. The API server
-//! drops fields that they do not have, without any error.
+//! Checks at the start that the CustomResourceDefinitions of the management cluster are not older than this
+//! program. The API server drops fields that they do not have, without any error.
 //!
-//! While they are, nothing new is rendered or published, and what is published is renewed. Once they are upgraded, every watch lists its
-//! objects again: one that was opened before shows objects as the old definitions pruned them.
+//! While they are, nothing new is rendered or published, and what is published is renewed. Once they are
+//! upgraded, every watch lists its objects again: one that was opened before shows objects as the old
+//! definitions pruned them.
 
 use kube::Resource;
 use osm_api::rbac::Service;
@@ -18,8 +19,8 @@ use crate::startup_check;
 const ADVICE: &str = "apply the CustomResourceDefinitions of this version; for a user cluster of KKP, which restores its own, use the \
      topologies management and worker (docs/kkp.md)";
 
-/// Starts the check; readiness waits for a good result. The published OpenAPI document is readable to every authenticated client, so the
-/// check needs no permission on CustomResourceDefinitions.
+/// Starts the check; readiness waits for a good result. The published OpenAPI document is readable to every
+/// authenticated client, so the check needs no permission on CustomResourceDefinitions.
 pub fn spawn(cluster: &Cluster) {
     let checked = cluster.clone();
     let check = move || {
@@ -74,7 +75,8 @@ fn outdated_for(service: Service, published: &Schemas) -> Option<String> {
     Some(format!("older than this version, they lack {lack}; {ADVICE}"))
 }
 
-/// KKP installs this definition, so that its version does not matter here. Without it, everything but copies can be written.
+/// KKP installs this definition, so that its version does not matter here. Without it, everything but copies
+/// can be written.
 fn missing_custom_profiles(published: &Schemas) -> Option<String> {
     let kind = CustomOperatingSystemProfile::kind(&());
     schema(published, &kind)

@@ -1,4 +1,5 @@
-//! The clock and the random numbers of a process. Model tests provide their own, so that a run can be repeated.
+//! The clock and the random numbers of a process. Model tests provide their own, so that a run can be
+//! repeated.
 
 use std::fmt;
 use std::sync::Arc;
@@ -44,8 +45,9 @@ impl Environment {
         f64::from(u32::from_le_bytes(self.bytes())) / f64::from(u32::MAX)
     }
 
-    /// The delay after so many consecutive failures, the last one included. It is doubled each time up to `longest`, times a random factor
-    /// from 0.75 to 1.25 that keeps processes from retrying at the same time.
+    /// The delay after so many consecutive failures, the last one included. It is doubled each time up to
+    /// `longest`, times a random factor from 0.75 to 1.25 that keeps processes from retrying at the same
+    /// time.
     pub(crate) fn delay(&self, failures: u32, first: Duration, longest: Duration) -> Duration {
         let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(16));
         doubled.min(longest).mul_f64(0.75 + self.fraction() / 2.0)

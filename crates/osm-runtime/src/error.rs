@@ -10,13 +10,15 @@ use osm_api::condition::clip;
 
 /// Longest delay before a failed reconcile is repeated, where a retry alone may help.
 pub const LONGEST_DELAY: Duration = Duration::from_secs(30);
-/// The same where someone has to fix something first. The fix then requeues the object: by a watch, the settings, or readiness.
+/// The same where someone has to fix something first. The fix then requeues the object: by a watch, the
+/// settings, or readiness.
 pub const LONGEST_DELAY_OF_PERMANENT: Duration = Duration::from_secs(600);
 
 pub trait Failure: Display + Send {
     /// From the closed set of the controller.
     fn reason(&self) -> Reason;
-    /// Another writer changed an object between the read and the write. The reconcile is repeated; this does not count as a failure.
+    /// Another writer changed an object between the read and the write. The reconcile is repeated; this does
+    /// not count as a failure.
     fn is_conflict(&self) -> bool;
     /// The delay grows up to this.
     fn longest_delay(&self) -> Duration {
@@ -27,8 +29,8 @@ pub trait Failure: Display + Send {
 /// The longest text of an error: a server may answer with a long one, and a condition has room for no more.
 const MAX_TEXT: usize = 2048;
 
-/// The API server's message, or else the whole chain of causes. Some errors repeat their source. A decoder's message may quote the answer, and
-/// so a credential: only the place is kept.
+/// The API server's message, or else the whole chain of causes. Some errors repeat their source. A decoder's
+/// message may quote the answer, and so a credential: only the place is kept.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = Some(error);
@@ -75,7 +77,8 @@ pub fn conflict(error: &kube::Error) -> bool {
     is_code(error, 409) && !already_exists(error)
 }
 
-/// Whether a request failed because the namespace does not exist, or is terminating and accepts no new objects.
+/// Whether a request failed because the namespace does not exist, or is terminating and accepts no new
+/// objects.
 pub fn namespace_missing(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else {
         return false;

@@ -1,7 +1,8 @@
 //! Kubernetes Events: on failure and on recovery, never on every reconcile.
 //!
-//! Each is an object of its own, so that a service needs no right to change Events. kube's recorder counts a repeated one in the first, even
-//! with another note, and the API server never changes the note of an Event, so that people would read the old one.
+//! Each is an object of its own, so that a service needs no right to change Events. kube's recorder counts a
+//! repeated one in the first, even with another note, and the API server never changes the note of an Event,
+//! so that people would read the old one.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;

@@ -1,5 +1,5 @@
-//! Single objects of one cluster that are named by others. Each is followed by a watch of its own from the first time it is read until
-//! nothing names it any more.
+//! Single objects of one cluster that are named by others. Each is followed by a watch of its own from the
+//! first time it is read until nothing names it any more.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,8 +15,9 @@ use crate::connection::Connection;
 use crate::read;
 use crate::watch::{Watch, Watchable};
 
-/// The largest number of objects that are followed. Others are read whenever they are needed. A kube-apiserver serves 100 requests of one
-/// connection at a time, and each watch is one of them: with more watches, all other requests would wait for their end.
+/// The largest number of objects that are followed. Others are read whenever they are needed. A
+/// kube-apiserver serves 100 requests of one connection at a time, and each watch is one of them: with more
+/// watches, all other requests would wait for their end.
 pub const MAX_FOLLOWED: usize = 50;
 
 /// What the watches show, by kind, namespace and name of the object.
@@ -44,8 +45,9 @@ impl<V: Send + Sync + 'static> Followed<V> {
         }
     }
 
-    /// The object of the cluster behind `of`, as its watch shows it, which starts with the first call. Until the watch shows it, each call asks the API server, which also
-    /// knows that there is none (`None`). `on_change` is called for every change from the first call on.
+    /// The object of the cluster behind `of`, as its watch shows it, which starts with the first call. Until
+    /// the watch shows it, each call asks the API server, which also knows that there is none (`None`).
+    /// `on_change` is called for every change from the first call on.
     ///
     /// # Errors
     /// Those of the request; an object that can't be decoded.

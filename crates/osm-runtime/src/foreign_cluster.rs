@@ -1,5 +1,5 @@
-//! Objects that belong to another cluster than the one that a kubeconfig leads to. While there are any, the service is not
-//! ready, and `/readyz` has what was found and what to do.
+//! Objects that belong to another cluster than the one that a kubeconfig leads to. While there are any, the
+//! service is not ready, and `/readyz` has what was found and what to do.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
-//! Reads kubeconfig files at start, and restarts the service when one changes, as those of a mounted Secret do.
+//! Reads kubeconfig files at start, and restarts the service when one changes, as those of a mounted Secret
+//! do.
 //!
-//! A service does not start with a kubeconfig that is not valid. While a changed one is not valid, the previous one stays in use, so that
-//! credentials are still renewed, and `/readyz` has the reason.
+//! A service does not start with a kubeconfig that is not valid. While a changed one is not valid, the
+//! previous one stays in use, so that credentials are still renewed, and `/readyz` has the reason.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,10 +18,12 @@ use crate::supervisor::Supervisor;
 use crate::transport::{self, Clients};
 use crate::{client, proxy};
 
-/// Interval between two looks at a file. Kubernetes itself takes up to a minute to bring a changed Secret into a pod.
+/// Interval between two looks at a file. Kubernetes itself takes up to a minute to bring a changed Secret
+/// into a pod.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A restart comes within this time after a change, at a random moment, so that replicas seldom restart together.
+/// A restart comes within this time after a change, at a random moment, so that replicas seldom restart
+/// together.
 const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
 
 /// The flag of the kubeconfig of another cluster than the service's own.
@@ -37,7 +40,8 @@ pub struct KubeconfigFile {
 }
 
 impl KubeconfigFile {
-    /// Reads the file, and the certificates and keys that it names. Returns the text as well, by which a change shows.
+    /// Reads the file, and the certificates and keys that it names. Returns the text as well, by which a
+    /// change shows.
     async fn read(&self, service: Service) -> anyhow::Result<(Config, Clients, String)> {
         let read = async {
             let text = std::fs::read_to_string(&self.path).context("can't be read")?;
@@ -112,8 +116,9 @@ fn without_values(error: KubeconfigError) -> anyhow::Error {
     }
 }
 
-/// The configuration of a cluster, and clients by it. The process restarts when the file changes. `None`: kube finds a configuration by itself,
-/// which is not followed, and renews the token of a pod's ServiceAccount.
+/// The configuration of a cluster, and clients by it. The process restarts when the file changes. `None`:
+/// kube finds a configuration by itself, which is not followed, and renews the token of a pod's
+/// ServiceAccount.
 ///
 /// # Errors
 /// No configuration is found, or it is not valid.
@@ -135,7 +140,8 @@ pub(crate) async fn connect(
     Ok((config, clients))
 }
 
-/// Ends the process some time after the file has another valid content, so that Kubernetes restarts it with that.
+/// Ends the process some time after the file has another valid content, so that Kubernetes restarts it with
+/// that.
 async fn restart_on_change(file: KubeconfigFile, used: String, process: Arc<Process>) {
     let gate = process.readiness.gate(file.flag);
     let restart = async {

@@ -1,22 +1,28 @@
-//! The code that the services share: flags, telemetry, clients, caches, the reconcile runner and the admin server.
+//! The code that the services share: flags, telemetry, clients, caches, the reconcile runner and the admin
+//! server.
 //!
 //! This crate knows neither rendering nor any of the services.
 //!
 //! # Why not `kube::runtime::Controller`
 //!
-//! The services use kube's client and its watcher. They have a [cache], a [queue] and a [runner] of their own, for six reasons:
+//! The services use kube's client and its watcher. They have a [cache], a [queue] and a [runner] of their
+//! own, for six reasons:
 //!
-//! 1. **Controllers read their own writes.** A reflector's store lags behind the controller's own writes, so that a reconcile
-//!    would repeat them. [`cache::Cache`] records each write with the resourceVersion of the answer; the newer version wins.
-//! 2. **Keys exist without objects.** osc-controller reconciles the name that a MachineDeployment claims, and secret-syncer
-//!    cleans up after configs that no longer exist. `Controller` reconciles objects of its store, and skips deleted ones.
-//! 3. **Ownership moves between replicas.** [`replicas`] divide the keys. A replica must drop a key that it has lost and
-//!    reconcile one that it has gained, though no object has changed.
-//! 4. **A conflict is not a failure.** [`runner`] repeats a reconcile whose write was refused with 409, and counts it apart from
-//!    failures. Events during the back-off don't lengthen it.
-//! 5. **The model tests are deterministic.** Keys, timers and random numbers come from [`queue`] and [`environment`], so that a
-//!    seed reproduces a run. `Controller` schedules within streams that a test can't order.
-//! 6. **One object affects no other.** [`object`] decodes each object from its own text, so that one that can't be decoded hides no other.
+//! 1. **Controllers read their own writes.** A reflector's store lags behind the controller's own writes, so
+//!    that a reconcile would repeat them. [`cache::Cache`] records each write with the resourceVersion of the
+//!    answer; the newer version wins.
+//! 2. **Keys exist without objects.** osc-controller reconciles the name that a MachineDeployment claims, and
+//!    secret-syncer cleans up after configs that no longer exist. `Controller` reconciles objects of its
+//!    store, and skips deleted ones.
+//! 3. **Ownership moves between replicas.** [`replicas`] divide the keys. A replica must drop a key that it
+//!    has lost and reconcile one that it has gained, though no object has changed.
+//! 4. **A conflict is not a failure.** [`runner`] repeats a reconcile whose write was refused with 409, and
+//!    counts it apart from failures. Events during the back-off don't lengthen it.
+//! 5. **The model tests are deterministic.** Keys, timers and random numbers come from [`queue`] and
+//!    [`environment`], so that a seed reproduces a run. `Controller` schedules within streams that a test
+//!    can't order.
+//! 6. **One object affects no other.** [`object`] decodes each object from its own text, so that one that
+//!    can't be decoded hides no other.
 
 #![allow(missing_docs)] // Not published: a doc comment that only repeats the name would not help.
 

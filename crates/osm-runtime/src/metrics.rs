@@ -17,8 +17,8 @@ use prometheus::{
 /// Upper bounds of durations, in seconds.
 pub(crate) const SECONDS: [f64; 8] = [0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0];
 
-/// Hexadecimal digits of a digest whose number a gauge holds exactly: 48 bits. Prometheus stores numbers as floats, which hold 53 bits
-/// exactly.
+/// Hexadecimal digits of a digest whose number a gauge holds exactly: 48 bits. Prometheus stores numbers as
+/// floats, which hold 53 bits exactly.
 const DIGITS: usize = 12;
 
 /// Everything that `/metrics` serves. Cheap to clone.
@@ -103,7 +103,8 @@ impl Metrics {
             &["version"],
         )?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-        // An alert that a service is missing can name it only by a label of its own metric, however Prometheus finds the services.
+        // An alert that a service is missing can name it only by a label of its own metric, however
+        // Prometheus finds the services.
         let ready = gauges(
             "osm_ready",
             "1 while `/readyz` reports that the service is ready. The label names the service.",

@@ -1,7 +1,9 @@
-//! Objects as an API server sends them. Each is decoded from its own text, so that an object that can't be decoded affects no other.
+//! Objects as an API server sends them. Each is decoded from its own text, so that an object that can't be
+//! decoded affects no other.
 //!
-//! `serde_json` decodes at most 128 levels of nesting, and an API server accepts objects that are much deeper. So the text of an object is
-//! found without a look into it, and its metadata is decoded field by field.
+//! `serde_json` decodes at most 128 levels of nesting, and an API server accepts objects that are much
+//! deeper. So the text of an object is found without a look into it, and its metadata is decoded field by
+//! field.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +13,12 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_path_to_error::{Path, Segment};
 
-/// The largest object that is decoded, in bytes of JSON. etcd takes 1.5 MiB by default, and JSON may need more bytes for the same object.
+/// The largest object that is decoded, in bytes of JSON. etcd takes 1.5 MiB by default, and JSON may need
+/// more bytes for the same object.
 pub const MAX_OBJECT_BYTES: usize = 4 * 1024 * 1024;
 
-/// Most values of an object that is decoded, counted by the commas in its JSON. In memory, a value takes many times the bytes of a short text.
+/// Most values of an object that is decoded, counted by the commas in its JSON. In memory, a value takes many
+/// times the bytes of a short text.
 pub const MAX_VALUES: usize = 250_000;
 
 /// Segments of a path in a message: the author of an object chooses how deep it is. The rest is left out.

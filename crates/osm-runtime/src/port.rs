@@ -1,8 +1,9 @@
 //! Opens a port, and serves HTTP/1.1 on it within bounds. A service listens nowhere else.
 //!
-//! Every pod that reaches a port may be hostile, and memory that it takes is missing for the work. So a connection carries one request, whose head
-//! is short, and ends after a time limit whatever it waits for. There is no next request, which would need bounds of its own. If there are too
-//! many connections, the oldest ends: if the newest waited instead, a probe could wait, and the kubelet would restart the service.
+//! Every pod that reaches a port may be hostile, and memory that it takes is missing for the work. So a
+//! connection carries one request, whose head is short, and ends after a time limit whatever it waits for.
+//! There is no next request, which would need bounds of its own. If there are too many connections, the
+//! oldest ends: if the newest waited instead, a probe could wait, and the kubelet would restart the service.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener};
@@ -22,13 +23,16 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-/// The longest head of a request. Any pod may send unfinished heads, which take memory; hyper's default is 25 times as long.
+/// The longest head of a request. Any pod may send unfinished heads, which take memory; hyper's default is 25
+/// times as long.
 pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1024;
 
-/// How long a TLS handshake may take. An API server needs milliseconds, and a client that is silent must not keep a connection.
+/// How long a TLS handshake may take. An API server needs milliseconds, and a client that is silent must not
+/// keep a connection.
 const HANDSHAKE: Duration = Duration::from_secs(1);
 
-/// Pause after a connection could not be accepted, for example without a free file descriptor: trying again at once would only use a CPU.
+/// Pause after a connection could not be accepted, for example without a free file descriptor: trying again
+/// at once would only use a CPU.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a port bears at most.
@@ -106,7 +110,8 @@ impl Port {
     }
 }
 
-/// What goes wrong with a connection is a matter of the client, and is not logged: every client could fill the log.
+/// What goes wrong with a connection is a matter of the client, and is not logged: every client could fill
+/// the log.
 async fn connection(stream: TcpStream, tls: Option<Tls>, router: Router) {
     let _ = stream.set_nodelay(true);
     let Some(tls) = tls else {

@@ -1,7 +1,7 @@
 //! HTTP proxies on the way to an API server: `proxy-url` of a kubeconfig, or the variable `HTTPS_PROXY`.
 //!
-//! The proxy is asked for a tunnel (`CONNECT`), so it sees the name of the API server, and nothing of the requests. Its user name and
-//! password are in no message.
+//! The proxy is asked for a tunnel (`CONNECT`), so it sees the name of the API server, and nothing of the
+//! requests. Its user name and password are in no message.
 
 use anyhow::bail;
 use http::Uri;
@@ -58,8 +58,8 @@ pub(crate) fn through(config: &Config, tcp: HttpConnector) -> anyhow::Result<Tcp
     Ok(Tcp::new(tunnel))
 }
 
-/// kube takes the proxy of the environment for every server. Here `NO_PROXY` excepts servers from it, as for other programs.
-/// `variable` reads an environment variable.
+/// kube takes the proxy of the environment for every server. Here `NO_PROXY` excepts servers from it, as for
+/// other programs. `variable` reads an environment variable.
 pub(crate) fn except(config: &mut Config, variable: impl Fn(&str) -> Option<String>) {
     let either = |names: [&str; 2]| names.into_iter().find_map(&variable).unwrap_or_default();
     let proxy = either(["HTTPS_PROXY", "https_proxy"]);

@@ -1,4 +1,5 @@
-//! A work queue with timers and per-key back-off. Each key is in it at most once, and is worked on at most once at a time.
+//! A work queue with timers and per-key back-off. Each key is in it at most once, and is worked on at most
+//! once at a time.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::Hash;
@@ -10,8 +11,8 @@ use tokio::time::Instant;
 
 use crate::environment::Environment;
 
-/// Delay after the first failure; doubled by each further one. Most failures are conflicts, which end once a watch shows the other write; it
-/// needs some milliseconds.
+/// Delay after the first failure; doubled by each further one. Most failures are conflicts, which end once a
+/// watch shows the other write; it needs some milliseconds.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 
 /// Keys to be reconciled. Memory is bounded by the number of distinct keys.
@@ -105,10 +106,11 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.changed.notify_one();
     }
 
-    /// Work on `key` has failed and is repeated after the returned delay, which grows with each consecutive failure up to `longest`.
+    /// Work on `key` has failed and is repeated after the returned delay, which grows with each consecutive
+    /// failure up to `longest`.
     ///
-    /// An attempt that an event caused before the delay was over does not lengthen it. Otherwise a burst of events during an
-    /// outage would postpone the recovery.
+    /// An attempt that an event caused before the delay was over does not lengthen it. Otherwise a burst of
+    /// events during an outage would postpone the recovery.
     pub fn failed(&self, key: &K, longest: Duration) -> Duration {
         let mut state = self.state.lock();
         let pending = state

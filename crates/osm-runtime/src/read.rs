@@ -7,8 +7,9 @@ use serde::de::DeserializeOwned;
 
 use crate::object::{self, Unreadable};
 
-/// Reads the object of this name and reduces it, as [`crate::watch::Projection`] does. `None` only if the 404 is about this very object:
-/// a missing CustomResourceDefinition or a proxy also leads to 404, and does not prove that the object is deleted.
+/// Reads the object of this name and reduces it, as [`crate::watch::Projection`] does. `None` only if the 404
+/// is about this very object: a missing CustomResourceDefinition or a proxy also leads to 404, and does not
+/// prove that the object is deleted.
 ///
 /// # Errors
 /// Those of the request, and every other 404.

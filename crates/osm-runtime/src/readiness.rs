@@ -101,8 +101,8 @@ impl Gate {
     }
 }
 
-/// Whether a service can't work while this gate is closed. Settings are not among them: the last valid ones stay in force. Watches
-/// are not either, because an unavailable API server closes them for every replica.
+/// Whether a service can't work while this gate is closed. Settings are not among them: the last valid ones
+/// stay in force. Watches are not either, because an unavailable API server closes them for every replica.
 pub fn is_vital(gate: &str) -> bool {
     gate.starts_with(RIGHTS) || gate.starts_with(DEFINITIONS)
 }

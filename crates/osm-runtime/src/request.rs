@@ -1,4 +1,5 @@
-//! The error of a reconcile that fails. It is the one error of osp-controller, osc-controller and csr-approver. secret-syncer wraps it.
+//! The error of a reconcile that fails. It is the one error of osp-controller, osc-controller and
+//! csr-approver. secret-syncer wraps it.
 
 use std::time::Duration;
 
@@ -51,7 +52,8 @@ pub fn failed(what: &'static str) -> impl FnOnce(kube::Error) -> Error {
 }
 
 impl Error {
-    /// Whether the API server or the network may be at fault, rather than the request, so that a retry may succeed.
+    /// Whether the API server or the network may be at fault, rather than the request, so that a retry may
+    /// succeed.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Failed { source, .. } => !error::is_code(source, 403),

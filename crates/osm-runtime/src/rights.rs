@@ -1,5 +1,5 @@
-//! Checks at start that the service has every permission that it will need, so that a missing one shows at once and not
-//! with the first renewal at night.
+//! Checks at start that the service has every permission that it will need, so that a missing one shows at
+//! once and not with the first renewal at night.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ use crate::error::brief;
 use crate::readiness::RIGHTS;
 use crate::startup_check;
 
-/// Reviews that are sent at the same time: one after the other they would take as long as the rest of the start.
+/// Reviews that are sent at the same time: one after the other they would take as long as the rest of the
+/// start.
 const PARALLEL_REVIEWS: usize = 8;
 
 /// Checks the rights in each cluster until all are granted. Readiness waits for that.
@@ -63,9 +64,11 @@ async fn problem(client: &Client, questions: &Mutex<Vec<ResourceAttributes>>) ->
     }
 }
 
-/// The rights that the API server does not grant. Each is asked for by itself: what a SelfSubjectRulesReview lists need not be complete.
+/// The rights that the API server does not grant. Each is asked for by itself: what a SelfSubjectRulesReview
+/// lists need not be complete.
 ///
-/// What is granted is not asked for again. Where one request in ten fails, dozens hardly ever succeed in a row.
+/// What is granted is not asked for again. Where one request in ten fails, dozens hardly ever succeed in a
+/// row.
 async fn missing(
     client: &Client,
     questions: &Mutex<Vec<ResourceAttributes>>,

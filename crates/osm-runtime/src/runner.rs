@@ -1,5 +1,5 @@
-//! Runs reconciles from a queue, with bounded concurrency, a time limit and back-off. A panic ends only the reconcile of its
-//! object. Keys that belong to another [replica](crate::replicas) are left to it.
+//! Runs reconciles from a queue, with bounded concurrency, a time limit and back-off. A panic ends only the
+//! reconcile of its object. Keys that belong to another [replica](crate::replicas) are left to it.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -20,7 +20,8 @@ use crate::replicas::{OnChange, Replicas};
 use crate::supervisor::Supervisor;
 use crate::watch;
 
-/// A replica joins the others as soon as it is ready, and after this time in any case: it may be the only one.
+/// A replica joins the others as soon as it is ready, and after this time in any case: it may be the only
+/// one.
 const MAX_JOIN_DELAY: Duration = Duration::from_secs(5);
 
 /// A key of the queue. Its text decides which replica owns it.
@@ -33,14 +34,14 @@ pub trait Shared<K>: Clone + Send + Sync + 'static {
     /// Every key that may need a reconcile.
     fn known(&self) -> Vec<K>;
 
-    /// Another replica owns this key now. Drop what is remembered of it, which would be out of date when the key comes back,
-    /// and what is counted for it, which the other replica counts.
+    /// Another replica owns this key now. Drop what is remembered of it, which would be out of date when the
+    /// key comes back, and what is counted for it, which the other replica counts.
     fn released(&self, key: &K);
 }
 
-/// Waits until every watch is in step, then reconciles the keys of this replica until shutdown. Before that, an object that no
-/// watch has shown yet would look like a deleted one. The replicas that serve `installation` divide the keys; one that is not ready gets
-/// none while another one is.
+/// Waits until every watch is in step, then reconciles the keys of this replica until shutdown. Before that,
+/// an object that no watch has shown yet would look like a deleted one. The replicas that serve
+/// `installation` divide the keys; one that is not ready gets none while another one is.
 pub async fn work<K, S, F, Fut, E>(
     cluster: &Cluster,
     installation: &str,
@@ -87,8 +88,8 @@ pub async fn work<K, S, F, Fut, E>(
     let _ = member.await;
 }
 
-/// Queues every key of this replica whenever a missing right or the like has been granted. No watch reports that, and failures
-/// that only a person can put right are retried rarely.
+/// Queues every key of this replica whenever a missing right or the like has been granted. No watch reports
+/// that, and failures that only a person can put right are retried rarely.
 async fn wake_when_well<K: Key>(cluster: Cluster, queue: Arc<Queue<K>>, shared: impl Shared<K>) {
     let is_unwell = |closed: &[String]| closed.iter().any(|gate| is_vital(gate));
     loop {

@@ -1,5 +1,5 @@
-//! The API server's clock, as its answers show it. Lifetimes of credentials are measured by it, because the clock of this
-//! host may be wrong by hours, or jump.
+//! The API server's clock, as its answers show it. Lifetimes of credentials are measured by it, because the
+//! clock of this host may be wrong by hours, or jump.
 
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ impl ServerTime {
         now.unwrap_or(Timestamp::MAX)
     }
 
-    /// Notes the time of an answer. A proxy may have another clock, but only the API server adds `Audit-Id` to answers.
+    /// Notes the time of an answer. A proxy may have another clock, but only the API server adds `Audit-Id`
+    /// to answers.
     pub fn note(&self, headers: &HeaderMap) {
         let text = |name: &str| headers.get(name)?.to_str().ok();
         let (Some(_), Some(date)) = (text("audit-id"), text("date")) else {

@@ -22,11 +22,12 @@ use crate::process::Process;
 use crate::readiness::{Gate, Readiness};
 use crate::{admin, definitions, error, rights, settings_watch, telemetry};
 
-/// How long the reconciles that run may take to finish. It is less than the 30 seconds that Kubernetes leaves after SIGTERM.
+/// How long the reconciles that run may take to finish. It is less than the 30 seconds that Kubernetes leaves
+/// after SIGTERM.
 const FINISH_WITHIN: Duration = Duration::from_secs(25);
 
-/// Runs a service until SIGTERM or SIGINT. `worker`: the kubeconfig of the worker cluster, if it is another cluster. A service that needs
-/// only one of the clusters connects to that one by `--kubeconfig`.
+/// Runs a service until SIGTERM or SIGINT. `worker`: the kubeconfig of the worker cluster, if it is another
+/// cluster. A service that needs only one of the clusters connects to that one by `--kubeconfig`.
 pub fn main<F, Fut>(
     service: Service,
     args: CommonArgs,
@@ -59,8 +60,8 @@ where
             namespace = process.args.namespace,
             "starting"
         );
-        // It opens once the connections exist, with the gates of settings, definitions and rights. The gates of watches are added when
-        // the controller runs.
+        // It opens once the connections exist, with the gates of settings, definitions and rights. The gates
+        // of watches are added when the controller runs.
         let start = process.readiness.gate("start");
         let listen = process.args.listen;
         admin::spawn(listen, &process.readiness, &process.metrics, &shutdown)?;
@@ -92,7 +93,8 @@ fn kubeconfig(args: &CommonArgs, service: Service) -> Option<KubeconfigFile> {
     })
 }
 
-/// Does the work. Threads that still run then are not waited for: one that never ends must not keep the process alive.
+/// Does the work. Threads that still run then are not waited for: one that never ends must not keep the
+/// process alive.
 fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // A service mostly waits, so two threads are enough.
@@ -130,7 +132,8 @@ where
     run(process, cluster).await
 }
 
-/// Works until a signal or until a task has failed, and until what runs then is finished or has taken too long.
+/// Works until a signal or until a task has failed, and until what runs then is finished or has taken too
+/// long.
 async fn until_stopped(
     work: impl Future<Output = anyhow::Result<()>>,
     signal: impl Future<Output = &'static str>,

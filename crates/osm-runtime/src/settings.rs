@@ -12,8 +12,8 @@ use tokio::sync::watch;
 pub struct Current {
     pub settings: Settings,
     pub digest: String,
-    /// The place of a newer document that is refused, and every mistake in it. It has no timestamp, so that all replicas
-    /// report the same.
+    /// The place of a newer document that is refused, and every mistake in it. It has no timestamp, so that
+    /// all replicas report the same.
     pub refused: Option<String>,
 }
 

@@ -14,8 +14,8 @@ use crate::read;
 
 /// Applies `status` as the fields of `manager`; what this manager owned and leaves out is removed.
 ///
-/// The resourceVersion makes the write fail with 409 if the object has changed, or was replaced by another one of the same
-/// name. A uid would not: the API server ignores it in a server-side apply.
+/// The resourceVersion makes the write fail with 409 if the object has changed, or was replaced by another
+/// one of the same name. A uid would not: the API server ignores it in a server-side apply.
 ///
 /// Returns the object as it is now; `None` if it can't be decoded.
 ///
@@ -41,9 +41,11 @@ where
     send(api, name, &params, &Patch::Apply(patch)).await
 }
 
-/// Replaces all conditions by `conditions`, as [`apply`] with a resourceVersion, and whoever owns fields of those that are left out.
+/// Replaces all conditions by `conditions`, as [`apply`] with a resourceVersion, and whoever owns fields of
+/// those that are left out.
 ///
-/// A server-side apply can't remove a condition of which another manager owns a field: the rest of it would stay, and be invalid.
+/// A server-side apply can't remove a condition of which another manager owns a field: the rest of it would
+/// stay, and be invalid.
 ///
 /// # Errors
 /// Those of the request; 404 if the object no longer exists.

@@ -1,5 +1,6 @@
-//! Tasks that run as long as the service. A task that ends before that would leave the service ready, with something in it that stands still.
-//! So its gate closes, and the service stops: a restarted process may do better.
+//! Tasks that run as long as the service. A task that ends before that would leave the service ready, with
+//! something in it that stands still. So its gate closes, and the service stops: a restarted process may do
+//! better.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -25,7 +26,8 @@ impl Supervisor {
         }
     }
 
-    /// Runs `task`, which may end once `end` is cancelled, and returns a handle that waits for that. `what` names it in messages.
+    /// Runs `task`, which may end once `end` is cancelled, and returns a handle that waits for that. `what`
+    /// names it in messages.
     pub fn spawn(
         &self,
         what: impl Into<String>,

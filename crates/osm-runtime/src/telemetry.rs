@@ -33,8 +33,8 @@ pub fn init(args: &CommonArgs) -> anyhow::Result<()> {
 /// # Errors
 /// The flag is not valid.
 pub fn targets(flag: &str) -> anyhow::Result<Targets> {
-    // kube would log an answer that it can't decode. Such an answer may hold a token, so these logs are off whatever the filter is. The
-    // services log failed watches themselves.
+    // kube would log an answer that it can't decode. Such an answer may hold a token, so these logs are off
+    // whatever the filter is. The services log failed watches themselves.
     format!("{flag},kube_client::client=off,kube_runtime=off")
         .parse()
         .with_context(|| format!("--log-filter {flag:?} is not a filter such as info or info,kube=debug"))

@@ -1,13 +1,15 @@
 //! Threads for work that takes processor time, such as rendering.
 //!
-//! A thread can't be ended from outside. Work ends early if it looks at a flag, which is set once nothing waits for its result any more.
+//! A thread can't be ended from outside. Work ends early if it looks at a flag, which is set once nothing
+//! waits for its result any more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::task::JoinError;
 
-/// Does this in a thread, and waits for it. Dropping the future sets the argument of `work`, which must then end soon.
+/// Does this in a thread, and waits for it. Dropping the future sets the argument of `work`, which must then
+/// end soon.
 ///
 /// # Errors
 /// The work panicked.

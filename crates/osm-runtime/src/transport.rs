@@ -1,7 +1,9 @@
-//! Connects to an API server. One TLS connection carries all of them, watches included, if the server speaks HTTP/2.
+//! Connects to an API server. One TLS connection carries all of them, watches included, if the server speaks
+//! HTTP/2.
 //!
-//! kube's own connector speaks only HTTP/1.1, which needs a connection for each watch and for each request in flight. Its TLS configuration and
-//! its authentication are used as they are. The caller repeats a request that an overloaded API server refuses.
+//! kube's own connector speaks only HTTP/1.1, which needs a connection for each watch and for each request in
+//! flight. Its TLS configuration and its authentication are used as they are. The caller repeats a request
+//! that an overloaded API server refuses.
 
 use std::time::Duration;
 
@@ -18,16 +20,19 @@ use tower::{BoxError, ServiceBuilder};
 
 use crate::proxy::{self, Tcp};
 
-/// A connection that is silent for this long is asked whether it still lives. Without an answer within the same time, it is given up, and
-/// the next request opens another one. Otherwise all requests would wait for the one connection.
+/// A connection that is silent for this long is asked whether it still lives. Without an answer within the
+/// same time, it is given up, and the next request opens another one. Otherwise all requests would wait for
+/// the one connection.
 const PING: Duration = Duration::from_secs(10);
 
-/// The same below HTTP: after this time the system asks the other end, which finds connections that broke off without a sign.
+/// The same below HTTP: after this time the system asks the other end, which finds connections that broke off
+/// without a sign.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// Bytes that the API server may send of one answer before they are read. They take memory until then.
 const WINDOW_OF_ANSWER: u32 = 512 * 1024;
-/// The same for all answers of a connection: enough for sixteen, so that one that is read slowly holds up no other.
+/// The same for all answers of a connection: enough for sixteen, so that one that is read slowly holds up no
+/// other.
 const WINDOW_OF_CONNECTION: u32 = 8 * 1024 * 1024;
 
 /// Clients of one API server.
@@ -44,7 +49,8 @@ pub struct Clients {
 pub fn connect(config: &Config) -> anyhow::Result<Clients> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
-    // Header and body of a request are two segments. Otherwise the second one waits 40 ms for the server's delayed acknowledgement.
+    // Header and body of a request are two segments. Otherwise the second one waits 40 ms for the server's
+    // delayed acknowledgement.
     tcp.set_nodelay(true);
     // A watch over HTTP/1.1 has no other sign that its connection has broken off.
     tcp.set_keepalive(Some(KEEPALIVE));

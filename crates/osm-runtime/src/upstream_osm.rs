@@ -1,8 +1,11 @@
-//! Finds out whether the upstream OSM writes the same objects, by the [Leases](osm_api::rbac::Service::go_leases) of its leader election.
+//! Finds out whether the upstream OSM writes the same objects, by the
+//! [Leases](osm_api::rbac::Service::go_leases) of its leader election.
 //!
-//! Each implementation would replace what the other one writes. So osc-controller and secret-syncer start nothing new while one of the Leases is
-//! being renewed. They are not ready until something is published in this cluster. What is published is renewed, and restored if the upstream OSM
-//! deletes it together with its config. osp-controller writes no default profile, because the upstream OSM restores those of the same names.
+//! Each implementation would replace what the other one writes. So osc-controller and secret-syncer start
+//! nothing new while one of the Leases is being renewed. They are not ready until something is published in
+//! this cluster. What is published is renewed, and restored if the upstream OSM deletes it together with its
+//! config. osp-controller writes no default profile, because the upstream OSM restores those of the same
+//! names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,15 +28,18 @@ use crate::server_time::ServerTime;
 use crate::shared_problem::SharedProblem;
 use crate::watch::{GATE, Watch};
 
-/// A Lease that nobody renews any more changes nothing, so the result is found anew after this time as well. This sends no request.
+/// A Lease that nobody renews any more changes nothing, so the result is found anew after this time as well.
+/// This sends no request.
 const INTERVAL: Duration = Duration::from_secs(15);
 
-/// A Lease that was renewed within this time is being renewed. Another replica takes it over after 15 seconds and a pause between two attempts,
-/// and a pod that is restarted begins to wait for that when it is up. The rest is for clocks that differ.
+/// A Lease that was renewed within this time is being renewed. Another replica takes it over after 15 seconds
+/// and a pause between two attempts, and a pod that is restarted begins to wait for that when it is up. The
+/// rest is for clocks that differ.
 const RENEWED_WITHIN: Duration = Duration::from_secs(45);
 
-/// Watches the Leases until shutdown. Each key is queued when the result changes. `is_published`: whether anything is published in this cluster,
-/// or the service is ready without that. Returns once each Lease was listed: nothing may be started before.
+/// Watches the Leases until shutdown. Each key is queued when the result changes. `is_published`: whether
+/// anything is published in this cluster, or the service is ready without that. Returns once each Lease was
+/// listed: nothing may be started before.
 pub async fn watch<K: Key>(
     cluster: &Cluster,
     queue: &Arc<Queue<K>>,
@@ -90,8 +96,8 @@ fn leases(cluster: &Cluster, shown: &Arc<Notify>) -> Vec<WatchedLease> {
     watched
 }
 
-/// A Lease is an answer even if a time in it can't be decoded, such as in the year 10000, which the API server stores: that would hold up
-/// everything for ever. Such a field counts as absent.
+/// A Lease is an answer even if a time in it can't be decoded, such as in the year 10000, which the API
+/// server stores: that would hold up everything for ever. Such a field counts as absent.
 fn decodable(lease: &Unreadable) -> Option<Option<LeaseSpec>> {
     Some(lease.part("spec"))
 }
@@ -132,7 +138,8 @@ struct WatchedLease {
     clock: ServerTime,
     /// `namespace/name`, and the cluster if there are two.
     place: String,
-    /// When it was last seen to be renewed, or its watch was broken afterwards: while the API server is away, nobody can renew it.
+    /// When it was last seen to be renewed, or its watch was broken afterwards: while the API server is away,
+    /// nobody can renew it.
     renewed: Option<Instant>,
 }
 
@@ -173,7 +180,8 @@ impl WatchedLease {
     }
 }
 
-/// Whether its holder has renewed the Lease lately, by the `clock` of the API server; `None`: nobody holds it.
+/// Whether its holder has renewed the Lease lately, by the `clock` of the API server; `None`: nobody holds
+/// it.
 fn is_renewed(lease: Option<LeaseSpec>, clock: Timestamp) -> Option<bool> {
     let held = lease.filter(|lease| {
         lease

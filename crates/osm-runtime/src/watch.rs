@@ -27,11 +27,12 @@ use crate::metrics::WatchMetrics;
 use crate::object::Unreadable;
 use crate::readiness::Gate;
 
-/// The largest number of objects that one watch keeps, to bound the memory. The largest installation has fewer of most kinds; others use
-/// `at_most`.
+/// The largest number of objects that one watch keeps, to bound the memory. The largest installation has
+/// fewer of most kinds; others use `at_most`.
 pub const MAX_OBJECTS: usize = 50_000;
 
-/// A service stays ready while a watch is broken for no longer than this: a restart of the API server must not make every service unready.
+/// A service stays ready while a watch is broken for no longer than this: a restart of the API server must
+/// not make every service unready.
 const MAX_FAULT: Duration = Duration::from_secs(60);
 
 /// Pause after the first failure of a watch; it grows with each further one.
@@ -41,17 +42,19 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// For watches that readiness does not wait for. There can be many of them.
 const LONGEST_PAUSE_OF_UNAWAITED: Duration = Duration::from_secs(45);
 
-/// Time until everything is listed again after objects found no room, if there is room now. Lists of so many objects are expensive.
+/// Time until everything is listed again after objects found no room, if there is room now. Lists of so many
+/// objects are expensive.
 const RELIST_INTERVAL: Duration = Duration::from_secs(300);
 
-/// Objects in a page of a list. Most are smaller than 40 KiB, so that a page is smaller than 2 MiB, of which kube has a second copy.
+/// Objects in a page of a list. Most are smaller than 40 KiB, so that a page is smaller than 2 MiB, of which
+/// kube has a second copy.
 const PAGE: u32 = 50;
 
 /// The same for kinds that can have hundreds of kilobytes.
 const PAGE_OF_LARGE: u32 = 10;
 
-/// The API server ends a watch after this time. One that is silent for five seconds longer is given up, so that a connection that hangs is
-/// noticed within the ten minutes that `docs/limits.md` names.
+/// The API server ends a watch after this time. One that is silent for five seconds longer is given up, so
+/// that a connection that hangs is noticed within the ten minutes that `docs/limits.md` names.
 const WATCH_SECONDS: u32 = 590;
 
 /// Start of the names of the gates that open once a watch is in step.
@@ -176,14 +179,15 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
         self
     }
 
-    /// Whether readiness waits for the first complete list; by default, it does. It must not for a watch that starts later than the others, or
-    /// that only some objects need.
+    /// Whether readiness waits for the first complete list; by default, it does. It must not for a watch that
+    /// starts later than the others, or that only some objects need.
     pub fn awaited(mut self, awaited: bool) -> Self {
         self.awaited = awaited;
         self
     }
 
-    /// What is kept of an object that can't be decoded. Without this, such an object is ignored, but for a metric and a line in the log.
+    /// What is kept of an object that can't be decoded. Without this, such an object is ignored, but for a
+    /// metric and a line in the log.
     pub fn unreadable(mut self, project: impl Fn(&Unreadable) -> Option<V> + Send + Sync + 'static) -> Self {
         self.unreadable = Box::new(project);
         self
@@ -295,7 +299,8 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
         loop {
             if let Some(error) = self.list_and_watch().await {
                 self.failed(&error);
-                // A list alone is not a success: if no watch can follow it, everything would be listed again each second.
+                // A list alone is not a success: if no watch can follow it, everything would be listed again
+                // each second.
                 if self
                     .listed
                     .take()
@@ -312,9 +317,9 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
         }
     }
 
-    /// Lists everything and follows what changes from then on, until everything is to be listed again: after any error, because an API server
-    /// that was away may come back with a restored store. It accepts a watch from a resourceVersion that it has not reached yet, and shows
-    /// nothing.
+    /// Lists everything and follows what changes from then on, until everything is to be listed again: after
+    /// any error, because an API server that was away may come back with a restored store. It accepts a watch
+    /// from a resourceVersion that it has not reached yet, and shows nothing.
     async fn list_and_watch(&mut self) -> Option<Error> {
         let Watch { api, config, .. } = &self.of.watch;
         let mut events = watcher(api.clone(), config.clone()).boxed();

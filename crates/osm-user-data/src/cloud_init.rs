@@ -95,7 +95,8 @@ fn write_file(
     }
 }
 
-/// The text as a compressed file holds it, where that is shorter by a quarter. machine-controller has to find its placeholder.
+/// The text as a compressed file holds it, where that is shorter by a quarter. machine-controller has to find
+/// its placeholder.
 fn packed(text: &str, packing: Packing) -> Option<String> {
     if packing == Packing::Plain || text.len() < MIN_PACKED || has_machine_name(text) {
         return None;

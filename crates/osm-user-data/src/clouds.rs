@@ -1,4 +1,5 @@
-//! The one table of clouds: what differs between them, a row each, so that templates need no conditions on the cloud.
+//! The one table of clouds: what differs between them, a row each, so that templates need no conditions on
+//! the cloud.
 
 use osm_api::profile::{CloudProvider, OperatingSystem};
 
@@ -15,7 +16,8 @@ pub enum NodeName {
     Ec2Metadata,
 }
 
-/// The program through which a hypervisor asks a guest for its addresses, freezes its disks and shuts it down.
+/// The program through which a hypervisor asks a guest for its addresses, freezes its disks and shuts it
+/// down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestAgent {
     /// Its package, which has the same name in all distributions.
@@ -49,8 +51,8 @@ impl GuestAgent {
 pub struct Cloud {
     pub node_name: NodeName,
     pub guest_agent: Option<GuestAgent>,
-    /// Whether a cloud controller manager can know its machines. Without one, nothing would remove the taint that a kubelet with
-    /// `--cloud-provider=external` registers with.
+    /// Whether a cloud controller manager can know its machines. Without one, nothing would remove the taint
+    /// that a kubelet with `--cloud-provider=external` registers with.
     pub external: bool,
     /// For the bootstrap document; none where no limit is documented that it could come near.
     pub limit: Option<SizeLimit>,
@@ -58,8 +60,8 @@ pub struct Cloud {
 
 /// The row of a cloud. Adding a cloud means a row here, and its name in the profiles that support it.
 ///
-/// How a node's addresses are found does not differ: the one from which the machine reaches others is among those that every
-/// cloud controller manager reports.
+/// How a node's addresses are found does not differ: the one from which the machine reaches others is among
+/// those that every cloud controller manager reports.
 pub fn cloud(provider: CloudProvider) -> Cloud {
     use Counted::{Base64, Gzip, Raw};
     use NodeName::{Ec2Metadata, MachineName};
@@ -78,8 +80,9 @@ pub fn cloud(provider: CloudProvider) -> Cloud {
             limit: limit(32 * KIB, Raw),
             ..usual
         },
-        // cloud-provider-aws, "Prerequisites": a node's name must be the private DNS name of its instance. EC2 user guide, "Run
-        // commands when you launch an EC2 instance": 16 KiB before base64. machine-controller compresses the document.
+        // cloud-provider-aws, "Prerequisites": a node's name must be the private DNS name of its instance.
+        // EC2 user guide, "Run commands when you launch an EC2 instance": 16 KiB before base64.
+        // machine-controller compresses the document.
         CloudProvider::Aws => Cloud {
             node_name: Ec2Metadata,
             limit: limit(16 * KIB, Gzip),
@@ -91,7 +94,8 @@ pub fn cloud(provider: CloudProvider) -> Cloud {
             limit: limit(65_535, Raw),
             ..usual
         },
-        // digitalocean-cloud-controller-manager, "Requirements": the droplet's name. API, `user_data`: 64 KiB.
+        // digitalocean-cloud-controller-manager, "Requirements": the droplet's name. API, `user_data`: 64
+        // KiB.
         CloudProvider::Digitalocean => Cloud {
             limit: limit(64 * KIB, Raw),
             ..usual
@@ -101,27 +105,27 @@ pub fn cloud(provider: CloudProvider) -> Cloud {
             external: false,
             ..usual
         },
-        // cloud-provider-gcp: the name of the virtual machine. Images bring google-guest-agent along. Compute Engine, "About VM
-        // metadata": 256 KiB for a value.
+        // cloud-provider-gcp: the name of the virtual machine. Images bring google-guest-agent along. Compute
+        // Engine, "About VM metadata": 256 KiB for a value.
         CloudProvider::Gce => Cloud {
             limit: limit(256 * KIB, Raw),
             ..usual
         },
-        // hcloud-cloud-controller-manager: the server's name. Its images bring qemu-guest-agent along. Cloud API, `user_data`:
-        // 32 KiB.
+        // hcloud-cloud-controller-manager: the server's name. Its images bring qemu-guest-agent along. Cloud
+        // API, `user_data`: 32 KiB.
         CloudProvider::Hetzner => Cloud {
             limit: limit(32 * KIB, Raw),
             ..usual
         },
-        // cloud-provider-kubevirt: the VirtualMachineInstance's name. KubeVirt reads addresses from the agent (user
-        // guide, "Guest agent information").
+        // cloud-provider-kubevirt: the VirtualMachineInstance's name. KubeVirt reads addresses from the agent
+        // (user guide, "Guest agent information").
         CloudProvider::Kubevirt => Cloud {
             guest_agent: Some(QEMU),
             ..usual
         },
-        // cloud-provider-openstack, "Using openstack-cloud-controller-manager": the server's name. Nova asks the agent to
-        // freeze file systems (`hw_qemu_guest_agent`). Nova, "Provide user data to instances": 65,535 bytes of base64, which the
-        // client library writes.
+        // cloud-provider-openstack, "Using openstack-cloud-controller-manager": the server's name. Nova asks
+        // the agent to freeze file systems (`hw_qemu_guest_agent`). Nova, "Provide user data to instances":
+        // 65,535 bytes of base64, which the client library writes.
         CloudProvider::Openstack => Cloud {
             guest_agent: Some(QEMU),
             limit: limit(65_535, Base64),
@@ -152,8 +156,8 @@ pub(crate) fn names_machines(provider: CloudProvider) -> bool {
     cloud(provider).node_name == NodeName::Ec2Metadata
 }
 
-/// The limit of a cloud for bootstrap documents; `None` where no limit is documented that a bootstrap document could
-/// come near.
+/// The limit of a cloud for bootstrap documents; `None` where no limit is documented that a bootstrap
+/// document could come near.
 pub fn size_limit(provider: CloudProvider, os: OperatingSystem) -> Option<SizeLimit> {
     let SizeLimit { bytes, mut counted } = cloud(provider).limit?;
     // Its Ignition can't read compressed user data, so machine-controller does not compress it.
@@ -175,8 +179,8 @@ mod tests {
 
     use super::*;
 
-    /// csr-approver approves the names of the table in osm-api. A machine must ask for the same name: a test of rendering has documents
-    /// with and without one.
+    /// csr-approver approves the names of the table in osm-api. A machine must ask for the same name: a test
+    /// of rendering has documents with and without one.
     #[test]
     fn a_machine_takes_the_name_that_its_certificate_is_approved_for() {
         for provider in CloudProvider::iter() {

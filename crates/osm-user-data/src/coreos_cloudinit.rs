@@ -1,7 +1,8 @@
-//! Cloud-configs for coreos-cloudinit, with which Flatcar applies them: a Go program that shares little but the name with cloud-init.
+//! Cloud-configs for coreos-cloudinit, with which Flatcar applies them: a Go program that shares little but
+//! the name with cloud-init.
 //!
-//! It applies user data at every boot, and runs no commands; units are its business. Before it reads a document, it replaces words
-//! such as `$private_ipv4` in the whole text.
+//! It applies user data at every boot, and runs no commands; units are its business. Before it reads a
+//! document, it replaces words such as `$private_ipv4` in the whole text.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -51,13 +52,15 @@ pub(crate) fn document(filled: &Filled, packing: Packing) -> Result<Map<String, 
             );
             continue;
         }
-        // As a unit it takes effect at once: systemd-networkd, which runs by now, is restarted for it before anything else starts.
+        // As a unit it takes effect at once: systemd-networkd, which runs by now, is restarted for it before
+        // anything else starts.
         match static_network::unit(path) {
             Some(name) => units.push(json!({"name": name, "content": text})),
             None => files.push(file(path, mode, text)),
         }
     }
-    // What must be started comes first: coreos-cloudinit waits for each, and has been seen to wait for a stop in vain.
+    // What must be started comes first: coreos-cloudinit waits for each, and has been seen to wait for a stop
+    // in vain.
     let (masked, others): (Vec<&Unit>, Vec<&Unit>) =
         filled.units.iter().partition(|unit| unit.mask == Some(true));
     for unit in others.into_iter().chain(masked) {
@@ -84,7 +87,8 @@ fn encoded(encoding: Option<&str>) -> Option<String> {
     Some(name.trim().to_ascii_lowercase()).filter(|name| name != "text/plain")
 }
 
-/// A text that reads well stays readable, unless it is shorter compressed. That machine-controller must find its placeholder comes first.
+/// A text that reads well stays readable, unless it is shorter compressed. That machine-controller must find
+/// its placeholder comes first.
 fn file(path: &str, mode: u32, text: &str, packing: Packing) -> Value {
     let compressed = match packing {
         Packing::Packed => Some(gzip::BEST.base64(text)).filter(|compressed| compressed.len() < text.len()),
@@ -104,8 +108,8 @@ fn file(path: &str, mode: u32, text: &str, packing: Packing) -> Value {
     }
 }
 
-/// An enabled unit is started. At later boots that is systemd's business, but the document is applied again: to start what runs does
-/// nothing. A masked unit may be running, so it is stopped.
+/// An enabled unit is started. At later boots that is systemd's business, but the document is applied again:
+/// to start what runs does nothing. A masked unit may be running, so it is stopped.
 fn write_unit(unit: &Unit) -> Result<Value, UserDataError> {
     for (path, text) in unit_files(unit) {
         if text.contains(|c: char| c.is_control() && c != '\n' && c != '\t') {

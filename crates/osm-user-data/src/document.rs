@@ -1,5 +1,5 @@
-//! Writes the document that a machine reads: fills late-bound values into a rendered configuration, and writes the result in the
-//! language of the machine's provisioning utility.
+//! Writes the document that a machine reads: fills late-bound values into a rendered configuration, and
+//! writes the result in the language of the machine's provisioning utility.
 
 use osm_api::content::Content;
 
@@ -12,12 +12,12 @@ use crate::{cloud_init, coreos_cloudinit, ignition};
 
 /// The document of a stage, a cloud-config or an Ignition config, with `values` for its late-bound values.
 ///
-/// The bootstrap document also sets the host name and writes `/etc/machine-name` (on every cloud but `aws`, where the
-/// node is named by the cloud), sets the users' SSH keys and turns password logins off.
+/// The bootstrap document also sets the host name and writes `/etc/machine-name` (on every cloud but `aws`,
+/// where the node is named by the cloud), sets the users' SSH keys and turns password logins off.
 ///
 /// # Errors
-/// A late-bound value that is missing, that can't be written where its marker is, or that the configuration does not
-/// declare; content that the provisioning utility can't take.
+/// A late-bound value that is missing, that can't be written where its marker is, or that the configuration
+/// does not declare; content that the provisioning utility can't take.
 pub fn user_data(spec: &Content, stage: Stage, values: &LateValues) -> Result<String, UserDataError> {
     write(spec, stage, values, Packing::Packed)
 }

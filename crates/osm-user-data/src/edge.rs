@@ -1,4 +1,5 @@
-//! The script that makes a node of a machine of provider `edge`: one that its owner has set up, and no cloud knows.
+//! The script that makes a node of a machine of provider `edge`: one that its owner has set up, and no cloud
+//! knows.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,8 +19,8 @@ const SCRIPT: &str = include_str!("edge.sh");
 /// Most characters of base64 in a line, as of MIME and the program `base64`.
 const LINE: usize = 76;
 
-/// The script, a POSIX shell script that holds the bootstrap document with `values` in it; `None` for a pool of any other
-/// provider. The machine keeps its host name, its users and their keys.
+/// The script, a POSIX shell script that holds the bootstrap document with `values` in it; `None` for a pool
+/// of any other provider. The machine keeps its host name, its users and their keys.
 ///
 /// # Errors
 /// As [`user_data`](crate::user_data()).

@@ -17,8 +17,8 @@ use crate::stage::Stage;
 use crate::units::{drop_in_path, unit_path};
 use crate::{clouds, tree, unit_text};
 
-/// Holds the machine's name; the provisioning stage reads it, because only the bootstrap document has names filled
-/// in by machine-controller.
+/// Holds the machine's name; the provisioning stage reads it, because only the bootstrap document has names
+/// filled in by machine-controller.
 const MACHINE_NAME_FILE: &str = "/etc/machine-name";
 
 /// What cloud-init calls `hostname`.
@@ -43,7 +43,8 @@ pub(crate) enum Packing {
     Plain,
 }
 
-/// Whether machine-controller would replace something in a text: its placeholder, or the same as a URL has it.
+/// Whether machine-controller would replace something in a text: its placeholder, or the same as a URL has
+/// it.
 pub(crate) fn has_machine_name(text: &str) -> bool {
     text.contains(MACHINE_NAME_PLACEHOLDER) || text.contains("%3CMACHINE_NAME%3E")
 }
@@ -70,7 +71,8 @@ pub(crate) struct FilledFile {
     /// Octal digits as a decimal number: 644.
     pub(crate) permissions: i32,
     pub(crate) text: String,
-    /// How a cloud-config holds it. It encodes a text itself for `b64`; for others the text is encoded already.
+    /// How a cloud-config holds it. It encodes a text itself for `b64`; for others the text is encoded
+    /// already.
     pub(crate) encoding: Option<String>,
 }
 
@@ -99,7 +101,8 @@ impl Filled {
         let files = own_files(reader, stage, name.as_deref()).chain(files(config, &fill)?);
         let units = config.units.iter().map(|unit| fill_unit(unit, &fill));
         let units = units.collect::<Result<_, _>>()?;
-        // A marker in a name or a key would be left in the document. Profiles have none there, but someone may have edited a stored config.
+        // A marker in a name or a key would be left in the document. Profiles have none there, but someone
+        // may have edited a stored config.
         let text = serde_json::to_string(config).unwrap_or_default();
         if text.matches(RESERVED_PREFIX).count() > filled.get() {
             let place = format!("{}, in a name, a key or an SSH key", stage.field());
@@ -135,7 +138,8 @@ fn own_files(reader: Reader, stage: Stage, name: Option<&str>) -> impl Iterator<
     files.into_iter().flatten()
 }
 
-/// machine-controller puts the name of each machine into the bootstrap document; with `edge` it never does, there the pool's name is taken.
+/// machine-controller puts the name of each machine into the bootstrap document; with `edge` it never does,
+/// there the pool's name is taken.
 pub(crate) fn machine_name(spec: &Content, stage: Stage) -> Option<String> {
     let cloud = spec.cloud_provider.as_ref().map(|cloud| cloud.name);
     let name = match content::pool_name(spec) {
@@ -171,7 +175,8 @@ fn files(
         .collect()
 }
 
-/// Whether a name is that of an encoding that cloud-init knows. It ignores case and blanks, and takes a text with another encoding as it is.
+/// Whether a name is that of an encoding that cloud-init knows. It ignores case and blanks, and takes a text
+/// with another encoding as it is.
 fn is_encoding(name: &str) -> bool {
     const KNOWN: [&str; 9] = [
         "b64",
@@ -231,7 +236,8 @@ fn fill_unit(
     })
 }
 
-/// `permissions`, octal digits as a decimal number, as the mode that they mean. A profile for Flatcar has no others.
+/// `permissions`, octal digits as a decimal number, as the mode that they mean. A profile for Flatcar has no
+/// others.
 pub(crate) fn mode(path: &str, permissions: i32) -> Result<u32, UserDataError> {
     u32::from_str_radix(&permissions.to_string(), 8)
         .map_err(|_| unfit(path, "permissions must be octal digits"))

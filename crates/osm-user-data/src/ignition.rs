@@ -1,7 +1,7 @@
 //! Ignition configs, spec 3.3.0, which Flatcar reads since 3185.
 //!
-//! Ignition refuses a config as a whole, and the machine then ends in its emergency shell: what it would refuse must
-//! be found here.
+//! Ignition refuses a config as a whole, and the machine then ends in its emergency shell: what it would
+//! refuse must be found here.
 
 use std::collections::BTreeSet;
 
@@ -99,7 +99,8 @@ fn file(path: &str, mode: u32, text: &str) -> Value {
     json!({"path": path, "mode": mode, "overwrite": true, "contents": contents(text)})
 }
 
-/// A text as a data URL, compressed where that is shorter. Not where machine-controller must find its placeholder.
+/// A text as a data URL, compressed where that is shorter. Not where machine-controller must find its
+/// placeholder.
 fn contents(text: &str) -> Value {
     // With upper case digits, in which machine-controller looks for `%3CMACHINE_NAME%3E`.
     let mut plain = String::with_capacity(text.len() + 8);

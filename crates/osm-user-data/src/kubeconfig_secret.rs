@@ -1,7 +1,7 @@
 //! Decides which pools have a kubeconfig Secret.
 //!
-//! Most machines get their tokens in the bootstrap document. Where the provisioning document has tokens, or a machine fetches the kubelet's
-//! bootstrap kubeconfig after it, the pool has a Secret with that kubeconfig.
+//! Most machines get their tokens in the bootstrap document. Where the provisioning document has tokens, or a
+//! machine fetches the kubelet's bootstrap kubeconfig after it, the pool has a Secret with that kubeconfig.
 
 use crate::kubelet_kubeconfig::late_bound_ids;
 use crate::stage::Stage;

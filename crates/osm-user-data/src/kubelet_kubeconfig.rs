@@ -1,5 +1,5 @@
-//! Extracts from a rendered configuration what a kubeconfig Secret needs: the kubelet's bootstrap kubeconfig, and the stages in which
-//! credentials are.
+//! Extracts from a rendered configuration what a kubeconfig Secret needs: the kubelet's bootstrap kubeconfig,
+//! and the stages in which credentials are.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,12 @@ use crate::error::UserDataError;
 use crate::late_bound::{self, Filling, LateValues, Room};
 use crate::stage::Stage;
 
-/// The kubelet's bootstrap kubeconfig with `values` for its late-bound values; `None` where the configuration has none.
+/// The kubelet's bootstrap kubeconfig with `values` for its late-bound values; `None` where the configuration
+/// has none.
 ///
 /// # Errors
-/// A late-bound value that is missing, that can't be written where its marker is, or that the configuration does not declare.
+/// A late-bound value that is missing, that can't be written where its marker is, or that the configuration
+/// does not declare.
 pub fn kubelet_kubeconfig(spec: &Content, values: &LateValues) -> Result<Option<String>, UserDataError> {
     let text = spec.kubelet_kubeconfig.as_ref();
     text.map(|text| {
@@ -27,8 +29,8 @@ pub fn kubelet_kubeconfig(spec: &Content, values: &LateValues) -> Result<Option<
     .transpose()
 }
 
-/// Ids of the late-bound values that a stage refers to. It is empty where a reference is damaged: [`crate::user_data()`] refuses such
-/// a stage.
+/// Ids of the late-bound values that a stage refers to. It is empty where a reference is damaged:
+/// [`crate::user_data()`] refuses such a stage.
 pub fn late_bound_ids(spec: &Content, stage: Stage) -> BTreeSet<String> {
     // JSON escapes no character of a marker.
     let text = serde_json::to_string(stage.of_content(spec)).unwrap_or_default();

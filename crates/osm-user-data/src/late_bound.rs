@@ -1,7 +1,8 @@
 //! Late-bound values: credentials and names that are known only when user data is published.
 //!
-//! A template places a marker, `%%osm-late{<id>,<encoding>}%%`. When the document is written, the value in that encoding replaces the
-//! marker. Markers must be intact after rendering, so a function that would change one is an error.
+//! A template places a marker, `%%osm-late{<id>,<encoding>}%%`. When the document is written, the value in
+//! that encoding replaces the marker. Markers must be intact after rendering, so a function that would change
+//! one is an error.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -37,7 +38,8 @@ pub enum Encoding {
     Json,
     Shell,
     B64,
-    /// Unchanged, in a tree whose writer quotes. Templates can't use it, because their output is not quoted again.
+    /// Unchanged, in a tree whose writer quotes. Templates can't use it, because their output is not quoted
+    /// again.
     Text,
 }
 
@@ -189,11 +191,12 @@ impl Filling<'_> {
     }
 }
 
-/// Bytes that a filled stage may have: eight times the largest content. There is room for the largest values of hundreds of registries,
-/// which are assumed until the real ones are known.
+/// Bytes that a filled stage may have: eight times the largest content. There is room for the largest values
+/// of hundreds of registries, which are assumed until the real ones are known.
 pub(crate) const MAX_FILLED_BYTES: usize = 8 * MAX_CONTENT_BYTES;
 
-/// The bytes that a stage may still be filled with. A content that another client has written may have many markers of large values.
+/// The bytes that a stage may still be filled with. A content that another client has written may have many
+/// markers of large values.
 pub(crate) struct Room(Cell<usize>);
 
 impl Default for Room {
@@ -290,8 +293,8 @@ pub fn placeholders(spec: &Content) -> LateValues {
     })
 }
 
-/// What [`crate::masked_machine_stage`] shows in the places of late-bound values, by their ids, such as `<registry/docker.io/password>`. Each
-/// begins with `<` and ends with `>`.
+/// What [`crate::masked_machine_stage`] shows in the places of late-bound values, by their ids, such as
+/// `<registry/docker.io/password>`. Each begins with `<` and ends with `>`.
 pub fn masks(spec: &Content) -> LateValues {
     texts(&spec.late_bound_values, |late| format!("<{}>", late.id))
 }

@@ -1,4 +1,5 @@
-//! Writes user data: the documents that machines read, from a rendered content and the values of its credentials.
+//! Writes user data: the documents that machines read, from a rendered content and the values of its
+//! credentials.
 //!
 //! ```text
 //! user_data(content, stage, values) -> String    the document of a stage, credentials filled in
@@ -6,7 +7,8 @@
 //! machine_stage(…)                               what a document puts on a machine, for people
 //! ```
 //!
-//! This crate is what secret-syncer knows of rendering, so it contains no template language. It is pure, as osm-render is.
+//! This crate is what secret-syncer knows of rendering, so it contains no template language. It is pure, as
+//! osm-render is.
 
 #![allow(missing_docs)] // Not published: a doc comment that only repeats the name would not help.
 

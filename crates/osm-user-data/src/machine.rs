@@ -1,4 +1,5 @@
-//! Lists what a document puts on a machine, for people to read and compare: its files, the state of its units, and everything else.
+//! Lists what a document puts on a machine, for people to read and compare: its files, the state of its
+//! units, and everything else.
 
 use osm_api::content::Content;
 use osm_api::profile::Unit;
@@ -15,7 +16,8 @@ use crate::{cloud_init, coreos_cloudinit, ignition};
 /// What a stage puts on a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MachineStage {
-    /// Files in the order of the document, then those of units. Each path occurs once, with what is written last.
+    /// Files in the order of the document, then those of units. Each path occurs once, with what is written
+    /// last.
     pub files: Vec<MachineFile>,
     /// Units that the document enables or masks.
     pub units: Vec<Unit>,
@@ -46,8 +48,9 @@ pub fn machine_stage(
     filled_machine_stage(spec, stage, Filling::Values(values))
 }
 
-/// [`machine_stage`] with a mask in the place of each late-bound value, such as `<registry/docker.io/password>`. It is the same
-/// text in every encoding, also where a marker asks for base64. Never use it for a machine.
+/// [`machine_stage`] with a mask in the place of each late-bound value, such as
+/// `<registry/docker.io/password>`. It is the same text in every encoding, also where a marker asks for
+/// base64. Never use it for a machine.
 ///
 /// # Errors
 /// As there.

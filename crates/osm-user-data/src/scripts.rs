@@ -3,8 +3,8 @@
 /// Applies a cloud-config on a machine that has booted. It is a part of the library of templates, too.
 pub const OSM_APPLY: &str = include_str!("osm-apply.py");
 
-/// A script or a configuration file without the lines that are comments. Here documents stay as they are, and so does a line that names an
-/// interpreter.
+/// A script or a configuration file without the lines that are comments. Here documents stay as they are, and
+/// so does a line that names an interpreter.
 pub fn without_comments(text: &str) -> String {
     let mut here_document: Option<&str> = None;
     let mut kept = String::with_capacity(text.len());

@@ -1,4 +1,5 @@
-//! The table of operating systems: what differs between them, a row each, so that templates need no conditions on the system.
+//! The table of operating systems: what differs between them, a row each, so that templates need no
+//! conditions on the system.
 
 use osm_api::profile::OperatingSystem;
 
@@ -44,8 +45,8 @@ pub fn system(os: OperatingSystem) -> System {
             selinux: false,
             python: python("python3", "/usr/libexec/platform-python"),
         },
-        // RHEL 8, "Using Python": the system's own tools run on platform-python; python3 can be another one, without
-        // their modules.
+        // RHEL 8, "Using Python": the system's own tools run on platform-python; python3 can be another one,
+        // without their modules.
         OperatingSystem::Rhel | OperatingSystem::RockyLinux | OperatingSystem::CentOs => {
             red_hat(python("/usr/libexec/platform-python", "python3"))
         }

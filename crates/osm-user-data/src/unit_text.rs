@@ -1,4 +1,5 @@
-//! The text of a unit or drop-in, as Ignition takes it: less than systemd does, which skips what it can't read.
+//! The text of a unit or drop-in, as Ignition takes it: less than systemd does, which skips what it can't
+//! read.
 
 /// Longest line in bytes that Ignition's parser takes.
 const LONGEST_LINE: usize = 2047;

@@ -30,8 +30,8 @@ pub fn unit_files(unit: &Unit) -> impl Iterator<Item = (String, &str)> {
     own.into_iter().chain(drop_ins)
 }
 
-/// The texts of a unit as Flatcar's programs take them, which leave out what is empty: under `content`, and under `drop_ins` with their
-/// names.
+/// The texts of a unit as Flatcar's programs take them, which leave out what is empty: under `content`, and
+/// under `drop_ins` with their names.
 pub(crate) fn unit_texts(unit: &Unit, content: &str, drop_ins: &str) -> Map<String, Value> {
     let own = unit.content.as_ref().filter(|text| !text.is_empty());
     let own = own.map(|text| (content.to_owned(), json!(text)));

@@ -1,14 +1,15 @@
 //! The one place where YAML is written and read.
 //!
-//! Readers differ: cloud-init's is YAML 1.1, where `yes`, `12:30` and `1_000` are not strings. So every string is
-//! quoted, except multi-line text that a literal block carries unharmed, because operators read these documents.
+//! Readers differ: cloud-init's is YAML 1.1, where `yes`, `12:30` and `1_000` are not strings. So every
+//! string is quoted, except multi-line text that a literal block carries unharmed, because operators read
+//! these documents.
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::Value;
 use serde_saphyr::LitStr;
 
-/// `value` as a YAML document. Strings that hold a `<MACHINE_NAME>`, blank lines made of spaces, or anything else
-/// that a later text replacement could change stay on one quoted line.
+/// `value` as a YAML document. Strings that hold a `<MACHINE_NAME>`, blank lines made of spaces, or anything
+/// else that a later text replacement could change stay on one quoted line.
 ///
 /// # Errors
 /// Only for values that no YAML can hold, such as numbers that are not finite.
@@ -16,8 +17,8 @@ pub fn write(value: &Value) -> Result<String, String> {
     write_sparing(value, &[])
 }
 
-/// As [`write()`], for a reader that replaces the texts `spared` before it parses: each starts with `$`, which is written as an escape
-/// where one of them would be. Keys are written as they are.
+/// As [`write()`], for a reader that replaces the texts `spared` before it parses: each starts with `$`,
+/// which is written as an escape where one of them would be. Keys are written as they are.
 ///
 /// # Errors
 /// As [`write()`].
@@ -29,7 +30,8 @@ pub(crate) fn write_sparing(value: &Value, spared: &[&str]) -> Result<String, St
     let written = spared.iter().fold(written, |written, text| {
         written.replace(text, &text.replace('$', "\\x24"))
     });
-    // Blank lines of literal blocks come indented. No other line is blank, and no block has one that must stay so.
+    // Blank lines of literal blocks come indented. No other line is blank, and no block has one that must
+    // stay so.
     let lines = written.lines().map(|line| {
         if line.trim_matches(' ').is_empty() {
             ""
@@ -40,8 +42,8 @@ pub(crate) fn write_sparing(value: &Value, spared: &[&str]) -> Result<String, St
     Ok(lines.flat_map(|line| [line, "\n"]).collect())
 }
 
-/// Every document of a stream, empty ones left out. Reads as kubectl does: YAML 1.1 booleans and octal numbers,
-/// duplicate keys refused.
+/// Every document of a stream, empty ones left out. Reads as kubectl does: YAML 1.1 booleans and octal
+/// numbers, duplicate keys refused.
 ///
 /// # Errors
 /// What is wrong, with line and column, on one line.
@@ -56,8 +58,8 @@ pub fn read(text: &str) -> Result<Vec<Value>, String> {
         .collect())
 }
 
-/// `value` on one line, as JSON that YAML readers take, too: JSON leaves some characters as they are that YAML does not allow, or
-/// takes for the end of a line.
+/// `value` on one line, as JSON that YAML readers take, too: JSON leaves some characters as they are that
+/// YAML does not allow, or takes for the end of a line.
 pub fn json(value: &Value) -> String {
     let text = value.to_string();
     if text.chars().all(is_plain) {

@@ -1,7 +1,8 @@
-//! Explains what a pool waits for: the chain from its MachineDeployment to its Secrets, in which each link follows from those before it.
+//! Explains what a pool waits for: the chain from its MachineDeployment to its Secrets, in which each link
+//! follows from those before it.
 //!
-//! A pool is up to date if its Secrets hold what the newest MachineDeployment, profile and settings ask for. So a refused edit of a profile is
-//! a problem, although machines boot with the previous version.
+//! A pool is up to date if its Secrets hold what the newest MachineDeployment, profile and settings ask for.
+//! So a refused edit of a profile is a problem, although machines boot with the previous version.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -206,12 +207,14 @@ pub fn chain(snapshot: &Snapshot, pool: &ClusterPool<'_>, now: Timestamp) -> Vec
     links
 }
 
-/// What the absence of an object means; `None` if objects of this part could not be read, so that it may exist.
+/// What the absence of an object means; `None` if objects of this part could not be read, so that it may
+/// exist.
 fn absent(snapshot: &Snapshot, part: Part, problem: impl FnOnce() -> Problem) -> Option<Outcome> {
     (!snapshot.lacks(part)).then(|| Err(problem()))
 }
 
-/// The first link with a problem. If all that is known about it is that a program has not done something, a later one may report why.
+/// The first link with a problem. If all that is known about it is that a program has not done something, a
+/// later one may report why.
 pub fn first_problem(links: &[Link]) -> Option<(&Link, &Problem)> {
     let problems = || {
         links.iter().filter_map(|link| match &link.state {

@@ -1,8 +1,10 @@
-//! Hides credentials in texts that were not rendered by OSM: those of OperatingSystemConfigs of the upstream OSM, which contain
-//! tokens and passwords. Content that OSM rendered has markers in their places and does not need this.
+//! Hides credentials in texts that were not rendered by OSM: those of OperatingSystemConfigs of the upstream
+//! OSM, which contain tokens and passwords. Content that OSM rendered has markers in their places and does
+//! not need this.
 //!
-//! A text is compared with the masked text of the same file that OSM renders. Its lines that fit a line there get the masks of that line.
-//! In every other line, whatever looks like a credential is replaced. The rules hide too much rather than too little.
+//! A text is compared with the masked text of the same file that OSM renders. Its lines that fit a line there
+//! get the masks of that line. In every other line, whatever looks like a credential is replaced. The rules
+//! hide too much rather than too little.
 
 use std::sync::LazyLock;
 
@@ -12,7 +14,8 @@ use regex::{Captures, Regex};
 use crate::difference;
 use crate::tree::Tree;
 
-/// Where the file of the cloud provider is on a machine. Its text is part of the MachineDeployment, and may contain credentials.
+/// Where the file of the cloud provider is on a machine. Its text is part of the MachineDeployment, and may
+/// contain credentials.
 pub const CLOUD_CONFIG: &str = "/etc/kubernetes/cloud-config";
 
 /// What is shown for a text of the MachineDeployment that may contain credentials.
@@ -24,7 +27,8 @@ pub const MASK: &str = "<masked>";
 /// Shortest run of base64 that is hidden. Shorter runs are often names.
 const MIN_BLOB: usize = 32;
 
-/// Most lines with masks of a file that lines are compared with, each by a regular expression. A profile has a few.
+/// Most lines with masks of a file that lines are compared with, each by a regular expression. A profile has
+/// a few.
 const MAX_PATTERNS: usize = 200;
 
 /// Credentials that are known by their form. Each pattern replaces its last group, and keeps those before.
@@ -58,7 +62,8 @@ fn compiled(patterns: &[&str]) -> Vec<Regex> {
 
 static BLOB: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[A-Za-z0-9+/=_-]{32,}").ok());
 
-/// `theirs` without credentials. `ours` is the same file as OSM renders it, with the masks of its late-bound values.
+/// `theirs` without credentials. `ours` is the same file as OSM renders it, with the masks of its late-bound
+/// values.
 pub fn hide(theirs: &str, ours: &str, masks: &LateValues) -> String {
     let (known, patterns) = lines(ours, masks);
     let mut hidden = String::with_capacity(theirs.len());
@@ -134,7 +139,8 @@ fn lines<'o>(ours: &'o str, masks: &LateValues) -> (Vec<&'o str>, Vec<(Regex, &'
     (known, patterns)
 }
 
-/// What the values of a line with masks can be; `None` for a line without masks, and for one that has nothing else.
+/// What the values of a line with masks can be; `None` for a line without masks, and for one that has nothing
+/// else.
 fn pattern(line: &str, masks: &LateValues) -> Option<Regex> {
     let mut escaped = regex::escape(line);
     let (mut is_masked, mut rest) = (false, line.to_owned());
@@ -182,7 +188,8 @@ fn without_blobs(text: &str) -> String {
     replaced.into_owned()
 }
 
-/// Whether a run of characters may be base64 of something: it has capital and small letters and digits, and is not a path.
+/// Whether a run of characters may be base64 of something: it has capital and small letters and digits, and
+/// is not a path.
 fn is_blob(run: &str) -> bool {
     let any = |is: fn(&char) -> bool| run.chars().any(|c| is(&c));
     run.len() >= MIN_BLOB

@@ -6,7 +6,8 @@ use similar::{ChangeTag, TextDiff};
 
 use crate::tree::Tree;
 
-/// How long the comparison of two texts may look for the smallest difference. After that, a larger one is shown.
+/// How long the comparison of two texts may look for the smallest difference. After that, a larger one is
+/// shown.
 const MAX_TIME: Duration = Duration::from_secs(2);
 
 /// Unchanged lines around a change, as of `diff -u`.

@@ -114,7 +114,8 @@ pub fn settings_document(path: Option<&Path>) -> Result<SettingsDocument> {
     }
 }
 
-/// The settings of inputs: those of `path`, or else the one document that the inputs contain, or else the defaults.
+/// The settings of inputs: those of `path`, or else the one document that the inputs contain, or else the
+/// defaults.
 ///
 /// # Errors
 /// Several documents, or a wrong one.
@@ -353,7 +354,8 @@ fn unreadable(kind: &str) -> Reason {
     }
 }
 
-/// Whether a document without a kind has a field of the settings. In folders, there are also files such as Chart.yaml.
+/// Whether a document without a kind has a field of the settings. In folders, there are also files such as
+/// Chart.yaml.
 fn looks_like_settings(document: &Value) -> bool {
     // Settings always have a JSON form.
     let known = serde_json::to_value(Settings::default()).unwrap_or_default();

@@ -1,7 +1,8 @@
-//! `osmctl kubeconfigs`: writes the kubeconfigs with which services that run in one cluster work in another one. No other subcommand writes
-//! to a cluster.
+//! `osmctl kubeconfigs`: writes the kubeconfigs with which services that run in one cluster work in another
+//! one. No other subcommand writes to a cluster.
 //!
-//! Tokens exist only in the answers of an API server and in the Secrets: not in the process list, in files or in messages.
+//! Tokens exist only in the answers of an API server and in the Secrets: not in the process list, in files or
+//! in messages.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,9 +24,10 @@ const SHORTEST: Duration = Duration::from_secs(600);
 
 /// Create and renew the kubeconfigs with which services use another cluster
 ///
-/// For each service, the command requests a token of its ServiceAccount in the worker cluster, and writes a kubeconfig with it to a Secret of
-/// the management cluster: worker-osc-controller, worker-secret-syncer and worker-csr-approver. Run the command again before the tokens
-/// expire. The services restart by themselves with a new kubeconfig.
+/// For each service, the command requests a token of its ServiceAccount in the worker cluster, and writes a
+/// kubeconfig with it to a Secret of the management cluster: worker-osc-controller, worker-secret-syncer and
+/// worker-csr-approver. Run the command again before the tokens expire. The services restart by themselves
+/// with a new kubeconfig.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,5 @@
-//! `osmctl` runs the code of the controllers offline, and reads clusters. Only `kubeconfigs` writes to one. Each subcommand has its module.
+//! `osmctl` runs the code of the controllers offline, and reads clusters. Only `kubeconfigs` writes to one.
+//! Each subcommand has its module.
 //!
 //! ```text
 //! problem ← yaml_tree, source, origin ← metadata ← input ← profiles ← pools ← tree ← difference   shared; each uses only what is before it
@@ -47,7 +48,8 @@ mod yaml_tree;
 
 use crate::problem::Problems;
 
-/// Show what Operating System Manager generates from profiles and MachineDeployments, and what a cluster waits for
+/// Show what Operating System Manager generates from profiles and MachineDeployments, and what a cluster
+/// waits for
 #[derive(Parser)]
 #[command(name = "osmctl", version, arg_required_else_help = true)]
 #[command(after_help = "Exit codes: 0 success, 1 invalid input, 2 usage error.")]

@@ -7,11 +7,12 @@ use serde_json::{Map, Value};
 use crate::origin::Origin;
 use crate::problem::Problem;
 
-/// Where a MachineDeployment has labels of the objects that machine-controller creates for it: MachineSets with their Machines, and Nodes.
+/// Where a MachineDeployment has labels of the objects that machine-controller creates for it: MachineSets
+/// with their Machines, and Nodes.
 const LABELS_OF_TEMPLATE: [&str; 2] = ["spec.template.metadata", "spec.template.spec.metadata"];
 
-/// Reports what the API server would refuse in the metadata of an object of this kind. What has the wrong type is reported when the object is
-/// decoded.
+/// Reports what the API server would refuse in the metadata of an object of this kind. What has the wrong
+/// type is reported when the object is decoded.
 pub fn check(kind: &str, object: &Value, origin: &Origin) -> Vec<Problem> {
     let text = |field| {
         let value = object.get("metadata")?.get(field)?;
@@ -46,8 +47,8 @@ pub fn check(kind: &str, object: &Value, origin: &Origin) -> Vec<Problem> {
     problems
 }
 
-/// Reports labels that machine-controller can't write to the objects that it creates for a MachineDeployment, because the API server would
-/// refuse these objects.
+/// Reports labels that machine-controller can't write to the objects that it creates for a MachineDeployment,
+/// because the API server would refuse these objects.
 pub fn check_template(md: &MachineDeployment, origin: &Origin) -> Vec<Problem> {
     let object = serde_json::json!({"spec": {"template": md.spec.template}});
     let paths = LABELS_OF_TEMPLATE.into_iter();

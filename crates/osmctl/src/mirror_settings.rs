@@ -16,12 +16,12 @@ use crate::output;
 
 /// Print settings that make nodes download from a mirror
 ///
-/// The command prints the settings document, that of --settings or of -f, with the base URLs of the mirror and with pinned checksums. Nodes then
-/// reject any file that changes on the mirror.
+/// The command prints the settings document, that of --settings or of -f, with the base URLs of the mirror
+/// and with pinned checksums. Nodes then reject any file that changes on the mirror.
 ///
 /// The folder must contain each file of `osmctl urls` at the path that follows :// in its URL, such as
-/// dl.k8s.io/v1.34.4/bin/linux/amd64/kubelet. The command verifies the checksum of each file. It uses the checksum that
-/// --settings pin, or the one in the checksum file, which the folder must then contain.
+/// dl.k8s.io/v1.34.4/bin/linux/amd64/kubelet. The command verifies the checksum of each file. It uses the
+/// checksum that --settings pin, or the one in the checksum file, which the folder must then contain.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

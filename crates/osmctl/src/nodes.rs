@@ -21,7 +21,8 @@ use crate::{output, pools};
 pub struct Nodes {
     #[command(flatten)]
     source: Source,
-    /// Profile: a file, or the name of a built-in profile. With -f, it replaces the profiles of the MachineDeployments
+    /// Profile: a file, or the name of a built-in profile. With -f, it replaces the profiles of the
+    /// MachineDeployments
     #[arg(long, value_name = "FILE|NAME")]
     profile: Option<PathBuf>,
     /// Settings document [default: the one in -f, or else the default settings]

@@ -94,12 +94,14 @@ impl Origin {
         }
     }
 
-    /// In literal blocks each line of the text is a line of the file. In other scalars only the start is certain.
+    /// In literal blocks each line of the text is a line of the file. In other scalars only the start is
+    /// certain.
     fn inside(&self, node: &Node, line: usize, column: Option<usize>) -> Place {
         let Kind::Scalar(text, Style::Literal) = &node.kind else {
             return self.place_of(node);
         };
-        // The position of a block is that of its first character that is not a line break. Its column is the indentation.
+        // The position of a block is that of its first character that is not a line break. Its column is the
+        // indentation.
         let blank = text.len() - text.trim_start_matches('\n').len();
         Place {
             file: self.file.to_string(),
@@ -109,7 +111,8 @@ impl Origin {
     }
 }
 
-/// Messages name a template of the profile's own by the text that includes it: `PATH, in the template "NAME" of STAGE`.
+/// Messages name a template of the profile's own by the text that includes it: `PATH, in the template "NAME"
+/// of STAGE`.
 fn find_template<'n>(spec: &'n Node, position: &TemplatePosition) -> Found<'n> {
     let Some((text, included)) = position.template.split_once(", in the template \"") else {
         return find_place(spec, &position.template);

@@ -1,7 +1,9 @@
-//! Writes to standard output and standard error, and puts tables, texts and documents together. Nothing else in osmctl writes there.
+//! Writes to standard output and standard error, and puts tables, texts and documents together. Nothing else
+//! in osmctl writes there.
 //!
-//! Texts of a cluster or a file may be hostile: they could change the title of a terminal, turn lines around, or begin a line with a command for the
-//! runner of a workflow, which reads both streams. So they are cleaned here, where they leave, and not where they are put together.
+//! Texts of a cluster or a file may be hostile: they could change the title of a terminal, turn lines around,
+//! or begin a line with a command for the runner of a workflow, which reads both streams. So they are cleaned
+//! here, where they leave, and not where they are put together.
 
 #![expect(
     clippy::disallowed_macros,
@@ -37,7 +39,8 @@ pub fn document(text: &str) -> Result<()> {
     raw(text).map(|_| ())
 }
 
-/// Writes a text as it is to standard output: what a machine gets, byte by byte, or a text of osmctl itself. `false` if the reader has closed it.
+/// Writes a text as it is to standard output: what a machine gets, byte by byte, or a text of osmctl itself.
+/// `false` if the reader has closed it.
 pub fn raw(text: &str) -> Result<bool> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -71,7 +74,8 @@ pub fn shown(line: &str) -> String {
     line.chars().map(shown).collect()
 }
 
-/// Whether the character is of a category Cf, Zl or Zp of Unicode 16, such as those that change the direction of text.
+/// Whether the character is of a category Cf, Zl or Zp of Unicode 16, such as those that change the direction
+/// of text.
 /// <https://www.unicode.org/Public/16.0.0/ucd/extracted/DerivedGeneralCategory.txt>
 fn is_invisible(c: char) -> bool {
     matches!(c,
@@ -82,7 +86,8 @@ fn is_invisible(c: char) -> bool {
         | '\u{e0020}'..='\u{e007f}')
 }
 
-/// The runner of GitHub takes a line for a command that begins with `::`, after white space, or that has `##[` anywhere.
+/// The runner of GitHub takes a line for a command that begins with `::`, after white space, or that has
+/// `##[` anywhere.
 /// <https://github.com/actions/runner/blob/079cdb1d05fe0ec50f8c51de5a4fa51d0eb189b0/src/Runner.Common/ActionCommand.cs>
 fn without_command(line: &str) -> String {
     let text = line.trim_start();

@@ -264,7 +264,8 @@ impl Selected {
     }
 }
 
-/// The API server of settings, with placeholders for the fields that they do not set, and the names of these fields.
+/// The API server of settings, with placeholders for the fields that they do not set, and the names of these
+/// fields.
 pub fn endpoint(settings: &Settings) -> (ClusterEndpoint, Vec<&'static str>) {
     let stand_in = osm_render::stand_in_cluster();
     let mut missing = Vec::new();

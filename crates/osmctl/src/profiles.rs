@@ -26,8 +26,8 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// The profile of `--profile`: the built-in one of that name, or else that of a file. It may extend one of those `written`
-    /// elsewhere.
+    /// The profile of `--profile`: the built-in one of that name, or else that of a file. It may extend one
+    /// of those `written` elsewhere.
     pub fn given(argument: &Path, written: &[Item<OperatingSystemProfile>]) -> Result<Self> {
         if let Some(item) = argument.to_str().and_then(built_in) {
             return Self::compile(&item, &[]);
@@ -62,8 +62,8 @@ impl Chosen {
         }
     }
 
-    /// The profile of a MachineDeployment: the one that it names, or else the default of its operating system and provisioning utility,
-    /// of those `written`, or else built in.
+    /// The profile of a MachineDeployment: the one that it names, or else the default of its operating system
+    /// and provisioning utility, of those `written`, or else built in.
     pub fn of(
         machine_deployment: &Item<MachineDeployment>,
         pool: &Pool,
@@ -170,8 +170,9 @@ impl Chosen {
         }
     }
 
-    /// Renders it for a pool. An error that has no line in the profile is one of its MachineDeployment or of the settings for it, so it is
-    /// reported about `machine_deployment`, with its name and place, if the pool has one.
+    /// Renders it for a pool. An error that has no line in the profile is one of its MachineDeployment or of
+    /// the settings for it, so it is reported about `machine_deployment`, with its name and place, if the
+    /// pool has one.
     pub fn render(
         &self,
         pool: &Pool,
@@ -196,7 +197,8 @@ fn of_profile(name: &str, rule: &'static str, place: Place, message: &str) -> Pr
     Problem::error(rule, place, format!("profile {name}: {message}")).into()
 }
 
-/// The built-in profile of this name, for pools. Its origin has no lines, because who wrote the pool has no such file.
+/// The built-in profile of this name, for pools. Its origin has no lines, because who wrote the pool has no
+/// such file.
 pub fn built_in(name: &str) -> Option<Item<OperatingSystemProfile>> {
     let mut item = built_ins_with(|found| found == name).pop()?;
     item.origin = Origin::new(Rc::from(format!("built-in profile {name}")), None);

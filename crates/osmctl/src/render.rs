@@ -1,4 +1,5 @@
-//! `osmctl render`: what the controllers write for MachineDeployments, with placeholders for what only a cluster knows.
+//! `osmctl render`: what the controllers write for MachineDeployments, with placeholders for what only a
+//! cluster knows.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,11 +18,12 @@ const USAGE_ERROR: u8 = 2;
 /// Print what the controllers would write for MachineDeployments
 ///
 /// The flag --profile selects the profile. Without it, the annotation k8c.io/operating-system-profile of the
-/// MachineDeployment does. The default is osp-OPERATINGSYSTEM. The command looks for the profile in -f first, then among
-/// the built-in profiles.
+/// MachineDeployment does. The default is osp-OPERATINGSYSTEM. The command looks for the profile in -f first,
+/// then among the built-in profiles.
 ///
-/// The output contains no credentials. Names such as "api/token" mark their places. If the settings contain no API server
-/// or no CA, the command uses placeholders and reports them on standard error. The controllers read both from the cluster.
+/// The output contains no credentials. Names such as "api/token" mark their places. If the settings contain
+/// no API server or no CA, the command uses placeholders and reports them on standard error. The controllers
+/// read both from the cluster.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -50,13 +52,15 @@ pub struct Render {
     /// Settings document [default: the one in the inputs, or the default settings]
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
-    /// Profile to use instead of the one that each MachineDeployment selects: a file, or the name of a built-in profile
+    /// Profile to use instead of the one that each MachineDeployment selects: a file, or the name of a
+    /// built-in profile
     #[arg(long, value_name = "FILE|NAME")]
     profile: Option<PathBuf>,
     /// Document; with -o user-data it is required, with -o dir= the default is both
     #[arg(long, value_enum)]
     stage: Option<StageName>,
-    /// Output: user-data (one document of one pool), yaml (OperatingSystemConfigs), or dir=PATH (the files of machines)
+    /// Output: user-data (one document of one pool), yaml (OperatingSystemConfigs), or dir=PATH (the files of
+    /// machines)
     #[arg(short, long, value_name = "FORMAT", default_value = "user-data")]
     output: Format,
 }

@@ -1,7 +1,7 @@
 //! `osmctl show`: what the machines of a pool get.
 //!
-//! It reads the config of the pool, which contains no credentials, and never a Secret. So it needs no right on Secrets, and can't print
-//! what it does not have.
+//! It reads the config of the pool, which contains no credentials, and never a Secret. So it needs no right
+//! on Secrets, and can't print what it does not have.
 
 use std::process::ExitCode;
 
@@ -18,10 +18,12 @@ use crate::{cluster, output, snapshot};
 
 /// Print what the machines of a pool get, without credentials
 ///
-/// The content is that of the pool's OperatingSystemConfig. Credentials are not part of it: secret-syncer adds them when it publishes.
-/// The output has their names in their places, such as `<registry/docker.io/password>`. The command reads no Secret.
+/// The content is that of the pool's OperatingSystemConfig. Credentials are not part of it: secret-syncer
+/// adds them when it publishes. The output has their names in their places, such as
+/// `<registry/docker.io/password>`. The command reads no Secret.
 ///
-/// Without FILE, the command lists the files and units of both documents. With FILE, it prints the text of one file.
+/// Without FILE, the command lists the files and units of both documents. With FILE, it prints the text of
+/// one file.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,5 @@
-//! The objects of a cluster, as plain data, and the pools in it. The module `cluster` reads them. Commands are pure functions of them.
+//! The objects of a cluster, as plain data, and the pools in it. The module `cluster` reads them. Commands
+//! are pure functions of them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -187,9 +188,9 @@ impl Snapshot {
         self.profiles.iter().find(is_it)
     }
 
-    /// Namespace and name of the profile that a MachineDeployment asks for, as osc-controller finds it: if no annotation names the namespace,
-    /// it may be one that many installations share, which the config shows. The profile is absent if no annotation names it and the
-    /// operating system cannot be read.
+    /// Namespace and name of the profile that a MachineDeployment asks for, as osc-controller finds it: if no
+    /// annotation names the namespace, it may be one that many installations share, which the config shows.
+    /// The profile is absent if no annotation names it and the operating system cannot be read.
     pub fn profile_name(&self, md: &MachineDeployment) -> Option<(String, String)> {
         let annotation = |key| pool::annotation(md, key).map(str::to_owned);
         let name = annotation(names::PROFILE).or_else(|| {
@@ -248,7 +249,8 @@ pub struct ClusterPool<'a> {
     pub config: Option<&'a OperatingSystemConfig>,
     /// The other pool that has the config of this name.
     pub holder: Option<PoolRef>,
-    /// uid of the cluster that the config was created for, if it is another one than that of the MachineDeployments.
+    /// uid of the cluster that the config was created for, if it is another one than that of the
+    /// MachineDeployments.
     pub other_cluster: Option<String>,
 }
 
@@ -285,7 +287,8 @@ impl fmt::Display for ClusterPool<'_> {
     }
 }
 
-/// The pool that a person means: `NAMESPACE/NAME`, or `NAME` in kube-system, or else the only one of this name.
+/// The pool that a person means: `NAMESPACE/NAME`, or `NAME` in kube-system, or else the only one of this
+/// name.
 ///
 /// # Errors
 /// No such pool, or several.

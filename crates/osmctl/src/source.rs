@@ -28,8 +28,8 @@ pub struct Source {
 
 /// Reads files, folders with everything below them, and standard input, whose path is `-`.
 ///
-/// Folders contribute files that end in .yaml, .yml or .json, in the order of their names. Hidden files, and folders behind symbolic
-/// links, are left out.
+/// Folders contribute files that end in .yaml, .yml or .json, in the order of their names. Hidden files, and
+/// folders behind symbolic links, are left out.
 ///
 /// # Errors
 /// Everything that can't be read. The rest is returned as well.

@@ -39,8 +39,8 @@ const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 ///
 /// Without POOL, the command lists all pools with what each of them waits for, and the services.
 ///
-/// With POOL, it checks the MachineDeployment, its profile, the settings, the config and the Secrets, in this order.
-/// It stops at the first problem, and prints its reason, message, and next step.
+/// With POOL, it checks the MachineDeployment, its profile, the settings, the config and the Secrets, in this
+/// order. It stops at the first problem, and prints its reason, message, and next step.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

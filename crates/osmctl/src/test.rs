@@ -21,9 +21,9 @@ const EXPECTED: &str = "expected";
 
 /// Compare what cases render to with what was recorded
 ///
-/// A case is a folder with the file case.yaml: at least one MachineDeployment, and profiles and settings if the case needs its own.
-/// The folder `expected` beside it contains the files of the machines. The flag --bless writes it. Read the difference before you
-/// commit it.
+/// A case is a folder with the file case.yaml: at least one MachineDeployment, and profiles and settings if
+/// the case needs its own. The folder `expected` beside it contains the files of the machines. The flag
+/// --bless writes it. Read the difference before you commit it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

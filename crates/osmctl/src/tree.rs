@@ -222,7 +222,8 @@ fn below(folder: &Path, path: &str) -> Result<PathBuf> {
     Ok(folder.join(relative))
 }
 
-/// Paths of all files in a folder. Symbolic links are refused, because what is behind them is not in the folder.
+/// Paths of all files in a folder. Symbolic links are refused, because what is behind them is not in the
+/// folder.
 fn found_in(folder: &Path) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     let mut left = vec![folder.to_owned()];

@@ -11,11 +11,11 @@ use crate::output;
 
 /// List what nodes download
 ///
-/// The list contains each file that the templates request by download-url, and the files with the checksums. The
-/// command prints one URL per line, for a loop in a shell.
+/// The list contains each file that the templates request by download-url, and the files with the checksums.
+/// The command prints one URL per line, for a loop in a shell.
 ///
-/// The list contains no container images and no packages of the distribution. Nodes need one image, `pauseImage` of the
-/// settings. Nodes become Ready without the packages.
+/// The list contains no container images and no packages of the distribution. Nodes need one image,
+/// `pauseImage` of the settings. Nodes become Ready without the packages.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

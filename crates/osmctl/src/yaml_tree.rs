@@ -1,6 +1,7 @@
 //! YAML with the position of every node, within bounds.
 //!
-//! Values are read by [`osm_user_data::yaml`], as everywhere else. This tree finds out where they are, and shows how scalars are written.
+//! Values are read by [`osm_user_data::yaml`], as everywhere else. This tree finds out where they are, and
+//! shows how scalars are written.
 
 use std::collections::HashMap;
 

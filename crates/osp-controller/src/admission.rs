@@ -1,7 +1,8 @@
 //! The admission webhook for profiles. It judges with the code of a reconcile, and sends no request.
 //!
-//! It validates one profile at a time, apart from those that are reconciled, so that no number of submitted profiles delays a reconcile. A
-//! validation that takes too long continues, and its result serves the next attempt.
+//! It validates one profile at a time, apart from those that are reconciled, so that no number of submitted
+//! profiles delays a reconcile. A validation that takes too long continues, and its result serves the next
+//! attempt.
 
 use std::future::Future;
 use std::time::Duration;
@@ -22,7 +23,8 @@ use crate::plan;
 use crate::stored_profile::StoredProfile;
 use crate::validate::Validator;
 
-/// A client may create a profile just before the one that extends it, and the watch shows it a little later. It is part of `DEADLINE`.
+/// A client may create a profile just before the one that extends it, and the watch shows it a little later.
+/// It is part of `DEADLINE`.
 const WATCH_LAG: Duration = Duration::from_millis(150);
 /// How often to check whether the watch has shown it, which only reads memory.
 const WATCH_POLL: Duration = Duration::from_millis(15);
@@ -45,7 +47,8 @@ impl ProfileJudge {
 }
 
 impl Judge for ProfileJudge {
-    /// A client waits for the answer. A profile that takes longer is admitted with a warning, and its condition has the result.
+    /// A client waits for the answer. A profile that takes longer is admitted with a warning, and its
+    /// condition has the result.
     const DEADLINE: Duration = Duration::from_millis(500);
 
     fn judge(&self, request: Request) -> impl Future<Output = Verdict> + Send {

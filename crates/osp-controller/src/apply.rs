@@ -1,4 +1,5 @@
-//! Executes a plan: writes a default profile, or the copy of a custom profile. It has no rules of its own; it only handles the answers of the API server.
+//! Executes a plan: writes a default profile, or the copy of a custom profile. It has no rules of its own; it
+//! only handles the answers of the API server.
 
 use kube::api::PostParams;
 use osm_api::OperatingSystemProfile;
@@ -17,10 +18,12 @@ use crate::stored_profile::StoredProfile;
 const DEFAULT: &str = "the default profile";
 const COPY: &str = "the copy of the custom profile";
 
-/// Installs the default profile, or writes the copy, if the plan contains that; returns why the API server refuses the copy, if it does.
+/// Installs the default profile, or writes the copy, if the plan contains that; returns why the API server
+/// refuses the copy, if it does.
 ///
 /// # Errors
-/// Failed requests; [`Error::Conflict`] if the stored profile is not the one that was gathered; what forbids to write anything.
+/// Failed requests; [`Error::Conflict`] if the stored profile is not the one that was gathered; what forbids
+/// to write anything.
 pub async fn apply(context: &Context, gathered: &Gathered, plan: &Plan) -> Result<Option<Problem>, Error> {
     if let Some(problem) = context.cluster.outdated_definitions.problem() {
         // The API server would drop fields, and pools would be rendered from what is left.
@@ -42,7 +45,8 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: &Plan) -> Resul
     }
 }
 
-/// Writes a profile, unless the API server would drop fields: the watch would show each write as a difference, and cause the next one.
+/// Writes a profile, unless the API server would drop fields: the watch would show each write as a
+/// difference, and cause the next one.
 async fn write(
     context: &Context,
     gathered: &Gathered,
@@ -75,7 +79,8 @@ async fn write(
             Ok(written)
         }
         Err(error) if error::already_exists(&error) => {
-            // The watch is behind. With the object from the API server, the next plan is made for what exists.
+            // The watch is behind. With the object from the API server, the next plan is made for what
+            // exists.
             let found = read::get(
                 &api,
                 &gathered.name,
@@ -102,7 +107,8 @@ async fn restore(context: &Context, gathered: &Gathered, plan: &Restore) -> Resu
     write(context, gathered, &profile, DEFAULT).await.map(drop)
 }
 
-/// Writes the copy. The API server's schema is the last check of a custom profile: what it refuses, the author must correct.
+/// Writes the copy. The API server's schema is the last check of a custom profile: what it refuses, the
+/// author must correct.
 async fn copy(
     context: &Context,
     gathered: &Gathered,

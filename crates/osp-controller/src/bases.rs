@@ -16,8 +16,8 @@ use crate::stored_profile::StoredProfile;
 pub enum Bases {
     /// All of them are accepted; the nearest is the first.
     Ready(Vec<Base>),
-    /// The profile of this name is not validated yet, is about to be installed, or may come with the rest of a list. A change of it wakes the
-    /// profiles that extend it.
+    /// The profile of this name is not validated yet, is about to be installed, or may come with the rest of
+    /// a list. A change of it wakes the profiles that extend it.
     Awaited(String),
 }
 

@@ -21,14 +21,16 @@ use crate::default_profile;
 use crate::stored_profile::StoredProfile;
 use crate::validate::Validator;
 
-/// Value of the metric label `condition` for custom profiles. They have no condition, because they have no status.
+/// Value of the metric label `condition` for custom profiles. They have no condition, because they have no
+/// status.
 pub const COPIED: &str = "Copied";
 
-/// Profiles of one namespace that are kept. `limits.machineDeployments` does not bound them, because their number does not depend on that
-/// of pools.
+/// Profiles of one namespace that are kept. `limits.machineDeployments` does not bound them, because their
+/// number does not depend on that of pools.
 const MAX_PROFILES: usize = 10_000;
 
-/// Profiles that are validated at a time, besides one of the webhook. Each can take as much memory and time as a profile may take.
+/// Profiles that are validated at a time, besides one of the webhook. Each can take as much memory and time
+/// as a profile may take.
 const VALIDATIONS: usize = 2;
 
 /// What all reconciles share. Clones are cheap.
@@ -51,11 +53,13 @@ pub struct Inner {
     pub defaults: Vec<(String, OperatingSystemProfileSpec)>,
     /// Keys `namespace/name` of the profiles to reconcile.
     pub queue: Arc<Queue<String>>,
-    /// Profiles by namespace, grouped by the name that they extend. They are cached whole, because the spec is validated and the last accepted copy in the status is kept.
+    /// Profiles by namespace, grouped by the name that they extend. They are cached whole, because the spec
+    /// is validated and the last accepted copy in the status is kept.
     pub profiles: BTreeMap<String, Arc<Cache<StoredProfile>>>,
     /// CustomOperatingSystemProfiles by namespace; empty unless they are copied.
     pub custom_profiles: BTreeMap<String, Arc<Cache<CustomProfile>>>,
-    /// The problem of each custom profile that was last reported, by key: a custom profile has no status that could hold it.
+    /// The problem of each custom profile that was last reported, by key: a custom profile has no status that
+    /// could hold it.
     pub problems: Mutex<HashMap<String, Problem>>,
     /// When each default profile was last restored, by key.
     pub restored: Mutex<HashMap<String, Instant>>,
@@ -112,7 +116,8 @@ impl Context {
 
         for (namespace, cache) in &self.custom_profiles {
             let context = self.clone();
-            // Other profiles are reconciled while KKP's definition is missing, so no reconcile waits for this watch.
+            // Other profiles are reconciled while KKP's definition is missing, so no reconcile waits for this
+            // watch.
             Watch::namespaced(&cluster.management, namespace, "customoperatingsystemprofiles")
                 .at_most(MAX_PROFILES)
                 .large()
@@ -128,7 +133,8 @@ impl Context {
         settings_watch::on_change(cluster, move || context.enqueue_defaults());
     }
 
-    /// The settings decide which default profiles are installed, and so also whether profiles that extend one wait for it.
+    /// The settings decide which default profiles are installed, and so also whether profiles that extend one
+    /// wait for it.
     fn enqueue_defaults(&self) {
         for key in self.keys_of_defaults() {
             self.enqueue_extending(&key);
@@ -176,8 +182,8 @@ impl Inner {
         self.profiles.get(namespace)?.get(key)
     }
 
-    /// Whether all profiles are known that one of this namespace may extend. While a list arrives, a base can seem not to exist, or be taken for
-    /// the one of the same name in the namespace of the installation.
+    /// Whether all profiles are known that one of this namespace may extend. While a list arrives, a base can
+    /// seem not to exist, or be taken for the one of the same name in the namespace of the installation.
     pub fn knows_bases_of(&self, namespace: &str) -> bool {
         let namespaces = [namespace, &self.cluster.installation.namespace];
         let mut profiles = namespaces
@@ -203,8 +209,8 @@ impl Inner {
         self.defaults.iter().any(|(default, _)| default == name)
     }
 
-    /// The default profile of this name, unless the settings disable it or are not known yet. The upstream OSM has defaults of the same
-    /// names, and both would replace each other's for ever.
+    /// The default profile of this name, unless the settings disable it or are not known yet. The upstream
+    /// OSM has defaults of the same names, and both would replace each other's for ever.
     pub fn default_profile(&self, name: &str) -> Option<OperatingSystemProfileSpec> {
         match self.cluster.upstream_osm.problem() {
             Some(_) => None,
@@ -218,13 +224,15 @@ impl Inner {
         default_profile::enabled(&self.defaults, name, &current.settings.default_profiles)
     }
 
-    /// Whether this service installs a default profile of this name, or may do so once it knows the settings or the upstream OSM has stopped.
+    /// Whether this service installs a default profile of this name, or may do so once it knows the settings
+    /// or the upstream OSM has stopped.
     pub fn may_install(&self, name: &str) -> bool {
         let settings_are_known = self.cluster.settings.borrow().is_some();
         self.enabled_default(name).is_some() || (!settings_are_known && self.has_default(name))
     }
 
-    /// Queues the profiles that may extend the one with this key. Those that extend them follow when their status changes.
+    /// Queues the profiles that may extend the one with this key. Those that extend them follow when their
+    /// status changes.
     fn enqueue_extending(&self, key: &str) {
         let Some((namespace, name)) = key.split_once('/') else {
             return;

@@ -1,7 +1,7 @@
 //! Creates the copy of a CustomOperatingSystemProfile, and keeps it up to date. Pure.
 //!
-//! The copy is an OperatingSystemProfile with the same name and namespace. It refers to its source as its owner, so that Kubernetes
-//! garbage-collects it.
+//! The copy is an OperatingSystemProfile with the same name and namespace. It refers to its source as its
+//! owner, so that Kubernetes garbage-collects it.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -59,7 +59,8 @@ impl CustomProfile {
         format!("{}/{}", part(&self.about.namespace), part(&self.about.name))
     }
 
-    /// A reference for the garbage collection. It does not block the deletion of the source, which would need another permission.
+    /// A reference for the garbage collection. It does not block the deletion of the source, which would need
+    /// another permission.
     fn owner_reference(&self) -> OwnerReference {
         OwnerReference {
             api_version: CustomOperatingSystemProfile::api_version(&()).into_owned(),
@@ -120,8 +121,9 @@ impl Problem {
     }
 }
 
-/// What to do for the copy of `source`; `None`: nothing until a deletion is complete. `stored`: the OperatingSystemProfile of the same
-/// name. `is_default`: whether there is a default profile of this name, enabled or not.
+/// What to do for the copy of `source`; `None`: nothing until a deletion is complete. `stored`: the
+/// OperatingSystemProfile of the same name. `is_default`: whether there is a default profile of this name,
+/// enabled or not.
 ///
 /// # Errors
 /// What its author must correct.

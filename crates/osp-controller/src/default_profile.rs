@@ -26,11 +26,13 @@ pub struct Restore {
     pub profile: OperatingSystemProfile,
     /// A version to write first, because the spec may change only together with its version.
     pub interim_version: Option<String>,
-    /// The note of an Event. `None` if the stored profile is the default of another release: no user's work is lost then.
+    /// The note of an Event. `None` if the stored profile is the default of another release: no user's work
+    /// is lost then.
     pub notice: Option<String>,
 }
 
-/// What to do for the profile of this name; `None` if there is nothing to do. `default`: the spec that the profile must have.
+/// What to do for the profile of this name; `None` if there is nothing to do. `default`: the spec that the
+/// profile must have.
 pub fn install(
     name: &str,
     stored: Option<&OperatingSystemProfile>,
@@ -54,16 +56,18 @@ pub fn is_deleted(stored: &OperatingSystemProfile) -> bool {
     stored.metadata.deletion_timestamp.is_some()
 }
 
-/// Compares specs as typed values. The API server may have filled in defaults. But the schema and the type have the same fields and
-/// the same defaults, so a spec that was written compares equal to the spec that is read back.
+/// Compares specs as typed values. The API server may have filled in defaults. But the schema and the type
+/// have the same fields and the same defaults, so a spec that was written compares equal to the spec that is
+/// read back.
 fn restore(stored: &OperatingSystemProfile, default: &OperatingSystemProfileSpec) -> Option<Restore> {
     let is_same_spec = stored.spec == *default;
     if is_same_spec && is_labelled(&stored.metadata) {
         return None;
     }
-    // The CustomResourceDefinition allows a change of the spec only together with its version. A different spec may still have the
-    // version of the default, if it was stored while the definition was the upstream OSM's, which has no such rule. Two writes with
-    // another version in between satisfy the rule, and the profile and its status never disappear.
+    // The CustomResourceDefinition allows a change of the spec only together with its version. A different
+    // spec may still have the version of the default, if it was stored while the definition was the upstream
+    // OSM's, which has no such rule. Two writes with another version in between satisfy the rule, and the
+    // profile and its status never disappear.
     let interim_version =
         (!is_same_spec && stored.spec.version == default.version).then(|| INTERIM_VERSION.to_owned());
     let mut profile = OperatingSystemProfile {
@@ -96,7 +100,8 @@ fn replacement_notice(
     stored: &OperatingSystemProfile,
     default: &OperatingSystemProfileSpec,
 ) -> Option<String> {
-    // The version contains a digest of the spec. If it matches, this is the unchanged default profile of another release.
+    // The version contains a digest of the spec. If it matches, this is the unchanged default profile of
+    // another release.
     if osm_render::blessed_version(&stored.spec) == stored.spec.version {
         return None;
     }

@@ -24,8 +24,9 @@ pub struct Gathered {
     pub namespace: String,
     pub name: String,
     pub stored: Option<Arc<StoredProfile>>,
-    /// The default profile of this name. `None` if there is none, if the settings disable it, if the settings, which could
-    /// disable it, are not known yet, or while the upstream OSM, which has its own of that name, runs.
+    /// The default profile of this name. `None` if there is none, if the settings disable it, if the
+    /// settings, which could disable it, are not known yet, or while the upstream OSM, which has its own of
+    /// that name, runs.
     pub default: Option<OperatingSystemProfileSpec>,
     /// How long ago it was last restored.
     pub restored: Option<Duration>,
@@ -33,7 +34,8 @@ pub struct Gathered {
     pub custom: Option<Arc<CustomProfile>>,
     /// Whether a default profile has this name, enabled or not.
     pub is_default: bool,
-    /// The outcome of validating the stored profile; `None` if the profile is not [kept](Self::kept), or waits for another one.
+    /// The outcome of validating the stored profile; `None` if the profile is not [kept](Self::kept), or
+    /// waits for another one.
     pub validation: Option<Outcome>,
     /// Name of the profile that it extends and that must be validated first.
     pub awaited: Option<String>,
@@ -52,7 +54,8 @@ impl Gathered {
         custom_profile::copy(custom, stored, self.is_default)
     }
 
-    /// The stored profile, unless it is being deleted or about to be replaced by the default or by a newer copy. Only a kept profile is validated.
+    /// The stored profile, unless it is being deleted or about to be replaced by the default or by a newer
+    /// copy. Only a kept profile is validated.
     pub fn kept(&self) -> Option<&Arc<StoredProfile>> {
         let stored = self
             .stored

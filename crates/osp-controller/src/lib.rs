@@ -1,10 +1,13 @@
-//! osp-controller installs the default OperatingSystemProfiles, and validates every profile before a pool uses it.
+//! osp-controller installs the default OperatingSystemProfiles, and validates every profile before a pool
+//! uses it.
 //!
-//! It owns the whole status of every OperatingSystemProfile, the spec of the default profiles, and the copies of custom profiles. It has no
-//! rights on Secrets. While the upstream OSM runs in the same namespace, it writes no default profile, but validates those of the upstream OSM.
+//! It owns the whole status of every OperatingSystemProfile, the spec of the default profiles, and the copies
+//! of custom profiles. It has no rights on Secrets. While the upstream OSM runs in the same namespace, it
+//! writes no default profile, but validates those of the upstream OSM.
 //!
-//! A reconcile is `gather → plan → apply → report`. [`gather`] has [`validate`] check the stored profile, [`plan`] makes all
-//! decisions, [`apply`] writes default profiles and copies, and [`report`] alone writes status, Events, metrics and logs.
+//! A reconcile is `gather → plan → apply → report`. [`gather`] has [`validate`] check the stored profile,
+//! [`plan`] makes all decisions, [`apply`] writes default profiles and copies, and [`report`] alone writes
+//! status, Events, metrics and logs.
 
 pub mod admission;
 pub mod apply;

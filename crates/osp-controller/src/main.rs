@@ -8,9 +8,9 @@ use osm_runtime::{AdmissionArgs, CommonArgs, ProfileArgs};
 
 /// Installs the default OperatingSystemProfiles and validates every profile before a pool uses it.
 ///
-/// osp-controller watches OperatingSystemProfiles and the settings. It writes the default profiles, and the status of every
-/// profile. It copies an accepted profile to status.accepted, and the copy stays in use when a later edit is refused. The
-/// condition Accepted explains why an edit is refused.
+/// osp-controller watches OperatingSystemProfiles and the settings. It writes the default profiles, and the
+/// status of every profile. It copies an accepted profile to status.accepted, and the copy stays in use when
+/// a later edit is refused. The condition Accepted explains why an edit is refused.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
@@ -18,8 +18,8 @@ struct Args {
     common: CommonArgs,
     #[command(flatten)]
     profiles: ProfileArgs,
-    /// Copy the CustomOperatingSystemProfiles of KKP in all these namespaces into OperatingSystemProfiles, and keep the copies up to
-    /// date.
+    /// Copy the CustomOperatingSystemProfiles of KKP in all these namespaces into OperatingSystemProfiles,
+    /// and keep the copies up to date.
     #[arg(long, env = "OSM_CUSTOM_PROFILES")]
     custom_profiles: bool,
     #[command(flatten)]

@@ -16,19 +16,22 @@ use crate::gather::Gathered;
 /// A base that is awaited is looked for again after this time. The end of a list wakes no profile.
 const AWAITED_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A default profile is restored at most once in this time, to limit writes and Events if someone else, such as a GitOps tool, keeps
-/// changing it. Meanwhile, pools use what was accepted.
+/// A default profile is restored at most once in this time, to limit writes and Events if someone else, such
+/// as a GitOps tool, keeps changing it. Meanwhile, pools use what was accepted.
 const RESTORE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// When to validate a profile again whose validation panicked or took too long: each attempt can hold a slot for a minute.
+/// When to validate a profile again whose validation panicked or took too long: each attempt can hold a slot
+/// for a minute.
 const VALIDATE_AGAIN: Duration = Duration::from_secs(300);
 
-/// What to do. `apply` and `report` have no rules of their own; they only handle the answers of the API server.
+/// What to do. `apply` and `report` have no rules of their own; they only handle the answers of the API
+/// server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// How to install the default profile; `None` if it is in place, or if there is none.
     pub install: Option<Install>,
-    /// What to do for the copy of a custom profile, or why it is not copied; `None` if there is no custom profile.
+    /// What to do for the copy of a custom profile, or why it is not copied; `None` if there is no custom
+    /// profile.
     pub copy: Option<Result<Step, Problem>>,
     /// The verdict on the stored profile; `None` if the profile is not kept.
     pub verdict: Option<Verdict>,

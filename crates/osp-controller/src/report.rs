@@ -16,7 +16,8 @@ use crate::plan::{Plan, StatusUpdate, Transition};
 /// The field manager of this controller.
 const FIELD_MANAGER: &str = "osp-controller";
 
-/// Reports what a reconcile has found and done. `refused`: why the API server refuses the copy of a custom profile.
+/// Reports what a reconcile has found and done. `refused`: why the API server refuses the copy of a custom
+/// profile.
 ///
 /// # Errors
 /// The status cannot be written. Nothing is reported then, and the next reconcile tries again.

@@ -24,10 +24,12 @@ pub struct StoredProfile {
 }
 
 impl StoredProfile {
-    /// A profile that can't be decoded. Its status is kept, because a refused edit must not take away what pools use.
+    /// A profile that can't be decoded. Its status is kept, because a refused edit must not take away what
+    /// pools use.
     pub fn unreadable(unreadable: &Unreadable) -> Self {
         let Head { version, extends } = unreadable.part("spec");
-        // The profile is refused, or replaced if it is a default profile, so that nothing reads the rest of the spec.
+        // The profile is refused, or replaced if it is a default profile, so that nothing reads the rest of
+        // the spec.
         let spec = OperatingSystemProfileSpec {
             os_name: OperatingSystem::Ubuntu,
             os_version: String::new(),
@@ -59,7 +61,8 @@ impl StoredProfile {
 }
 
 impl From<OperatingSystemProfile> for StoredProfile {
-    /// Drops what is never read. Annotations stay, because restoring a default profile writes the metadata back.
+    /// Drops what is never read. Annotations stay, because restoring a default profile writes the metadata
+    /// back.
     fn from(mut profile: OperatingSystemProfile) -> Self {
         profile.metadata.managed_fields = None;
         Self {

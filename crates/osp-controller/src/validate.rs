@@ -1,7 +1,8 @@
 //! Runs the validation of profiles, which `osm_render::validate` implements.
 //!
-//! Rendering takes processor time and memory. So it runs in blocking threads, a few profiles at a time, and once per content.
-//! It continues when the reconcile that started it times out, and the next reconcile gets the result.
+//! Rendering takes processor time and memory. So it runs in blocking threads, a few profiles at a time, and
+//! once per content. It continues when the reconcile that started it times out, and the next reconcile gets
+//! the result.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,10 +19,12 @@ use osm_runtime::threads;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How long a validation may take. It is then cancelled with a result that says so, and gives its slot to others.
+/// How long a validation may take. It is then cancelled with a result that says so, and gives its slot to
+/// others.
 const MAX_TIME: Duration = Duration::from_secs(60);
 
-/// Results that are kept, because profiles change without end. A profile without a result is validated again when it or its status changes.
+/// Results that are kept, because profiles change without end. A profile without a result is validated again
+/// when it or its status changes.
 const MAX_RESULTS: usize = 512;
 
 type DryRun = fn(&AtomicBool, &AcceptedProfile) -> Result<(), Refusal>;
@@ -36,7 +39,8 @@ pub struct Validator {
 }
 
 impl Validator {
-    /// Validates so many profiles at a time. Each can take as much memory as a profile may take, but a slow one must not delay the others.
+    /// Validates so many profiles at a time. Each can take as much memory as a profile may take, but a slow
+    /// one must not delay the others.
     pub fn new(slots: usize) -> Self {
         Self::with(slots, |cancelled, accepted| {
             osm_render::validate::dry_run_with(cancelled, &osm_render::compile(accepted)?, |_, _| ())
@@ -60,7 +64,8 @@ impl Validator {
         let result = match self.result(&accepted.digest) {
             Some(known) => known,
             None => {
-                // The caller waits here, so that what waits for a slot is no more than what is reconciled. The semaphore is never closed.
+                // The caller waits here, so that what waits for a slot is no more than what is reconciled.
+                // The semaphore is never closed.
                 let slot = self.slots.clone().acquire_owned().await.ok();
                 // Another profile may have had the same content, and a slot.
                 let known = self.result(&accepted.digest);
@@ -81,7 +86,8 @@ impl Validator {
         found.map(|(_, pending)| pending.clone())
     }
 
-    /// Validates a resolved profile in a thread, which holds `slot` until the work is done, even if nothing waits for the result any longer.
+    /// Validates a resolved profile in a thread, which holds `slot` until the work is done, even if nothing
+    /// waits for the result any longer.
     fn start(&self, accepted: &AcceptedProfile, slot: Option<OwnedSemaphorePermit>) -> Pending {
         let (dry_run, accepted) = (self.dry_run, accepted.clone());
         let digest = accepted.digest.clone();

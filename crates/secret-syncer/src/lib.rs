@@ -1,7 +1,8 @@
-//! secret-syncer: publishes OperatingSystemConfigs as the Secrets that machine-controller and booting nodes read.
+//! secret-syncer: publishes OperatingSystemConfigs as the Secrets that machine-controller and booting nodes
+//! read.
 //!
-//! It owns `status.published` and the conditions `Published` and `Ready` of OperatingSystemConfigs, and every Secret,
-//! ServiceAccount, Role and RoleBinding that it makes in `cloud-init-settings`. It runs no template.
+//! It owns `status.published` and the conditions `Published` and `Ready` of OperatingSystemConfigs, and every
+//! Secret, ServiceAccount, Role and RoleBinding that it makes in `cloud-init-settings`. It runs no template.
 //!
 //! A reconcile is `gather → plan → apply → report`, in three layers that only use the ones before:
 //! [`model`] (what the others speak of) ← [`mod@plan`] (decisions, pure) ← [`io`] (everything with a client).
@@ -26,7 +27,8 @@ use crate::io::report::report;
 use crate::io::watches;
 use crate::plan::plan;
 
-/// Runs the controller until shutdown. `installation` is the value of the label [`osm_api::names::INSTALLATION`] on everything that it makes.
+/// Runs the controller until shutdown. `installation` is the value of the label
+/// [`osm_api::names::INSTALLATION`] on everything that it makes.
 ///
 /// # Errors
 /// Metrics whose names are taken.

@@ -8,8 +8,8 @@ use osm_runtime::{CommonArgs, WorkerArgs};
 
 /// Publishes OperatingSystemConfigs as Secrets in the namespace cloud-init-settings.
 ///
-/// The service watches OperatingSystemConfigs and the objects that it creates for them. It issues and renews the credentials with
-/// which new nodes fetch their configuration and join the cluster. It runs no templates.
+/// The service watches OperatingSystemConfigs and the objects that it creates for them. It issues and renews
+/// the credentials with which new nodes fetch their configuration and join the cluster. It runs no templates.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
@@ -17,8 +17,8 @@ struct Args {
     common: CommonArgs,
     #[command(flatten)]
     worker: WorkerArgs,
-    /// Name of this installation, as a label on every object that it creates. Objects of other installations are never changed.
-    /// The default is the value of --namespace.
+    /// Name of this installation, as a label on every object that it creates. Objects of other installations
+    /// are never changed. The default is the value of --namespace.
     #[arg(long, env = "OSM_INSTALLATION", value_name = "NAME")]
     installation: Option<String>,
 }

@@ -1,4 +1,5 @@
-//! What judging or rendering one profile may take, as `docs/limits.md` says. Only fuzzers hold it to that: they do one thing at a time.
+//! What judging or rendering one profile may take, as `docs/limits.md` says. Only fuzzers hold it to that:
+//! they do one thing at a time.
 
 use std::alloc::System;
 use std::time::Duration;

@@ -15,8 +15,8 @@ const LIMITS: (u64, usize) = (200_000, 4 << 20);
 /// What osm-gotemplate promises to suffice.
 const STACK: usize = 1 << 20;
 
-/// Whatever a template says: it renders the same text twice or fails with a message, within a small stack, and never panics. No message
-/// about a profile with it has a value of the pool or of the settings.
+/// Whatever a template says: it renders the same text twice or fails with a message, within a small stack,
+/// and never panics. No message about a profile with it has a value of the pool or of the settings.
 pub fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;

@@ -7,9 +7,10 @@
 //! | [`go_template`] | the text of one Go template |
 //! | [`csr`] | the request of a certificate |
 //!
-//! None may panic, hang, give other bytes the second time, or repeat a value in a message. What judges or renders a profile may not exceed
-//! the bounds of memory, nor, in an optimised build, of time; nor may what reads a request. `e2e/fuzz/run.sh` runs them with coverage
-//! as the guide, on the stable compiler. Tests run what the targets start from.
+//! None may panic, hang, give other bytes the second time, or repeat a value in a message. What judges or
+//! renders a profile may not exceed the bounds of memory, nor, in an optimised build, of time; nor may what
+//! reads a request. `e2e/fuzz/run.sh` runs them with coverage as the guide, on the stable compiler. Tests run
+//! what the targets start from.
 
 pub mod csr;
 pub mod go_template;
@@ -45,8 +46,8 @@ pub const TARGETS: [Target; 4] = [
     Target::new("csr", csr::run, csr::seeds),
 ];
 
-/// Takes away libFuzzer's panic hook, which ends the process even where a panic is caught, as the template engine does with those of its
-/// parser. An uncaught panic still ends it.
+/// Takes away libFuzzer's panic hook, which ends the process even where a panic is caught, as the template
+/// engine does with those of its parser. An uncaught panic still ends it.
 pub fn let_panics_be_caught() {
     drop(std::panic::take_hook());
 }

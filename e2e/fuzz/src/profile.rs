@@ -37,7 +37,8 @@ pub fn run(input: &[u8]) {
     );
 }
 
-/// Puts the profile on the small ones, and each of them on the profile. What is put together has no mark left, and is a profile itself.
+/// Puts the profile on the small ones, and each of them on the profile. What is put together has no mark
+/// left, and is a profile itself.
 fn extend(spec: &OperatingSystemProfileSpec) {
     for small in small() {
         let Ok(small) = serde_json::from_value::<OperatingSystemProfileSpec>(small) else {

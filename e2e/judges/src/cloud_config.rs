@@ -29,8 +29,9 @@ const SCRIPT: &str = include_str!("cloud_config.py");
 
 /// Judges cloud-config documents (name, text) by the schemas of cloud-init 22.4 and 25.1.
 ///
-/// Beyond the schemas: the header line is required, unknown top-level keys, duplicate keys and deprecated ones are refused, and in
-/// `write_files` paths are absolute and stand once, permissions are octal strings, encoded contents decode.
+/// Beyond the schemas: the header line is required, unknown top-level keys, duplicate keys and deprecated
+/// ones are refused, and in `write_files` paths are absolute and stand once, permissions are octal strings,
+/// encoded contents decode.
 ///
 /// # Errors
 /// What is wrong with them.
@@ -52,7 +53,8 @@ pub fn cloud_config(documents: &[(&str, &str)]) -> Result<(), Complaints> {
     })
 }
 
-/// cloud-init's loader, `Modules._fixup_modules` of cloudinit/config/modules.py, by which `cloud-init single` finds a module.
+/// cloud-init's loader, `Modules._fixup_modules` of cloudinit/config/modules.py, by which `cloud-init single`
+/// finds a module.
 const LOADER: &str = "\
 import json, sys, warnings
 warnings.simplefilter('ignore')

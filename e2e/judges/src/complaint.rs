@@ -92,8 +92,8 @@ pub(crate) type Finding = (String, String);
 /// Findings by judge and digest of the document. Scripts and units repeat in every profile.
 static JUDGED: Mutex<Option<HashMap<[u8; 32], Vec<Finding>>>> = Mutex::new(None);
 
-/// Judges a batch of documents (name, text), each text once in this process: `run` gets only new ones, without repetitions, and answers
-/// with the findings for each, in order.
+/// Judges a batch of documents (name, text), each text once in this process: `run` gets only new ones,
+/// without repetitions, and answers with the findings for each, in order.
 pub(crate) fn judge_once(
     judge: &str,
     documents: &[(&str, &str)],

@@ -15,8 +15,9 @@ pub fn containerd_config(name: &str, text: &str) -> Result<(), Complaints> {
     containerd_configs(&[(name, text)])
 }
 
-/// Judges containerd configurations (name, text; versions 2 to 4) by the plugins of containerd 2.4.2: unknown keys, plugins, snapshotters, runtime options and an
-/// undeclared default runtime are refused. Imported files are not followed.
+/// Judges containerd configurations (name, text; versions 2 to 4) by the plugins of containerd 2.4.2: unknown
+/// keys, plugins, snapshotters, runtime options and an undeclared default runtime are refused. Imported files
+/// are not followed.
 ///
 /// # Errors
 /// What is wrong with them.
@@ -35,7 +36,8 @@ pub(crate) fn without_places(answers: Vec<Vec<String>>) -> Vec<Vec<Finding>> {
         .collect()
 }
 
-/// What `hosts.toml` may say of a host, with its type (containerd ignores what it does not know, and the whole file if a type is wrong).
+/// What `hosts.toml` may say of a host, with its type (containerd ignores what it does not know, and the
+/// whole file if a type is wrong).
 const HOST_KEYS: [(&str, &[&str]); 7] = [
     ("capabilities", &["array"]),
     ("ca", &["string", "array"]),
@@ -48,8 +50,9 @@ const HOST_KEYS: [(&str, &[&str]); 7] = [
 
 const CAPABILITIES: [&str; 4] = ["pull", "resolve", "push", "referrers"];
 
-/// Judges a `hosts.toml` of containerd 2.4's `certs.d`: known keys with the right types, hosts with a scheme, each under a header of its own (containerd
-/// tries them in the order of their `[host."…"]` headers, and does not see any written otherwise).
+/// Judges a `hosts.toml` of containerd 2.4's `certs.d`: known keys with the right types, hosts with a scheme,
+/// each under a header of its own (containerd tries them in the order of their `[host."…"]` headers, and does
+/// not see any written otherwise).
 ///
 /// # Errors
 /// What is wrong with it.

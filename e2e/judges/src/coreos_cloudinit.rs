@@ -11,8 +11,9 @@ use crate::complaint::{Complaints, judge_once};
 use crate::machine_config::{self, Answer, MachineConfig, answers};
 use crate::program::go_program;
 
-/// Judges cloud-configs (name, text) by coreos-cloudinit 1.14.0's own validation, whose warnings are complaints. So are a path that stands twice, permissions
-/// that it would not set, and a unit that is enabled in vain.
+/// Judges cloud-configs (name, text) by coreos-cloudinit 1.14.0's own validation, whose warnings are
+/// complaints. So are a path that stands twice, permissions that it would not set, and a unit that is enabled
+/// in vain.
 ///
 /// # Errors
 /// What is wrong with them.
@@ -30,8 +31,8 @@ pub fn coreos_cloud_configs(documents: &[(&str, &str)]) -> Result<(), Complaints
     })
 }
 
-/// What machines make of cloud-configs (name, text), in order, as coreos-cloudinit reads them. Words that it replaces come out as
-/// `replaced`.
+/// What machines make of cloud-configs (name, text), in order, as coreos-cloudinit reads them. Words that it
+/// replaces come out as `replaced`.
 ///
 /// # Errors
 /// What it can't take, or complains of.
@@ -39,8 +40,9 @@ pub fn coreos_read(documents: &[(&str, &str)]) -> Result<Vec<Result<MachineConfi
     machine_config::read(Command::new(judge()?), documents)
 }
 
-/// Applies a cloud-config without users to the folder `root`, as at boot. What it would have systemd and programs of the machine do is
-/// the answer, a line each: `systemd start a.service`, `hostnamectl set-hostname a`, `update-ssh-keys -u core -a coreos-cloudinit` with a line for each key.
+/// Applies a cloud-config without users to the folder `root`, as at boot. What it would have systemd and
+/// programs of the machine do is the answer, a line each: `systemd start a.service`, `hostnamectl
+/// set-hostname a`, `update-ssh-keys -u core -a coreos-cloudinit` with a line for each key.
 ///
 /// # Errors
 /// What it says when it fails.

@@ -1,8 +1,8 @@
 //! Programs built from a Go module of this repository, cached outside the tree.
 //!
-//! The cache is `${XDG_CACHE_HOME:-$HOME/.cache}/osm/<name>/<key>/`. The key is a hash of go.mod, go.sum and the flags of the build. A new
-//! version therefore means a new build, and everything else finds the binary. Packages of the module itself have a directory below that for
-//! each state of their source.
+//! The cache is `${XDG_CACHE_HOME:-$HOME/.cache}/osm/<name>/<key>/`. The key is a hash of go.mod, go.sum and
+//! the flags of the build. A new version therefore means a new build, and everything else finds the binary.
+//! Packages of the module itself have a directory below that for each state of their source.
 
 mod cache;
 
@@ -68,8 +68,9 @@ impl GoModule {
         &self.key
     }
 
-    /// The command `package` (an import path, or a path within the module such as `./cmd`) as a binary called `name`: from the cache, else
-    /// built. `progress` is told what a build does, a line at a time. Several processes may ask at once; one builds.
+    /// The command `package` (an import path, or a path within the module such as `./cmd`) as a binary called
+    /// `name`: from the cache, else built. `progress` is told what a build does, a line at a time. Several
+    /// processes may ask at once; one builds.
     ///
     /// # Errors
     /// When Go is missing, or the build fails (with the compiler's words).

@@ -18,8 +18,9 @@ const IGNITION: &str = "/usr/lib/dracut/modules.d/30ignition/ignition";
 /// The user and group `core`, as on Flatcar.
 const CORE: u32 = 500;
 
-/// Judges Ignition configs (name, text) by the parser of Ignition 2.24 for spec 3.3 and by Debian's `ignition-validate` 2.14: warnings are complaints, and so
-/// are a file that Ignition would not write twice or would fetch from elsewhere.
+/// Judges Ignition configs (name, text) by the parser of Ignition 2.24 for spec 3.3 and by Debian's
+/// `ignition-validate` 2.14: warnings are complaints, and so are a file that Ignition would not write twice
+/// or would fetch from elsewhere.
 ///
 /// # Errors
 /// What is wrong with them.
@@ -81,8 +82,9 @@ pub fn ignition_read(documents: &[(&str, &str)]) -> Result<Vec<Result<MachineCon
     machine_config::read(parser()?, documents)
 }
 
-/// Applies an Ignition config to the folder `root`, as a machine's first boot would: Ignition 2.14 writes files, units and users (`core` is there already),
-/// then systemd's presets enable units. May be repeated. Only root can do this, as files get their owners.
+/// Applies an Ignition config to the folder `root`, as a machine's first boot would: Ignition 2.14 writes
+/// files, units and users (`core` is there already), then systemd's presets enable units. May be repeated.
+/// Only root can do this, as files get their owners.
 ///
 /// # Errors
 /// What Ignition or `systemctl` say when they fail.

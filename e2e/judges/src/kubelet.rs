@@ -23,7 +23,8 @@ const VALIDATION: &str = "k8s.io/kubernetes/pkg/kubelet/apis/config/validation";
 /// The judge itself.
 const MAIN: &str = "example.com/operating-system-manager/e2e/judges/kubelet";
 
-/// Packages of which the judge needs one file, without what the others import: four fifths of the code that would be compiled.
+/// Packages of which the judge needs one file, without what the others import: four fifths of the code that
+/// would be compiled.
 const ONE_FILE: [(&str, &str); 2] = [
     ("pkg/kubelet/images/pullmanager", "image_pull_policies.go"),
     ("pkg/kubelet/types", "constants.go"),
@@ -35,10 +36,12 @@ const ONE_CONSTANT: [(&str, &str); 2] = [
     ("pkg/kubelet/qos/policy.go", "KubeletOOMScoreAdj"),
 ];
 
-/// Judges `KubeletConfiguration` documents (name, text) by a Kubernetes version (`1.36`, `v1.36.3`): unknown and duplicate fields, wrong types,
-/// unknown feature gates, other values than a locked gate's, and what the kubelet's own validation refuses.
+/// Judges `KubeletConfiguration` documents (name, text) by a Kubernetes version (`1.36`, `v1.36.3`): unknown
+/// and duplicate fields, wrong types, unknown feature gates, other values than a locked gate's, and what the
+/// kubelet's own validation refuses.
 ///
-/// A text may have drop-ins behind it, in their order, each after a line `---`: each is judged, and all are merged as the kubelet does it.
+/// A text may have drop-ins behind it, in their order, each after a line `---`: each is judged, and all are
+/// merged as the kubelet does it.
 ///
 /// # Errors
 /// What is wrong with them; a version that is not one of [`KUBELET_MINORS`].
@@ -56,8 +59,9 @@ pub fn kubelet_configs(documents: &[(&str, &str)], version: &str) -> Result<(), 
     })
 }
 
-/// What the kubelet of one of [`KUBELET_MINORS`] complains of in each of these texts, and how often each statement of its validation ran, by
-/// the file and the lines of the statement (`validation.go:65-67`), with its source.
+/// What the kubelet of one of [`KUBELET_MINORS`] complains of in each of these texts, and how often each
+/// statement of its validation ran, by the file and the lines of the statement (`validation.go:65-67`), with
+/// its source.
 ///
 /// # Errors
 /// A version that there is no judge for, or one that can't be built.
@@ -114,7 +118,8 @@ pub struct Statement {
     pub count: usize,
 }
 
-/// The fields of `KubeletConfiguration` in one of [`KUBELET_MINORS`], and of everything in it, each as `Struct.field type`.
+/// The fields of `KubeletConfiguration` in one of [`KUBELET_MINORS`], and of everything in it, each as
+/// `Struct.field type`.
 ///
 /// # Errors
 /// A version that there is no judge for, or one that can't be built.
@@ -122,8 +127,8 @@ pub fn kubelet_fields(minor: &str) -> Result<Vec<String>> {
     ask(Command::new(program(minor)?).arg("fields"), &())
 }
 
-/// The feature gates that a kubelet of one of [`KUBELET_MINORS`] knows, each as `Name stage on` or `Name stage off`, with `locked` and
-/// `needs=Name` behind it where that is so.
+/// The feature gates that a kubelet of one of [`KUBELET_MINORS`] knows, each as `Name stage on` or `Name
+/// stage off`, with `locked` and `needs=Name` behind it where that is so.
 ///
 /// # Errors
 /// A version that there is no judge for, or one that can't be built.

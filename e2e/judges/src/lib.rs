@@ -1,14 +1,16 @@
 //! Judges of rendered documents: the programs that read user data on a node, made stricter than the node is.
 //!
-//! Each judge takes named texts and returns `Ok(())`, or [`Complaints`] that name for each finding the document, the place and the problem.
-//! A judge that cannot work, because a package is missing or a build failed, is a complaint too. Judges install, download or build what they
-//! need on first use and keep it in `${XDG_CACHE_HOME:-$HOME/.cache}/osm/judges`. A process judges each text once, so batches and
-//! repetitions are cheap.
+//! Each judge takes named texts and returns `Ok(())`, or [`Complaints`] that name for each finding the
+//! document, the place and the problem. A judge that cannot work, because a package is missing or a build
+//! failed, is a complaint too. Judges install, download or build what they need on first use and keep it in
+//! `${XDG_CACHE_HOME:-$HOME/.cache}/osm/judges`. A process judges each text once, so batches and repetitions
+//! are cheap.
 //!
-//! [`judge_user_data`] is the one call that a test of a profile makes. Judges block; in async tests that is fine.
+//! [`judge_user_data`] is the one call that a test of a profile makes. Judges block; in async tests that is
+//! fine.
 //!
-//! The crate also holds what every kind of test uses to get its programs: Debian packages ([`packages`]), Go modules ([`go_module`]) and
-//! cargo ([`cargo_tool`]). It knows no cluster and no machine.
+//! The crate also holds what every kind of test uses to get its programs: Debian packages ([`packages`]), Go
+//! modules ([`go_module`]) and cargo ([`cargo_tool`]). It knows no cluster and no machine.
 
 pub mod cargo_tool;
 mod cloud_config;

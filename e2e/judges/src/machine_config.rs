@@ -1,4 +1,5 @@
-//! What a machine makes of a document, as Ignition and coreos-cloudinit tell it. Our programs around both answer in the same form.
+//! What a machine makes of a document, as Ignition and coreos-cloudinit tell it. Our programs around both
+//! answer in the same form.
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Runs the programs that judge. They read and write JSON, and some are built or downloaded once and cached outside the tree.
+//! Runs the programs that judge. They read and write JSON, and some are built or downloaded once and cached
+//! outside the tree.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -61,8 +62,8 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The directory `judges/<name>` of the cache; if it isn't there, `make` fills a new one, which is then put in place whole. Of several
-/// processes one makes it, the others wait.
+/// The directory `judges/<name>` of the cache; if it isn't there, `make` fills a new one, which is then put
+/// in place whole. Of several processes one makes it, the others wait.
 ///
 /// # Errors
 /// Those of `make`, or of the file system.
@@ -85,7 +86,8 @@ pub(crate) fn cached(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Resu
     Ok(target)
 }
 
-/// The program in `e2e/judges/<directory>`, built with the module file `module` (such as `go.mod`), from the cache if its sources are the same.
+/// The program in `e2e/judges/<directory>`, built with the module file `module` (such as `go.mod`), from the
+/// cache if its sources are the same.
 ///
 /// # Errors
 /// When Go is missing, or the build fails.
@@ -95,7 +97,8 @@ pub(crate) fn go_program(directory: &str, module: &str) -> Result<PathBuf> {
     })
 }
 
-/// As [`go_program`], with these flags of `go build`, in the directory that `place` returns: it is given an empty one that it can fill.
+/// As [`go_program`], with these flags of `go build`, in the directory that `place` returns: it is given an
+/// empty one that it can fill.
 ///
 /// # Errors
 /// Those of `place`; when Go is missing, or the build fails.

@@ -16,9 +16,11 @@ const PYTHON: &str = include_str!("python.py");
 /// A shell that must be able to parse every script.
 const SHELLS: [&[&str]; 2] = [&["dash"], &["busybox", "sh"]];
 
-/// Judges POSIX shell scripts (name, text): `shellcheck -s sh` without any complaint, down to style, and dash and busybox can parse them.
+/// Judges POSIX shell scripts (name, text): `shellcheck -s sh` without any complaint, down to style, and dash
+/// and busybox can parse them.
 ///
-/// A `# shellcheck disable=` must give its reason behind another `#` on the same line. Files that a script sources are not followed.
+/// A `# shellcheck disable=` must give its reason behind another `#` on the same line. Files that a script
+/// sources are not followed.
 ///
 /// # Errors
 /// What is wrong with them.
@@ -127,7 +129,8 @@ fn parse(shell: &[&str], script: &Path) -> Result<Option<Finding>> {
     )))
 }
 
-/// Judges Python programs (name, text): they compile, and use neither syntax nor much of the library that Python 3.6 lacks.
+/// Judges Python programs (name, text): they compile, and use neither syntax nor much of the library that
+/// Python 3.6 lacks.
 ///
 /// # Errors
 /// What is wrong with them.

@@ -13,11 +13,12 @@ use crate::packages;
 
 const UNITS: &str = "/usr/lib/systemd/system";
 
-/// Judges units and drop-ins (absolute path, text) that live together on one node, by `systemd-analyze verify` of systemd 252 or whatever this
-/// machine has: anything that it says is a complaint.
+/// Judges units and drop-ins (absolute path, text) that live together on one node, by `systemd-analyze
+/// verify` of systemd 252 or whatever this machine has: anything that it says is a complaint.
 ///
-/// The node is otherwise empty but for systemd's own targets and what `Exec…=` lines name; the unit of a drop-in is made up if it is not among
-/// them. A unit that `Requires=` one that the operating system brings must thus say `Wants=`, or the other be given too.
+/// The node is otherwise empty but for systemd's own targets and what `Exec…=` lines name; the unit of a
+/// drop-in is made up if it is not among them. A unit that `Requires=` one that the operating system brings
+/// must thus say `Wants=`, or the other be given too.
 ///
 /// # Errors
 /// What is wrong with them.

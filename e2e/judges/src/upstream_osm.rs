@@ -1,4 +1,5 @@
-//! Judges profiles by the types of the upstream OSM, whose controller osm-testkit builds from the same module.
+//! Judges profiles by the types of the upstream OSM, whose controller osm-testkit builds from the same
+//! module.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -39,7 +39,8 @@ pub struct UserData<'a> {
     pub name: &'a str,
     /// The cloud-config, or the Ignition config.
     pub text: &'a str,
-    /// The Kubernetes version (`1.36`, `v1.36.3`) whose kubelet reads the configuration in it; `None` is all that there are judges for.
+    /// The Kubernetes version (`1.36`, `v1.36.3`) whose kubelet reads the configuration in it; `None` is all
+    /// that there are judges for.
     pub kubelet: Option<&'a str>,
 }
 
@@ -127,8 +128,9 @@ pub fn judge_user_data(name: &str, text: &str) -> Result<(), Complaints> {
     }])
 }
 
-/// Judges cloud-config documents and Ignition configs, and everything in them: scripts by their `#!` line, commands, systemd units and drop-ins, containerd's and the kubelet's
-/// configuration, and that TOML, YAML and JSON files can be read.
+/// Judges cloud-config documents and Ignition configs, and everything in them: scripts by their `#!` line,
+/// commands, systemd units and drop-ins, containerd's and the kubelet's configuration, and that TOML, YAML
+/// and JSON files can be read.
 ///
 /// A matrix of profiles is best given at once: each judge is then started once.
 ///
@@ -158,7 +160,8 @@ pub fn judge_user_data_batch(documents: &[UserData<'_>]) -> Result<(), Complaint
     Complaints::all(results)
 }
 
-/// Judges cloud-configs for coreos-cloudinit, and everything in them, as [`judge_user_data_batch`] does others.
+/// Judges cloud-configs for coreos-cloudinit, and everything in them, as [`judge_user_data_batch`] does
+/// others.
 ///
 /// # Errors
 /// What is wrong with them, complaints about a file under `<document>: <path>`.
@@ -315,7 +318,8 @@ impl Parts {
     }
 }
 
-/// Puts the kubelet's drop-ins behind its configuration, too, so that they are judged merged as well as each alone.
+/// Puts the kubelet's drop-ins behind its configuration, too, so that they are judged merged as well as each
+/// alone.
 fn merge_kubelet_drop_ins(mut files: Vec<File>) -> Vec<File> {
     let is_drop_in = |path: &str| path.starts_with(KUBELET_DROP_INS) && path.ends_with(".conf");
     let mut drop_ins: Vec<File> = files

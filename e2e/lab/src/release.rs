@@ -1,5 +1,5 @@
-//! Releases of the software that nodes download, and programs for images. They are built from Go modules, and laid out as their projects
-//! publish them.
+//! Releases of the software that nodes download, and programs for images. They are built from Go modules, and
+//! laid out as their projects publish them.
 //!
 //! The first build takes minutes. Later runs find the programs in the cache (see [`osm_judges::go_module`]).
 
@@ -132,7 +132,8 @@ impl Project {
     }
 }
 
-/// The folder of a mirror of all release files that a node of this machine's architecture downloads, below the hosts that publish them:
+/// The folder of a mirror of all release files that a node of this machine's architecture downloads, below
+/// the hosts that publish them:
 ///
 /// ```text
 /// dl.k8s.io/v1.34.4/bin/linux/amd64/kubelet, kubelet.sha256
@@ -142,8 +143,8 @@ impl Project {
 /// github.com/kubernetes-sigs/cri-tools/releases/download/v1.34.0/crictl-v1.34.0-linux-amd64.tar.gz, ….sha256
 /// ```
 ///
-/// Versions are the defaults of the settings, and `kubelet_version` (without `v`) the one that can be built. The folder is shared and
-/// must not be changed. `progress` is told what is built, a line at a time.
+/// Versions are the defaults of the settings, and `kubelet_version` (without `v`) the one that can be built.
+/// The folder is shared and must not be changed. `progress` is told what is built, a line at a time.
 ///
 /// # Errors
 /// When the kubelet's version is another one, Go or a C compiler is missing, or a build fails.
@@ -188,7 +189,8 @@ pub async fn programs(progress: impl Fn(&str)) -> Result<Programs> {
     })
 }
 
-/// A kubelet. Kubernetes supports none that is newer than the API server, so the newest is the control plane's.
+/// A kubelet. Kubernetes supports none that is newer than the API server, so the newest is the control
+/// plane's.
 #[derive(Debug, Clone)]
 pub struct Kubelet {
     /// Its version, without `v`.
@@ -327,7 +329,8 @@ fn lay_out(directory: &Path, arch: &str, programs: &Programs) -> Result<()> {
     Ok(())
 }
 
-/// Writes a compressed archive of programs, which root owns. `prefix` comes before their names, such as the `./` of some projects.
+/// Writes a compressed archive of programs, which root owns. `prefix` comes before their names, such as the
+/// `./` of some projects.
 fn pack(archive: &Path, prefix: &str, programs: &[PathBuf]) -> Result<()> {
     let mut command = Command::new("tar");
     command

@@ -1,9 +1,9 @@
 //! A simulation that the services run in, and what must hold there.
 //!
-//! [`memory`] is an API server in memory: it stores, validates, authorizes and watches as kube-apiserver does, on a clock that tests set.
-//! The demo serves it to kubectl.
-//! [`invariants`] observes its changes, and reports every promise of `docs/rotation.md` that is broken.
-//! It knows names, labels and tokens, and nothing of the services.
+//! [`memory`] is an API server in memory: it stores, validates, authorizes and watches as kube-apiserver
+//! does, on a clock that tests set. The demo serves it to kubectl. [`invariants`] observes its changes, and
+//! reports every promise of `docs/rotation.md` that is broken. It knows names, labels and tokens, and nothing
+//! of the services.
 
 pub mod invariants;
 pub mod memory;

@@ -33,7 +33,8 @@ impl Cost {
     pub fn of<'a>(events: impl IntoIterator<Item = &'a AuditEvent>) -> Self {
         let (mut cost, mut asked) = (Self::default(), Vec::new());
         for event in events.into_iter().filter(|event| counts(event)) {
-            // The API server learns of a new Role by a watch of its own. How often a client asks again until then is chance.
+            // The API server learns of a new Role by a watch of its own. How often a client asks again until
+            // then is chance.
             let question = event.resource.ends_with("accessreviews") && !event.request.is_null();
             if question && asked.contains(&(&event.user, &event.request)) {
                 continue;
@@ -63,14 +64,15 @@ pub fn kind(event: &AuditEvent) -> String {
     format!("{} {}", event.verb, event.resource)
 }
 
-/// Whether a request belongs to a change of pools. Leases, Events and watches depend on time or on the number of processes, and the
-/// administrator's requests are those of the test itself.
+/// Whether a request belongs to a change of pools. Leases, Events and watches depend on time or on the number
+/// of processes, and the administrator's requests are those of the test itself.
 #[must_use]
 pub fn counts(event: &AuditEvent) -> bool {
     event.user != ADMIN && event.verb != "watch" && !matches!(event.resource.as_str(), "leases" | "events")
 }
 
-/// Collects the requests that [count](counts) until none has come for some seconds. Calls `active` at the start and after each request that was seen.
+/// Collects the requests that [count](counts) until none has come for some seconds. Calls `active` at the
+/// start and after each request that was seen.
 ///
 /// # Errors
 /// Requests that go on until the deadline, or what `active` returns.

@@ -1,4 +1,5 @@
-//! The smallest profile that uses everything the services publish, a pool with this profile, and a parser for its documents.
+//! The smallest profile that uses everything the services publish, a pool with this profile, and a parser for
+//! its documents.
 
 use std::fmt;
 
@@ -8,8 +9,8 @@ use osm_api::names;
 use osm_judges::user_data_files;
 use serde_json::{Value, json};
 
-/// A profile of twenty lines. Its bootstrap document has `text`, both tokens, and the provisioning Secret's name and SHA-256; its
-/// provisioning document the pool's name and registry passwords.
+/// A profile of twenty lines. Its bootstrap document has `text`, both tokens, and the provisioning Secret's
+/// name and SHA-256; its provisioning document the pool's name and registry passwords.
 #[must_use]
 pub fn profile(namespace: &str, name: &str, version: &str, text: &str) -> Value {
     json!({

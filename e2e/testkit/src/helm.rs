@@ -18,7 +18,8 @@ pub fn chart() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/operating-system-manager")
 }
 
-/// The values of the chart's `ci` directory, in the order of their names: each a topology, or a way of installing.
+/// The values of the chart's `ci` directory, in the order of their names: each a topology, or a way of
+/// installing.
 ///
 /// # Errors
 /// When the directory can't be read.
@@ -31,7 +32,8 @@ pub fn ci_values() -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The registry in the names of images that `cargo xtask image` does not push. Nothing is ever pulled from it.
+/// The registry in the names of images that `cargo xtask image` does not push. Nothing is ever pulled from
+/// it.
 pub const REGISTRY: &str = "registry.example.com/osm";
 
 /// The binary of Helm 3, from the cache, else built.
@@ -60,7 +62,8 @@ pub async fn program_4(progress: impl Fn(&str)) -> Result<PathBuf> {
         .await
 }
 
-/// KubeOne's code that applies the Helm releases of a manifest, as the module in `e2e/helm/kubeone` describes.
+/// KubeOne's code that applies the Helm releases of a manifest, as the module in `e2e/helm/kubeone`
+/// describes.
 ///
 /// # Errors
 /// When Go is missing or the build fails.
@@ -78,7 +81,8 @@ pub async fn kubeone(progress: impl Fn(&str)) -> Result<PathBuf> {
 fn module_3() -> Result<GoModule> {
     let directory = assets::go_module_directory().join("helm");
     let version = required_version(&directory, "helm.sh/helm/v3")?;
-    // Without a cluster, Helm renders for the Kubernetes that it was built for, which only its linker flags say.
+    // Without a cluster, Helm renders for the Kubernetes that it was built for, which only its linker flags
+    // say.
     let kubernetes = assets::kubernetes_version()?;
     let mut numbers = kubernetes.trim_start_matches('v').split('.');
     let (major, minor) = (
@@ -133,7 +137,8 @@ impl Helm {
         })
     }
 
-    /// Under another name, under which Helm 4 applies objects (`getManagedFieldsManager` in its pkg/kube/client.go).
+    /// Under another name, under which Helm 4 applies objects (`getManagedFieldsManager` in its
+    /// pkg/kube/client.go).
     ///
     /// # Errors
     /// When no link can be made.

@@ -1,5 +1,5 @@
-//! An installation on a control plane: the objects that the chart installs, and the services as processes. Each service has its own
-//! identity and only its own rights.
+//! An installation on a control plane: the objects that the chart installs, and the services as processes.
+//! Each service has its own identity and only its own rights.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::process::{self, ScratchDir};
 use crate::{ControlPlane, wait_for};
 
-/// Where the ServiceAccounts of the services are: apart, so that a test can delete the installation's namespace and
-/// the services live on.
+/// Where the ServiceAccounts of the services are: apart, so that a test can delete the installation's
+/// namespace and the services live on.
 pub const IDENTITIES: &str = "osm-services";
 
 /// How long a service may take until it serves its admin port. Generous, because the machine may be busy.
 const STARTED_WITHIN: Duration = Duration::from_secs(180);
 
-/// Everything that an installation in one cluster needs besides CRDs and settings, as Kubernetes objects in order.
+/// Everything that an installation in one cluster needs besides CRDs and settings, as Kubernetes objects in
+/// order.
 #[must_use]
 pub fn manifests(installation: &Installation) -> Vec<Value> {
     manifests_in(installation, &ClusterKind::ALL)
@@ -237,7 +238,8 @@ struct Running {
 }
 
 impl Installed {
-    /// Installs CRDs, namespaces, identities, rights and empty settings; `binaries` is the folder of the services.
+    /// Installs CRDs, namespaces, identities, rights and empty settings; `binaries` is the folder of the
+    /// services.
     ///
     /// # Errors
     /// When the server refuses something.
@@ -251,8 +253,8 @@ impl Installed {
         Ok(installed)
     }
 
-    /// As [`Self::install`], with profiles, configs and settings in one cluster and MachineDeployments and Secrets in
-    /// another, each with its own part of the rights and identities.
+    /// As [`Self::install`], with profiles, configs and settings in one cluster and MachineDeployments and
+    /// Secrets in another, each with its own part of the rights and identities.
     ///
     /// # Errors
     /// When a server refuses something.
@@ -268,7 +270,8 @@ impl Installed {
         Ok(installed)
     }
 
-    /// An installation that a chart has made: `clusters` with the parts that they play, and the release whose ServiceAccounts the services come as.
+    /// An installation that a chart has made: `clusters` with the parts that they play, and the release whose
+    /// ServiceAccounts the services come as.
     ///
     /// # Errors
     /// When there is no such ServiceAccount.
@@ -349,7 +352,8 @@ impl Installed {
         Ok(std::fs::rename(&new, path)?)
     }
 
-    /// Services that are started from now on log to this folder, and their logs outlive them. It must be there.
+    /// Services that are started from now on log to this folder, and their logs outlive them. It must be
+    /// there.
     pub fn log_to(&mut self, folder: &Path) {
         self.logs = Logs::Given(folder.to_owned());
     }
@@ -609,7 +613,8 @@ pub async fn prepare(
     apply(control_plane, &more).await
 }
 
-/// The CustomResourceDefinitions of machine-controller's MachineDeployments, MachineSets and Machines, cut down to what tests need, in YAML.
+/// The CustomResourceDefinitions of machine-controller's MachineDeployments, MachineSets and Machines, cut
+/// down to what tests need, in YAML.
 pub const MACHINE_CONTROLLER_CRDS: &str = include_str!("../fixtures/machine-controller-crds.yaml");
 
 /// The CRDs of this repository.
@@ -637,7 +642,8 @@ fn port_in(log: &str) -> Option<u16> {
         .find_map(|line| line.get("address")?.as_str()?.rsplit_once(':')?.1.parse().ok())
 }
 
-/// Folder with the services' binaries: `OSM_BIN_DIR`, else built by cargo in the profile of the running program.
+/// Folder with the services' binaries: `OSM_BIN_DIR`, else built by cargo in the profile of the running
+/// program.
 ///
 /// # Errors
 /// A build that fails.

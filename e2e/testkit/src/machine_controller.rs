@@ -1,5 +1,5 @@
-//! A stand-in for machine-controller that follows its side of the contract: the revision that it stamps, when it reads a bootstrap Secret,
-//! what it replaces in the text, and how a cloud delivers the text.
+//! A stand-in for machine-controller that follows its side of the contract: the revision that it stamps, when
+//! it reads a bootstrap Secret, what it replaces in the text, and how a cloud delivers the text.
 
 use std::io::Write;
 
@@ -67,7 +67,8 @@ pub fn bootstrap_secret_name(namespace: &str, name: &str) -> String {
     format!("{name}-{namespace}-bootstrap-config")
 }
 
-/// Gives a MachineDeployment its revision, as machine-controller does when its template has changed. Returns the updated object.
+/// Gives a MachineDeployment its revision, as machine-controller does when its template has changed. Returns
+/// the updated object.
 ///
 /// # Errors
 /// What the API server says.
@@ -106,7 +107,8 @@ pub async fn fetch_user_data(
 
 /// The user data of one machine: the bootstrap Secret's text with the machine's name filled in.
 ///
-/// Follows machine-controller to the letter, also where it is careless: a Secret without `cloud-config` gives a machine without user data.
+/// Follows machine-controller to the letter, also where it is careless: a Secret without `cloud-config` gives
+/// a machine without user data.
 ///
 /// # Errors
 /// When the Secret is for another revision.
@@ -162,7 +164,8 @@ fn without_blank_lines(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// User data as it goes to the API of `cloud`, for a machine with operating system `os`; both by machine-controller's names.
+/// User data as it goes to the API of `cloud`, for a machine with operating system `os`; both by
+/// machine-controller's names.
 ///
 /// # Errors
 /// When it is a cloud that no test uses.

@@ -1,5 +1,5 @@
-//! The files in `deploy`: what the chart renders with its defaults, for installations without Helm, and its alerts for a Prometheus without
-//! Prometheus Operator.
+//! The files in `deploy`: what the chart renders with its defaults, for installations without Helm, and its
+//! alerts for a Prometheus without Prometheus Operator.
 
 use std::path::{Path, PathBuf};
 

@@ -1,9 +1,10 @@
 //! Child processes and temporary directories that never outlive their owner, however it ends.
 //!
-//! A few lines of `/bin/sh` start each child. They leave a *watcher* in the process group of the child and then `exec` the program itself. The
-//! watcher reads a pipe whose other end only the owner holds. When the owner ends, even by SIGKILL, which runs no destructor, the watcher
-//! reads end-of-file and kills its group. The watcher keeps the group alive, so no other process can take its id meanwhile.
-//! (`PR_SET_PDEATHSIG` does not work here: it fires when the *thread* that forked ends.)
+//! A few lines of `/bin/sh` start each child. They leave a *watcher* in the process group of the child and
+//! then `exec` the program itself. The watcher reads a pipe whose other end only the owner holds. When the
+//! owner ends, even by SIGKILL, which runs no destructor, the watcher reads end-of-file and kills its group.
+//! The watcher keeps the group alive, so no other process can take its id meanwhile. (`PR_SET_PDEATHSIG` does
+//! not work here: it fires when the *thread* that forked ends.)
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -25,8 +26,8 @@ exec 3<&0 </dev/null
 exec "$@" 3<&-
 "#;
 
-/// `$1` is a directory, removed as soon as standard input ends. Repeated, because children that are being killed at the same
-/// moment may still write to it.
+/// `$1` is a directory, removed as soon as standard input ends. Repeated, because children that are being
+/// killed at the same moment may still write to it.
 const JANITOR: &str = r#"
 read -r _
 tries=0
@@ -54,7 +55,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts `binary` with `args` and, added to our own environment, `env`. Standard output and error are appended to `log_file`.
+    /// Starts `binary` with `args` and, added to our own environment, `env`. Standard output and error are
+    /// appended to `log_file`.
     ///
     /// # Errors
     /// When the binary does not exist, the log can't be written, or no process can be made.
@@ -116,7 +118,8 @@ impl Service {
         self.child.id()
     }
 
-    /// The program and what it has started, as far as it is in the program's process group, without the watcher.
+    /// The program and what it has started, as far as it is in the program's process group, without the
+    /// watcher.
     ///
     /// # Errors
     /// A `/proc` that can't be read.
@@ -135,7 +138,8 @@ impl Service {
             let is_watcher = command.split(|byte| *byte == 0).nth(2) == Some(WATCHED.as_bytes());
             // Not getpgid: the first process and threads of the kernel are in group 0, which rustix refuses.
             let group = procfs::group(pid.as_raw_pid().unsigned_abs());
-            // Before the leader becomes the program, it runs the same script as the watcher. A process that has ended has no command.
+            // Before the leader becomes the program, it runs the same script as the watcher. A process that
+            // has ended has no command.
             if group == Some(self.group.as_raw_pid())
                 && (pid == self.group || !is_watcher)
                 && !command.is_empty()
@@ -157,7 +161,8 @@ impl Service {
         Ok(self.exited)
     }
 
-    /// Kills the program as a power cut would (SIGKILL) and waits for its end. One that has ended already is left as it is.
+    /// Kills the program as a power cut would (SIGKILL) and waits for its end. One that has ended already is
+    /// left as it is.
     ///
     /// # Errors
     /// When the process can't be waited for.

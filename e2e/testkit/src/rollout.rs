@@ -1,4 +1,5 @@
-//! Stands in for the controller of Deployments and for the nodes, on API servers without nodes: every Deployment is rolled out at once.
+//! Stands in for the controller of Deployments and for the nodes, on API servers without nodes: every
+//! Deployment is rolled out at once.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -12,7 +13,8 @@ use serde_json::json;
 /// How often new and changed Deployments are looked for.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Reports of each Deployment that is new or has changed that all its replicas are available. It goes on until it is dropped.
+/// Reports of each Deployment that is new or has changed that all its replicas are available. It goes on
+/// until it is dropped.
 ///
 /// # Errors
 /// When Deployments can't be listed.

@@ -1,4 +1,5 @@
-//! Watches the Secrets of `cloud-init-settings`, and remembers what each bootstrap Secret held, and which were deleted.
+//! Watches the Secrets of `cloud-init-settings`, and remembers what each bootstrap Secret held, and which
+//! were deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -47,7 +47,8 @@ pub struct UpstreamOsm {
 }
 
 impl UpstreamOsm {
-    /// Starts it as who may do everything, for profiles and configs in this namespace, with `more` flags. See [`Self::leads`] for when it works.
+    /// Starts it as who may do everything, for profiles and configs in this namespace, with `more` flags. See
+    /// [`Self::leads`] for when it works.
     ///
     /// # Errors
     /// When it can't be built or started.

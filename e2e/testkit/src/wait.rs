@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// How often a condition is looked at in the first two seconds. Then it is a fifth of that: the machine may be busy.
+/// How often a condition is looked at in the first two seconds. Then it is a fifth of that: the machine may
+/// be busy.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Asks `condition` again and again until it gives a value. An error counts as "not yet".

@@ -1,4 +1,5 @@
-//! The admission webhook: what the condition of a profile would report is refused with the same text, and everything works without it.
+//! The admission webhook: what the condition of a profile would report is refused with the same text, and
+//! everything works without it.
 
 use std::fs;
 use std::net::TcpListener;
@@ -108,7 +109,8 @@ impl Webhook {
         .await
     }
 
-    /// Stores a certificate in a Secret, as its operator does, and mounts it, as the kubelet does. Creates the configuration, which trusts it.
+    /// Stores a certificate in a Secret, as its operator does, and mounts it, as the kubelet does. Creates
+    /// the configuration, which trusts it.
     async fn install(&self) -> Result<()> {
         let pair = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",

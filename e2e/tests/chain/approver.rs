@@ -1,5 +1,5 @@
-//! Which machines join through csr-approver, and which requests get nothing. kube-controller-manager only signs here: whatever is approved,
-//! csr-approver has approved.
+//! Which machines join through csr-approver, and which requests get nothing. kube-controller-manager only
+//! signs here: whatever is approved, csr-approver has approved.
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
@@ -175,7 +175,8 @@ impl World {
         .map_err(|error| error.context(self.installed.logs()))
     }
 
-    /// As if the request for this node had been approved hours ago: kube-controller-manager has deleted it, and its claim has expired.
+    /// As if the request for this node had been approved hours ago: kube-controller-manager has deleted it,
+    /// and its claim has expired.
     pub async fn let_an_approval_expire(&self, request: &str, node: &str) -> Result<()> {
         let claims: Api<Lease> = self.api(NAMESPACE);
         let of_claims = ListParams::default().labels(&format!("{}=join-claim", names::ROLE));

@@ -1,7 +1,8 @@
-//! Only the Secrets that are meant to carry a credential contain it, or anything from which it could be guessed.
+//! Only the Secrets that are meant to carry a credential contain it, or anything from which it could be
+//! guessed.
 //!
-//! The tests plant credentials in every place that the services read, and provoke errors there. They then search everything that the services
-//! wrote, in every form that a credential could have on its way.
+//! The tests plant credentials in every place that the services read, and provoke errors there. They then
+//! search everything that the services wrote, in every form that a credential could have on its way.
 
 use std::collections::BTreeSet;
 
@@ -102,8 +103,8 @@ fn password(name: &str) -> String {
 /// Where something is written, and what.
 type Written = (String, String);
 
-/// Every object of the server, as it stands there, but for what is meant to carry credentials: the data of Secrets, and what
-/// people wrote into MachineDeployments, settings and the ConfigMap of the subscription.
+/// Every object of the server, as it stands there, but for what is meant to carry credentials: the data of
+/// Secrets, and what people wrote into MachineDeployments, settings and the ConfigMap of the subscription.
 async fn objects(world: &World) -> Result<Vec<Written>> {
     let mut all = Vec::new();
     for group in Discovery::new(world.client.clone()).run().await?.groups() {
@@ -217,7 +218,8 @@ fn every_form_is_found_wherever_it_begins() {
     assert!(canary.found_in(&password("another")).is_none());
 }
 
-/// What is planted: in registries of both formats, a proxy, a Secret of a profile, and a subscription by reference and as a text.
+/// What is planted: in registries of both formats, a proxy, a Secret of a profile, and a subscription by
+/// reference and as a text.
 const PLANTED: [&str; 7] = [
     "docker",
     "plain",
@@ -270,7 +272,8 @@ async fn plant_sources(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// What docs/settings.md says has to be granted for a ConfigMap, though it is in the namespace of our own Secrets.
+/// What docs/settings.md says has to be granted for a ConfigMap, though it is in the namespace of our own
+/// Secrets.
 async fn grant_config_map(world: &World, name: &str) -> Result<()> {
     let (rbac, metadata) = (
         "rbac.authorization.k8s.io",

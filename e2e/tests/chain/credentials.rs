@@ -14,8 +14,8 @@ use crate::rights::is_dead;
 use crate::shared::in_shared_world;
 use crate::world::{NAMESPACE, World};
 
-/// Brings the time of the renewal near, as if hours had passed. The Secret gets the digest of its content, so that it is not taken for
-/// altered.
+/// Brings the time of the renewal near, as if hours had passed. The Secret gets the digest of its content, so
+/// that it is not taken for altered.
 pub async fn bring_renewal_near(world: &World, pool: &str) -> Result<Timestamp> {
     let soon = Timestamp::now() + SignedDuration::from_secs(3);
     let name = names::bootstrap_secret_name(pool, "kube-system");

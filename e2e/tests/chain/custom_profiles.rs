@@ -1,4 +1,5 @@
-//! osp-controller copies CustomOperatingSystemProfiles, with the rights of the table, and leaves profiles of other authors alone.
+//! osp-controller copies CustomOperatingSystemProfiles, with the rights of the table, and leaves profiles of
+//! other authors alone.
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

@@ -1,4 +1,5 @@
-//! A profile in Go's template language, as clusters of the upstream OSM have them, from its manifest to user data.
+//! A profile in Go's template language, as clusters of the upstream OSM have them, from its manifest to user
+//! data.
 
 use std::collections::BTreeSet;
 
@@ -68,7 +69,8 @@ fn an_existing_profile_works_as_it_is() -> Result<()> {
             "{document}"
         );
 
-        // What its setup script then does: it fetches the kubeconfig with which the kubelet asks for a certificate.
+        // What its setup script then does: it fetches the kubeconfig with which the kubelet asks for a
+        // certificate.
         let setup_token = between(document, "SETUP_TOKEN='", "'")?;
         let node = Api::<Secret>::namespaced(world.plane.client(setup_token)?, CLOUD_INIT_SETTINGS);
         let kubeconfig = node.get(between(document, "KUBECONFIG='", "'")?).await?;

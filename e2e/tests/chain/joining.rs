@@ -106,7 +106,8 @@ pub fn node_wish(node: &str) -> Result<Wish> {
     )
 }
 
-/// Asks as a kubelet does, and waits until the certificate is issued and opens the API server; gives whom that takes it for.
+/// Asks as a kubelet does, and waits until the certificate is issued and opens the API server; gives whom
+/// that takes it for.
 pub async fn join(world: &World, token: &str, node: &str) -> Result<String> {
     let Wish { key, request } = node_wish(node)?;
     let requests = Api::<CertificateSigningRequest>::all(world.plane.client(token)?);

@@ -1,5 +1,5 @@
-//! Who approves what machines request with the token of their pool: csr-approver, or with the chart's value `joining: static`
-//! kube-controller-manager.
+//! Who approves what machines request with the token of their pool: csr-approver, or with the chart's value
+//! `joining: static` kube-controller-manager.
 
 use std::collections::BTreeSet;
 
@@ -59,7 +59,8 @@ async fn ask(world: &World, token: &str, node: &str) -> Result<Result<(), kube::
     Ok(created.map(drop))
 }
 
-/// Waits until the controllers have dealt with all requests so far, by one that they approve: it is the administrator's.
+/// Waits until the controllers have dealt with all requests so far, by one that they approve: it is the
+/// administrator's.
 async fn controllers_have_seen_all(world: &World, request: &str) -> Result<()> {
     let all = Api::<CertificateSigningRequest>::all(world.client.clone());
     all.create(&PostParams::default(), &node_wish(request)?.request)
@@ -113,7 +114,8 @@ async fn one_token_opens_the_documents_and_asks_and_only_csr_approver_approves()
     Ok(())
 }
 
-/// The chart's value `joining: static`: no approver runs, and what an older version published with it stays valid.
+/// The chart's value `joining: static`: no approver runs, and what an older version published with it stays
+/// valid.
 #[tokio::test(flavor = "multi_thread")]
 async fn kube_controller_manager_approves_the_token_of_a_pool_and_no_other() -> Result<()> {
     let mut world = start().await?;
@@ -211,7 +213,8 @@ async fn as_before(world: &World, pool: &str) -> Result<Old> {
     })
 }
 
-/// With such a binding of someone else, kube-controller-manager approves whatever the tokens of pools ask for.
+/// With such a binding of someone else, kube-controller-manager approves whatever the tokens of pools ask
+/// for.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_binding_that_opens_joining_is_found() -> Result<()> {
     let mut world = World::start_without_services(Options::default()).await?;

@@ -1,4 +1,5 @@
-//! A user cluster of KKP is served from its namespace in the seed. KKP restores its own objects in the user cluster, and none of them is needed.
+//! A user cluster of KKP is served from its namespace in the seed. KKP restores its own objects in the user
+//! cluster, and none of them is needed.
 
 use std::path::Path;
 use std::time::Duration;
@@ -26,8 +27,8 @@ const POOLS: [(&str, &str); 2] = [("tiny", "osp-tiny"), ("existing", "osp-existi
 /// Those that publish.
 const PUBLISHERS: [Service; 2] = [Service::OscController, Service::SecretSyncer];
 
-/// KKP's controller of the user cluster, which restores its objects when they differ, until the result is dropped; and the webhooks of the
-/// upstream OSM, which KKP keeps although the controller has no replicas.
+/// KKP's controller of the user cluster, which restores its objects when they differ, until the result is
+/// dropped; and the webhooks of the upstream OSM, which KKP keeps although the controller has no replicas.
 async fn kkp(world: &World) -> Result<JoinSet<()>> {
     let server = WebhookServer::start("127.0.0.1", || std::future::ready(true)).await?;
     let definitions = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/go-shaped.yaml");
@@ -212,8 +213,9 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
     world.machine("tiny", REVISION + 1).await?;
     assert_eq!(replaced(), once);
 
-    // Before KKP deletes anything else of a user cluster, it deletes the MachineDeployments and waits until they are gone
-    // (kubermatic/kubermatic 2.31, pkg/clusterdeletion/node.go). They have the finalizer of the upstream OSM.
+    // Before KKP deletes anything else of a user cluster, it deletes the MachineDeployments and waits until
+    // they are gone (kubermatic/kubermatic 2.31, pkg/clusterdeletion/node.go). They have the finalizer of the
+    // upstream OSM.
     go_pool(&world, "deleted", "osp-tiny", KUBE_SYSTEM).await?;
     world.delete(&world.pools(), "deleted").await?;
     wait_for("the MachineDeployment to go", DEADLINE, async || {
@@ -224,7 +226,8 @@ async fn a_user_cluster_of_kkp_is_served_from_the_seed_and_handed_back() -> Resu
     hand_back(world).await
 }
 
-/// The installation in the namespace of KKP in the seed, whose osp-controller copies and validates custom profiles for all user clusters.
+/// The installation in the namespace of KKP in the seed, whose osp-controller copies and validates custom
+/// profiles for all user clusters.
 async fn shared_profiles(world: &World) -> Result<Installed> {
     let seed = world.management.as_ref().context("a seed")?;
     let of_kkp = Installation {

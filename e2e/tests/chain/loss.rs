@@ -1,4 +1,5 @@
-//! Objects that are deleted or altered, or whose namespace or CRD is deleted: no bootstrap Secret disappears, and everything is restored.
+//! Objects that are deleted or altered, or whose namespace or CRD is deleted: no bootstrap Secret disappears,
+//! and everything is restored.
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};

@@ -1,5 +1,6 @@
-//! machine-controller itself makes machines from what the services publish, with its provider for KubeVirt. No machine boots here: it is a
-//! VirtualMachine, and a Secret with the user data that KubeVirt would hand to it.
+//! machine-controller itself makes machines from what the services publish, with its provider for KubeVirt.
+//! No machine boots here: it is a VirtualMachine, and a Secret with the user data that KubeVirt would hand to
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -92,8 +93,9 @@ async fn play(world: &World) -> Result<()> {
     .await
 }
 
-/// Starts machine-controller as KubeOne does, apart from ports: addons/machinecontroller/deployment-controller.yaml and
-/// pkg/credentials/credentials.go in kubermatic/kubeone v1.13.7.
+/// Starts machine-controller as KubeOne does, apart from ports:
+/// addons/machinecontroller/deployment-controller.yaml and pkg/credentials/credentials.go in
+/// kubermatic/kubeone v1.13.7.
 async fn start(world: &World, log: &Path) -> Result<Service> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../judges/machine-controller");
     let package = "k8c.io/machine-controller/cmd/machine-controller";
@@ -132,8 +134,8 @@ async fn apply_profile(world: &World, version: &str, text: &str) -> Result<()> {
 
 fn pool(name: &str, os: &str, profile: &str) -> Value {
     let mut pool = machine_deployment(name, profile);
-    // Its webhook would set these: PopulateDefaultsMachineDeployment in sdk/apis/cluster/v1alpha1/defaults.go. No node joins here, so a
-    // rollout must not wait for one.
+    // Its webhook would set these: PopulateDefaultsMachineDeployment in
+    // sdk/apis/cluster/v1alpha1/defaults.go. No node joins here, so a rollout must not wait for one.
     pool["spec"]["minReadySeconds"] = 0.into();
     pool["spec"]["revisionHistoryLimit"] = 1.into();
     pool["spec"]["progressDeadlineSeconds"] = 600.into();
@@ -152,7 +154,8 @@ fn pool(name: &str, os: &str, profile: &str) -> Value {
 /// VirtualMachines by name, each with the user data that KubeVirt would take from the Secret of its volume.
 type Machines = BTreeMap<String, (DynamicObject, String)>;
 
-/// The machines of a pool: label, volume and Secret are those of pkg/cloudprovider/provider/kubevirt/provider.go.
+/// The machines of a pool: label, volume and Secret are those of
+/// pkg/cloudprovider/provider/kubevirt/provider.go.
 async fn machines(world: &World, pool: &str) -> Result<Machines> {
     let secrets = world.api::<Secret>(KUBE_SYSTEM);
     let label = ListParams::default().labels(&format!("md={pool}"));
@@ -169,8 +172,9 @@ async fn machines(world: &World, pool: &str) -> Result<Machines> {
     Ok(machines)
 }
 
-/// Waits until a pool has this many machines besides the old ones, which all stay as they are or are all gone. Each new one has what is
-/// published for this revision, with its name filled in and nothing else changed.
+/// Waits until a pool has this many machines besides the old ones, which all stay as they are or are all
+/// gone. Each new one has what is published for this revision, with its name filled in and nothing else
+/// changed.
 async fn new_machines(
     world: &World,
     pool: &str,

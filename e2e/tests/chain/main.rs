@@ -1,5 +1,5 @@
-//! The whole chain on a real API server: the services turn a MachineDeployment into an OperatingSystemConfig and Secrets. Each service
-//! has its own identity and only its own rights.
+//! The whole chain on a real API server: the services turn a MachineDeployment into an OperatingSystemConfig
+//! and Secrets. Each service has its own identity and only its own rights.
 
 // The lints' exceptions for tests don't reach helpers of tests.
 #![allow(

@@ -1,6 +1,7 @@
-//! The script of `osmctl migrate script` on a cluster with all that installers create, forwards and back. The upstream OSM runs while its
-//! Deployment has replicas. Its webhook is a stand-in that fails closed: it answers while its own has. Meanwhile a writer creates, patches and
-//! deletes MachineDeployments and profiles, and is never refused. Helm installs the chart, as whose ServiceAccounts the services run.
+//! The script of `osmctl migrate script` on a cluster with all that installers create, forwards and back. The
+//! upstream OSM runs while its Deployment has replicas. Its webhook is a stand-in that fails closed: it
+//! answers while its own has. Meanwhile a writer creates, patches and deletes MachineDeployments and
+//! profiles, and is never refused. Helm installs the chart, as whose ServiceAccounts the services run.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -67,7 +68,8 @@ struct Site {
 }
 
 impl Site {
-    /// With all that installers create: what machine-controller's example has, and the budgets and the flag of KubeOne.
+    /// With all that installers create: what machine-controller's example has, and the budgets and the flag
+    /// of KubeOne.
     async fn start() -> Result<Self> {
         let plane = ControlPlane::start(Options {
             controllers: vec!["serviceaccount-token"],
@@ -221,7 +223,8 @@ impl Site {
         Ok(Run::of(output))
     }
 
-    /// Runs the part that installs the chart, and starts the services with the rights that the chart gives them.
+    /// Runs the part that installs the chart, and starts the services with the rights that the chart gives
+    /// them.
     async fn install(&self) -> Result<Installed> {
         let start = async {
             let deployments = Api::<Deployment>::namespaced(self.client.clone(), NAMESPACE);
@@ -468,7 +471,8 @@ async fn a_takeover_without_an_outage() -> Result<()> {
         .await?
         .expect(1, &["runs. Both implementations"])?;
 
-    // There. The services need not wait for the Lease of the upstream OSM, which would take longer than this test.
+    // There. The services need not wait for the Lease of the upstream OSM, which would take longer than this
+    // test.
     site.part("stop").await?.expect(0, &["Next part: install"])?;
     let leases = Api::<Lease>::namespaced(site.client.clone(), NAMESPACE);
     ensure!(leases.get_opt(GO_LEASE).await?.is_none(), "its Lease is left");
@@ -526,7 +530,8 @@ async fn a_takeover_without_an_outage() -> Result<()> {
             "{text}"
         );
     }
-    // The upstream OSM could read neither a profile of the user, nor one that another version of OSM has installed.
+    // The upstream OSM could read neither a profile of the user, nor one that another version of OSM has
+    // installed.
     let with_list = |name: &str| {
         let mut profile = fixtures::profile(NAMESPACE, name, "v1.0.0", "text");
         profile["spec"]["bootstrapConfig"]["modules"] = json!({"runcmd": ["true", ["echo", "a b"]]});

@@ -1,4 +1,5 @@
-//! `osmctl` as people run it, with the cluster of a running installation. Its own tests have what it prints for each state of a cluster.
+//! `osmctl` as people run it, with the cluster of a running installation. Its own tests have what it prints
+//! for each state of a cluster.
 
 use std::path::Path;
 use std::process::Output;

@@ -1,6 +1,6 @@
-//! Least privilege. The services do everything they can do, in two clusters, with exactly the rights of the table. The tests then compare the
-//! audit logs of the clusters with the table. A call without an entry fails, and so does an entry that no call used and that [`BY_CHANCE`]
-//! does not explain.
+//! Least privilege. The services do everything they can do, in two clusters, with exactly the rights of the
+//! table. The tests then compare the audit logs of the clusters with the table. A call without an entry
+//! fails, and so does an entry that no call used and that [`BY_CHANCE`] does not explain.
 
 use std::collections::BTreeSet;
 
@@ -313,7 +313,8 @@ async fn pools(world: &World) -> Result<()> {
     world.machine("team", 1).await.map(drop)
 }
 
-/// Registry credentials that come, go and come back; a subscription's password in the MachineDeployment; an edge pool.
+/// Registry credentials that come, go and come back; a subscription's password in the MachineDeployment; an
+/// edge pool.
 async fn sources(world: &World) -> Result<()> {
     let registries = json!({"containerd": {"registries": [{"host": "registry.example", "credentials": {"name": "login"}}]}});
     world.set_settings(&registries.to_string()).await?;
@@ -479,7 +480,8 @@ async fn ends(world: &World) -> Result<()> {
         check(world.configs().list(&ListParams::default()).await?.items.len() == 1)
     })
     .await?;
-    // Made for a pool that nobody knows any more, in the name of this installation. The first does not say for which.
+    // Made for a pool that nobody knows any more, in the name of this installation. The first does not say
+    // for which.
     let orphan = |pool: &str, annotations: Value| {
         let labels = json!({names::POOL: pool, names::INSTALLATION: NAMESPACE, names::ROLE: "bootstrap"});
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": CLOUD_INIT_SETTINGS,

@@ -1,4 +1,5 @@
-//! Several replicas of a service share the work. Others take over when a replica ends or dies, and one that is not ready owns nothing.
+//! Several replicas of a service share the work. Others take over when a replica ends or dies, and one that
+//! is not ready owns nothing.
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;

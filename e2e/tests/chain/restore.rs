@@ -43,7 +43,8 @@ async fn yesterdays_etcd_is_caught_up_with() -> Result<()> {
     .await?;
 
     world.plane.restore(&yesterday).await?;
-    // As it was: what is there has a revision again that its MachineDeployment has, and what is not there is gone.
+    // As it was: what is there has a revision again that its MachineDeployment has, and what is not there is
+    // gone.
     for pool in ["stays", "deleted-since"] {
         let machine = world
             .machine_with(pool, 1, |machine| machine.text.contains("first"))
@@ -59,7 +60,8 @@ async fn yesterdays_etcd_is_caught_up_with() -> Result<()> {
     .await?;
     token_dies(&world, &lost).await?;
 
-    // Each watch has listed again once a new pool is published. Before that, a service may still act on what it saw that day.
+    // Each watch has listed again once a new pool is published. Before that, a service may still act on what
+    // it saw that day.
     world.pool("witness", "osp-tiny").await?;
     world.stamp("witness", 1).await?;
     world.machine("witness", 1).await?;

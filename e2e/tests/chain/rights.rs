@@ -141,7 +141,8 @@ fn tokens_die_with_their_account_and_with_the_pool() -> Result<()> {
     })
 }
 
-/// RBAC lets it bind every Role of the namespace, also one of another owner. A policy of the chart leaves those of pools.
+/// RBAC lets it bind every Role of the namespace, also one of another owner. A policy of the chart leaves
+/// those of pools.
 #[test]
 fn secret_syncer_binds_the_roles_of_pools_to_their_accounts_and_nothing_else() -> Result<()> {
     in_shared_world(async |world| {
@@ -251,7 +252,8 @@ fn secret_syncer_binds_the_roles_of_pools_to_their_accounts_and_nothing_else() -
     })
 }
 
-/// RBAC lets each service write every Lease of the namespace, also that of a replica of another service, or of kube-scheduler.
+/// RBAC lets each service write every Lease of the namespace, also that of a replica of another service, or
+/// of kube-scheduler.
 #[test]
 fn a_service_writes_leases_of_its_own_name_and_no_other() -> Result<()> {
     in_shared_world(async |world| {

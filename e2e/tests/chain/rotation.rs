@@ -17,7 +17,8 @@ use crate::world;
 #[test]
 fn a_new_revision_swaps_the_bootstrap_secret_without_a_moment_of_absence() -> Result<()> {
     in_shared_world(async |world| {
-        // A new revision waits ten seconds for an edit of its profile, and osp-controller validates the default profiles first.
+        // A new revision waits ten seconds for an edit of its profile, and osp-controller validates the
+        // default profiles first.
         wait_for("profiles to be validated", world::DEADLINE, async || {
             let profiles = world.profiles().list(&ListParams::default()).await?;
             check(profiles.iter().all(|profile| {
@@ -117,8 +118,8 @@ fn a_broken_profile_edit_costs_nothing_and_its_repair_takes_effect() -> Result<(
     })
 }
 
-/// The status of commit ce96c02c, one manager of which sends conditions and documents, and which reports a refused edit in its own words. The
-/// edit is corrected while neither version runs.
+/// The status of commit ce96c02c, one manager of which sends conditions and documents, and which reports a
+/// refused edit in its own words. The edit is corrected while neither version runs.
 #[test]
 fn what_an_older_version_reported_is_removed_without_its_documents() -> Result<()> {
     in_shared_world(async |world| {

@@ -1,4 +1,5 @@
-//! The `sh` blocks of docs/runbooks, docs/troubleshooting.md and docs/recovery.md run against a cluster in which everything is well.
+//! The `sh` blocks of docs/runbooks, docs/troubleshooting.md and docs/recovery.md run against a cluster in
+//! which everything is well.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -12,7 +13,8 @@ use serde_json::json;
 use crate::shared::in_shared_world;
 use crate::world::{DEADLINE, NAMESPACE};
 
-/// Words of commands that change something. The pages must not have them in blocks that people copy without a thought.
+/// Words of commands that change something. The pages must not have them in blocks that people copy without a
+/// thought.
 const CHANGES: [&str; 10] = [
     "apply", "approve", "create", "delete", "edit", "patch", "replace", "rollback", "scale", "upgrade",
 ];

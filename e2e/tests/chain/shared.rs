@@ -1,7 +1,8 @@
 //! Worlds that tests use one after the other, because starting one takes longer than most tests.
 //!
-//! A test takes a world that is idle, or starts one. It gives the world back only if it passes: a world in which a test failed is dropped.
-//! Tests that stop an API server, restore etcd, or need other flags or permissions have a world of their own.
+//! A test takes a world that is idle, or starts one. It gives the world back only if it passes: a world in
+//! which a test failed is dropped. Tests that stop an API server, restore etcd, or need other flags or
+//! permissions have a world of their own.
 
 use std::sync::{LazyLock, Mutex};
 

@@ -94,7 +94,8 @@ async fn start_with_problems(world: &mut World) -> Result<()> {
         }
     }
 
-    // The API server would drop what older definitions do not have, and the rest would be confirmed and published.
+    // The API server would drop what older definitions do not have, and the rest would be confirmed and
+    // published.
     world.install_crds().await?;
     let name = "operatingsystemconfigs.operatingsystemmanager.k8c.io";
     let field = "provisioningUtility";

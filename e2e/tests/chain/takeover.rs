@@ -1,4 +1,5 @@
-//! A cluster of the upstream OSM, which serves it first, is migrated. At the end, someone starts the upstream OSM again.
+//! A cluster of the upstream OSM, which serves it first, is migrated. At the end, someone starts the upstream
+//! OSM again.
 
 use anyhow::{Context, Result};
 use jiff::{SignedDuration, Timestamp};
@@ -37,7 +38,8 @@ pub fn go_profile(name: &str, version: &str) -> Value {
     })
 }
 
-/// What the upstream OSM makes of one pool, with its config in this namespace, where it can't run itself: KKP's definitions are stand-ins.
+/// What the upstream OSM makes of one pool, with its config in this namespace, where it can't run itself:
+/// KKP's definitions are stand-ins.
 pub async fn go_pool(world: &World, pool: &str, profile: &str, namespace: &str) -> Result<()> {
     let mut md = machine_deployment(pool, profile);
     md["metadata"]["finalizers"] = json!([names::GO_FINALIZER]);
@@ -94,8 +96,8 @@ pub async fn go_pool(world: &World, pool: &str, profile: &str, namespace: &str) 
         .await
 }
 
-/// Every Secret that the upstream OSM made for these pools, by name, with its uid, resourceVersion and all; of bootstrap
-/// Secrets only those in `with_bootstrap`.
+/// Every Secret that the upstream OSM made for these pools, by name, with its uid, resourceVersion and all;
+/// of bootstrap Secrets only those in `with_bootstrap`.
 async fn left(world: &World, pools: &[&str], with_bootstrap: &[&str]) -> Result<Vec<(String, Secret)>> {
     let mut all = Vec::new();
     for pool in pools {

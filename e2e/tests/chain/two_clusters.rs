@@ -1,5 +1,5 @@
-//! Profiles, configs and settings in one cluster, MachineDeployments and Secrets in another. A cluster is away, or another one is in its
-//! place.
+//! Profiles, configs and settings in one cluster, MachineDeployments and Secrets in another. A cluster is
+//! away, or another one is in its place.
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
@@ -113,7 +113,8 @@ async fn another_cluster_in_the_place_of_one_of_the_two() -> Result<()> {
         Ok(())
     };
 
-    // Started with it, they see no pool and no Secret. One pool is really gone meanwhile; nobody may act on that.
+    // Started with it, they see no pool and no Secret. One pool is really gone meanwhile; nobody may act on
+    // that.
     let before = everything(&world).await?;
     replace(&world, ClusterKind::Worker, &other).await?;
     for service in BOTH {

@@ -111,7 +111,8 @@ fn an_object_that_is_too_deep_is_reported_and_affects_no_other() -> Result<()> {
             "{message}"
         );
 
-        // Configs that someone writes by hand: over one of ours, for a pool that does not exist yet, and for none.
+        // Configs that someone writes by hand: over one of ours, for a pool that does not exist yet, and for
+        // none.
         let configs = format!("{GROUP}/{NAMESPACE}/operatingsystemconfigs");
         let over = json!({"spec": {"osVersion": "by hand", "provisioningConfig": {"modules": {"x": DEEP}}}});
         let first = format!("{configs}/{}", names::config_name("first", "kube-system"));

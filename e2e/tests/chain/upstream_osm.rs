@@ -21,8 +21,8 @@ use crate::credentials::bring_renewal_near;
 use crate::takeover::{REVISION, published};
 use crate::world::{DEADLINE, NAMESPACE, World};
 
-/// Someone who renews the Lease of the upstream OSM, where that can't run itself, since KKP's definitions in the user cluster are stand-ins, or must
-/// not delete anything. Dropping it ends it, and its Lease stays.
+/// Someone who renews the Lease of the upstream OSM, where that can't run itself, since KKP's definitions in
+/// the user cluster are stand-ins, or must not delete anything. Dropping it ends it, and its Lease stays.
 pub struct LeaseHolder {
     leases: Api<Lease>,
     stop: oneshot::Sender<()>,
@@ -58,7 +58,8 @@ pub async fn start(world: &World, namespace: &str) -> Result<LeaseHolder> {
 }
 
 impl LeaseHolder {
-    /// Ends it, and its Lease at once. `a_lease_is_renewed_if_it_is_held_and_was_renewed_lately` in osm-runtime is about one that expires.
+    /// Ends it, and its Lease at once. `a_lease_is_renewed_if_it_is_held_and_was_renewed_lately` in
+    /// osm-runtime is about one that expires.
     pub async fn stop(self) -> Result<()> {
         drop(self.stop);
         self.renewals.await?;
@@ -70,9 +71,10 @@ impl LeaseHolder {
 /// The pools of the test, in an order.
 const POOLS: [&str; 4] = ["default", "tiny", "existing", "custom"];
 
-/// The Deployment of the upstream OSM is started in the namespace of OSM after a migration, and its pod is restarted. Each time, it deletes the
-/// config and the Secrets of every pool. It can render none, since the token that it looks for is gone: so it tries again and again, and deletes
-/// again what ours has restored, unless it finds that before it has failed.
+/// The Deployment of the upstream OSM is started in the namespace of OSM after a migration, and its pod is
+/// restarted. Each time, it deletes the config and the Secrets of every pool. It can render none, since the
+/// token that it looks for is gone: so it tries again and again, and deletes again what ours has restored,
+/// unless it finds that before it has failed.
 pub async fn is_forgotten(world: &World, observer: &SecretWatch) -> Result<()> {
     let before = configs(world).await?;
     let go = UpstreamOsm::start(&world.plane, NAMESPACE, &[]).await?;
@@ -93,8 +95,8 @@ pub async fn is_forgotten(world: &World, observer: &SecretWatch) -> Result<()> {
     })
     .await?;
 
-    // What is published is renewed, and nothing new is. What the upstream OSM deletes is rendered again, at an unknown time: so a stand-in
-    // takes over from its pod.
+    // What is published is renewed, and nothing new is. What the upstream OSM deletes is rendered again, at
+    // an unknown time: so a stand-in takes over from its pod.
     drop(go);
     let holder = start(world, NAMESPACE).await?;
     published(world, &POOLS, true).await?;
@@ -114,14 +116,15 @@ pub async fn is_forgotten(world: &World, observer: &SecretWatch) -> Result<()> {
         .await?;
     assert!(renewed.text.contains("one") && !renewed.text.contains("two"));
 
-    // The next pod waits for the Lease of the one before. Now both services know of it when it deletes everything.
+    // The next pod waits for the Lease of the one before. Now both services know of it when it deletes
+    // everything.
     drop(holder);
     let before = configs(world).await?;
     let mut go = UpstreamOsm::start(&world.plane, NAMESPACE, &[]).await?;
     go.leads().await?;
     are_restored(world, &go, &before).await?;
-    // Its config is rendered as it is now. That is published, unless secret-syncer has noted in the new config what was published before that Secret
-    // was deleted as well.
+    // Its config is rendered as it is now. That is published, unless secret-syncer has noted in the new
+    // config what was published before that Secret was deleted as well.
     world.machine("tiny", REVISION + 1).await?;
     world
         .says("tiny", "Published", false, "UpstreamOSMRunning")

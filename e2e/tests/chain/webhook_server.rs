@@ -26,7 +26,8 @@ pub struct WebhookServer {
 }
 
 impl WebhookServer {
-    /// A server whose certificate has this name. It allows everything while `answers` says so, and hangs up otherwise.
+    /// A server whose certificate has this name. It allows everything while `answers` says so, and hangs up
+    /// otherwise.
     pub async fn start<A>(name: &str, answers: impl Fn() -> A + Send + Sync + 'static) -> Result<Self>
     where
         A: Future<Output = bool> + Send + 'static,

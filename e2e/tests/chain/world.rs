@@ -1,4 +1,5 @@
-//! One control plane, or a management and a worker cluster, with the services, and helpers for what the tests do to them.
+//! One control plane, or a management and a worker cluster, with the services, and helpers for what the tests
+//! do to them.
 
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ use osm_testkit::secret_watch::SecretWatch;
 use osm_testkit::{ControlPlane, Options, check, machine_controller, provisioning, wait_for};
 use serde_json::{Value, json};
 
-/// Generous: the machine may be busy. Nothing ever waits for a time, only for a condition until this deadline.
+/// Generous: the machine may be busy. Nothing ever waits for a time, only for a condition until this
+/// deadline.
 pub const DEADLINE: Duration = Duration::from_secs(180);
 
 /// What keeps a namespace from going.
@@ -156,8 +158,8 @@ impl World {
             .await?)
     }
 
-    /// Waits until machine-controller could make a machine of this revision, and a node fetch its document; gives
-    /// what it boots with.
+    /// Waits until machine-controller could make a machine of this revision, and a node fetch its document;
+    /// gives what it boots with.
     pub async fn machine(&self, pool: &str, revision: u64) -> Result<UserData> {
         self.machine_with(pool, revision, |_| true).await
     }
@@ -287,8 +289,8 @@ impl World {
     }
 }
 
-/// Settings with which osp-controller installs and validates one default profile, which takes less time than all of them. A document that is
-/// not a mapping stays as it is.
+/// Settings with which osp-controller installs and validates one default profile, which takes less time than
+/// all of them. A document that is not a mapping stays as it is.
 fn with_one_default_profile(document: &str) -> String {
     let others = json!({"disabled": ["amzn2", "centos", "flatcar", "rhel", "rockylinux"]});
     let document = if document.is_empty() { "{}" } else { document };
@@ -363,7 +365,8 @@ impl World {
         installation::settings(self.installed.installation(), &document)
     }
 
-    /// Deletes a namespace, which stays `Terminating` until [`Self::delete_namespace`] is called, because of an object in it.
+    /// Deletes a namespace, which stays `Terminating` until [`Self::delete_namespace`] is called, because of
+    /// an object in it.
     pub async fn start_deleting_namespace(&self, name: &str) -> Result<()> {
         let hold = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": HOLD, "namespace": name, "finalizers": ["example.com/hold"]}});
@@ -415,7 +418,8 @@ impl World {
         .await
     }
 
-    /// Takes a field of the spec out of a CustomResourceDefinition, as an older version of it, and waits until the API server shows that.
+    /// Takes a field of the spec out of a CustomResourceDefinition, as an older version of it, and waits
+    /// until the API server shows that.
     pub async fn drop_field(&self, kind: &str, name: &str, field: &str) -> Result<()> {
         let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";

@@ -1,8 +1,10 @@
-//! Rotates pools on a real API server while requests fail and services are killed. A watch looks for bootstrap
-//! Secrets that are absent, and a machine of each revision boots: it fetches its document with its own token, as do those that booted before.
-//! At the end everything must converge, and the services must become idle.
+//! Rotates pools on a real API server while requests fail and services are killed. A watch looks for
+//! bootstrap Secrets that are absent, and a machine of each revision boots: it fetches its document with its
+//! own token, as do those that booted before. At the end everything must converge, and the services must
+//! become idle.
 //!
-//! `OSM_CHAOS_SEED` repeats all random choices of a run, except for timing, and `OSM_CHAOS_ROTATIONS` is how long it lasts:
+//! `OSM_CHAOS_SEED` repeats all random choices of a run, except for timing, and `OSM_CHAOS_ROTATIONS` is how
+//! long it lasts:
 //!
 //!     OSM_CHAOS_SEED=1 OSM_CHAOS_ROTATIONS=50 cargo test -p osm-tests --test chaos -- --ignored --nocapture
 
@@ -186,7 +188,8 @@ async fn disturb(installed: &mut Installed, left: &AtomicI64, mut random: StdRng
     }
 }
 
-/// A pool may have fifty documents a day; beyond that new content waits. Each revision has one of its own, and each edit.
+/// A pool may have fifty documents a day; beyond that new content waits. Each revision has one of its own,
+/// and each edit.
 const MAX_REVISIONS: u64 = 30;
 const EDITS: u32 = 8;
 

@@ -1,4 +1,5 @@
-//! A proxy between a service and the API server. It delays, drops and refuses requests as networks and overloaded servers do.
+//! A proxy between a service and the API server. It delays, drops and refuses requests as networks and
+//! overloaded servers do.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

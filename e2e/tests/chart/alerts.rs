@@ -96,7 +96,8 @@ fn input(series: &BTreeMap<String, Value>) -> Vec<Value> {
     series.collect()
 }
 
-/// The alert fires with the labels and annotations of its rule. If `is_scoped`, the same in another namespace changes nothing.
+/// The alert fires with the labels and annotations of its rule. If `is_scoped`, the same in another namespace
+/// changes nothing.
 fn fires(case: &Case, rule: &Value, is_scoped: bool) -> Value {
     let mut series = case.fires.series.clone();
     if is_scoped {

@@ -46,7 +46,8 @@ async fn render(release: &Value, namespace: &Value, values: &Value) -> Result<Ve
     Ok(objects)
 }
 
-/// Argo CD finds no existing objects, runs no hooks, and must not delete profiles, configs and what booting machines read.
+/// Argo CD finds no existing objects, runs no hooks, and must not delete profiles, configs and what booting
+/// machines read.
 #[tokio::test]
 async fn argo_cd_gets_what_it_can_apply() -> Result<()> {
     let (application, repository) = (

@@ -1,5 +1,6 @@
-//! The chart on a real API server: installed, upgraded, rolled back and uninstalled, over existing objects, in one cluster and in two. The
-//! services run as the ServiceAccounts of the release, with the rights that it gives them.
+//! The chart on a real API server: installed, upgraded, rolled back and uninstalled, over existing objects,
+//! in one cluster and in two. The services run as the ServiceAccounts of the release, with the rights that it
+//! gives them.
 
 use std::time::Duration;
 
@@ -273,7 +274,8 @@ async fn it_is_not_installed_beside_the_upstream_osm() -> Result<()> {
     installation::apply(&control_plane, &[go(0)]).await?;
     ensure!(refused("osm", "osm", "single").await?.is_empty());
 
-    // A second release in the namespace would serve the same pools. What another chart has there is no release of ours.
+    // A second release in the namespace would serve the same pools. What another chart has there is no
+    // release of ours.
     let labels = json!({"app.kubernetes.io/name": "other", "app.kubernetes.io/instance": "other", "app.kubernetes.io/component": "osc-controller"});
     let other = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "other", "namespace": "osm", "labels": labels},
         "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}}}});
@@ -290,7 +292,8 @@ async fn it_is_not_installed_beside_the_upstream_osm() -> Result<()> {
     let second = [&["--create-namespace"], &second[..]].concat();
     with_chart(&helm, "install", "two", "another", &second).await?;
 
-    // A release that exists is never refused: one without Deployments, one that is stopped, and one whose installation broke off.
+    // A release that exists is never refused: one without Deployments, one that is stopped, and one whose
+    // installation broke off.
     let worker = ["--create-namespace", "--set=topology=worker"];
     with_chart(&helm, "install", "worker", "worker", &worker).await?;
     let stop = ["ospController", "oscController", "secretSyncer", "csrApprover"];
@@ -342,7 +345,8 @@ async fn adopt(definitions: &Api<CustomResourceDefinition>, release: &str) -> Re
     Ok(())
 }
 
-/// One release of a seed has the definitions, others use them. It adopts those of the upstream OSM, which kubectl has applied.
+/// One release of a seed has the definitions, others use them. It adopts those of the upstream OSM, which
+/// kubectl has applied.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_release_has_the_definitions_with_either_version_of_helm() -> Result<()> {
     for is_helm_4 in [false, true] {

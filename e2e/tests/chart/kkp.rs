@@ -1,5 +1,5 @@
-//! Runs the commands of the page on KKP, on a seed and a user cluster. Only KKP's part of them is played here. What the services do then is in
-//! the chain's test `kkp`.
+//! Runs the commands of the page on KKP, on a seed and a user cluster. Only KKP's part of them is played
+//! here. What the services do then is in the chain's test `kkp`.
 
 use std::time::Duration;
 
@@ -22,8 +22,9 @@ const COMMAND: &str = r#"{"command":"/usr/local/bin/osm-controller","args":["-ku
 /// The number of the NodePort of the user cluster's API server.
 const NODE_PORT: u16 = 30_443;
 
-/// KKP's definition of user clusters, cut down, the user cluster `x7k2`, its Deployment of the upstream OSM, and the Service of its API server,
-/// whose pods listen on the number of the NodePort (kubermatic/kubermatic 2.31, pkg/resources/apiserver/service.go).
+/// KKP's definition of user clusters, cut down, the user cluster `x7k2`, its Deployment of the upstream OSM,
+/// and the Service of its API server, whose pods listen on the number of the NodePort (kubermatic/kubermatic
+/// 2.31, pkg/resources/apiserver/service.go).
 fn seed() -> [Value; 6] {
     let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     let labels = json!({"app": "operating-system-manager"});
@@ -46,9 +47,10 @@ fn seed() -> [Value; 6] {
     ]
 }
 
-/// What KKP's webhook does on create and update if the Seed's `defaultComponentSettings` or default cluster template has two replicas of the
-/// upstream OSM. It merges with mergo, which takes 0 for empty (kubermatic/kubermatic 2.26 to 2.31, `DefaultClusterSpec` in
-/// pkg/defaulting/cluster.go, called by pkg/webhook/cluster/mutation/mutator.go; dario.cat/mergo 1.0.2).
+/// What KKP's webhook does on create and update if the Seed's `defaultComponentSettings` or default cluster
+/// template has two replicas of the upstream OSM. It merges with mergo, which takes 0 for empty
+/// (kubermatic/kubermatic 2.26 to 2.31, `DefaultClusterSpec` in pkg/defaulting/cluster.go, called by
+/// pkg/webhook/cluster/mutation/mutator.go; dario.cat/mergo 1.0.2).
 const DEFAULTS_OF_THE_SEED: &str = r#"
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
@@ -180,7 +182,8 @@ async fn every_command_of_the_page_on_kkp_does_what_it_says() -> Result<()> {
     let kubeconfig = String::from_utf8(kubeconfig.context("a kubeconfig")?.0)?;
     ensure!(kubeconfig.contains("apiserver-external.cluster-x7k2"));
     person.run(status).await?;
-    // KKP deletes the namespace with the user cluster, and with it the Secret by which Helm finds what the release has elsewhere.
+    // KKP deletes the namespace with the user cluster, and with it the Secret by which Helm finds what the
+    // release has elsewhere.
     let scoped = "kubectl get clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,\
         validatingwebhookconfigurations --context seed -o name -l app.kubernetes.io/part-of=operating-system-manager";
     let scoped = person.run(scoped).await?;

@@ -1,5 +1,5 @@
-//! The kubeconfigs of two clusters: `osmctl kubeconfigs` creates them, the services of the chart work with them, and the chart's CronJob renews
-//! them with the permissions that the chart gives it.
+//! The kubeconfigs of two clusters: `osmctl kubeconfigs` creates them, the services of the chart work with
+//! them, and the chart's CronJob renews them with the permissions that the chart gives it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -134,7 +134,8 @@ async fn osmctl(kubeconfig: &Path, arguments: &[&str]) -> Result<String> {
     Ok(out)
 }
 
-/// Runs the command of the CronJob as its pod: with the kubeconfig of the worker cluster as a file, and as its ServiceAccount.
+/// Runs the command of the CronJob as its pod: with the kubeconfig of the worker cluster as a file, and as
+/// its ServiceAccount.
 async fn renew(management: &ControlPlane, secrets: &Api<Secret>) -> Result<()> {
     let jobs = Api::<CronJob>::namespaced(management.admin()?, NAMESPACE);
     let job = serde_json::to_value(jobs.get("osm-renewal").await?)?;

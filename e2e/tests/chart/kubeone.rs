@@ -1,7 +1,7 @@
 //! The page on KubeOne: its commands, and what `kubeone apply` does with the release of its manifest.
 //!
-//! The newest KubeOne is its own code, see `e2e/helm/kubeone`. Of older releases, which call Helm in other ways, the calls are repeated. All of
-//! them are in pkg/localhelm/helm3.go of github.com/kubermatic/kubeone.
+//! The newest KubeOne is its own code, see `e2e/helm/kubeone`. Of older releases, which call Helm in other
+//! ways, the calls are repeated. All of them are in pkg/localhelm/helm3.go of github.com/kubermatic/kubeone.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -41,14 +41,16 @@ controlPlane:
 /// Releases of KubeOne that treat a release of Helm alike.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Family {
-    /// 1.13.6, 1.14.1 and newer. `upgradeRelease` in v1.13.6 and v1.14.2 compares the manifest with that of an installation with `DryRunServer`,
-    /// and upgrades with `ResetThenReuseValues`. Helm 4 is in the program, and calls itself `kubeone`.
+    /// 1.13.6, 1.14.1 and newer. `upgradeRelease` in v1.13.6 and v1.14.2 compares the manifest with that of
+    /// an installation with `DryRunServer`, and upgrades with `ResetThenReuseValues`. Helm 4 is in the
+    /// program, and calls itself `kubeone`.
     Newest,
-    /// 1.12.4 to 1.13.5 contain Helm 3. In v1.12.4 and v1.13.5, `helmReleasesEqual` also compares values, with an installation with `DryRun`
-    /// alone, which asks no server. Upgrades are with `ResetValues`.
+    /// 1.12.4 to 1.13.5 contain Helm 3. In v1.12.4 and v1.13.5, `helmReleasesEqual` also compares values,
+    /// with an installation with `DryRun` alone, which asks no server. Upgrades are with `ResetValues`.
     Helm3,
-    /// 1.14.0, with Helm 4: v1.14.0 compares the manifest with that of an installation with `DryRunClient`. This replaces the storage in the
-    /// configuration that the upgrade uses next (`RunWithContext` in pkg/action/install.go of Helm 4.2.2), so that it finds no release.
+    /// 1.14.0, with Helm 4: v1.14.0 compares the manifest with that of an installation with `DryRunClient`.
+    /// This replaces the storage in the configuration that the upgrade uses next (`RunWithContext` in
+    /// pkg/action/install.go of Helm 4.2.2), so that it finds no release.
     ClientDryRun,
 }
 
@@ -78,7 +80,8 @@ impl<'a> KubeOne<'a> {
         let manifest = manifests
             .iter()
             .find(|block| block.contains("kind: KubeOneCluster"));
-        // KubeOne finds the name of a chart in a folder by `chart`, that of one in a registry is `chart` itself.
+        // KubeOne finds the name of a chart in a folder by `chart`, that of one in a registry is `chart`
+        // itself.
         let name = "chart: operating-system-manager ";
         let manifest = manifest.context("a manifest")?;
         ensure!(manifest.contains(name) && manifest.contains(CHART), "{manifest}");
@@ -106,7 +109,8 @@ impl<'a> KubeOne<'a> {
         }
     }
 
-    /// Helm 3 waits for ReplicaSets, which nothing creates here. So it has to wait only where that is interrupted.
+    /// Helm 3 waits for ReplicaSets, which nothing creates here. So it has to wait only where that is
+    /// interrupted.
     async fn apply_with(&self, wait: bool) -> Result<Done> {
         if self.family != Family::Newest {
             return self.call_helm(wait).await;
@@ -207,7 +211,8 @@ fn refusal<T>(result: Result<T>, words: &str) -> Result<()> {
     Ok(())
 }
 
-/// A first installation that breaks off is never completed, whatever KubeOne says, until the release is removed.
+/// A first installation that breaks off is never completed, whatever KubeOne says, until the release is
+/// removed.
 async fn break_off_the_first_installation(kubeone: &KubeOne<'_>, person: &Person<'_>) -> Result<()> {
     // The API server refuses one Deployment of four.
     kubeone.values("secretSyncer: {resources: {requests: {cpu: 2}, limits: {cpu: 1}}}")?;
@@ -290,7 +295,8 @@ async fn a_new_cluster_gets_osm_as_the_page_on_kubeone_says() -> Result<()> {
     assert_eq!(kubeone.apply().await?, Done::Upgraded);
     ensure!(settings(&cluster).await?.contains("pause:9"), "the value is lost");
 
-    // A Secret for each host, of one with a key for each: without user name, with the key of 1.12 for all hosts.
+    // A Secret for each host, of one with a key for each: without user name, with the key of 1.12 for all
+    // hosts.
     let login = |name: &str| json!({"username": name, "password": "hunter2"}).to_string();
     let credentials = json!({"apiVersion": "v1", "kind": "Secret",
         "metadata": {"name": "kubeone-registry-credentials", "namespace": "kube-system"},
@@ -312,7 +318,8 @@ async fn a_new_cluster_gets_osm_as_the_page_on_kubeone_says() -> Result<()> {
     is_removed_with_the_manifest(&kubeone).await
 }
 
-/// KubeOne uninstalls each revision, and finds no release after the first. What machines of OSM read outlives the release.
+/// KubeOne uninstalls each revision, and finds no release after the first. What machines of OSM read outlives
+/// the release.
 async fn is_removed_with_the_manifest(kubeone: &KubeOne<'_>) -> Result<()> {
     let file = kubeone.folder.join("kubeone.yaml");
     let manifest = std::fs::read_to_string(&file)?;
@@ -365,7 +372,8 @@ async fn migrate_and_go_back(has_helm_4: bool) -> Result<()> {
     person.run(&format!("{install}\n{keep_values}")).await?;
     ensure!(settings(&cluster).await?.contains("169.254.20.10"));
 
-    // Manifests of other versions of Helm have other blank lines. So KubeOne upgrades once, which changes nothing.
+    // Manifests of other versions of Helm have other blank lines. So KubeOne upgrades once, which changes
+    // nothing.
     let generations = async || -> Result<Vec<_>> {
         let all = deployments(&cluster).await?.into_iter();
         Ok(all.map(|one| (one.name_any(), one.metadata.generation)).collect())
@@ -425,7 +433,8 @@ async fn migrate_and_go_back(has_helm_4: bool) -> Result<()> {
     is_removed_with_the_manifest(&kubeone).await
 }
 
-/// The default profiles as osp-controller writes them, and a pool with what the upstream OSM needs to serve it.
+/// The default profiles as osp-controller writes them, and a pool with what the upstream OSM needs to serve
+/// it.
 async fn leave_what_services_leave(cluster: &ControlPlane) -> Result<()> {
     let mut pool = fixtures::machine_deployment("workers", "osp-ubuntu");
     pool["metadata"]["annotations"][names::REVISION] = json!("1");

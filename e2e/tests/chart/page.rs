@@ -1,6 +1,7 @@
-//! Runs the commands of the pages on installing and on migrating, on API servers without nodes. The tests check the commands;
-//! only the pods of Jobs run. The push of images is a `bash` block, which is not run here: `cargo xtask e2e helm` runs the same command
-//! of the README, and shows that the services work afterwards.
+//! Runs the commands of the pages on installing and on migrating, on API servers without nodes. The tests
+//! check the commands; only the pods of Jobs run. The push of images is a `bash` block, which is not run
+//! here: `cargo xtask e2e helm` runs the same command of the README, and shows that the services work
+//! afterwards.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -63,7 +64,8 @@ pub fn section_blocks(page: &str, heading: &str, kind: &str) -> Result<Vec<Strin
     Ok(found)
 }
 
-/// Someone with kubectl and Helm, a folder, and clusters in the kubeconfig, the first of which is the current one.
+/// Someone with kubectl and Helm, a folder, and clusters in the kubeconfig, the first of which is the current
+/// one.
 pub struct Person<'a> {
     clusters: Vec<&'a ControlPlane>,
     pub folder: ScratchDir,
@@ -234,9 +236,10 @@ async fn the_page_on_air_gapped_sites_lists_the_images_of_the_chart() -> Result<
     Ok(())
 }
 
-/// What each installer of the upstream OSM leaves is in `fixtures/takeover`. Nothing answers its webhooks, which fail closed, until the
-/// commands delete them: the page itself checks that the API server accepts writes. The chain's test `migrate` runs `osmctl migrate script`,
-/// which has the same steps, with a webhook that answers and with the services.
+/// What each installer of the upstream OSM leaves is in `fixtures/takeover`. Nothing answers its webhooks,
+/// which fail closed, until the commands delete them: the page itself checks that the API server accepts
+/// writes. The chain's test `migrate` runs `osmctl migrate script`, which has the same steps, with a webhook
+/// that answers and with the services.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> Result<()> {
     let page = read("migration.md")?;

@@ -339,7 +339,8 @@ async fn the_policy_about_leases_names_every_service_and_its_leases() -> Result<
     Ok(())
 }
 
-/// In one mode kube-controller-manager approves, and csr-approver runs in the other. A policy leaves both to the tokens of pools.
+/// In one mode kube-controller-manager approves, and csr-approver runs in the other. A policy leaves both to
+/// the tokens of pools.
 #[tokio::test]
 async fn the_mode_decides_who_approves() -> Result<()> {
     const ASK: &str = "system:node-bootstrapper";
@@ -381,13 +382,14 @@ const ADMISSION: &[&str] = &[
 ];
 const CERT_MANAGER: &[&str] = &["--set=admission.enabled=true,admission.certificate.source=cert-manager"];
 
-/// Values, and what they lead to: kind and name of an object, a path in it, and what is there. `null` stands for nothing.
-/// Or a page of `docs/`, and what it says about that.
+/// Values, and what they lead to: kind and name of an object, a path in it, and what is there. `null` stands
+/// for nothing. Or a page of `docs/`, and what it says about that.
 ///
 /// One row for each rule of the templates that does more than copy a value.
 const ROWS: &[(&[&str], &[&str])] = &[
     (
-        // The services fit on nodes of a control plane, also before a cloud has initialized them: a new cluster has no others.
+        // The services fit on nodes of a control plane, also before a cloud has initialized them: a new
+        // cluster has no others.
         &[],
         &[
             r#"Deployment one-csr-approver /spec/template/spec/tolerations [{"effect":"NoSchedule","key":"node-role.kubernetes.io/control-plane","operator":"Exists"},{"effect":"NoSchedule","key":"node.cloudprovider.kubernetes.io/uninitialized","operator":"Exists"}]"#,
@@ -396,7 +398,8 @@ const ROWS: &[(&[&str], &[&str])] = &[
         ],
     ),
     (
-        // The name is added to that of the release, unless it is part of it. osmctl finds the services by another label.
+        // The name is added to that of the release, unless it is part of it. osmctl finds the services by
+        // another label.
         &["--set=nameOverride=nodes"],
         &[
             r#"Deployment one-nodes-osc-controller /spec/selector/matchLabels/app.kubernetes.io~1name "nodes""#,
@@ -563,7 +566,8 @@ async fn values_are_placed_where_they_belong() -> Result<()> {
     Ok(())
 }
 
-/// osmctl finds the services by this label, which must not follow the name that a chart gives to its dependency.
+/// osmctl finds the services by this label, which must not follow the name that a chart gives to its
+/// dependency.
 #[tokio::test]
 async fn a_dependency_with_another_name_keeps_the_label_of_osmctl() -> Result<()> {
     let folder = ScratchDir::new("osm-parent-")?;
@@ -614,7 +618,8 @@ async fn only_osp_controller_has_the_flags_of_the_webhook() -> Result<()> {
     Ok(())
 }
 
-/// Values, and the sentence with which a template refuses them. What `values.schema.json` says alone is not repeated here.
+/// Values, and the sentence with which a template refuses them. What `values.schema.json` says alone is not
+/// repeated here.
 const REFUSED: &[(&str, &str)] = &[
     // The schema is in force, also that of the settings.
     ("replicas=2", "replicas"),
@@ -839,8 +844,8 @@ async fn the_definitions_are_those_of_this_version_and_are_kept() -> Result<()> 
     Ok(())
 }
 
-/// Every object of every set of values, as the real API server would take it, with field names that it knows. It warns of pods that break the
-/// restricted standard, which counts as a refusal.
+/// Every object of every set of values, as the real API server would take it, with field names that it knows.
+/// It warns of pods that break the restricted standard, which counts as a refusal.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_would_take_every_object() -> Result<()> {
     const APPLY: &str =

@@ -1,4 +1,5 @@
-//! Sets every value of the chart, and looks for its effect in what Helm renders. `values.yaml` beside this file has the values and the effects.
+//! Sets every value of the chart, and looks for its effect in what Helm renders. `values.yaml` beside this
+//! file has the values and the effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 

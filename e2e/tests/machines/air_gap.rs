@@ -35,8 +35,8 @@ pub struct AirGap {
 }
 
 impl AirGap {
-    /// Follows the page up to where the cluster comes in. `releases` holds a folder for each host of the internet, `binaries` has osmctl,
-    /// `kubectl` is that program.
+    /// Follows the page up to where the cluster comes in. `releases` holds a folder for each host of the
+    /// internet, `binaries` has osmctl, `kubectl` is that program.
     pub async fn follow(
         folder: &Path,
         releases: &Path,

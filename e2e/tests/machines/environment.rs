@@ -1,5 +1,5 @@
-//! The environment of machines under test, on this computer and without Internet access: a cluster with Operating System Manager, a mirror
-//! and a registry.
+//! The environment of machines under test, on this computer and without Internet access: a cluster with
+//! Operating System Manager, a mirror and a registry.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -75,7 +75,8 @@ pub struct Environment {
     in_force: Mutex<String>,
 }
 
-/// Everything that is built or downloaded beforehand, while there is a network. `other_kubelets` are minor versions.
+/// Everything that is built or downloaded beforehand, while there is a network. `other_kubelets` are minor
+/// versions.
 pub async fn prepare(systems: &[System], other_kubelets: &[&str], progress: Progress) -> Result<()> {
     progress.step(
         "etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl: looking for the binaries",
@@ -180,7 +181,8 @@ impl Environment {
         })
     }
 
-    /// Puts settings in force: those of docs/air-gap.md, perhaps changed. [`Self::is_published`] tells when a pool has them.
+    /// Puts settings in force: those of docs/air-gap.md, perhaps changed. [`Self::is_published`] tells when a
+    /// pool has them.
     pub async fn put_in_force(&self, change: Option<SettingsChange>) -> Result<()> {
         let mut document = self.settings.clone();
         if let Some(change) = change {
@@ -200,7 +202,8 @@ impl Environment {
         self.in_force.lock().clone()
     }
 
-    /// An error that says why, unless a pool's documents are published for a revision with the settings in force.
+    /// An error that says why, unless a pool's documents are published for a revision with the settings in
+    /// force.
     pub async fn is_published(&self, config: &str, revision: &str) -> Result<()> {
         let namespace = &self.installation.namespace;
         let api = Api::<OperatingSystemConfig>::namespaced(self.control_plane.admin()?, namespace);

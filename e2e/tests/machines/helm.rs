@@ -1,4 +1,5 @@
-//! `cargo xtask e2e helm`: the chart, installed into a whole cluster, whose node has booted from our user data.
+//! `cargo xtask e2e helm`: the chart, installed into a whole cluster, whose node has booted from our user
+//! data.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -29,8 +30,9 @@ pub async fn prepare(progress: impl Fn(&str)) -> Result<()> {
     crate::cargo(&["xtask", "image"]).await
 }
 
-/// The services leave the host with all that they had installed. The README's commands install those of the chart, which run as pods on
-/// the pool's own machine. They publish a change, and another one after all of them were replaced.
+/// The services leave the host with all that they had installed. The README's commands install those of the
+/// chart, which run as pods on the pool's own machine. They publish a change, and another one after all of
+/// them were replaced.
 pub async fn release(run: &ScenarioRun<'_>) -> Result<()> {
     let environment = run.environment;
     let mut pool = run.pool(&json!({})).await?;
@@ -73,7 +75,8 @@ pub async fn release(run: &ScenarioRun<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Runs the commands of the README's section on installing in a folder, where they leave their values, and waits until the pods are ready.
+/// Runs the commands of the README's section on installing in a folder, where they leave their values, and
+/// waits until the pods are ready.
 async fn install(run: &ScenarioRun<'_>, helm: &Helm, folder: &Path) -> Result<()> {
     // The registry has no TLS, and the README speaks of one that has.
     const CARGO: &str = r#"cargo() { (cd "$CHECKOUT" && command cargo "$@" --insecure); }"#;
@@ -105,8 +108,8 @@ fn commands<'a>(page: &'a str, heading: &str) -> Result<&'a str> {
     Ok(block.split("\n```").next().unwrap_or_default())
 }
 
-/// Waits until the release's Deployments are available. `kubectl rollout status` would give up at their progress deadline, which says nothing
-/// of an emulated machine.
+/// Waits until the release's Deployments are available. `kubectl rollout status` would give up at their
+/// progress deadline, which says nothing of an emulated machine.
 async fn are_available(run: &ScenarioRun<'_>) -> Result<()> {
     let condition = ["wait", "deployment", "--for=condition=Available"];
     let ours = ["--namespace", KUBE_SYSTEM, OURS, &timeout(run)];
@@ -120,7 +123,8 @@ fn timeout(run: &ScenarioRun<'_>) -> String {
     format!("--timeout={}s", run.patience(READY).as_secs())
 }
 
-/// Pods reach the API server at its service address, though the node has no kube-proxy: that is an address of the host.
+/// Pods reach the API server at its service address, though the node has no kube-proxy: that is an address of
+/// the host.
 fn serve_pods(run: &ScenarioRun<'_>) -> Result<Relay> {
     let IpAddr::V4(machine) = run.address() else {
         bail!("pods need IPv4")

@@ -16,7 +16,8 @@ use super::environment::Environment;
 /// Where MachineDeployments are.
 const NAMESPACE: &str = "kube-system";
 
-/// Who may log in to machines of Flatcar. Other machines of these tests have no SSH server that would read keys.
+/// Who may log in to machines of Flatcar. Other machines of these tests have no SSH server that would read
+/// keys.
 pub const SSH_KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ7nZk0bXHqQzY3vYw1gkQ5mWbS2oQk8tq1xKb9u3Vdf e2e";
 
@@ -94,7 +95,8 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Creates a Machine of the pool, as machine-controller does. `internal_dns` is the name that a cloud gives it, if it gives one.
+    /// Creates a Machine of the pool, as machine-controller does. `internal_dns` is the name that a cloud
+    /// gives it, if it gives one.
     pub async fn machine(
         &self,
         environment: &Environment,
@@ -161,7 +163,8 @@ impl Pool {
         Ok(())
     }
 
-    /// The user data of a machine, as soon as machine-controller could have it and the settings in force are in it.
+    /// The user data of a machine, as soon as machine-controller could have it and the settings in force are
+    /// in it.
     pub async fn user_data(&self, environment: &Environment, machine: &str) -> Result<UserData> {
         let client = environment.control_plane.admin()?;
         let text = wait_for("the bootstrap Secret", PUBLISHED, async || {

@@ -1,4 +1,5 @@
-//! `cargo xtask demo`: runs the services in this process, on an API server in memory or on a real one, and shows what they publish.
+//! `cargo xtask demo`: runs the services in this process, on an API server in memory or on a real one, and
+//! shows what they publish.
 //!
 //! ```text
 //! manifests    the MachineDeployments to apply, with the lines that they are in
@@ -39,9 +40,10 @@ const LOG_LINES: usize = 40;
 
 /// Run the services, and show what they publish for a MachineDeployment
 ///
-/// Everything runs in one process on loopback, and nothing is kept. The API server is a simulation in memory, for trying only. kubectl and
-/// osmctl can use it while the demo runs. With --etcd, the services run on a real etcd and kube-apiserver. The first such run builds them
-/// from source with Go, which takes minutes, unless KUBEBUILDER_ASSETS names a directory that has them.
+/// Everything runs in one process on loopback, and nothing is kept. The API server is a simulation in memory,
+/// for trying only. kubectl and osmctl can use it while the demo runs. With --etcd, the services run on a
+/// real etcd and kube-apiserver. The first such run builds them from source with Go, which takes minutes,
+/// unless KUBEBUILDER_ASSETS names a directory that has them.
 #[derive(Parser)]
 #[command(name = "demo", bin_name = "cargo xtask demo")]
 struct Demo {

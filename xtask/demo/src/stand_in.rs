@@ -1,4 +1,5 @@
-//! What machine-controller does for the services: it gives each new template of a MachineDeployment a revision.
+//! What machine-controller does for the services: it gives each new template of a MachineDeployment a
+//! revision.
 
 use std::collections::HashMap;
 use std::pin::pin;

@@ -9,8 +9,8 @@ use osm_user_data::yaml;
 
 use crate::{build, generated};
 
-/// Rewrite generated files: crds/, the content hashes in the versions of profiles/, and the documents that the default profiles
-/// render to, crates/osm-render/tests/golden
+/// Rewrite generated files: crds/, the content hashes in the versions of profiles/, and the documents that
+/// the default profiles render to, crates/osm-render/tests/golden
 #[derive(clap::Args)]
 pub struct Bless {
     /// Record what a pool costs instead: e2e/tests/cost.toml
@@ -49,7 +49,8 @@ impl Bless {
     }
 }
 
-/// Runs tests that write files instead of comparing them: those of a program of a package whose names contain `filter`.
+/// Runs tests that write files instead of comparing them: those of a program of a package whose names contain
+/// `filter`.
 async fn write_by_test(package: &str, program: &str, filter: &str) -> Result<()> {
     let status = build::cargo()
         .args([

@@ -128,8 +128,9 @@ fn with_settings(schema: &mut Value) -> Result<()> {
     Ok(())
 }
 
-/// Marks values as required. Helm removes a value that a user sets to null, and templates would fail without it. So every value with a
-/// default is required, unless its schema allows null. `place` is a JSON pointer to the schema of `values`.
+/// Marks values as required. Helm removes a value that a user sets to null, and templates would fail without
+/// it. So every value with a default is required, unless its schema allows null. `place` is a JSON pointer to
+/// the schema of `values`.
 fn with_required(schema: &mut Value, place: &str, values: &Value) -> Result<()> {
     let place = referred(schema, place);
     let here = schema

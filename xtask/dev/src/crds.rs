@@ -1,5 +1,5 @@
-//! `cargo xtask crds`: generates the CustomResourceDefinitions from the Rust types, in `crds/` and in the chart, which can't read files outside its
-//! folder.
+//! `cargo xtask crds`: generates the CustomResourceDefinitions from the Rust types, in `crds/` and in the
+//! chart, which can't read files outside its folder.
 
 use anyhow::{Context, Result};
 use osm_api::definitions;

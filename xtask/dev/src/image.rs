@@ -17,15 +17,16 @@ use osm_testkit::progress::Progress;
 /// Build the images of the services and of osmctl: a static program and its licence in each
 #[derive(clap::Args)]
 pub struct Image {
-    /// Directory for the archives `<program>.tar`, which `ctr images import`, `podman load` and `skopeo copy docker-archive:` read
+    /// Directory for the archives `<program>.tar`, which `ctr images import`, `podman load` and `skopeo copy
+    /// docker-archive:` read
     #[arg(long, value_name = "DIRECTORY", default_value = "target/images")]
     out: PathBuf,
-    /// Write only the files of the images to this directory, and build no image. The programs name the crates in them, for scanners, which
-    /// needs cargo-auditable. The Dockerfile uses this
+    /// Write only the files of the images to this directory, and build no image. The programs name the crates
+    /// in them, for scanners, which needs cargo-auditable. The Dockerfile uses this
     #[arg(long, value_name = "DIRECTORY")]
     contents: Option<PathBuf>,
-    /// Push the images to this registry as well, such as `registry.example.com/osm`, with the credentials of `skopeo login` or `docker login`.
-    /// The chart's value `image.registry` names it
+    /// Push the images to this registry as well, such as `registry.example.com/osm`, with the credentials of
+    /// `skopeo login` or `docker login`. The chart's value `image.registry` names it
     #[arg(long, value_name = "REGISTRY", conflicts_with = "contents")]
     push: Option<String>,
     /// Push without TLS, or with a certificate that is not trusted

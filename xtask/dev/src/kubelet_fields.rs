@@ -1,4 +1,5 @@
-//! `cargo xtask kubelet-fields`: generates the lists of kubelet fields and feature gates from Kubernetes' Go types.
+//! `cargo xtask kubelet-fields`: generates the lists of kubelet fields and feature gates from Kubernetes' Go
+//! types.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

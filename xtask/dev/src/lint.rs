@@ -1,4 +1,5 @@
-//! `cargo xtask lint`: what holds before a change is merged, besides tests. Well-kept programs do the checks. This module runs them.
+//! `cargo xtask lint`: what holds before a change is merged, besides tests. Well-kept programs do the checks.
+//! This module runs them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -87,7 +88,8 @@ impl Lint {
     }
 }
 
-/// Finds addresses of the upstream OSM, where nothing of ours is published. A page may link to it, and its own manifests have them.
+/// Finds addresses of the upstream OSM, where nothing of ours is published. A page may link to it, and its
+/// own manifests have them.
 async fn addresses() -> Result<()> {
     const THEIRS: &str =
         r"github(usercontent)?\.com/kubermatic/operating-system-manager|(ghcr|quay)\.io/kubermatic";
@@ -117,7 +119,8 @@ async fn grep(pattern: &str, paths: &[&str]) -> Result<String> {
     Ok(String::from_utf8(found.stdout)?)
 }
 
-/// Runs cargo-arc for the crates in `arc-rules.toml`. It does not see what a file imports from `lib.rs`, which imports all others.
+/// Runs cargo-arc for the crates in `arc-rules.toml`. It does not see what a file imports from `lib.rs`,
+/// which imports all others.
 async fn circles(progress: Progress) -> Result<()> {
     const CHECKED: [&str; 3] = ["crates/*/src/*", ":!crates/osm-gotemplate", ":!crates/osmctl"];
     let found = grep(r"^use crate::([A-Z]|\{[^:]*\b[A-Z])", &CHECKED).await?;
@@ -158,7 +161,8 @@ async fn dependencies(progress: Progress) -> Result<()> {
     succeeds(command).await
 }
 
-/// Runs zizmor: actions are pinned by commit, tokens have few permissions, and no script runs what a pull request says.
+/// Runs zizmor: actions are pinned by commit, tokens have few permissions, and no script runs what a pull
+/// request says.
 async fn workflows(progress: Progress) -> Result<()> {
     let folder = wheel("zizmor", ZIZMOR, progress).await?;
     let mut command = Command::new(folder.join("bin/zizmor"));

@@ -47,7 +47,8 @@ enum Command {
     Crds(Generate),
     /// Write docs/metrics.md: every metric of every service, with its labels and their values
     Metrics(Generate),
-    /// Generate osm-render's lists of kubelet configuration fields and feature gates, for each minor version of Kubernetes
+    /// Generate osm-render's lists of kubelet configuration fields and feature gates, for each minor version
+    /// of Kubernetes
     KubeletFields(Generate),
     Bless(bless::Bless),
     Bench(bench::Bench),

@@ -1,7 +1,8 @@
-//! Prose: Vale with the styles in `.vale/styles`, and markdownlint with the rules in `.markdownlint-cli2.jsonc`.
+//! Prose: Vale with the styles in `.vale/styles`, and markdownlint with the rules in
+//! `.markdownlint-cli2.jsonc`.
 //!
-//! Modules under `e2e/` pin the versions of both. Vale is built from its Go module. markdownlint comes from the npm registry.
-//! The cache outside the tree keeps both.
+//! Modules under `e2e/` pin the versions of both. Vale is built from its Go module. markdownlint comes from
+//! the npm registry. The cache outside the tree keeps both.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -67,7 +67,8 @@ pub(super) fn misplaced(md: &MachineDeployment) -> Vec<String> {
     warnings
 }
 
-/// Why an annotation in the name of machine-controller's kubelet settings has no effect, although it is where these are read.
+/// Why an annotation in the name of machine-controller's kubelet settings has no effect, although it is where
+/// these are read.
 fn without_effect(key: &str) -> Option<String> {
     let advice = match key.strip_prefix(names::KUBELET_CONFIG_PREFIX) {
         Some(name) if KUBELET_ANNOTATIONS.iter().any(|known| known.name == name) => return None,

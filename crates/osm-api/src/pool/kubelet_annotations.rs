@@ -116,7 +116,8 @@ impl KubeletSettings {
         let mut settings = Self::default();
         for (key, value) in annotations {
             let name = key.strip_prefix(names::KUBELET_CONFIG_PREFIX);
-            // The upstream OSM ignores other names, too: a pool that works with it must go on working. There is a warning.
+            // The upstream OSM ignores other names, too: a pool that works with it must go on working. There
+            // is a warning.
             if let Some(known) = KUBELET_ANNOTATIONS.iter().find(|known| Some(known.name) == name) {
                 (known.set)(&mut settings, value).map_err(|problem| PoolError::annotation(key, &problem))?;
             }
@@ -154,8 +155,8 @@ impl KubeletSettings {
     }
 }
 
-/// Whether a text has the form of a resource or signal, such as `memory` or `nodefs.available`. YAML parsers refuse keys of
-/// more than 1024 characters.
+/// Whether a text has the form of a resource or signal, such as `memory` or `nodefs.available`. YAML parsers
+/// refuse keys of more than 1024 characters.
 fn is_name(text: &str) -> bool {
     (1..=253).contains(&text.len())
         && text

@@ -12,19 +12,20 @@ pub struct Installation {
     /// Further namespaces of profiles, for MachineDeployments with the annotation
     /// [`PROFILE_NAMESPACE`](crate::names::PROFILE_NAMESPACE).
     pub profile_namespaces: Vec<String>,
-    /// Namespace of profiles for MachineDeployments that name no namespace, and whose profile isn't in the installation's own. Another
-    /// installation validates its profiles.
+    /// Namespace of profiles for MachineDeployments that name no namespace, and whose profile isn't in the
+    /// installation's own. Another installation validates its profiles.
     pub fallback_profile_namespace: Option<String>,
     /// Namespaces of MachineDeployments whose ConfigMaps may hold a pool's settings, for the annotation
     /// [`SETTINGS`](crate::names::SETTINGS).
     pub pool_settings_namespaces: Vec<String>,
-    /// Namespaces whose MachineDeployments are served. If the list is empty, all are. The rights do not depend on it: a pool that was published
-    /// before is renewed in any namespace.
+    /// Namespaces whose MachineDeployments are served. If the list is empty, all are. The rights do not
+    /// depend on it: a pool that was published before is renewed in any namespace.
     pub machine_deployment_namespaces: Vec<String>,
     /// Whether osc-controller removes the [finalizer](crate::names::GO_FINALIZER) of the upstream OSM from
     /// MachineDeployments that are being deleted, where that no longer runs.
     pub go_finalizers: bool,
-    /// Whether osp-controller copies the CustomOperatingSystemProfiles of its namespaces into OperatingSystemProfiles.
+    /// Whether osp-controller copies the CustomOperatingSystemProfiles of its namespaces into
+    /// OperatingSystemProfiles.
     pub custom_profiles: bool,
 }
 

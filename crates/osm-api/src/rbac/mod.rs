@@ -1,4 +1,5 @@
-//! The services, and what each may do, where and why. The chart, the tests and the demo take their roles from the table.
+//! The services, and what each may do, where and why. The chart, the tests and the demo take their roles from
+//! the table.
 //!
 //! ```text
 //! grant          a right, its reason, and where it is granted

@@ -85,7 +85,8 @@ impl Service {
         merged
     }
 
-    /// The rules of the service in one cluster that plays these parts, by namespace; `None`: of the whole cluster.
+    /// The rules of the service in one cluster that plays these parts, by namespace; `None`: of the whole
+    /// cluster.
     pub fn rules(
         self,
         installation: &Installation,

@@ -12,7 +12,8 @@ fn events(about: &'static str) -> Right {
     rule("events.k8s.io", "events", "create").because(about)
 }
 
-/// The rule covers every Lease of the namespace, including those of other programs: RBAC cannot name pods that do not exist yet.
+/// The rule covers every Lease of the namespace, including those of other programs: RBAC cannot name pods
+/// that do not exist yet.
 pub(super) fn leases() -> Right {
     rule("coordination.k8s.io", "leases", "list watch create patch delete")
         .because("each replica renews its own Lease, and deletes it when it stops")
@@ -63,8 +64,8 @@ pub(super) fn go_leases_of_profiles(installation: &Installation) -> Vec<GoLease>
     )]
 }
 
-/// The upstream OSM writes the same profiles and configs, or it publishes for the same machines. Its own management cluster may then be
-/// another one, or the worker cluster.
+/// The upstream OSM writes the same profiles and configs, or it publishes for the same machines. Its own
+/// management cluster may then be another one, or the worker cluster.
 pub(super) fn go_leases(installation: &Installation) -> Vec<GoLease> {
     let mut leases = go_leases_of_profiles(installation);
     let of_machines = [GO_LEASE, GO_WORKER_LEASE];

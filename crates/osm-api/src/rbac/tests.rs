@@ -56,7 +56,8 @@ fn only_secret_syncer_has_a_right_on_secrets() {
     }
 }
 
-/// The right to approve or to sign gives the credentials of any node, and what is bound to `nodeclient` is approved without a question.
+/// The right to approve or to sign gives the credentials of any node, and what is bound to `nodeclient` is
+/// approved without a question.
 #[test]
 fn one_service_may_approve_certificates_of_these_signers_and_none_may_sign() {
     let decides = |rule: &PolicyRule| {

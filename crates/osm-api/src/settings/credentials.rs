@@ -12,7 +12,8 @@ use crate::names::{is_data_key, is_dns_subdomain};
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Credentials {
-    /// Lifetime of tokens to request, in hours. They are renewed after half of the lifetime that the API server grants.
+    /// Lifetime of tokens to request, in hours. They are renewed after half of the lifetime that the API
+    /// server grants.
     #[schemars(range(min = 1, max = 720))]
     pub token_lifetime_hours: u16,
     /// Secrets and ConfigMaps that a MachineDeployment may refer to. By default, there are none.

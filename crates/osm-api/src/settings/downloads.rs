@@ -27,8 +27,8 @@ pub struct Downloads {
 /// Architectures of nodes, as projects name them in their releases.
 pub const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
 
-/// SHA-256 by architecture, one of [`ARCHITECTURES`], 64 hex characters each; absent: the checksum file beside the
-/// archive is used, which guards against damage only.
+/// SHA-256 by architecture, one of [`ARCHITECTURES`], 64 hex characters each; absent: the checksum file
+/// beside the archive is used, which guards against damage only.
 pub type Checksums = BTreeMap<String, String>;
 
 /// Download of the kubelet.

@@ -25,7 +25,8 @@ impl Default for DefaultProfiles {
     }
 }
 
-/// The largest `limits.machineDeployments`. The watches of the services have room for what so many pools need.
+/// The largest `limits.machineDeployments`. The watches of the services have room for what so many pools
+/// need.
 pub const MOST_MACHINE_DEPLOYMENTS: u32 = 10_000;
 
 /// How much an installation takes on.

@@ -13,13 +13,13 @@ use super::validation::Problems;
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct KubeletDefaults {
-    /// Whether kubelets get the name of their node by `--hostname-override`. The default is `true`. With `false`, the name is the host
-    /// name of the machine.
+    /// Whether kubelets get the name of their node by `--hostname-override`. The default is `true`. With
+    /// `false`, the name is the host name of the machine.
     pub hostname_override: Option<bool>,
     /// Feature gates.
     pub feature_gates: BTreeMap<String, bool>,
-    /// Part of a `KubeletConfiguration` (`kubelet.config.k8s.io/v1beta1`), which is merged into that of the profile. osc-controller
-    /// validates it for the kubelet of each pool.
+    /// Part of a `KubeletConfiguration` (`kubelet.config.k8s.io/v1beta1`), which is merged into that of the
+    /// profile. osc-controller validates it for the kubelet of each pool.
     #[serde(deserialize_with = "with_nulls")]
     pub configuration: Option<Map<String, Value>>,
 }

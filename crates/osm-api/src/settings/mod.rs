@@ -1,7 +1,7 @@
 //! The settings document of an installation: one ConfigMap, typed, checked as a whole.
 //!
-//! Each section is a file: its fields, their defaults and their validation. Every field has a default, so that an empty document
-//! is a working one. `docs/settings.md` shows them all.
+//! Each section is a file: its fields, their defaults and their validation. Every field has a default, so
+//! that an empty document is a working one. `docs/settings.md` shows them all.
 
 mod cluster;
 mod containerd;
@@ -38,8 +38,8 @@ pub use self::taint::{Taint, TaintEffect};
 use self::validation::{IMAGE_RULE, PEM, Problems, certificates, is_image};
 use crate::{digest, strict};
 
-/// The largest number of YAML nodes of a document once its aliases are expanded: a few lines of nested aliases could otherwise fill the
-/// memory.
+/// The largest number of YAML nodes of a document once its aliases are expanded: a few lines of nested
+/// aliases could otherwise fill the memory.
 const MAX_NODES: usize = 250_000;
 
 /// Settings of one cluster's nodes.
@@ -97,8 +97,8 @@ impl Settings {
         Self::document_within(text, MAX_NODES)
     }
 
-    /// As [`Settings::document`], for a text with at most so many YAML nodes (maps, lists and scalars, keys included) once its aliases are
-    /// expanded.
+    /// As [`Settings::document`], for a text with at most so many YAML nodes (maps, lists and scalars, keys
+    /// included) once its aliases are expanded.
     ///
     /// # Errors
     /// A text that is not YAML, or has more nodes.

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::validation::{HTTP, HTTPS, Problems, URL, URL_RULE, is_url};
 use crate::system_names::{IN_PACKAGES, check_name};
 
-/// Packages of the operating system: tools that a node is better off with, none that it needs to become Ready.
+/// Packages of the operating system: tools that a node is better off with, none that it needs to become
+/// Ready.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Packages {
@@ -35,7 +36,8 @@ impl Default for Packages {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Apt {
-    /// Mirror of the archive of the distribution, `http(s)://host[:port][/path]`. The default is that of the image.
+    /// Mirror of the archive of the distribution, `http(s)://host[:port][/path]`. The default is that of the
+    /// image.
     #[schemars(regex(pattern = URL))]
     pub mirror: Option<String>,
     /// Mirror of the security updates. The default is `mirror`.

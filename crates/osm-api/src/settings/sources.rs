@@ -4,7 +4,8 @@ use super::Settings;
 use crate::config::{LateBoundKind, LateBoundSource};
 
 impl Settings {
-    /// Whether these settings, which are those of the installation, let a document take a late-bound value from an object.
+    /// Whether these settings, which are those of the installation, let a document take a late-bound value
+    /// from an object.
     pub fn allow(&self, kind: LateBoundKind, source: &LateBoundSource) -> bool {
         let credentials = &self.credentials;
         // What a pool may refer to is not what a profile may place, which every pool with that profile gets.
@@ -14,7 +15,8 @@ impl Settings {
                 secret.namespace == source.namespace && secret.name == source.name && secret.key == source.key
             });
         }
-        // The administrator writes the settings, so what they name may be read. A pool may name only what is listed.
+        // The administrator writes the settings, so what they name may be read. A pool may name only what is
+        // listed.
         let named = match kind {
             LateBoundKind::RegistryUsername | LateBoundKind::RegistryPassword => {
                 let mut registries = self.containerd.registries.iter();

@@ -14,9 +14,9 @@ use crate::system_names::{IN_KERNEL_MODULES, IN_SYSCTLS, check_name, check_sysct
 /// The largest swap file, in MiB: 1 TiB. More is a mistake in the unit.
 const MAX_SWAP_MEBIBYTES: u32 = 1024 * 1024;
 
-/// Kernel parameters without which a node does not become Ready or its pods have no network, and their only value.
-/// `library/sysctl.conf` of osm-render sets them; a test compares both. The kubelet exits if some of them differ, because of
-/// `protectKernelDefaults`.
+/// Kernel parameters without which a node does not become Ready or its pods have no network, and their only
+/// value. `library/sysctl.conf` of osm-render sets them; a test compares both. The kubelet exits if some of
+/// them differ, because of `protectKernelDefaults`.
 pub const REQUIRED_SYSCTLS: [(&str, &str); 12] = [
     ("kernel.keys.root_maxbytes", "25000000"),
     ("kernel.keys.root_maxkeys", "1000000"),
@@ -151,8 +151,8 @@ impl System {
     }
 }
 
-/// A kernel parameter's name with dots between its parts. Where a slash comes first, slashes separate the parts, and dots are part of
-/// them (sysctl.d(5)).
+/// A kernel parameter's name with dots between its parts. Where a slash comes first, slashes separate the
+/// parts, and dots are part of them (sysctl.d(5)).
 fn dotted(name: &str) -> String {
     match name.find(['.', '/']).and_then(|at| name.get(at..)) {
         Some(rest) if rest.starts_with('/') => {

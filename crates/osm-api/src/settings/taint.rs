@@ -9,8 +9,8 @@ use super::kubelet::KubeletDefaults;
 use super::validation::Problems;
 use crate::labels;
 
-/// The taint that a kubelet with `--cloud-provider=external` adds to its others without looking for it (`initialNode` in
-/// pkg/kubelet/kubelet_node_status.go of Kubernetes 1.36).
+/// The taint that a kubelet with `--cloud-provider=external` adds to its others without looking for it
+/// (`initialNode` in pkg/kubelet/kubelet_node_status.go of Kubernetes 1.36).
 const OF_EXTERNAL_CLOUD: (&str, TaintEffect) = (
     "node.cloudprovider.kubernetes.io/uninitialized",
     TaintEffect::NoSchedule,
@@ -38,9 +38,10 @@ pub enum TaintEffect {
     NoExecute,
 }
 
-/// Checks the taints with which nodes register. The API server refuses a Node whose taints it does not accept, and the kubelet tries for
-/// ever. The rules are those of `validateNodeTaints` in pkg/apis/core/validation/validation.go of Kubernetes 1.36. `external`: the kubelet
-/// has `--cloud-provider=external`.
+/// Checks the taints with which nodes register. The API server refuses a Node whose taints it does not
+/// accept, and the kubelet tries for ever. The rules are those of `validateNodeTaints` in
+/// pkg/apis/core/validation/validation.go of Kubernetes 1.36. `external`: the kubelet has
+/// `--cloud-provider=external`.
 pub(super) fn validate(
     initial: &Vec<Taint>,
     kubelet: &KubeletDefaults,

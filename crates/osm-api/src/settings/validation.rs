@@ -12,7 +12,8 @@ pub(super) const URL_RULE: &str = "must be http(s)://host[:port][/path]";
 pub(super) const HTTP: &[&str] = &["http", "https"];
 pub(super) const HTTPS: &[&str] = &["https"];
 
-/// Every problem of a document, one line each: `path: rule`. No line repeats a value, which may be a credential.
+/// Every problem of a document, one line each: `path: rule`. No line repeats a value, which may be a
+/// credential.
 #[derive(Default)]
 pub(super) struct Problems(Vec<String>);
 
@@ -48,8 +49,9 @@ impl Problems {
 
 pub(super) const PEM: &str = "must be one or more PEM certificates";
 
-/// The certificates of a bundle, and nothing of what people and programs write around them: the text stands in files
-/// that are read line by line. `None` where there is none, one is damaged, or something else is among them, such as a key.
+/// The certificates of a bundle, and nothing of what people and programs write around them: the text stands
+/// in files that are read line by line. `None` where there is none, one is damaged, or something else is
+/// among them, such as a key.
 pub(super) fn certificates(text: &str) -> Option<String> {
     let (mut inside, mut found) = (false, String::new());
     for line in text.lines().map(str::trim_end) {
@@ -81,8 +83,8 @@ pub(super) fn is_image(text: &str) -> bool {
     text.len() <= 512 && text.split(['/', ':', '@']).all(is_part)
 }
 
-/// A URL of one of the schemes: a host and perhaps a path, without user information, query or fragment, and without
-/// anything that a shell expands in double quotes or curl in a URL.
+/// A URL of one of the schemes: a host and perhaps a path, without user information, query or fragment, and
+/// without anything that a shell expands in double quotes or curl in a URL.
 pub(super) fn is_url(text: &str, schemes: &[&str]) -> bool {
     let Some((scheme, rest)) = text.split_once("://") else {
         return false;

@@ -132,8 +132,9 @@ impl Parameter {
         })
     }
 
-    /// Whether a value can be assigned to the type. Maps can have a named type, because the parameter's type has no name.
-    /// Strings can have one although Go refuses that. Every template that Go accepts still renders the same.
+    /// Whether a value can be assigned to the type. Maps can have a named type, because the parameter's type
+    /// has no name. Strings can have one although Go refuses that. Every template that Go accepts still
+    /// renders the same.
     fn takes(self, value: &Value) -> bool {
         match (self, value) {
             (Self::Any | Self::Reflected, _)

@@ -7,8 +7,8 @@ use crate::parse::{Operand, Part};
 use crate::value::Value;
 
 impl<'t> State<'t> {
-    /// Calls a function, see Go's `evalCall`. A problem of the function is about `part`. `last` is its last argument, if that comes
-    /// from a pipeline.
+    /// Calls a function, see Go's `evalCall`. A problem of the function is about `part`. `last` is its last
+    /// argument, if that comes from a pipeline.
     pub(super) fn call(
         &mut self,
         dot: &Reflected,
@@ -84,7 +84,8 @@ impl<'t> State<'t> {
         Ok(last.unwrap_or(value))
     }
 
-    /// `call` calls a function that the data holds. Values are never functions, so it fails as Go does for other values.
+    /// `call` calls a function that the data holds. Values are never functions, so it fails as Go does for
+    /// other values.
     fn call_value(
         &mut self,
         part: Part<'t>,

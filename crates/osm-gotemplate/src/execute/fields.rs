@@ -9,7 +9,8 @@ use crate::problem::Problem;
 use crate::value::{Struct, Type, Value};
 
 impl<'t> State<'t> {
-    /// The value of a variable, or of an operand that ends with fields. Only a method that is the last name can have arguments.
+    /// The value of a variable, or of an operand that ends with fields. Only a method that is the last name
+    /// can have arguments.
     pub(super) fn fields_of(
         &mut self,
         dot: &Reflected,

@@ -17,7 +17,8 @@ use crate::format;
 use crate::parse::{self, Tree};
 use crate::value::Value;
 
-/// Template calls, blocks and parentheses can be nested this deeply in each other while templates are executed.
+/// Template calls, blocks and parentheses can be nested this deeply in each other while templates are
+/// executed.
 pub const MAX_DEPTH: usize = 200;
 
 /// Templates that can call each other. It can be executed any number of times, by any thread.
@@ -39,8 +40,8 @@ impl TemplateSet {
         }
     }
 
-    /// Parses a template and those that it defines, and adds them. As in Go, they replace templates with the same name, unless they
-    /// are empty.
+    /// Parses a template and those that it defines, and adds them. As in Go, they replace templates with the
+    /// same name, unless they are empty.
     ///
     /// # Errors
     /// The source is no template, or the budget is exhausted. The set does not change then.
@@ -51,8 +52,8 @@ impl TemplateSet {
         Ok(())
     }
 
-    /// Adds a template that is a text, which is written as it stands, whatever it contains. It replaces a template with the same name,
-    /// unless it is blank.
+    /// Adds a template that is a text, which is written as it stands, whatever it contains. It replaces a
+    /// template with the same name, unless it is blank.
     pub fn define_text(&mut self, name: &str, text: &str) {
         self.add(name.into(), Tree::of_text(name, text));
     }
@@ -71,8 +72,8 @@ impl TemplateSet {
         self.execute_with(&Self::new(""), name, data, budget)
     }
 
-    /// Executes a template, which can call those of `others`, too. As if they were added to this set, they replace templates with the same
-    /// name, unless they are blank.
+    /// Executes a template, which can call those of `others`, too. As if they were added to this set, they
+    /// replace templates with the same name, unless they are blank.
     ///
     /// # Errors
     /// As [`TemplateSet::execute`].
@@ -113,8 +114,9 @@ impl TemplateSet {
         functions
     }
 
-    /// The chains of fields of the data that a template reads, in order, those in branches that no data takes, too: fields of `$`, and
-    /// fields of the cursor where no `with` or `range` has moved it. Templates that it calls are left out, because they get other data.
+    /// The chains of fields of the data that a template reads, in order, those in branches that no data
+    /// takes, too: fields of `$`, and fields of the cursor where no `with` or `range` has moved it. Templates
+    /// that it calls are left out, because they get other data.
     #[must_use]
     pub fn fields(&self, name: &str) -> Vec<DataField> {
         let mut fields = Vec::new();

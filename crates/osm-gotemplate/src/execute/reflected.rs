@@ -2,8 +2,8 @@
 
 use crate::value::{Type, Value};
 
-/// A value, and whether an interface holds it, as for an element of `[]interface {}`. In an interface, [`Value::Nil`] is a nil
-/// interface. Elsewhere it is no value at all.
+/// A value, and whether an interface holds it, as for an element of `[]interface {}`. In an interface,
+/// [`Value::Nil`] is a nil interface. Elsewhere it is no value at all.
 #[derive(Clone, Debug)]
 pub(super) struct Reflected {
     pub(super) value: Value,
@@ -61,7 +61,8 @@ impl Reflected {
     }
 }
 
-/// Follows pointers, see Go's `indirect`. Returns the value at their end, which is a nil pointer or [`Value::Nil`] if one is nil.
+/// Follows pointers, see Go's `indirect`. Returns the value at their end, which is a nil pointer or
+/// [`Value::Nil`] if one is nil.
 pub(super) fn indirect(value: &Value) -> &Value {
     let mut value = value;
     while let Value::Pointer(pointer) = value.underlying() {

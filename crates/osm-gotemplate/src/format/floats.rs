@@ -42,7 +42,8 @@ pub(super) fn shortest(value: f64, is_32: bool) -> (&'static str, String) {
     (sign, text)
 }
 
-/// As few digits as identify the number. Between two that are equally near, Go takes the even one, and the standard library the larger.
+/// As few digits as identify the number. Between two that are equally near, Go takes the even one, and the
+/// standard library the larger.
 fn scientific(absolute: f64, is_32: bool) -> String {
     #[allow(clippy::cast_possible_truncation)] // The value was an f32.
     let single = absolute as f32;

@@ -2,7 +2,8 @@
 //!
 //! The output is byte for byte that of Go, with these exceptions, which are problems here:
 //! - The address of a pointer is different in each run of a program, so it can't be printed.
-//!   As in Go, a pointer to a struct, a list or a map prints as `&` and the value, if it is not part of another value.
+//!   As in Go, a pointer to a struct, a list or a map prints as `&` and the value, if it is not part of
+//!   another value.
 //! - Values that are nested deeper than [`crate::value::MAX_NESTING`].
 //! - Formats with other directives than the verbs `s`, `q`, `v`, `d`, `x` and `t` with a width.
 
@@ -58,8 +59,8 @@ pub fn sprintln(values: &[Value], budget: &dyn Budget) -> Result<String, Problem
 /// Go's `fmt.Sprintf`, for the verbs `s`, `q`, `v`, `d`, `x` and `t` with a width.
 ///
 /// # Errors
-/// As [`sprint`], and a format with something else. A verb that does not fit its value is not an error, but prints e.g.
-/// `%!d(string=a)`, as in Go.
+/// As [`sprint`], and a format with something else. A verb that does not fit its value is not an error, but
+/// prints e.g. `%!d(string=a)`, as in Go.
 pub fn sprintf(format: &str, values: &[Value], budget: &dyn Budget) -> Result<String, Problem> {
     let mut printer = Printer::new(budget);
     let (mut rest, mut values) = (format, values.iter());

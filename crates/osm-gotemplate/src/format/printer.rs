@@ -158,7 +158,8 @@ impl<'a> Printer<'a> {
         self.value(value, verb, false)
     }
 
-    /// Prints a value by what its type is made of. Pointers to structs, lists and maps are followed only at the top.
+    /// Prints a value by what its type is made of. Pointers to structs, lists and maps are followed only at
+    /// the top.
     fn value(&mut self, value: &Value, verb: char, at_top: bool) -> Result<(), Problem> {
         self.budget.step(1)?;
         match value.underlying() {

@@ -31,13 +31,14 @@ fn escape(out: &mut String, c: char) {
     }
 }
 
-/// Go's `strconv.IsPrint`: letters, marks, numbers, punctuation, symbols and the space. It also knows the characters that Unicode
-/// added after version 15, which is that of Go 1.26.
+/// Go's `strconv.IsPrint`: letters, marks, numbers, punctuation, symbols and the space. It also knows the
+/// characters that Unicode added after version 15, which is that of Go 1.26.
 pub(crate) fn is_print(c: char) -> bool {
     if c.is_ascii() {
         return matches!(c, ' '..='~');
     }
-    // The standard library escapes the same categories. A letter before the character keeps combining marks as they are.
+    // The standard library escapes the same categories. A letter before the character keeps combining marks
+    // as they are.
     let mut buffer = [b'a', 0, 0, 0, 0];
     let Some((_, rest)) = buffer.split_first_mut() else {
         return false;

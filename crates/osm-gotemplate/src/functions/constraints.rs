@@ -1,5 +1,6 @@
-//! Constraints on versions. This follows `constraints.go` of `github.com/Masterminds/semver/v3` v3.3.0 closely, with its regular
-//! expressions: results for wildcards, prereleases and odd notations are those of the Go library.
+//! Constraints on versions. This follows `constraints.go` of `github.com/Masterminds/semver/v3` v3.3.0
+//! closely, with its regular expressions: results for wildcards, prereleases and odd notations are those of
+//! the Go library.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

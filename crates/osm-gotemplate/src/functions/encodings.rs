@@ -1,7 +1,8 @@
 //! Functions that encode and decode JSON, YAML and base64, and encode TOML.
 //!
-//! The upstream OSM adds most of them to sprig, as Helm does. They give the same data here, in another layout. A decoder puts its
-//! error into the result, as in Go. An encoder that fails is an error, while Go returns no text, or the error as text.
+//! The upstream OSM adds most of them to sprig, as Helm does. They give the same data here, in another
+//! layout. A decoder puts its error into the result, as in Go. An encoder that fails is an error, while Go
+//! returns no text, or the error as text.
 
 mod encode;
 mod json;

@@ -1,7 +1,7 @@
 //! The functions that templates can call: Go's, and those of sprig that a profile has a use for.
 //!
-//! Each group has a file with its table. A row gives the name, the types of parameters, which [`crate::execute`] checks before the
-//! call, a sentence, and an example that a test runs.
+//! Each group has a file with its table. A row gives the name, the types of parameters, which
+//! [`crate::execute`] checks before the call, a sentence, and an example that a test runs.
 
 mod builtin;
 mod comparison;
@@ -51,8 +51,8 @@ pub struct Function {
 
 pub(crate) type Run = fn(&Call<'_>) -> Result<Value, Problem>;
 
-/// The type of a parameter, which decides what an argument may be. As in Go, a pointer to a value of the type is dereferenced, and
-/// a value of a named type does not fit a parameter of the type without the name.
+/// The type of a parameter, which decides what an argument may be. As in Go, a pointer to a value of the type
+/// is dereferenced, and a value of a named type does not fit a parameter of the type without the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parameter {
     /// `interface {}`: every value, as it is.
@@ -76,15 +76,16 @@ pub struct Refused {
     pub reason: &'static str,
 }
 
-/// The arguments of a call. They have the types of the function's parameters. Those of a method come after its receiver.
+/// The arguments of a call. They have the types of the function's parameters. Those of a method come after
+/// its receiver.
 pub struct Call<'a> {
     pub(crate) arguments: &'a [Value],
     pub(crate) budget: &'a dyn Budget,
 }
 
 impl<'a> Call<'a> {
-    /// Charges what every function may do with its arguments: look at each, and once at every byte of those that are texts. A function
-    /// that does more, such as to visit the items of a list, charges that itself.
+    /// Charges what every function may do with its arguments: look at each, and once at every byte of those
+    /// that are texts. A function that does more, such as to visit the items of a list, charges that itself.
     pub(crate) fn new(arguments: &'a [Value], budget: &'a dyn Budget) -> Result<Self, Problem> {
         budget.step(arguments.len() as u64)?;
         let bytes = arguments.iter().map(|argument| match argument.underlying() {
@@ -150,7 +151,8 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The text, unless it has more than `most` bytes. As a limit, this is reported although it is about an argument, which may be a secret.
+/// The text, unless it has more than `most` bytes. As a limit, this is reported although it is about an
+/// argument, which may be a secret.
 pub(crate) fn at_most<'t>(text: &'t str, most: usize, what: &str) -> Result<&'t str, Problem> {
     if text.len() <= most {
         Ok(text)

@@ -9,8 +9,8 @@ macro_rules! refused {
     };
 }
 
-/// Every function that is refused: first those whose results differ with each rendering or that handle secrets, then those that no known
-/// profile calls.
+/// Every function that is refused: first those whose results differ with each rendering or that handle
+/// secrets, then those that no known profile calls.
 pub const REFUSED: &[Refused] = refused! {
     "env" "expandenv" => "reads the environment of the process that renders; pass the value as data";
     "getHostByName" => "asks the network, and its result can change with each rendering; pass the address as data";

@@ -1,4 +1,5 @@
-//! Regular expressions, by the crate `regex`. Each call compiles its expression, whose size is limited and charged.
+//! Regular expressions, by the crate `regex`. Each call compiles its expression, whose size is limited and
+//! charged.
 //!
 //! As in Go, `\d`, `\w`, `\s` and `\b` only know ASCII, and a class has no operators.
 
@@ -16,7 +17,8 @@ const SIZES: [usize; 5] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
 const BYTES_OF_FACTOR: usize = 16;
 /// Bytes that a search may use to be fast.
 const CACHE: usize = 1 << 20;
-/// Steps of a part of an expression that may stand for all characters there are, and with `(?i)` for all their variants.
+/// Steps of a part of an expression that may stand for all characters there are, and with `(?i)` for all
+/// their variants.
 const STEPS_OF_LARGE_CLASS: [u64; 2] = [1_000, 50_000];
 
 table! {
@@ -81,7 +83,8 @@ impl Expression {
         Err(Problem::new("the regular expression is too large"))
     }
 
-    /// Charges a search. At worst, each character takes a step for each part of the expression. `nth` is how seldom that is.
+    /// Charges a search. At worst, each character takes a step for each part of the expression. `nth` is how
+    /// seldom that is.
     fn charge(&self, call: &Call<'_>, bytes: usize, nth: usize) -> Result<(), Problem> {
         call.budget.step(1)?;
         call.budget.read(bytes.saturating_mul(self.factor / nth))?;

@@ -1,4 +1,5 @@
-//! Texts. Positions and lengths are in bytes, as in Go; a cut within a character is a problem, because values are UTF-8.
+//! Texts. Positions and lengths are in bytes, as in Go; a cut within a character is a problem, because values
+//! are UTF-8.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -55,7 +56,8 @@ fn trim_all(call: &Call<'_>) -> Result<Value, Problem> {
     })
 }
 
-/// The first argument, after each character is replaced, unless more than one would replace it: Go knows only the simple mappings.
+/// The first argument, after each character is replaced, unless more than one would replace it: Go knows only
+/// the simple mappings.
 fn map<I: Iterator<Item = char>>(call: &Call<'_>, replace: fn(char) -> I) -> Result<Value, Problem> {
     let replaced = call.text(0).chars().map(|character| {
         let mut mapping = replace(character);
@@ -125,7 +127,8 @@ fn repeat(call: &Call<'_>, count: i64, text: &str) -> Result<String, Problem> {
     })
 }
 
-/// The text with each occurrence of `old` replaced, after its size has been charged. An empty `old` is before and after each character.
+/// The text with each occurrence of `old` replaced, after its size has been charged. An empty `old` is before
+/// and after each character.
 fn replaced(call: &Call<'_>, text: &str, old: &str, new: &str) -> Result<String, Problem> {
     let count = text.matches(old).count();
     call.budget

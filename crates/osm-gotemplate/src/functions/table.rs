@@ -1,7 +1,7 @@
 //! The notation of the tables of functions.
 //!
-//! A row reads `"name" "alias": (Type, Type; Variadic) -> "result", "Summary.", arguments => output, run;`. The example of each name is
-//! `{{ name arguments }}`; a whole template is given in parentheses.
+//! A row reads `"name" "alias": (Type, Type; Variadic) -> "result", "Summary.", arguments => output, run;`.
+//! The example of each name is `{{ name arguments }}`; a whole template is given in parentheses.
 
 /// Builds `FUNCTIONS` from rows.
 macro_rules! table {

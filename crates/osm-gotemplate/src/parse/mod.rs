@@ -1,4 +1,5 @@
-//! Parses templates, as Go's `text/template/parse` does. What it refuses, and the texts of its errors, are Go's.
+//! Parses templates, as Go's `text/template/parse` does. What it refuses, and the texts of its errors, are
+//! Go's.
 
 mod control;
 mod lexer;

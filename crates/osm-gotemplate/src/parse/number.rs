@@ -1,5 +1,5 @@
-//! The values of number constants: every type that a constant fits, as Go's ideal constants do. Complex numbers and hexadecimal
-//! floating-point numbers are not supported.
+//! The values of number constants: every type that a constant fits, as Go's ideal constants do. Complex
+//! numbers and hexadecimal floating-point numbers are not supported.
 
 use super::unquote::{self, Unquoted};
 use crate::format;

@@ -1,4 +1,5 @@
-//! The parser: tokens and templates. Actions that control the flow are in `control`, and pipelines in `pipeline`.
+//! The parser: tokens and templates. Actions that control the flow are in `control`, and pipelines in
+//! `pipeline`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

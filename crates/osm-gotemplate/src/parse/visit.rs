@@ -3,8 +3,8 @@
 use super::node::{Node, Operand, OperandKind, Pipeline, Tree};
 
 impl Tree {
-    /// Calls a function with every operand, those inside others too, and whether the cursor is still the data there: `with` and `range`
-    /// move it.
+    /// Calls a function with every operand, those inside others too, and whether the cursor is still the data
+    /// there: `with` and `range` move it.
     pub(crate) fn visit<'t>(&'t self, visitor: &mut Visitor<'_, 't>) {
         nodes(&self.root, true, visitor);
     }

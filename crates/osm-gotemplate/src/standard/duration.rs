@@ -37,7 +37,8 @@ pub fn type_embedding_duration(name: &str) -> Type {
     Type::Named(name.into(), Type::Struct.into(), &EMBEDDING)
 }
 
-/// A struct of type `name` whose only field is an embedded `time.Duration`, so that it prints as one. Its JSON is its text.
+/// A struct of type `name` whose only field is an embedded `time.Duration`, so that it prints as one. Its
+/// JSON is its text.
 #[must_use]
 pub fn embedding_duration(name: &str, nanoseconds: i64) -> Value {
     let embedded = ("Duration".into(), duration(nanoseconds));

@@ -1,5 +1,5 @@
-//! Where errors are, in the source: what editors and `osmctl lint` point to. Texts of errors have the lines of Go, which are elsewhere
-//! for what is not closed.
+//! Where errors are, in the source: what editors and `osmctl lint` point to. Texts of errors have the lines
+//! of Go, which are elsewhere for what is not closed.
 
 use osm_gotemplate::budget::Limits;
 use osm_gotemplate::{TemplateSet, Value};

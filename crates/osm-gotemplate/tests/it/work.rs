@@ -1,6 +1,7 @@
 //! Every function charges what it does: it never works long between two charges, whatever it is given.
 //!
-//! `cargo test -p osm-gotemplate --test it work -- --nocapture` prints the functions that take the largest part of what they may take.
+//! `cargo test -p osm-gotemplate --test it work -- --nocapture` prints the functions that take the largest
+//! part of what they may take.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,8 +19,8 @@ const MOST: [u64; 3] = [1_000_000, 64 << 20, 16 << 20];
 /// The time of a processor that using up one of them may take, in an optimized build.
 const TIME: Duration = Duration::from_secs(2);
 
-/// How many times as long a call may take as its share of [`TIME`]. What grows with the square of its input takes thousands of times as
-/// long, and a build that is not optimized some ten times.
+/// How many times as long a call may take as its share of [`TIME`]. What grows with the square of its input
+/// takes thousands of times as long, and a build that is not optimized some ten times.
 const SLACK: f64 = if cfg!(debug_assertions) { 20.0 } else { 2.0 };
 
 /// A call may take so long in any case.

@@ -17,7 +17,8 @@ pub(super) fn apply_now(config: &mut ProfileConfig, command: &str) {
     config.units.insert(0, unit(PROFILE_KERNEL, text));
 }
 
-/// Adds a unit that applies kernel parameters and modules of the settings before the other units start, but after the profile's.
+/// Adds a unit that applies kernel parameters and modules of the settings before the other units start, but
+/// after the profile's.
 pub(super) fn apply_settings_now(stage: &mut StageConfig, command: &str) {
     let firsts = [PROFILE_KERNEL, "osm-commands-before.service"];
     let enabled = stage.units.iter().filter(|unit| unit.enable == Some(true));

@@ -1,5 +1,6 @@
-//! Commands, kernel parameters and kernel modules of a profile, as what each reader of documents has for them: files, modules and
-//! units. A resolved profile has only those. Packages are left, because the settings decide whether they are installed.
+//! Commands, kernel parameters and kernel modules of a profile, as what each reader of documents has for
+//! them: files, modules and units. A resolved profile has only those. Packages are left, because the settings
+//! decide whether they are installed.
 //!
 //! | | cloud-init | coreos-cloudinit | Ignition |
 //! |---|---|---|---|
@@ -71,7 +72,8 @@ pub(crate) fn own_paths_and_units(config: &ProfileConfig, reader: Reader) -> (Ve
     (paths, lowered.units.into_iter().map(|unit| unit.name).collect())
 }
 
-/// Turns kernel parameters and modules into files, and returns the command that applies them to the running kernel.
+/// Turns kernel parameters and modules into files, and returns the command that applies them to the running
+/// kernel.
 fn take_kernel(config: &mut ProfileConfig) -> Option<String> {
     let modules = std::mem::take(&mut config.kernel_modules);
     let sysctls = std::mem::take(&mut config.sysctls);
@@ -82,7 +84,8 @@ fn take_kernel(config: &mut ProfileConfig) -> Option<String> {
     command
 }
 
-/// Kernel parameters and modules of the settings, for a stage that is rendered already. Those of the profile are applied before.
+/// Kernel parameters and modules of the settings, for a stage that is rendered already. Those of the profile
+/// are applied before.
 pub(crate) fn add_settings(reader: Reader, document: Stage, stage: &mut StageConfig, system: &System) {
     let Kernel { files, command } = Kernel::of("settings", &system.kernel_modules, &system.sysctls);
     for (path, data) in files {
@@ -97,11 +100,13 @@ pub(crate) fn add_settings(reader: Reader, document: Stage, stage: &mut StageCon
         return;
     }
     let Some(modules) = modules(stage) else { return };
-    // cloud-init runs `bootcmd` before it writes files; `osm-bootstrap`, which applies the other document, writes them first.
+    // cloud-init runs `bootcmd` before it writes files; `osm-bootstrap`, which applies the other document,
+    // writes them first.
     if document == Stage::Bootstrap {
         set(modules, "runcmd", |own| [vec![json!(command)], own].concat());
     } else {
-        // All commands are one script, which is judged by its last command: a profile's own may have to succeed.
+        // All commands are one script, which is judged by its last command: a profile's own may have to
+        // succeed.
         let command = format!("status=$?; {command}; (exit $status)");
         set(modules, "bootcmd", |own| [own, vec![json!(command)]].concat());
     }
@@ -109,8 +114,8 @@ pub(crate) fn add_settings(reader: Reader, document: Stage, stage: &mut StageCon
 
 /// Kernel parameters and modules of one origin.
 struct Kernel {
-    /// Paths and texts. The names sort after those of images and of the default profiles, and those of the settings after those of
-    /// the profile. `osm-setup` of the library reads those with parameters.
+    /// Paths and texts. The names sort after those of images and of the default profiles, and those of the
+    /// settings after those of the profile. `osm-setup` of the library reads those with parameters.
     files: Vec<(String, String)>,
     /// Applies them to the running kernel.
     command: Option<String>,
@@ -143,7 +148,8 @@ fn modprobe(modules: &[String]) -> String {
     format!("modprobe -a {}", modules.join(" "))
 }
 
-/// Puts commands around those of the modules: `before`, and then `now`, before all others; `again` after packages are installed.
+/// Puts commands around those of the modules: `before`, and then `now`, before all others; `again` after
+/// packages are installed.
 fn around(
     config: &mut ProfileConfig,
     Commands { before, after }: Commands,

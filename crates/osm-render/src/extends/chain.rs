@@ -6,12 +6,12 @@ use super::base::{Base, ProfileKey};
 use crate::error::ProfileError;
 use crate::library;
 
-/// Most bases of a profile: its own, the base of that, and so on. People still follow such a chain, and a change at its end is judged again in
-/// each profile above it.
+/// Most bases of a profile: its own, the base of that, and so on. People still follow such a chain, and a
+/// change at its end is judged again in each profile above it.
 const MAX_BASES: usize = 8;
 
-/// The bases of the profile `key`, the nearest first. `find` returns the profile that a profile in a namespace means by a name. Profiles
-/// of the library are found without it.
+/// The bases of the profile `key`, the nearest first. `find` returns the profile that a profile in a
+/// namespace means by a name. Profiles of the library are found without it.
 ///
 /// # Errors
 /// A base that does not exist, a profile that extends itself, or more than eight bases.

@@ -11,7 +11,8 @@ use crate::template_walk;
 /// `spec` with everything of its `bases`, the nearest of which is the first. Without bases, it is `spec`.
 ///
 /// # Errors
-/// What two of the profiles set differently, or what a profile replaces or removes although its base does not have it.
+/// What two of the profiles set differently, or what a profile replaces or removes although its base does not
+/// have it.
 pub(crate) fn compose(
     spec: &OperatingSystemProfileSpec,
     bases: &[Base],

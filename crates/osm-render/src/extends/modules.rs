@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::error::{ProfileError, extends};
 
-/// Adds `extension` to `base`. `path` is where both are inside the spec, and `module` the name of the module around it.
+/// Adds `extension` to `base`. `path` is where both are inside the spec, and `module` the name of the module
+/// around it.
 pub(super) fn merge(
     base: &mut Value,
     extension: &Value,

@@ -10,7 +10,8 @@ use super::modules;
 use crate::error::{ProfileError, extends};
 use crate::template_walk;
 
-/// `extension` on `merged`, the stage of the profile `base`. Files and templates of a container runtime become those of the stage.
+/// `extension` on `merged`, the stage of the profile `base`. Files and templates of a container runtime
+/// become those of the stage.
 pub(super) fn merge(
     mut merged: ProfileConfig,
     base: &str,
@@ -37,7 +38,8 @@ pub(super) fn merge(
     Ok(merged)
 }
 
-/// Makes files and templates of the container runtime those of the stage, whose own templates take precedence.
+/// Makes files and templates of the container runtime those of the stage, whose own templates take
+/// precedence.
 fn flatten(config: &mut ProfileConfig) {
     let files: Vec<ProfileFile> = template_walk::files("", config)
         .map(|(_, file)| file.clone())

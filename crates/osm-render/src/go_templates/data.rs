@@ -1,5 +1,5 @@
-//! The data of Go templates: the fields of the upstream OSM's `resources.filesData`, with the names, Go types and values that
-//! existing profiles expect.
+//! The data of Go templates: the fields of the upstream OSM's `resources.filesData`, with the names, Go types
+//! and values that existing profiles expect.
 //!
 //! Credentials, and names that only secret-syncer knows, are late-bound values.
 
@@ -129,7 +129,8 @@ fn of_cluster(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint, spell
     ])
 }
 
-/// The URL of the proxy. What is late-bound of it has no character that ends a text in quotes, because it is percent-encoded.
+/// The URL of the proxy. What is late-bound of it has no character that ends a text in quotes, because it is
+/// percent-encoded.
 fn http_proxy(settings: &Settings, spelling: Spelling) -> Option<String> {
     match settings.proxy.credentials {
         Some(_) => Some(spelling.of(PROXY_URL, Encoding::Text)),

@@ -1,8 +1,9 @@
 //! The engine `GoTemplate`: profiles as the upstream OSM takes them.
 //!
-//! Only files are templates. Each named template is executed by itself with all data, and a file that calls it gets the result. The upstream
-//! OSM takes that result for the source of a template once more, so that anyone who writes a setting can write template code.
-//! Here results are written as they are, and a profile that relies on the second time is refused.
+//! Only files are templates. Each named template is executed by itself with all data, and a file that calls
+//! it gets the result. The upstream OSM takes that result for the source of a template once more, so that
+//! anyone who writes a setting can write template code. Here results are written as they are, and a profile
+//! that relies on the second time is refused.
 
 pub(crate) mod containerd;
 mod data;
@@ -49,7 +50,8 @@ impl Engine for GoTemplateEngine {
     }
 }
 
-/// The kubelet's bootstrap kubeconfig, with a marker for its token, for nodes that fetch it from a Secret of its own.
+/// The kubelet's bootstrap kubeconfig, with a marker for its token, for nodes that fetch it from a Secret of
+/// its own.
 pub(crate) fn kubelet_kubeconfig(cluster: &ClusterEndpoint) -> String {
     data::kubeconfig(cluster, Spelling::Marker)
 }
@@ -174,7 +176,8 @@ fn located(error: &osm_gotemplate::Error) -> Failure {
     }
 }
 
-/// A problem without what a function says of its arguments, which may be secrets. What the template itself says is in the context.
+/// A problem without what a function says of its arguments, which may be secrets. What the template itself
+/// says is in the context.
 fn without_data(problem: &str) -> &str {
     const CALL: &str = "error calling ";
     let Some((function, detail)) = problem.strip_prefix(CALL).and_then(|rest| rest.split_once(": ")) else {

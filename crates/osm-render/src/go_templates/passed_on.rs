@@ -1,5 +1,6 @@
-//! Converts what the upstream OSM passes on unchanged: paths, encodings, units and modules. It neither checks nor merges them, so that the program
-//! on the machine decides what they become. Here they become the same. `docs/go-templates.md` has the table.
+//! Converts what the upstream OSM passes on unchanged: paths, encodings, units and modules. It neither checks
+//! nor merges them, so that the program on the machine decides what they become. Here they become the same.
+//! `docs/go-templates.md` has the table.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,8 @@ pub(crate) fn clean_path(path: &str) -> Option<String> {
     is_file.then(|| format!("/{}", parts.join("/")))
 }
 
-/// Makes of a rendered stage what becomes of it on the machine. Returns a warning for each module that is left out.
+/// Makes of a rendered stage what becomes of it on the machine. Returns a warning for each module that is
+/// left out.
 pub(crate) fn settle(stage: Stage, reader: Reader, config: &mut StageConfig) -> Vec<String> {
     for file in &mut config.files {
         file.path = clean_path(&file.path).unwrap_or_default();
@@ -95,8 +97,9 @@ fn read_below(value: &mut Value) {
     }
 }
 
-/// The upstream OSM writes these texts into its YAML without quotes, so that one with quotes of its own, a list in brackets or a block
-/// becomes what YAML reads. What YAML would break, such as a command with a colon, stays the text that was meant.
+/// The upstream OSM writes these texts into its YAML without quotes, so that one with quotes of its own, a
+/// list in brackets or a block becomes what YAML reads. What YAML would break, such as a command with a
+/// colon, stays the text that was meant.
 fn read_unquoted(value: &mut Value) {
     let starts = ['\'', '"', '[', '|', '>'];
     let Some(text) = value

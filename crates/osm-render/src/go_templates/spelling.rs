@@ -1,8 +1,9 @@
 //! Spells late-bound values in the data of Go templates.
 //!
-//! A marker only means its value if it is copied into the output as it stands. Go templates have some 200 functions, and most of them
-//! change what they are given. So each stage is rendered twice, with markers and with other texts in their places. If both results
-//! differ in anything but those texts, a function has looked at a value or changed it.
+//! A marker only means its value if it is copied into the output as it stands. Go templates have some 200
+//! functions, and most of them change what they are given. So each stage is rendered twice, with markers and
+//! with other texts in their places. If both results differ in anything but those texts, a function has
+//! looked at a value or changed it.
 
 use osm_user_data::late_bound::{Encoding, Marker};
 

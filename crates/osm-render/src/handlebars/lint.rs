@@ -44,8 +44,8 @@ pub(super) fn inside(failure: Failure, template: &Template, element: usize) -> F
     }
 }
 
-/// Checks a template of a stage that has named templates with these names. Returns the number of elements in it and its blocks, with the
-/// values in their tags.
+/// Checks a template of a stage that has named templates with these names. Returns the number of elements in
+/// it and its blocks, with the values in their tags.
 pub(super) fn check(template: &Template, names: &BTreeSet<&str>) -> Result<u64, Failure> {
     let mut elements = 1;
     for (i, element) in template.elements.iter().enumerate() {

@@ -1,6 +1,7 @@
 //! Implements the engine `Handlebars`: strict, without HTML escaping, bounded in time, memory and stack.
 //!
-//! The handlebars crate parses the templates, and `render.rs` renders them. Types of the crate are seen in this folder only.
+//! The handlebars crate parses the templates, and `render.rs` renders them. Types of the crate are seen in
+//! this folder only.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,9 +1,10 @@
 //! Renders parsed templates: walks the crate's syntax tree, and charges the budget before each piece of work.
 //!
-//! Only the parser of the crate is used, because helpers of ours can't bound its renderer. It copies the values of a tag before it calls
-//! the tag's helper, and the data for every included template before anything in that template runs. So a few bytes, such as two
-//! templates that include each other with `x=this y=this`, take memory that no budget sees. It also gives included templates null for
-//! a missing field, prints lists, and reports one of two mistakes in a tag by chance. Here, values are borrowed from the data, and only
+//! Only the parser of the crate is used, because helpers of ours can't bound its renderer. It copies the
+//! values of a tag before it calls the tag's helper, and the data for every included template before anything
+//! in that template runs. So a few bytes, such as two templates that include each other with `x=this y=this`,
+//! take memory that no budget sees. It also gives included templates null for a missing field, prints lists,
+//! and reports one of two mistakes in a tag by chance. Here, values are borrowed from the data, and only
 //! results of helpers are new.
 
 use std::borrow::Cow;
@@ -30,10 +31,12 @@ pub(super) struct Renderer<'a> {
     pub(super) depth: Cell<usize>,
 }
 
-/// Deepest nesting of blocks and included templates together. Rendering recurses, and an overflowing stack can't be caught.
+/// Deepest nesting of blocks and included templates together. Rendering recurses, and an overflowing stack
+/// can't be caught.
 const MAX_DEPTH: usize = 48;
 
-/// A path costs one more step for each time that it has this many bytes, because following it takes time for each segment.
+/// A path costs one more step for each time that it has this many bytes, because following it takes time for
+/// each segment.
 const BYTES_PER_STEP: usize = 64;
 
 /// What a path in a template can lead to.
@@ -43,7 +46,8 @@ struct Scope<'s> {
     around: Option<&'s Scope<'s>>,
     /// The value that paths start at.
     base: &'s Value,
-    /// Values with names of their own: `as |name|` of a block, and the fields that an included template is given.
+    /// Values with names of their own: `as |name|` of a block, and the fields that an included template is
+    /// given.
     names: &'s BTreeMap<&'s str, &'s Value>,
     /// `@index`, `@first`, `@last` and `@key`, without the `@`.
     locals: &'s [(&'static str, Value)],
@@ -248,7 +252,8 @@ impl Renderer<'_> {
         }
     }
 
-    /// Renders another template in the place of an inclusion. If that `is_alone` on its line, each line is indented as it is.
+    /// Renders another template in the place of an inclusion. If that `is_alone` on its line, each line is
+    /// indented as it is.
     fn include(
         &self,
         partial: &DecoratorTemplate,
@@ -279,7 +284,8 @@ impl Renderer<'_> {
             Some(indent) => {
                 let mut included = String::new();
                 self.template(template, scope, &mut included)?;
-                // Written line by line, so that the indentation of many lines is never larger than the output may be.
+                // Written line by line, so that the indentation of many lines is never larger than the output
+                // may be.
                 for line in included.split_inclusive('\n') {
                     if !line.trim_end_matches(['\r', '\n']).is_empty() {
                         self.write(indent, out)?;

@@ -1,5 +1,6 @@
-//! Bounds on template text, checked before it is parsed: the parser and its result recurse, and an overflowing
-//! stack can't be caught. The parser has a guard of its own, but what makes a template of its result has none.
+//! Bounds on template text, checked before it is parsed: the parser and its result recurse, and an
+//! overflowing stack can't be caught. The parser has a guard of its own, but what makes a template of its
+//! result has none.
 //!
 //! The scanner follows the grammar exactly where that decides what is a tag, and refuses the rare syntax (raw
 //! blocks, `[` and `{` inside a tag) that would make it guess.
@@ -8,11 +9,14 @@ use crate::engine::Failure;
 
 /// Largest template, in bytes. Parsing may read all of them again for each of the [`MAX_TAGS`].
 pub(super) const MAX_BYTES: usize = 128 * 1024;
-/// Most tags in one template; positions are counted from its start for each, so parsing takes longer than linear.
+/// Most tags in one template; positions are counted from its start for each, so parsing takes longer than
+/// linear.
 pub(super) const MAX_TAGS: usize = 2000;
-/// Deepest nesting of blocks, into which the parser recurses. Each `else` counts as one level, because that is how it is stored.
+/// Deepest nesting of blocks, into which the parser recurses. Each `else` counts as one level, because that
+/// is how it is stored.
 pub(super) const MAX_BLOCK_DEPTH: usize = 24;
-/// Deepest nesting of parentheses in a tag: the parser recurses into each, and an overflowing stack can't be caught.
+/// Deepest nesting of parentheses in a tag: the parser recurses into each, and an overflowing stack can't be
+/// caught.
 pub(super) const MAX_PARENTHESES: usize = 12;
 
 /// Checks `source`.

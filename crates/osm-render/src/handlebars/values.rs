@@ -1,4 +1,5 @@
-//! Helpers that give a value: the same value for the same arguments, nothing else. No message repeats an argument.
+//! Helpers that give a value: the same value for the same arguments, nothing else. No message repeats an
+//! argument.
 
 use std::cmp::Ordering;
 
@@ -10,7 +11,8 @@ use osm_user_data::{late_bound, yaml};
 use semver::{Version, VersionReq};
 use serde_json::{Number, Value};
 
-/// Largest value that a helper gives, in bytes. Nothing larger can be stored. The budget sees a value only once it exists.
+/// Largest value that a helper gives, in bytes. Nothing larger can be stored. The budget sees a value only
+/// once it exists.
 const MAX_VALUE: usize = MAX_CONTENT_BYTES;
 
 type Outcome = Result<Value, String>;
@@ -28,7 +30,8 @@ pub(super) fn call(name: &str, arguments: &[&Value]) -> Outcome {
     }
     let argument = |index: usize| arguments.get(index).copied().unwrap_or(&Value::Null);
     let (first, second) = (argument(0), argument(1));
-    // The result can be many times as large as the arguments only in `indent`, `join` and `concat`, which stop by themselves.
+    // The result can be many times as large as the arguments only in `indent`, `join` and `concat`, which
+    // stop by themselves.
     let value = match name {
         "eq" => Value::from(first == second),
         "ne" => Value::from(first != second),
@@ -73,8 +76,8 @@ fn too_large() -> String {
     format!("gives more than {MAX_VALUE} bytes")
 }
 
-/// Compares two numbers, two texts or two conditions. A text is compared with a number as a number. Values of other types are neither
-/// equal nor different in size.
+/// Compares two numbers, two texts or two conditions. A text is compared with a number as a number. Values of
+/// other types are neither equal nor different in size.
 fn compared(a: &Value, b: &Value, holds: fn(Ordering) -> bool) -> Value {
     let numbers = |a: &Number, b: &Number| match (a.as_i128(), b.as_i128()) {
         (Some(a), Some(b)) => Some(a.cmp(&b)),

@@ -21,8 +21,8 @@ pub(super) struct Merged<'a> {
 }
 
 impl<'a> Merged<'a> {
-    /// Merges files in their order as `mergeKubeletConfigurations` in cmd/kubelet/app/server.go of Kubernetes does: the first one gets its
-    /// defaults before drop-ins change it.
+    /// Merges files in their order as `mergeKubeletConfigurations` in cmd/kubelet/app/server.go of Kubernetes
+    /// does: the first one gets its defaults before drop-ins change it.
     pub(super) fn new(kubelet: &'a Kubelet, files: &'a [File<'a>]) -> Self {
         let mut merged = Self {
             kubelet,
@@ -51,7 +51,8 @@ impl<'a> Merged<'a> {
         self.set_defaults();
     }
 
-    /// Those of `SetDefaults_KubeletConfiguration` in pkg/kubelet/apis/config/v1beta1/defaults.go that a rule looks at.
+    /// Those of `SetDefaults_KubeletConfiguration` in pkg/kubelet/apis/config/v1beta1/defaults.go that a rule
+    /// looks at.
     fn set_defaults(&mut self) {
         let is_serial = self
             .number("maxParallelImagePulls")
@@ -170,7 +171,8 @@ impl<'a> Merged<'a> {
         self.kubelet
     }
 
-    /// The path of the last file that sets a field, and the field's value if that can't be secret. `None`: it has its default.
+    /// The path of the last file that sets a field, and the field's value if that can't be secret. `None`: it
+    /// has its default.
     fn source(&self, field: &str) -> Option<(&'a str, Option<&'a Value>)> {
         let mut files = self.files.iter().rev();
         let (path, value) = files.find_map(|(path, file)| Some((*path, at(file, field)?)))?;

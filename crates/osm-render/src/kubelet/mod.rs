@@ -1,9 +1,12 @@
-//! Validates the configuration of the kubelet before any machine gets it: a kubelet exits at start when a field has another type, when it does
-//! not know a feature gate, or when values break its [rules]. Two checks:
+//! Validates the configuration of the kubelet before any machine gets it: a kubelet exits at start when a
+//! field has another type, when it does not know a feature gate, or when values break its [rules]. Two
+//! checks:
 //!
-//! - [`check`] validates the names and types of the settings' fields, which the kubelet itself would ignore or name without a path.
-//! - [`judge`] validates what the kubelet will read. The settings' `kubelet.configuration` becomes a drop-in of the configuration file that the
-//!   profile writes, and the kubelet merges both: maps by key, lists as a whole (KEP-3983).
+//! - [`check`] validates the names and types of the settings' fields, which the kubelet itself would ignore
+//!   or name without a path.
+//! - [`judge`] validates what the kubelet will read. The settings' `kubelet.configuration` becomes a drop-in
+//!   of the configuration file that the profile writes, and the kubelet merges both: maps by key, lists as a
+//!   whole (KEP-3983).
 
 mod merged;
 mod rules;
@@ -33,7 +36,8 @@ const MAX_FILES: usize = 4;
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
 
-/// Thresholds that a kubelet has on its own (`DefaultEvictionHard` in pkg/kubelet/eviction/defaults_linux.go).
+/// Thresholds that a kubelet has on its own (`DefaultEvictionHard` in
+/// pkg/kubelet/eviction/defaults_linux.go).
 pub(crate) const DEFAULT_THRESHOLDS: [&str; 5] = [
     "memory.available",
     "nodefs.available",
@@ -42,8 +46,8 @@ pub(crate) const DEFAULT_THRESHOLDS: [&str; 5] = [
     "imagefs.inodesFree",
 ];
 
-/// Fields that are the profile's, with the reason. The list is short on purpose: without these a node does not join, does
-/// not stay, or is open to everyone; or a credential would be in a custom resource.
+/// Fields that are the profile's, with the reason. The list is short on purpose: without these a node does
+/// not join, does not stay, or is open to everyone; or a credential would be in a custom resource.
 const OURS: [(&str, &str); 11] = [
     (
         "authentication.anonymous.enabled",
@@ -76,8 +80,9 @@ const OURS: [(&str, &str); 11] = [
     ),
 ];
 
-/// The mistakes in the settings for the kubelet of a pool: what a kubelet would not start with. Each names its path in the settings, and
-/// repeats no value. A field that only a kubelet of an unknown version could know is not reported.
+/// The mistakes in the settings for the kubelet of a pool: what a kubelet would not start with. Each names
+/// its path in the settings, and repeats no value. A field that only a kubelet of an unknown version could
+/// know is not reported.
 pub(crate) fn check(pool: &Pool, settings: &KubeletDefaults) -> Vec<String> {
     let mut judge = Judge {
         kubelet: Kubelet::of(pool),
@@ -111,7 +116,8 @@ pub(crate) struct Verdict {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Judges the configuration of the kubelet in rendered content: each file that is one, with all of its drop-ins, whose names end with `.conf`.
+/// Judges the configuration of the kubelet in rendered content: each file that is one, with all of its
+/// drop-ins, whose names end with `.conf`.
 pub(crate) fn judge(pool: &Pool, content: &Content) -> Verdict {
     let kubelet = Kubelet::of(pool);
     let mut verdict = Verdict::default();
@@ -196,8 +202,9 @@ fn warnings(c: &Merged, os: OperatingSystem) -> Vec<String> {
     let is_limited = c.text("memorySwap.swapBehavior") == "LimitedSwap";
     let enforced: Vec<&str> = c.texts("enforceNodeAllocatable").collect();
     let needs_cgroup = |of: &str| enforced.iter().any(|name| name.starts_with(of));
-    // Of a field: whether there is a warning, and what it says. From `run` in cmd/kubelet/app/server.go, `validateKubeletOSConfiguration` in
-    // pkg/kubelet/apis/config/validation/validation_linux.go, and `NewContainerManager` and `enforceNodeAllocatableCgroups` in pkg/kubelet/cm.
+    // Of a field: whether there is a warning, and what it says. From `run` in cmd/kubelet/app/server.go,
+    // `validateKubeletOSConfiguration` in pkg/kubelet/apis/config/validation/validation_linux.go, and
+    // `NewContainerManager` and `enforceNodeAllocatableCgroups` in pkg/kubelet/cm.
     let of_machines: [(&str, bool, &str); 6] = [
         (
             "memorySwap.swapBehavior",
@@ -238,7 +245,8 @@ fn warnings(c: &Merged, os: OperatingSystem) -> Vec<String> {
     warnings
 }
 
-/// Thresholds in a configuration file, but not those in a drop-in, replace all defaults (`loadConfigFile` in cmd/kubelet/app/server.go).
+/// Thresholds in a configuration file, but not those in a drop-in, replace all defaults (`loadConfigFile` in
+/// cmd/kubelet/app/server.go).
 fn lost_thresholds(c: &Merged) -> Option<String> {
     let (path, base) = c.first()?;
     base.get("evictionHard")?.as_object()?;
@@ -256,8 +264,8 @@ fn lost_thresholds(c: &Merged) -> Option<String> {
     })
 }
 
-/// Drop-ins are an alpha feature of 1.28 and 1.29, which demand an environment variable for it, and older kubelets do not know the flag
-/// (cmd/kubelet/app/server.go of Kubernetes 1.29).
+/// Drop-ins are an alpha feature of 1.28 and 1.29, which demand an environment variable for it, and older
+/// kubelets do not know the flag (cmd/kubelet/app/server.go of Kubernetes 1.29).
 fn too_old(pool: &Pool, path: &str, text: &str) -> Option<String> {
     const SINCE: u64 = 30;
     let version = &pool.kubelet_version;
@@ -269,7 +277,8 @@ fn too_old(pool: &Pool, path: &str, text: &str) -> Option<String> {
     })
 }
 
-/// The drop-in: the settings' configuration, with the fields that the kubelet requires of every file. `None` if it would be empty.
+/// The drop-in: the settings' configuration, with the fields that the kubelet requires of every file. `None`
+/// if it would be empty.
 pub(crate) fn drop_in(settings: &KubeletDefaults) -> Option<Value> {
     let configuration = settings
         .configuration
@@ -280,7 +289,8 @@ pub(crate) fn drop_in(settings: &KubeletDefaults) -> Option<Value> {
     Some(document)
 }
 
-/// How long the kubelet delays a shutdown of its machine, in seconds. `None` if the settings don't want it to.
+/// How long the kubelet delays a shutdown of its machine, in seconds. `None` if the settings don't want it
+/// to.
 pub(crate) fn shutdown_seconds(settings: &KubeletDefaults) -> Option<i64> {
     const NANOSECONDS: i64 = 1_000_000_000;
     let configuration = settings.configuration.as_ref()?;

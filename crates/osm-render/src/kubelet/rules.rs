@@ -1,6 +1,7 @@
-//! Checks what a kubelet refuses at its start although each field has its type: the rules of `ValidateKubeletConfiguration` in
-//! pkg/kubelet/apis/config/validation/validation.go of Kubernetes 1.33 to 1.36 and of what it calls, and those of what its program does next.
-//! tests/it/kubelet_values.rs holds the former against Kubernetes' own code.
+//! Checks what a kubelet refuses at its start although each field has its type: the rules of
+//! `ValidateKubeletConfiguration` in pkg/kubelet/apis/config/validation/validation.go of Kubernetes 1.33 to
+//! 1.36 and of what it calls, and those of what its program does next. tests/it/kubelet_values.rs holds the
+//! former against Kubernetes' own code.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -388,7 +389,8 @@ fn numbers(c: &Merged, all: &mut Found) {
     );
 }
 
-/// `SetFromMap` in featuregate/feature_gate.go of k8s.io/component-base, which also minds what gates depend on.
+/// `SetFromMap` in featuregate/feature_gate.go of k8s.io/component-base, which also minds what gates depend
+/// on.
 fn gates(c: &Merged, all: &mut Found) {
     let kubelet = c.kubelet();
     if !kubelet.known {
@@ -546,9 +548,11 @@ fn texts(c: &Merged, all: &mut Found) {
     after_validation(c, all);
 }
 
-/// What the program refuses after it has validated its configuration, as `run` in cmd/kubelet/app/server.go and what that calls.
+/// What the program refuses after it has validated its configuration, as `run` in cmd/kubelet/app/server.go
+/// and what that calls.
 fn after_validation(c: &Merged, all: &mut Found) {
-    // `ParseThresholdConfig` in pkg/kubelet/eviction/helpers.go, and `parseResourceList` in cmd/kubelet/app/server.go.
+    // `ParseThresholdConfig` in pkg/kubelet/eviction/helpers.go, and `parseResourceList` in
+    // cmd/kubelet/app/server.go.
     for (list, check) in ENTRIES {
         for (name, value) in c.entries(list) {
             if let Some(Err(rule)) = value.as_str().map(|text| check(name, text)) {
@@ -612,7 +616,8 @@ fn is_endpoint(text: &str) -> bool {
     URL.as_ref().is_none_or(|form| form.is_match(&url))
 }
 
-/// `getAllowlistImagePattern` in pkg/kubelet/images/pullmanager/image_pull_policies.go, with the grammar of names in reference.go of
+/// `getAllowlistImagePattern` in pkg/kubelet/images/pullmanager/image_pull_policies.go, with the grammar of
+/// names in reference.go of
 /// <https://github.com/distribution/reference>.
 fn is_image_pattern(pattern: &str) -> bool {
     static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| {

@@ -121,8 +121,8 @@ fn rendered(
         .render(&pool, &settings, &stand_in_cluster())
 }
 
-/// Configurations that a kubelet can decode and would not start with, each with its version and the message. Those of the validation are in
-/// tests/it/kubelet_values.rs.
+/// Configurations that a kubelet can decode and would not start with, each with its version and the message.
+/// Those of the validation are in tests/it/kubelet_values.rs.
 const REFUSED: &str = "
     34 | {serializeImagePulls: true} | kubelet.configuration.serializeImagePulls (true): does not go with a maxParallelImagePulls above 1; set maxParallelImagePulls: 1, or serializeImagePulls: false; maxParallelImagePulls is 10 in /etc/kubernetes/kubelet.yaml
     34 | {imageGCHighThresholdPercent: 75} | kubelet.configuration.imageGCHighThresholdPercent (75): must be above imageGCLowThresholdPercent, which is 80
@@ -213,7 +213,8 @@ fn a_configuration_of_any_size_is_judged_in_time() {
     }
 }
 
-/// A default profile, the thresholds of the pool, a configuration, and how each further warning about it begins or, behind the place, goes on.
+/// A default profile, the thresholds of the pool, a configuration, and how each further warning about it
+/// begins or, behind the place, goes on.
 const DOUBTFUL: &str = "
     osp-rockylinux | | {memorySwap: {swapBehavior: LimitedSwap}, failSwapOn: false} | on a machine with cgroup v1
     osp-rockylinux | | {memorySwap: {swapBehavior: LimitedSwap}} | on a machine with cgroup v1 | unless failSwapOn is false

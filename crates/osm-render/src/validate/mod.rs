@@ -1,4 +1,5 @@
-//! Decides whether a profile can be accepted. osp-controller and `osmctl lint` use the same code, so that they agree.
+//! Decides whether a profile can be accepted. osp-controller and `osmctl lint` use the same code, so that
+//! they agree.
 //!
 //! Rendering the samples takes processor time and memory, so callers decide where and how often it runs.
 
@@ -24,7 +25,8 @@ pub fn dry_run(profile: &Profile) -> Result<(), Refusal> {
     dry_run_with(&AtomicBool::new(false), profile, |_, _| ())
 }
 
-/// [`dry_run`] that calls `look` with the label of each sample and its result. It fails soon after another thread sets `cancelled`.
+/// [`dry_run`] that calls `look` with the label of each sample and its result. It fails soon after another
+/// thread sets `cancelled`.
 ///
 /// # Errors
 /// The first problem of the profile, or that it was cancelled.

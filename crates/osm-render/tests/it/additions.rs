@@ -1,4 +1,5 @@
-//! Commands, packages, kernel parameters and kernel modules of a profile, for each program that reads documents.
+//! Commands, packages, kernel parameters and kernel modules of a profile, for each program that reads
+//! documents.
 
 use std::process::Command;
 
@@ -12,7 +13,8 @@ use serde_json::{Value, json};
 
 use crate::common::{compiled, default_spec, pool, table};
 
-/// A profile for a system with this provisioning stage, besides a unit and, where there are commands, commands.
+/// A profile for a system with this provisioning stage, besides a unit and, where there are commands,
+/// commands.
 fn spec(os: &str, utility: &str, mut stage: Value) -> OperatingSystemProfileSpec {
     stage["units"] = json!([{"name": "setup.service", "enable": true,
         "content": "[Unit]\nDescription=x\n[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}]);
@@ -405,7 +407,8 @@ fn nodes_have_host_names_as_names_only_where_these_can_be_predicted() {
     }
 }
 
-/// A default profile, a cloud, a stage and its modules; then the error of the profile, or else a warning about a pool.
+/// A default profile, a cloud, a stage and its modules; then the error of the profile, or else a warning
+/// about a pool.
 const APPLIED: &str = r#"
 osp-ubuntu | openstack | provisioningConfig | {"power_state": {"mode": "reboot"}} | .modules.power_state: would end osm-apply
 osp-ubuntu | edge | bootstrapConfig | {"power_state": {"mode": "reboot"}} | .modules.power_state: would end the script of edge

@@ -69,7 +69,8 @@ fn resolved(provisioning: Value) -> Value {
     serde_json::to_value(&accepted.spec.0.provisioning_config).unwrap()
 }
 
-/// The base's provisioning stage with a change. Files and templates of its container runtime are those of the stage.
+/// The base's provisioning stage with a change. Files and templates of its container runtime are those of the
+/// stage.
 fn changed(change: impl FnOnce(&mut Value)) -> Value {
     let mut provisioning = base()["provisioningConfig"].clone();
     let fields = provisioning.as_object_mut().unwrap();
@@ -103,8 +104,8 @@ fn an_empty_extension_is_its_base_with_its_own_version() {
     assert_eq!((alone.version.as_str(), alone.parents), ("v1.3.2", vec![]));
 }
 
-/// Provisioning stages of an extension, and what they change in the base's: values by place, where `-` is behind the last one, and null
-/// stands for nothing.
+/// Provisioning stages of an extension, and what they change in the base's: values by place, where `-` is
+/// behind the last one, and null stands for nothing.
 const CHANGES: &str = r#"
 {"files": [{"path": "/b", "content": {"inline": {"data": "b"}}}]} | {"/files/-": {"path": "/b", "permissions": 644, "content": {"inline": {"data": "b"}}}}
 {"files": [{"path": "/etc/a", "replace": true, "content": {"inline": {"data": "b"}}}]} | {"/files/0/content/inline/data": "b"}

@@ -14,7 +14,8 @@ use crate::common::{EVERYTHING, cluster, compiled, pool};
 
 const CA: &str = "-----BEGIN CERTIFICATE-----\nTWFueSBtYWNoaW5lcw==\n-----END CERTIFICATE-----\n";
 
-/// A profile for Ubuntu whose stages are given. Without `templateEngine`, as the manifests of the upstream OSM are.
+/// A profile for Ubuntu whose stages are given. Without `templateEngine`, as the manifests of the upstream
+/// OSM are.
 fn profile(bootstrap: Value, provisioning: Value) -> OperatingSystemProfileSpec {
     serde_json::from_value(json!({
         "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0",
@@ -386,8 +387,9 @@ fn passed_on(machine: Machine, engine: &str, spec: Value) -> Result<(String, Vec
     Ok((document.unwrap(), rendered.warnings))
 }
 
-/// One row for each text that the upstream OSM passes on: the stage, where in the document it ends up, as what, the warning about it,
-/// and the message for a profile in another language. Ignition, which refuses what occurs twice, has no complaint.
+/// One row for each text that the upstream OSM passes on: the stage, where in the document it ends up, as
+/// what, the warning about it, and the message for a profile in another language. Ignition, which refuses
+/// what occurs twice, has no complaint.
 #[test]
 #[rustfmt::skip]
 fn what_the_upstream_osm_passes_on_becomes_the_same() {
@@ -542,7 +544,8 @@ fn what_the_upstream_osm_passes_on_becomes_the_same() {
     }
 }
 
-/// A test of additions has settings that reach profiles in every language, and one of placement the documents that they are in.
+/// A test of additions has settings that reach profiles in every language, and one of placement the documents
+/// that they are in.
 #[test]
 fn settings_that_need_the_library_give_a_warning() {
     let settings = "system: {swap: {size: 1Gi}}\nkubelet: {configuration: {podPidsLimit: 4096}}\ndownloads: {cni: {version: 1.9.0}}";

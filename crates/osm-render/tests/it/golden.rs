@@ -1,4 +1,5 @@
-//! What the default profiles render to is committed in tests/golden, so that a change of a template shows in a diff of documents.
+//! What the default profiles render to is committed in tests/golden, so that a change of a template shows in
+//! a diff of documents.
 //!
 //! `cargo xtask bless` runs this test with `OSM_BLESS=1`, which writes the files instead of comparing them.
 
@@ -55,8 +56,9 @@ fn documents_are_those_that_are_committed() {
     );
 }
 
-/// secret-syncer takes a configuration with a new digest for new content. So a release that computes digests in another way publishes the
-/// user data of every pool again, even if no byte of it has changed. That must be decided, and be in the changelog.
+/// secret-syncer takes a configuration with a new digest for new content. So a release that computes digests
+/// in another way publishes the user data of every pool again, even if no byte of it has changed. That must
+/// be decided, and be in the changelog.
 #[test]
 fn the_digest_of_the_same_content_stays_the_same() {
     let spec: OperatingSystemProfileSpec = serde_json::from_value(json!({
@@ -81,8 +83,8 @@ fn the_digest_of_the_same_content_stays_the_same() {
     assert_eq!(stored.digest, expected);
 }
 
-/// Both documents of every default profile for the newest kubelet, with everything set and readable stand-ins for
-/// credentials: paths below `tests/golden`, such as `osp-ubuntu/bootstrap.yaml`, and texts.
+/// Both documents of every default profile for the newest kubelet, with everything set and readable stand-ins
+/// for credentials: paths below `tests/golden`, such as `osp-ubuntu/bootstrap.yaml`, and texts.
 fn goldens() -> Vec<(String, String)> {
     let mut goldens = Vec::new();
     for (name, spec) in defaults() {
@@ -105,8 +107,8 @@ fn goldens() -> Vec<(String, String)> {
     goldens
 }
 
-/// A document as people read it: of a cloud-config the compressed files unpacked, of an Ignition config the contents of all files decoded,
-/// as YAML.
+/// A document as people read it: of a cloud-config the compressed files unpacked, of an Ignition config the
+/// contents of all files decoded, as YAML.
 fn readable(document: &str) -> String {
     if let Some(body) = document.strip_prefix("#cloud-config\n") {
         let mut config = yaml::read(body).unwrap().remove(0);

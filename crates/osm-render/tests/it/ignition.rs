@@ -67,8 +67,8 @@ fn profile_and_pool_must_agree_on_the_utility() {
     assert_eq!(rendered.spec.bootstrap_config.modules, None);
 }
 
-/// Who refuses a bootstrap stage, the stage, and a part of the message. A test of Go templates has more, which are refused in every
-/// language.
+/// Who refuses a bootstrap stage, the stage, and a part of the message. A test of Go templates has more,
+/// which are refused in every language.
 const MISTAKES: &str = r#"
 both | {"modules": {"packages": []}} | no package manager
 both | {"modules": {"users": []}} | modules.users: Flatcar applies no modules

@@ -1,8 +1,8 @@
-//! Any text, anywhere in the inputs, comes out as it went in, as read by the program that reads it on the machine, or is refused
-//! without being repeated. Nothing else in a document changes with it.
+//! Any text, anywhere in the inputs, comes out as it went in, as read by the program that reads it on the
+//! machine, or is refused without being repeated. Nothing else in a document changes with it.
 //!
-//! What a machine gets with harmless texts is read down to its last text, and so is what it gets with others in their place: what differs
-//! must be those texts alone.
+//! What a machine gets with harmless texts is read down to its last text, and so is what it gets with others
+//! in their place: what differs must be those texts alone.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -99,8 +99,8 @@ const PLACES: [&str; 24] = [
     "/settings/containerd/registries/0/credentials/namespace",
 ];
 
-/// Texts that some reader or writer might trip over: short ones, longer ones, and those that fit where little does. A test of YAML has more
-/// that only its readers mistake.
+/// Texts that some reader or writer might trip over: short ones, longer ones, and those that fit where little
+/// does. A test of YAML has more that only its readers mistake.
 const TRICKY: [&[&str]; 3] = [
     &[
         "- item", "yes", "no", "0777", "12:30:45", "1_000", "~", "null", "true", "EOF\n", "\\", "\n\nlead",
@@ -183,7 +183,8 @@ fn set(input: &mut Value, place: &str, text: &str) {
     }
 }
 
-/// What an input puts on a machine, or what is said of it. Tests of each language show that documents have the same in them.
+/// What an input puts on a machine, or what is said of it. Tests of each language show that documents have
+/// the same in them.
 fn render(profile: &Profile, input: &Value) -> Result<[MachineStage; 2], String> {
     let settings = Settings::from_document(input["settings"].clone()).map_err(|error| error.to_string())?;
     let deployment: MachineDeployment = serde_json::from_value(input["deployment"].clone()).unwrap();
@@ -244,8 +245,8 @@ fn harnessed(script: &str, root: &Path) -> String {
     for folder in ["/etc/", "/opt/", "/var/lib/", "/run/osm", "/usr/local/share/"] {
         defined = defined.replace(folder, &format!("{}{folder}", root.display()));
     }
-    // Asks for nothing but the variables and what functions are called with. No program of this machine may run: `must` would have its
-    // certificates updated.
+    // Asks for nothing but the variables and what functions are called with. No program of this machine may
+    // run: `must` would have its certificates updated.
     format!(
         r#"exec 2>&1
 command() {{ case $2 in curl | python* | /usr/libexec/*) echo /bin/true ;; *) return 1 ;; esac; }}
@@ -457,8 +458,8 @@ fn certificates(bundle: &str) -> String {
     kept.collect::<Vec<_>>().join("\n")
 }
 
-/// The first place where two trees differ. Where the text of the API server is a URL, its host is reached without the proxy, and so may
-/// follow what is expected.
+/// The first place where two trees differ. Where the text of the API server is a URL, its host is reached
+/// without the proxy, and so may follow what is expected.
 fn difference(expected: &Value, found: &Value, path: String) -> Option<String> {
     let in_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
     match (expected, found) {

@@ -1,5 +1,6 @@
-//! Which values of a kubelet's configuration we refuse, against Kubernetes' own defaulting, merging and validation: the same ones, over
-//! documents that are made of valid and invalid parts at random. `PROPTEST_CASES` sets how many for each version.
+//! Which values of a kubelet's configuration we refuse, against Kubernetes' own defaulting, merging and
+//! validation: the same ones, over documents that are made of valid and invalid parts at random.
+//! `PROPTEST_CASES` sets how many for each version.
 
 use std::collections::BTreeSet;
 
@@ -196,8 +197,8 @@ const BAD: &str = "
 {featureGates: {InPlacePodVerticalScaling: false, InPlacePodVerticalScalingExclusiveCPUs: true}}
 ";
 
-/// Statements of the validation that no document can reach: defaulting has failed before, or has filled these fields, or they depend on the
-/// machine.
+/// Statements of the validation that no document can reach: defaulting has failed before, or has filled these
+/// fields, or they depend on the machine.
 const OUT_OF_REACH: [&str; 7] = [
     "localFeatureGate.Validate()",
     "CrashLoopBackOff.MaxContainerRestartPeriod must be set\"",

@@ -31,8 +31,9 @@ struct Document {
     text: String,
 }
 
-/// Every profile × its clouds × kubelet × settings × IP family × stage: the documents that coreos-cloudinit reads, and all others. Nothing
-/// in a document depends on the cloud together with the kubelet or the IP family, so only the first cloud has every pair of them.
+/// Every profile × its clouds × kubelet × settings × IP family × stage: the documents that coreos-cloudinit
+/// reads, and all others. Nothing in a document depends on the cloud together with the kubelet or the IP
+/// family, so only the first cloud has every pair of them.
 fn documents() -> [Vec<Document>; 2] {
     let cluster = cluster("https://10.0.0.1:6443", CA);
     let settings = [("plain", "{}"), ("everything", EVERYTHING)];
@@ -64,7 +65,8 @@ fn documents() -> [Vec<Document>; 2] {
                     }
                     let rendered = profile.render(&pool, settings, &cluster).unwrap();
                     let mut warnings = rendered.warnings.clone();
-                    // Flatcar has no packages, others can have cgroup v1, and the addresses of these settings are not for pools with IPv6 alone.
+                    // Flatcar has no packages, others can have cgroup v1, and the addresses of these settings
+                    // are not for pools with IPv6 alone.
                     warnings.retain(|warning| {
                         !(warning.starts_with("packages.install of the settings")
                             || warning.ends_with("on a machine with cgroup v1, the kubelet would not start")

@@ -414,7 +414,8 @@ fn reserved_text_is_refused_wherever_it_comes_from() {
     });
     refused(&|pool, _, _| pool.ssh_public_keys.push(format!("ssh-rsa {marker}")));
     refused(&|pool, _, _| pool.overwrite_cloud_config = Some(format!("x{marker}y")));
-    // The texts of a subscription reach the document without a template. The machine would send the value to its author's server.
+    // The texts of a subscription reach the document without a template. The machine would send the value to
+    // its author's server.
     let text = || ConfigVar::Text(marker.to_owned());
     refused(&|pool, _, _| pool.os.rhel_organization_name = text());
     refused(&|pool, _, _| pool.os.rhel_subscription_manager_user = text());
@@ -428,8 +429,8 @@ fn reserved_text_is_refused_wherever_it_comes_from() {
     assert!(error.to_string().contains(place), "{error}");
 }
 
-/// Changes of a profile: the reason and a part of the message, the place, and the value there. A test of Go templates has more, which are
-/// passed on in that language alone.
+/// Changes of a profile: the reason and a part of the message, the place, and the value there. A test of Go
+/// templates has more, which are passed on in that language alone.
 const MISTAKES: &str = r#"
 ProfileInvalid | use cloud-init | /provisioningUtility | "ignition"
 ProfileInvalid | version | /version | "1.0"

@@ -1,4 +1,5 @@
-//! Every variable of Go templates is the same as its field in Handlebars, for pools of each operating system, in each stage.
+//! Every variable of Go templates is the same as its field in Handlebars, for pools of each operating system,
+//! in each stage.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

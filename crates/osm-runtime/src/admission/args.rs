@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct AdmissionArgs {
-    /// Address that serves the admission webhook under /validate, over HTTPS. Without this flag there is no webhook, and conditions
-    /// report the same problems a little later.
+    /// Address that serves the admission webhook under /validate, over HTTPS. Without this flag there is no
+    /// webhook, and conditions report the same problems a little later.
     #[arg(
         long,
         env = "OSM_ADMISSION_LISTEN",
@@ -14,7 +14,8 @@ pub struct AdmissionArgs {
         requires = "admission_certificate"
     )]
     pub admission_listen: Option<SocketAddr>,
-    /// Folder with tls.crt and tls.key of the admission webhook. The files may be created and replaced while the service runs.
+    /// Folder with tls.crt and tls.key of the admission webhook. The files may be created and replaced while
+    /// the service runs.
     #[arg(
         long,
         env = "OSM_ADMISSION_CERTIFICATE",

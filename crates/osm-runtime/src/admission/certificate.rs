@@ -17,7 +17,8 @@ use tokio::sync::watch;
 use super::metrics::AdmissionMetrics;
 use crate::readiness::Gate;
 
-/// How often the files are read. The kubelet takes about a minute to update a mounted Secret, so reading more often gains nothing.
+/// How often the files are read. The kubelet takes about a minute to update a mounted Secret, so reading more
+/// often gains nothing.
 const READ_INTERVAL: Duration = Duration::from_secs(2);
 
 const CERTIFICATE_FILE: &str = "tls.crt";
@@ -74,8 +75,8 @@ impl Certificate {
         ));
     }
 
-    /// Uses the files if they have changed. The pair before them stays in use where they can't be used, such as between the two moments at
-    /// which a program replaces one file and then the other.
+    /// Uses the files if they have changed. The pair before them stays in use where they can't be used, such
+    /// as between the two moments at which a program replaces one file and then the other.
     pub(super) fn refresh(&mut self) -> anyhow::Result<()> {
         let read = |name: &str| {
             let path = self.folder.join(name);

@@ -1,7 +1,7 @@
 //! The protocol: `AdmissionReview` of `admission.k8s.io/v1`.
 //!
-//! kube's types decode the object into a tree. These keep its text, so that [`crate::object`] decodes it as for a watch: within limits, and
-//! with the same message if it can't be decoded.
+//! kube's types decode the object into a tree. These keep its text, so that [`crate::object`] decodes it as
+//! for a watch: within limits, and with the same message if it can't be decoded.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::condition::clip;
@@ -60,7 +60,8 @@ pub(super) fn read(body: &[u8]) -> Option<Review> {
     })
 }
 
-/// What of a request is to be judged. Deletion is never held up: neither the request for it, nor an update that removes a finalizer.
+/// What of a request is to be judged. Deletion is never held up: neither the request for it, nor an update
+/// that removes a finalizer.
 fn to_judge(sent: Sent) -> Option<Request> {
     let is_judged = matches!(sent.operation.as_str(), "CREATE" | "UPDATE");
     let object = sent

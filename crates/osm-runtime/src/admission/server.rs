@@ -1,5 +1,6 @@
-//! The HTTPS server. It bounds the reviews that are read at the same time, and their size. A client that reaches the port can still keep it busy
-//! for longer than the API server waits, so that objects pass unchecked.
+//! The HTTPS server. It bounds the reviews that are read at the same time, and their size. A client that
+//! reaches the port can still keep it busy for longer than the API server waits, so that objects pass
+//! unchecked.
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -26,16 +27,19 @@ use super::review::{self, KIND, VERSION};
 use crate::port::{Limits, Port};
 use crate::process::Process;
 
-/// All API servers together send some hundred reviews at the same time, and each waits for an answer for two seconds.
+/// All API servers together send some hundred reviews at the same time, and each waits for an answer for two
+/// seconds.
 const LIMITS: Limits = Limits {
     connections: 512,
     deadline: Duration::from_secs(5),
 };
 
-/// The largest review that is read. It holds an object before and after the change, each of which etcd limits to 1.5 MiB.
+/// The largest review that is read. It holds an object before and after the change, each of which etcd limits
+/// to 1.5 MiB.
 pub(super) const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 
-/// Reviews that are read and judged at the same time. In memory, the objects in them take a multiple of their bytes.
+/// Reviews that are read and judged at the same time. In memory, the objects in them take a multiple of their
+/// bytes.
 const MAX_REVIEWS: usize = 16;
 
 struct Shared<J> {
@@ -59,8 +63,9 @@ impl Webhook {
     }
 }
 
-/// Serves the webhook under `/validate` in a thread of its own until shutdown; `None`: the flags ask for no webhook, and `judge` is not
-/// called. `what` names the objects in warnings, such as `the profile`. The process is not ready until there is a certificate.
+/// Serves the webhook under `/validate` in a thread of its own until shutdown; `None`: the flags ask for no
+/// webhook, and `judge` is not called. `what` names the objects in warnings, such as `the profile`. The
+/// process is not ready until there is a certificate.
 ///
 /// # Errors
 /// The address is not available.

@@ -1,7 +1,8 @@
-//! Decides which replicas of a service are alive, as one of them sees it, and which of them owns a key. Pure: no client, no clock.
+//! Decides which replicas of a service are alive, as one of them sees it, and which of them owns a key. Pure:
+//! no client, no clock.
 //!
-//! A replica is alive as long as its Lease changes. The observer measures the time since the last change that it saw by its own
-//! clock, so that no other clock matters.
+//! A replica is alive as long as its Lease changes. The observer measures the time since the last change that
+//! it saw by its own clock, so that no other clock matters.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,11 +10,11 @@ use std::time::Duration;
 use osm_api::digest::sha256;
 use tokio::time::Instant;
 
-/// A replica whose Lease has not changed for this long counts as dead. It is as long as for the Leases of nodes, and so leaves room for
-/// three failed renewals.
+/// A replica whose Lease has not changed for this long counts as dead. It is as long as for the Leases of
+/// nodes, and so leaves room for three failed renewals.
 pub const EXPIRY: Duration = Duration::from_secs(40);
-/// An observer that has seen no change at all for this long, not even of its own Lease, can't judge the others. It stops before they would
-/// expire for it.
+/// An observer that has seen no change at all for this long, not even of its own Lease, can't judge the
+/// others. It stops before they would expire for it.
 const MAX_SILENCE: Duration = Duration::from_secs(25);
 
 /// Replicas that are alive, by the names of their Leases, and whether each is fit.
@@ -21,8 +22,9 @@ const MAX_SILENCE: Duration = Duration::from_secs(25);
 pub struct Live(BTreeMap<String, bool>);
 
 impl Live {
-    /// The replica that owns a key: the same for all that see the same replicas. A replica that starts or ends moves only its own
-    /// keys (rendezvous hashing). One that is not fit owns keys only while no replica is. `None`: no replica is alive.
+    /// The replica that owns a key: the same for all that see the same replicas. A replica that starts or
+    /// ends moves only its own keys (rendezvous hashing). One that is not fit owns keys only while no replica
+    /// is. `None`: no replica is alive.
     pub fn owner(&self, key: &str) -> Option<&str> {
         let is_any_fit = self.0.values().any(|is_fit| *is_fit);
         let owners = self.0.iter().filter(|(_, is_fit)| **is_fit || !is_any_fit);
@@ -101,13 +103,15 @@ impl Membership {
         self.others.remove(replica);
     }
 
-    /// This replica has just started, or was cut off, and may have missed changes. The expiry of every replica starts again.
+    /// This replica has just started, or was cut off, and may have missed changes. The expiry of every
+    /// replica starts again.
     pub fn trust(&mut self, now: Instant) {
         self.heard = now;
         self.others.values_mut().for_each(|other| other.seen = now);
     }
 
-    /// The replicas that are alive now, of which this one is. `None`: this one has heard too little to judge the others.
+    /// The replicas that are alive now, of which this one is. `None`: this one has heard too little to judge
+    /// the others.
     pub fn judge(&self, now: Instant) -> Option<Live> {
         if now.saturating_duration_since(self.heard) >= MAX_SILENCE {
             return None;

@@ -1,17 +1,20 @@
-//! Replicas of a service divide its keys. Each key belongs to one replica, and moves when a replica starts or ends.
+//! Replicas of a service divide its keys. Each key belongs to one replica, and moves when a replica starts or
+//! ends.
 //!
-//! Each replica has a Lease in the namespace of the settings, renews it, and watches the Leases of the others. The set of live
-//! Leases alone determines the owner of each key ([`membership`]); there is no leader. Leases do not fence: for a moment, two
-//! replicas may work on one key. Every write carries the resourceVersion or uid of the object that it was decided from, so the
-//! API server refuses the outdated one.
+//! Each replica has a Lease in the namespace of the settings, renews it, and watches the Leases of the
+//! others. The set of live Leases alone determines the owner of each key ([`membership`]); there is no
+//! leader. Leases do not fence: for a moment, two replicas may work on one key. Every write carries the
+//! resourceVersion or uid of the object that it was decided from, so the API server refuses the outdated one.
 //!
-//! - A replica renews its Lease every few seconds. A Lease that has not changed for [`EXPIRY`] belongs to a dead replica.
-//! - A replica that could not renew in time (the API server was unavailable, or the process was stopped) must expect that others
-//!   have taken over. It starts no reconcile until it has renewed its Lease.
-//! - A replica that is not fit has a label on its Lease. It owns keys only while no fit replica lives. It becomes fit when it is ready: before
-//!   that, it may lack a right, the settings or newer CustomResourceDefinitions, and the replicas that it is to replace keep every key.
-//! - At shutdown, a replica deletes its Lease and the others take over at once. After a crash the Lease is left behind until the pod, which owns it,
-//!   is deleted.
+//! - A replica renews its Lease every few seconds. A Lease that has not changed for [`EXPIRY`] belongs to a
+//!   dead replica.
+//! - A replica that could not renew in time (the API server was unavailable, or the process was stopped) must
+//!   expect that others have taken over. It starts no reconcile until it has renewed its Lease.
+//! - A replica that is not fit has a label on its Lease. It owns keys only while no fit replica lives. It
+//!   becomes fit when it is ready: before that, it may lack a right, the settings or newer
+//!   CustomResourceDefinitions, and the replicas that it is to replace keep every key.
+//! - At shutdown, a replica deletes its Lease and the others take over at once. After a crash the Lease is
+//!   left behind until the pod, which owns it, is deleted.
 
 pub mod membership;
 
@@ -43,11 +46,13 @@ use self::membership::{EXPIRY, Live, Membership};
 
 /// Interval of renewals, like that of kubelets for the Leases of their nodes.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(10);
-/// Limit for a request about a Lease. A slow API server must not end every Lease, and there is time for another attempt.
+/// Limit for a request about a Lease. A slow API server must not end every Lease, and there is time for
+/// another attempt.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Delay after a failed request about the Lease, short enough for many attempts before the Lease expires.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
-/// At shutdown, the Lease is given up after this time even if reconciles still run, so that the other replicas can take over.
+/// At shutdown, the Lease is given up after this time even if reconciles still run, so that the other
+/// replicas can take over.
 const MAX_HANDOVER_DELAY: Duration = Duration::from_secs(2);
 
 /// Name of this replica's Lease: after the pod, or else after the host with a random suffix.
@@ -70,7 +75,8 @@ pub struct Replicas(Arc<Inner>);
 struct Inner {
     own: String,
     lease: watch::Sender<LeaseState>,
-    /// Held by the one that waits for the Lease. A watch wakes all that wait in random order, but keys are worked on in the order of the queue.
+    /// Held by the one that waits for the Lease. A watch wakes all that wait in random order, but keys are
+    /// worked on in the order of the queue.
     turn: tokio::sync::Mutex<()>,
     membership: Mutex<Membership>,
     lease_changed: Notify,
@@ -155,7 +161,8 @@ impl Replicas {
         }
     }
 
-    /// The watch shows a Lease. After each new list it shows even those that have not changed, perhaps because their replicas are dead.
+    /// The watch shows a Lease. After each new list it shows even those that have not changed, perhaps
+    /// because their replicas are dead.
     fn see(&self, change: Change<SeenLease>) {
         if change.old == change.new {
             return;
@@ -189,8 +196,8 @@ fn is_fit_replica(lease: &ObjectMeta, service: &str) -> Option<bool> {
     is(names::REPLICA_OF, service).then(|| is(names::STANDBY, "false"))
 }
 
-/// Whether the pod after which the Lease is named owns it, as that of each replica in a pod of this cluster. The garbage collector deletes a Lease
-/// whose owner does not exist.
+/// Whether the pod after which the Lease is named owns it, as that of each replica in a pod of this cluster.
+/// The garbage collector deletes a Lease whose owner does not exist.
 fn has_pod(lease: &ObjectMeta, service: &str) -> bool {
     let name = lease.name.as_deref().unwrap_or_default();
     let mut owners = lease.owner_references.iter().flatten();
@@ -207,8 +214,8 @@ fn without_pod(seen: &Cache<SeenLease>, namespace: &str, live: &Live) -> usize {
     replicas.filter(is_without).count()
 }
 
-/// Whether a replica may own keys while other replicas live. `closed`: the names of the gates that are closed. This replica's own Lease says
-/// nothing about what it can do.
+/// Whether a replica may own keys while other replicas live. `closed`: the names of the gates that are
+/// closed. This replica's own Lease says nothing about what it can do.
 fn is_fit(was_fit: bool, closed: &[String]) -> bool {
     was_fit || closed.iter().all(|gate| gate == LEASE)
 }
@@ -223,8 +230,8 @@ pub struct Member {
     gate: Gate,
 }
 
-/// Called with the replicas that were alive before and those that are now. Queues the keys that this replica has gained or lost,
-/// and returns how many it owns.
+/// Called with the replicas that were alive before and those that are now. Queues the keys that this replica
+/// has gained or lost, and returns how many it owns.
 pub type OnChange = Box<dyn Fn(&Replicas, &Live, &Live) -> usize + Send + Sync>;
 
 impl Member {
@@ -232,8 +239,9 @@ impl Member {
         &self.replicas
     }
 
-    /// Joins the others, which leave this replica's keys to it at once. So every watch must be in step before. Deletes the Lease after the shutdown,
-    /// so that others take over at once. `done` is cancelled when the last reconcile has ended.
+    /// Joins the others, which leave this replica's keys to it at once. So every watch must be in step
+    /// before. Deletes the Lease after the shutdown, so that others take over at once. `done` is cancelled
+    /// when the last reconcile has ended.
     pub async fn take_part(self, changed: OnChange, done: CancellationToken) {
         self.replicas.membership().trust(Instant::now());
         let mut renew_at = Instant::now();
@@ -334,8 +342,8 @@ impl Member {
         }
     }
 
-    /// The pod owns its Lease. Uninstalling a release removes the RBAC before the pod ends; the garbage collector then deletes the
-    /// Lease.
+    /// The pod owns its Lease. Uninstalling a release removes the RBAC before the pod ends; the garbage
+    /// collector then deletes the Lease.
     fn owner(&self) -> Option<Vec<OwnerReference>> {
         let args = &self.cluster.process.args;
         let (name, uid) = args.pod_name.clone().zip(args.pod_uid.clone())?;

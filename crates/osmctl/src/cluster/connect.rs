@@ -74,7 +74,8 @@ struct Selected<'f> {
 
 impl Selected<'_> {
     async fn connect(&self, flags: &Flags) -> Result<Connection> {
-        // Another dependency may bring a second provider, so that rustls would not choose one. An error means that one is installed.
+        // Another dependency may bring a second provider, so that rustls would not choose one. An error means
+        // that one is installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (mut config, context, cluster) = self.config().await?;
         config.connect_timeout = Some(flags.request_timeout);

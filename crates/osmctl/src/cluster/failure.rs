@@ -65,7 +65,8 @@ impl Failure {
 }
 
 impl Cause {
-    /// The cause of an error of the client. No text of a kubeconfig or of a program that it names is repeated.
+    /// The cause of an error of the client. No text of a kubeconfig or of a program that it names is
+    /// repeated.
     pub fn of(error: &kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => match status.code {
@@ -96,7 +97,8 @@ impl Cause {
     }
 }
 
-/// What is wrong with credentials. The output of a program that provides them is left out, because it may contain them.
+/// What is wrong with credentials. The output of a program that provides them is left out, because it may
+/// contain them.
 fn credentials(error: &AuthError) -> String {
     match error {
         AuthError::AuthExecRun { cmd, out } => {

@@ -1,4 +1,5 @@
-//! Reads a cluster into a [`Snapshot`]. This module alone does I/O with an API server. All of it only reads, except `grant`.
+//! Reads a cluster into a [`Snapshot`]. This module alone does I/O with an API server. All of it only reads,
+//! except `grant`.
 //!
 //! ```text
 //! failure    what a failed request means, and the next step
@@ -58,7 +59,8 @@ pub struct Flags {
     /// ConfigMap with the settings of the installation
     #[arg(long, value_name = "NAME", default_value = SETTINGS_CONFIG_MAP)]
     settings_config_map: String,
-    /// Kubeconfig file of the worker cluster, if the MachineDeployments have another cluster [default: --kubeconfig]
+    /// Kubeconfig file of the worker cluster, if the MachineDeployments have another cluster [default:
+    /// --kubeconfig]
     #[arg(long, value_name = "FILE")]
     worker_kubeconfig: Option<PathBuf>,
     /// Context of the worker cluster
@@ -123,8 +125,8 @@ pub struct Needs {
 /// Reads the clusters that the flags select.
 ///
 /// # Errors
-/// A kubeconfig that is missing or invalid; MachineDeployments or configs that can't be listed. The snapshot names everything else that
-/// can't be read.
+/// A kubeconfig that is missing or invalid; MachineDeployments or configs that can't be listed. The snapshot
+/// names everything else that can't be read.
 pub fn read(flags: &Flags, needs: Needs) -> Result<Snapshot> {
     run(async { Readers::connect(flags).await?.read(flags, needs).await })
 }
@@ -177,7 +179,8 @@ impl Readers {
     }
 
     /// # Errors
-    /// MachineDeployments or configs that can't be listed. The snapshot names everything else that can't be read.
+    /// MachineDeployments or configs that can't be listed. The snapshot names everything else that can't be
+    /// read.
     pub async fn read(&self, flags: &Flags, needs: Needs) -> Result<Snapshot> {
         let mut gatherer = Gatherer {
             from: self,
@@ -389,7 +392,8 @@ impl Gatherer<'_> {
     }
 
     async fn go_account(&mut self) {
-        // Someone without this right sees no hint. They could not delete the account either, so a warning would not help.
+        // Someone without this right sees no hint. They could not delete the account either, so a warning
+        // would not help.
         let account = self
             .from
             .worker

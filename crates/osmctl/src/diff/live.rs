@@ -88,8 +88,8 @@ pub struct Comparison {
     problems: Vec<anyhow::Error>,
 }
 
-/// Compares the configs of a cluster with what its pools render to with new inputs. MachineDeployments and profiles of the inputs
-/// replace those of the cluster of the same name.
+/// Compares the configs of a cluster with what its pools render to with new inputs. MachineDeployments and
+/// profiles of the inputs replace those of the cluster of the same name.
 ///
 /// # Errors
 /// A pool of `only` that does not exist.
@@ -240,7 +240,8 @@ impl Profiles<'_> {
         }
     }
 
-    /// What profiles of a namespace can extend: those of the inputs, then those of the cluster, in this namespace first.
+    /// What profiles of a namespace can extend: those of the inputs, then those of the cluster, in this
+    /// namespace first.
     fn written(&self, namespace: &str) -> Vec<Item<OperatingSystemProfile>> {
         let mut written: Vec<Item<OperatingSystemProfile>> = Vec::new();
         let stored = self.snapshot.profiles.iter();

@@ -1,4 +1,5 @@
-//! `osmctl diff`: what machines of each pool would get that they don't get now. `live` compares with a cluster.
+//! `osmctl diff`: what machines of each pool would get that they don't get now. `live` compares with a
+//! cluster.
 
 mod live;
 
@@ -20,13 +21,14 @@ pub const ERROR: u8 = 2;
 
 /// Show what machines of each pool would get that they do not get now
 ///
-/// Without --cluster, two PATHs are required: OLD and NEW. Each is a file or folder with profiles, MachineDeployments and settings, or a
-/// folder that `osmctl render -o dir=` wrote.
-/// The command renders both sides and compares the files of the machines, their modes, their units, and the rest of the documents.
-/// The inputs of -f belong to both sides: with the pools there, OLD and NEW need to contain only what differs.
+/// Without --cluster, two PATHs are required: OLD and NEW. Each is a file or folder with profiles,
+/// MachineDeployments and settings, or a folder that `osmctl render -o dir=` wrote. The command renders both
+/// sides and compares the files of the machines, their modes, their units, and the rest of the documents. The
+/// inputs of -f belong to both sides: with the pools there, OLD and NEW need to contain only what differs.
 ///
 /// With --cluster, the old side is what the OperatingSystemConfigs of the cluster contain.
-/// The PATHs contain what is new. Everything else is that of the cluster: MachineDeployments, accepted profiles and settings.
+/// The PATHs contain what is new. Everything else is that of the cluster: MachineDeployments, accepted
+/// profiles and settings.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -54,7 +56,8 @@ pub struct Diff {
     /// File or folder that belongs to both sides; can be repeated
     #[arg(short, long, value_name = "PATH", conflicts_with = "cluster")]
     filename: Vec<PathBuf>,
-    /// Settings document of both sides [default: the one in the inputs, or the default settings]. With --cluster: of the new side
+    /// Settings document of both sides [default: the one in the inputs, or the default settings]. With
+    /// --cluster: of the new side
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
     #[command(flatten)]

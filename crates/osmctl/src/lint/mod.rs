@@ -23,12 +23,13 @@ use crate::{output, pools};
 
 /// Check profiles, MachineDeployments and settings
 ///
-/// Errors are what the API server, osp-controller, osc-controller and secret-syncer would refuse. The command runs the code of these services:
-/// it renders each profile for every cloud provider that the profile supports, with each minor version of the kubelet, with default settings
-/// and with everything set.
+/// Errors are what the API server, osp-controller, osc-controller and secret-syncer would refuse. The command
+/// runs the code of these services: it renders each profile for every cloud provider that the profile
+/// supports, with each minor version of the kubelet, with default settings and with everything set.
 ///
-/// Warnings are what a reviewer would comment on: scripts without `set -e`, credentials that users other than root can read, user data near
-/// the limit of a cloud provider, variables that do not exist, and values that YAML parsers read differently.
+/// Warnings are what a reviewer would comment on: scripts without `set -e`, credentials that users other than
+/// root can read, user data near the limit of a cloud provider, variables that do not exist, and values that
+/// YAML parsers read differently.
 ///
 /// Without PATH, the command checks the built-in profiles.
 #[derive(Args)]
@@ -172,7 +173,8 @@ fn warnings(pool: &RenderedPool) -> impl Iterator<Item = Problem> {
     pool.warnings.iter().map(warning)
 }
 
-/// In the order of places. The profile of a pool is checked by itself, too, so that a problem can occur twice.
+/// In the order of places. The profile of a pool is checked by itself, too, so that a problem can occur
+/// twice.
 fn sort(problems: &mut Vec<Problem>) {
     problems.sort_by(|a, b| (&a.place, a.severity, &a.message).cmp(&(&b.place, b.severity, &b.message)));
     problems.dedup_by(|b, a| {

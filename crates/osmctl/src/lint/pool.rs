@@ -1,4 +1,5 @@
-//! Checks pools for problems besides their rendering: what they need together, and what the settings do not allow them.
+//! Checks pools for problems besides their rendering: what they need together, and what the settings do not
+//! allow them.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +13,8 @@ use crate::input::{Item, SettingsDocument};
 use crate::pools::{RenderedPool, Selected};
 use crate::problem::Problem;
 
-/// Pools that need the same name, and those beyond the limit of the settings. Which of two is older, only the cluster knows.
+/// Pools that need the same name, and those beyond the limit of the settings. Which of two is older, only the
+/// cluster knows.
 pub fn check_together(items: &[Item<MachineDeployment>], settings: &Settings) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut taken: BTreeMap<(Reason, String), PoolRef> = BTreeMap::new();

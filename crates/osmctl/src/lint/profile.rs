@@ -1,4 +1,5 @@
-//! Checks one profile: by the code of osp-controller, and by what a reviewer would comment on about the rendered samples.
+//! Checks one profile: by the code of osp-controller, and by what a reviewer would comment on about the
+//! rendered samples.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
@@ -20,13 +21,15 @@ use crate::input::Item;
 use crate::problem::Problem;
 use crate::tree::stage_name;
 
-/// Share of a cloud's limit, in percent, above which a warning is given: from there, a small change can exceed the limit.
+/// Share of a cloud's limit, in percent, above which a warning is given: from there, a small change can
+/// exceed the limit.
 const WARN_ABOVE_PERCENT: usize = 90;
 
 /// How a template includes a part of the library.
 const LIBRARY_PART: &str = "{{> lib/";
 
-/// Most profiles that are checked at a time. They take different times, so these are more than most machines have processors.
+/// Most profiles that are checked at a time. They take different times, so these are more than most machines
+/// have processors.
 const AT_A_TIME: usize = 16;
 
 /// Most different texts of one script that are checked. They differ only in the values of sample pools.
@@ -123,8 +126,9 @@ fn attempt(name: &str, spec: &OperatingSystemProfileSpec, bases: &Bases) -> Resu
     Ok(reviewed)
 }
 
-/// A pool whose proxy demands a password, if the profile renders for it. The samples of a profile in Go's language have no such proxy,
-/// because a profile that takes the URL of the proxy apart is valid for all other pools.
+/// A pool whose proxy demands a password, if the profile renders for it. The samples of a profile in Go's
+/// language have no such proxy, because a profile that takes the URL of the proxy apart is valid for all
+/// other pools.
 fn with_proxy_password(profile: &Profile) -> Option<Rendered> {
     let cloud = profile.spec().supported_cloud_providers.first()?.name;
     let (pool, mut settings) = osm_render::full_sample(profile.spec(), cloud)?;

@@ -1,4 +1,5 @@
-//! Describes a cluster before a migration: what was found, what becomes of it, and why it can't be migrated. `read` reads, `judge` decides.
+//! Describes a cluster before a migration: what was found, what becomes of it, and why it can't be migrated.
+//! `read` reads, `judge` decides.
 
 use std::path::PathBuf;
 
@@ -122,7 +123,8 @@ fn words(found: &Found) -> Vec<String> {
     container.map(pods::command_line).unwrap_or_default()
 }
 
-/// Maps the flags. If they name a Secret with credentials of registries, its keys are read in the cluster of the profiles.
+/// Maps the flags. If they name a Secret with credentials of registries, its keys are read in the cluster of
+/// the profiles.
 ///
 /// # Errors
 /// A Secret that can't be read, or settings that are not valid.

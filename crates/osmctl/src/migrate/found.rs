@@ -1,4 +1,5 @@
-//! Finds the Deployments and webhook configurations of the upstream OSM, and those of OSM. `read` reads, `sort` decides.
+//! Finds the Deployments and webhook configurations of the upstream OSM, and those of OSM. `read` reads,
+//! `sort` decides.
 
 use anyhow::Result;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -42,7 +43,8 @@ enum Part {
     Webhook,
 }
 
-/// Reads a cluster, and finds what belongs to the upstream OSM. `kept` are webhook configurations that a person has decided to keep.
+/// Reads a cluster, and finds what belongs to the upstream OSM. `kept` are webhook configurations that a
+/// person has decided to keep.
 ///
 /// # Errors
 /// A request that fails.
@@ -128,7 +130,8 @@ pub fn controller_container(deployment: &Object) -> Option<&Value> {
     by_program.or_else(by_name)
 }
 
-/// Whether all webhooks of a configuration call the Service of the upstream OSM, or why a person has to decide about it.
+/// Whether all webhooks of a configuration call the Service of the upstream OSM, or why a person has to
+/// decide about it.
 fn belongs(configuration: &Object, namespace: &str, kept: &[String]) -> Result<bool, String> {
     let webhooks = configuration.items("/webhooks");
     let calls = |webhook: &&Value| {

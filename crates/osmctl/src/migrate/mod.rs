@@ -1,4 +1,5 @@
-//! `osmctl migrate`: what a migration from the upstream OSM to OSM would do, and a script that does it. Only the script writes to the cluster.
+//! `osmctl migrate`: what a migration from the upstream OSM to OSM would do, and a script that does it. Only
+//! the script writes to the cluster.
 //!
 //! ```text
 //! pods             what the pods of a Deployment run and mount; pure
@@ -31,9 +32,10 @@ use crate::output;
 
 /// Migrate a cluster from the upstream OSM to OSM
 ///
-/// `check` reads the cluster. It prints what the upstream OSM has installed, what OSM would render differently or refuse, and the
-/// values of the chart. `script` prints a shell script with the commands of kubectl and helm in the safe order, and the way back.
-/// `values` prints the values that follow from the flags of the upstream OSM.
+/// `check` reads the cluster. It prints what the upstream OSM has installed, what OSM would render
+/// differently or refuse, and the values of the chart. `script` prints a shell script with the commands of
+/// kubectl and helm in the safe order, and the way back. `values` prints the values that follow from the
+/// flags of the upstream OSM.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -62,8 +64,8 @@ enum Command {
 
 /// Check whether a cluster can be migrated, and print what would change
 ///
-/// The command only reads. Configs of the upstream OSM contain credentials. The output does not: whatever looks like a credential
-/// is replaced.
+/// The command only reads. Configs of the upstream OSM contain credentials. The output does not: whatever
+/// looks like a credential is replaced.
 #[derive(Args)]
 pub struct Check {
     /// Print the lines that differ
@@ -88,8 +90,8 @@ pub struct Script {
 
 /// Print the values of the chart that follow from the flags of the upstream OSM
 ///
-/// The command reads its Deployment, which may be stopped. Where another program sets the flags, as KKP does, a pipeline notices a change:
-/// diff exits with 1.
+/// The command reads its Deployment, which may be stopped. Where another program sets the flags, as KKP does,
+/// a pipeline notices a change: diff exits with 1.
 #[derive(Args)]
 #[command(after_help = "\
 Example:

@@ -17,8 +17,8 @@ struct Wrapped {
     args: Vec<String>,
 }
 
-/// The words of a container's command line, with the variables that the container sets itself. If the program waits for the API server as
-/// that of KKP does, these are the words of the command that it runs then.
+/// The words of a container's command line, with the variables that the container sets itself. If the program
+/// waits for the API server as that of KKP does, these are the words of the command that it runs then.
 pub fn command_line(container: &Value) -> Vec<String> {
     let list = |field: &str| {
         let list = container.get(field).and_then(Value::as_array);

@@ -1,4 +1,5 @@
-//! Prints a migration as a shell script: the steps in the safe order, each with its reason and a check before it, and the way back.
+//! Prints a migration as a shell script: the steps in the safe order, each with its reason and a check before
+//! it, and the way back.
 
 use osm_api::names;
 use osm_user_data::yaml;

@@ -1,7 +1,8 @@
-//! Non-expiring tokens in `cloud-init-settings`, and whether they may be deleted: Secrets of the type `kubernetes.io/service-account-token`.
+//! Non-expiring tokens in `cloud-init-settings`, and whether they may be deleted: Secrets of the type
+//! `kubernetes.io/service-account-token`.
 //!
-//! All user data of the upstream OSM contains that of `cloud-init-getter-token`, which can read every Secret in the namespace. Such Secrets belong
-//! to other programs, so no service of OSM deletes or watches them.
+//! All user data of the upstream OSM contains that of `cloud-init-getter-token`, which can read every Secret
+//! in the namespace. Such Secrets belong to other programs, so no service of OSM deletes or watches them.
 
 use std::collections::BTreeSet;
 
@@ -66,7 +67,8 @@ pub async fn read(reader: &Reader) -> Result<Vec<Token>, Failure> {
     Ok(secrets.iter().map(Token::of).collect())
 }
 
-/// Why machines need the tokens although the upstream OSM is stopped: machines of these pools boot with its user data.
+/// Why machines need the tokens although the upstream OSM is stopped: machines of these pools boot with its
+/// user data.
 pub fn why_needed(unpublished: &[String]) -> Option<String> {
     (!unpublished.is_empty()).then(|| {
         format!(

@@ -1,4 +1,5 @@
-//! Commands that read a cluster, where there is none, or a fake one. The tests of the whole system run them with clusters.
+//! Commands that read a cluster, where there is none, or a fake one. The tests of the whole system run them
+//! with clusters.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -1,4 +1,5 @@
-//! Command lines that end with an error, in one table: its exit code, and what it says. No error repeats a value.
+//! Command lines that end with an error, in one table: its exit code, and what it says. No error repeats a
+//! value.
 
 use super::{MACHINE_DEPLOYMENT, PROFILE, err, naming_profile, out, run};
 

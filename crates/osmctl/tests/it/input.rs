@@ -1,4 +1,5 @@
-//! What people feed to osmctl by mistake: each is an error with its place and the next step, and never a panic.
+//! What people feed to osmctl by mistake: each is an error with its place and the next step, and never a
+//! panic.
 
 use super::{MACHINE_DEPLOYMENT, PROFILE, err, naming_profile, osmctl, out, prints, run, says, succeeds};
 

@@ -107,7 +107,8 @@ enum Said {
     Same(String),
     /// A problem of another rule, about an input.
     As(&'static str, String),
-    /// Nothing: it is not a fault, or depends on the cluster, on values of Secrets, or on a request of a machine.
+    /// Nothing: it is not a fault, or depends on the cluster, on values of Secrets, or on a request of a
+    /// machine.
     Not,
 }
 

@@ -15,13 +15,15 @@ use crate::model::existing::{ExistingObjects, Group};
 use crate::model::source::{SourceData, kind_of};
 use crate::model::view::{self, BindingView, ConfigView, Meta, RoleView, SecretView};
 
-/// With this many Secrets, about half of those that the watch keeps, a pool gets a further document only if it has few.
+/// With this many Secrets, about half of those that the watch keeps, a pool gets a further document only if
+/// it has few.
 pub const CROWDED: usize = 40_000;
 
 pub struct Caches {
     /// OperatingSystemConfigs of the namespace.
     pub configs: Arc<Cache<ConfigView>>,
-    /// Secrets of this installation. This and the next three are grouped by the config that they were made for.
+    /// Secrets of this installation. This and the next three are grouped by the config that they were made
+    /// for.
     pub secrets: Arc<Cache<SecretView>>,
     /// ServiceAccounts of this installation.
     pub accounts: Arc<Cache<Meta>>,
@@ -66,7 +68,8 @@ pub fn key(name: &str) -> String {
 }
 
 impl Caches {
-    /// A config has changed, or is gone. Ends the watches of objects that it used, and that no other config uses.
+    /// A config has changed, or is gone. Ends the watches of objects that it used, and that no other config
+    /// uses.
     pub fn end_unused_sources(&self, before: &ConfigView) {
         if before.late_bound_values.iter().any(|late| late.source.is_some()) {
             self.sources
@@ -106,8 +109,8 @@ impl Caches {
         group.by_pool(config, pool)
     }
 
-    // The rest records what the API server returned for our writes. Each writer requeues the config when it is done, so the
-    // changes are not needed.
+    // The rest records what the API server returned for our writes. Each writer requeues the config when it
+    // is done, so the changes are not needed.
 
     pub fn wrote_secret(&self, secret: &Secret) -> SecretView {
         wrote(&self.secrets, secret, SecretView::of(secret))

@@ -66,7 +66,8 @@ impl ApplyError {
             Self::TokenRefused => return Some(Fact::Refused),
             Self::Document(_) | Self::TooManyDocuments(_) => true,
             Self::ForeignSecret { .. } => is_new,
-            // Validation, a policy, a quota, or a limit of size. A renewal that is due must not wait for anything that strikes new content.
+            // Validation, a policy, a quota, or a limit of size. A renewal that is due must not wait for
+            // anything that strikes new content.
             Self::Request(osm_runtime::Error::Failed { source, .. }) => {
                 let is_refused = [400, 403, 413, 422].iter().any(|code| is_code(source, *code));
                 is_new && (is_refused || publish.causes().contains(&Cause::RenewalDue))

@@ -1,5 +1,5 @@
-//! Reads everything that one reconcile needs. It writes nothing, neither to the API server nor to memory. Of an object that a config
-//! takes values from, the first read starts a watch.
+//! Reads everything that one reconcile needs. It writes nothing, neither to the API server nor to memory. Of
+//! an object that a config takes values from, the first read starts a watch.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::model::source::{Allowed, Inputs, SourceError};
 use crate::model::view::ConfigView;
 use crate::plan::hold;
 
-/// Requests are made only for values in objects of other owners, for what is published while new content is held back, and for the uids of
-/// clusters.
+/// Requests are made only for values in objects of other owners, for what is published while new content is
+/// held back, and for the uids of clusters.
 ///
 /// # Errors
 /// Requests that failed.
@@ -30,7 +30,8 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, osm_runti
         .map(|md| names::pool_id(&md.namespace, &md.name, &md.uid))
         .unwrap_or_default();
     let (existing, orphans) = caches.existing(name, &pool);
-    // A kubeconfig may lead to another cluster by now, whose answers would be a reason to delete or to publish.
+    // A kubeconfig may lead to another cluster by now, whose answers would be a reason to delete or to
+    // publish.
     let (management, worker) =
         tokio::try_join!(context.cluster.management.uid(), context.cluster.worker.uid())
             .map_err(failed("reading namespace kube-system"))?;
@@ -63,8 +64,8 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, osm_runti
     Ok(gathered)
 }
 
-/// What this records. `None`: the provisioning Secret does not exist or is not the one that was published, or it does not hold what this
-/// program needs.
+/// What this records. `None`: the provisioning Secret does not exist or is not the one that was published, or
+/// it does not hold what this program needs.
 ///
 /// # Errors
 /// Requests that failed.

@@ -83,8 +83,8 @@ fn is_in_force(context: &Context, config: &ConfigView) -> bool {
     conditions::is_in_force(&existing, &pool, config.needs_kubeconfig_secret, now)
 }
 
-/// `published` was just seen to be in force; without it, what was published stays, unless the pool is gone. A status that would change nothing
-/// is not written.
+/// `published` was just seen to be in force; without it, what was published stays, unless the pool is gone. A
+/// status that would change nothing is not written.
 async fn set_status(
     context: &Context,
     config: &ConfigView,

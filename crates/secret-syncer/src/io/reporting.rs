@@ -1,4 +1,5 @@
-//! Holds what reports are made with: metrics, the gate for objects of another cluster, and what was reported before.
+//! Holds what reports are made with: metrics, the gate for objects of another cluster, and what was reported
+//! before.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Reads values in objects of other owners, where [`Allowed`] permits it, and watches Secrets and ConfigMaps from then on.
+//! Reads values in objects of other owners, where [`Allowed`] permits it, and watches Secrets and ConfigMaps
+//! from then on.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -95,7 +96,8 @@ async fn data(
     }
 }
 
-/// It is not watched: an edit of it takes effect with the revision that follows, for which the config is rendered again.
+/// It is not watched: an edit of it takes effect with the revision that follows, for which the config is
+/// rendered again.
 async fn machine_deployment(
     context: &Context,
     namespace: &str,

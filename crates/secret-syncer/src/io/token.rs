@@ -1,4 +1,5 @@
-//! The token of a pool: issues one, or takes that of an earlier publish, and checks what it may do before it is published.
+//! The token of a pool: issues one, or takes that of an earlier publish, and checks what it may do before it
+//! is published.
 
 use std::time::Duration;
 
@@ -43,7 +44,8 @@ pub async fn provide(
         context.caches.wrote_account(&live);
         return Err(osm_runtime::Error::Conflict { what: ACCOUNT }.into());
     }
-    // Otherwise each attempt would leave a document with another token in it while the API server refuses tokens.
+    // Otherwise each attempt would leave a document with another token in it while the API server refuses
+    // tokens.
     if is_in_document && !context.token_probe.is_accepted(&token.text).await? {
         return Err(ApplyError::TokenRefused);
     }

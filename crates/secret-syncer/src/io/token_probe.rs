@@ -14,7 +14,8 @@ use parking_lot::Mutex;
 
 use crate::io::error::ApplyError;
 
-/// Pauses between questions. The API server learns of a new Role or RoleBinding by a watch of its own, so its first "no" is not final.
+/// Pauses between questions. The API server learns of a new Role or RoleBinding by a watch of its own, so its
+/// first "no" is not final.
 const RETRY_PAUSES: [Duration; 5] = [
     Duration::from_millis(20),
     Duration::from_millis(80),

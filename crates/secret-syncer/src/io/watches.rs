@@ -46,7 +46,8 @@ where
     Watch::namespaced(&cluster.worker, CLOUD_INIT_SETTINGS, what)
 }
 
-/// Watches what this installation made, and requeues the configs that it was made for: it may have to be repaired.
+/// Watches what this installation made, and requeues the configs that it was made for: it may have to be
+/// repaired.
 fn made<K, V>(context: &Context, watch: Watch<K>, cache: &Arc<Cache<V>>, view: fn(&K) -> V)
 where
     K: Watchable,
@@ -111,8 +112,8 @@ mod tests {
         let pools = MOST_MACHINE_DEPLOYMENTS as usize;
         // A bootstrap Secret and a document each.
         assert!(2 * pools < CROWDED);
-        // A bootstrap Secret, a kubeconfig Secret or the script of an edge pool, the documents that a pool may have where Secrets are many,
-        // and one for a new revision.
+        // A bootstrap Secret, a kubeconfig Secret or the script of an edge pool, the documents that a pool
+        // may have where Secrets are many, and one for a new revision.
         let secrets = 1 + 1 + MAX_DOCUMENTS_WHERE_CROWDED + 1;
         assert!(secrets * pools < MAX_SECRETS);
         // Configs, ServiceAccounts, Roles and RoleBindings.

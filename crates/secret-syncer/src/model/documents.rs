@@ -82,7 +82,8 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// Fills in everything that is known before the token is issued. `values` are those of the objects that late-bound values refer to.
+    /// Fills in everything that is known before the token is issued. `values` are those of the objects that
+    /// late-bound values refer to.
     ///
     /// # Errors
     /// Values that are missing or don't fit their encoding.
@@ -224,8 +225,8 @@ impl Documents {
         values
     }
 
-    /// What the Secrets hold that one publish replaces, in the order in which they are written; with this token, and the name of the
-    /// provisioning Secret. A kubeconfig Secret may hold nothing.
+    /// What the Secrets hold that one publish replaces, in the order in which they are written; with this
+    /// token, and the name of the provisioning Secret. A kubeconfig Secret may hold nothing.
     ///
     /// # Errors
     /// As [`Self::make`]; a document that is larger than the cloud takes.

@@ -1,4 +1,5 @@
-//! The objects that exist for one pool in `cloud-init-settings`, and the labels and annotations that say which pool an object belongs to.
+//! The objects that exist for one pool in `cloud-init-settings`, and the labels and annotations that say
+//! which pool an object belongs to.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +11,9 @@ use crate::model::view::{
     PURPOSE_TOKEN_BINDING, Pairs, RoleView, SecretView,
 };
 
-/// The labels and annotations by which an object belongs to one pool. [`Self::all_labels`] adds the installation and the purpose of the object
-/// ([`names::ROLE`]). Views keep all of them (`READ` in [`crate::model::view`]): [`Self::is_on`] would miss others.
+/// The labels and annotations by which an object belongs to one pool. [`Self::all_labels`] adds the
+/// installation and the purpose of the object ([`names::ROLE`]). Views keep all of them (`READ` in
+/// [`crate::model::view`]): [`Self::is_on`] would miss others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ownership {
     pub labels: BTreeMap<String, String>,
@@ -49,8 +51,8 @@ impl Ownership {
     }
 }
 
-/// A Secret whose name does not depend on its content: other programs or machines know it. A copy under another name, such as a backup, is not
-/// the Secret that they read.
+/// A Secret whose name does not depend on its content: other programs or machines know it. A copy under
+/// another name, such as a backup, is not the Secret that they read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WellKnown {
     Bootstrap,
@@ -96,8 +98,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// What exists for this pool, and for others. Labels are easily changed or copied, a name is not: an object whose name does not fit its
-    /// labels is ignored until it does.
+    /// What exists for this pool, and for others. Labels are easily changed or copied, a name is not: an
+    /// object whose name does not fit its labels is ignored until it does.
     pub fn by_pool(self, config: &str, pool: &str) -> (ExistingObjects, Vec<(String, ExistingObjects)>) {
         let mut by_pool = BTreeMap::<String, ExistingObjects>::new();
         for secret in self.secrets {
@@ -170,7 +172,8 @@ pub struct ExistingObjects {
     pub edge_script: Option<Arc<SecretView>>,
     /// The Secret with the kubelet's kubeconfig, which machines of some pools fetch.
     pub kubeconfig: Option<Arc<SecretView>>,
-    /// The Secret that tokens of the pool are bound to which a version before 0.1.0 issued. It only goes with the pool.
+    /// The Secret that tokens of the pool are bound to which a version before 0.1.0 issued. It only goes with
+    /// the pool.
     pub token_binding: Option<Arc<SecretView>>,
     /// Provisioning Secrets, by name.
     pub provisioning: Vec<Arc<SecretView>>,

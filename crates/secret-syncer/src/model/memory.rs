@@ -1,7 +1,8 @@
-//! Holds what a process remembers of one OperatingSystemConfig between two reconciles. Decisions take it as input.
+//! Holds what a process remembers of one OperatingSystemConfig between two reconciles. Decisions take it as
+//! input.
 //!
-//! Losing it is harmless: after a restart documents are compared once more where an object that they take values from has changed, and
-//! waits and failures are counted from zero.
+//! Losing it is harmless: after a restart documents are compared once more where an object that they take
+//! values from has changed, and waits and failures are counted from zero.
 
 use std::collections::HashMap;
 
@@ -12,7 +13,8 @@ use parking_lot::Mutex;
 
 use crate::model::token::Token;
 
-/// By name of the OperatingSystemConfig. A reconcile stores what its plan remembers, and adds the [facts](Fact) that carrying it out shows.
+/// By name of the OperatingSystemConfig. A reconcile stores what its plan remembers, and adds the
+/// [facts](Fact) that carrying it out shows.
 #[derive(Default)]
 pub struct Memory(Mutex<HashMap<String, PoolMemory>>);
 
@@ -42,7 +44,8 @@ pub struct PoolMemory {
     pub waiting_since: Option<Timestamp>,
     pub repairs: Option<Repairs>,
     pub unfit: Option<Unfit>,
-    /// The last token of the pool, until it is renewed. With the same token, repairs and lasting failures leave no further documents.
+    /// The last token of the pool, until it is renewed. With the same token, repairs and lasting failures
+    /// leave no further documents.
     pub token: Option<Token>,
 }
 
@@ -50,9 +53,11 @@ pub struct PoolMemory {
 pub enum Fact {
     /// A token was issued. A reconcile that ends early has to learn it at once.
     Issued(Token),
-    /// The API server does not accept the token. It may have another key to verify it with by now, so the next attempt gets a new one.
+    /// The API server does not accept the token. It may have another key to verify it with by now, so the
+    /// next attempt gets a new one.
     Refused,
-    /// What is published holds exactly what would be made from this. Only the content of a config is compared or published again.
+    /// What is published holds exactly what would be made from this. Only the content of a config is compared
+    /// or published again.
     Same(MadeFrom),
     Unfit(Unfit),
 }
@@ -82,8 +87,9 @@ pub struct MadeFrom {
     pub values: LateValues,
 }
 
-/// A content that can't be published: another client has altered it, a value does not fit, a document is too large, the pool has too many
-/// documents, a Secret that it needs is someone else's, or the API server refuses a request.
+/// A content that can't be published: another client has altered it, a value does not fit, a document is too
+/// large, the pool has too many documents, a Secret that it needs is someone else's, or the API server
+/// refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfit {
     /// Generation of the config, which the write of a status does not change.

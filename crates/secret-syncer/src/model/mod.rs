@@ -1,4 +1,5 @@
-//! The types of the other two layers: views of watched objects, documents, ownership. No client, no clock, no decision.
+//! The types of the other two layers: views of watched objects, documents, ownership. No client, no clock, no
+//! decision.
 
 pub mod documents;
 pub mod existing;

@@ -1,5 +1,6 @@
-//! The content from which the published documents of a pool were generated, tokens excepted. The provisioning Secret holds it beside its document, so
-//! that tokens can be renewed and Secrets restored while the config or the sources of its values can't be used.
+//! The content from which the published documents of a pool were generated, tokens excepted. The provisioning
+//! Secret holds it beside its document, so that tokens can be renewed and Secrets restored while the config
+//! or the sources of its values can't be used.
 
 use std::collections::BTreeMap;
 
@@ -16,27 +17,28 @@ use serde_json::Value;
 
 use crate::model::record::Record;
 
-/// Most bytes of a document and its content as they are stored. etcd refuses requests above 1.5 MiB, and the API server Secrets above
-/// 1 MiB.
+/// Most bytes of a document and its content as they are stored. etcd refuses requests above 1.5 MiB, and the
+/// API server Secrets above 1 MiB.
 pub const MAX_STORED_BYTES: usize = 1_000_000;
 
-/// Most bytes of a document, and of its content, before they are compressed: no Secret makes this program unpack more.
+/// Most bytes of a document, and of its content, before they are compressed: no Secret makes this program
+/// unpack more.
 pub const MAX_UNPACKED_BYTES: usize = 4 << 20;
 
-/// The parts of a content that documents with other tokens depend on, with the values of sources that these parts refer to. There is no
-/// `Debug`, so that no log shows values.
+/// The parts of a content that documents with other tokens depend on, with the values of sources that these
+/// parts refer to. There is no `Debug`, so that no log shows values.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct PublishedContent {
     spec: Content,
     values: LateValues,
-    /// SHA-256 of all documents with stand-ins for tokens and for the name of the provisioning Secret. It shows whether another version of
-    /// this program fills them in differently.
+    /// SHA-256 of all documents with stand-ins for tokens and for the name of the provisioning Secret. It
+    /// shows whether another version of this program fills them in differently.
     pub digest: String,
 }
 
 impl PublishedContent {
-    /// `values` are those of sources, and the digest is still empty. The provisioning stage is left out unless its document has tokens: without them, the document
-    /// itself serves.
+    /// `values` are those of sources, and the digest is still empty. The provisioning stage is left out
+    /// unless its document has tokens: without them, the document itself serves.
     pub fn of(spec: &Content, values: &LateValues) -> Self {
         let has_tokens_later = kubeconfig_secret::is_needed(spec);
         // Contents that differ only in what is left out yield the same documents.
@@ -99,7 +101,8 @@ impl PublishedContent {
 /// The data of a provisioning Secret: a document, and beside it what it was generated from.
 pub type Entries = BTreeMap<String, ByteString>;
 
-/// `is_compressed`: the machine that fetches the document unpacks it. The content is left out where both would be too large.
+/// `is_compressed`: the machine that fetches the document unpacks it. The content is left out where both
+/// would be too large.
 pub fn entries(document: &str, is_compressed: bool, content: &PublishedContent) -> Entries {
     let document_entry = if is_compressed {
         (names::CLOUD_CONFIG_GZIP_KEY, gzip::USUAL.bytes(document))
@@ -132,7 +135,8 @@ fn unpack(entries: &Entries) -> Option<(String, String)> {
     Some((document?, unpack(entries.get(names::CONTENT_GZIP_KEY)?)?))
 }
 
-/// What is published for a pool, with all that documents with other tokens are generated from. There is no `Debug`, so that no log shows values.
+/// What is published for a pool, with all that documents with other tokens are generated from. There is no
+/// `Debug`, so that no log shows values.
 #[derive(Clone)]
 pub struct Published {
     pub record: Record,
@@ -143,8 +147,9 @@ pub struct Published {
 }
 
 impl Published {
-    /// From a provisioning Secret of this pool. `None`: the Secret is another pool's, or not the one that is recorded, or can be altered, or
-    /// another version of this program wrote a content in which this one would lose something.
+    /// From a provisioning Secret of this pool. `None`: the Secret is another pool's, or not the one that is
+    /// recorded, or can be altered, or another version of this program wrote a content in which this one
+    /// would lose something.
     pub fn read(secret: Secret, pool: &str, record: Record) -> Option<Self> {
         // Not by its label, which can be lost.
         let is_of_pool = names::is_provisioning_secret_of(pool, &secret.name_any());

@@ -17,8 +17,8 @@ use crate::model::published_content::{
 use crate::model::record::{DOCUMENT_FORMAT, Record, of_entries};
 use crate::model::view::SecretView;
 
-/// The provisioning Secrets of two pools with [`everything`] in them. Pools have them for as long as their tokens are renewed, so a release that
-/// stores contents in another way gets another file.
+/// The provisioning Secrets of two pools with [`everything`] in them. Pools have them for as long as their
+/// tokens are renewed, so a release that stores contents in another way gets another file.
 const STORED: &str = include_str!("published_content/compressed.json");
 
 const POOL: &str = "0123456789abcdef0123";
@@ -99,7 +99,8 @@ fn content_text(secret: &Secret) -> String {
     gzip::unpack(&data[names::CONTENT_GZIP_KEY].0, MAX_UNPACKED_BYTES).unwrap()
 }
 
-/// A release that fills in documents differently needs another [`DOCUMENT_FORMAT`], so that every pool is compared once.
+/// A release that fills in documents differently needs another [`DOCUMENT_FORMAT`], so that every pool is
+/// compared once.
 #[test]
 fn the_document_format_stands_for_these_documents() {
     let digests = PROVISIONING.map(|case| made(&compressed(everything(case)), "hunter2").content.digest);

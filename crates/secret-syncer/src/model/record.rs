@@ -1,8 +1,9 @@
-//! The record in the annotations of a bootstrap Secret about what is published, and a digest which shows that these and its data are as they were
-//! written together.
+//! The record in the annotations of a bootstrap Secret about what is published, and a digest which shows that
+//! these and its data are as they were written together.
 //!
-//! What a pool is published from is recorded by reference: the digest of the rendered content, and which state of which objects its documents
-//! take values from. No value is hashed, so nothing can be guessed from names and annotations.
+//! What a pool is published from is recorded by reference: the digest of the rendered content, and which
+//! state of which objects its documents take values from. No value is hashed, so nothing can be guessed from
+//! names and annotations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,8 @@ pub struct Record {
     pub revision: String,
     /// Digest of the content of the config; empty where it is not known.
     pub digest: String,
-    /// As the annotation [`osm_api::names::PUBLISHED_FROM`]; empty where it is not known, so that new content is published.
+    /// As the annotation [`osm_api::names::PUBLISHED_FROM`]; empty where it is not known, so that new content
+    /// is published.
     pub published_from: String,
 }
 
@@ -34,7 +36,8 @@ pub const RECORDED: [&str; 7] = [
     names::RENEW_AT,
 ];
 
-/// Value of [`names::CONTENT_DIGEST_KEY`] of a Secret with this data and these annotations, 64 hex characters.
+/// Value of [`names::CONTENT_DIGEST_KEY`] of a Secret with this data and these annotations, 64 hex
+/// characters.
 pub fn content_digest<'a>(
     data: &BTreeMap<String, ByteString>,
     annotation: impl Fn(&'static str) -> Option<&'a str>,
@@ -65,11 +68,12 @@ pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     digest::sha256_hex(&all)
 }
 
-/// A release that fills in documents differently has another number here, so that every pool is compared once.
+/// A release that fills in documents differently has another number here, so that every pool is compared
+/// once.
 pub const DOCUMENT_FORMAT: u32 = 1;
 
-/// Value of the annotation [`osm_api::names::PUBLISHED_FROM`]. `sources`: [`SourceData::reference`](crate::model::source::SourceData) of
-/// each object.
+/// Value of the annotation [`osm_api::names::PUBLISHED_FROM`]. `sources`:
+/// [`SourceData::reference`](crate::model::source::SourceData) of each object.
 pub fn published_from(digest: &str, sources: &BTreeSet<String>) -> String {
     let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
     digest::sha256_hex(format!("{DOCUMENT_FORMAT}\n{digest}\n{}", sources.join("\n")).as_bytes())

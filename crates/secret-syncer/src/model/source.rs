@@ -1,5 +1,5 @@
-//! Values in objects of other people: registry credentials, and what a MachineDeployment refers to. Which objects may be read, what
-//! is kept of them, and why a value is missing.
+//! Values in objects of other people: registry credentials, and what a MachineDeployment refers to. Which
+//! objects may be read, what is kept of them, and why a value is missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -103,17 +103,18 @@ pub fn value_of(
     found.ok_or_else(|| SourceProblem::NoValue(format!("{what} {}", source.key)))
 }
 
-/// Data of a Secret or ConfigMap, or the texts of a MachineDeployment. There is no `Debug`, so that no log shows it.
+/// Data of a Secret or ConfigMap, or the texts of a MachineDeployment. There is no `Debug`, so that no log
+/// shows it.
 #[derive(Clone, Default)]
 pub struct SourceData {
-    /// Which state of the object it is: its uid with its resourceVersion; of a MachineDeployment, whose status changes all the time, with
-    /// its generation.
+    /// Which state of the object it is: its uid with its resourceVersion; of a MachineDeployment, whose
+    /// status changes all the time, with its generation.
     pub reference: String,
     fields: BTreeMap<String, Vec<u8>>,
 }
 
-/// The largest data that is kept of an object. Larger data is read whenever it is needed: 200 such objects would fill the memory of the
-/// service.
+/// The largest data that is kept of an object. Larger data is read whenever it is needed: 200 such objects
+/// would fill the memory of the service.
 const MAX_KEPT_BYTES: usize = 64 * 1024;
 
 /// What documents are filled with besides their content. `Debug` does not show values.
@@ -191,8 +192,8 @@ impl SourceData {
         }
     }
 
-    /// Whether it is kept. Anyone who may write such objects could otherwise fill the memory of the service, far below the number of objects
-    /// that a watch keeps.
+    /// Whether it is kept. Anyone who may write such objects could otherwise fill the memory of the service,
+    /// far below the number of objects that a watch keeps.
     pub fn is_small(&self) -> bool {
         let bytes: usize = self
             .fields
@@ -231,8 +232,8 @@ struct DockerAuth {
     auth: Option<String>,
 }
 
-/// User name and password for a registry: from a `kubernetes.io/dockerconfigjson` Secret, else its keys `username` and
-/// `password`.
+/// User name and password for a registry: from a `kubernetes.io/dockerconfigjson` Secret, else its keys
+/// `username` and `password`.
 fn registry(data: &SourceData, host: &str) -> Option<(String, String)> {
     let Some(config) = data.fields.get(".dockerconfigjson") else {
         return Some((text(data, "username")?, text(data, "password")?));

@@ -28,7 +28,8 @@ pub struct ConfigView {
     pub made_in: Option<String>,
     /// The pool; absent on objects of the upstream OSM, and where the pool is another config's.
     pub machine_deployment: Option<PoolRef>,
-    /// The config that has its pool. Another client has created this one, and would get what belongs to that pool.
+    /// The config that has its pool. Another client has created this one, and would get what belongs to that
+    /// pool.
     pub pool_is_of: Option<String>,
     /// Machines of provider `edge` are set up by a script.
     pub is_edge: bool,
@@ -143,8 +144,8 @@ impl ConfigView {
     }
 }
 
-/// Labels or annotations. The keys are those of `READ`: the caches hold the metadata of every object of every pool. A
-/// sorted list, since a BTreeMap of two pairs has room for eleven.
+/// Labels or annotations. The keys are those of `READ`: the caches hold the metadata of every object of every
+/// pool. A sorted list, since a BTreeMap of two pairs has room for eleven.
 pub type Pairs = LiteMap<&'static str, String>;
 
 /// Labels and annotations that are read besides [`RECORDED`], or compared with those of
@@ -277,7 +278,8 @@ pub fn account(account: &ServiceAccount) -> Meta {
     Meta::of(&account.metadata)
 }
 
-/// The most names of Secrets that are kept of a Role. The Role of a pool has fewer, and anyone who may edit it could fill the memory.
+/// The most names of Secrets that are kept of a Role. The Role of a pool has fewer, and anyone who may edit
+/// it could fill the memory.
 const MOST_SECRETS: usize = 250;
 
 /// A Role of ours.

@@ -1,4 +1,5 @@
-//! Decides what becomes of an object that already has a name that we wanted to create: only the API server's answer shows it.
+//! Decides what becomes of an object that already has a name that we wanted to create: only the API server's
+//! answer shows it.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,8 @@ pub enum Adoption {
     GatherAgain,
     /// It is ours: replace its content in one write.
     Replace,
-    /// It is ours and can't be changed: delete exactly this one, and create ours at once. The absence is as short as it can be.
+    /// It is ours and can't be changed: delete exactly this one, and create ours at once. The absence is as
+    /// short as it can be.
     Recreate,
     /// It belongs to another owner and stays as it is.
     Foreign,
@@ -58,8 +60,8 @@ pub fn of_well_known(gathered: &Gathered, known: WellKnown, found: &Secret) -> A
     }
 }
 
-/// The upstream OSM's bootstrap Secrets are immutable, and carry nothing but the document and annotations of this form. Its scripts
-/// have neither labels nor annotations, and no other data.
+/// The upstream OSM's bootstrap Secrets are immutable, and carry nothing but the document and annotations of
+/// this form. Its scripts have neither labels nor annotations, and no other data.
 fn is_of_the_upstream_osm(known: WellKnown, found: &Secret, view: &SecretView) -> bool {
     let data = found.data.as_ref();
     let is_empty = |map: &Option<BTreeMap<String, String>>| map.as_ref().is_none_or(BTreeMap::is_empty);
@@ -86,7 +88,8 @@ pub fn of_document(found: &SecretView, entries: &Entries) -> Adoption {
     }
 }
 
-/// Of a ServiceAccount, Role or RoleBinding. Tokens hang on its uid, so one that only lost its label or annotation is patched.
+/// Of a ServiceAccount, Role or RoleBinding. Tokens hang on its uid, so one that only lost its label or
+/// annotation is patched.
 pub fn of_identity(installation: &str, wanted: &ObjectMeta, found: &ObjectMeta) -> Adoption {
     let has_all = |wanted: &Option<BTreeMap<String, String>>, found: &Option<BTreeMap<String, String>>| {
         let get = |key| found.as_ref().and_then(|found| found.get(key));

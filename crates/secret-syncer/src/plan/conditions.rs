@@ -1,5 +1,5 @@
-//! The conditions: which failures are worth a status, which changes of `Published` are worth an Event, and `Ready`, which says whether new
-//! machines can boot with what is published, even if newer content is not.
+//! The conditions: which failures are worth a status, which changes of `Published` are worth an Event, and
+//! `Ready`, which says whether new machines can boot with what is published, even if newer content is not.
 //!
 //! `Ready` is written together with `Published`, and never changes without a reason to write that one.
 
@@ -31,13 +31,15 @@ pub fn ready(published: &Verdict, kept: Option<&Published>) -> Verdict {
     }
 }
 
-/// What the status says is published, where nothing was just seen to be: what was stays, unless the pool is gone.
+/// What the status says is published, where nothing was just seen to be: what was stays, unless the pool is
+/// gone.
 pub fn kept(before: &OperatingSystemConfigStatus, published: &Verdict) -> Option<Published> {
     let is_kept = published.reason != REASON_DELETED;
     before.published.clone().filter(|_| is_kept)
 }
 
-/// When the credentials of a pool expire: as its bootstrap Secret has it, and as its status has it where that is missing.
+/// When the credentials of a pool expire: as its bootstrap Secret has it, and as its status has it where that
+/// is missing.
 pub fn expiry(config: &ConfigView, bootstrap: Option<&SecretView>) -> Option<Timestamp> {
     if config.is_retired() {
         return None;
@@ -47,7 +49,8 @@ pub fn expiry(config: &ConfigView, bootstrap: Option<&SecretView>) -> Option<Tim
     of_secret.or_else(|| status?.credential_expiration_time.parse().ok())
 }
 
-/// Whether machines of `pool` can boot with these objects: none is missing, and the credentials have not expired.
+/// Whether machines of `pool` can boot with these objects: none is missing, and the credentials have not
+/// expired.
 pub fn is_in_force(
     existing: &ExistingObjects,
     pool: &str,
@@ -66,7 +69,8 @@ pub fn is_in_force(
         && existing.binding.is_some()
 }
 
-/// A failure that may pass is reported once it has lasted this long. Most pass sooner, and their condition would only change twice.
+/// A failure that may pass is reported once it has lasted this long. Most pass sooner, and their condition
+/// would only change twice.
 const REPORT_FAILURE_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
 /// Waiting for another controller is not a failure, and neither is the end of a pool.

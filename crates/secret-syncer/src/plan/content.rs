@@ -1,5 +1,5 @@
-//! Chooses what is to be published: the content of a config, with the values that its documents take from other objects, or what is published
-//! already, with other tokens.
+//! Chooses what is to be published: the content of a config, with the values that its documents take from
+//! other objects, or what is published already, with other tokens.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ pub struct Wanted {
 
 #[derive(Clone)]
 pub enum Origin {
-    /// Of the config, if it still has this [id](crate::model::view::ConfigView::content_id), with these values of sources.
+    /// Of the config, if it still has this [id](crate::model::view::ConfigView::content_id), with these
+    /// values of sources.
     Config { id: String, values: LateValues },
     /// What is published already.
     Published(Arc<Published>),
@@ -95,7 +96,8 @@ impl Wanted {
 pub enum Comparison {
     Same,
     Different,
-    /// An object that values come from has changed since, or another version published; the documents have to be compared.
+    /// An object that values come from has changed since, or another version published; the documents have to
+    /// be compared.
     Unknown,
 }
 
@@ -112,7 +114,8 @@ pub fn compare(gathered: &Gathered, digest: &str, inputs: &Inputs) -> Comparison
     };
     let made_from = gathered.memory.made_from.as_ref();
     match made_from.filter(|made_from| made_from.published_from == recorded) {
-        // More than the reference shows: after etcd was restored, a resourceVersion may stand for another value.
+        // More than the reference shows: after etcd was restored, a resourceVersion may stand for another
+        // value.
         Some(known) if known.digest == digest && known.values == inputs.values => Comparison::Same,
         Some(_) => Comparison::Different,
         None if recorded == published_from(digest, &inputs.references) => Comparison::Same,

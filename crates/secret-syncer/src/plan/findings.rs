@@ -1,4 +1,5 @@
-//! The reasons why a pool is published (again). Content that may be new is compared with the stored documents first, and published only if it is.
+//! The reasons why a pool is published (again). Content that may be new is compared with the stored documents
+//! first, and published only if it is.
 
 use osm_api::names;
 

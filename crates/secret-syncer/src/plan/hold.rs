@@ -1,5 +1,6 @@
-//! The reasons why the content of a config is not published now. The published content is kept meanwhile: its tokens are renewed, and what is
-//! damaged is restored from the [content](crate::model::published_content) in the provisioning Secret.
+//! The reasons why the content of a config is not published now. The published content is kept meanwhile: its
+//! tokens are renewed, and what is damaged is restored from the [content](crate::model::published_content) in
+//! the provisioning Secret.
 
 use std::time::Duration;
 
@@ -28,7 +29,8 @@ pub struct Hold {
     pub is_unfit: bool,
 }
 
-/// A wait for a rendering or a revision is reported after this time. Most end sooner, and their condition would only change twice.
+/// A wait for a rendering or a revision is reported after this time. Most end sooner, and their condition
+/// would only change twice.
 const REPORT_AFTER: SignedDuration = SignedDuration::from_secs(3);
 
 impl Hold {
@@ -62,7 +64,8 @@ pub fn waiting_since(gathered: &Gathered) -> Option<Timestamp> {
     (!is_ready).then(|| gathered.memory.waiting_since.unwrap_or(gathered.now))
 }
 
-/// Why the content of this config is held back; `None`: it may be published. `config` is of a pool that exists.
+/// Why the content of this config is held back; `None`: it may be published. `config` is of a pool that
+/// exists.
 pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
     if let Some(hold) = unreadable(config) {
         return Some(hold);
@@ -107,9 +110,9 @@ pub fn beside_the_upstream_osm(gathered: &Gathered) -> Option<Verdict> {
     Some(messages::not_published(Reason::UpstreamOSMRunning, message))
 }
 
-/// Whether the pool was published, as its documents show, and nothing says what: the upstream OSM deletes the config and the bootstrap Secret of
-/// every pool, also where it can render none, and osc-controller has restored the config. So what that holds is published, or no machine boots
-/// while the upstream OSM runs.
+/// Whether the pool was published, as its documents show, and nothing says what: the upstream OSM deletes the
+/// config and the bootstrap Secret of every pool, also where it can render none, and osc-controller has
+/// restored the config. So what that holds is published, or no machine boots while the upstream OSM runs.
 fn is_lost(gathered: &Gathered, config: &ConfigView) -> bool {
     let is_recorded = config.status.published.is_some() || record(gathered, config).is_some();
     !is_recorded && !gathered.existing.provisioning.is_empty()
@@ -122,12 +125,13 @@ fn known_unfit<'a>(gathered: &'a Gathered, config: &ConfigView, published_from: 
     (is_it && gathered.now < unfit.until).then_some(unfit)
 }
 
-/// What can't be published is tried again after this time. The cause may be gone: a policy or a quota of the API server, or a document of
-/// the pool.
+/// What can't be published is tried again after this time. The cause may be gone: a policy or a quota of the
+/// API server, or a document of the pool.
 const UNFIT_FOR: SignedDuration = SignedDuration::from_mins(10);
 
-/// What to remember where content can't be published, so that the next plans hold it back, and renew and restore what is published. `None`:
-/// nothing is, or it was tried though it is known to be unfit, so there is nothing to put first.
+/// What to remember where content can't be published, so that the next plans hold it back, and renew and
+/// restore what is published. `None`: nothing is, or it was tried though it is known to be unfit, so there is
+/// nothing to put first.
 pub fn unfit(gathered: &Gathered, publish: &Publish, reason: Reason, message: String) -> Option<Unfit> {
     let config = gathered.config.as_ref()?;
     record(gathered, config)?;
@@ -158,9 +162,9 @@ pub fn unreadable(config: &ConfigView) -> Option<Hold> {
 
 /// What the cluster says is published for the pool of a config; `None` where nothing trustworthy does.
 ///
-/// Annotations of a bootstrap Secret that was altered prove nothing. Without them, the status is a hint: the Secret that it names is used
-/// if it is the pool's. The status may lag behind, so it counts only for the revision that machines are created with, since a revision
-/// never goes back.
+/// Annotations of a bootstrap Secret that was altered prove nothing. Without them, the status is a hint: the
+/// Secret that it names is used if it is the pool's. The status may lag behind, so it counts only for the
+/// revision that machines are created with, since a revision never goes back.
 pub fn record(gathered: &Gathered, config: &ConfigView) -> Option<Record> {
     let status = config.status.published.as_ref();
     let md = config.machine_deployment.as_ref()?;

@@ -319,7 +319,8 @@ fn while_a_source_is_missing_tokens_are_renewed_and_what_is_damaged_is_restored(
             "{what}"
         );
         assert_eq!(plan.degraded.as_ref().unwrap().reason, "SourceNotFound", "{what}");
-        // Without the bootstrap Secret it is not known what it was made of, so new content is published as soon as it can be.
+        // Without the bootstrap Secret it is not known what it was made of, so new content is published as
+        // soon as it can be.
         let from = match what {
             "bootstrap" => String::new(),
             _ => published_from("d", &[].into()),
@@ -424,7 +425,8 @@ fn the_same_holds_for_every_reason_to_hold_new_content_back() {
     }
 }
 
-/// A new revision is another content, and yet its documents may be the same. So only who is about to write another one can tell.
+/// A new revision is another content, and yet its documents may be the same. So only who is about to write
+/// another one can tell.
 #[test]
 fn new_content_waits_until_there_is_room_for_its_document() {
     let mut gathered = published();

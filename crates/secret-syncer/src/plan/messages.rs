@@ -91,7 +91,8 @@ pub fn kept_and_renewed(held: &Verdict) -> Verdict {
     )
 }
 
-/// New content is held back, and what is published can't be renewed. `expires` is when its credentials expire.
+/// New content is held back, and what is published can't be renewed. `expires` is when its credentials
+/// expire.
 pub fn kept_until(held: &Verdict, expires: &str) -> Verdict {
     not_published(
         held.reason,

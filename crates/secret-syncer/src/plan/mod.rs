@@ -1,7 +1,7 @@
 //! All decisions of secret-syncer, from what was gathered alone: no client, no clock.
 //!
-//! [`mod@findings`] says why a pool is published. Each other question has a file of its name. What only the API server's answer can show
-//! ([`adoption`]) is decided here as well, from that answer.
+//! [`mod@findings`] says why a pool is published. Each other question has a file of its name. What only the
+//! API server's answer can show ([`adoption`]) is decided here as well, from that answer.
 
 pub mod adoption;
 pub mod conditions;
@@ -41,8 +41,8 @@ use crate::plan::hold::Hold;
 use crate::plan::requeue::{MAX_REQUEUE_INTERVAL, until};
 use crate::plan::steps::{Plan, PlanError, Step};
 
-/// Decides what is to be done for one OperatingSystemConfig, and for what was made for its predecessors; and what to remember from now
-/// on, which holds without a plan as well.
+/// Decides what is to be done for one OperatingSystemConfig, and for what was made for its predecessors; and
+/// what to remember from now on, which holds without a plan as well.
 pub fn plan(gathered: &Gathered) -> (PoolMemory, Result<Plan, PlanError>) {
     let mut memory = gathered.memory.clone();
     memory.waiting_since = hold::waiting_since(gathered);
@@ -62,7 +62,8 @@ fn plan_with(gathered: &Gathered, memory: &mut PoolMemory) -> Result<Plan, PlanE
         Step::SetStatus(verdict) if verdict.reason == Reason::ClusterChanged => Some(verdict.message.clone()),
         _ => None,
     };
-    // Until everything exists for the pool, its bootstrap Secret may still refer to what was made for a predecessor of the same name.
+    // Until everything exists for the pool, its bootstrap Secret may still refer to what was made for a
+    // predecessor of the same name.
     if gathered.config.is_none() || matches!(plan.step, Step::Keep(_)) {
         plan.orphans = orphans::orphans(gathered);
     }

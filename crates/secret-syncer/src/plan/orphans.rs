@@ -1,5 +1,5 @@
-//! Objects whose config does not exist. A wrong kubeconfig or namespace looks the same, so the config alone proves nothing: they are
-//! deleted once a live read shows that the MachineDeployment that they name is gone.
+//! Objects whose config does not exist. A wrong kubeconfig or namespace looks the same, so the config alone
+//! proves nothing: they are deleted once a live read shows that the MachineDeployment that they name is gone.
 
 use osm_api::names;
 
@@ -30,7 +30,8 @@ fn owner(objects: &ExistingObjects) -> Option<Owner> {
     })
 }
 
-/// Whether the MachineDeployment that has the owner's name, with this uid, is another one than the pool was made for.
+/// Whether the MachineDeployment that has the owner's name, with this uid, is another one than the pool was
+/// made for.
 pub fn is_another(owner: &Owner, pool: &str, uid: &str) -> bool {
     names::pool_id(&owner.namespace, &owner.name, uid) != pool
 }

@@ -1,4 +1,5 @@
-//! Decides how long provisioning Secrets are kept, and what the pool's Role opens: everything that a living token may still fetch.
+//! Decides how long provisioning Secrets are kept, and what the pool's Role opens: everything that a living
+//! token may still fetch.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,15 +17,16 @@ use crate::model::view::{PURPOSE_KUBECONFIG, PURPOSE_PROVISIONING, RoleView, Sec
 use crate::plan::content::Wanted;
 use crate::plan::steps::{DocumentStep, Keep};
 
-/// A document is kept this much longer than the last token that may fetch it: the clocks of the API server and of this process differ, and a
-/// machine that got the token in its last second still has to read.
+/// A document is kept this much longer than the last token that may fetch it: the clocks of the API server
+/// and of this process differ, and a machine that got the token in its last second still has to read.
 const KEPT_AFTER_EXPIRY: SignedDuration = SignedDuration::from_hours(1);
 
-/// New content waits while a pool has this many documents, until one of them has expired. Anyone who may edit a template, an annotation or
-/// a profile can change the content at any rate, and no document is deleted that a valid token may fetch.
+/// New content waits while a pool has this many documents, until one of them has expired. Anyone who may edit
+/// a template, an annotation or a profile can change the content at any rate, and no document is deleted that
+/// a valid token may fetch.
 pub const MAX_DOCUMENTS: usize = 50;
-/// The same while the installation has so many Secrets that its watch would soon have no room for them. A pool whose documents have tokens
-/// has up to three at any time.
+/// The same while the installation has so many Secrets that its watch would soon have no room for them. A
+/// pool whose documents have tokens has up to three at any time.
 pub const MAX_DOCUMENTS_WHERE_CROWDED: usize = 4;
 
 /// Names of the Secrets that the Role has to open once there is a new one as well.
@@ -33,7 +35,8 @@ pub fn opened(kept: &[String], new: &str) -> Vec<String> {
     secrets.into_iter().map(str::to_owned).collect()
 }
 
-/// Until when a Secret has to be kept that tokens may fetch which expire then; never earlier than what an earlier token was promised.
+/// Until when a Secret has to be kept that tokens may fetch which expire then; never earlier than what an
+/// earlier token was promised.
 pub fn keep_until(existing: Option<&SecretView>, expires: Timestamp) -> Timestamp {
     let kept = expires
         .saturating_add(KEPT_AFTER_EXPIRY)
@@ -42,8 +45,9 @@ pub fn keep_until(existing: Option<&SecretView>, expires: Timestamp) -> Timestam
     promised.map_or(kept, |promised| promised.max(kept))
 }
 
-/// How the provisioning Secret of these documents comes to exist. It is named after what they are published from; with tokens in it, after
-/// its own content. Where a Secret of that name has other content, the next name is taken: machines may still fetch it.
+/// How the provisioning Secret of these documents comes to exist. It is named after what they are published
+/// from; with tokens in it, after its own content. Where a Secret of that name has other content, the next
+/// name is taken: machines may still fetch it.
 pub fn document_step(gathered: &Gathered, documents: &Documents, published_from: &str) -> DocumentStep {
     let (existing, entries) = (&gathered.existing.provisioning, of_entries(&documents.entries));
     // One that can be altered is made immutable when it is extended.
@@ -66,8 +70,9 @@ pub fn document_step(gathered: &Gathered, documents: &Documents, published_from:
     }
 }
 
-/// Secrets that a living token may fetch: provisioning Secrets, and the kubeconfig Secret. The provisioning Secret that the live
-/// bootstrap Secret names is one of them, and so is the kubeconfig Secret while it is needed. They are sorted by name.
+/// Secrets that a living token may fetch: provisioning Secrets, and the kubeconfig Secret. The provisioning
+/// Secret that the live bootstrap Secret names is one of them, and so is the kubeconfig Secret while it is
+/// needed. They are sorted by name.
 pub fn kept(gathered: &Gathered) -> Vec<&Arc<SecretView>> {
     let existing = &gathered.existing;
     let is_kept = |secret: &&Arc<SecretView>| {
@@ -89,8 +94,8 @@ pub fn kept_names(gathered: &Gathered) -> Vec<String> {
     kept.map(|secret| secret.meta.name.clone()).collect()
 }
 
-/// Names of the Secrets that the Role opens besides a new document. Whatever kubeconfig Secret it opens stays among them, also where there is
-/// none: another replica may have opened it, and may be about to write it.
+/// Names of the Secrets that the Role opens besides a new document. Whatever kubeconfig Secret it opens stays
+/// among them, also where there is none: another replica may have opened it, and may be about to write it.
 pub fn kept_open(gathered: &Gathered) -> Vec<String> {
     let kubeconfig = names::kubeconfig_secret_name(&gathered.pool);
     let kept = kept_names(gathered);
@@ -159,8 +164,8 @@ fn of_tokens(existing: &ExistingObjects) -> impl Iterator<Item = &Arc<SecretView
     existing.kubeconfig.iter().chain(&existing.provisioning)
 }
 
-/// Whether no living token may fetch a document before its time, since the ServiceAccount of its tokens was deleted. If it is deleted
-/// again and again, documents don't pile up.
+/// Whether no living token may fetch a document before its time, since the ServiceAccount of its tokens was
+/// deleted. If it is deleted again and again, documents don't pile up.
 fn has_dead_tokens(existing: &ExistingObjects, secret: &SecretView) -> bool {
     let Some(account) = &existing.account else {
         // Only one that is shown is known to be another one.
@@ -171,15 +176,17 @@ fn has_dead_tokens(existing: &ExistingObjects, secret: &SecretView) -> bool {
     !of.is_empty() && of != account.uid
 }
 
-/// What the tokens of a document are bound to that is published with others. Where these belong to another ServiceAccount, nothing says which
-/// of the two lives: the cache may still show one that is gone since etcd was restored.
+/// What the tokens of a document are bound to that is published with others. Where these belong to another
+/// ServiceAccount, nothing says which of the two lives: the cache may still show one that is gone since etcd
+/// was restored.
 pub fn bound_to<'a>(document: &SecretView, new: &'a str) -> Option<&'a str> {
     let of = document.meta.annotation(names::BOUND_TO).unwrap_or_default();
     (account_of(of) == account_of(new)).then_some(new)
 }
 
-/// Documents that the bootstrap Secret names or the Role opens, and that the watch does not show: they lost their label, or the watch
-/// lags. A living token may fetch them, and a Role made from what is shown would refuse it.
+/// Documents that the bootstrap Secret names or the Role opens, and that the watch does not show: they lost
+/// their label, or the watch lags. A living token may fetch them, and a Role made from what is shown would
+/// refuse it.
 pub fn out_of_sight(gathered: &Gathered) -> Vec<String> {
     let is_shown = |name: &str| of_tokens(&gathered.existing).any(|secret| secret.meta.name == name);
     let is_of_pool = |name: &str| names::is_provisioning_secret_of(&gathered.pool, name);

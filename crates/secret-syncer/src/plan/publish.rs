@@ -22,7 +22,8 @@ pub fn publish(
 ) -> Publish {
     // Where something else is to be put right, it is published in any case.
     let is_compared = wanted.comparison == Comparison::Unknown && findings.len() == 1;
-    // Only new content waits, and only if something is published already. Repairs and renewals keep the content.
+    // Only new content waits, and only if something is published already. Repairs and renewals keep the
+    // content.
     let can_wait = wanted.comparison != Comparison::Same && gathered.existing.document().is_some();
     let mut kept = provisioning_secret::kept_open(gathered);
     if wanted.needs_kubeconfig_secret {
@@ -61,7 +62,8 @@ impl Publish {
         messages.join("; ")
     }
 
-    /// Whether this may be published while the config is like that: of a pool that exists, and with the content that was planned.
+    /// Whether this may be published while the config is like that: of a pool that exists, and with the
+    /// content that was planned.
     pub fn is_allowed(&self, config: &ConfigView) -> bool {
         let is_planned = match &self.wanted.origin {
             Origin::Config { id, .. } => config.status.rendered.is_some() && config.content_id() == *id,
@@ -76,7 +78,8 @@ impl Publish {
         problem.filter(|_| matches!(step, DocumentStep::Create(_)))
     }
 
-    /// Annotations of a Secret that is replaced, but for ownership. `existing` is what it replaces, and `document` the provisioning Secret.
+    /// Annotations of a Secret that is replaced, but for ownership. `existing` is what it replaces, and
+    /// `document` the provisioning Secret.
     pub fn annotations(
         &self,
         known: WellKnown,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::plan::findings::Cause;
 
-/// How long an answer about one token is used for all pools. Their tokens have the same rights, unless another program has bound a single
-/// one, and their Roles have the same form.
+/// How long an answer about one token is used for all pools. Their tokens have the same rights, unless
+/// another program has bound a single one, and their Roles have the same form.
 const ANSWER_TTL: Duration = Duration::from_secs(300);
 
 /// `yes`: how long ago the answer was that tokens may; `None` also after another answer.
@@ -13,8 +13,9 @@ pub fn is_known(yes: Option<Duration>) -> bool {
     yes.is_some_and(|ago| ago < ANSWER_TTL)
 }
 
-/// Whether it is known that a pool's token opens what its Role names, because that [is known](is_known) of another pool. `is_as_written`: the
-/// API server has stored the pool's Role and RoleBinding as they were sent.
+/// Whether it is known that a pool's token opens what its Role names, because that [is known](is_known) of
+/// another pool. `is_as_written`: the API server has stored the pool's Role and RoleBinding as they were
+/// sent.
 pub fn is_readable(yes: Option<Duration>, causes: &[Cause], is_as_written: bool) -> bool {
     let is_repaired = |cause: &Cause| {
         matches!(

@@ -10,12 +10,13 @@ use crate::model::token::Token;
 use crate::plan::findings::Cause;
 use crate::plan::steps::Publish;
 
-/// Tokens are never renewed sooner than this after they were issued, in seconds: a very short life would otherwise cause a constant stream
-/// of requests.
+/// Tokens are never renewed sooner than this after they were issued, in seconds: a very short life would
+/// otherwise cause a constant stream of requests.
 const MIN_RENEWAL_INTERVAL: u64 = 60;
 
-/// When tokens are renewed: at half of the life that was granted, which may be less than what was asked for. Up to a tenth earlier,
-/// depending on the pool, so that pools that were published together do not stay in step.
+/// When tokens are renewed: at half of the life that was granted, which may be less than what was asked for.
+/// Up to a tenth earlier, depending on the pool, so that pools that were published together do not stay in
+/// step.
 pub fn renew_at(issued: Timestamp, life: Duration, pool: &str) -> Timestamp {
     let spread = pool.bytes().fold(0u64, |sum, byte| {
         sum.wrapping_mul(31).wrapping_add(u64::from(byte))
@@ -28,8 +29,8 @@ pub fn renew_at(issued: Timestamp, life: Duration, pool: &str) -> Timestamp {
     issued.saturating_add(after).unwrap_or(Timestamp::MAX)
 }
 
-/// The token of an earlier publish, if it serves for this one as well: it is of the account that exists now, and not due for renewal. Where a
-/// renewal is due, one serves that an attempt at it has got already.
+/// The token of an earlier publish, if it serves for this one as well: it is of the account that exists now,
+/// and not due for renewal. Where a renewal is due, one serves that an attempt at it has got already.
 pub fn reusable<'a>(gathered: &'a Gathered, publish: &Publish) -> Option<&'a Token> {
     let kept = gathered.memory.token.as_ref()?;
     let bootstrap = gathered.existing.bootstrap.as_ref();

@@ -1,4 +1,5 @@
-//! Stops endless repairs: a mutating webhook that alters each write at once must not make us write without end.
+//! Stops endless repairs: a mutating webhook that alters each write at once must not make us write without
+//! end.
 
 use jiff::{SignedDuration, Timestamp};
 

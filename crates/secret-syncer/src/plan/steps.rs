@@ -1,4 +1,5 @@
-//! The plan: what `apply` does, or why there is no plan. `apply` fills in only what it has yet to read, by pure functions of `plan`.
+//! The plan: what `apply` does, or why there is no plan. `apply` fills in only what it has yet to read, by
+//! pure functions of `plan`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,14 +81,15 @@ pub enum Step {
 pub struct Teardown {
     /// What the watches show, by pool.
     pub objects: Vec<ExistingObjects>,
-    /// The watches may not show all that the pool has: an object lost the label or annotation by which they find it, they lag, or the pool was
-    /// never published whole. The API server is asked for all.
+    /// The watches may not show all that the pool has: an object lost the label or annotation by which they
+    /// find it, they lag, or the pool was never published whole. The API server is asked for all.
     pub is_listed: bool,
 }
 
 #[derive(Debug)]
 pub struct Keep {
-    /// Provisioning Secrets that no living token may fetch, and the script of a pool that is no longer an edge pool: deleted.
+    /// Provisioning Secrets that no living token may fetch, and the script of a pool that is no longer an
+    /// edge pool: deleted.
     pub outdated: Vec<Arc<SecretView>>,
     /// The Role is to open exactly these Secrets afterwards; `None`: it does already, or there is none.
     pub opened: Option<Vec<String>>,
@@ -104,18 +106,19 @@ pub struct Publish {
     /// uid of the config.
     pub uid: String,
     pub wanted: Wanted,
-    /// Publish nothing where the provisioning Secret that is recorded here holds exactly what would be published.
+    /// Publish nothing where the provisioning Secret that is recorded here holds exactly what would be
+    /// published.
     pub compare: Option<Record>,
     pub ownership: Ownership,
     /// Life to ask for.
     pub life: Duration,
-    /// Names of Secrets that the Role opens besides the document: those that stay because a living token may fetch them, and the kubeconfig
-    /// Secret that is about to be written.
+    /// Names of Secrets that the Role opens besides the document: those that stay because a living token may
+    /// fetch them, and the kubeconfig Secret that is about to be written.
     pub kept: Vec<String>,
     /// Why the pool may not get one more of them for new content.
     pub too_many_documents: Option<String>,
-    /// Names of documents that the watch does not show though tokens may fetch them. Each that exists is labelled again, and
-    /// everything is then gathered again.
+    /// Names of documents that the watch does not show though tokens may fetch them. Each that exists is
+    /// labelled again, and everything is then gathered again.
     pub out_of_sight: Vec<String>,
 }
 

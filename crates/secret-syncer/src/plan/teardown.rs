@@ -34,14 +34,16 @@ pub fn is_confirmed(gathered: &Gathered, live: &ConfigView) -> bool {
     config.is_some_and(|config| config.uid == live.uid) && live.is_retired()
 }
 
-/// Whether an object with the label of the pool is deleted with it. What another installation made is left alone.
+/// Whether an object with the label of the pool is deleted with it. What another installation made is left
+/// alone.
 pub fn is_included(installation: &str, labels: &BTreeMap<String, String>) -> bool {
     let owner = labels.get(names::INSTALLATION);
     owner.is_none_or(|owner| owner == installation)
 }
 
-/// Whether the watches show all that there should be of a pool that was published: one object of each kind, and every Secret that its Role and
-/// its bootstrap Secret name. The status can't say that a pool never was, because others can edit it.
+/// Whether the watches show all that there should be of a pool that was published: one object of each kind,
+/// and every Secret that its Role and its bootstrap Secret name. The status can't say that a pool never was,
+/// because others can edit it.
 fn is_shown(gathered: &Gathered) -> bool {
     let existing = &gathered.existing;
     let role = existing.role.as_ref();

@@ -1,9 +1,10 @@
 //! Typed data: JSON that becomes a value with Go's types. The Go program reads the same.
 //!
-//! Null, booleans, strings, arrays and objects are what Go's decoder makes of them: nil, `bool`, `string`, `[]interface {}` and
-//! `map[string]interface {}`. A number is an `int`, or a `float64` if it has a point or an exponent. An object with one key that starts
-//! with `$` is a value of another type: `{"$uint8": 3}`, `{"$[]string": ["a"]}`, `{"$*int32": 0}`, `{"$resources.filesData": {…}}`. Null
-//! in it is the type's zero value, such as a nil pointer.
+//! Null, booleans, strings, arrays and objects are what Go's decoder makes of them: nil, `bool`, `string`,
+//! `[]interface {}` and `map[string]interface {}`. A number is an `int`, or a `float64` if it has a point or
+//! an exponent. An object with one key that starts with `$` is a value of another type: `{"$uint8": 3}`,
+//! `{"$[]string": ["a"]}`, `{"$*int32": 0}`, `{"$resources.filesData": {…}}`. Null in it is the type's zero
+//! value, such as a nil pointer.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -20,8 +20,9 @@ pub fn cache_root() -> Result<PathBuf> {
     Ok(base.join("osm"))
 }
 
-/// The directory `target` of the cache; if it isn't there, `make` fills a new one, which is then put in place whole. Of several processes
-/// one makes it, the others wait and say so to `progress`, with `what` they wait for.
+/// The directory `target` of the cache; if it isn't there, `make` fills a new one, which is then put in place
+/// whole. Of several processes one makes it, the others wait and say so to `progress`, with `what` they wait
+/// for.
 ///
 /// # Errors
 /// Those of `make`, or of the file system.
@@ -47,7 +48,8 @@ pub async fn cached_directory(
     Ok(())
 }
 
-/// The lock of a directory of the cache, held until dropped, and let go by the kernel if we are killed. `what` is for the progress.
+/// The lock of a directory of the cache, held until dropped, and let go by the kernel if we are killed.
+/// `what` is for the progress.
 pub(super) async fn lock(directory: &Path, what: &str, progress: &impl Fn(&str)) -> Result<File> {
     fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     let path = directory.join(".lock");

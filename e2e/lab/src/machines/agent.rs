@@ -45,7 +45,8 @@ impl Agent {
 
     /// Whether the agent has announced itself since QEMU started.
     pub(super) fn ready(&mut self) -> Result<bool> {
-        // Also when it has: after a reboot that the machine itself has made, the agent announces itself again.
+        // Also when it has: after a reboot that the machine itself has made, the agent announces itself
+        // again.
         while let Some(line) = self.line(Duration::from_millis(1))? {
             self.ready |= line == "ready";
         }

@@ -1,4 +1,5 @@
-//! DHCP on the network of the machines, for those that know nothing but their card's address: dnsmasq, without its DNS.
+//! DHCP on the network of the machines, for those that know nothing but their card's address: dnsmasq,
+//! without its DNS.
 
 use std::fs;
 use std::net::Ipv4Addr;

@@ -1,7 +1,8 @@
-//! What a virtual machine gets whose user data Ignition reads: the document, as QEMU hands it to Ignition, and two disks.
+//! What a virtual machine gets whose user data Ignition reads: the document, as QEMU hands it to Ignition,
+//! and two disks.
 //!
-//! On the disk LAB, `ignition.sh` finds arguments of the kernel, the agent and the layer of the machine. The disk OEM is empty, and the
-//! machine keeps it: it takes the place of Flatcar's partition of this name.
+//! On the disk LAB, `ignition.sh` finds arguments of the kernel, the agent and the layer of the machine. The
+//! disk OEM is empty, and the machine keeps it: it takes the place of Flatcar's partition of this name.
 
 use std::fs;
 use std::os::unix::fs::symlink;

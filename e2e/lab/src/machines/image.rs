@@ -1,4 +1,5 @@
-//! Disks that machines boot from: built from Debian packages once and cached outside the tree, or given by path or URL.
+//! Disks that machines boot from: built from Debian packages once and cached outside the tree, or given by
+//! path or URL.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -14,7 +15,8 @@ use sha2::{Digest, Sha256};
 
 use super::{path_with_sbin, run};
 
-/// A release of Debian: a stand-in for a cloud's Ubuntu image, with the same package manager and the same cloud-init.
+/// A release of Debian: a stand-in for a cloud's Ubuntu image, with the same package manager and the same
+/// cloud-init.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
     /// systemd 252, cloud-init 22.4.
@@ -89,12 +91,13 @@ pub(super) struct Kernel {
     pub(super) initramfs: Option<PathBuf>,
 }
 
-/// The least size of a machine's disk. An image that is larger stays as it is, and cloud-init grows the file system of a smaller one.
+/// The least size of a machine's disk. An image that is larger stays as it is, and cloud-init grows the file
+/// system of a smaller one.
 const SIZE: u64 = 8 << 30;
 
 impl Image {
-    /// The image of a system. One of Debian comes from the cache, else it is built from Debian's archive, which takes minutes. One that was
-    /// given is verified.
+    /// The image of a system. One of Debian comes from the cache, else it is built from Debian's archive,
+    /// which takes minutes. One that was given is verified.
     ///
     /// # Errors
     /// When it can't be built, can't be had, or is not what its checksum says.

@@ -1,5 +1,5 @@
-//! Separate namespaces for network, mounts and processes, so that a test reaches neither the host nor the Internet, and leaves nothing
-//! behind.
+//! Separate namespaces for network, mounts and processes, so that a test reaches neither the host nor the
+//! Internet, and leaves nothing behind.
 
 use std::fs::File;
 use std::io::Read;
@@ -53,8 +53,9 @@ const NAMESPACES: [&str; 5] = ["--net", "--mount", "--pid", "--fork", "--mount-p
 /// A namespace of users, in which the user is root.
 const AS_ROOT: [&str; 2] = ["--user", "--map-root-user"];
 
-/// Runs this program again, with the same arguments and `environment` added, in namespaces of its own, and waits for it. Everything
-/// that it has started is gone then. The new process must call [`end_with_parent`]. A user who is not root is root in a further namespace.
+/// Runs this program again, with the same arguments and `environment` added, in namespaces of its own, and
+/// waits for it. Everything that it has started is gone then. The new process must call [`end_with_parent`].
+/// A user who is not root is root in a further namespace.
 ///
 /// # Errors
 /// When the kernel refuses.

@@ -1,8 +1,9 @@
-//! A virtual machine of QEMU, with a kernel, disks, memory and a clock of its own. It needs no root: QEMU runs as the user, and its network
-//! card is a tap device on the bridge of the lab.
+//! A virtual machine of QEMU, with a kernel, disks, memory and a clock of its own. It needs no root: QEMU
+//! runs as the user, and its network card is a tap device on the bridge of the lab.
 //!
-//! A machine boots from a layer on top of an [`Image`]. cloud-init finds its data on a second disk, or in a metadata service (`seed`). Ignition
-//! gets the user data from QEMU (`ignition`). The serial console is a file. A shell script in the machine (`agent`) runs commands of the host.
+//! A machine boots from a layer on top of an [`Image`]. cloud-init finds its data on a second disk, or in a
+//! metadata service (`seed`). Ignition gets the user data from QEMU (`ignition`). The serial console is a
+//! file. A shell script in the machine (`agent`) runs commands of the host.
 
 use std::fs;
 use std::io::Read;
@@ -50,7 +51,8 @@ pub struct Order<'a> {
     pub data_source: DataSource,
     /// What the cloud hands to cloud-init.
     pub user_data: &'a [u8],
-    /// Writes what is different in this machine's image into an empty folder. That folder is laid over the root file system.
+    /// Writes what is different in this machine's image into an empty folder. That folder is laid over the
+    /// root file system.
     pub layer: &'a dyn Fn(&Path) -> Result<()>,
 }
 
@@ -303,8 +305,8 @@ impl Machine {
         Ok(String::from_utf8_lossy(&unpack(&packed)?).into_owned())
     }
 
-    /// Command lines with their environments that the machine has seen since it was switched on: in each line, a tab is between both. A watcher
-    /// in it looks a few times a second.
+    /// Command lines with their environments that the machine has seen since it was switched on: in each
+    /// line, a tab is between both. A watcher in it looks a few times a second.
     ///
     /// # Errors
     /// When the machine can't be asked, or its watcher sees nothing.
@@ -321,10 +323,12 @@ impl Machine {
         Ok(seen)
     }
 
-    /// Copies what tells what happened into a folder: console, journal, cloud-init's logs, and what QEMU has printed.
+    /// Copies what tells what happened into a folder: console, journal, cloud-init's logs, and what QEMU has
+    /// printed.
     ///
     /// # Errors
-    /// When a file can't be written. A log that can't be had is replaced by the reason, and one that does not exist is left out.
+    /// When a file can't be written. A log that can't be had is replaced by the reason, and one that does not
+    /// exist is left out.
     pub fn save_logs(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         for name in ["console.log", "qemu.log"] {

@@ -1,8 +1,10 @@
-//! Virtual machines that boot from user data as those of a cloud do, on a network without a route to the outside.
+//! Virtual machines that boot from user data as those of a cloud do, on a network without a route to the
+//! outside.
 //!
-//! A program that needs machines first calls [`isolation::enter`]. It then gets a process in separate namespaces (network, mounts, processes).
-//! There [`Lab::new`] sets up a bridge, and [`Lab::boot`] starts machines. When that process ends, however it ends, the kernel removes
-//! everything in the namespaces, and [`isolation`] removes the files.
+//! A program that needs machines first calls [`isolation::enter`]. It then gets a process in separate
+//! namespaces (network, mounts, processes). There [`Lab::new`] sets up a bridge, and [`Lab::boot`] starts
+//! machines. When that process ends, however it ends, the kernel removes everything in the namespaces, and
+//! [`isolation`] removes the files.
 //!
 //! Machines need no root, but the programs that [`require_programs`] names.
 
@@ -116,7 +118,8 @@ impl Lab {
         Ipv4Addr::new(10, 217, 0, self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Starts the metadata service of the machines' clouds. Until then, servers may listen on port 80 of all addresses.
+    /// Starts the metadata service of the machines' clouds. Until then, servers may listen on port 80 of all
+    /// addresses.
     ///
     /// # Errors
     /// When something listens there.
@@ -152,7 +155,8 @@ impl Lab {
     }
 }
 
-/// Runs a command to its end, and gives its output. The program may be in a folder that only root's `PATH` usually has.
+/// Runs a command to its end, and gives its output. The program may be in a folder that only root's `PATH`
+/// usually has.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String> {
     let Output {
         status,

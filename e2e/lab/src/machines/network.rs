@@ -1,4 +1,5 @@
-//! The network of the machines: a bridge with the addresses of the host, and a cable for each machine. No route leads out of it.
+//! The network of the machines: a bridge with the addresses of the host, and a cable for each machine. No
+//! route leads out of it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-/// Names and content of the files in the folder `openstack/latest`. The machine gets its address by DHCP, on the card with the address `mac`.
+/// Names and content of the files in the folder `openstack/latest`. The machine gets its address by DHCP, on
+/// the card with the address `mac`.
 pub(super) fn files(
     instance_id: &str,
     name: &str,

@@ -16,7 +16,8 @@ use osm_judges::packages;
 /// The program.
 pub(super) const QEMU: &str = "qemu-system-x86_64";
 
-/// Programs that machines, and the servers beside them, need on their host, with the Debian packages that have them.
+/// Programs that machines, and the servers beside them, need on their host, with the Debian packages that
+/// have them.
 const PROGRAMS: [(&str, &str); 11] = [
     (QEMU, "qemu-system-x86"),
     ("qemu-img", "qemu-utils"),
@@ -70,13 +71,13 @@ pub fn require_programs() -> Result<()> {
     })
 }
 
-/// Seconds that the trial may take. A processor needs a tenth of one. A host that itself emulates what its processor lacks has `/dev/kvm`, too:
-/// it takes longer than QEMU without it, or stops at an instruction that it doesn't know.
+/// Seconds that the trial may take. A processor needs a tenth of one. A host that itself emulates what its
+/// processor lacks has `/dev/kvm`, too: it takes longer than QEMU without it, or stops at an instruction that
+/// it doesn't know.
 const TRIAL: &str = "5";
 
-/// What a disk begins with that takes the processor from 16-bit to 64-bit mode, as a boot does, swaps 16 bytes, as a kernel does, and then writes
-/// 16 to port 0xf4.
-/// `trial.s` is its source.
+/// What a disk begins with that takes the processor from 16-bit to 64-bit mode, as a boot does, swaps 16
+/// bytes, as a kernel does, and then writes 16 to port 0xf4. `trial.s` is its source.
 const BOOT_SECTOR: &[u8] = include_bytes!("trial.bin");
 
 /// QEMU's exit status when 16 is written to the port of its debug device.
@@ -133,7 +134,8 @@ impl Accelerator {
     fn arguments(self) -> [&'static str; 4] {
         match self {
             Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            // All that QEMU 7.2 can emulate (`max`) includes what makes systemd fail to mount file systems. Distributors ask for no more than this.
+            // All that QEMU 7.2 can emulate (`max`) includes what makes systemd fail to mount file systems.
+            // Distributors ask for no more than this.
             Self::Emulation => ["-accel", "tcg,thread=multi", "-cpu", "Haswell-noTSX"],
         }
     }
@@ -242,7 +244,8 @@ impl Parts<'_> {
             arguments = format!("{arguments} {}", seed::kernel_argument());
         }
         if self.accelerator == Accelerator::Emulation {
-            // Of a few dozen boots, one ends in a panic, as QEMU emulates processors that change their own code. It boots again.
+            // Of a few dozen boots, one ends in a panic, as QEMU emulates processors that change their own
+            // code. It boots again.
             arguments.push_str(" panic=1");
         }
         arguments

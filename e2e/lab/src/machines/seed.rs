@@ -1,6 +1,7 @@
-//! What a virtual machine gets from its cloud if cloud-init reads it: a disk, and perhaps documents in a metadata service. A script starts the
-//! agent, and unpacks the layer of the machine, which is on the disk, over its root file system. It is vendor data. EC2 has none, so there an
-//! argument of the kernel lets cloud-init run it from the disk.
+//! What a virtual machine gets from its cloud if cloud-init reads it: a disk, and perhaps documents in a
+//! metadata service. A script starts the agent, and unpacks the layer of the machine, which is on the disk,
+//! over its root file system. It is vendor data. EC2 has none, so there an argument of the kernel lets
+//! cloud-init run it from the disk.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -25,7 +26,8 @@ const LAB: &str = "LAB";
 /// The hook on that disk, where it is not vendor data.
 const HOOK_FILE: &str = "hook";
 
-/// Writes the disk of an order as `seed`, and hands the rest to the lab's servers. `directory` is the machine's folder.
+/// Writes the disk of an order as `seed`, and hands the rest to the lab's servers. `directory` is the
+/// machine's folder.
 pub(super) fn write(lab: &Lab, directory: &Path, seed: &Path, order: &Order<'_>, mac: &str) -> Result<()> {
     let Order {
         name,
@@ -97,7 +99,8 @@ fn by_http(lab: &Lab, order: &Order<'_>, mac: &str, documents: Documents) -> Res
     Ok(())
 }
 
-/// The script that cloud-init runs at every boot, with EC2 at the first one. `label` is that of the disk with the layer.
+/// The script that cloud-init runs at every boot, with EC2 at the first one. `label` is that of the disk with
+/// the layer.
 fn hook(label: &str) -> String {
     HOOK.replace("AGENT_UNIT", AGENT_UNIT.trim_end())
         .replace("WATCHER_UNIT", WATCHER_UNIT.trim_end())
@@ -106,8 +109,8 @@ fn hook(label: &str) -> String {
         .replace("DISK", label)
 }
 
-/// The argument of a kernel with which cloud-init runs the hook from the disk [`LAB`] at the first boot. The user data of
-/// our profiles would replace a `bootcmd`, and has no `random_seed`.
+/// The argument of a kernel with which cloud-init runs the hook from the disk [`LAB`] at the first boot. The
+/// user data of our profiles would replace a `bootcmd`, and has no `random_seed`.
 pub(super) fn kernel_argument() -> String {
     let command = format!("mount -r LABEL={LAB} /mnt; sh /mnt/{HOOK_FILE}; umount /mnt");
     let configuration = format!("random_seed: {{command: [sh, -c, '{command}']}}");

@@ -1,4 +1,5 @@
-//! The metadata services of clouds, by HTTP: that of EC2 (IMDSv2) and that of OpenStack, as far as cloud-init and our profiles read them.
+//! The metadata services of clouds, by HTTP: that of EC2 (IMDSv2) and that of OpenStack, as far as cloud-init
+//! and our profiles read them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -105,7 +106,8 @@ impl Documents {
             .with("latest/user-data", user_data.to_vec())
     }
 
-    /// Of a machine in OpenStack. `latest` has the files of its folder `openstack/latest`. It also finds its instance id where EC2 has it.
+    /// Of a machine in OpenStack. `latest` has the files of its folder `openstack/latest`. It also finds its
+    /// instance id where EC2 has it.
     #[must_use]
     pub fn openstack<'a>(instance_id: &str, latest: impl IntoIterator<Item = (&'a str, Vec<u8>)>) -> Self {
         let documents = Self::new(false)

@@ -1,7 +1,8 @@
-//! The servers that a machine under test reaches: a mirror of release files with faults, metadata, a relay with faults in front of the API
-//! server, and programs of Debian: a registry, a proxy and a name server.
+//! The servers that a machine under test reaches: a mirror of release files with faults, metadata, a relay
+//! with faults in front of the API server, and programs of Debian: a registry, a proxy and a name server.
 //!
-//! The mirror and the relay distinguish machines by their address, so that a test can break one machine without affecting others.
+//! The mirror and the relay distinguish machines by their address, so that a test can break one machine
+//! without affecting others.
 
 pub mod files;
 pub mod identity;
@@ -57,8 +58,8 @@ struct Server {
 }
 
 impl Server {
-    /// Hands each connection, with its client's address, to `serve`. The first of the addresses is the server's. Only within a runtime, which must
-    /// have threads besides those that a test blocks.
+    /// Hands each connection, with its client's address, to `serve`. The first of the addresses is the
+    /// server's. Only within a runtime, which must have threads besides those that a test blocks.
     fn start<F, S>(listen: &[SocketAddr], serve: S) -> Result<Self>
     where
         S: Fn(TcpStream, IpAddr) -> F + Clone + Send + Sync + 'static,

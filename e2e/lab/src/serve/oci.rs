@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 /// Where a container finds programs by their names. The image's own is in the last of these.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The archive of an image that runs `binary`, for this machine's architecture. The binary lies at `/bin/<its file name>`, and nothing else is
-/// there. `name` is that of the image, with registry and tag.
+/// The archive of an image that runs `binary`, for this machine's architecture. The binary lies at `/bin/<its
+/// file name>`, and nothing else is there. `name` is that of the image, with registry and tag.
 ///
 /// # Errors
 /// When the binary can't be read, or this machine's architecture has no name here.

@@ -1,4 +1,5 @@
-//! Servers that are programs of Debian: a registry of images, a proxy with a password, and a name server. Dropping one ends it.
+//! Servers that are programs of Debian: a registry of images, a proxy with a password, and a name server.
+//! Dropping one ends it.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -38,7 +39,8 @@ pub(crate) fn start(name: &str, arguments: &[&str], folder: &Path, ready: &str) 
 
 /// A registry, empty at first.
 ///
-/// For containerd it is a mirror of every registry whose `hosts.toml` names it: pulls for all of them arrive at the same paths.
+/// For containerd it is a mirror of every registry whose `hosts.toml` names it: pulls for all of them arrive
+/// at the same paths.
 #[derive(Debug)]
 pub struct Registry {
     process: Service,
@@ -46,7 +48,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Starts it, with its files in a new folder. It uses TLS if it has an identity. The port 0 is replaced by a free one.
+    /// Starts it, with its files in a new folder. It uses TLS if it has an identity. The port 0 is replaced
+    /// by a free one.
     ///
     /// # Errors
     /// When it does not start.
@@ -107,7 +110,8 @@ impl Registry {
     }
 }
 
-/// Reads a line of a log in the format of Apache: `10.217.0.10 - - [26/Nov/2026:14:00:00 +0000] "GET /v2/ HTTP/1.1" 200 2 "" "curl"`.
+/// Reads a line of a log in the format of Apache: `10.217.0.10 - - [26/Nov/2026:14:00:00 +0000] "GET /v2/
+/// HTTP/1.1" 200 2 "" "curl"`.
 fn request(line: &str) -> Option<Request> {
     let (client, _) = line.split_once(' ')?;
     let mut parts = line.split('"').skip(1);

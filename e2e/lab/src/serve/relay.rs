@@ -1,5 +1,6 @@
-//! A port that forwards to another one, byte by byte. It stands between machines and the API server, where it can break the connections of
-//! single machines. It also replaces the service addresses that kube-proxy would provide on a node.
+//! A port that forwards to another one, byte by byte. It stands between machines and the API server, where it
+//! can break the connections of single machines. It also replaces the service addresses that kube-proxy would
+//! provide on a node.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};

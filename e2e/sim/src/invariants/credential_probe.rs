@@ -8,7 +8,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-/// A published token with the request that the API server must accept it for. `Debug` does not show the token.
+/// A published token with the request that the API server must accept it for. `Debug` does not show the
+/// token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CredentialProbe {
     /// The bootstrap Secret in which it was published.
@@ -21,7 +22,8 @@ pub struct CredentialProbe {
     /// Whether the bootstrap Secret holds it now. Otherwise a machine may have booted with it earlier.
     pub current: bool,
     pub(super) pool: String,
-    /// The Secret that the token needs: the provisioning Secret that the same document names, or the kubeconfig Secret.
+    /// The Secret that the token needs: the provisioning Secret that the same document names, or the
+    /// kubeconfig Secret.
     pub(super) needs: String,
 }
 

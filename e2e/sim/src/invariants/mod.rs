@@ -1,17 +1,22 @@
 //! What must hold at every instant in the life of an installation, checked from outside.
 //!
-//! An [`Observer`] receives the history of objects, change by change, and reports the promises that were broken. It knows only the contract:
-//! names, keys, labels and annotations (`osm_api::names`), the status of the custom resources, and the claims in a token. It knows nothing of
-//! the services. `docs/rotation.md` lists the invariants.
+//! An [`Observer`] receives the history of objects, change by change, and reports the promises that were
+//! broken. It knows only the contract: names, keys, labels and annotations (`osm_api::names`), the status of
+//! the custom resources, and the claims in a token. It knows nothing of the services. `docs/rotation.md`
+//! lists the invariants.
 //!
 //! The observer does no I/O. A server in memory feeds it at each write:
 //!
-//! - [`Observer::observe`] takes each change of MachineDeployments, OperatingSystemConfigs, and Secrets, ServiceAccounts, Roles and
-//!   RoleBindings of `cloud-init-settings`, **in the order of their resourceVersions**, whatever their kinds. It ignores other kinds.
-//! - Only the API server knows whether it accepts a token. [`Observer::ask`] asks about the credentials that it must accept now.
-//! - A test that damages an object announces that *before*, with [`Observer::interferes`]. The next change of the object, and refusals of
-//!   the tokens of its pool, then do not count against the services until the bootstrap Secret of the pool is good again.
-//! - Call [`Observer::settled`] and [`Observer::quiet_since`] when faults have ended and the services had time to repair everything.
+//! - [`Observer::observe`] takes each change of MachineDeployments, OperatingSystemConfigs, and Secrets,
+//!   ServiceAccounts, Roles and RoleBindings of `cloud-init-settings`, **in the order of their
+//!   resourceVersions**, whatever their kinds. It ignores other kinds.
+//! - Only the API server knows whether it accepts a token. [`Observer::ask`] asks about the credentials that
+//!   it must accept now.
+//! - A test that damages an object announces that *before*, with [`Observer::interferes`]. The next change of
+//!   the object, and refusals of the tokens of its pool, then do not count against the services until the
+//!   bootstrap Secret of the pool is good again.
+//! - Call [`Observer::settled`] and [`Observer::quiet_since`] when faults have ended and the services had
+//!   time to repair everything.
 
 mod credential_probe;
 mod observer;
@@ -49,8 +54,9 @@ pub struct Change {
 /// A promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
-    /// (a) Once published, a bootstrap Secret is never absent (but for the replacement of an immutable one), and never names a
-    /// provisioning document that a node can't fetch, or a kubelet can't join, with the tokens inside it.
+    /// (a) Once published, a bootstrap Secret is never absent (but for the replacement of an immutable one),
+    /// and never names a provisioning document that a node can't fetch, or a kubelet can't join, with the
+    /// tokens inside it.
     Reachable,
     /// (b) For one MachineDeployment uid the revision never goes back unless the MachineDeployment's own did.
     Forward,
@@ -58,8 +64,8 @@ pub enum Invariant {
     Digest,
     /// (d) When faults stop, everything converges with no one's help.
     Converges,
-    /// (e) Nothing is deleted that a valid token may still fetch, unless its pool is retired; everything made for a retired pool is
-    /// gone, credentials first.
+    /// (e) Nothing is deleted that a valid token may still fetch, unless its pool is retired; everything made
+    /// for a retired pool is gone, credentials first.
     Kept,
     /// (f) Writes cease when nothing changes.
     Quiet,

@@ -85,8 +85,8 @@ impl Pool {
 }
 
 impl Observer {
-    /// An observer that has seen nothing. `parse` takes apart the bootstrap documents of the profiles in use. So long after a damage, the API
-    /// server may still accept a token.
+    /// An observer that has seen nothing. `parse` takes apart the bootstrap documents of the profiles in use.
+    /// So long after a damage, the API server may still accept a token.
     #[must_use]
     pub fn new(parse: Parse, authorizers_lag: SignedDuration) -> Self {
         Self {
@@ -102,8 +102,8 @@ impl Observer {
         }
     }
 
-    /// Someone other than the services is about to do this to an object of `cloud-init-settings`: its deletion, or whatever
-    /// else is next seen of it, is that.
+    /// Someone other than the services is about to do this to an object of `cloud-init-settings`: its
+    /// deletion, or whatever else is next seen of it, is that.
     pub fn interferes(&mut self, kind: &str, name: &str, uid: &str, what: What) {
         self.interfered.insert(interference(kind, name, uid, what));
         let pool = self
@@ -170,7 +170,8 @@ impl Observer {
         }
     }
 
-    /// The credentials that the API server must accept now: none that has expired, and none of a deleted pool.
+    /// The credentials that the API server must accept now: none that has expired, and none of a deleted
+    /// pool.
     pub fn probes(&mut self, now: Timestamp) -> &[CredentialProbe] {
         self.probes.retain(|probe| probe.current || now < probe.expires);
         &self.probes
@@ -241,8 +242,8 @@ impl Observer {
         self.answer(now, asked.iter().map(|probe| (probe, is_accepted(probe))));
     }
 
-    /// (d), and the second half of (e): to be asked when faults have ended and there was time to mend everything. A pool counts as
-    /// soon as machine-controller has stamped its revision.
+    /// (d), and the second half of (e): to be asked when faults have ended and there was time to mend
+    /// everything. A pool counts as soon as machine-controller has stamped its revision.
     pub fn settled(&mut self, now: Timestamp) {
         let living: Vec<(String, String, String, String)> = self
             .pools
@@ -329,7 +330,8 @@ impl Observer {
         &self.violations
     }
 
-    /// The bootstrap document that stands for a MachineDeployment, and the provisioning document that it names.
+    /// The bootstrap document that stands for a MachineDeployment, and the provisioning document that it
+    /// names.
     #[must_use]
     pub fn documents(&self, namespace: &str, machine_deployment: &str) -> Option<(UserData, Vec<u8>)> {
         let secret = self.made(
@@ -341,7 +343,8 @@ impl Observer {
         Some((user_data, provisioning))
     }
 
-    /// Whether the object is there that this credential opens: its holder may be allowed to fetch what someone has deleted.
+    /// Whether the object is there that this credential opens: its holder may be allowed to fetch what
+    /// someone has deleted.
     fn opens_something(&self, probe: &CredentialProbe) -> bool {
         match &probe.purpose {
             Purpose::Fetch(secret) => self.made("Secret", secret).is_some(),
@@ -392,7 +395,8 @@ impl Observer {
             return;
         };
         let lives = pool.lives;
-        // Revision and content are one: what was never rendered has none, and goes back to nothing when it is recreated.
+        // Revision and content are one: what was never rendered has none, and goes back to nothing when it is
+        // recreated.
         let forward = revision.is_empty() || pool.moves_forward(CONFIG, revision);
         let is_rendered = |object: &Value| object.pointer("/status/rendered").is_some();
         if retired.is_empty() && before.is_some_and(is_rendered) && !is_rendered(object) {
@@ -530,7 +534,8 @@ impl Observer {
         let Some(pool) = self.pools.get(&id) else { return };
         let bootstrap = kind == "Secret" && is_bootstrap(object);
         if !pool.lives {
-            // Retired: whatever can be used as a credential goes first. A repair may still restore what someone damaged before.
+            // Retired: whatever can be used as a credential goes first. A repair may still restore what
+            // someone damaged before.
             let account = self.objects.iter().any(|((kind, namespace, _), object)| {
                 kind == "ServiceAccount"
                     && namespace == CLOUD_INIT_SETTINGS
@@ -552,7 +557,8 @@ impl Observer {
         } else if self.excused.contains_key(&id) {
             // What someone has damaged may have to be restored.
         } else if kind == "Secret" {
-            // What is refused by now has no probe any more: the token to fetch it with may be dead, and the one to join with alive.
+            // What is refused by now has no probe any more: the token to fetch it with may be dead, and the
+            // one to join with alive.
             let valid = self.probes.iter().find(|probe| {
                 let fetches = matches!(probe.purpose, Purpose::Fetch(_));
                 fetches && probe.needs == name && at < probe.expires

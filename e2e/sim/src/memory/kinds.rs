@@ -8,7 +8,8 @@ pub(super) struct Kind {
     pub kind: &'static str,
     pub plural: &'static str,
     pub namespaced: bool,
-    /// A custom resource: it has a status of its own and generations, and is not updated without a resourceVersion.
+    /// A custom resource: it has a status of its own and generations, and is not updated without a
+    /// resourceVersion.
     pub custom: bool,
 }
 

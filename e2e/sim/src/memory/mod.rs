@@ -1,4 +1,5 @@
-//! An API server in memory, for models. A case runs in one thread, in tokio's paused time, and depends on its seed alone.
+//! An API server in memory, for models. A case runs in one thread, in tokio's paused time, and depends on its
+//! seed alone.
 //!
 //! The server does what the services ask of a real one, in the same way:
 //!
@@ -9,17 +10,19 @@
 //! - a restart with a restored etcd,
 //! - bound tokens, and authorization by the Roles that exist.
 //!
-//! It answers everything else with 501, which makes a test fail: see [`Server::unsupported`]. `tests/it/memory.rs` sends the same requests to
-//! a real API server.
+//! It answers everything else with 501, which makes a test fail: see [`Server::unsupported`].
+//! `tests/it/memory.rs` sends the same requests to a real API server.
 //!
-//! It is not a general API server. Known differences: there are no kinds but those in `kinds`; schemas count only once the definition of
-//! their kind is stored; the rules in CRDs are Rust code here; finalizers and admission policies are stored, and do nothing; the authorizer
-//! knows of every write at once; `managedFields` are kept, but not shown.
+//! It is not a general API server. Known differences: there are no kinds but those in `kinds`; schemas count
+//! only once the definition of their kind is stored; the rules in CRDs are Rust code here; finalizers and
+//! admission policies are stored, and do nothing; the authorizer knows of every write at once;
+//! `managedFields` are kept, but not shown.
 //!
 //! [`serve`] offers it on a port, with what kubectl needs besides. It is for trying only.
 //!
-//! A [`Network`] lies between a client and the server. It decides how long each request takes, whether the request or its answer is lost or
-//! refused, and whether the process that sent it dies right before or right after the server handles it.
+//! A [`Network`] lies between a client and the server. It decides how long each request takes, whether the
+//! request or its answer is lost or refused, and whether the process that sent it dies right before or right
+//! after the server handles it.
 
 mod authorizer;
 mod kinds;
@@ -62,7 +65,8 @@ pub struct Server {
 struct Inner {
     state: Mutex<State>,
     on_change: Mutex<Option<OnChange>>,
-    /// Wakes the watches of each kind, in the order in which they wait (a `tokio::sync::watch` would wake them in any).
+    /// Wakes the watches of each kind, in the order in which they wait (a `tokio::sync::watch` would wake
+    /// them in any).
     news: BTreeMap<&'static str, Notify>,
 }
 
@@ -146,7 +150,8 @@ impl Server {
         result
     }
 
-    /// Is away for so long, and comes back with this backup: resourceVersions go back, and are given a second time.
+    /// Is away for so long, and comes back with this backup: resourceVersions go back, and are given a second
+    /// time.
     pub fn restore(&self, backup: Backup, away: Duration) {
         self.with(|state| state.restore(backup, away));
         self.inner.news.values().for_each(Notify::notify_waiters);

@@ -43,8 +43,9 @@ fn has_directives(patch: &Value) -> bool {
 /// Fields of a status that are one value, whatever is in them.
 const ATOMIC: [&str; 1] = ["rendered"];
 
-/// Server-side apply with force of `new`, after the same manager has applied `last`: what it no longer sends is removed, unless
-/// another manager has sent it too (`others`). Lists of objects with a `type` are maps by it, other lists are one value.
+/// Server-side apply with force of `new`, after the same manager has applied `last`: what it no longer sends
+/// is removed, unless another manager has sent it too (`others`). Lists of objects with a `type` are maps by
+/// it, other lists are one value.
 pub(super) fn apply(target: &mut Value, last: Option<&Value>, others: &[&Value], new: &Value) {
     if let Some(last) = last {
         remove_left_out(target, last, others, new);
@@ -123,7 +124,8 @@ fn remove_left_out(target: &mut Value, last: &Value, others: &[&Value], new: &Va
     }
 }
 
-/// Takes out of `sent` what a write has changed, from `old` to `new`: its manager no longer owns that. As `Updater::update` in
+/// Takes out of `sent` what a write has changed, from `old` to `new`: its manager no longer owns that. As
+/// `Updater::update` in
 /// <https://github.com/kubernetes-sigs/structured-merge-diff/blob/master/merge/update.go> with force: of the fields of other managers, "the
 /// conflicts" are removed, which are those that the write modifies or adds, and those that it removes.
 pub(super) fn disown(sent: &mut Value, old: &Value, new: &Value) {

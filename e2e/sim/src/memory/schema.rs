@@ -1,7 +1,7 @@
 //! The schema of a custom kind: defaults, prunes and validates objects as kube-apiserver does.
 //!
-//! It knows the keywords that the definitions in `crds/` use. Rules in CEL are not evaluated: `state::broken_rule` has them in Rust, and a test
-//! notices a rule or a keyword that is missing here.
+//! It knows the keywords that the definitions in `crds/` use. Rules in CEL are not evaluated:
+//! `state::broken_rule` has them in Rust, and a test notices a rule or a keyword that is missing here.
 
 use regex::Regex;
 use serde_json::{Map, Value, json};

@@ -226,7 +226,8 @@ impl State {
     pub(super) fn restore(&mut self, backup: Backup, away: std::time::Duration) {
         self.remark("a backup is restored");
         (self.version, self.objects, self.applied) = (backup.version, backup.objects, backup.applied);
-        // A watch from a version that is not reached yet is accepted, and one from an earlier version is too old.
+        // A watch from a version that is not reached yet is accepted, and one from an earlier version is too
+        // old.
         self.forgotten = Some(self.version);
         self.log.clear();
         self.unlisted.clear();
@@ -254,8 +255,9 @@ impl State {
         }
     }
 
-    /// Gives a custom object the form of its schema. What is wrong in `old` already is no mistake of this write: a feature of CRDs called
-    /// ratcheting, <https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4008-crd-ratcheting>.
+    /// Gives a custom object the form of its schema. What is wrong in `old` already is no mistake of this
+    /// write: a feature of CRDs called ratcheting,
+    /// <https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4008-crd-ratcheting>.
     fn conform(&self, kind: &Kind, old: Option<&Value>, object: &mut Value) -> Result<(), Failure> {
         let Some(schema) = self.schemas.get(kind.plural) else {
             return Ok(());

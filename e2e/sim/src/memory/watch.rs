@@ -127,7 +127,8 @@ impl Watch {
                     (_, Some(new)) if logged.old.as_ref().filter(fits).is_none() => line("ADDED", new),
                     (_, Some(new)) => line("MODIFIED", new),
                     (Some(old), None) => {
-                        // To a selector, what no longer fits is gone; it is shown as it was, with the new version.
+                        // To a selector, what no longer fits is gone; it is shown as it was, with the new
+                        // version.
                         let mut gone = (**old).clone();
                         if let Some(shown) = gone.pointer_mut("/metadata/resourceVersion") {
                             *shown = json!(logged.version.to_string());

@@ -96,9 +96,10 @@ impl Network for Calm {
     }
 }
 
-/// The connections of one process. Once it is dead, nothing that it sends arrives, and nothing reaches it: to the world that is a
-/// process that was killed. While it is frozen, requests are put off, even if their callers stop waiting: to the world that is a process that
-/// was stopped, and sends what it had decided on when it goes on.
+/// The connections of one process. Once it is dead, nothing that it sends arrives, and nothing reaches it: to
+/// the world that is a process that was killed. While it is frozen, requests are put off, even if their
+/// callers stop waiting: to the world that is a process that was stopped, and sends what it had decided on
+/// when it goes on.
 #[derive(Clone)]
 pub struct Link {
     network: Arc<dyn Network>,

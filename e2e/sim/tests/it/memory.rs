@@ -1,4 +1,5 @@
-//! The API server in memory answers as a real one does: the tests send the same requests to both, and compare the outcomes.
+//! The API server in memory answers as a real one does: the tests send the same requests to both, and compare
+//! the outcomes.
 
 use std::time::Duration;
 
@@ -409,7 +410,8 @@ async fn configs(client: &Client, seen: &mut Outcomes) -> Result<()> {
         apply("one", "missing", &one("3", None)).await,
     );
 
-    // Only its resourceVersion keeps a status from being written to another state, or another object of that name.
+    // Only its resourceVersion keeps a status from being written to another state, or another object of that
+    // name.
     let fenced = async |metadata: Value| {
         let patch = json!({"apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemConfig",
             "metadata": metadata, "status": one("2", None)});
@@ -732,8 +734,8 @@ async fn differences() -> Result<Option<String>> {
         .then(|| format!("in memory, and really: {differ:#?}\nthe real server says: {messages:#?}")))
 }
 
-/// Once in about thirty runs, the real server answers 409 to a status that is applied with the version just read. Nobody knows why yet, so
-/// only a difference that two servers have counts.
+/// Once in about thirty runs, the real server answers 409 to a status that is applied with the version just
+/// read. Nobody knows why yet, so only a difference that two servers have counts.
 #[tokio::test]
 async fn the_real_server_answers_the_same() -> Result<()> {
     let Some(first) = Box::pin(differences()).await? else {

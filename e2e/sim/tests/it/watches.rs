@@ -59,7 +59,8 @@ struct Log(Arc<Mutex<Vec<u8>>>);
 impl Log {
     /// Collects until the guard is dropped.
     fn start() -> (Self, DefaultGuard) {
-        // If a process has one subscriber, tracing asks the thread that reaches a line first whether it is wanted, and most tests have none.
+        // If a process has one subscriber, tracing asks the thread that reaches a line first whether it is
+        // wanted, and most tests have none.
         static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| {
             Dispatch::new(
                 tracing_subscriber::fmt()

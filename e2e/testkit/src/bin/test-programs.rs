@@ -1,4 +1,5 @@
-//! Installs and builds the programs that tests need, before `cargo xtask test` runs the tests: they would do so themselves, one after another.
+//! Installs and builds the programs that tests need, before `cargo xtask test` runs the tests: they would do
+//! so themselves, one after another.
 
 use anyhow::Result;
 use osm_judges::packages;

@@ -16,11 +16,12 @@ use crate::wait::wait_for;
 /// How long a kind that has just been defined may take to be served.
 const SERVED_WITHIN: Duration = Duration::from_secs(180);
 
-/// Applies every document of `yaml` in order, by server-side apply (forced, field manager `osm-testkit`); a namespaced object without a
-/// namespace goes to `default`.
+/// Applies every document of `yaml` in order, by server-side apply (forced, field manager `osm-testkit`); a
+/// namespaced object without a namespace goes to `default`.
 ///
 /// # Errors
-/// When the text is not YAML, an object lacks apiVersion, kind or name, its kind is not served, or the server refuses it.
+/// When the text is not YAML, an object lacks apiVersion, kind or name, its kind is not served, or the server
+/// refuses it.
 pub async fn apply_yaml(client: &Client, yaml: &str) -> Result<Vec<DynamicObject>> {
     let mut applied = Vec::new();
     for object in parse(yaml)? {
@@ -38,7 +39,8 @@ pub async fn apply_yaml(client: &Client, yaml: &str) -> Result<Vec<DynamicObject
     Ok(applied)
 }
 
-/// Applies every `.yaml` file of `directory` and waits until the kinds that its CustomResourceDefinitions define are served.
+/// Applies every `.yaml` file of `directory` and waits until the kinds that its CustomResourceDefinitions
+/// define are served.
 ///
 /// # Errors
 /// As [`apply_yaml`], and when a kind is not served in time.
@@ -114,7 +116,8 @@ async fn apply(client: &Client, object: DynamicObject) -> Result<DynamicObject> 
     Ok(api.patch(&name, &params, &Patch::Apply(&object)).await?)
 }
 
-/// Asks again while the kind is unknown: a CustomResourceDefinition just before it in the same text may not be served yet.
+/// Asks again while the kind is unknown: a CustomResourceDefinition just before it in the same text may not
+/// be served yet.
 async fn discover(client: &Client, gvk: &GroupVersionKind) -> Result<(ApiResource, ApiCapabilities)> {
     let what = format!("{} {} to be served", gvk.api_version(), gvk.kind);
     wait_for(&what, SERVED_WITHIN, async || {

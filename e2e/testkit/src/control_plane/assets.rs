@@ -58,8 +58,8 @@ impl Assets {
     }
 }
 
-/// Makes sure that the components' binaries exist; builds only what is asked for and not there yet. A cold build of etcd and kube-apiserver
-/// takes minutes, so `progress` is told what happens, a line at a time.
+/// Makes sure that the components' binaries exist; builds only what is asked for and not there yet. A cold
+/// build of etcd and kube-apiserver takes minutes, so `progress` is told what happens, a line at a time.
 ///
 /// # Errors
 /// When Go is missing or a build fails.

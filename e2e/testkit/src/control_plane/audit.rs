@@ -29,7 +29,8 @@ const WITH_BODIES: &str = "- {level: Metadata, verbs: [get, list, watch]}\n- {le
 /// A request that the API server has answered; a watch counts as soon as it has begun.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditEvent {
-    /// Who asked, e.g. `system:serviceaccount:kube-system:osc-controller`; empty where the token was nobody's.
+    /// Who asked, e.g. `system:serviceaccount:kube-system:osc-controller`; empty where the token was
+    /// nobody's.
     pub user: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` …
     pub verb: String,
@@ -89,8 +90,8 @@ impl AuditLog {
 }
 
 impl ControlPlane {
-    /// A reader of all requests to objects, but for the API server's own, from the first one on. It is complete up to the last request that
-    /// was answered.
+    /// A reader of all requests to objects, but for the API server's own, from the first one on. It is
+    /// complete up to the last request that was answered.
     ///
     /// # Errors
     /// When the control plane was started without [`super::Options::audit`].

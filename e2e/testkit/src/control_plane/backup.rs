@@ -24,8 +24,9 @@ impl ControlPlane {
         Ok(backup)
     }
 
-    /// Goes back to a backup as an operator in need does it: etcd's data are replaced by the copy and nothing else. What was written since is
-    /// lost, and resourceVersions that were given out already are given out once more.
+    /// Goes back to a backup as an operator in need does it: etcd's data are replaced by the copy and nothing
+    /// else. What was written since is lost, and resourceVersions that were given out already are given out
+    /// once more.
     ///
     /// # Errors
     /// As [`Self::backup`].

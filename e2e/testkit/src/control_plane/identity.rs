@@ -40,8 +40,8 @@ impl ControlPlane {
         Ok(answer.status.context("TokenRequest without status")?.token)
     }
 
-    /// Writes a kubeconfig (mode 0600) that acts as an existing ServiceAccount, with a token of its own. Each call writes another file: services
-    /// restart when theirs changes.
+    /// Writes a kubeconfig (mode 0600) that acts as an existing ServiceAccount, with a token of its own. Each
+    /// call writes another file: services restart when theirs changes.
     ///
     /// # Errors
     /// When there is no such ServiceAccount.

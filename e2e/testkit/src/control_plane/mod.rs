@@ -1,5 +1,5 @@
-//! A real etcd and kube-apiserver on a free loopback port, in a temporary directory. They end with their owner. On request they come with
-//! everything that machines need to join.
+//! A real etcd and kube-apiserver on a free loopback port, in a temporary directory. They end with their
+//! owner. On request they come with everything that machines need to join.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -44,8 +44,8 @@ use crate::process::{ScratchDir, Service};
 use crate::procfs::Usage;
 use crate::wait::wait_for;
 
-/// What the API server advertises, and so what the EndpointSlice `default/kubernetes` holds. It may not be a loopback address; nobody
-/// answers there (RFC 5737).
+/// What the API server advertises, and so what the EndpointSlice `default/kubernetes` holds. It may not be a
+/// loopback address; nobody answers there (RFC 5737).
 pub const ADVERTISED_ADDRESS: &str = "192.0.2.10";
 
 /// The cluster IP of the Service `default/kubernetes`.
@@ -59,21 +59,25 @@ const PORT_ATTEMPTS: usize = 3;
 /// How a control plane differs from the usual one.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Controllers for kube-controller-manager to run, e.g. `csrapproving`, `csrsigning`, `namespace`. It is neither built nor started
-    /// where this is empty and no machines join.
+    /// Controllers for kube-controller-manager to run, e.g. `csrapproving`, `csrsigning`, `namespace`. It is
+    /// neither built nor started where this is empty and no machines join.
     pub controllers: Vec<&'static str>,
     /// Keep a log of all requests, for [`ControlPlane::audit_log`].
     pub audit: bool,
-    /// Keep the bodies of the requests to objects and of their answers in this log as well, credentials included. Reads have no bodies.
+    /// Keep the bodies of the requests to objects and of their answers in this log as well, credentials
+    /// included. Reads have no bodies.
     pub audit_bodies: bool,
-    /// The address (not of loopback) by which machines reach the API server, on this host or a relay before it, where machines are to join.
+    /// The address (not of loopback) by which machines reach the API server, on this host or a relay before
+    /// it, where machines are to join.
     ///
-    /// It listens on all addresses then, its certificate is valid for this one, and it advertises it. All controllers that are on by
-    /// default run, those of `controllers` besides, and the scheduler: pods that the API server accepts run as soon as there is a node. The
-    /// API server talks to kubelets only if the cluster's CA has signed their serving certificates. For a network of the test's own: the
-    /// API server is as reachable as the host.
+    /// It listens on all addresses then, its certificate is valid for this one, and it advertises it. All
+    /// controllers that are on by default run, those of `controllers` besides, and the scheduler: pods that
+    /// the API server accepts run as soon as there is a node. The API server talks to kubelets only if the
+    /// cluster's CA has signed their serving certificates. For a network of the test's own: the API server is
+    /// as reachable as the host.
     pub nodes: Option<Ipv4Addr>,
-    /// Another such address, where machines may have IPv6: pods and Services get addresses of both families then.
+    /// Another such address, where machines may have IPv6: pods and Services get addresses of both families
+    /// then.
     pub nodes_ipv6: Option<Ipv6Addr>,
     /// The folder for the programs' logs, if they are to outlive the control plane. It must be there.
     pub logs: Option<PathBuf>,
@@ -94,7 +98,8 @@ impl Options {
     }
 }
 
-/// A running control plane. Dropping it, or the end of the process that owns it, ends all its processes and removes its files.
+/// A running control plane. Dropping it, or the end of the process that owns it, ends all its processes and
+/// removes its files.
 #[derive(Debug)]
 pub struct ControlPlane {
     // In the order in which they are dropped: the directory last.
@@ -111,10 +116,12 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts one, with binaries built first where they are missing (progress on standard error). Ready when the API server says so.
+    /// Starts one, with binaries built first where they are missing (progress on standard error). Ready when
+    /// the API server says so.
     ///
     /// # Errors
-    /// When a binary can't be built or a component does not become ready; the message holds the end of its log.
+    /// When a binary can't be built or a component does not become ready; the message holds the end of its
+    /// log.
     pub async fn start(options: Options) -> Result<Self> {
         let assets = assets::ensure_verbosely(&options.components()).await?;
         let directory = ScratchDir::new("osm-control-plane-")?;
@@ -147,7 +154,8 @@ impl ControlPlane {
         Ok(control_plane)
     }
 
-    /// The one control plane that the tests of a process share, with usual options; each test uses namespaces of its own.
+    /// The one control plane that the tests of a process share, with usual options; each test uses namespaces
+    /// of its own.
     ///
     /// # Errors
     /// As [`ControlPlane::start`].
@@ -191,7 +199,8 @@ impl ControlPlane {
         self.directory.path().join("admin.kubeconfig")
     }
 
-    /// A client that may do everything. Created on each call, because a client ends with the tokio runtime that made it.
+    /// A client that may do everything. Created on each call, because a client ends with the tokio runtime
+    /// that made it.
     ///
     /// # Errors
     /// When the TLS configuration is refused.
@@ -229,7 +238,8 @@ impl ControlPlane {
         apply::apply_yaml(&self.admin()?, yaml).await
     }
 
-    /// Applies the CustomResourceDefinitions (and all else) in a directory's `.yaml` files and waits until their kinds are served.
+    /// Applies the CustomResourceDefinitions (and all else) in a directory's `.yaml` files and waits until
+    /// their kinds are served.
     ///
     /// # Errors
     /// When the server refuses one, or does not serve it in time.
@@ -237,7 +247,8 @@ impl ControlPlane {
         apply::install_crds(&self.admin()?, directory).await
     }
 
-    /// The CustomResourceDefinitions of machine-controller's MachineDeployments, MachineSets and Machines, cut down to what tests need.
+    /// The CustomResourceDefinitions of machine-controller's MachineDeployments, MachineSets and Machines,
+    /// cut down to what tests need.
     ///
     /// # Errors
     /// As [`ControlPlane::install_crds`].
@@ -257,7 +268,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Starts the API server again, with the same port and data, and waits until it is ready. Does nothing where it runs.
+    /// Starts the API server again, with the same port and data, and waits until it is ready. Does nothing
+    /// where it runs.
     ///
     /// # Errors
     /// When it does not become ready.
@@ -325,7 +337,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// The API server refuses a pod whose ServiceAccount isn't there, and `default` is made by a controller. So is what every pod mounts.
+    /// The API server refuses a pod whose ServiceAccount isn't there, and `default` is made by a controller.
+    /// So is what every pod mounts.
     async fn wait_until_pods_are_accepted(&mut self) -> Result<()> {
         let client = self.admin()?;
         let accounts = Api::<ServiceAccount>::default_namespaced(client.clone());
@@ -383,7 +396,8 @@ fn ended(service: &mut Service) -> Result<Option<anyhow::Error>> {
     }))
 }
 
-/// A port below the range from which the kernel serves outgoing connections, so that it stays free while the API server is stopped.
+/// A port below the range from which the kernel serves outgoing connections, so that it stays free while the
+/// API server is stopped.
 ///
 /// # Errors
 /// When a hundred ports are taken.

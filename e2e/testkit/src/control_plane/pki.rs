@@ -28,8 +28,8 @@ pub struct Pki {
 }
 
 impl Pki {
-    /// Writes `ca`, `apiserver` and `kubelet-client` (each `.crt` and `.key`), `sa.key` and `sa.pub`, all ECDSA P-256. Machines reach the
-    /// API server by the addresses `nodes`, if there are any.
+    /// Writes `ca`, `apiserver` and `kubelet-client` (each `.crt` and `.key`), `sa.key` and `sa.pub`, all
+    /// ECDSA P-256. Machines reach the API server by the addresses `nodes`, if there are any.
     ///
     /// # Errors
     /// When a file can't be written.

@@ -1,4 +1,5 @@
-//! Faults around a machine. The console must name each fault, and once the fault has ended the machine must join without help.
+//! Faults around a machine. The console must name each fault, and once the fault has ended the machine must
+//! join without help.
 
 use std::fs;
 use std::path::Path;
@@ -120,8 +121,8 @@ const HIDE_MODULES: &str = "cd /lib/modules/$(uname -r)/kernel/net && mkdir /var
 const SHOW_MODULES: &str = "cd /lib/modules/$(uname -r)/kernel/net && mv /var/lib/lab-modules/netfilter . && \
     mv /var/lib/lab-modules/br_netfilter.ko* bridge/ && depmod";
 
-/// The kernel lacks modules for pods, as in images of version 10 of RHEL; and logind allows less of a delay than the kubelet wants, as in
-/// those of Ubuntu.
+/// The kernel lacks modules for pods, as in images of version 10 of RHEL; and logind allows less of a delay
+/// than the kubelet wants, as in those of Ubuntu.
 pub async fn modules_missing(run: &ScenarioRun<'_>) -> Result<()> {
     let as_in_ubuntu = |root: &Path| {
         let file = root.join(OF_UBUNTU);

@@ -1,6 +1,7 @@
 //! A machine of a Flatcar pool. Ignition applies its two documents, each in the initramfs of a boot.
 //!
-//! The machine is Debian with Ignition. What of Flatcar the profile relies on comes from the image, and containerd from a layer over it.
+//! The machine is Debian with Ignition. What of Flatcar the profile relies on comes from the image, and
+//! containerd from a layer over it.
 
 use std::fs;
 use std::path::Path;

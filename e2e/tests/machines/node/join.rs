@@ -35,7 +35,8 @@ pub async fn join(run: &ScenarioRun<'_>) -> Result<()> {
     nothing_failed(run)
 }
 
-/// The same with EC2's metadata service. On AWS a node is called as the instance is in the private DNS, which only that service knows.
+/// The same with EC2's metadata service. On AWS a node is called as the instance is in the private DNS, which
+/// only that service knows.
 pub async fn aws(run: &ScenarioRun<'_>) -> Result<()> {
     run.boot().await?;
     let node = run.ready(READY).await?;
@@ -55,7 +56,8 @@ pub async fn without_approver(run: &ScenarioRun<'_>) -> Result<()> {
     nothing_failed(run)
 }
 
-/// The machine has read its user data there in the metadata service of a platform, and has its address by DHCP.
+/// The machine has read its user data there in the metadata service of a platform, and has its address by
+/// DHCP.
 fn came_by_http(run: &ScenarioRun<'_>, platform: &str, user_data: &str) -> Result<()> {
     let query = "cloud-init query --format '{{v1.platform}} {{v1.subplatform}} {{v1.instance_id}}'";
     let said = run.shell(query)?;
@@ -135,7 +137,8 @@ pub async fn run_pod(run: &ScenarioRun<'_>) -> Result<()> {
     .await
 }
 
-/// The kubelet asks for the certificate that it serves with, and the API server verifies it. machine-controller would approve it.
+/// The kubelet asks for the certificate that it serves with, and the API server verifies it.
+/// machine-controller would approve it.
 pub async fn logs_can_be_read(run: &ScenarioRun<'_>) -> Result<()> {
     let of_kubelets = "--field-selector=spec.signerName=kubernetes.io/kubelet-serving";
     wait_for(

@@ -11,7 +11,8 @@ use super::scenario_run::{READY, ScenarioRun};
 /// Modules that a node needs, and that no image loads by itself.
 const MODULES: [&str; 2] = ["br_netfilter", "overlay"];
 
-/// The machine has loaded the modules of its kernel, which enforces AppArmor, and its control groups are of version 2.
+/// The machine has loaded the modules of its kernel, which enforces AppArmor, and its control groups are of
+/// version 2.
 pub fn serves_pods(run: &ScenarioRun<'_>) -> Result<()> {
     let at_first = run.shell("cat /var/lib/cloud/lab-modules")?;
     let now = run.shell("cat /proc/modules")?;

@@ -45,9 +45,10 @@ const USUAL: &str = "join";
 
 /// Boot machines that provision themselves and join a cluster, without internet
 ///
-/// A whole cluster, the services, a mirror, a registry and virtual machines of QEMU run on this computer, in network, mount and process namespaces
-/// of their own: nothing of it reaches the host's network, and all of it is gone at the end. It needs no root. The first run builds the cluster's
-/// programs and the machines' images, which takes about ten minutes; later ones start in seconds.
+/// A whole cluster, the services, a mirror, a registry and virtual machines of QEMU run on this computer, in
+/// network, mount and process namespaces of their own: nothing of it reaches the host's network, and all of
+/// it is gone at the end. It needs no root. The first run builds the cluster's programs and the machines'
+/// images, which takes about ten minutes; later ones start in seconds.
 ///
 /// Machines use KVM where it runs a trial machine, and else emulation, which takes several times as long.
 #[derive(clap::Args)]
@@ -66,8 +67,8 @@ pub struct Node {
     debian: Vec<Debian>,
     /// Image of a distributor that machines boot instead of Debian; may be repeated
     ///
-    /// OS is the operating system as a MachineDeployment names it, and LOCATION a path or a URL. CHECKSUM is the SHA-256 that the image must have:
-    /// take it from the list that the distributor has signed.
+    /// OS is the operating system as a MachineDeployment names it, and LOCATION a path or a URL. CHECKSUM is
+    /// the SHA-256 that the image must have: take it from the list that the distributor has signed.
     #[arg(long, value_name = "OS=LOCATION,sha256=CHECKSUM")]
     image: Vec<String>,
     #[command(flatten)]
@@ -138,7 +139,8 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { settings: Some(proxy::proxy), ..scenario!("proxy-password", proxy::proxy_password, "a proxy that wants a password, which nobody else sees") },
     Scenario { settings: Some(one_crictl), ..scenario!("kubelets", kernel::kubelets, "the oldest and the newest kubelet, with control groups of version 2") },
     Scenario { settings: Some(faults::graceful_shutdown), ..scenario!("modules-missing", faults::modules_missing, "modules for pods are missing, then there; AppArmor confines pods; logind limits shutdowns as in Ubuntu's images") },
-    // The last one, since no approver runs from then on. What runs by itself has settings, even if they are as usual.
+    // The last one, since no approver runs from then on. What runs by itself has settings, even if they are
+    // as usual.
     Scenario { settings: Some(|_| Ok(())), ..scenario!("static", join::without_approver, "no approver runs, and kube-controller-manager approves") },
 ];
 
@@ -151,8 +153,9 @@ const CHART: &Scenario = &scenario!(
 
 /// Install the chart into a whole cluster, and upgrade and uninstall it
 ///
-/// The cluster is that of `cargo xtask e2e node`. Its node has booted from user data of services on the host, which are then uninstalled: the
-/// README's commands install the chart on that node. It takes as long as a machine that joins, and the build of our images and of Helm.
+/// The cluster is that of `cargo xtask e2e node`. Its node has booted from user data of services on the host,
+/// which are then uninstalled: the README's commands install the chart on that node. It takes as long as a
+/// machine that joins, and the build of our images and of Helm.
 #[derive(clap::Args)]
 pub struct Helm {
     #[command(flatten)]
@@ -282,7 +285,8 @@ impl Node {
             Some(folder) => folder.into(),
             None => {
                 progress.step("building the workspace");
-                // As `cargo xtask test` does: a build of the services alone would select other features, and compile their dependencies twice.
+                // As `cargo xtask test` does: a build of the services alone would select other features, and
+                // compile their dependencies twice.
                 crate::cargo(&["build", "--workspace", "--bins", "--tests"]).await?;
                 let program = std::env::current_exe()?;
                 program.parent().context("the folder of programs")?.to_owned()
@@ -322,7 +326,8 @@ impl Node {
             .await
             .with_context(without_site)?;
         let mut outcomes = Vec::new();
-        // One that needs other settings runs by itself: it may also need a server that only one machine can have.
+        // One that needs other settings runs by itself: it may also need a server that only one machine can
+        // have.
         let (usual, others): (Plan, Plan) = plan
             .iter()
             .cloned()

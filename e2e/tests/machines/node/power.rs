@@ -27,8 +27,8 @@ const CRICTL: &str = "/opt/bin/crictl";
 /// What a pod writes there at every boot.
 const NOT_OURS: &str = "etc/cni/net.d/";
 
-/// What a power cut at the first boot leaves behind: cloud-init has written files and does not do it again, and what it wrote is not on the
-/// disk.
+/// What a power cut at the first boot leaves behind: cloud-init has written files and does not do it again,
+/// and what it wrote is not on the disk.
 const LOSE_WHAT_WAS_WRITTEN: &str = "systemctl stop osm-bootstrap.service && rm /var/lib/osm/begun && sync && \
     truncate -s 0 /opt/bin/osm-* /etc/osm/api-token /etc/systemd/system/osm-bootstrap.service && \
     rm /etc/systemd/system/multi-user.target.wants/osm-bootstrap.service && sync";
@@ -47,7 +47,8 @@ pub async fn power_cut(run: &ScenarioRun<'_>) -> Result<()> {
         .await
     };
     asks(0).await?;
-    // The tokens' owner runs now: what looks at process lists must have seen it, or it would see no leak either.
+    // The tokens' owner runs now: what looks at process lists must have seen it, or it would see no leak
+    // either.
     wait_for("the process list", run.patience(ASKS), async || {
         let seen = run.machine(|machine| machine.processes())?;
         check(
@@ -67,8 +68,8 @@ pub async fn power_cut(run: &ScenarioRun<'_>) -> Result<()> {
 /// As long as this is there, the machine does not begin to apply its document. A reset takes it away.
 const HOLD: &str = "run/lab-hold";
 
-/// The machine is reset when it has its document but has not applied it, and while programs are downloaded. Once it is a node, a boot changes
-/// nothing.
+/// The machine is reset when it has its document but has not applied it, and while programs are downloaded.
+/// Once it is a node, a boot changes nothing.
 pub async fn restart(run: &ScenarioRun<'_>) -> Result<()> {
     let (mirror, relay, address) = (&run.environment.mirror, &run.environment.relay, run.address());
     mirror.fault(address, "/kubelet", Fault::Stalled);
@@ -104,7 +105,8 @@ pub async fn restart(run: &ScenarioRun<'_>) -> Result<()> {
     a_boot_changes_nothing(run).await
 }
 
-/// Ends the machine at once, before there is what vouches for the step that is interrupted, and switches it on again.
+/// Ends the machine at once, before there is what vouches for the step that is interrupted, and switches it
+/// on again.
 fn reset(run: &ScenarioRun<'_>, mark: &str) -> Result<()> {
     ensure!(!run.has(mark)?, "it is too late: {mark} is there");
     run.machine(Machine::cut_power)?;
@@ -132,7 +134,8 @@ fn hold_the_applier(root: &Path) -> Result<()> {
 
 /// The next boot of a node downloads, starts and writes nothing again.
 async fn a_boot_changes_nothing(run: &ScenarioRun<'_>) -> Result<()> {
-    // What comes after the node is Ready must be over: nothing may be in the middle of a change. crictl comes last.
+    // What comes after the node is Ready must be over: nothing may be in the middle of a change. crictl comes
+    // last.
     wait_for("everything to be applied", run.patience(READY), async || {
         let state = run.shell("systemctl is-active osm-setup.service || true")?;
         let is_over = !["active", "activating"].contains(&state.trim());
@@ -166,7 +169,8 @@ async fn a_boot_changes_nothing(run: &ScenarioRun<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Inode and time of change of each file: a file that is written again is another one, even with the same content.
+/// Inode and time of change of each file: a file that is written again is another one, even with the same
+/// content.
 fn files(run: &ScenarioRun<'_>) -> Result<BTreeMap<String, String>> {
     let found = run.shell(&format!("cd / && find {OURS} ! -type d -printf '%i %T@ %p\\n'"))?;
     let files = found.lines().filter_map(|line| {

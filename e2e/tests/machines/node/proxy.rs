@@ -29,7 +29,8 @@ pub fn proxy(settings: &mut Value) -> Result<()> {
     Ok(())
 }
 
-/// Downloads and images come by the proxy alone. Its password is in one file of root, and in the environment of what reads that file.
+/// Downloads and images come by the proxy alone. Its password is in one file of root, and in the environment
+/// of what reads that file.
 pub async fn proxy_password(run: &ScenarioRun<'_>) -> Result<()> {
     let encoded = |text: &str| BASE64_STANDARD.encode(text).trim_end_matches('=').to_owned();
     // The password, and how HTTP's basic authentication spells it.

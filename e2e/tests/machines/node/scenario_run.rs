@@ -18,7 +18,8 @@ use super::{Scenario, secrets};
 use crate::environment::Environment;
 use crate::pool::{Cloud, Pool, Template, UserData};
 
-/// How long a machine may take from its boot, or from the end of a fault, until it is Ready. Back-off of up to a minute is part of it.
+/// How long a machine may take from its boot, or from the end of a fault, until it is Ready. Back-off of up
+/// to a minute is part of it.
 pub const READY: Duration = Duration::from_secs(180);
 
 /// How long a fault may last until the console says so.
@@ -233,8 +234,8 @@ impl<'a> ScenarioRun<'a> {
         own.map(|request| request.path).collect()
     }
 
-    /// From now on, this must be seen nowhere but in what programs take from their environment, which the kernel shows to root only: 24 characters
-    /// at its end give it away.
+    /// From now on, this must be seen nowhere but in what programs take from their environment, which the
+    /// kernel shows to root only: 24 characters at its end give it away.
     pub fn conceal_outside_environments(&self, secret: &str) {
         self.environment_only.lock().insert(secret.to_owned());
     }

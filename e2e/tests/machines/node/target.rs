@@ -24,7 +24,8 @@ impl From<Release> for Target {
 }
 
 impl Target {
-    /// Debian with Ignition stands in for Flatcar: Ignition reads the user data in the initramfs, and applies the next config after a reboot.
+    /// Debian with Ignition stands in for Flatcar: Ignition reads the user data in the initramfs, and applies
+    /// the next config after a reboot.
     pub fn ignition() -> Self {
         Self {
             system: System::DebianWithIgnition,

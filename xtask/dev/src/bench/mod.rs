@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: how fast many MachineDeployments become user data, and at what cost.
 //!
-//! Each implementation and number of MachineDeployments gets a new etcd and kube-apiserver, which share the machine with the implementation
-//! and with this program.
+//! Each implementation and number of MachineDeployments gets a new etcd and kube-apiserver, which share the
+//! machine with the implementation and with this program.
 
 mod implementation;
 mod pools;
@@ -30,18 +30,21 @@ use crate::build::{self, Profile};
 const TIMEOUT: Duration = Duration::from_secs(180);
 const TIMEOUT_PER_POOL: Duration = Duration::from_millis(200);
 
-/// Measure many MachineDeployments on a real control plane: time to user data, absence, requests, CPU and memory
+/// Measure many MachineDeployments on a real control plane: time to user data, absence, requests, CPU and
+/// memory
 ///
 /// The figures of one run can be compared with each other. Those of two machines or two days can't.
 ///
-/// `--compare NAME=COMMAND` starts `sh -c COMMAND` in place of the services, in the same run. It finds in its environment:
+/// `--compare NAME=COMMAND` starts `sh -c COMMAND` in place of the services, in the same run. It finds in its
+/// environment:
 ///
 /// - KUBECONFIG: a user who may do everything
 /// - OSM_BENCH_NAMESPACE: namespace of profiles, OperatingSystemConfigs and MachineDeployments
 /// - OSM_BENCH_PROFILE: the profile that all MachineDeployments name
 /// - OSM_BENCH_DIRECTORY: an empty directory, which is deleted at the end
 ///
-/// The CustomResourceDefinitions and namespaces exist. The command must install the profile osp-ubuntu, which the benchmark copies.
+/// The CustomResourceDefinitions and namespaces exist. The command must install the profile osp-ubuntu, which
+/// the benchmark copies.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Bench {
@@ -55,7 +58,8 @@ pub struct Bench {
     /// Write the figures to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Measure the development build in OSM_BIN_DIR, or a new one, to try this command; its figures are not comparable
+    /// Measure the development build in OSM_BIN_DIR, or a new one, to try this command; its figures are not
+    /// comparable
     #[arg(long)]
     dev: bool,
 }
@@ -90,10 +94,11 @@ struct Figures {
     implementation: String,
     pools: u32,
     scenario: &'static str,
-    /// Seconds between the change of each pool and its Secret, as an independent watch saw it, the shortest first; empty if no Secret is
-    /// waited for.
+    /// Seconds between the change of each pool and its Secret, as an independent watch saw it, the shortest
+    /// first; empty if no Secret is waited for.
     waits: Vec<f64>,
-    /// Seconds until everything had happened: all Secrets, or the services ready, or everything deleted. None if nothing shows it.
+    /// Seconds until everything had happened: all Secrets, or the services ready, or everything deleted. None
+    /// if nothing shows it.
     seconds: Option<f64>,
     /// The longest absence of a bootstrap Secret, in seconds; none if they are meant to go.
     longest_absence_seconds: Option<f64>,
@@ -216,7 +221,8 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Installs the profile, and waits until a first pool is published and deleted again. Only then the implementation has started.
+    /// Installs the profile, and waits until a first pool is published and deleted again. Only then the
+    /// implementation has started.
     async fn serve_a_pool(&self, client: kube::Client) -> Result<()> {
         pools::create_profile(&client, TIMEOUT).await?;
         let pool = Pools::new(client, 1);
@@ -275,7 +281,8 @@ impl Stage<'_> {
         })
     }
 
-    /// Waits until each of these Secrets was written with `revision` in this scenario. Returns how long each took, the shortest first.
+    /// Waits until each of these Secrets was written with `revision` in this scenario. Returns how long each
+    /// took, the shortest first.
     async fn written(&self, revision: u64, started: &StartTimes) -> Result<Vec<Duration>> {
         let what = format!("every bootstrap Secret to be written with revision {revision}");
         let revision = revision.to_string();

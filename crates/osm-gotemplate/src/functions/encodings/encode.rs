@@ -137,8 +137,8 @@ impl Converter<'_> {
     }
 }
 
-/// Data as YAML. Readers differ: to those of YAML 1.1, `yes`, `12:30` and `1_000` are no texts. So every text is quoted unless it
-/// consists of harmless characters.
+/// Data as YAML. Readers differ: to those of YAML 1.1, `yes`, `12:30` and `1_000` are no texts. So every text
+/// is quoted unless it consists of harmless characters.
 struct Yaml<'a>(&'a Json);
 
 impl Serialize for Yaml<'_> {

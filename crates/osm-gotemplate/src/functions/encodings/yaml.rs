@@ -1,6 +1,7 @@
 //! YAML as values, with the types that `gopkg.in/yaml.v3` gives to scalars. A timestamp is a text.
 //!
-//! The values of a document are put together from the parser's events without recursion, so that no document takes stack.
+//! The values of a document are put together from the parser's events without recursion, so that no document
+//! takes stack.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,6 +1,7 @@
 //! Checks the keys of a document that `osm-apply` of the library applies, and not cloud-init itself.
 //!
-//! The table of keys is in `osm-apply.py`. It runs the module of every other key by itself, and fails where there is none.
+//! The table of keys is in `osm-apply.py`. It runs the module of every other key by itself, and fails where
+//! there is none.
 
 use osm_api::content::Content;
 use osm_api::profile::{CloudProvider, OperatingSystem};
@@ -34,7 +35,8 @@ fn is_in(key: &str, row: &str) -> bool {
     keys.is_some_and(|keys| keys.split(' ').any(|listed| listed == key))
 }
 
-/// The keys of the modules of a stage, if `osm-apply` applies them. An edge machine runs cloud-init for no document.
+/// The keys of the modules of a stage, if `osm-apply` applies them. An edge machine runs cloud-init for no
+/// document.
 fn keys(spec: &Content, stage: Stage) -> impl Iterator<Item = &str> {
     let is_edge = spec
         .cloud_provider

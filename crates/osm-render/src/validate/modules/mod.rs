@@ -1,5 +1,5 @@
-//! Validates what rendered profiles contain in `modules`, by cloud-init's own schema. On the machine, cloud-init only warns about
-//! modules that it does not understand, and skips them.
+//! Validates what rendered profiles contain in `modules`, by cloud-init's own schema. On the machine,
+//! cloud-init only warns about modules that it does not understand, and skips them.
 
 pub(crate) mod applied;
 mod schema;
@@ -190,7 +190,8 @@ mod tests {
         assert_eq!(complained, refused, "{complaints}");
     }
 
-    /// The table of `osm-apply` against cloud-init's schema, which says which module a key belongs to, and its loader.
+    /// The table of `osm-apply` against cloud-init's schema, which says which module a key belongs to, and
+    /// its loader.
     #[test]
     fn osm_apply_runs_a_module_for_every_key_that_has_one() {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../osm-user-data/src/osm-apply.py");
@@ -226,7 +227,8 @@ mod tests {
         for (key, owners) in owners {
             let module = table.remove(key).unwrap_or_else(|| key.replace('-', "_"));
             let is_owned = match &*module {
-                // cloud-init has read the data of its vendor by then, and its module would run their scripts again.
+                // cloud-init has read the data of its vendor by then, and its module would run their scripts
+                // again.
                 "skipped" => owners.len() == 1 || key == "vendor_data",
                 "refused" => key == "power_state",
                 // The schema has the name that the module got in 24.1, and 22.4 has only this one.

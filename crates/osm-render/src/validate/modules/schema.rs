@@ -1,4 +1,5 @@
-//! The part of JSON Schema, draft 4, that cloud-init's schema of cloud-config uses. A test checks that it uses no other keyword.
+//! The part of JSON Schema, draft 4, that cloud-init's schema of cloud-config uses. A test checks that it
+//! uses no other keyword.
 //!
 //! A general validator would add four megabytes to the binary, for this one schema.
 
@@ -21,7 +22,8 @@ const MAX_PROBLEMS: usize = 20;
 /// A message names at most this many members of an enumeration, so that other problems have room in it.
 const MAX_NAMED: usize = 16;
 
-/// A problem of a document: a path such as `.ntp.servers[0]`, and a text such as `is not of type string`. It does not repeat the value.
+/// A problem of a document: a path such as `.ntp.servers[0]`, and a text such as `is not of type string`. It
+/// does not repeat the value.
 pub(super) type Problem = (String, String);
 
 pub(super) struct Schema {
@@ -158,7 +160,8 @@ impl Schema {
         }
     }
 
-    /// Checks a value that may have one of several forms. If it has none, the problems of the likeliest form are reported.
+    /// Checks a value that may have one of several forms. If it has none, the problems of the likeliest form
+    /// are reported.
     fn check_branches(
         &self,
         branches: &[Value],
@@ -207,7 +210,8 @@ impl Schema {
             .unwrap_or(schema)
     }
 
-    /// Whether the pattern matches. An invalid pattern would match everything; a test checks that the schema has none.
+    /// Whether the pattern matches. An invalid pattern would match everything; a test checks that the schema
+    /// has none.
     fn matches(&self, pattern: &str, text: &str) -> bool {
         let mut patterns = self.patterns.borrow_mut();
         let regex = patterns

@@ -51,7 +51,8 @@ fn config(utility: &str, encoding: Option<&str>, text: &str) -> Content {
     .unwrap()
 }
 
-/// Everything at once, because one process that reads a thousand documents is much quicker than a thousand processes.
+/// Everything at once, because one process that reads a thousand documents is much quicker than a thousand
+/// processes.
 pub fn passes_on_or_refuses(utility: &str, encoding: Option<&str>, first: &[&str], read: Read) {
     let mut runner = TestRunner::new(Config {
         failure_persistence: None,

@@ -1,10 +1,12 @@
-//! The profile osp-flatcar-cloud-init, where it differs from osp-flatcar. The matrix of all profiles has its documents judged.
+//! The profile osp-flatcar-cloud-init, where it differs from osp-flatcar. The matrix of all profiles has its
+//! documents judged.
 
 use osm_api::profile::ProvisioningUtility;
 
 use super::*;
 
-/// A machine that has read a bootstrap document which names `document`, with a coreos-cloudinit that applies it as `program` says.
+/// A machine that has read a bootstrap document which names `document`, with a coreos-cloudinit that applies
+/// it as `program` says.
 fn booted(kind: Kind, server: &Server, ca: &str, document: &str, program: &str) -> Machine {
     let mut pool = pool("anexia", false);
     pool.os.provisioning_utility = Some(ProvisioningUtility::CloudInit);

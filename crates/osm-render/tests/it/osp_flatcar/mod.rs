@@ -1,4 +1,5 @@
-//! The profiles osp-flatcar and osp-flatcar-cloud-init: their documents before the judges, their scripts at work.
+//! The profiles osp-flatcar and osp-flatcar-cloud-init: their documents before the judges, their scripts at
+//! work.
 
 mod cloud_init;
 mod ovf_network;
@@ -68,7 +69,8 @@ fn bootstrap_says_what_is_wrong_goes_on_and_reboots_into_ignition() {
         let console = machine.read("/dev/console");
         assert!(console.ends_with("at the next boot: rebooting\n"), "{console}");
 
-        // Should Ignition not have applied it: what is there is not fetched again, and the machine does not reboot in a hurry.
+        // Should Ignition not have applied it: what is there is not fetched again, and the machine does not
+        // reboot in a hurry.
         let (asked, sleeps) = (server.requests().len(), machine.read("/sleeps").len());
         machine.runs(BOOTSTRAP);
         assert_eq!(server.requests().len(), asked);

@@ -1,10 +1,11 @@
-//! What osm-setup does before it downloads anything: the network, certificates, mirrors and the cloud-config. A step that fails is named and
-//! repeated, and nothing is downloaded before.
+//! What osm-setup does before it downloads anything: the network, certificates, mirrors and the cloud-config.
+//! A step that fails is named and repeated, and nothing is downloaded before.
 
 use super::*;
 
-/// Files that osm-setup writes on its way, on a full disk: the system, the first thing that can't be written, the complaint, the file that
-/// there must be once there is room, and a text in it. The scripts write into a folder for certificates here, which can't be made.
+/// Files that osm-setup writes on its way, on a full disk: the system, the first thing that can't be written,
+/// the complaint, the file that there must be once there is room, and a text in it. The scripts write into a
+/// folder for certificates here, which can't be made.
 const FULL_DISKS: &str = r#"
 ubuntu | /etc/environment.new | No space | /etc/environment | https_proxy="http://proxy.example:3128"
 ubuntu | /usr/local/share/ca-certificates | File exists | /usr/local/share/ca-certificates/osm-2.crt | b25lIHRydXN0

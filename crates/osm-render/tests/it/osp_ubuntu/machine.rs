@@ -1,5 +1,5 @@
-//! A machine without a machine: a folder in which the profile's scripts find the paths they know, programs that would change
-//! the real one replaced, and a server beside it.
+//! A machine without a machine: a folder in which the profile's scripts find the paths they know, programs
+//! that would change the real one replaced, and a server beside it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -267,7 +267,8 @@ impl Machine {
         }
     }
 
-    /// Waits until the machine's log has a line with `text`, among those after the first `from` bytes; gives its length then.
+    /// Waits until the machine's log has a line with `text`, among those after the first `from` bytes; gives
+    /// its length then.
     pub fn wait_for_log(&self, from: usize, text: &str) -> usize {
         let started = Instant::now();
         while !self.log()[from..].contains(text) {

@@ -309,7 +309,8 @@ fn the_applier_names_what_it_can_not_do() {
     }
 }
 
-/// A tar archive, compressed, of programs that print their name; as release archives, with an owner that no node has.
+/// A tar archive, compressed, of programs that print their name; as release archives, with an owner that no
+/// node has.
 fn archive(names: &str) -> Vec<u8> {
     let scratch = tempfile::tempdir().unwrap();
     for name in names.split(' ') {
@@ -389,7 +390,8 @@ pub(crate) fn downloads(port: u16) -> String {
     )
 }
 
-/// Settings with everything set but the proxy, which this machine is not behind, by which nodes download from `port`.
+/// Settings with everything set but the proxy, which this machine is not behind, by which nodes download from
+/// `port`.
 pub(crate) fn downloading_from(port: u16) -> String {
     let everything = EVERYTHING.split("downloads:").next().unwrap().lines();
     let everything = everything.filter(|line| !line.starts_with("proxy:"));
@@ -551,7 +553,8 @@ fn setup_writes_what_containerd_reads_of_mirrors() {
     assert_eq!(machine.mode("/etc/kubernetes/cloud-config"), 0o600);
 }
 
-/// A system on a cloud, its package manager, packages that are installed whatever else is missing, and the unit that the second brings.
+/// A system on a cloud, its package manager, packages that are installed whatever else is missing, and the
+/// unit that the second brings.
 const PACKAGES: &str = "
 ubuntu openstack apt-get nfs-common qemu-guest-agent qemu-guest-agent
 rockylinux vsphere yum nfs-utils open-vm-tools vmtoolsd

@@ -4,7 +4,8 @@ use super::*;
 
 const RELEASE: &str = "6.12.0-55.9.1.el10_0.x86_64";
 
-/// A machine of this system whose kernel is of release [`RELEASE`], and lacks modules. Those come with a file `/modules`.
+/// A machine of this system whose kernel is of release [`RELEASE`], and lacks modules. Those come with a file
+/// `/modules`.
 fn without(modules: &[&str], os: &str, kind: Kind, settings: &str) -> Machine {
     let cloud = if os == "amzn2" { "aws" } else { "openstack" };
     lacking(modules, &pool(os, cloud, "1.34.2", "IPv4", false), kind, settings)
@@ -154,8 +155,8 @@ fn an_upgrade_brings_the_modules_of_a_newer_kernel() {
     }
 }
 
-/// Something that would keep pods from working, and must not go on: the system, the program that stops it, a pattern for the arguments
-/// with which that program fails until it is mended, and what the machine says.
+/// Something that would keep pods from working, and must not go on: the system, the program that stops it, a
+/// pattern for the arguments with which that program fails until it is mended, and what the machine says.
 const OBSTACLES: &str = "
 ubuntu | ufw | *disable | ufw --force disable failed
 rockylinux | systemctl | 'stop firewalld.service' | stop firewalld.service failed
@@ -165,7 +166,8 @@ centos | systemctl | 'reload NetworkManager.service' | reload NetworkManager.ser
 amzn2 | setenforce | 0 | setenforce 0 failed
 ";
 
-/// A machine on which the obstacle stays until there is a file `/mended`. `state` is the answer to whether something is on.
+/// A machine on which the obstacle stays until there is a file `/mended`. `state` is the answer to whether
+/// something is on.
 fn with([os, program, fails, _]: [&str; 4], state: &str, kind: Kind, port: u16) -> Machine {
     let machine = without(&["none"], os, kind, &downloads(port));
     machine.program("getenforce", "echo Enforcing");

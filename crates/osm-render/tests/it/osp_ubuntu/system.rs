@@ -1,4 +1,5 @@
-//! What osm-setup does to the operating system: swap and the upgrade of packages; and the name and the proxy of a node.
+//! What osm-setup does to the operating system: swap and the upgrade of packages; and the name and the proxy
+//! of a node.
 
 use super::*;
 use osm_user_data::user_data;

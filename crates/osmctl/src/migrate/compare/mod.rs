@@ -1,4 +1,5 @@
-//! Predicts what OSM would do with the pools of a cluster of the upstream OSM. It follows from the snapshot alone.
+//! Predicts what OSM would do with the pools of a cluster of the upstream OSM. It follows from the snapshot
+//! alone.
 
 pub mod text;
 
@@ -105,7 +106,8 @@ impl Profiles {
         Self { all, items }
     }
 
-    /// The profile that a pool asks for. KKP copies CustomOperatingSystemProfiles, so that only their names count.
+    /// The profile that a pool asks for. KKP copies CustomOperatingSystemProfiles, so that only their names
+    /// count.
     fn find(&self, namespace: &str, name: &str) -> Option<&Known> {
         let named = |known: &&Known| known.item.value.name_any() == name;
         let mut found = self.all.iter().filter(named);
@@ -318,7 +320,8 @@ mod tests {
         report(snapshot, &Settings::default()).pools.remove(0).outcome
     }
 
-    /// Adds the files that are rendered for every pool with Go templates, so that only `/etc/version` can differ.
+    /// Adds the files that are rendered for every pool with Go templates, so that only `/etc/version` can
+    /// differ.
     fn with_standard_files(snapshot: &mut Snapshot) {
         let Outcome::Differs(differences) = outcome(snapshot) else {
             panic!("no differences")

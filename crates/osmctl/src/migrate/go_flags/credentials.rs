@@ -1,4 +1,5 @@
-//! The Secret of `-node-registry-credentials-secret`: the credentials of its registries in the settings, and how it is converted.
+//! The Secret of `-node-registry-credentials-secret`: the credentials of its registries in the settings, and
+//! how it is converted.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
@@ -53,8 +54,8 @@ impl RegistrySecret {
         }
     }
 
-    /// The command that creates the Secret for a registry. No value is part of it: the value of the old Secret is the JSON of the fields of the new
-    /// one.
+    /// The command that creates the Secret for a registry. No value is part of it: the value of the old
+    /// Secret is the JSON of the fields of the new one.
     fn command(&self, registry: &str) -> String {
         let Self { namespace, name, .. } = self;
         let metadata = json!({"name": Self::converted(registry), "namespace": CLOUD_INIT_SETTINGS});

@@ -1,6 +1,7 @@
 //! The flags of the upstream OSM, and what they are in OSM: a settings document and values of the chart.
 //!
-//! No flag is dropped silently: each is carried over, has no counterpart for a reason, or is a problem. No message repeats a value.
+//! No flag is dropped silently: each is carried over, has no counterpart for a reason, or is a problem. No
+//! message repeats a value.
 //!
 //! ```text
 //! command_line   words → flags
@@ -45,8 +46,8 @@ pub fn value<'w>(words: &'w [String], name: &str) -> &'w str {
     last.and_then(|(_, text)| text).unwrap_or_default()
 }
 
-/// Maps a command line. `handled` are flags about which a person has decided, with settings in `own`, which win over those of flags.
-/// `secret` is the Secret that the flag [`REGISTRY_SECRET`] names.
+/// Maps a command line. `handled` are flags about which a person has decided, with settings in `own`, which
+/// win over those of flags. `secret` is the Secret that the flag [`REGISTRY_SECRET`] names.
 pub fn map(
     words: &[String],
     handled: &[String],

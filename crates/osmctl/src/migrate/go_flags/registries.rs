@@ -1,4 +1,5 @@
-//! Flags about registries and their mirrors. Every form of a registry or of a mirror is read here, whichever flag has it.
+//! Flags about registries and their mirrors. Every form of a registry or of a mirror is read here, whichever
+//! flag has it.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +15,8 @@ const DEFAULT_HOST: &str = "_default";
 
 const INSECURE: &str = "node-insecure-registries";
 
-/// What flags say about registries, by host. Several flags can be about one registry, and their order has no meaning, so all of them are
-/// read before the settings are written.
+/// What flags say about registries, by host. Several flags can be about one registry, and their order has no
+/// meaning, so all of them are read before the settings are written.
 pub(super) type Registries = BTreeMap<String, Registry>;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -104,8 +105,8 @@ fn document(host: &str, registry: &Registry, all: &Registries) -> Value {
     document
 }
 
-/// The mirrors of a registry. Nodes verify neither those of an insecure registry nor those on the host of one. An insecure registry is its own
-/// mirror, after all others.
+/// The mirrors of a registry. Nodes verify neither those of an insecure registry nor those on the host of
+/// one. An insecure registry is its own mirror, after all others.
 fn mirrors(name: &str, registry: &Registry, all: &Registries) -> Vec<Value> {
     let own = registry.insecure.iter().filter(|_| name != DEFAULT_HOST);
     let own = own.map(|url| Mirror {

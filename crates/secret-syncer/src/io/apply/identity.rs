@@ -44,8 +44,8 @@ pub async fn account(
     Ok(())
 }
 
-/// The Role opens exactly these Secrets, and the RoleBinding binds the pool's ServiceAccount to it. Returns whether the API server has stored
-/// both as they were sent.
+/// The Role opens exactly these Secrets, and the RoleBinding binds the pool's ServiceAccount to it. Returns
+/// whether the API server has stored both as they were sent.
 pub async fn open(
     context: &Context,
     gathered: &Gathered,
@@ -81,7 +81,8 @@ pub async fn role(
     Ok(opens(&context.caches.wrote_role(&written)))
 }
 
-/// Returns whether it binds the Role to the ServiceAccount. What a RoleBinding refers to can't be changed, so a wrong one is deleted first.
+/// Returns whether it binds the Role to the ServiceAccount. What a RoleBinding refers to can't be changed, so
+/// a wrong one is deleted first.
 async fn binding(context: &Context, gathered: &Gathered, ownership: &Ownership) -> Result<bool, ApplyError> {
     const WHAT: &str = "a pool's RoleBinding";
     let api: Api<RoleBinding> = context.in_namespace();

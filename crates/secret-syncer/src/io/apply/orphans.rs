@@ -29,7 +29,8 @@ async fn collect(context: &Context, config: &str, orphan: &Orphan) -> Result<(),
         );
         return Ok(());
     };
-    // In the cluster that the Secrets are in, since configs are also missing where they are looked for in the wrong place.
+    // In the cluster that the Secrets are in, since configs are also missing where they are looked for in the
+    // wrong place.
     let client = context.cluster.worker.client.clone();
     if !is_gone(&Api::namespaced(client, &owner.namespace), owner, pool).await? {
         tracing::warn!(

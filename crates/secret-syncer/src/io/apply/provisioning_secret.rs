@@ -1,5 +1,5 @@
-//! Writes the provisioning Secret: it exists, and is kept longer than the tokens live that are about to be published. Deletes those that
-//! no living token may fetch.
+//! Writes the provisioning Secret: it exists, and is kept longer than the tokens live that are about to be
+//! published. Deletes those that no living token may fetch.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,12 @@
-//! Publishes a pool, in an order in which nothing that a machine reads ever refers to what does not exist yet:
+//! Publishes a pool, in an order in which nothing that a machine reads ever refers to what does not exist
+//! yet:
 //!
 //! 1. the ServiceAccount;
-//! 2. its token, or that of a publish that was not finished; where a document has it in it, a check that the API server accepts it;
+//! 2. its token, or that of a publish that was not finished; where a document has it in it, a check that the
+//!    API server accepts it;
 //! 3. the provisioning Secret, which is kept longer than the token lives;
-//! 4. the Role, and the RoleBinding, which never binds a Role of someone else. Only now: another replica that works on the pool for a moment
-//!    takes names out of the Role whose Secrets don't exist;
+//! 4. the Role, and the RoleBinding, which never binds a Role of someone else. Only now: another replica that
+//!    works on the pool for a moment takes names out of the Role whose Secrets don't exist;
 //! 5. a check of what the token may do;
 //! 6. the kubeconfig Secret, if machines fetch one;
 //! 7. the bootstrap Secret, and the script of an edge pool.

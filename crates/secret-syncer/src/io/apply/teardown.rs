@@ -27,7 +27,8 @@ use crate::plan;
 /// Deletes everything: the ServiceAccount first, which revokes the pool's tokens, then the rest.
 ///
 /// # Errors
-/// Requests that failed. An object that is gone already is not an error. This holds for the other functions here as well.
+/// Requests that failed. An object that is gone already is not an error. This holds for the other functions
+/// here as well.
 pub async fn objects(context: &Context, objects: &ExistingObjects) -> Result<(), ApplyError> {
     let caches = &context.caches;
     if let Some(account) = &objects.account {
@@ -61,8 +62,9 @@ where
     Ok(())
 }
 
-/// Confirms with a live read that the config is the one that was retired. A watch that lags shows it even if a pool of the same name has a
-/// config already, and the objects of the new pool would be taken for leftovers.
+/// Confirms with a live read that the config is the one that was retired. A watch that lags shows it even if
+/// a pool of the same name has a config already, and the objects of the new pool would be taken for
+/// leftovers.
 ///
 /// # Errors
 /// A conflict if the config is another one, and requests that failed.
@@ -75,7 +77,8 @@ pub async fn confirm(context: &Context, gathered: &Gathered) -> Result<(), Apply
     }
 }
 
-/// Deletes all this, and where `is_listed` what else the API server has of the pool. What another installation made is left alone.
+/// Deletes all this, and where `is_listed` what else the API server has of the pool. What another
+/// installation made is left alone.
 pub async fn pool(
     context: &Context,
     pool: &str,
@@ -135,7 +138,8 @@ pub async fn secret(context: &Context, secret: &SecretView) -> Result<(), ApplyE
     Ok(())
 }
 
-/// Deletes the object with this uid, and no successor of its name; a conflict where it is another one or has changed.
+/// Deletes the object with this uid, and no successor of its name; a conflict where it is another one or has
+/// changed.
 pub async fn delete<K>(
     api: &Api<K>,
     name: &str,

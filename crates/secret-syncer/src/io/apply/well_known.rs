@@ -1,4 +1,5 @@
-//! Secrets whose names do not depend on their content. Each is replaced in one write, so that its readers see the old content or the new.
+//! Secrets whose names do not depend on their content. Each is replaced in one write, so that its readers see
+//! the old content or the new.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
@@ -13,7 +14,8 @@ use crate::model::gathered::Gathered;
 use crate::model::view::SecretView;
 use crate::plan::adoption::{Adoption, of_ours, of_well_known};
 
-/// Writes the Secret over `existing`; without that it is created, or written over what [`of_well_known`] adopts.
+/// Writes the Secret over `existing`; without that it is created, or written over what [`of_well_known`]
+/// adopts.
 ///
 /// # Errors
 /// Requests that failed; [`ApplyError::ForeignSecret`] where the name is taken.

@@ -1,4 +1,5 @@
-//! Events as version v1 has them. `kubectl get events`, `kubectl describe` and osmctl ask for that one, and the services write the newer one.
+//! Events as version v1 has them. `kubectl get events`, `kubectl describe` and osmctl ask for that one, and
+//! the services write the newer one.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,5 @@
-//! Serves the API server in memory on a port, to kubectl, osmctl and the services: TLS, discovery, tables, and Events in their older version.
+//! Serves the API server in memory on a port, to kubectl, osmctl and the services: TLS, discovery, tables,
+//! and Events in their older version.
 //!
 //! For trying only: it knows no user but the administrator and the ServiceAccounts, and keeps nothing.
 
@@ -49,7 +50,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 type AnswerBody = StreamBody<BoxStream<'static, Result<Frame<Bytes>, io::Error>>>;
 
-/// Answers requests until it is dropped. Who shows `admin_token` may do everything, others what their tokens allow.
+/// Answers requests until it is dropped. Who shows `admin_token` may do everything, others what their tokens
+/// allow.
 pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>, admin_token: String) {
     let acceptor = TlsAcceptor::from(tls);
     let front = Arc::new(Front { server, admin_token });

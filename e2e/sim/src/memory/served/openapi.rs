@@ -1,4 +1,5 @@
-//! OpenAPI documents, as far as kubectl and the services read them: schemas of custom kinds, and that the server checks fields itself.
+//! OpenAPI documents, as far as kubectl and the services read them: schemas of custom kinds, and that the
+//! server checks fields itself.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Tables, as `kubectl get` prints them: of custom kinds with the columns of their definitions, of others with name and age.
+//! Tables, as `kubectl get` prints them: of custom kinds with the columns of their definitions, of others
+//! with name and age.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

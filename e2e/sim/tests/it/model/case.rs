@@ -13,7 +13,8 @@ pub struct Case {
     pub seed: u64,
     /// Replicas of each service at the beginning.
     pub replicas: [usize; 2],
-    /// Number of the request → what happens to it. Those for Leases, which are many, are counted for themselves.
+    /// Number of the request → what happens to it. Those for Leases, which are many, are counted for
+    /// themselves.
     pub faults: Vec<(u32, Trouble)>,
     pub lease_faults: Vec<(u32, Trouble)>,
     /// What is done, each so many milliseconds after the one before.
@@ -86,8 +87,8 @@ pub enum Act {
     Damage(usize, Damaged, How),
     DeleteConfig(usize),
     EditConfig(usize),
-    /// One of the replicas of a service is killed; it starts again so many milliseconds later: where they are odd, as
-    /// another pod.
+    /// One of the replicas of a service is killed; it starts again so many milliseconds later: where they are
+    /// odd, as another pod.
     Kill(Which, usize, u32),
     /// One of them is stopped, and goes on so many milliseconds later.
     Freeze(Which, usize, u32),
@@ -95,15 +96,16 @@ pub enum Act {
     Scale(Which, usize),
     /// secret-syncer is started with another namespace, for so many seconds.
     Lost(u32),
-    /// From now on other controllers rewrite every source each minute, and change nothing in it, and the status of MachineDeployments.
+    /// From now on other controllers rewrite every source each minute, and change nothing in it, and the
+    /// status of MachineDeployments.
     RewriteSources,
     /// machine-controller rolls the pool out, and writes the status of its MachineDeployment so many times.
     Rollout(usize, u32),
-    /// Someone writes into the status of a pool that what is published for another pool is published for it. Where both are the same, that
-    /// something is published which does not exist.
+    /// Someone writes into the status of a pool that what is published for another pool is published for it.
+    /// Where both are the same, that something is published which does not exist.
     Forge(usize, usize),
-    /// osc-controller goes back a version and forward again. Meanwhile, that version reports that it can't render, and perhaps that an edit
-    /// is refused.
+    /// osc-controller goes back a version and forward again. Meanwhile, that version reports that it can't
+    /// render, and perhaps that an edit is refused.
     OlderVersion(bool),
     /// etcd is restored as it was before one of the latest steps. The API server is away for so many seconds.
     Restore(usize, u32),
@@ -186,7 +188,8 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (pool(), 1..30u32).prop_map(|(pool, times)| Act::Rollout(pool, times)),
         2 => (pool(), pool()).prop_map(|(pool, of)| Act::Forge(pool, of)),
         1 => proptest::prelude::any::<bool>().prop_map(Act::OlderVersion),
-        // Longer than anybody is stopped: who misses the end of a watch would go on from a version that is not reached yet.
+        // Longer than anybody is stopped: who misses the end of a watch would go on from a version that is
+        // not reached yet.
         1 => (1..10usize).prop_map(|steps| Act::Restore(steps, 100)),
     ]
 }

@@ -42,7 +42,8 @@ impl FaultSchedule {
         }
     }
 
-    /// Stops the sender of the next request of this verb for this, the name of an object or a resource, right before it sends the request.
+    /// Stops the sender of the next request of this verb for this, the name of an object or a resource, right
+    /// before it sends the request.
     pub fn stop_before(&self, verb: &'static str, what: &str, time: Duration) {
         *self.stop.lock().unwrap() = Some((verb, what.to_owned(), time));
     }

@@ -1,9 +1,11 @@
-//! The rotation protocol as a model. osc-controller and secret-syncer run as they are, on an API server in memory, in simulated time.
-//! proptest chooses the faults and what users do. `osm_sim::invariants`, which knows nothing of the services, checks what must hold at every
-//! instant. `docs/rotation.md` describes these invariants.
+//! The rotation protocol as a model. osc-controller and secret-syncer run as they are, on an API server in
+//! memory, in simulated time. proptest chooses the faults and what users do. `osm_sim::invariants`, which
+//! knows nothing of the services, checks what must hold at every instant. `docs/rotation.md` describes these
+//! invariants.
 //!
-//! The cases are the same in each run, so that only a change of the code changes the result. `PROPTEST_CASES=10000 cargo test -p osm-sim model`
-//! runs that many other cases. proptest shrinks a case that fails, prints it, and keeps it beside this file.
+//! The cases are the same in each run, so that only a change of the code changes the result.
+//! `PROPTEST_CASES=10000 cargo test -p osm-sim model` runs that many other cases. proptest shrinks a case
+//! that fails, prints it, and keeps it beside this file.
 
 mod case;
 mod fault_schedule;
@@ -42,7 +44,8 @@ fn nothing_is_lost_and_everything_converges_whatever_goes_wrong() {
     );
 }
 
-/// Runs this thread's part of the cases: the given number of random ones, or the same as in each run. Returns the number of requests.
+/// Runs this thread's part of the cases: the given number of random ones, or the same as in each run. Returns
+/// the number of requests.
 fn run_cases(thread: u8, given: Option<u32>) -> u32 {
     let kept =
         FileFailurePersistence::Direct(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/model/kept.txt"));

@@ -144,7 +144,8 @@ fn documents(world: &World) -> usize {
     })
 }
 
-/// Each edit of the profile is new content of the same revision, and leaves a document that a valid token may fetch.
+/// Each edit of the profile is new content of the same revision, and leaves a document that a valid token may
+/// fetch.
 #[test]
 fn new_content_waits_until_a_document_has_expired() {
     alone(async {
@@ -202,7 +203,8 @@ fn while_a_policy_refuses_new_content_what_is_published_is_renewed_and_restored(
     });
 }
 
-/// A failure that only a change of something else ends is retried every ten minutes, and at once after that change.
+/// A failure that only a change of something else ends is retried every ten minutes, and at once after that
+/// change.
 #[test]
 fn a_source_that_is_missing_is_asked_for_every_ten_minutes() {
     alone(async {
@@ -326,7 +328,8 @@ fn what_is_published_is_renewed_and_restored_without_sources_settings_and_osc_co
                     Damaged::Binding,
                 ];
                 for number in 0..POOLS {
-                    // One of the old revision is not put back while a new one is waited for: the status may lag behind it.
+                    // One of the old revision is not put back while a new one is waited for: the status may
+                    // lag behind it.
                     let damaged = match damaged[(round + number) % 4] {
                         Damaged::Bootstrap if what.ends_with("template") => Damaged::Role,
                         other => other,
@@ -400,7 +403,8 @@ fn what_was_damaged_is_put_right() {
         (0, Act::DeletePool(0)),
         (0, Act::DeleteConfig(0)),
     ]);
-    // The record is of another pool, or of what does not exist, when the Secret itself is lost as well, and a source.
+    // The record is of another pool, or of what does not exist, when the Secret itself is lost as well, and a
+    // source.
     cases.push(vec![
         (5_000, Act::Forge(0, 1)),
         (0, Act::Forge(1, 1)),
@@ -486,7 +490,8 @@ fn a_case_is_played_the_same_way_each_time() {
     assert!(first.0.is_ok_and(|requests| requests > 150), "{}", first.1);
 }
 
-/// Whatever a replica was about to write when it was stopped for longer than its Lease is good, the other one does, and it is refused.
+/// Whatever a replica was about to write when it was stopped for longer than its Lease is good, the other one
+/// does, and it is refused.
 #[test]
 fn a_write_of_one_that_was_stopped_is_refused_and_breaks_nothing() {
     let bootstrap = names::bootstrap_secret_name(&pool(0), "kube-system");
@@ -559,8 +564,9 @@ fn a_pool_that_the_watch_does_not_show_is_not_retired() {
     });
 }
 
-/// A replica has opened the kubeconfig Secret in the Role, and has yet to create the Secret. Another one takes over, whose watch does not show the
-/// content that needs it: if that one narrowed the Role, and the first one went on, a published token would be refused.
+/// A replica has opened the kubeconfig Secret in the Role, and has yet to create the Secret. Another one
+/// takes over, whose watch does not show the content that needs it: if that one narrowed the Role, and the
+/// first one went on, a published token would be refused.
 #[test]
 fn a_role_opens_the_kubeconfig_secret_that_another_replica_creates() {
     alone(async {
@@ -594,7 +600,8 @@ fn a_role_opens_the_kubeconfig_secret_that_another_replica_creates() {
     });
 }
 
-/// Otherwise, a second replica that works on the pool for a moment takes the name of the document out of the Role.
+/// Otherwise, a second replica that works on the pool for a moment takes the name of the document out of the
+/// Role.
 #[test]
 fn a_role_opens_no_document_before_it_exists() {
     for seed in 0..8 {
@@ -636,8 +643,8 @@ fn whatever_happens_to_one_of_the_writes_of_a_publish_nothing_is_lost() {
     }
 }
 
-/// The objects of a version with a single field manager, each request of whose successor may be the last thing that it did. It goes back
-/// and forward again while an edit is refused, and after that.
+/// The objects of a version with a single field manager, each request of whose successor may be the last
+/// thing that it did. It goes back and forward again while an edit is refused, and after that.
 #[test]
 fn an_older_version_and_back_loses_no_documents() {
     let acts = vec![
@@ -668,7 +675,8 @@ fn an_older_version_and_back_loses_no_documents() {
 /// When the Lease of a dead replica has expired, and its pools are published.
 const EXPIRED: Duration = Duration::from_secs(42);
 
-/// How long it takes until all pools are published at the newest revision of their templates, after all were edited.
+/// How long it takes until all pools are published at the newest revision of their templates, after all were
+/// edited.
 async fn rotated(world: &World) -> Duration {
     let began = tokio::time::Instant::now();
     for number in 0..POOLS {

@@ -612,8 +612,8 @@ impl World {
         }
     }
 
-    /// Writes as `crates/osc-controller/src/report.rs` of commit ce96c02c does: one manager sends documents and conditions, and the last
-    /// documents as they are stored.
+    /// Writes as `crates/osc-controller/src/report.rs` of commit ce96c02c does: one manager sends documents
+    /// and conditions, and the last documents as they are stored.
     async fn older_version(&self, refuses: bool) {
         let count = self.service(Which::OscController).replicas.lock().unwrap().len();
         self.scale_one(Which::OscController, 0);
@@ -647,7 +647,8 @@ impl World {
                 "rendered": stored["status"]["rendered"]});
             let (name, version) = (meta.name.unwrap(), meta.resource_version.unwrap());
             let manager = osc_controller::report::FIELD_MANAGER;
-            // Refused while the newer version owns a part of a condition that is no longer sent, and if secret-syncer wrote meanwhile.
+            // Refused while the newer version owns a part of a condition that is no longer sent, and if
+            // secret-syncer wrote meanwhile.
             match status::apply(&configs, manager, &name, &version, &own).await {
                 Ok(_) | Err(kube::Error::Api(_)) => {}
                 Err(error) => panic!("{error}"),
@@ -663,7 +664,8 @@ impl World {
         }
     }
 
-    /// Everybody finishes what was begun, what is missing for rendering is there again, and nothing goes wrong any more.
+    /// Everybody finishes what was begun, what is missing for rendering is there again, and nothing goes
+    /// wrong any more.
     pub async fn end_of_faults(&self) {
         self.finish_pending().await;
         self.set_settings(24);
@@ -803,7 +805,8 @@ impl World {
         Ok(())
     }
 
-    /// A machine that needs its tokens later finds a living one in its document, and another one in its kubeconfig.
+    /// A machine that needs its tokens later finds a living one in its document, and another one in its
+    /// kubeconfig.
     fn kubeconfig_is_good(&self, uid: &str, name: &str, provisioning: &str) -> Result<(), String> {
         let secret = names::kubeconfig_secret_name(&names::pool_id("kube-system", name, uid));
         let token = osm_judges::user_data_files(provisioning)
@@ -1062,8 +1065,8 @@ fn would_change(before: Option<&Value>, patch: &Value) -> bool {
     differs(before, patch)
 }
 
-/// What the templates of the profile have no words for: the provisioning stage of some pools needs the pool's tokens. Of pool 1 it always
-/// does, of pool 2 with every other profile.
+/// What the templates of the profile have no words for: the provisioning stage of some pools needs the pool's
+/// tokens. Of pool 1 it always does, of pool 2 with every other profile.
 fn needs_tokens_later(object: &mut Value) {
     const JOIN: &str = "/etc/join";
     if object["kind"] != "OperatingSystemConfig" || object["status"]["rendered"]["bootstrap"].is_null() {
