@@ -300,10 +300,6 @@ mod tests {
         fn look(&mut self, is_published: bool) -> bool {
             self.check.look(&|| is_published)
         }
-
-        fn problem(&self) -> Option<String> {
-            self.check.problem.problem()
-        }
     }
 
     async fn no_request(request: Request<Body>) -> Result<Response<Body>, BoxError> {
@@ -330,7 +326,7 @@ mod tests {
                 let is_held = places.contains(&place);
                 assert_eq!(shown.look(false), is_held, "{service:?} {place}");
                 let words = format!("it renews the Lease {place}; ");
-                let found = shown.problem();
+                let found = shown.check.problem.problem();
                 assert_eq!(
                     found.is_some_and(|found| found.starts_with(&words)),
                     is_held,
@@ -345,7 +341,7 @@ mod tests {
                 assert!(!shown.look(true), "it may still be restarting");
                 tokio::time::advance(RENEWED_WITHIN).await;
                 assert_eq!(shown.look(true), is_held, "{service:?} {place}");
-                assert!(shown.problem().is_none());
+                assert!(shown.check.problem.problem().is_none());
             }
         }
     }
@@ -375,7 +371,7 @@ mod tests {
         assert!(!shown.look(false));
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(shown.look(false));
-        assert_eq!(shown.problem(), None);
+        assert_eq!(shown.check.problem.problem(), None);
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,9 +5,8 @@
 //! objects, and must send no request.
 //!
 //! The server runs in one thread with a runtime of its own. However much is sent to it, the threads that
-//! reconcile, renew Leases and answer probes stay free. It shares the memory of the process, and connections
-//! aren't limited, so the port needs a NetworkPolicy. Whatever can't be judged in time is allowed with a
-//! warning, and deletion is never judged.
+//! reconcile, renew Leases and answer probes stay free. It shares the memory of the process, so connections are
+//! bounded. Whatever can't be judged in time is allowed with a warning, and deletion is never judged.
 
 pub(crate) mod args;
 mod certificate;

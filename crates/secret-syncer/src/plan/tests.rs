@@ -447,9 +447,10 @@ fn a_kubeconfig_secret_that_is_no_longer_needed_goes_when_no_token_may_fetch_it(
     assert_eq!(outdated(&keep), [name.as_str()]);
     // Another replica opens it before it writes it, so that what isn't shown stays open as well.
     assert_eq!(keep.opened, None);
-    gathered.existing.kubeconfig = None;
+    let shown = gathered.existing.kubeconfig.take();
     assert_eq!(kept(&gathered).opened, None);
 
+    gathered.existing.kubeconfig = shown;
     // While it is needed its date does not count.
     edit_config(&mut gathered, |config| config.needs_kubeconfig_secret = true);
     assert!(outdated(&kept(&gathered)).is_empty());
