@@ -33,8 +33,6 @@ LABEL org.opencontainers.image.title=$SERVICE \
       org.opencontainers.image.source=$SOURCE \
       org.opencontainers.image.licenses=Apache-2.0
 COPY --from=contents /$SERVICE/root/ /
-# By default, glibc keeps freed memory per thread, and large freed blocks below a small block in use. These settings return it to the system.
-ENV MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=32768
 USER 65532:65532
 EXPOSE 8080
 # The path is the same in all images, because without a shell the entry point can't contain the name of the service.

@@ -22,6 +22,11 @@ use crate::process::Process;
 use crate::readiness::{Gate, Readiness};
 use crate::{admin, definitions, error, rights, settings_watch, telemetry};
 
+/// That of the C library keeps most of what was freed after a change of many pools. `.cargo/config.toml` has the
+/// settings that are compiled into this one.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// How long the reconciles that run may take to finish. It is less than the 30 seconds that Kubernetes leaves
 /// after SIGTERM.
 const FINISH_WITHIN: Duration = Duration::from_secs(25);

@@ -87,7 +87,7 @@ pub async fn is_forgotten(world: &World, observer: &SecretWatch) -> Result<()> {
         message.contains("kept and its credentials are renewed"),
         "{message}"
     );
-    // Each service looks every 15 seconds, so osc-controller may notice later than secret-syncer.
+    // Each service has a watch of its own, so osc-controller may notice later than secret-syncer.
     let log = world.installed.log_file(Service::OscController);
     wait_for("osc-controller to notice", DEADLINE, async || {
         let lines = std::fs::read_to_string(&log)?;

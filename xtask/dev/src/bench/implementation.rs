@@ -48,8 +48,7 @@ impl Implementation {
         let installation = Installation::default();
         let mut running = match self {
             Self::Services(binaries) => {
-                let mut installed = Installed::install(plane, installation, binaries).await?;
-                installed.environment.extend(environment_of_images());
+                let installed = Installed::install(plane, installation, binaries).await?;
                 Running::Services(Box::new(installed))
             }
             Self::Command { command, .. } => {
@@ -143,15 +142,6 @@ impl Running {
             }
         }
     }
-}
-
-/// What the images set. It decides how much memory a service keeps.
-fn environment_of_images() -> impl Iterator<Item = (String, String)> {
-    const DOCKERFILE: &str = include_str!("../../../../Dockerfile");
-    let set = DOCKERFILE.lines().filter_map(|line| line.strip_prefix("ENV "));
-    set.flat_map(str::split_whitespace)
-        .filter_map(|pair| pair.split_once('='))
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
 }
 
 /// What a command finds in its environment.
