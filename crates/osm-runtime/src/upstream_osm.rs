@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use osm_api::names::GO_LEASE;
 use osm_api::rbac::{ClusterKind, GoLease};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -26,11 +25,18 @@ use crate::readiness::Gate;
 use crate::runner::{Key, Shared};
 use crate::server_time::ServerTime;
 use crate::shared_problem::SharedProblem;
-use crate::watch::{GATE, Watch};
+use crate::watch::Watch;
 
 /// A Lease that nobody renews any more changes nothing, so the result is found anew after this time as well.
 /// This sends no request.
 const INTERVAL: Duration = Duration::from_secs(15);
+
+/// How long the start waits for the first lists. Later, nothing new is started until they are there.
+const FIRST_LISTS: Duration = Duration::from_secs(5);
+/// How often the start looks whether they are there, which only reads memory.
+const POLL: Duration = Duration::from_millis(20);
+/// The same later.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// A Lease that was renewed within this time is being renewed. Another replica takes it over after 15 seconds
 /// and a pause between two attempts, and a pod that is restarted begins to wait for that when it is up. The
@@ -38,8 +44,8 @@ const INTERVAL: Duration = Duration::from_secs(15);
 const RENEWED_WITHIN: Duration = Duration::from_secs(45);
 
 /// Watches the Leases until shutdown. Each key is queued when the result changes. `is_published`: whether
-/// anything is published in this cluster, or the service is ready without that. Returns once each Lease was
-/// listed: nothing may be started before.
+/// anything is published in this cluster, or the service is ready without that. Nothing new is started before
+/// each Lease was listed, and what is published is renewed all the time.
 pub async fn watch<K: Key>(
     cluster: &Cluster,
     queue: &Arc<Queue<K>>,
@@ -52,17 +58,19 @@ pub async fn watch<K: Key>(
         gate: cluster.gates.gate("upstream OSM"),
         problem: cluster.upstream_osm.clone(),
     };
-    // The name of the other Lease begins with this one.
-    let gates = format!("{GATE}{GO_LEASE}");
-    let listed = cluster.gates.opened(&gates);
-    if cluster.shutdown.run_until_cancelled(listed).await.is_none() {
-        return;
-    }
+    let listed = async {
+        while !check.is_listed() {
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    let listed = tokio::time::timeout(FIRST_LISTS, listed);
+    let _ = cluster.shutdown.run_until_cancelled(listed).await;
     check.look(&is_published);
     let queue = queue.clone();
     cluster.spawn("upstream OSM", async move {
         loop {
-            let _ = tokio::time::timeout(INTERVAL, shown.notified()).await;
+            let longest = if check.is_listed() { INTERVAL } else { RETRY };
+            let _ = tokio::time::timeout(longest, shown.notified()).await;
             if check.look(&is_published) {
                 let known = shared.known().into_iter();
                 known.for_each(|key| queue.add(key));
@@ -90,6 +98,8 @@ fn leases(cluster: &Cluster, shown: &Arc<Notify>) -> Vec<WatchedLease> {
             .unreadable(decodable)
             .into_cache(&one.seen)
             .on_change(move |_| shown.notify_one())
+            // Without this permission, what is published is still renewed.
+            .awaited(false)
             .spawn(cluster);
         watched.push(one);
     }
@@ -109,6 +119,10 @@ struct Check {
 }
 
 impl Check {
+    fn is_listed(&self) -> bool {
+        self.leases.iter().all(|lease| lease.seen.is_listed())
+    }
+
     /// Looks at each Lease. Returns whether the result is another one than before.
     fn look(&mut self, is_published: &impl Fn() -> bool) -> bool {
         let mut found = None;
@@ -157,6 +171,9 @@ impl WatchedLease {
 
     /// Why nothing new may be started. While the watch is broken, its last answer holds.
     fn problem(&mut self) -> Option<String> {
+        if !self.seen.is_listed() {
+            return Some(format!("the Lease {} can't be read yet", self.place));
+        }
         let spec = self.seen.get(&self.key).and_then(|spec| (*spec).clone());
         if self.seen.is_current() {
             self.renewed = match is_renewed(spec, self.clock.now()) {
@@ -344,6 +361,17 @@ mod tests {
                 assert!(shown.check.problem.problem().is_none());
             }
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_started_before_each_lease_was_listed() {
+        let mut shown = Shown::new(Service::SecretSyncer, "osm");
+        shown.check.leases[0].seen = Arc::default();
+        assert!(shown.look(false) && !shown.check.is_listed());
+        let found = shown.check.problem.problem().unwrap();
+        assert_eq!(found, "the Lease osm/operating-system-manager can't be read yet");
+        drop(shown.check.leases[0].seen.list_ended());
+        assert!(shown.look(false) && shown.check.is_listed());
     }
 
     #[tokio::test(start_paused = true)]
