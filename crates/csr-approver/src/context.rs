@@ -7,12 +7,13 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Resource;
 use osm_runtime::Api;
+use osm_runtime::Cluster;
 use osm_runtime::cache::Cache;
 use osm_runtime::queue::Queue;
-use osm_runtime::runner::Shared;
-use osm_runtime::{Cluster, Process};
+use osm_runtime::runner::Keys;
 
 use crate::key::Key;
+use crate::metrics::JoiningMetrics;
 use crate::reporting::Reporting;
 use crate::request::{Request, RequestView};
 use crate::requester::Requester;
@@ -38,7 +39,6 @@ impl std::ops::Deref for Context {
 }
 
 pub struct Inner {
-    pub process: Arc<Process>,
     pub cluster: Cluster,
     pub queue: Arc<Queue<Key>>,
     /// Pending and approved requests by name, grouped by the [name of their node](by_name); pending ones also
@@ -63,14 +63,11 @@ pub fn by_name(node: &str) -> String {
 }
 
 impl Context {
-    /// # Errors
-    /// Metrics whose names are taken.
-    pub fn new(process: &Arc<Process>, cluster: &Cluster) -> anyhow::Result<Self> {
+    pub fn new(metrics: &Arc<JoiningMetrics>, cluster: &Cluster) -> Self {
         let machines = Cache::grouped(|machine: &MachineView| machine.node_name().map(by_name));
-        Ok(Self(Arc::new(Inner {
-            process: process.clone(),
+        Self(Arc::new(Inner {
             cluster: cluster.clone(),
-            queue: Arc::new(Queue::new(&process.environment)),
+            queue: Arc::new(Queue::new(&cluster.process.environment)),
             requests: Arc::new(Cache::grouped(|seen: &RequestView| {
                 let requester = seen.pending().map(|request| request.requester.to_string());
                 requester.into_iter().chain(seen.node().map(by_name))
@@ -83,8 +80,8 @@ impl Context {
             })),
             nodes: Arc::default(),
             claims: Arc::default(),
-            reporting: Reporting::new(&process.metrics)?,
-        })))
+            reporting: Reporting::new(metrics),
+        }))
     }
 }
 
@@ -151,7 +148,7 @@ impl Inner {
     }
 }
 
-impl Shared<Key> for Context {
+impl Keys<Key> for Context {
     fn known(&self) -> Vec<Key> {
         let requesters = self.requesters().into_iter().map(Key::Requester);
         requesters
@@ -160,10 +157,11 @@ impl Shared<Key> for Context {
     }
 
     fn released(&self, key: &Key) {
+        let reporting = &self.reporting;
         match key {
-            Key::Requester(requester) => self.reporting.forget(requester),
-            Key::Housekeeping => self.reporting.metrics.machines_without_node.set(0),
-            Key::NodeclientBinding => self.reporting.metrics.nodeclient_binding_found.set(0),
+            Key::Requester(requester) => reporting.forget(requester),
+            Key::Housekeeping => drop(reporting.machines_without_node.set(&[], None)),
+            Key::NodeclientBinding => drop(reporting.nodeclient_binding_found.set(&[], None)),
         }
     }
 }

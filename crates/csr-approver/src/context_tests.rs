@@ -1,13 +1,11 @@
-use std::time::Duration;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::machine_deployment::MachineDeploymentSpec;
 use osm_api::node_name::NodeName;
 use osm_api::rbac::{Installation, Service};
 use osm_api::{Machine, MachineDeployment};
-use osm_runtime::args::{CommonArgs, LogFormat};
 use osm_runtime::cache::Version;
-use osm_runtime::{Connection, Environment, Metrics, Readiness};
+use osm_runtime::replicas::Replicas;
+use osm_runtime::{CommonArgs, Connection, Environment, Process, Scope, settings};
 use osm_sim::memory::{Calm, Link, Network, Server, User};
 use serde_json::json;
 
@@ -21,33 +19,20 @@ pub fn context(network: impl Network + 'static) -> Context {
         Server::new(jiff::Timestamp::UNIX_EPOCH),
         Link::new(Arc::new(network)),
     );
-    let service = Service::CsrApprover;
-    let (metrics, environment) = (Metrics::of(service).unwrap(), Environment::default());
-    let clients = [(); 2].map(|()| server.client(User::Admin, &link));
-    let connection = Connection::by(service, clients, &metrics, Duration::from_secs(10), &environment);
-    let args = CommonArgs {
-        namespace: "kube-system".to_owned(),
-        kubeconfig: None,
-        settings_config_map: "osm-settings".to_owned(),
-        listen: ([127, 0, 0, 1], 0).into(),
-        log_format: LogFormat::Text,
-        log_filter: String::new(),
-        concurrency: 1,
-        request_timeout: Duration::from_secs(10),
-        reconcile_timeout: Duration::from_mins(1),
-        pod_name: None,
-        pod_uid: None,
-    };
-    let process = Arc::new(Process {
-        service,
-        args,
-        environment,
-        metrics,
-        readiness: Readiness::default(),
-        shutdown: Default::default(),
-    });
-    let (cluster, _) = Cluster::new(&process, Installation::default(), connection.clone(), connection);
-    Context::new(&process, &cluster).unwrap()
+    let args = CommonArgs::default();
+    let process = Process::new(Service::CsrApprover, args, Environment::default()).unwrap();
+    let connection = Connection::by(&process, [(); 2].map(|()| server.client(User::Admin, &link)));
+    let (scope, installation) = (Scope::of(&process), Installation::default());
+    let replicas = Replicas::new("replica");
+    let cluster = Cluster::new(
+        scope,
+        installation,
+        [connection.clone(), connection],
+        settings::none(),
+        replicas,
+    );
+    let metrics = JoiningMetrics::new(&process.metrics).unwrap();
+    Context::new(&Arc::new(metrics), &cluster)
 }
 
 fn version(uid: &str) -> Version {

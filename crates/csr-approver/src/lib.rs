@@ -33,26 +33,33 @@ pub mod watches;
 use std::sync::Arc;
 use std::time::Duration;
 
-use osm_runtime::{Cluster, Error, Process, runner};
+use osm_runtime::{Cluster, Error, runner};
 
 use crate::context::Context;
 use crate::key::Key;
+use crate::metrics::JoiningMetrics;
 use crate::requester::Requester;
 
-/// Runs the controller until shutdown.
+/// Runs the controller for the only cluster of this process until shutdown.
 ///
 /// # Errors
 /// Metrics whose names are taken.
-pub async fn run(process: Arc<Process>, cluster: Cluster) -> anyhow::Result<()> {
-    let context = Context::new(&process, &cluster)?;
+pub async fn run(cluster: Cluster) -> anyhow::Result<()> {
+    let metrics = Arc::new(JoiningMetrics::new(&cluster.process.metrics)?);
+    serve(&metrics, cluster).await;
+    Ok(())
+}
+
+/// Serves a cluster until its end.
+pub async fn serve(metrics: &Arc<JoiningMetrics>, cluster: Cluster) {
+    let context = Context::new(metrics, &cluster);
     let _ = cluster
         .shutdown
         .run_until_cancelled(watches::start(&context))
         .await;
-    let (queue, shared) = (context.queue.clone(), context.clone());
+    let (queue, keys) = (context.queue.clone(), context.clone());
     let work = move |key| reconcile(context.clone(), key);
-    runner::work(&cluster, cluster.namespace(), queue, shared, work).await;
-    Ok(())
+    runner::work(&cluster, queue, keys, work).await;
 }
 
 async fn reconcile(context: Context, key: Key) -> Result<Option<Duration>, Error> {

@@ -1,8 +1,11 @@
 //! Metrics of this controller.
 
+use std::sync::Arc;
+
 use osm_api::Reason;
 use osm_runtime::Metrics;
-use prometheus::{Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
+use osm_runtime::cluster_gauge::{ClusterGauge, Shows};
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGaugeVec, Opts};
 
 use crate::verdict::Denial;
 
@@ -18,15 +21,16 @@ pub struct JoiningMetrics {
     decided: IntCounterVec,
     /// Pending requests by reason.
     pub pending: IntGaugeVec,
-    /// Age of the oldest pending request of a pool that exists.
-    pub oldest: Gauge,
+    /// Age of the oldest pending request of a pool that exists, in seconds.
+    pub oldest: Arc<ClusterGauge>,
     /// From the request to its approval.
     pub approval: Histogram,
     /// Requests beyond the bounds.
     pub dropped: IntCounter,
     /// Machines that have not joined in time.
-    pub machines_without_node: IntGauge,
-    pub nodeclient_binding_found: IntGauge,
+    pub machines_without_node: Arc<ClusterGauge>,
+    /// 1 in a cluster that has such a binding.
+    pub nodeclient_binding_found: Arc<ClusterGauge>,
 }
 
 impl JoiningMetrics {
@@ -34,6 +38,10 @@ impl JoiningMetrics {
     /// Where the names are taken.
     pub fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
         let catalog = &metrics.catalog;
+        let of_clusters = |shows, name: &str, help: &str| {
+            let gauge = catalog.add(IntGaugeVec::new(Opts::new(name, help), &[]))?;
+            Ok::<_, prometheus::Error>(ClusterGauge::new(shows, gauge))
+        };
         let decided = Opts::new(
             "osm_joining_requests_total",
             "CertificateSigningRequests that were approved or denied, by reason.",
@@ -49,10 +57,11 @@ impl JoiningMetrics {
         let all = Self {
             decided: catalog.add(IntCounterVec::new(decided, &["result", "reason"]))?,
             pending: catalog.add(IntGaugeVec::new(pending, &["reason"]))?,
-            oldest: catalog.add(Gauge::new(
+            oldest: of_clusters(
+                Shows::Greatest,
                 "osm_joining_oldest_pending_seconds",
                 "Age of the oldest pending CertificateSigningRequest of a pool that exists; 0 if there is none.",
-            ))?,
+            )?,
             approval: catalog.add(Histogram::with_opts(
                 approval.buckets(APPROVAL_SECONDS.to_vec()),
             ))?,
@@ -60,14 +69,16 @@ impl JoiningMetrics {
                 "osm_joining_requests_ignored_total",
                 "CertificateSigningRequests beyond the bounds, which are ignored. A kubelet sends another one within 15 minutes.",
             ))?,
-            machines_without_node: catalog.add(IntGauge::new(
+            machines_without_node: of_clusters(
+                Shows::Sum,
                 "osm_machines_without_node",
                 "Machines of pools that have no Node 15 minutes after they were created.",
-            ))?,
-            nodeclient_binding_found: catalog.add(IntGauge::new(
+            )?,
+            nodeclient_binding_found: of_clusters(
+                Shows::Sum,
                 "osm_nodeclient_binding_found",
-                "1 while kube-controller-manager approves the certificate of any node for ServiceAccounts of cloud-init-settings.",
-            ))?,
+                "Clusters in which kube-controller-manager approves the certificate of any node for ServiceAccounts of cloud-init-settings.",
+            )?,
         };
         // From zero, so that the rate of the first one is seen.
         for reason in [Reason::AutoApproved, Reason::ApprovedAgain] {

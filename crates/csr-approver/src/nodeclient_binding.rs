@@ -65,8 +65,7 @@ pub fn review() -> SubjectAccessReview {
 
 async fn report(context: &Context, is_found: bool) {
     let reporting = &context.reporting;
-    let was_found = reporting.metrics.nodeclient_binding_found.get() == 1;
-    reporting.metrics.nodeclient_binding_found.set(is_found.into());
+    let was_found = reporting.nodeclient_binding_found.count(is_found.into()) == Some(1);
     let reason = Reason::NodeclientBindingFound;
     if is_found && reporting.is_due(ANY_ACCOUNT, reason.as_str()) {
         tracing::warn!(%reason, "{FOUND}");

@@ -2,11 +2,12 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use osm_api::Reason;
-use osm_runtime::Metrics;
+use osm_runtime::cluster_gauge::Part;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -18,7 +19,10 @@ use crate::requester::Requester;
 const EVENT_INTERVAL: Duration = Duration::from_secs(600);
 
 pub struct Reporting {
-    pub metrics: JoiningMetrics,
+    pub metrics: Arc<JoiningMetrics>,
+    oldest: Part,
+    pub machines_without_node: Part,
+    pub nodeclient_binding_found: Part,
     pending: Mutex<HashMap<Requester, Pending>>,
     emitted: Mutex<HashMap<(String, &'static str), Instant>>,
 }
@@ -33,14 +37,16 @@ pub struct Pending {
 }
 
 impl Reporting {
-    /// # Errors
-    /// Metrics whose names are taken.
-    pub fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
-        Ok(Self {
-            metrics: JoiningMetrics::new(metrics)?,
+    /// Of one cluster.
+    pub fn new(metrics: &Arc<JoiningMetrics>) -> Self {
+        Self {
+            metrics: metrics.clone(),
+            oldest: metrics.oldest.part(),
+            machines_without_node: metrics.machines_without_node.part(),
+            nodeclient_binding_found: metrics.nodeclient_binding_found.part(),
             pending: Mutex::default(),
             emitted: Mutex::default(),
-        })
+        }
     }
 
     /// Counts the pending requests of a requester.
@@ -60,8 +66,8 @@ impl Reporting {
             gauge(&reason).sub(count);
         }
         let oldest = all.values().filter_map(|pending| pending.oldest).min();
-        let age = oldest.map_or(0.0, |oldest| at.duration_since(oldest).as_secs_f64().max(0.0));
-        self.metrics.oldest.set(age);
+        let age = oldest.map(|oldest| at.duration_since(oldest).as_secs().max(0));
+        self.oldest.set(&[], age);
     }
 
     /// The requester has no requests, or belongs to another replica.
@@ -91,13 +97,27 @@ impl Reporting {
     }
 }
 
+/// What is left of a cluster that ends is pending no longer.
+impl Drop for Reporting {
+    fn drop(&mut self) {
+        for (reason, count) in self.pending.lock().values().flat_map(|pending| &pending.reasons) {
+            self.metrics
+                .pending
+                .with_label_values(&[reason.as_str()])
+                .sub(*count);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use osm_runtime::Metrics;
+
     use super::*;
 
     fn reporting() -> (Metrics, Reporting) {
         let metrics = Metrics::of(osm_api::rbac::Service::CsrApprover).unwrap();
-        let reporting = Reporting::new(&metrics).unwrap();
+        let reporting = Reporting::new(&Arc::new(JoiningMetrics::new(&metrics).unwrap()));
         (metrics, reporting)
     }
 
@@ -142,5 +162,9 @@ mod tests {
         has(r#"osm_joining_requests_pending{reason="NodeExists"} 0"#);
         has("osm_joining_oldest_pending_seconds 0");
         assert!(reporting.pending.lock().is_empty());
+        reporting.count(&other, pending(1, 40), at(100));
+        drop(reporting);
+        has(r#"osm_joining_requests_pending{reason="NodeExists"} 0"#);
+        has("osm_joining_oldest_pending_seconds 0");
     }
 }

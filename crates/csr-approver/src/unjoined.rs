@@ -16,8 +16,7 @@ pub fn count(context: &Context) {
     let of_pools = late
         .iter()
         .filter(|machine| gather::pool_of(context, machine).is_some());
-    let count = i64::try_from(of_pools.count()).unwrap_or(i64::MAX);
-    context.reporting.metrics.machines_without_node.set(count);
+    context.reporting.machines_without_node.count(of_pools.count());
 }
 
 fn is_late(machine: &MachineView, now: Timestamp) -> bool {

@@ -22,7 +22,7 @@ const WHAT: &str = "the OperatingSystemConfig";
 /// Requests that failed; [`Error::Conflict`] where an object is no longer what was seen; what forbids to
 /// write anything.
 pub async fn apply(context: &Context, gathered: &Gathered, plan: &Plan) -> Result<Option<ConfigView>, Error> {
-    if let Some(problem) = context.cluster.outdated_definitions.problem() {
+    if let Some(problem) = context.cluster.process.outdated_definitions.problem() {
         // The API server would drop fields, and what is left would be confirmed and published.
         return Err(Error::DefinitionsOutdated { problem });
     }

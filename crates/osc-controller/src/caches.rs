@@ -1,4 +1,4 @@
-//! Caches what the watches of this controller show, reduced to what decisions need.
+//! Caches what the watches of one worker cluster show, reduced to what decisions need.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,14 +7,11 @@ use osm_api::cluster_endpoint::Discovered;
 use osm_api::rbac::Installation;
 use osm_runtime::cache::Cache;
 
-use crate::view::{ConfigView, PoolView, ProfileView};
+use crate::view::PoolView;
 
 pub struct Caches {
     /// MachineDeployments of the whole cluster, grouped by the name of the config that they claim.
     pub pools: Arc<Cache<PoolView>>,
-    pub profiles: BTreeMap<String, Arc<Cache<ProfileView>>>,
-    /// OperatingSystemConfigs of the installation's namespace.
-    pub configs: Arc<Cache<ConfigView>>,
     /// ConfigMaps with settings of pools, by namespace. Their text is not kept: anyone who may write
     /// ConfigMaps there decides how long it is.
     pub pool_settings: BTreeMap<String, Arc<Cache<()>>>,
@@ -24,26 +21,16 @@ pub struct Caches {
 
 impl Caches {
     pub fn new(installation: &Installation) -> Self {
-        let profiles = installation.namespaces_to_render_from().into_iter();
         let pool_settings = installation.pool_settings_namespaces.iter();
         let pools = Cache::grouped(|pool: &PoolView| Some(pool.pool_ref.config_name()));
         Self {
             pools: Arc::new(pools),
-            profiles: profiles
-                .map(|namespace| (namespace.to_owned(), Arc::default()))
-                .collect(),
-            configs: Arc::default(),
             pool_settings: pool_settings
                 .map(|namespace| (namespace.clone(), Arc::default()))
                 .collect(),
             cluster_info: Arc::default(),
             endpoint_slices: Arc::default(),
         }
-    }
-
-    /// The configs whose content has a record of the API server's address.
-    pub fn with_api_server(&self) -> Vec<Arc<ConfigView>> {
-        self.configs.select(|config| config.api_server().is_some())
     }
 
     /// Where the cluster says that its API server is, `kube-public/cluster-info` first. The order is always

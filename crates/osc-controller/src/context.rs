@@ -1,4 +1,4 @@
-//! Holds what all reconciles share: the cluster, the queue, caches, memory and metrics.
+//! Holds what all reconciles of one cluster share: the cluster, the queue, caches, memory and metrics.
 
 use std::sync::Arc;
 
@@ -12,12 +12,13 @@ use osm_runtime::foreign_cluster::ForeignCluster;
 use osm_runtime::metrics::ConditionGauge;
 use osm_runtime::queue::Queue;
 use osm_runtime::request::failed;
-use osm_runtime::runner::Shared;
-use osm_runtime::{Cluster, Error, Process, read, watch};
+use osm_runtime::runner::Keys;
+use osm_runtime::{Cluster, Error, read, watch};
 
 use crate::caches::Caches;
 use crate::memory::Memory;
 use crate::metrics::Sizes;
+use crate::shared::Shared;
 use crate::view::{ConfigView, PoolView};
 
 #[derive(Clone)]
@@ -32,6 +33,8 @@ impl std::ops::Deref for Context {
 }
 
 pub struct Inner {
+    /// What it shares with other clusters.
+    pub shared: Arc<Shared>,
     pub cluster: Cluster,
     /// Names of OperatingSystemConfigs that need a reconcile.
     pub queue: Arc<Queue<String>>,
@@ -43,32 +46,31 @@ pub struct Inner {
 }
 
 impl Context {
-    /// # Errors
-    /// Metrics that can't be registered.
-    pub fn new(process: &Process, cluster: &Cluster) -> anyhow::Result<Self> {
-        Ok(Self(Arc::new(Inner {
+    pub fn new(shared: &Arc<Shared>, cluster: &Cluster) -> Self {
+        let process = &cluster.process;
+        Self(Arc::new(Inner {
+            shared: shared.clone(),
             cluster: cluster.clone(),
             queue: Arc::new(Queue::new(&process.environment)),
             caches: Caches::new(&cluster.installation),
             memory: Memory::default(),
             conditions: ConditionGauge::new(&process.metrics),
-            sizes: Sizes::new(&process.metrics)?,
+            sizes: Sizes::new(shared.largest_user_data.part()),
             foreign_cluster: ForeignCluster::new(cluster),
-        })))
+        }))
     }
 
     /// Whether user data of any pool is published.
     pub fn has_published(&self) -> bool {
-        self.caches
-            .configs
-            .any(|config| config.status.published.is_some())
+        let mut configs = self.configs().into_iter();
+        configs.any(|config| config.status.published.is_some())
     }
 }
 
-impl Shared<String> for Context {
+impl Keys<String> for Context {
     fn known(&self) -> Vec<String> {
         let mut names = self.caches.pools.groups();
-        let configs = self.caches.configs.select(|_| true);
+        let configs = self.configs();
         names.extend(configs.iter().filter_map(|config| config.metadata.name.clone()));
         names.sort();
         names.dedup();
@@ -89,6 +91,11 @@ impl Inner {
         Api::namespaced(self.cluster.management.client.clone(), self.cluster.namespace())
     }
 
+    /// The OperatingSystemConfigs of this cluster.
+    pub fn configs(&self) -> Vec<Arc<ConfigView>> {
+        self.shared.configs.group(self.cluster.namespace())
+    }
+
     /// Key of an OperatingSystemConfig in the cache.
     pub fn config_key(&self, name: &str) -> String {
         format!("{}/{name}", self.cluster.namespace())
@@ -103,7 +110,7 @@ impl Inner {
     /// Records what the API server returned for a read of this controller.
     pub fn saw(&self, version: Version, view: ConfigView) -> ConfigView {
         let key = watch::key(&view.metadata);
-        let change = self.caches.configs.wrote(&key, version, view.clone());
+        let change = self.shared.configs.wrote(&key, version, view.clone());
         // The answer can hold what others wrote in the meantime, and the watch does not report it again.
         if let Some(Change {
             old, new: Some(new), ..
@@ -134,7 +141,7 @@ impl Inner {
 
     /// Records that this controller deleted an OperatingSystemConfig.
     pub fn deleted(&self, name: &str, uid: &str) {
-        self.caches.configs.deleted(&self.config_key(name), uid);
+        self.shared.configs.deleted(&self.config_key(name), uid);
         self.queue.add(name.to_owned());
         self.wake_for_room();
     }
@@ -145,7 +152,8 @@ impl Inner {
         let settings = self.cluster.settings.borrow();
         let limits = settings.as_ref().map(|current| current.settings.limits.clone());
         let most = limits.unwrap_or_default().machine_deployments;
-        let configs = u32::try_from(self.caches.configs.len()).unwrap_or(u32::MAX);
+        let configs =
+            u32::try_from(self.shared.configs.group_len(self.cluster.namespace())).unwrap_or(u32::MAX);
         (configs >= most).then_some(most)
     }
 
@@ -180,7 +188,7 @@ impl Inner {
         let in_use = match config.and_then(ConfigView::api_server) {
             Some(recorded) => vec![recorded],
             None => {
-                others = self.caches.with_api_server();
+                others = self.configs();
                 cluster_endpoint::by_frequency(others.iter().filter_map(|config| config.api_server()))
             }
         };

@@ -126,7 +126,7 @@ impl FoundProfile {
 /// The profile as its watch has shown it.
 fn shown(context: &Context, requested: &RequestedProfile) -> ProfileLookup {
     let RequestedProfile { namespace, name } = requested;
-    let Some(profiles) = context.caches.profiles.get(namespace) else {
+    let Some(profiles) = context.shared.profiles.get(namespace) else {
         return ProfileLookup::Unread(namespace.clone());
     };
     match profiles.get(&format!("{namespace}/{name}")) {
@@ -147,7 +147,7 @@ fn shown(context: &Context, requested: &RequestedProfile) -> ProfileLookup {
 pub async fn gather(context: &Context, name: &str) -> Result<Gathered, Error> {
     let cluster = &context.cluster;
     let (now, since) = (cluster.worker.server_time.now(), Instant::now());
-    let config = context.caches.configs.get(&context.config_key(name));
+    let config = context.shared.configs.get(&context.config_key(name));
     let (mut claimants, complete) = context.caches.pools.group_by_age(name);
     let serves = |pool: &PoolView| cluster.installation.serves(&pool.pool_ref.namespace);
     sort_by_claim(&mut claimants, config.as_deref(), serves);
@@ -214,8 +214,9 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, Error> {
 /// The cluster that all configs were created for, if it is another than this one.
 fn other_cluster(context: &Context, cluster_uid: &str) -> Option<String> {
     let mut other = None;
-    for config in context.caches.configs.select(|config| config.made_in().is_some()) {
+    for config in context.configs() {
         match config.made_in() {
+            None => {}
             Some(uid) if uid == cluster_uid => return None,
             uid => other = uid.map(str::to_owned),
         }
@@ -333,7 +334,7 @@ async fn lookup(
     requested: &RequestedProfile,
 ) -> Result<ProfileLookup, Error> {
     let RequestedProfile { namespace, .. } = requested;
-    if let Some(profiles) = context.caches.profiles.get(namespace) {
+    if let Some(profiles) = context.shared.profiles.get(namespace) {
         // Machines boot with what a new revision is rendered from for a long time. If its profile was edited
         // just before, the watch of profiles can lag behind that of MachineDeployments.
         let is_listed = profiles.is_listed();

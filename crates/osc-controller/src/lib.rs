@@ -21,6 +21,7 @@ pub mod plan;
 pub mod planning;
 pub mod pool_settings;
 pub mod report;
+pub mod shared;
 pub mod view;
 pub mod watches;
 
@@ -28,26 +29,58 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use osm_runtime::runner;
-use osm_runtime::{Cluster, Error, Process, upstream_osm};
+use osm_runtime::served::Served;
+use osm_runtime::{Cluster, Error, upstream_osm};
 
 use crate::context::Context;
 use crate::planning::Planning;
+use crate::shared::Shared;
 
-/// Runs the controller until shutdown.
+/// Runs the controller for the only cluster of this process until shutdown.
 ///
 /// # Errors
-/// Metrics that can't be registered.
-pub async fn run(process: Arc<Process>, cluster: Cluster) -> anyhow::Result<()> {
-    let context = Context::new(&process, &cluster)?;
-    watches::start(&context);
-    let (queue, shared) = (context.queue.clone(), context.clone());
-    let configs = context.clone();
-    let is_published = move || configs.has_published();
-    upstream_osm::watch(&cluster, &queue, shared.clone(), is_published).await;
-    let planning = Arc::new(Planning::new(process.args.reconcile_timeout));
-    let work = move |name| reconcile(context.clone(), planning.clone(), name);
-    runner::work(&cluster, cluster.namespace(), queue, shared, work).await;
+/// Metrics whose names are taken.
+pub async fn run(cluster: Cluster) -> anyhow::Result<()> {
+    Controller::start(&cluster)?.serve(cluster).await;
     Ok(())
+}
+
+/// What this process has once, however many clusters it serves.
+pub struct Controller {
+    shared: Arc<Shared>,
+    planning: Arc<Planning>,
+    served: Arc<Served<Context>>,
+}
+
+impl Controller {
+    /// Starts the watches of the management cluster.
+    ///
+    /// # Errors
+    /// Metrics whose names are taken.
+    pub fn start(of: &Cluster) -> Result<Self, prometheus::Error> {
+        let (shared, served) = (Shared::new(&of.process, &of.installation)?, Arc::default());
+        watches::of_management(of, &shared, &served);
+        let planning = Arc::new(Planning::new(of.process.args.reconcile_timeout));
+        Ok(Self {
+            shared,
+            planning,
+            served,
+        })
+    }
+
+    /// Serves a cluster until its end.
+    pub async fn serve(&self, cluster: Cluster) {
+        let context = Context::new(&self.shared, &cluster);
+        let _served = self.served.serve(cluster.namespace(), context.clone());
+        watches::of_worker(&context);
+        let (queue, keys) = (context.queue.clone(), context.clone());
+        let configs = context.clone();
+        let is_published = move || configs.has_published();
+        upstream_osm::watch(&cluster, &queue, keys.clone(), is_published).await;
+        let planning = self.planning.clone();
+        let work = move |name| reconcile(context.clone(), planning.clone(), name);
+        runner::work(&cluster, queue, keys, work).await;
+    }
 }
 
 /// Reconciles the OperatingSystemConfig of this name; returns when to reconcile it again.

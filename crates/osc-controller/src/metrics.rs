@@ -1,10 +1,12 @@
 //! Metrics of this controller besides reconciles and conditions.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use osm_api::config::UserDataBytes;
 use osm_api::profile::CloudProvider;
 use osm_runtime::Metrics;
+use osm_runtime::cluster_gauge::{ClusterGauge, Part, Shows};
 use parking_lot::Mutex;
 use prometheus::{IntGaugeVec, Opts};
 use strum::IntoEnumIterator;
@@ -13,39 +15,44 @@ const BOOTSTRAP: &str = "bootstrap";
 
 const PROVISIONING: &str = "provisioning";
 
-/// The largest documents of each cloud, as last rendered.
+const LABELS: [&str; 2] = ["cloud_provider", "stage"];
+
+/// Makes the metric of the largest documents, beside which is what each cloud takes.
+///
+/// # Errors
+/// Where a name is taken.
+pub fn largest_user_data(metrics: &Metrics) -> Result<Arc<ClusterGauge>, prometheus::Error> {
+    let limit = Opts::new(
+        "osm_user_data_limit_bytes",
+        "Most user data that a cloud takes, as the cloud counts it.",
+    );
+    let limit = metrics.catalog.add(IntGaugeVec::new(limit, &LABELS))?;
+    for cloud in CloudProvider::iter() {
+        if let Some(bytes) = osm_user_data::limit_bytes(cloud) {
+            let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+            limit.with_label_values(&[cloud.as_str(), BOOTSTRAP]).set(bytes);
+        }
+    }
+    let largest = Opts::new(
+        "osm_user_data_bytes",
+        "Largest user data of any pool, late-bound values at their largest; bootstrap as the cloud counts it.",
+    );
+    let largest = metrics.catalog.add(IntGaugeVec::new(largest, &LABELS))?;
+    Ok(ClusterGauge::new(Shows::Greatest, largest))
+}
+
+/// The largest documents of each cloud provider in one cluster, as last rendered.
 pub struct Sizes {
-    largest: IntGaugeVec,
+    largest: Part,
     seen: Mutex<HashMap<String, (CloudProvider, UserDataBytes)>>,
 }
 
 impl Sizes {
-    /// # Errors
-    /// Where a name is taken.
-    pub fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
-        let gauges = |name: &str, help: &str| {
-            metrics.catalog.add(IntGaugeVec::new(
-                Opts::new(name, help),
-                &["cloud_provider", "stage"],
-            ))
-        };
-        let limit = gauges(
-            "osm_user_data_limit_bytes",
-            "Most user data that a cloud takes, as the cloud counts it.",
-        )?;
-        for cloud in CloudProvider::iter() {
-            if let Some(bytes) = osm_user_data::limit_bytes(cloud) {
-                let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-                limit.with_label_values(&[cloud.as_str(), BOOTSTRAP]).set(bytes);
-            }
-        }
-        Ok(Self {
-            largest: gauges(
-                "osm_user_data_bytes",
-                "Largest user data of any pool, late-bound values at their largest; bootstrap as the cloud counts it.",
-            )?,
+    pub fn new(largest: Part) -> Self {
+        Self {
+            largest,
             seen: Mutex::default(),
-        })
+        }
     }
 
     /// Notes the sizes of a config; `None` means that it is gone.
@@ -68,9 +75,7 @@ impl Sizes {
                 (PROVISIONING, of_cloud().map(|bytes| bytes.provisioning).max()),
             ];
             for (stage, bytes) in largest {
-                self.largest
-                    .with_label_values(&[cloud.as_str(), stage])
-                    .set(bytes.unwrap_or(0));
+                self.largest.set(&[cloud.as_str(), stage], bytes);
             }
         }
     }
@@ -83,7 +88,7 @@ mod tests {
     #[test]
     fn the_largest_of_each_cloud_is_reported_with_the_limit_of_the_cloud() {
         let metrics = Metrics::of(osm_api::rbac::Service::OscController).unwrap();
-        let sizes = Sizes::new(&metrics).unwrap();
+        let sizes = Sizes::new(largest_user_data(&metrics).unwrap().part());
         let bytes = |bootstrap| UserDataBytes {
             bootstrap,
             provisioning: 10 * bootstrap,

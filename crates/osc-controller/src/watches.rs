@@ -1,17 +1,22 @@
 //! Starts the watches. A change requeues the configs that it concerns.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use osm_api::MachineDeployment;
 use osm_api::cluster_endpoint::Discovered;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::profile::OperatingSystemProfile;
-use osm_runtime::cache::Change;
+use osm_runtime::cache::{Cache, Change};
+use osm_runtime::served::Served;
 use osm_runtime::settings_watch;
 use osm_runtime::watch::Watch;
+use osm_runtime::{Cluster, Connection, Scope};
 
 use crate::context::Context;
 use crate::pool_settings;
+use crate::shared::Shared;
 use crate::view::{ConfigView, PoolView, ProfileView};
 
 /// EndpointSlices of the API server that are kept. A cluster has one or two, and each can have up to 1,000
@@ -25,10 +30,16 @@ const MAX_POOLS: usize = 30_000;
 /// Profiles of one namespace that are kept. No setting bounds their number, and each takes memory.
 const MAX_PROFILES: usize = 10_000;
 
-pub fn start(context: &Context) {
+/// Starts the watches of the management cluster. What they show leads to the clusters that are served.
+pub fn of_management(cluster: &Cluster, shared: &Shared, served: &Arc<Served<Context>>) {
+    let (of, namespace) = ((&cluster.scope, &cluster.management), cluster.namespace());
+    configs(of, &shared.configs, served.clone(), namespace);
+    profiles(of, shared, served, namespace);
+}
+
+/// Starts the watches of a worker cluster.
+pub fn of_worker(context: &Context) {
     machine_deployments(context);
-    configs(context);
-    profiles(context);
     pool_settings(context);
     endpoints(context);
     let waker = context.clone();
@@ -59,54 +70,64 @@ fn machine_deployments(context: &Context) {
         .spawn(&context.cluster);
 }
 
-fn configs(context: &Context) {
-    let waker = context.clone();
-    Watch::namespaced(
-        &context.cluster.management,
-        context.cluster.namespace(),
-        "operatingsystemconfigs",
-    )
-    .large()
-    .project(|config: OperatingSystemConfig| Some(ConfigView::of(config)))
-    .unreadable(|config| Some(ConfigView::unreadable(config)))
-    .into_cache(&context.caches.configs)
-    .on_change(move |change| {
-        let is_only_published = match (&change.old, &change.new) {
-            (Some(old), Some(new)) => new.is_only_published_since(old),
-            _ => false,
-        };
-        if let (Some(old), None) = (&change.old, &change.new)
-            && old.status.rendered.is_some()
-            && let Some(uid) = old.pool_uid()
-        {
-            waker.memory.lose_content(uid);
-        }
-        if let Some((_, name)) = change.key.split_once('/')
-            && !is_only_published
-        {
-            waker.queue.add(name.to_owned());
-        }
-        if change.new.is_none() {
-            waker.wake_for_room();
-        }
-    })
-    .spawn(&context.cluster);
+fn configs(
+    (scope, management): (&Scope, &Connection),
+    cache: &Arc<Cache<ConfigView>>,
+    served: Arc<Served<Context>>,
+    namespace: &str,
+) {
+    Watch::namespaced(management, namespace, "operatingsystemconfigs")
+        .large()
+        .project(|config: OperatingSystemConfig| Some(ConfigView::of(config)))
+        .unreadable(|config| Some(ConfigView::unreadable(config)))
+        .into_cache(cache)
+        .on_change(move |Change { key, old, new }| {
+            let Some((context, name)) = served.of(&key) else {
+                return;
+            };
+            let is_only_published = match (&old, &new) {
+                (Some(old), Some(new)) => new.is_only_published_since(old),
+                _ => false,
+            };
+            if let (Some(old), None) = (&old, &new)
+                && old.status.rendered.is_some()
+                && let Some(uid) = old.pool_uid()
+            {
+                context.memory.lose_content(uid);
+            }
+            if !is_only_published {
+                context.queue.add(name.to_owned());
+            }
+            if new.is_none() {
+                context.wake_for_room();
+            }
+        })
+        .spawn(scope);
 }
 
-fn profiles(context: &Context) {
-    for (namespace, cache) in &context.caches.profiles {
-        let waker = context.clone();
+fn profiles(
+    (scope, management): (&Scope, &Connection),
+    shared: &Shared,
+    served: &Arc<Served<Context>>,
+    own: &str,
+) {
+    for (namespace, cache) in &shared.profiles {
+        let served = served.clone();
         let (known, also_known) = (cache.clone(), cache.clone());
-        Watch::namespaced(&context.cluster.management, namespace, "operatingsystemprofiles")
+        Watch::namespaced(management, namespace, "operatingsystemprofiles")
             .at_most(MAX_PROFILES)
             .large()
             .project(move |profile: OperatingSystemProfile| Some(ProfileView::of(profile, &known)))
             .unreadable(move |profile| Some(ProfileView::unreadable(profile, &also_known)))
             .into_cache(cache)
-            .on_change(move |change| waker.wake_users_of(&change.key))
+            .on_change(move |change| {
+                for context in served.all() {
+                    context.wake_users_of(&change.key);
+                }
+            })
             // A namespace that can't be read holds up only the pools that use its profiles.
-            .awaited(namespace == context.cluster.namespace())
-            .spawn(&context.cluster);
+            .awaited(namespace == own)
+            .spawn(scope);
     }
 }
 

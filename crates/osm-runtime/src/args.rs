@@ -55,10 +55,18 @@ pub struct CommonArgs {
     pub pod_uid: Option<String>,
 }
 
+impl Default for CommonArgs {
+    /// Without any flag; environment variables count.
+    fn default() -> Self {
+        <Self as clap::Parser>::parse_from(["osm"])
+    }
+}
+
 impl CommonArgs {
     /// The installation without further namespaces.
     pub fn installation(&self) -> Installation {
         Installation {
+            id: self.namespace.clone(),
             namespace: self.namespace.clone(),
             settings: self.settings_config_map.clone(),
             pool_settings_namespaces: Vec::new(),

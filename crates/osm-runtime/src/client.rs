@@ -11,8 +11,8 @@ use tower::BoxError;
 use tower_http::timeout::TimeoutBody;
 
 use crate::connection_role::ConnectionRole;
-use crate::environment::Environment;
 use crate::metrics::Metrics;
+use crate::process::Process;
 use crate::server_time::ServerTime;
 
 /// Before a refused page of a list is asked for again: after an error, kube begins with the first page.
@@ -45,17 +45,12 @@ pub(crate) struct Observe {
 }
 
 impl Observe {
-    pub(crate) fn new(
-        metrics: &Metrics,
-        timeout: Duration,
-        role: ConnectionRole,
-        environment: &Environment,
-    ) -> Self {
+    pub(crate) fn new(process: &Process, role: ConnectionRole) -> Self {
         Self {
-            metrics: metrics.clone(),
-            timeout,
+            metrics: process.metrics.clone(),
+            timeout: process.args.request_timeout,
             role,
-            server_time: ServerTime::new(environment),
+            server_time: ServerTime::new(&process.environment),
         }
     }
 
@@ -211,8 +206,7 @@ mod tests {
     use super::*;
 
     fn observe() -> Observe {
-        let metrics = Metrics::of(osm_api::rbac::Service::OscController).unwrap();
-        Observe::new(&metrics, TIMEOUT, ConnectionRole::Only, &Environment::default())
+        Observe::new(&crate::scope::tests::process().process, ConnectionRole::Only)
     }
 
     #[test]

@@ -13,9 +13,8 @@ use tokio::time::Instant;
 
 use crate::client::Observe;
 use crate::connection_role::ConnectionRole;
-use crate::environment::Environment;
 use crate::events::Events;
-use crate::metrics::Metrics;
+use crate::process::Process;
 use crate::server_time::ServerTime;
 use crate::transport::Clients;
 
@@ -41,17 +40,11 @@ pub struct Connection {
 impl Connection {
     /// The only cluster of a service, by existing clients with and without its credentials, such as those of
     /// a simulated API server.
-    pub fn by(
-        service: Service,
-        [own, anonymous]: [Client; 2],
-        metrics: &Metrics,
-        timeout: Duration,
-        environment: &Environment,
-    ) -> Self {
-        let observe = Observe::new(metrics, timeout, ConnectionRole::Only, environment);
+    pub fn by(process: &Process, [own, anonymous]: [Client; 2]) -> Self {
+        let observe = Observe::new(process, ConnectionRole::Only);
         let config = Config::new(Uri::from_static("https://kubernetes.default.svc"));
         let clients = Clients { own, anonymous };
-        Self::new(ConnectionRole::Only, service, &observe, config, clients)
+        Self::new(ConnectionRole::Only, process.service, &observe, config, clients)
     }
 
     pub(crate) fn new(

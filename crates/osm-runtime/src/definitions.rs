@@ -5,14 +5,16 @@
 //! upgraded, every watch lists its objects again: one that was opened before shows objects as the old
 //! definitions pruned them.
 
-use kube::Resource;
-use osm_api::rbac::Service;
+use kube::{Client, Resource};
+use osm_api::rbac::{Installation, Service};
 use osm_api::{CustomOperatingSystemProfile, definitions, names};
 use serde_json::{Map, Value};
 
-use crate::cluster::Cluster;
+use crate::connection::Connection;
 use crate::error::{brief, is_code};
+use crate::process::Process;
 use crate::readiness::DEFINITIONS;
+use crate::scope::Scope;
 use crate::startup_check;
 
 /// KKP restores its definitions in each user cluster.
@@ -21,33 +23,34 @@ const ADVICE: &str = "apply the CustomResourceDefinitions of this version; for a
 
 /// Starts the check; readiness waits for a good result. The published OpenAPI document is readable to every
 /// authenticated client, so the check needs no permission on CustomResourceDefinitions.
-pub fn spawn(cluster: &Cluster) {
-    let checked = cluster.clone();
+pub fn spawn(scope: &Scope, management: &Connection, installation: &Installation) {
+    let process = scope.process.clone();
+    let (client, copies) = (management.client.clone(), installation.custom_profiles);
     let check = move || {
-        let cluster = checked.clone();
-        async move { problem(&cluster).await }
+        let (process, client) = (process.clone(), client.clone());
+        async move { problem(&process, &client, copies).await }
     };
-    startup_check::spawn(cluster, DEFINITIONS.to_owned(), check);
+    startup_check::spawn(scope, DEFINITIONS.to_owned(), check);
 }
 
-/// What is wrong and what to do.
-async fn problem(cluster: &Cluster) -> Option<String> {
-    let service = cluster.process.service;
-    let published = match published(&cluster.management.client).await {
+/// What is wrong and what to do. `copies`: whether custom profiles are copied.
+async fn problem(process: &Process, client: &Client, copies: bool) -> Option<String> {
+    let service = process.service;
+    let published = match published(client).await {
         Ok(published) => published,
         Err(error) if is_code(&error, 404) => Schemas::new(),
         Err(error) => return Some(format!("can't be checked yet: {}", brief(&error))),
     };
     let outdated = outdated_for(service, &published);
-    cluster.outdated_definitions.note(outdated.clone());
-    let copies = service == Service::OspController && cluster.installation.custom_profiles;
+    process.outdated_definitions.note(outdated.clone());
+    let copies = service == Service::OspController && copies;
     outdated.or_else(|| missing_custom_profiles(&published).filter(|_| copies))
 }
 
 /// The schemas of our API group as the server publishes them, by name.
 type Schemas = Map<String, Value>;
 
-async fn published(client: &kube::Client) -> Result<Schemas, kube::Error> {
+async fn published(client: &Client) -> Result<Schemas, kube::Error> {
     let url = format!("/openapi/v3/apis/{}/v1alpha1", names::GROUP);
     let request = http::Request::get(url)
         .body(Vec::new())

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use tokio_util::sync::DropGuard;
 
 use crate::cache::Cache;
-use crate::cluster::Cluster;
 use crate::connection::Connection;
 use crate::read;
+use crate::scope::Scope;
 use crate::watch::{Watch, Watchable};
 
 /// The largest number of objects that are followed. Others are read whenever they are needed. A
@@ -53,7 +53,7 @@ impl<V: Send + Sync + 'static> Followed<V> {
     /// Those of the request; an object that can't be decoded.
     pub async fn get<K>(
         &self,
-        (cluster, of): (&Cluster, &Connection),
+        (scope, of): (&Scope, &Connection),
         namespace: &str,
         name: &str,
         project: fn(K) -> V,
@@ -72,7 +72,7 @@ impl<V: Send + Sync + 'static> Followed<V> {
                 }
             } else if all.len() < MAX_FOLLOWED {
                 let (cache, is_small) = (Arc::<Cache<V>>::default(), self.is_small);
-                let end = cluster.shutdown.child_token();
+                let end = scope.shutdown.child_token();
                 Watch::namespaced(of, namespace, self.what)
                     .named(name)
                     .project(move |object| Some(project(object)).filter(is_small))
@@ -80,7 +80,7 @@ impl<V: Send + Sync + 'static> Followed<V> {
                     .on_change(move |_| on_change())
                     .awaited(false)
                     .until(&end)
-                    .spawn(cluster);
+                    .spawn(scope);
                 all.insert(key, (cache, end.drop_guard()));
             }
         }

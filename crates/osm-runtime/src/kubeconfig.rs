@@ -14,7 +14,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use osm_api::rbac::Service;
 
 use crate::process::Process;
-use crate::supervisor::Supervisor;
+use crate::scope::Scope;
 use crate::transport::{self, Clients};
 use crate::{client, proxy};
 
@@ -134,9 +134,9 @@ pub(crate) async fn connect(
             .context("$KUBECONFIG, ~/.kube/config or the pod's ServiceAccount");
     };
     let (config, clients, text) = file.read(process.service).await?;
-    let (supervisor, flag) = (Supervisor::new(&process.readiness, &process.shutdown), file.flag);
+    let flag = file.flag;
     let follow = restart_on_change(file, text, process.clone());
-    supervisor.spawn(flag, &process.shutdown, follow);
+    Scope::of(process).spawn_until(flag, &process.shutdown, follow);
     Ok((config, clients))
 }
 

@@ -14,6 +14,8 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
+use crate::cluster_gauge::{ClusterGauge, Shows};
+
 /// Upper bounds of durations, in seconds.
 pub(crate) const SECONDS: [f64; 8] = [0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0];
 
@@ -59,13 +61,13 @@ pub struct Metrics {
     ready: IntGauge,
     objects: IntGaugeVec,
     /// Keys that wait to be reconciled.
-    pub queued: IntGauge,
+    pub queued: Arc<ClusterGauge>,
     /// Replicas of this service that are alive.
     pub replicas: IntGauge,
     /// Those of them that have no pod.
     pub without_pod: IntGauge,
     /// Objects that this replica owns.
-    pub owned: IntGauge,
+    pub owned: Arc<ClusterGauge>,
 }
 
 /// What one watch counts, together with others of the same kind of object.
@@ -92,6 +94,9 @@ impl Metrics {
         };
         let gauges = |name: &str, help: &str, labels: &[&str]| {
             catalog.add(IntGaugeVec::new(Opts::new(name, help), labels))
+        };
+        let sum = |name: &str, help: &str| {
+            gauges(name, help, &[]).map(|gauge| ClusterGauge::new(Shows::Sum, gauge))
         };
         let histograms = |name: &str, help: &str, label: &str| {
             let options = HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
@@ -168,10 +173,7 @@ impl Metrics {
                 "Objects by condition, status and reason, as last reconciled.",
                 &["condition", "status", "reason"],
             )?,
-            queued: catalog.add(IntGauge::new(
-                "osm_reconcile_queue_depth",
-                "Objects that wait to be reconciled.",
-            ))?,
+            queued: sum("osm_reconcile_queue_depth", "Objects that wait to be reconciled.")?,
             replicas: catalog.add(IntGauge::new(
                 "osm_replicas",
                 "Replicas of this service that are alive, as this one sees them.",
@@ -180,10 +182,10 @@ impl Metrics {
                 "osm_replicas_without_pod",
                 "Replicas of this service that are alive and have no pod: a program that is not a replica renews their Leases.",
             ))?,
-            owned: catalog.add(IntGauge::new(
+            owned: sum(
                 "osm_owned_objects",
                 "Objects that this replica reconciles, counted every few seconds.",
-            ))?,
+            )?,
             catalog,
         })
     }
@@ -249,7 +251,7 @@ fn number(digest: &str) -> i64 {
     i64::from_str_radix(digits, 16).unwrap_or_default()
 }
 
-/// Maintains `Metrics::objects`: each object counts once for every condition.
+/// Maintains `Metrics::objects`: each object of one cluster counts once for every condition.
 #[derive(Debug)]
 pub struct ConditionGauge {
     gauge: IntGaugeVec,
@@ -283,6 +285,15 @@ impl ConditionGauge {
     pub fn forget(&self, key: &str, condition: &'static str) {
         let mut seen = self.seen.lock();
         if let Some([status, reason]) = seen.remove(&(key.to_owned(), condition)) {
+            self.gauge.with_label_values(&[condition, &status, &reason]).dec();
+        }
+    }
+}
+
+/// What is left of a cluster that ends counts no longer.
+impl Drop for ConditionGauge {
+    fn drop(&mut self) {
+        for ((_, condition), [status, reason]) in self.seen.lock().drain() {
             self.gauge.with_label_values(&[condition, &status, &reason]).dec();
         }
     }
@@ -340,5 +351,9 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} missing in\n{text}");
         }
+        drop(conditions);
+        let text = String::from_utf8(metrics.encode()).unwrap();
+        let gone = r#"osm_objects{condition="Rendered",reason="TemplateFailed",status="False"} 0"#;
+        assert!(text.contains(gone), "its cluster has ended:\n{text}");
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::future::select_all;
 use tokio::sync::watch;
 
 /// Start of the name of the gate of a replica's own Lease.
@@ -15,20 +16,23 @@ pub const DEFINITIONS: &str = "CustomResourceDefinitions";
 pub const SETTINGS: &str = "settings";
 
 /// What a service waits for. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Readiness {
+    /// Closed gates, and why they are closed.
     waiting: Arc<watch::Sender<BTreeMap<String, String>>>,
-}
-
-impl Default for Readiness {
-    fn default() -> Self {
-        Self {
-            waiting: Arc::new(watch::Sender::new(BTreeMap::new())),
-        }
-    }
+    /// That of which this is a part.
+    whole: Option<Arc<Readiness>>,
 }
 
 impl Readiness {
+    /// Gates of a part of the service, which waits for those of the whole as well.
+    pub fn part(&self) -> Self {
+        Self {
+            waiting: Arc::default(),
+            whole: Some(Arc::new(self.clone())),
+        }
+    }
+
     /// Adds a gate, which is closed at first.
     pub fn gate(&self, name: impl Into<String>) -> Gate {
         let gate = Gate {
@@ -39,7 +43,7 @@ impl Readiness {
         gate
     }
 
-    /// The closed gates with their reasons, one line each.
+    /// The closed gates with their reasons, one line each; for a part, without those of the whole.
     pub fn waiting(&self) -> Vec<String> {
         self.waiting
             .borrow()
@@ -56,15 +60,29 @@ impl Readiness {
 
     /// Names of the closed gates.
     pub fn closed(&self) -> Vec<String> {
-        self.waiting.borrow().keys().cloned().collect()
+        let levels = self.levels();
+        levels
+            .flat_map(|level| level.waiting.borrow().keys().cloned().collect::<Vec<_>>())
+            .collect()
     }
 
     /// Returns once the names of the closed gates fulfil this.
     pub async fn until(&self, is_so: impl Fn(&[String]) -> bool) {
-        let mut waiting = self.waiting.subscribe();
-        let is_so = |waiting: &BTreeMap<String, String>| is_so(&waiting.keys().cloned().collect::<Vec<_>>());
-        // The sender lives as long as `self`, so that this can't fail.
-        let _ = waiting.wait_for(is_so).await;
+        let mut levels: Vec<_> = self.levels().map(|level| level.waiting.subscribe()).collect();
+        loop {
+            levels.iter_mut().for_each(watch::Receiver::mark_unchanged);
+            if is_so(&self.closed()) {
+                return;
+            }
+            let changes = levels.iter_mut().map(|level| Box::pin(level.changed()));
+            // The senders live as long as `self`, so that this can't fail.
+            let _ = select_all(changes).await;
+        }
+    }
+
+    /// This one and that of which it is a part.
+    fn levels(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |level| level.whole.as_deref())
     }
 }
 
@@ -124,6 +142,25 @@ mod tests {
         assert!(readiness.waiting().is_empty());
         a.close("gone");
         assert_eq!(readiness.waiting(), ["watch of a: gone"]);
+    }
+
+    #[test]
+    fn a_part_waits_for_the_whole_and_the_whole_for_no_part() {
+        let whole = Readiness::default();
+        let part = whole.part();
+        let (of_whole, of_part) = (whole.gate("watch of a"), part.gate("watch of b"));
+        let mut opened = Box::pin(part.opened("watch of "));
+        assert!(opened.as_mut().now_or_never().is_none());
+        of_part.open();
+        assert!(opened.as_mut().now_or_never().is_none());
+        assert_eq!(
+            (part.waiting(), part.closed()),
+            (vec![], vec!["watch of a".to_owned()])
+        );
+        of_whole.open();
+        assert!(opened.now_or_never().is_some());
+        of_part.close("gone");
+        assert!(whole.waiting().is_empty());
     }
 
     #[test]

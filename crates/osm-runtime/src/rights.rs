@@ -12,29 +12,28 @@ use kube::{Api, Client};
 use osm_api::rbac::{Grant, Installation, Service};
 use parking_lot::Mutex;
 
-use crate::cluster::Cluster;
+use crate::connection::Connection;
 use crate::connection_role::ConnectionRole;
 use crate::error::brief;
 use crate::readiness::RIGHTS;
+use crate::scope::Scope;
 use crate::startup_check;
 
 /// Reviews that are sent at the same time: one after the other they would take as long as the rest of the
 /// start.
 const PARALLEL_REVIEWS: usize = 8;
 
-/// Checks the rights in each cluster until all are granted. Readiness waits for that.
-pub fn spawn(cluster: &Cluster) {
-    for connection in cluster.connections() {
-        let role = connection.role();
-        let client = connection.client.clone();
-        let questions = questions(cluster.process.service, &cluster.installation, role);
-        let questions = Arc::new(Mutex::new(questions));
-        let check = move || {
-            let (client, questions) = (client.clone(), questions.clone());
-            async move { problem(&client, &questions).await }
-        };
-        startup_check::spawn(cluster, format!("{RIGHTS}{}", role.place()), check);
-    }
+/// Checks the rights in a cluster until all are granted. The readiness of `scope` waits for that.
+pub fn spawn(scope: &Scope, connection: &Connection, installation: &Installation) {
+    let role = connection.role();
+    let client = connection.client.clone();
+    let questions = questions(scope.process.service, installation, role);
+    let questions = Arc::new(Mutex::new(questions));
+    let check = move || {
+        let (client, questions) = (client.clone(), questions.clone());
+        async move { problem(&client, &questions).await }
+    };
+    startup_check::spawn(scope, format!("{RIGHTS}{}", role.place()), check);
 }
 
 /// Every single right that the service needs in this cluster.

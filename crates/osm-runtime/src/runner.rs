@@ -9,15 +9,13 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use osm_api::Reason;
-use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Cluster;
 use crate::error::{Failure, LONGEST_DELAY};
-use crate::metrics::Metrics;
 use crate::queue::Queue;
 use crate::readiness::{LEASE, is_vital};
-use crate::replicas::{OnChange, Replicas};
-use crate::supervisor::Supervisor;
+use crate::replicas::{LeaseState, Replicas};
+use crate::scope::Scope;
 use crate::watch;
 
 /// A replica joins the others as soon as it is ready, and after this time in any case: it may be the only
@@ -29,8 +27,8 @@ pub trait Key: Clone + Eq + Hash + Display + Send + Sync + 'static {}
 
 impl Key for String {}
 
-/// A controller whose keys are divided among replicas.
-pub trait Shared<K>: Clone + Send + Sync + 'static {
+/// The keys of a controller in one cluster, which are divided among replicas.
+pub trait Keys<K>: Clone + Send + Sync + 'static {
     /// Every key that may need a reconcile.
     fn known(&self) -> Vec<K>;
 
@@ -40,22 +38,16 @@ pub trait Shared<K>: Clone + Send + Sync + 'static {
 }
 
 /// Waits until every watch is in step, then reconciles the keys of this replica until shutdown. Before that,
-/// an object that no watch has shown yet would look like a deleted one. The replicas that serve
-/// `installation` divide the keys; one that is not ready gets none while another one is.
-pub async fn work<K, S, F, Fut, E>(
-    cluster: &Cluster,
-    installation: &str,
-    queue: Arc<Queue<K>>,
-    shared: S,
-    reconcile: F,
-) where
+/// an object that no watch has shown yet would look like a deleted one. The replicas divide the keys; one that
+/// is not ready gets none while another one is.
+pub async fn work<K, S, F, Fut, E>(cluster: &Cluster, queue: Arc<Queue<K>>, keys: S, reconcile: F)
+where
     K: Key,
-    S: Shared<K>,
+    S: Keys<K>,
     F: Fn(K) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = Result<Option<Duration>, E>> + Send + 'static,
     E: Failure + 'static,
 {
-    let (member, shutdown) = (Replicas::watch(cluster, installation), cluster.shutdown.clone());
     let ready = async {
         cluster.gates.opened(watch::GATE).await;
         let all_open = cluster
@@ -63,95 +55,86 @@ pub async fn work<K, S, F, Fut, E>(
             .until(|closed| closed.iter().all(|gate| gate == LEASE));
         let _ = tokio::time::timeout(MAX_JOIN_DELAY, all_open).await;
     };
-    if shutdown.run_until_cancelled(ready).await.is_none() {
+    if cluster.shutdown.run_until_cancelled(ready).await.is_none() {
         return;
     }
-    let process = &cluster.process;
-    let replicas = member.replicas().clone();
-    let supervisor = cluster.supervisor();
-    let wake = wake_when_well(cluster.clone(), queue.clone(), shared.clone());
-    cluster.spawn("requeue", wake);
-    let done = CancellationToken::new();
-    let take_part = member.take_part(requeue_owned(queue.clone(), shared.clone()), done.clone());
-    let member = supervisor.spawn(LEASE, &shutdown, take_part);
-    run(
-        queue,
-        (process.args.concurrency, process.args.reconcile_timeout),
-        process.metrics.clone(),
-        (supervisor, shutdown),
-        (replicas, shared),
-        reconcile,
-    )
-    .await;
-    done.cancel();
-    // It has reported a panic.
-    let _ = member.await;
+    let (scope, replicas) = (&cluster.scope, cluster.replicas.clone());
+    scope.spawn(
+        "requeue",
+        wake_when_well(scope.clone(), queue.clone(), keys.clone()),
+    );
+    let share = follow_share(scope.clone(), replicas.clone(), queue.clone(), keys.clone());
+    scope.spawn("share of the work", share);
+    replicas.join();
+    run(scope, queue, (replicas, keys), reconcile).await;
 }
 
 /// Queues every key of this replica whenever a missing right or the like has been granted. No watch reports
 /// that, and failures that only a person can put right are retried rarely.
-async fn wake_when_well<K: Key>(cluster: Cluster, queue: Arc<Queue<K>>, shared: impl Shared<K>) {
+async fn wake_when_well<K: Key>(scope: Scope, queue: Arc<Queue<K>>, keys: impl Keys<K>) {
     let is_unwell = |closed: &[String]| closed.iter().any(|gate| is_vital(gate));
     loop {
-        cluster.gates.until(is_unwell).await;
-        cluster.gates.until(|closed| !is_unwell(closed)).await;
-        shared.known().into_iter().for_each(|key| queue.add(key));
+        scope.gates.until(is_unwell).await;
+        scope.gates.until(|closed| !is_unwell(closed)).await;
+        keys.known().into_iter().for_each(|key| queue.add(key));
     }
 }
 
-/// Queues the keys that this replica now owns, to be reconciled, and those that it has lost, to be released.
-fn requeue_owned<K: Key>(queue: Arc<Queue<K>>, shared: impl Shared<K>) -> OnChange {
-    Box::new(move |replicas, before, after| {
+/// Queues the keys that this replica now owns, to be reconciled, and those that it has lost, to be released;
+/// all that it owns whenever its Lease has become valid.
+async fn follow_share<K: Key>(scope: Scope, replicas: Replicas, queue: Arc<Queue<K>>, keys: impl Keys<K>) {
+    let counted = scope.process.metrics.owned.part();
+    let (mut lease, mut before) = (replicas.subscribe(), LeaseState::default());
+    loop {
+        let after = lease.borrow_and_update().clone();
         let mut owned = 0;
-        for key in shared.known().into_iter() {
-            let text = key.to_string();
-            let (had, has) = (replicas.owns(before, &text), replicas.owns(after, &text));
+        for key in keys.known() {
+            let (has, has_moved) = replicas.moved([&before, &after], &key.to_string());
             owned += usize::from(has);
-            if had != has {
+            if has_moved {
                 queue.add(key);
             }
         }
-        owned
-    })
+        counted.count(owned);
+        before = after;
+        // The sender lives as long as `replicas`, so that this can't fail.
+        let _ = lease.changed().await;
+    }
 }
 
-/// Works on the queue until `shutdown`; reconciles that run then are finished, within their time limit.
+/// Works on the queue until the end of the scope; reconciles that run then are finished, within their time
+/// limit.
 ///
 /// A reconcile returns after which time the key is reconciled again without an event.
 async fn run<K, S, F, Fut, E>(
+    scope: &Scope,
     queue: Arc<Queue<K>>,
-    (concurrency, timeout): (u16, Duration),
-    metrics: Metrics,
-    (supervisor, shutdown): (Supervisor, CancellationToken),
-    (replicas, shared): (Replicas, S),
+    (replicas, keys): (Replicas, S),
     reconcile: F,
 ) where
     K: Key,
-    S: Shared<K>,
+    S: Keys<K>,
     F: Fn(K) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = Result<Option<Duration>, E>> + Send + 'static,
     E: Failure + 'static,
 {
+    let (metrics, timeout) = (&scope.process.metrics, scope.process.args.reconcile_timeout);
+    let queued = Arc::new(metrics.queued.part());
     let worker = |number: u16| {
-        let end = shutdown.clone();
-        let (queue, metrics, shutdown, reconcile) = (
-            queue.clone(),
-            metrics.clone(),
-            shutdown.clone(),
-            reconcile.clone(),
-        );
-        let (replicas, shared) = (replicas.clone(), shared.clone());
-        supervisor.spawn(format!("worker {number}"), &end, async move {
+        let (metrics, queued) = (metrics.clone(), queued.clone());
+        let (shutdown, queue, reconcile) = (scope.shutdown.clone(), queue.clone(), reconcile.clone());
+        let (replicas, keys) = (replicas.clone(), keys.clone());
+        scope.spawn_until(format!("worker {number}"), &scope.shutdown, async move {
             while let Some(key) = shutdown.run_until_cancelled(queue.next()).await {
                 if shutdown.run_until_cancelled(replicas.hold()).await.is_none() {
                     break;
                 }
                 if !replicas.own(&key.to_string()) {
-                    shared.released(&key);
+                    keys.released(&key);
                     queue.done(&key, None);
                     continue;
                 }
-                metrics.queued.set(i64::try_from(queue.depth()).unwrap_or(i64::MAX));
+                queued.count(queue.depth());
                 let started = Instant::now();
                 // A task of its own, so that a panic ends this reconcile and nothing else.
                 let task = tokio::spawn(tokio::time::timeout(timeout, reconcile(key.clone())));
@@ -187,13 +170,14 @@ async fn run<K, S, F, Fut, E>(
             }
         })
     };
-    join_all((0..concurrency).map(worker)).await;
+    join_all((0..scope.process.args.concurrency).map(worker)).await;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Readiness;
+    use crate::{CommonArgs, Process};
+    use osm_api::rbac::Service;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     const TIMEOUT: Duration = Duration::from_secs(5);
@@ -218,7 +202,7 @@ mod tests {
 
     #[derive(Clone)]
     struct Nothing;
-    impl Shared<&'static str> for Nothing {
+    impl Keys<&'static str> for Nothing {
         fn known(&self) -> Vec<&'static str> {
             Vec::new()
         }
@@ -227,9 +211,15 @@ mod tests {
         }
     }
 
-    fn supervised(shutdown: &CancellationToken) -> (Supervisor, CancellationToken) {
-        let supervisor = Supervisor::new(&Readiness::default(), shutdown);
-        (supervisor, shutdown.clone())
+    /// With so many workers.
+    fn process(concurrency: u16) -> Scope {
+        let args = CommonArgs {
+            concurrency,
+            reconcile_timeout: TIMEOUT,
+            ..CommonArgs::default()
+        };
+        let environment = crate::Environment::default();
+        Scope::of(&Process::new(Service::OscController, args, environment).unwrap())
     }
 
     /// A key that a worker can't even look at.
@@ -241,7 +231,7 @@ mod tests {
         }
     }
     impl Key for Poison {}
-    impl Shared<Poison> for Nothing {
+    impl Keys<Poison> for Nothing {
         fn known(&self) -> Vec<Poison> {
             Vec::new()
         }
@@ -250,24 +240,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_worker_that_dies_stops_the_service_and_is_named() {
-        let (readiness, shutdown) = (Readiness::default(), CancellationToken::new());
+        let scope = process(3);
         let queue = Arc::new(Queue::new(&crate::Environment::default()));
         queue.add(Poison);
-        let supervisor = Supervisor::new(&readiness, &shutdown);
         let reconcile = |_| async { Ok::<_, Broken>(None) };
-        let runner = run(
-            queue,
-            (3, TIMEOUT),
-            Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
-            (supervisor, shutdown.clone()),
-            (Replicas::only(), Nothing),
-            reconcile,
-        );
+        let runner = run(&scope, queue, (Replicas::only(), Nothing), reconcile);
         tokio::time::timeout(Duration::from_secs(60), runner)
             .await
             .expect("the others end, too");
-        assert!(shutdown.is_cancelled());
-        let waiting = readiness.waiting();
+        assert!(scope.shutdown.is_cancelled());
+        let waiting = scope.gates.waiting();
         let named = |line: &String| line.starts_with("task worker") && line.contains("panicked");
         assert!(waiting.iter().any(named), "{waiting:?}");
     }
@@ -275,36 +257,31 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn panic_hang_failure_and_conflict_stay_with_their_object() {
         let queue = Arc::new(Queue::new(&crate::Environment::default()));
-        let metrics = Metrics::of(osm_api::rbac::Service::OscController).unwrap();
-        let shutdown = CancellationToken::new();
+        let scope = process(2);
+        let (metrics, shutdown) = (scope.process.metrics.clone(), scope.shutdown.clone());
         // As many hang as there are workers.
         for key in ["panic", "hang", "hang too", "fail", "conflict", "good"] {
             queue.add(key);
         }
         let good = Arc::new(AtomicUsize::new(0));
         let count = good.clone();
-        let runner = tokio::spawn(run(
-            queue.clone(),
-            (2, TIMEOUT),
-            metrics.clone(),
-            supervised(&shutdown),
-            (Replicas::only(), Nothing),
-            move |key: &'static str| {
-                let count = count.clone();
-                async move {
-                    match key {
-                        "panic" => panic!("on purpose"),
-                        "hang" | "hang too" => std::future::pending().await,
-                        "fail" => Err(Broken(false)),
-                        "conflict" => Err(Broken(true)),
-                        _ => {
-                            count.fetch_add(1, Ordering::SeqCst);
-                            Ok(Some(Duration::from_secs(1)))
-                        }
+        let reconcile = move |key: &'static str| {
+            let count = count.clone();
+            async move {
+                match key {
+                    "panic" => panic!("on purpose"),
+                    "hang" | "hang too" => std::future::pending().await,
+                    "fail" => Err(Broken(false)),
+                    "conflict" => Err(Broken(true)),
+                    _ => {
+                        count.fetch_add(1, Ordering::SeqCst);
+                        Ok(Some(Duration::from_secs(1)))
                     }
                 }
-            },
-        ));
+            }
+        };
+        let runner =
+            tokio::spawn(async move { run(&scope, queue, (Replicas::only(), Nothing), reconcile).await });
         tokio::time::timeout(Duration::from_secs(100), async {
             while good.load(Ordering::SeqCst) < 10 {
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -322,7 +299,7 @@ mod tests {
 
     #[derive(Clone, Default)]
     struct Released(Arc<parking_lot::Mutex<Vec<String>>>);
-    impl Shared<String> for Released {
+    impl Keys<String> for Released {
         fn known(&self) -> Vec<String> {
             Vec::new()
         }
@@ -334,23 +311,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_key_of_another_replica_is_released_and_not_reconciled() {
         let queue = Arc::new(Queue::new(&crate::Environment::default()));
-        let shutdown = CancellationToken::new();
+        let scope = process(2);
+        let shutdown = scope.shutdown.clone();
         (0..20).for_each(|number| queue.add(format!("pool-{number}")));
         let replicas = Replicas::among("this", &["other"]);
         let released = Released::default();
         let reconciled = Arc::<parking_lot::Mutex<Vec<String>>>::default();
         let seen = reconciled.clone();
-        let runner = tokio::spawn(run(
-            queue,
-            (2, TIMEOUT),
-            Metrics::of(osm_api::rbac::Service::OscController).unwrap(),
-            supervised(&shutdown),
-            (replicas.clone(), released.clone()),
-            move |key: String| {
-                seen.lock().push(key);
-                async { Ok::<_, Broken>(None) }
-            },
-        ));
+        let share = (replicas.clone(), released.clone());
+        let reconcile = move |key: String| {
+            seen.lock().push(key);
+            async { Ok::<_, Broken>(None) }
+        };
+        let runner = tokio::spawn(async move { run(&scope, queue, share, reconcile).await });
         tokio::time::sleep(Duration::from_secs(10)).await;
         shutdown.cancel();
         runner.await.unwrap();

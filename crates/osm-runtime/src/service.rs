@@ -17,10 +17,11 @@ use crate::connection::Connection;
 use crate::connection_role::ConnectionRole;
 use crate::environment::Environment;
 use crate::kubeconfig::{self, KubeconfigFile};
-use crate::metrics::Metrics;
 use crate::process::Process;
-use crate::readiness::{Gate, Readiness};
-use crate::{admin, definitions, error, rights, settings_watch, telemetry};
+use crate::readiness::Gate;
+use crate::replicas::Replicas;
+use crate::scope::Scope;
+use crate::{admin, definitions, error, rights, settings, settings_watch, telemetry};
 
 /// That of the C library keeps most of what was freed after a change of many pools. `.cargo/config.toml` has the
 /// settings that are compiled into this one.
@@ -41,22 +42,15 @@ pub fn main<F, Fut>(
     run: F,
 ) -> ExitCode
 where
-    F: FnOnce(Arc<Process>, Cluster) -> Fut,
+    F: FnOnce(Cluster) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
 {
     let serve = async {
         telemetry::init(&args)?;
         // This can only fail if the provider was installed before.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let shutdown = CancellationToken::new();
-        let process = Arc::new(Process {
-            service,
-            args,
-            environment: Environment::default(),
-            metrics: Metrics::of(service)?,
-            readiness: Readiness::default(),
-            shutdown: shutdown.clone(),
-        });
+        let process = Process::new(service, args, Environment::default())?;
+        let shutdown = process.shutdown.clone();
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         tracing::info!(
@@ -123,18 +117,33 @@ pub async fn work<F, Fut>(
     run: F,
 ) -> anyhow::Result<()>
 where
-    F: FnOnce(Arc<Process>, Cluster) -> Fut,
+    F: FnOnce(Cluster) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
 {
-    let (management, worker) = connect(&process, worker).await?;
-    let (cluster, settings) = Cluster::new(&process, installation, management, worker);
+    let [management, worker] = connect(&process, worker).await?;
+    let scope = Scope::of(&process);
+    let mut settings = settings::none();
     if process.service.reads_settings() {
-        settings_watch::spawn(&cluster, settings);
-        definitions::spawn(&cluster);
+        settings = settings_watch::spawn(&scope, &management, &installation);
+        definitions::spawn(&scope, &management, &installation);
     }
-    rights::spawn(&cluster);
+    rights::spawn(&scope, &management, &installation);
+    if worker.role() != ConnectionRole::Only {
+        rights::spawn(&scope, &worker, &installation);
+    }
+    let member = Replicas::watch(&scope, &management, &installation);
     start.open();
-    run(process, cluster).await
+    let replicas = member.replicas().clone();
+    run(Cluster::new(
+        scope,
+        installation,
+        [management, worker],
+        settings,
+        replicas,
+    ))
+    .await?;
+    member.leave().await;
+    Ok(())
 }
 
 /// Works until a signal or until a task has failed, and until what runs then is finished or has taken too
@@ -165,20 +174,16 @@ async fn until_stopped(
 }
 
 /// Connects to the management cluster and the worker cluster, which may be the same.
-async fn connect(
-    process: &Arc<Process>,
-    worker: Option<PathBuf>,
-) -> anyhow::Result<(Connection, Connection)> {
+async fn connect(process: &Arc<Process>, worker: Option<PathBuf>) -> anyhow::Result<[Connection; 2]> {
     let connect = async |role: ConnectionRole, file: Option<KubeconfigFile>| {
-        let timeout = process.args.request_timeout;
-        let observe = Observe::new(&process.metrics, timeout, role, &process.environment);
+        let observe = Observe::new(process, role);
         let (config, clients) = kubeconfig::connect(file, process).await?;
         anyhow::Ok(Connection::new(role, process.service, &observe, config, clients))
     };
     let file = kubeconfig(&process.args, process.service);
     let Some(path) = worker else {
         let only = connect(ConnectionRole::Only, file).await?;
-        return Ok((only.clone(), only));
+        return Ok([only.clone(), only]);
     };
     let worker = KubeconfigFile {
         flag: kubeconfig::WORKER_CLUSTER_FLAG,
@@ -187,7 +192,7 @@ async fn connect(
     };
     let management = connect(ConnectionRole::Of(ClusterKind::Management), file).await?;
     let worker = connect(ConnectionRole::Of(ClusterKind::Worker), Some(worker)).await?;
-    Ok((management, worker))
+    Ok([management, worker])
 }
 
 #[cfg(test)]

@@ -17,11 +17,13 @@ pub struct Current {
     pub refused: Option<String>,
 }
 
-/// Sends what comes into force to a cluster's [`Receiver`].
-pub type Sender = watch::Sender<Option<Arc<Current>>>;
-
 /// The settings in force: `None` until a valid document has been seen.
 pub type Receiver = watch::Receiver<Option<Arc<Current>>>;
+
+/// Of a service that reads no settings.
+pub fn none() -> Receiver {
+    watch::channel(None).1
+}
 
 /// The settings document of a ConfigMap; `None`: it has no such document.
 pub(crate) type Document = Option<String>;

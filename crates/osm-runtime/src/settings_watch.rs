@@ -5,24 +5,29 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use osm_api::names::SETTINGS_KEY;
+use osm_api::rbac::Installation;
 use osm_api::settings::SettingsError;
 
 use crate::cache::Change;
 use crate::cluster::Cluster;
+use crate::connection::Connection;
 use crate::readiness::SETTINGS;
+use crate::scope::Scope;
 use crate::settings;
 use crate::watch::Watch;
 
-/// Watches the settings ConfigMap. Without a valid document the service is not ready, and logs the mistakes.
-pub fn spawn(cluster: &Cluster, sender: settings::Sender) {
-    let name = cluster.installation.settings.clone();
-    let namespace = cluster.installation.namespace.as_str();
+/// Watches the settings ConfigMap, and returns what is in force. Without a valid document the service is not
+/// ready, and logs the mistakes.
+pub fn spawn(scope: &Scope, management: &Connection, installation: &Installation) -> settings::Receiver {
+    let (sender, receiver) = tokio::sync::watch::channel(None::<Arc<settings::Current>>);
+    let name = installation.settings.clone();
+    let namespace = installation.namespace.as_str();
     let place = format!("ConfigMap {namespace}/{name}");
-    let gate = cluster
+    let gate = scope
         .gates
         .gate(format!("{SETTINGS} ({place}, key {SETTINGS_KEY})"));
     gate.close(format!("create it; an empty {SETTINGS_KEY} means the defaults"));
-    let metrics = cluster.process.metrics.clone();
+    let metrics = scope.process.metrics.clone();
     let changed = move |change: Change<settings::Document>| match settings::read(change.new.as_deref()) {
         Ok(current) => {
             gate.open();
@@ -52,11 +57,12 @@ pub fn spawn(cluster: &Cluster, sender: settings::Sender) {
             });
         }
     };
-    Watch::namespaced(&cluster.management, namespace, "settings")
+    Watch::namespaced(management, namespace, "settings")
         .named(&name)
         .project(|map: ConfigMap| Some(settings::document(map)))
         .on_change(changed)
-        .spawn(cluster);
+        .spawn(scope);
+    receiver
 }
 
 /// Calls `changed` whenever other settings come into force or are refused.

@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::time::Duration;
 
-use crate::cluster::Cluster;
 use crate::environment::Environment;
 use crate::readiness::Gate;
+use crate::scope::Scope;
 
 /// Pauses while there is a problem. At the very start, what is missing may just have been created.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -13,14 +13,14 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 
 /// Starts a check, which returns the problem that it finds. `name` is that of its gate.
-pub(crate) fn spawn<F, Fut>(cluster: &Cluster, name: String, check: F)
+pub(crate) fn spawn<F, Fut>(scope: &Scope, name: String, check: F)
 where
     F: Fn() -> Fut + Send + 'static,
     Fut: Future<Output = Option<String>> + Send,
 {
-    let gate = cluster.gates.gate(&name);
-    let environment = cluster.process.environment.clone();
-    cluster.spawn(name, async move {
+    let gate = scope.gates.gate(&name);
+    let environment = scope.process.environment.clone();
+    scope.spawn(name, async move {
         repeat(gate, environment, check).await;
         // The check is done, but a supervised task must not end.
         std::future::pending().await

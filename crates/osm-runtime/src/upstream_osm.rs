@@ -22,7 +22,7 @@ use crate::connection::Connection;
 use crate::object::Unreadable;
 use crate::queue::Queue;
 use crate::readiness::Gate;
-use crate::runner::{Key, Shared};
+use crate::runner::{Key, Keys};
 use crate::server_time::ServerTime;
 use crate::shared_problem::SharedProblem;
 use crate::watch::Watch;
@@ -49,7 +49,7 @@ const RENEWED_WITHIN: Duration = Duration::from_secs(45);
 pub async fn watch<K: Key>(
     cluster: &Cluster,
     queue: &Arc<Queue<K>>,
-    shared: impl Shared<K>,
+    keys: impl Keys<K>,
     is_published: impl Fn() -> bool + Send + Sync + 'static,
 ) {
     let shown = Arc::new(Notify::new());
@@ -72,7 +72,7 @@ pub async fn watch<K: Key>(
             let longest = if check.is_listed() { INTERVAL } else { RETRY };
             let _ = tokio::time::timeout(longest, shown.notified()).await;
             if check.look(&is_published) {
-                let known = shared.known().into_iter();
+                let known = keys.known().into_iter();
                 known.for_each(|key| queue.add(key));
             }
         }
@@ -224,7 +224,7 @@ mod tests {
 
     use super::*;
     use crate::cache::Version;
-    use crate::{Environment, Metrics, Readiness, object};
+    use crate::{CommonArgs, Environment, Process, Readiness, object};
 
     fn renewed(at: Timestamp) -> LeaseSpec {
         LeaseSpec {
@@ -268,9 +268,9 @@ mod tests {
         fn new(service: Service, namespace: &str) -> Self {
             let readiness = Readiness::default();
             let client = Client::new(tower::service_fn(no_request), "default");
-            let (metrics, environment) = (Metrics::of(service).unwrap(), Environment::default());
-            let (clients, timeout) = ([client.clone(), client], Duration::from_secs(10));
-            let connection = Connection::by(service, clients, &metrics, timeout, &environment);
+            let args = CommonArgs::default();
+            let process = Process::new(service, args, Environment::default()).unwrap();
+            let connection = Connection::by(&process, [client.clone(), client]);
             let installation = Installation {
                 namespace: namespace.to_owned(),
                 ..Installation::default()

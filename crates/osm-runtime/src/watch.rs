@@ -17,7 +17,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, Change, Version};
-use crate::cluster::Cluster;
 use crate::connection::Connection;
 use crate::connection_role::ConnectionRole;
 use crate::decoded::Decoded;
@@ -26,6 +25,7 @@ use crate::error;
 use crate::metrics::WatchMetrics;
 use crate::object::Unreadable;
 use crate::readiness::Gate;
+use crate::scope::Scope;
 
 /// The largest number of objects that one watch keeps, to bound the memory. The largest installation has
 /// fewer of most kinds; others use `at_most`.
@@ -199,22 +199,22 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
         self
     }
 
-    /// Watches until shutdown, in a task of its own.
-    pub fn spawn(self, cluster: &Cluster) {
+    /// Watches until the end of `scope`, in a task of its own.
+    pub fn spawn(self, scope: &Scope) {
         let (what, role) = (self.watch.what, self.watch.role);
         let namespace = self.watch.api.namespace();
         let namespace = namespace.map_or_else(String::new, |namespace| format!(" in namespace {namespace}"));
         let name = format!("{GATE}{what}{namespace}{}", role.place());
-        let metrics = cluster.process.metrics.watch(role.label(), what);
-        let gate = self.awaited.then(|| cluster.gates.gate(&name));
-        let end = self.end.clone().unwrap_or_else(|| cluster.shutdown.clone());
+        let metrics = scope.process.metrics.watch(role.label(), what);
+        let gate = self.awaited.then(|| scope.gates.gate(&name));
+        let end = self.end.clone().unwrap_or_else(|| scope.shutdown.clone());
         let longest = match gate {
             Some(_) => LONGEST_PAUSE,
             None => LONGEST_PAUSE_OF_UNAWAITED,
         };
         let running = RunningWatch {
-            definitions: cluster.outdated_definitions.subscribe(),
-            environment: cluster.process.environment.clone(),
+            definitions: scope.process.outdated_definitions.subscribe(),
+            environment: scope.process.environment.clone(),
             longest_pause: longest,
             failures: 0,
             health: Health {
@@ -234,7 +234,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
             of: self,
         };
         let stop = end.clone();
-        cluster.supervisor().spawn(name, &end, async move {
+        scope.spawn_until(name, &end, async move {
             stop.run_until_cancelled(running.follow()).await;
         });
     }

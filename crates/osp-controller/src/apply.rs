@@ -25,7 +25,7 @@ const COPY: &str = "the copy of the custom profile";
 /// Failed requests; [`Error::Conflict`] if the stored profile is not the one that was gathered; what forbids
 /// to write anything.
 pub async fn apply(context: &Context, gathered: &Gathered, plan: &Plan) -> Result<Option<Problem>, Error> {
-    if let Some(problem) = context.cluster.outdated_definitions.problem() {
+    if let Some(problem) = context.cluster.process.outdated_definitions.problem() {
         // The API server would drop fields, and pools would be rendered from what is left.
         return Err(Error::DefinitionsOutdated { problem });
     }

@@ -10,9 +10,9 @@ use osm_runtime::Api;
 use osm_runtime::cache::{Cache, Version};
 use osm_runtime::metrics::ConditionGauge;
 use osm_runtime::queue::Queue;
-use osm_runtime::runner::Shared;
+use osm_runtime::runner::Keys;
 use osm_runtime::watch::{self, Watch};
-use osm_runtime::{Cluster, Process, settings_watch};
+use osm_runtime::{Cluster, settings_watch};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -47,7 +47,6 @@ impl std::ops::Deref for Context {
 
 #[allow(missing_docs)]
 pub struct Inner {
-    pub process: Arc<Process>,
     pub cluster: Cluster,
     /// The built-in profiles by name.
     pub defaults: Vec<(String, OperatingSystemProfileSpec)>,
@@ -68,7 +67,8 @@ pub struct Inner {
 }
 
 impl Context {
-    pub fn new(process: &Arc<Process>, cluster: &Cluster) -> Self {
+    pub fn new(cluster: &Cluster) -> Self {
+        let process = &cluster.process;
         let namespaces = cluster.installation.namespaces_of_profiles();
         let custom = namespaces.iter().filter(|_| cluster.installation.custom_profiles);
         let custom_profiles = custom
@@ -82,7 +82,6 @@ impl Context {
             })
             .collect();
         Self(Arc::new(Inner {
-            process: process.clone(),
             cluster: cluster.clone(),
             defaults: osm_render::defaults(),
             queue: Arc::new(Queue::new(&process.environment)),
@@ -149,7 +148,7 @@ impl Context {
     }
 }
 
-impl Shared<String> for Context {
+impl Keys<String> for Context {
     fn known(&self) -> Vec<String> {
         let profiles = self.profiles.values().flat_map(|cache| cache.select(|_| true));
         let stored = profiles.map(|profile| watch::key(&profile.metadata));

@@ -77,7 +77,7 @@ pub async fn gather(context: &Context, key: &str) -> Gathered {
     let default = is_installation.then(|| context.default_profile(name)).flatten();
     let is_default = is_installation && context.has_default(name);
     let mut gathered = Gathered {
-        now: context.process.environment.now(),
+        now: context.cluster.process.environment.now(),
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         stored,
@@ -104,7 +104,7 @@ pub async fn gather(context: &Context, key: &str) -> Gathered {
         }
     }
     // Validation may have taken seconds.
-    gathered.now = context.process.environment.now();
+    gathered.now = context.cluster.process.environment.now();
     gathered
 }
 

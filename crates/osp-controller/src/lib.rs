@@ -21,11 +21,10 @@ pub mod report;
 pub mod stored_profile;
 pub mod validate;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use osm_runtime::runner;
-use osm_runtime::{AdmissionArgs, Cluster, Error, Process, upstream_osm};
+use osm_runtime::{AdmissionArgs, Cluster, Error, upstream_osm};
 
 use crate::admission::ProfileJudge;
 use crate::context::Context;
@@ -34,17 +33,17 @@ use crate::context::Context;
 ///
 /// # Errors
 /// The address of the webhook is not available.
-pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionArgs) -> anyhow::Result<()> {
-    let context = Context::new(&process, &cluster);
+pub async fn run(cluster: Cluster, admission: AdmissionArgs) -> anyhow::Result<()> {
+    let context = Context::new(&cluster);
     context.watch();
     let judge = || ProfileJudge::new(&context);
-    let webhook = osm_runtime::admission::spawn(&admission, judge, "the profile", &process)?;
+    let webhook = osm_runtime::admission::spawn(&admission, judge, "the profile", &cluster.process)?;
     let queue = context.queue.clone();
-    let shared = context.clone();
+    let keys = context.clone();
     // It is ready without default profiles, because it validates those that are there.
-    upstream_osm::watch(&cluster, &queue, shared.clone(), || true).await;
+    upstream_osm::watch(&cluster, &queue, keys.clone(), || true).await;
     let work = move |key| reconcile(context.clone(), key);
-    runner::work(&cluster, cluster.namespace(), queue, shared, work).await;
+    runner::work(&cluster, queue, keys, work).await;
     if let Some(webhook) = webhook {
         webhook.ended().await;
     }

@@ -38,6 +38,6 @@ fn main() -> ExitCode {
         args.common,
         None,
         installation,
-        |process, cluster| osp_controller::run(process, cluster, args.admission),
+        |cluster| osp_controller::run(cluster, args.admission),
     )
 }

@@ -17,31 +17,56 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use osm_runtime::runner;
-use osm_runtime::{Cluster, Process, upstream_osm};
+use osm_runtime::served::Served;
+use osm_runtime::{Cluster, upstream_osm};
 
 use crate::io::apply::{Applied, apply};
 use crate::io::context::Context;
 use crate::io::error::Error;
 use crate::io::gather::gather;
 use crate::io::report::report;
+use crate::io::shared::Shared;
 use crate::io::watches;
 use crate::plan::plan;
 
-/// Runs the controller until shutdown. `installation` is the value of the label
-/// [`osm_api::names::INSTALLATION`] on everything that it makes.
+/// Runs the controller for the only cluster of this process until shutdown.
 ///
 /// # Errors
 /// Metrics whose names are taken.
-pub async fn run(process: Arc<Process>, cluster: Cluster, installation: String) -> anyhow::Result<()> {
-    let context = Context::new(&process, &cluster, installation.clone())?;
-    watches::start(&context);
-    let (queue, shared) = (context.queue.clone(), context.clone());
-    let configs = context.clone();
-    let is_published = move || configs.has_published();
-    upstream_osm::watch(&cluster, &queue, shared.clone(), is_published).await;
-    let work = move |name| reconcile(context.clone(), name);
-    runner::work(&cluster, &installation, queue, shared, work).await;
+pub async fn run(cluster: Cluster) -> anyhow::Result<()> {
+    Controller::start(&cluster)?.serve(cluster).await;
     Ok(())
+}
+
+/// What this process has once, however many clusters it serves.
+pub struct Controller {
+    shared: Arc<Shared>,
+    served: Arc<Served<Context>>,
+}
+
+impl Controller {
+    /// Starts the watch of the management cluster.
+    ///
+    /// # Errors
+    /// Metrics whose names are taken.
+    pub fn start(of: &Cluster) -> Result<Self, prometheus::Error> {
+        let (shared, served) = (Shared::new(&of.process)?, Arc::default());
+        watches::of_management(of, &shared, &served);
+        Ok(Self { shared, served })
+    }
+
+    /// Serves a cluster until its end.
+    pub async fn serve(&self, cluster: Cluster) {
+        let context = Context::new(&self.shared, &cluster);
+        let _served = self.served.serve(cluster.namespace(), context.clone());
+        watches::of_worker(&context);
+        let (queue, keys) = (context.queue.clone(), context.clone());
+        let configs = context.clone();
+        let is_published = move || configs.has_published();
+        upstream_osm::watch(&cluster, &queue, keys.clone(), is_published).await;
+        let work = move |name| reconcile(context.clone(), name);
+        runner::work(&cluster, queue, keys, work).await;
+    }
 }
 
 async fn reconcile(context: Context, name: String) -> Result<Option<Duration>, Error> {

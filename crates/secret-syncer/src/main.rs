@@ -25,14 +25,14 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let id = args.installation.unwrap_or_else(|| args.common.namespace.clone());
     let worker = args.worker.worker_kubeconfig;
-    let installation = args.common.installation();
+    let mut installation = args.common.installation();
+    installation.id = args.installation.unwrap_or(installation.id);
     osm_runtime::service::main(
         Service::SecretSyncer,
         args.common,
         worker,
         installation,
-        |process, cluster| secret_syncer::run(process, cluster, id),
+        secret_syncer::run,
     )
 }

@@ -8,6 +8,8 @@ use anyhow::{Context, Result};
 pub struct Usage {
     /// Processor time, user and system, in seconds since the start, including children that have ended.
     pub cpu_seconds: f64,
+    /// Resident set in bytes.
+    pub rss: u64,
     /// Largest resident set in bytes since the start or since [`reset_peak`].
     pub peak_rss: u64,
 }
@@ -21,6 +23,7 @@ impl Usage {
         let status = read(pid, "status")?;
         Ok(Self {
             cpu_seconds: cpu_seconds(&read(pid, "stat")?).context("format of /proc/<pid>/stat")?,
+            rss: bytes(&status, "VmRSS:")?,
             peak_rss: bytes(&status, "VmHWM:")?,
         })
     }

@@ -10,13 +10,10 @@ use anyhow::{Context as _, Error, Result, anyhow, ensure};
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::args::LogFormat;
 use osm_runtime::readiness::Gate;
-use osm_runtime::{
-    AdmissionArgs, CommonArgs, Environment, Metrics, Process, Readiness, admin, service, telemetry,
-};
+use osm_runtime::{AdmissionArgs, CommonArgs, Environment, Process, admin, service, telemetry};
 use osm_testkit::wait_for;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
-use tokio_util::sync::CancellationToken;
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -64,15 +61,8 @@ impl Services {
     /// # Errors
     /// There is no thread for it.
     pub fn start(&mut self, service: Service, kubeconfig: &Path, installation: &Installation) -> Result<()> {
-        let shutdown = CancellationToken::new();
-        let process = Arc::new(Process {
-            service,
-            args: arguments(kubeconfig, installation),
-            environment: Environment::default(),
-            metrics: Metrics::of(service)?,
-            readiness: Readiness::default(),
-            shutdown,
-        });
+        let args = arguments(kubeconfig, installation);
+        let process = Process::new(service, args, Environment::default())?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             .thread_name(service.name())
@@ -153,28 +143,21 @@ fn arguments(kubeconfig: &Path, installation: &Installation) -> CommonArgs {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         log_format: LogFormat::Text,
         log_filter: LOG.to_owned(),
-        concurrency: 16,
-        request_timeout: Duration::from_secs(10),
-        reconcile_timeout: Duration::from_mins(1),
         pod_name: Some("demo".to_owned()),
-        pod_uid: None,
+        ..CommonArgs::default()
     }
 }
 
 async fn run(process: Arc<Process>, start: Gate, installation: Installation) -> Result<()> {
     match process.service {
         Service::OspController => {
-            let run = |process, cluster| osp_controller::run(process, cluster, AdmissionArgs::default());
+            let run = |cluster| osp_controller::run(cluster, AdmissionArgs::default());
             service::work(process, start, None, installation, run).await
         }
         Service::OscController => {
             service::work(process, start, None, installation, osc_controller::run).await
         }
-        Service::SecretSyncer => {
-            let name = installation.namespace.clone();
-            let run = |process, cluster| secret_syncer::run(process, cluster, name);
-            service::work(process, start, None, installation, run).await
-        }
+        Service::SecretSyncer => service::work(process, start, None, installation, secret_syncer::run).await,
         Service::CsrApprover => service::work(process, start, None, installation, csr_approver::run).await,
     }
 }

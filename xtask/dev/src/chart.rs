@@ -33,6 +33,7 @@ pub fn files() -> Result<Vec<File>> {
 /// The table of rights. Names in braces are placeholders for values of the chart.
 fn rights() -> Result<String> {
     let none = Installation {
+        id: String::new(),
         namespace: "{namespace}".to_owned(),
         settings: "{settings}".to_owned(),
         profile_namespaces: vec!["{profileNamespaces}".to_owned()],

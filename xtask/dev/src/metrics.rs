@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use csr_approver::metrics::JoiningMetrics;
-use osc_controller::metrics::Sizes;
+use osc_controller::metrics::largest_user_data;
 use osm_api::rbac::Service;
 use osm_runtime::admission::AdmissionMetrics;
 use prometheus::core::Collector;
@@ -22,7 +22,7 @@ fn of(service: Service) -> Result<osm_runtime::Metrics> {
     let metrics = osm_runtime::Metrics::of(service)?;
     match service {
         Service::OspController => drop(AdmissionMetrics::new(&metrics)?),
-        Service::OscController => drop(Sizes::new(&metrics)?),
+        Service::OscController => drop(largest_user_data(&metrics)?),
         Service::SecretSyncer => drop(PublishMetrics::new(&metrics)?),
         Service::CsrApprover => drop(JoiningMetrics::new(&metrics)?),
     }

@@ -5,6 +5,9 @@ use crate::names::{KUBE_SYSTEM, SETTINGS_CONFIG_MAP};
 /// What the rights of one installation depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installation {
+    /// Value of the label [`INSTALLATION`](crate::names::INSTALLATION) on the replicas' Leases and on everything
+    /// that secret-syncer creates. The rights do not depend on it.
+    pub id: String,
     /// Namespace of profiles, configs, settings and Leases.
     pub namespace: String,
     /// Name of the settings ConfigMap.
@@ -64,6 +67,7 @@ impl Installation {
 impl Default for Installation {
     fn default() -> Self {
         Self {
+            id: KUBE_SYSTEM.to_owned(),
             namespace: KUBE_SYSTEM.to_owned(),
             settings: SETTINGS_CONFIG_MAP.to_owned(),
             profile_namespaces: Vec::new(),

@@ -9,6 +9,7 @@ use crate::names::CLOUD_INIT_SETTINGS;
 
 fn everything() -> Installation {
     Installation {
+        id: "osm".to_owned(),
         profile_namespaces: vec!["profiles".to_owned()],
         fallback_profile_namespace: Some("shared".to_owned()),
         pool_settings_namespaces: vec!["machines".to_owned()],

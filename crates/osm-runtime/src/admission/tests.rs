@@ -16,7 +16,6 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_util::sync::CancellationToken;
 
 use super::certificate::Certificate;
 use super::server::MAX_BODY_BYTES;
@@ -56,7 +55,7 @@ impl Judge for Obedient {
 struct Server {
     folder: TempDir,
     address: SocketAddr,
-    process: Process,
+    process: Arc<Process>,
     webhook: Option<Webhook>,
     waits: watch::Receiver<bool>,
 }
@@ -85,15 +84,8 @@ fn start_in(folder: TempDir) -> Server {
         admission_listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
         admission_certificate: Some(folder.path().to_owned()),
     };
-    let shutdown = CancellationToken::new();
-    let process = Process {
-        service: Service::OspController,
-        args: <CommonArgs as clap::Parser>::parse_from(["x"]),
-        environment: Environment::default(),
-        metrics: Metrics::of(Service::OspController).unwrap(),
-        readiness: Readiness::default(),
-        shutdown,
-    };
+    let common = CommonArgs::default();
+    let process = Process::new(Service::OspController, common, Environment::default()).unwrap();
     let (waits, waiting) = watch::channel(false);
     let webhook = spawn(&args, || Obedient { waits }, "the object", &process);
     let webhook = webhook.unwrap().unwrap();

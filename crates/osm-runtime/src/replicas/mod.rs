@@ -28,18 +28,21 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Owne
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use osm_api::names;
-use osm_api::rbac::Service;
+use osm_api::rbac::{Installation, Service};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::CommonArgs;
 use crate::cache::{Cache, Change};
-use crate::cluster::Cluster;
+use crate::connection::Connection;
 use crate::environment::Environment;
 use crate::error;
 use crate::readiness::{Gate, LEASE};
+use crate::scope::Scope;
+use crate::server_time::ServerTime;
 use crate::watch::Watch;
 
 use self::membership::{EXPIRY, Live, Membership};
@@ -75,6 +78,8 @@ pub struct Replicas(Arc<Inner>);
 struct Inner {
     own: String,
     lease: watch::Sender<LeaseState>,
+    /// Cancelled when this replica is to take part.
+    joined: CancellationToken,
     /// Held by the one that waits for the Lease. A watch wakes all that wait in random order, but keys are
     /// worked on in the order of the queue.
     turn: tokio::sync::Mutex<()>,
@@ -84,10 +89,12 @@ struct Inner {
 
 /// What this replica's Lease allows it to do.
 #[derive(Clone, Debug, Default)]
-struct LeaseState {
+pub struct LeaseState {
     live: Live,
     /// Until when the Lease is valid; `None`: there is none yet.
     good_until: Option<Instant>,
+    /// How often it became valid. Meanwhile, no replica may have handled the events.
+    terms: u64,
 }
 
 impl LeaseState {
@@ -97,10 +104,12 @@ impl LeaseState {
 }
 
 impl Replicas {
-    fn new(own: &str) -> Self {
+    /// The replica with a Lease of this name, which nobody watches or renews yet.
+    pub fn new(own: &str) -> Self {
         Self(Arc::new(Inner {
             own: own.to_owned(),
             lease: watch::Sender::default(),
+            joined: CancellationToken::new(),
             turn: tokio::sync::Mutex::default(),
             membership: Mutex::new(Membership::new(own, Instant::now())),
             lease_changed: Notify::new(),
@@ -119,25 +128,43 @@ impl Replicas {
         self.owns(&self.0.lease.borrow().live, key)
     }
 
-    /// Whether this replica owns the key while these are alive.
-    pub fn owns(&self, live: &Live, key: &str) -> bool {
+    fn owns(&self, live: &Live, key: &str) -> bool {
         live.owner(key) == Some(self.0.own.as_str())
+    }
+
+    /// Takes part in the work, now that this process knows what there is: the others leave this replica's
+    /// share to it at once.
+    pub fn join(&self) {
+        self.0.joined.cancel();
+    }
+
+    /// Shows each renewal of the Lease and each change of the replicas that are alive.
+    pub fn subscribe(&self) -> watch::Receiver<LeaseState> {
+        self.0.lease.subscribe()
+    }
+
+    /// Whether this replica owns the key in the second state; and whether that is new since the first.
+    pub fn moved(&self, [before, after]: [&LeaseState; 2], key: &str) -> (bool, bool) {
+        let has = self.owns(&after.live, key);
+        let had = before.terms == after.terms && self.owns(&before.live, key);
+        (has, had != has)
     }
 
     fn membership(&self) -> MutexGuard<'_, Membership> {
         self.0.membership.lock()
     }
 
-    /// Watches the Leases of all replicas of this service that serve `installation`.
-    pub fn watch(cluster: &Cluster, installation: &str) -> Member {
-        let process = &cluster.process;
+    /// Watches the Leases of all replicas of this service that serve `installation`. Once it [joins](Self::join),
+    /// this replica renews its own.
+    pub fn watch(scope: &Scope, management: &Connection, installation: &Installation) -> Member {
+        let process = &scope.process;
         let replicas = Self::new(&name(process.service, &process.args, &process.environment));
         let service = process.service.name();
         let observer = replicas.clone();
         let seen = Arc::default();
-        let namespace = cluster.installation.namespace.as_str();
-        Watch::namespaced(&cluster.management, namespace, "leases")
-            .labels(&format!("{}={installation}", names::INSTALLATION))
+        let namespace = installation.namespace.as_str();
+        Watch::namespaced(management, namespace, "leases")
+            .labels(&format!("{}={}", names::INSTALLATION, installation.id))
             .project(move |lease: Lease| {
                 let is_fit = is_fit_replica(&lease.metadata, service)?;
                 let has_pod = has_pod(&lease.metadata, service);
@@ -150,14 +177,22 @@ impl Replicas {
             })
             .into_cache(&seen)
             .on_change(move |change| observer.see(change))
-            .spawn(cluster);
-        Member {
-            cluster: cluster.clone(),
-            api: Api::namespaced(cluster.management.client.clone(), namespace),
-            installation: installation.to_owned(),
-            replicas,
+            .spawn(scope);
+        let own = OwnLease {
+            scope: scope.clone(),
+            api: Api::namespaced(management.client.clone(), namespace),
+            clock: management.server_time.clone(),
+            installation: installation.clone(),
+            replicas: replicas.clone(),
             seen,
-            gate: cluster.gates.gate(LEASE),
+            gate: scope.gates.gate(LEASE),
+        };
+        let done = CancellationToken::new();
+        let renewing = scope.spawn_until(LEASE, &scope.shutdown, own.take_part(done.clone()));
+        Member {
+            replicas,
+            done,
+            renewing,
         }
     }
 
@@ -220,33 +255,50 @@ fn is_fit(was_fit: bool, closed: &[String]) -> bool {
     was_fit || closed.iter().all(|gate| gate == LEASE)
 }
 
-/// This replica, and its Lease.
+/// This process as one of the replicas.
 pub struct Member {
-    cluster: Cluster,
-    api: Api<Lease>,
-    installation: String,
     replicas: Replicas,
-    seen: Arc<Cache<SeenLease>>,
-    gate: Gate,
+    done: CancellationToken,
+    renewing: JoinHandle<()>,
 }
-
-/// Called with the replicas that were alive before and those that are now. Queues the keys that this replica
-/// has gained or lost, and returns how many it owns.
-pub type OnChange = Box<dyn Fn(&Replicas, &Live, &Live) -> usize + Send + Sync>;
 
 impl Member {
     pub fn replicas(&self) -> &Replicas {
         &self.replicas
     }
 
-    /// Joins the others, which leave this replica's keys to it at once. So every watch must be in step
-    /// before. Deletes the Lease after the shutdown, so that others take over at once. `done` is cancelled
-    /// when the last reconcile has ended.
-    pub async fn take_part(self, changed: OnChange, done: CancellationToken) {
+    /// Leaves after the shutdown, when the last reconcile has ended, and returns once the Lease is deleted.
+    pub async fn leave(self) {
+        self.done.cancel();
+        // It has reported a panic.
+        let _ = self.renewing.await;
+    }
+}
+
+/// This replica's Lease.
+struct OwnLease {
+    scope: Scope,
+    api: Api<Lease>,
+    clock: ServerTime,
+    installation: Installation,
+    replicas: Replicas,
+    seen: Arc<Cache<SeenLease>>,
+    gate: Gate,
+}
+
+impl OwnLease {
+    /// Renews the Lease, and deletes it after the shutdown, so that others take over at once. `done` is
+    /// cancelled when the last reconcile has ended.
+    async fn take_part(self, done: CancellationToken) {
+        tokio::select! {
+            biased;
+            () = self.scope.shutdown.cancelled() => return,
+            () = self.replicas.0.joined.cancelled() => {}
+        }
         self.replicas.membership().trust(Instant::now());
         let mut renew_at = Instant::now();
         loop {
-            let closed = self.cluster.gates.closed();
+            let closed = self.scope.gates.closed();
             let was_fit = self.replicas.membership().is_fit();
             let is_fit = is_fit(was_fit, &closed);
             if self.replicas.membership().set_fit(is_fit) {
@@ -257,17 +309,17 @@ impl Member {
                 renew_at = Instant::now();
             }
             if Instant::now() >= renew_at {
-                renew_at = self.renew(&changed).await;
+                renew_at = self.renew().await;
             }
             let lease_changed = self.replicas.0.lease_changed.notified();
-            self.judge(&changed);
+            self.judge();
             let due = self.replicas.membership().due(Instant::now());
             let next = due.map_or(renew_at, |due| due.min(renew_at));
             tokio::select! {
                 biased;
-                () = self.cluster.shutdown.cancelled() => break,
+                () = self.scope.shutdown.cancelled() => break,
                 () = lease_changed => {}
-                () = self.cluster.gates.until(|now| *now != closed) => {}
+                () = self.scope.gates.until(|now| *now != closed) => {}
                 () = tokio::time::sleep_until(next) => {}
             }
         }
@@ -278,33 +330,34 @@ impl Member {
     fn labels(&self) -> BTreeMap<String, String> {
         let is_standby = !self.replicas.membership().is_fit();
         BTreeMap::from([
-            (names::INSTALLATION.to_owned(), self.installation.clone()),
+            (names::INSTALLATION.to_owned(), self.installation.id.clone()),
             (
                 names::REPLICA_OF.to_owned(),
-                self.cluster.process.service.name().to_owned(),
+                self.scope.process.service.name().to_owned(),
             ),
             (names::STANDBY.to_owned(), is_standby.to_string()),
         ])
     }
 
     /// Renews the Lease; returns when to do it again.
-    async fn renew(&self, changed: &OnChange) -> Instant {
+    async fn renew(&self) -> Instant {
         let sent = Instant::now();
         let renewed = in_time(self.write()).await;
         let good_before = self.replicas.0.lease.borrow().is_good();
         match renewed {
             Ok(_) => {
-                if good_before {
-                    // The replicas are the same, but there may be other objects.
-                    let live = self.replicas.0.lease.borrow().live.clone();
-                    self.count(changed(&self.replicas, &live, &live));
-                } else {
-                    // No replica may have handled the events while the Lease was lost: reconcile everything.
-                    self.replicas.membership().trust(Instant::now());
-                    self.judge_since(&Live::default(), changed);
-                }
                 let lease = &self.replicas.0.lease;
-                lease.send_modify(|lease| lease.good_until = Some(sent + EXPIRY));
+                let mut renewed = LeaseState {
+                    good_until: Some(sent + EXPIRY),
+                    ..lease.borrow().clone()
+                };
+                if !good_before {
+                    let mut membership = self.replicas.membership();
+                    membership.trust(Instant::now());
+                    renewed.terms += 1;
+                    renewed.live = membership.judge(Instant::now()).unwrap_or(renewed.live);
+                }
+                self.replace(renewed);
                 self.gate.open();
                 sent + RENEWAL_INTERVAL
             }
@@ -331,7 +384,7 @@ impl Member {
             spec: Some(LeaseSpec {
                 holder_identity: Some(own.clone()),
                 lease_duration_seconds: i32::try_from(EXPIRY.as_secs()).ok(),
-                renew_time: Some(MicroTime(self.cluster.management.server_time.now())),
+                renew_time: Some(MicroTime(self.clock.now())),
                 ..LeaseSpec::default()
             }),
         };
@@ -345,7 +398,7 @@ impl Member {
     /// The pod owns its Lease. Uninstalling a release removes the RBAC before the pod ends; the garbage
     /// collector then deletes the Lease.
     fn owner(&self) -> Option<Vec<OwnerReference>> {
-        let args = &self.cluster.process.args;
+        let args = &self.scope.process.args;
         let (name, uid) = args.pod_name.clone().zip(args.pod_uid.clone())?;
         let of_pod = OwnerReference {
             api_version: "v1".into(),
@@ -357,53 +410,42 @@ impl Member {
         Some(vec![of_pod])
     }
 
-    /// Finds the live replicas and moves keys accordingly.
-    fn judge(&self, changed: &OnChange) {
-        let LeaseState { live, good_until } = self.replicas.0.lease.borrow().clone();
-        if good_until.is_some() {
-            self.judge_since(&live, changed);
-        }
-    }
-
-    /// The same, where these replicas were alive `before`.
-    fn judge_since(&self, before: &Live, changed: &OnChange) {
+    /// Finds the live replicas.
+    fn judge(&self) {
+        let known = self.replicas.0.lease.borrow().clone();
         let judged = self.replicas.membership().judge(Instant::now());
-        let Some(live) = judged.filter(|live| live != before) else {
-            return;
-        };
-        let mut known = live.clone();
-        self.replicas
-            .0
-            .lease
-            .send_modify(|lease| std::mem::swap(&mut lease.live, &mut known));
-        let owned = self.count(changed(&self.replicas, before, &live));
-        if known != live {
-            tracing::info!(
-                replicas = live.names(true).join(", "),
-                standby = live.names(false).join(", "),
-                owned,
-                own = self.replicas.0.own,
-                "these replicas share the work"
-            );
+        if known.good_until.is_some()
+            && let Some(live) = judged
+            && live != known.live
+        {
+            self.replace(LeaseState { live, ..known });
         }
     }
 
-    fn count(&self, owned: usize) -> usize {
-        let metrics = &self.cluster.process.metrics;
-        let live = self.replicas.0.lease.borrow().live.clone();
+    /// Shows the state of the Lease to the controllers, and to people.
+    fn replace(&self, state: LeaseState) {
+        let live = state.live.clone();
+        let before = self.replicas.0.lease.send_replace(state);
+        let metrics = &self.scope.process.metrics;
         metrics
             .replicas
             .set(i64::try_from(live.count()).unwrap_or(i64::MAX));
         // Where this one has no pod in this cluster, the others need none either.
         let without = match self.owner() {
-            Some(_) => without_pod(&self.seen, &self.cluster.installation.namespace, &live),
+            Some(_) => without_pod(&self.seen, &self.installation.namespace, &live),
             None => 0,
         };
         metrics
             .without_pod
             .set(i64::try_from(without).unwrap_or(i64::MAX));
-        metrics.owned.set(i64::try_from(owned).unwrap_or(i64::MAX));
-        owned
+        if before.live != live {
+            tracing::info!(
+                replicas = live.names(true).join(", "),
+                standby = live.names(false).join(", "),
+                own = self.replicas.0.own,
+                "these replicas share the work"
+            );
+        }
     }
 
     async fn give_back(&self) {
@@ -452,7 +494,11 @@ mod tests {
             let live = others.iter().copied().chain([own]).collect();
             let good_until = Some(Instant::now() + Duration::from_secs(1_000_000));
             replicas.membership().set_fit(true);
-            replicas.0.lease.send_replace(LeaseState { live, good_until });
+            replicas.0.lease.send_replace(LeaseState {
+                live,
+                good_until,
+                terms: 1,
+            });
             replicas
         }
     }

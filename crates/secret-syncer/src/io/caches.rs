@@ -1,4 +1,4 @@
-//! Caches what the watches have shown, and our own writes.
+//! Caches what the watches of one worker cluster have shown, and our own writes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,8 +20,6 @@ use crate::model::view::{self, BindingView, ConfigView, Meta, RoleView, SecretVi
 pub const CROWDED: usize = 40_000;
 
 pub struct Caches {
-    /// OperatingSystemConfigs of the namespace.
-    pub configs: Arc<Cache<ConfigView>>,
     /// Secrets of this installation. This and the next three are grouped by the config that they were made
     /// for.
     pub secrets: Arc<Cache<SecretView>>,
@@ -44,7 +42,6 @@ where
 impl Default for Caches {
     fn default() -> Self {
         Self {
-            configs: Arc::default(),
             secrets: by_config(|secret| &secret.meta),
             accounts: by_config(|account| account),
             roles: by_config(|role| &role.meta),
@@ -68,29 +65,15 @@ pub fn key(name: &str) -> String {
 }
 
 impl Caches {
-    /// A config has changed, or is gone. Ends the watches of objects that it used, and that no other config
-    /// uses.
-    pub fn end_unused_sources(&self, before: &ConfigView) {
-        if before.late_bound_values.iter().any(|late| late.source.is_some()) {
-            self.sources
-                .keep(|key| self.configs.any(|config| uses_source(config, key)));
-        }
-    }
-
-    /// Names of all configs, with those that are gone and of which objects are left.
+    /// Names of the configs that objects were made for.
     pub fn config_names(&self) -> BTreeSet<String> {
-        let configs = self.configs.select(|_| true);
         let groups = [
             self.secrets.groups(),
             self.accounts.groups(),
             self.roles.groups(),
             self.bindings.groups(),
         ];
-        configs
-            .iter()
-            .map(|config| config.name.clone())
-            .chain(groups.into_iter().flatten())
-            .collect()
+        groups.into_iter().flatten().collect()
     }
 
     /// Whether there are so many Secrets that every pool has to do with few documents.

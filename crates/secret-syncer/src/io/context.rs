@@ -1,4 +1,4 @@
-//! Holds what all reconciles share.
+//! Holds what all reconciles of one cluster share.
 
 use std::sync::Arc;
 
@@ -8,13 +8,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::names::CLOUD_INIT_SETTINGS;
 use osm_runtime::Api;
+use osm_runtime::Cluster;
 use osm_runtime::cache::{Change, Version};
 use osm_runtime::queue::Queue;
-use osm_runtime::runner::Shared;
-use osm_runtime::{Cluster, Process};
+use osm_runtime::runner::Keys;
 
-use crate::io::caches::Caches;
+use crate::io::caches::{Caches, uses_source};
 use crate::io::reporting::Reporting;
+use crate::io::shared::Shared;
 use crate::io::token_probe::TokenProbe;
 use crate::model::memory::Memory;
 use crate::model::view::ConfigView;
@@ -24,7 +25,8 @@ use crate::model::view::ConfigView;
 pub struct Context(Arc<Parts>);
 
 pub struct Parts {
-    pub process: Arc<Process>,
+    /// What it shares with other clusters.
+    pub shared: Arc<Shared>,
     pub cluster: Cluster,
     /// Value of the label on everything that is made here.
     pub installation: String,
@@ -53,6 +55,11 @@ impl Parts {
         )
     }
 
+    /// The OperatingSystemConfigs of this cluster.
+    pub fn config_views(&self) -> Vec<Arc<ConfigView>> {
+        self.shared.configs.group(self.cluster.namespace())
+    }
+
     /// Key of an OperatingSystemConfig in its cache.
     pub fn config_key(&self, name: &str) -> String {
         format!("{}/{name}", self.cluster.installation.namespace)
@@ -72,32 +79,40 @@ impl Parts {
 }
 
 impl Context {
-    /// # Errors
-    /// Metrics whose names are taken.
-    pub fn new(process: &Arc<Process>, cluster: &Cluster, installation: String) -> anyhow::Result<Self> {
-        Ok(Self(Arc::new(Parts {
-            process: process.clone(),
+    pub fn new(shared: &Arc<Shared>, cluster: &Cluster) -> Self {
+        Self(Arc::new(Parts {
+            shared: shared.clone(),
             cluster: cluster.clone(),
-            installation,
+            installation: cluster.installation.id.clone(),
             token_probe: TokenProbe::new(cluster.worker.anonymous.clone()),
             caches: Caches::default(),
             memory: Memory::default(),
-            reporting: Reporting::new(process, cluster)?,
-            queue: Arc::new(Queue::new(&process.environment)),
-        })))
+            reporting: Reporting::new(&shared.metrics, cluster),
+            queue: Arc::new(Queue::new(&cluster.process.environment)),
+        }))
     }
 
     /// Whether user data of any pool is published.
     pub fn has_published(&self) -> bool {
-        self.caches
-            .configs
-            .any(|config| config.status.published.is_some())
+        let mut configs = self.config_views().into_iter();
+        configs.any(|config| config.status.published.is_some())
     }
 
     /// Requeues every config that `which` selects.
     pub fn wake(&self, which: impl Fn(&ConfigView) -> bool) {
-        for config in self.caches.configs.select(which) {
+        let configs = self.config_views().into_iter();
+        for config in configs.filter(|config| which(config)) {
             self.queue.add(config.name.clone());
+        }
+    }
+
+    /// A config has changed, or is gone. Ends the watches of objects that it used, and that no other config
+    /// uses.
+    pub fn end_unused_sources(&self, before: &ConfigView) {
+        if before.late_bound_values.iter().any(|late| late.source.is_some()) {
+            let configs = self.config_views();
+            let is_used = |key: &str| configs.iter().any(|config| uses_source(config, key));
+            self.caches.sources.keep(is_used);
         }
     }
 
@@ -115,7 +130,7 @@ impl Context {
             ..ObjectMeta::default()
         };
         let (key, version) = (self.config_key(&config.name), Version::of(&metadata));
-        let change = self.caches.configs.wrote(&key, version, config);
+        let change = self.shared.configs.wrote(&key, version, config);
         // The watch will not show what osc-controller wrote before our own write.
         let Some(Change {
             old, new: Some(new), ..
@@ -124,7 +139,7 @@ impl Context {
             return;
         };
         if let Some(before) = &old {
-            self.caches.end_unused_sources(before);
+            self.end_unused_sources(before);
         }
         if old.is_none_or(|old| old.foreign_fields() != new.foreign_fields()) {
             self.queue.add(new.name.clone());
@@ -132,9 +147,13 @@ impl Context {
     }
 }
 
-impl Shared<String> for Context {
+impl Keys<String> for Context {
+    /// Names of all configs, with those that are gone and of which objects are left.
     fn known(&self) -> Vec<String> {
-        self.caches.config_names().into_iter().collect()
+        let configs = self.config_views().into_iter();
+        let mut names = self.caches.config_names();
+        names.extend(configs.map(|config| config.name.clone()));
+        names.into_iter().collect()
     }
 
     fn released(&self, name: &String) {

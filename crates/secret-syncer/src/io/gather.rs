@@ -22,7 +22,7 @@ use crate::plan::hold;
 /// Requests that failed.
 pub async fn gather(context: &Context, name: &str) -> Result<Gathered, osm_runtime::Error> {
     let caches = &context.caches;
-    let config = caches.configs.get(&context.config_key(name));
+    let config = context.shared.configs.get(&context.config_key(name));
     let md = config
         .as_ref()
         .and_then(|config| config.machine_deployment.as_ref());
@@ -55,7 +55,7 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, osm_runti
         memory,
         published: None,
         upstream_osm: context.cluster.upstream_osm.problem(),
-        outdated_definitions: context.cluster.outdated_definitions.problem(),
+        outdated_definitions: context.cluster.process.outdated_definitions.problem(),
     };
     if let Some(record) = hold::needed_record(&gathered) {
         let published = published(context, &gathered.pool, record).await?;

@@ -10,6 +10,7 @@ pub mod error;
 pub mod gather;
 pub mod report;
 pub mod reporting;
+pub mod shared;
 pub mod sources;
 pub mod token;
 pub mod token_probe;

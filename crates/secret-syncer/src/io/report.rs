@@ -34,7 +34,7 @@ pub async fn report(
         let problem = applied.foreign_cluster.as_deref();
         reporting.foreign_cluster.note(name, problem);
     }
-    let Some(config) = context.caches.configs.get(&context.config_key(name)) else {
+    let Some(config) = context.shared.configs.get(&context.config_key(name)) else {
         context.forget(name);
         return outcome.map(|applied| applied.requeue_after);
     };
@@ -45,7 +45,7 @@ pub async fn report(
         Ok(applied) => {
             reporting.succeeded(name);
             for cause in &applied.published_for {
-                reporting.metrics.published(*cause);
+                context.shared.metrics.published(*cause);
             }
             if let Some(verdict) = applied.verdict {
                 if applied.about != Some(config.content_id()) {
@@ -99,7 +99,7 @@ async fn set_status(
         .conditions
         .count(&config.name, PUBLISHED, verdict.status, verdict.reason);
     let current = &config.status.conditions;
-    let now = context.process.environment.now();
+    let now = context.cluster.process.environment.now();
     let conditions = condition::all([&verdict, &ready], current, Some(config.generation), now);
     if condition::has_all(current, &conditions) && config.status.published == published {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Holds what reports are made with: metrics, the gate for objects of another cluster, and what was reported
+//! Holds what reports about one cluster are made with: metrics, the gate for objects of another cluster, and what was reported
 //! before.
 
 use std::collections::HashMap;
@@ -6,18 +6,19 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use osm_api::condition::PUBLISHED;
+use osm_runtime::cluster_gauge::{ClusterGauge, Part, Shows};
 use osm_runtime::foreign_cluster::ForeignCluster;
 use osm_runtime::metrics::ConditionGauge;
-use osm_runtime::{Cluster, Metrics, Process};
+use osm_runtime::{Cluster, Metrics};
 use parking_lot::Mutex;
-use prometheus::{IntCounterVec, IntGauge, Opts};
+use prometheus::{IntCounterVec, IntGaugeVec, Opts};
 
 use crate::plan::findings::Cause;
 
 pub struct Reporting {
     pub conditions: Arc<ConditionGauge>,
     pub foreign_cluster: ForeignCluster,
-    pub metrics: PublishMetrics,
+    earliest_expiry: Part,
     /// When each pool's first credential expires.
     expiries: Mutex<HashMap<String, Timestamp>>,
     /// Since when a config's reconciles fail.
@@ -25,16 +26,14 @@ pub struct Reporting {
 }
 
 impl Reporting {
-    /// # Errors
-    /// Metrics whose names are taken.
-    pub fn new(process: &Process, cluster: &Cluster) -> Result<Self, prometheus::Error> {
-        Ok(Self {
-            conditions: ConditionGauge::new(&process.metrics),
+    pub fn new(metrics: &PublishMetrics, cluster: &Cluster) -> Self {
+        Self {
+            conditions: ConditionGauge::new(&cluster.process.metrics),
             foreign_cluster: ForeignCluster::new(cluster),
-            metrics: PublishMetrics::new(&process.metrics)?,
+            earliest_expiry: metrics.earliest_expiry.part(),
             expiries: Mutex::default(),
             failing: Mutex::default(),
-        })
+        }
     }
 
     /// The config is gone, or another replica's.
@@ -52,8 +51,8 @@ impl Reporting {
             None => expiries.remove(config),
         };
         let first = expiries.values().min();
-        let first = first.map_or(0, |first| first.as_second());
-        self.metrics.earliest_expiry.set(first);
+        self.earliest_expiry
+            .set(&[], first.map(|first| first.as_second()));
     }
 
     /// Returns since when the config's reconciles fail.
@@ -69,7 +68,7 @@ impl Reporting {
 /// Metrics of this controller besides reconciles and conditions.
 pub struct PublishMetrics {
     pub publishes: IntCounterVec,
-    pub earliest_expiry: IntGauge,
+    pub earliest_expiry: Arc<ClusterGauge>,
 }
 
 impl PublishMetrics {
@@ -77,17 +76,17 @@ impl PublishMetrics {
     /// Where a name is taken.
     pub fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
         let catalog = &metrics.catalog;
-        let gauge = |name: &str, help: &str| catalog.add(IntGauge::new(name, help));
+        let expiry = Opts::new(
+            "osm_credentials_earliest_expiry_timestamp_seconds",
+            "When the first credential of any pool expires, in seconds since 1970; 0 without pools.",
+        );
         let publishes = Opts::new(
             "osm_publishes_total",
             "Bootstrap Secrets written, by cause; one may have several.",
         );
         Ok(Self {
             publishes: catalog.add(IntCounterVec::new(publishes, &["cause"]))?,
-            earliest_expiry: gauge(
-                "osm_credentials_earliest_expiry_timestamp_seconds",
-                "When the first credential of any pool expires, in seconds since 1970; 0 without pools.",
-            )?,
+            earliest_expiry: ClusterGauge::new(Shows::Least, catalog.add(IntGaugeVec::new(expiry, &[]))?),
         })
     }
 

@@ -78,7 +78,7 @@ async fn data(
 ) -> Result<Option<Arc<SourceData>>, kube::Error> {
     let LateBoundSource { namespace, name, .. } = source;
     let (cluster, sources) = (&context.cluster, &context.caches.sources);
-    let of = (cluster, &cluster.worker);
+    let of = (&cluster.scope, &cluster.worker);
     let (waker, key) = (context.clone(), followed::key(kind, namespace, name));
     let wake = move || waker.wake(|config| caches::uses_source(config, &key));
     match kind {

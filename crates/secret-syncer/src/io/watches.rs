@@ -7,19 +7,21 @@ use k8s_openapi::api::core::v1::Namespace;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::names::{CLOUD_INIT_SETTINGS, INSTALLATION};
 use osm_runtime::cache::Cache;
+use osm_runtime::served::Served;
 use osm_runtime::watch::{Watch, Watchable};
 use osm_runtime::{Cluster, settings_watch};
 
 use crate::io::context::Context;
+use crate::io::shared::Shared;
 use crate::model::view::{self, BindingView, ConfigView, RoleView, SecretView};
 
 /// Secrets of the installation that are kept. The largest number of pools fits, because each gets [few
 /// documents](crate::plan::provisioning_secret::has_room) once half of the room is taken.
 const MAX_SECRETS: usize = 85_000;
 
-/// Starts all watches but those of sources, each of which starts with the first config that needs it.
-pub fn start(context: &Context) {
-    configs(context);
+/// Starts all watches of a worker cluster but those of sources, each of which starts with the first config
+/// that needs it.
+pub fn of_worker(context: &Context) {
     let (cluster, caches) = (&context.cluster, &context.caches);
     let secrets = in_namespace(cluster, "secrets").at_most(MAX_SECRETS).large();
     made(context, secrets, &caches.secrets, SecretView::of);
@@ -69,20 +71,23 @@ where
         .spawn(&context.cluster);
 }
 
-fn configs(context: &Context) {
-    let (cluster, waker) = (&context.cluster, context.clone());
-    let namespace = &cluster.installation.namespace;
+/// Starts the watch of the management cluster. What it shows leads to the clusters that are served.
+pub fn of_management(cluster: &Cluster, shared: &Shared, served: &Arc<Served<Context>>) {
+    let (served, namespace) = (served.clone(), cluster.namespace());
     Watch::namespaced(&cluster.management, namespace, "operatingsystemconfigs")
         .large()
         .project(|config: OperatingSystemConfig| Some(ConfigView::of(&config)))
         .unreadable(|config| Some(ConfigView::unreadable(config)))
-        .into_cache(&context.caches.configs)
+        .into_cache(&shared.configs)
         .on_change(move |change| {
+            let Some((context, name)) = served.of(&change.key) else {
+                return;
+            };
             if let Some(before) = &change.old {
-                waker.caches.end_unused_sources(before);
+                context.end_unused_sources(before);
             }
-            for config in change.new.iter().chain(&change.old).take(1) {
-                waker.queue.add(config.name.clone());
+            if change.new.is_some() || change.old.is_some() {
+                context.queue.add(name.to_owned());
             }
         })
         .spawn(cluster);

@@ -19,6 +19,7 @@ use crate::model::record::{RECORDED, content_digest, of_entries};
 /// An OperatingSystemConfig without its content.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigView {
+    pub namespace: String,
     pub name: String,
     pub uid: String,
     /// Fences writes of the status, so that they hit neither another state nor a successor.
@@ -55,6 +56,7 @@ impl ConfigView {
         let is_ours = |type_: &str| [condition::PUBLISHED, condition::READY].contains(&type_);
         let of_us = conditions.iter().filter(|condition| is_ours(&condition.type_));
         Self {
+            namespace: config.namespace().unwrap_or_default(),
             uid: config.uid().unwrap_or_default(),
             resource_version: config.resource_version().unwrap_or_default(),
             generation: config.metadata.generation.unwrap_or(0),

@@ -30,6 +30,7 @@ pub fn hours(hours: i64) -> Timestamp {
 
 pub fn config() -> ConfigView {
     ConfigView {
+        namespace: "kube-system".to_owned(),
         name: "pool-kube-system-config".into(),
         uid: "config-uid".into(),
         resource_version: "9".into(),

@@ -71,10 +71,9 @@ async fn an_extension_is_not_judged_before_all_profiles_of_its_namespace_are_kno
         ..Installation::default()
     };
     let link = Link::new(network.clone());
-    let (cluster, settings) = cluster_by(&server, &User::Admin, &link, installation);
-    settings_watch::spawn(&cluster, settings);
-    let process = cluster.process.clone();
-    tokio::spawn(osp_controller::run(process, cluster, AdmissionArgs::default()));
+    let mut cluster = cluster_by(&server, &User::Admin, &link, installation);
+    cluster.settings = settings_watch::spawn(&cluster, &cluster.management, &cluster.installation);
+    tokio::spawn(osp_controller::run(cluster, AdmissionArgs::default()));
     tokio::time::sleep(Duration::from_secs(120)).await;
 
     let stored = server

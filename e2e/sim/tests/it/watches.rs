@@ -9,18 +9,17 @@ use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::ResourceExt;
 use osm_api::Reason;
 use osm_api::rbac::{Installation, Service};
-use osm_runtime::args::{CommonArgs, LogFormat};
 use osm_runtime::cache::Cache;
 use osm_runtime::followed::{Followed, MAX_FOLLOWED};
 use osm_runtime::queue::Queue;
-use osm_runtime::runner::{self, Shared};
+use osm_runtime::replicas::Replicas;
+use osm_runtime::runner::{self, Keys};
 use osm_runtime::watch::{GATE, Watch};
-use osm_runtime::{Cluster, Connection, Environment, Error, Metrics, Process, Readiness, settings};
+use osm_runtime::{Cluster, CommonArgs, Connection, Environment, Error, Process, Scope, settings};
 use osm_sim::memory::{Call, Fault, Link, Network, Passage, Server, User};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tracing::Dispatch;
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::DefaultGuard;
@@ -145,55 +144,28 @@ fn cluster(server: &Server) -> Cluster {
 }
 
 fn cluster_as(server: &Server, user: &User) -> Cluster {
-    cluster_by(server, user, &Link::default(), Installation::default()).0
+    cluster_by(server, user, &Link::default(), Installation::default())
 }
 
 fn cluster_on(server: &Server, link: &Link) -> Cluster {
-    cluster_by(server, &User::Admin, link, Installation::default()).0
+    cluster_by(server, &User::Admin, link, Installation::default())
 }
 
-/// The cluster of a service that reaches this server, and the sender of its settings.
-pub fn cluster_by(
-    server: &Server,
-    user: &User,
-    link: &Link,
-    installation: Installation,
-) -> (Cluster, settings::Sender) {
-    let (metrics, environment) = (
-        Metrics::of(Service::OscController).unwrap(),
-        Environment::default(),
-    );
-    let client = || server.client(user.clone(), link);
-    let connection = Connection::by(
-        Service::OscController,
-        [client(), client()],
-        &metrics,
-        Duration::from_secs(10),
-        &environment,
-    );
+/// The cluster of osc-controller, which reaches this server and shares the work with nobody.
+pub fn cluster_by(server: &Server, user: &User, link: &Link, installation: Installation) -> Cluster {
     let args = CommonArgs {
-        namespace: "kube-system".to_owned(),
-        kubeconfig: None,
-        settings_config_map: "osm-settings".to_owned(),
-        listen: ([127, 0, 0, 1], 0).into(),
-        log_format: LogFormat::Text,
-        log_filter: String::new(),
         concurrency: 1,
-        request_timeout: Duration::from_secs(10),
-        reconcile_timeout: Duration::from_mins(1),
-        pod_name: None,
-        pod_uid: None,
+        ..CommonArgs::default()
     };
-    let shutdown = CancellationToken::new();
-    let process = Arc::new(Process {
-        service: Service::OscController,
-        args,
-        environment,
-        metrics,
-        readiness: Readiness::default(),
-        shutdown,
-    });
-    Cluster::new(&process, installation, connection.clone(), connection)
+    let process = Process::new(Service::OscController, args, Environment::default()).unwrap();
+    let client = || server.client(user.clone(), link);
+    let (scope, connection) = (
+        Scope::of(&process),
+        Connection::by(&process, [client(), client()]),
+    );
+    let replicas = Replicas::new("replica");
+    let management = [connection.clone(), connection];
+    Cluster::new(scope, installation, management, settings::none(), replicas)
 }
 
 #[tokio::test(start_paused = true)]
@@ -224,7 +196,7 @@ async fn a_panic_in_a_watch_stops_the_service_and_is_named() {
 
 #[derive(Clone)]
 struct Panics;
-impl Shared<String> for Panics {
+impl Keys<String> for Panics {
     fn known(&self) -> Vec<String> {
         panic!("on purpose")
     }
@@ -236,12 +208,12 @@ async fn a_panic_while_keys_are_divided_stops_the_service_and_is_named() {
     let cluster = cluster(&Server::new(Timestamp::UNIX_EPOCH));
     let queue = Arc::new(Queue::new(&Environment::default()));
     let reconcile = |_: String| async { Ok::<_, Error>(None) };
-    let work = runner::work(&cluster, "kube-system", queue, Panics, reconcile);
+    let work = runner::work(&cluster, queue, Panics, reconcile);
     tokio::time::timeout(Duration::from_secs(60), work)
         .await
         .expect("the service stops");
     let waiting = cluster.gates.waiting();
-    let named = |line: &String| line.starts_with("task Lease: the task panicked");
+    let named = |line: &String| line.starts_with("task share of the work: the task panicked");
     assert!(waiting.iter().any(named), "{waiting:?}");
 }
 
@@ -260,7 +232,13 @@ async fn more_objects_than_are_followed_and_large_ones_are_read_each_time() {
         for map in &maps {
             let name = map["metadata"]["name"].as_str().unwrap();
             let shown = followed
-                .get((&cluster, &cluster.worker), "kube-system", name, name_of, || ())
+                .get(
+                    (&cluster.scope, &cluster.worker),
+                    "kube-system",
+                    name,
+                    name_of,
+                    || (),
+                )
                 .await
                 .unwrap();
             assert_eq!(*shown.unwrap(), name);

@@ -92,7 +92,7 @@ async fn write(
     let causes = publish.causes();
     token::check(context, &causes, token, &name, is_open).await?;
     // Nothing more is published for a pool whose end was seen since the config was fetched.
-    if let Some(config) = context.caches.configs.get(&context.config_key(&gathered.name)) {
+    if let Some(config) = context.shared.configs.get(&context.config_key(&gathered.name)) {
         confirm(publish, &config)?;
     }
 

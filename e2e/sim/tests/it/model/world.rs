@@ -14,9 +14,8 @@ use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::{File, FileContent, OperatingSystemProfile};
 use osm_api::rbac::{Installation, Service};
 use osm_api::{Reason, definitions};
-use osm_runtime::{
-    Cluster, CommonArgs, Connection, Environment, Metrics, Process, Readiness, settings_watch, status,
-};
+use osm_runtime::replicas::Replicas;
+use osm_runtime::{Cluster, CommonArgs, Connection, Environment, Process, Scope, settings_watch, status};
 use osm_sim::invariants::{Change, Observer, Purpose, What};
 use osm_sim::memory::{Backup, Link, Server, State, User};
 use osm_testkit::fixtures;
@@ -918,9 +917,7 @@ impl Running {
             namespace: IDENTITIES.to_owned(),
             name: self.service.name().to_owned(),
         };
-        let metrics = Metrics::of(self.service).unwrap();
         let connect = |user| server.client_builder(user, link).build();
-        let shutdown = CancellationToken::new();
         let lost = self.lost.load(Ordering::SeqCst);
         let namespace = if lost { "default" } else { NAMESPACE };
         let process = self.processes.fetch_add(1, Ordering::SeqCst);
@@ -931,48 +928,35 @@ impl Running {
             move |bytes| random.lock().unwrap().fill_bytes(bytes),
         );
         let clients = [connect(user), connect(User::Nobody)];
-        let connection = Connection::by(
-            self.service,
-            clients,
-            &metrics,
-            Duration::from_secs(10),
-            &environment,
-        );
-        let process = Arc::new(Process {
-            service: self.service,
-            args: CommonArgs {
-                namespace: namespace.to_owned(),
-                kubeconfig: None,
-                settings_config_map: installation().settings,
-                listen: ([127, 0, 0, 1], 0).into(),
-                log_format: osm_runtime::args::LogFormat::Text,
-                log_filter: String::new(),
-                concurrency: 16,
-                request_timeout: Duration::from_secs(10),
-                reconcile_timeout: Duration::from_mins(1),
-                pod_name: Some(pod.to_owned()),
-                pod_uid: None,
-            },
-            environment,
-            metrics,
-            readiness: Readiness::default(),
-            shutdown: shutdown.clone(),
-        });
+        let args = CommonArgs {
+            namespace: namespace.to_owned(),
+            pod_name: Some(pod.to_owned()),
+            ..CommonArgs::default()
+        };
+        let process = Process::new(self.service, args, environment).unwrap();
+        let (connection, scope) = (Connection::by(&process, clients), Scope::of(&process));
+        let id = match self.service {
+            Service::SecretSyncer => NAMESPACE,
+            _ => namespace,
+        };
         let installation = Installation {
+            id: id.to_owned(),
             namespace: namespace.to_owned(),
             ..installation()
         };
         let service = self.service;
         server.with(|state| state.remark(&format!("{}-{pod} starts", service.name())));
+        let shutdown = process.shutdown.clone();
         let process = tokio::spawn(async move {
-            let (cluster, settings) = Cluster::new(&process, installation, connection.clone(), connection);
-            settings_watch::spawn(&cluster, settings);
+            let settings = settings_watch::spawn(&scope, &connection, &installation);
+            let member = Replicas::watch(&scope, &connection, &installation);
+            let (connections, replicas) = ([connection.clone(), connection], member.replicas().clone());
+            let cluster = Cluster::new(scope, installation, connections, settings, replicas);
             match service {
-                Service::OscController => osc_controller::run(process, cluster).await.unwrap(),
-                _ => secret_syncer::run(process, cluster, NAMESPACE.to_owned())
-                    .await
-                    .unwrap(),
+                Service::OscController => osc_controller::run(cluster).await.unwrap(),
+                _ => secret_syncer::run(cluster).await.unwrap(),
             }
+            member.leave().await;
         });
         (shutdown, process)
     }
