@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use osm_api::rbac::Installation;
+use osm_runtime::replicas::Replicas;
 use osm_runtime::{AdmissionArgs, settings_watch};
 use osm_sim::memory::{Call, Link, Network, Passage, Server, User};
 use serde_json::{Value, json};
@@ -73,6 +74,8 @@ async fn an_extension_is_not_judged_before_all_profiles_of_its_namespace_are_kno
     let link = Link::new(network.clone());
     let mut cluster = cluster_by(&server, &User::Admin, &link, installation);
     cluster.settings = settings_watch::spawn(&cluster, &cluster.management, &cluster.installation);
+    let member = Replicas::watch(&cluster, &cluster.management, &cluster.installation);
+    cluster.replicas = member.replicas().clone();
     tokio::spawn(osp_controller::run(cluster, AdmissionArgs::default()));
     tokio::time::sleep(Duration::from_secs(120)).await;
 
