@@ -5,9 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client, CustomResourceExt, ResourceExt};
-use osm_api::{OperatingSystemConfig, OperatingSystemProfile};
+use osm_api::{OperatingSystemConfig, OperatingSystemProfile, WorkerCluster};
 use osm_testkit::{ControlPlane, Options, installation};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -83,7 +83,7 @@ async fn objects_of_the_upstream_osm_live_on_under_our_definitions() -> Result<(
 
     // Server-side apply merges: what the schemas of another manager said, and ours say nothing about, could
     // stay.
-    for ours in [OperatingSystemProfile::crd(), OperatingSystemConfig::crd()] {
+    for ours in osm_api::definitions::all() {
         let served = definitions.get(&ours.name_any()).await?.spec.versions;
         let schemas = [&served, &ours.spec.versions]
             .map(|versions| -> Vec<_> { versions.iter().map(|version| &version.schema).collect() });
@@ -197,6 +197,121 @@ async fn modules_of_any_shape_are_kept_as_they_are() -> Result<()> {
         json!({"spec": {"bootstrapConfig": {"modules": "a string"}, "version": "v2.0.0"}}),
     )
     .await?;
+    Ok(())
+}
+
+/// The spec of a WorkerCluster, a change of it, and what refuses that.
+fn changes_of_clusters() -> Vec<(Value, Value, Option<&'static str>)> {
+    let mut rows = vec![
+        (
+            json!({}),
+            json!({"joining": "never"}),
+            Some("spec.joining: Unsupported value: \"never\""),
+        ),
+        (
+            json!({}),
+            json!({"settings": "a text"}),
+            Some("spec.settings in body must be of type object"),
+        ),
+        (
+            json!({}),
+            json!({"profileNamespaces": ["A b"]}),
+            Some("spec.profileNamespaces[0]"),
+        ),
+        (
+            json!({"installation": "a", "workerNamespace": "a"}),
+            json!({"joining": "static", "settings": {"pauseImage": "a"}, "profileNamespaces": ["a"]}),
+            None,
+        ),
+    ];
+    for (field, message) in [
+        (
+            "installation",
+            "spec.installation can't be changed, added or removed",
+        ),
+        (
+            "workerNamespace",
+            "spec.workerNamespace can't be changed, added or removed",
+        ),
+    ] {
+        let with = |value: Value| json!({field: value});
+        rows.extend([
+            (with(json!("a")), with(json!("b")), Some(message)),
+            (json!({}), with(json!("a")), Some(message)),
+            // Removed.
+            (with(json!("a")), with(Value::Null), Some(message)),
+            // Stored as null, which is the same as absent.
+            (with(Value::Null), with(json!("a")), Some(message)),
+        ]);
+    }
+    rows
+}
+
+#[tokio::test]
+async fn a_worker_cluster_has_one_name_and_two_fields_that_never_change() -> Result<()> {
+    let control_plane = ours().await?;
+    let resource = WorkerCluster::api_resource();
+    let clusters = Api::namespaced_with(control_plane.admin()?, "default", &resource);
+    let cluster = |name: &str, spec: &Value| {
+        json!({"apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
+            "metadata": {"name": name}, "spec": spec})
+    };
+    let other = create(&clusters, cluster("other", &json!({}))).await.unwrap_err();
+    assert!(
+        format!("{other:#}").contains("must have the name worker; create one"),
+        "{other:#}"
+    );
+    for (spec, change, expected) in changes_of_clusters() {
+        create(&clusters, cluster("worker", &spec)).await?;
+        let change = json!({"spec": change});
+        match expected {
+            Some(expected) => {
+                let message = refused(&clusters, "worker", change).await?;
+                assert!(message.contains(expected), "{spec}: {message}");
+            }
+            None => drop(patch(&clusters, "worker", change).await?),
+        }
+        clusters.delete("worker", &DeleteParams::default()).await?;
+    }
+
+    // A rule can't see null here, so the services refuse it.
+    let settings = json!({"prxy": {"a": [null, 1]}, "proxy": null, "kubelet": {"featureGates": {"A": null}}});
+    let created = create(&clusters, cluster("worker", &json!({"settings": settings}))).await?;
+    assert_eq!(
+        created.data["spec"],
+        json!({"settings": settings, "joining": "approved"})
+    );
+
+    let condition = |type_: &str, reason: &str| json!({"type": type_, "reason": reason, "status": "True", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let status = json!({"clusterUID": "a", "conditions": [condition("Rendering", "Serving"),
+        condition("Publishing", "KubeconfigMissing"), condition("Joining", "Unreachable")]});
+    let both = json!({"status": status, "spec": {"joining": "static"}});
+    assert_eq!(
+        patch(&clusters, "worker", both.clone()).await?.data["status"],
+        Value::Null
+    );
+    let written = clusters
+        .patch_status("worker", &PatchParams::default(), &Patch::Merge(both))
+        .await?;
+    assert_eq!(written.data["status"], status);
+    let _: WorkerCluster = serde_json::from_value(serde_json::to_value(&written)?)?;
+
+    // What `kubectl get wc -A` prints.
+    let request = http::Request::get("/apis/operatingsystemmanager.k8c.io/v1alpha1/workerclusters")
+        .header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    let table: Value = control_plane.admin()?.request(request.body(Vec::new())?).await?;
+    let columns = table["columnDefinitions"].as_array().context("columns")?;
+    let columns: Vec<_> = columns
+        .iter()
+        .filter(|column| column["priority"] == 0)
+        .map(|column| &column["name"])
+        .collect();
+    assert_eq!(columns, ["Name", "Rendering", "Publishing", "Joining", "Age"]);
+    let cells = table["rows"][0]["cells"].as_array().context("cells")?;
+    assert_eq!(
+        cells[..4],
+        ["worker", "Serving", "KubeconfigMissing", "Unreachable"]
+    );
     Ok(())
 }
 

@@ -8,13 +8,16 @@
 //! | OperatingSystemConfig | `Current` | osc-controller | never: while no edit of the settings or the profile is refused, it is absent |
 //! | OperatingSystemConfig | `Published` | secret-syncer | the newest content is published |
 //! | OperatingSystemConfig | `Ready` | secret-syncer | new machines can boot with what is published |
+//! | WorkerCluster | `Rendering` | osc-controller | it serves the cluster |
+//! | WorkerCluster | `Publishing` | secret-syncer | it serves the cluster |
+//! | WorkerCluster | `Joining` | csr-approver | it serves the cluster |
 //!
 //! The owner of `Ready` writes it together with its other condition, and never alone.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-pub use crate::names::{ACCEPTED, CURRENT, PUBLISHED, READY, RENDERED};
+pub use crate::names::{ACCEPTED, CURRENT, JOINING, PUBLISHED, PUBLISHING, READY, RENDERED, RENDERING};
 use crate::reason::Reason;
 
 /// Reason of `Published=False` once everything created for a retired pool is deleted: osc-controller's signal

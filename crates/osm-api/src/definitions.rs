@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::config::OperatingSystemConfig;
 use crate::profile::OperatingSystemProfile;
+use crate::worker_cluster::WorkerCluster;
 
 /// The definition of OperatingSystemProfiles as `crds/` has it, in YAML. Services read the definitions from
 /// these texts, because the code that generates them from the types would take 0.4 MB of the memory of each
@@ -17,6 +18,10 @@ pub const PROFILES: &str =
 pub const CONFIGS: &str =
     include_str!("../../../crds/operatingsystemconfigs.operatingsystemmanager.k8c.io.yaml");
 
+/// The definition of WorkerClusters, as [`PROFILES`].
+pub const WORKER_CLUSTERS: &str =
+    include_str!("../../../crds/workerclusters.operatingsystemmanager.k8c.io.yaml");
+
 /// A definition in YAML, such as [`PROFILES`]. `Null`: the text is no YAML.
 pub fn parse(definition: &str) -> Value {
     serde_saphyr::from_str::<Option<Value>>(definition)
@@ -25,9 +30,14 @@ pub fn parse(definition: &str) -> Value {
         .unwrap_or_default()
 }
 
-/// Both definitions as the types define them, labelled with this version.
-pub fn all() -> [CustomResourceDefinition; 2] {
-    [OperatingSystemProfile::crd(), OperatingSystemConfig::crd()].map(|mut definition| {
+/// All definitions as the types define them, labelled with this version.
+pub fn all() -> [CustomResourceDefinition; 3] {
+    let defined = [
+        OperatingSystemProfile::crd(),
+        OperatingSystemConfig::crd(),
+        WorkerCluster::crd(),
+    ];
+    defined.map(|mut definition| {
         let labels = definition.labels_mut();
         for (label, value) in [
             ("app.kubernetes.io/name", "operating-system-manager"),
@@ -45,8 +55,7 @@ mod tests {
 
     #[test]
     fn the_texts_are_what_the_types_define() {
-        let [profiles, configs] = all().map(|definition| serde_json::to_value(definition).unwrap());
-        assert_eq!(parse(PROFILES), profiles);
-        assert_eq!(parse(CONFIGS), configs);
+        let defined = all().map(|definition| serde_json::to_value(definition).unwrap());
+        assert_eq!([PROFILES, CONFIGS, WORKER_CLUSTERS].map(parse), defined);
     }
 }

@@ -1,7 +1,7 @@
 //! Types, names and contracts that the services share. No I/O.
 //!
-//! - [`profile`] and [`config`]: the two custom resources; [`custom_profile`]: KKP's kind of profile;
-//!   [`content`]: how a config is read; [`definitions`]: what `crds/` is generated from.
+//! - [`profile`], [`config`] and [`worker_cluster`]: the custom resources; [`custom_profile`]: KKP's kind of
+//!   profile; [`content`]: how a config is read; [`definitions`]: what `crds/` is generated from.
 //! - [`machine_deployment`], [`provider_spec`], [`pool`]: what is read of a MachineDeployment; [`pool_ref`]:
 //!   its identity.
 //! - [`machine`]: what is read of its Machines and MachineSets; [`node_name`]: the name that each machine's
@@ -43,6 +43,7 @@ pub mod reason;
 pub mod settings;
 pub mod strict;
 pub mod system_names;
+pub mod worker_cluster;
 
 pub use cluster_endpoint::ClusterEndpoint;
 pub use config::{OperatingSystemConfig, OperatingSystemConfigSpec, OperatingSystemConfigStatus};
@@ -54,3 +55,4 @@ pub use pool_ref::PoolRef;
 pub use profile::{OperatingSystemProfile, OperatingSystemProfileSpec, OperatingSystemProfileStatus};
 pub use reason::Reason;
 pub use settings::Settings;
+pub use worker_cluster::{WorkerCluster, WorkerClusterSpec, WorkerClusterStatus};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::digest::sha256_hex;
 
-/// API group of the two custom resources.
+/// API group of the custom resources.
 pub const GROUP: &str = "operatingsystemmanager.k8c.io";
 
 /// Condition of an OperatingSystemProfile, owned by osp-controller.
@@ -18,6 +18,12 @@ pub const PUBLISHED: &str = "Published";
 /// Condition of both kinds: whether the last good result can be used, even if a newer one failed. It is owned
 /// by the owner of [`ACCEPTED`] and [`PUBLISHED`], and written together with them.
 pub const READY: &str = "Ready";
+/// Condition of a WorkerCluster, owned by osc-controller.
+pub const RENDERING: &str = "Rendering";
+/// Condition of a WorkerCluster, owned by secret-syncer.
+pub const PUBLISHING: &str = "Publishing";
+/// Condition of a WorkerCluster, owned by csr-approver.
+pub const JOINING: &str = "Joining";
 
 /// Namespace of the Secrets that machine-controller and nodes read. Fixed by machine-controller
 /// (`sdk/bootstrap/types.go`).

@@ -193,6 +193,7 @@ async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<
         [
             "CustomResourceDefinition /operatingsystemconfigs.operatingsystemmanager.k8c.io",
             "CustomResourceDefinition /operatingsystemprofiles.operatingsystemmanager.k8c.io",
+            "CustomResourceDefinition /workerclusters.operatingsystemmanager.k8c.io",
             "Namespace /cloud-init-settings",
         ]
     );
@@ -332,11 +333,11 @@ async fn it_is_not_installed_beside_the_upstream_osm() -> Result<()> {
     Ok(())
 }
 
-/// Marks both definitions as those of a release, as the script of `osmctl migrate` does.
+/// Marks the definitions that exist as those of a release, as the script of `osmctl migrate` does.
 async fn adopt(definitions: &Api<CustomResourceDefinition>, release: &str) -> Result<()> {
     let marks = json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"},
         "annotations": {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "osm"}}});
-    for ours in definitions::all() {
+    for ours in definitions.list_metadata(&ListParams::default()).await? {
         let marks = Patch::Merge(&marks);
         definitions
             .patch(&ours.name_any(), &PatchParams::default(), &marks)
@@ -422,7 +423,7 @@ async fn one_release_has_the_definitions_with_either_version_of_helm() -> Result
     Ok(())
 }
 
-/// Both definitions have all that this version needs.
+/// All definitions have what this version needs.
 async fn are_ours(definitions: &Api<CustomResourceDefinition>) -> Result<()> {
     for ours in definitions::all() {
         let found = definitions.get(&ours.name_any()).await?;

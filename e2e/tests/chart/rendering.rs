@@ -811,7 +811,13 @@ async fn the_definitions_are_those_of_this_version_and_are_kept() -> Result<()> 
         objects.retain(|object| object["kind"] == "CustomResourceDefinition");
         Ok(objects)
     };
-    let ours = [definitions::CONFIGS, definitions::PROFILES].map(definitions::parse);
+    // In the order of the names of the files.
+    let ours = [
+        definitions::CONFIGS,
+        definitions::PROFILES,
+        definitions::WORKER_CLUSTERS,
+    ]
+    .map(definitions::parse);
     for (values, keep) in [
         ("single", true),
         ("crds", true),

@@ -268,6 +268,7 @@ install_osm() {
 @VALUES@@END@
   adopt customresourcedefinitions.apiextensions.k8s.io/operatingsystemprofiles.operatingsystemmanager.k8c.io
   adopt customresourcedefinitions.apiextensions.k8s.io/operatingsystemconfigs.operatingsystemmanager.k8c.io
+  adopt customresourcedefinitions.apiextensions.k8s.io/workerclusters.operatingsystemmanager.k8c.io
   # Tools that render the chart without the cluster, such as some versions of KubeOne, take it for a part of the release.
   adopt namespaces/cloud-init-settings
   # Helm 4 applies objects on the server, where each field belongs to the program that has set it. Neither `helm` nor KubeOne, which contains Helm,
