@@ -6,7 +6,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ConfigMap;
 use osm_api::Reason;
 use osm_api::names::{SETTINGS, SETTINGS_KEY};
-use osm_api::pool_settings::{PoolSettings, PoolSettingsError};
+use osm_api::pool_settings::PoolSettings;
+use osm_api::settings::PatchError;
 use osm_runtime::request::failed;
 use osm_runtime::settings::Current;
 use osm_runtime::{Api, Error, read};
@@ -27,7 +28,7 @@ pub enum SettingsLookup {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsProblem {
     #[error(transparent)]
-    Invalid(#[from] PoolSettingsError),
+    Invalid(#[from] PatchError),
     #[error(
         "annotation {annotation}: osc-controller does not read ConfigMaps in namespace {0}; add it to --pool-settings-namespaces of \
          osc-controller and grant access to it, or write the settings into the annotation",

@@ -1,9 +1,9 @@
 //! Settings in which one pool differs from the installation's, as its MachineDeployment asks for them.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::names::{self, SETTINGS, SETTINGS_KEY};
-use crate::settings::{Settings, SettingsError};
+use crate::settings::{Fixed, PatchError, Settings, SettingsError};
 use crate::strict;
 
 /// Field that names a ConfigMap, whose document is applied first.
@@ -11,7 +11,10 @@ const FROM_CONFIG_MAP: &str = "fromConfigMap";
 
 /// Fields that a pool must not change: they decide whom the installation trusts, what it installs, and how
 /// much it takes on.
-const NOT_OF_POOLS: [&str; 3] = ["credentials", "defaultProfiles", "limits"];
+const OF_POOLS: Fixed = Fixed {
+    fields: &["credentials", "defaultProfiles", "limits"],
+    why: "is the same for all pools; set it in the settings of the installation",
+};
 
 /// The largest number of YAML nodes of one document of a pool, once its aliases are expanded. A document that
 /// sets every field has fewer than 300.
@@ -22,15 +25,7 @@ pub const MAX_NODES: usize = 5000;
 pub struct PoolSettings {
     /// ConfigMap in the MachineDeployment's namespace whose key [`SETTINGS_KEY`] is applied first.
     pub config_map: Option<String>,
-    document: Value,
-}
-
-/// Why a pool's settings can't be used. No message repeats a value.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {}", .mistakes.join("; "))]
-pub struct PoolSettingsError {
-    place: String,
-    mistakes: Vec<String>,
+    document: Map<String, Value>,
 }
 
 impl PoolSettings {
@@ -39,16 +34,13 @@ impl PoolSettings {
     ///
     /// # Errors
     /// A text that is not such a document.
-    pub fn parse(text: &str) -> Result<Self, PoolSettingsError> {
-        let failed = |mistakes| PoolSettingsError {
+    pub fn parse(text: &str) -> Result<Self, PatchError> {
+        let failed = |mistakes| PatchError {
             place: format!("annotation {SETTINGS}"),
             mistakes,
         };
         let mut document = document(text).map_err(failed)?;
-        let config_map = match document
-            .as_object_mut()
-            .and_then(|fields| fields.remove(FROM_CONFIG_MAP))
-        {
+        let config_map = match document.remove(FROM_CONFIG_MAP) {
             None => None,
             Some(Value::String(name)) if names::is_dns_subdomain(&name) => Some(name),
             Some(_) => {
@@ -65,60 +57,28 @@ impl PoolSettings {
     ///
     /// # Errors
     /// All mistakes of the first document that has some.
-    pub fn merge(
-        &self,
-        installation: &Settings,
-        config_map: Option<&str>,
-    ) -> Result<Settings, PoolSettingsError> {
+    pub fn merge(&self, installation: &Settings, config_map: Option<&str>) -> Result<Settings, PatchError> {
         let mut settings = installation.clone();
         if let (Some(name), Some(text)) = (&self.config_map, config_map) {
             let place = format!("ConfigMap {name}, key {SETTINGS_KEY}");
             settings = document(text)
-                .and_then(|document| apply(&settings, &document))
-                .map_err(|mistakes| PoolSettingsError { place, mistakes })?;
+                .and_then(|document| settings.patched(document, &OF_POOLS))
+                .map_err(|mistakes| PatchError { place, mistakes })?;
         }
-        apply(&settings, &self.document).map_err(|mistakes| PoolSettingsError {
+        let merged = settings.patched(self.document.clone(), &OF_POOLS);
+        merged.map_err(|mistakes| PatchError {
             place: format!("annotation {SETTINGS}"),
             mistakes,
         })
     }
 }
 
-fn document(text: &str) -> Result<Value, Vec<String>> {
+fn document(text: &str) -> Result<Map<String, Value>, Vec<String>> {
     let document = Settings::document_within(text, MAX_NODES).map_err(|SettingsError(mistakes)| mistakes)?;
-    if document.is_object() {
-        Ok(document)
-    } else {
-        Err(vec![format!(
-            "{}: {}",
-            strict::DOCUMENT,
-            strict::no_map(&document)
-        )])
+    match document {
+        Value::Object(document) => Ok(document),
+        other => Err(vec![format!("{}: {}", strict::DOCUMENT, strict::no_map(&other))]),
     }
-}
-
-fn apply(settings: &Settings, patch: &Value) -> Result<Settings, Vec<String>> {
-    let (mut patch, mut mistakes) = (patch.clone(), Vec::new());
-    for field in NOT_OF_POOLS {
-        if patch
-            .as_object_mut()
-            .and_then(|fields| fields.remove(field))
-            .is_some()
-        {
-            mistakes.push(format!(
-                "{field}: is the same for all pools; set it in the settings of the installation"
-            ));
-        }
-    }
-    // Settings always have a JSON form.
-    let mut merged = serde_json::to_value(settings).unwrap_or_default();
-    json_patch::merge(&mut merged, &patch);
-    match Settings::from_document(merged) {
-        Ok(settings) if mistakes.is_empty() => return Ok(settings),
-        Ok(_) => {}
-        Err(SettingsError(more)) => mistakes.extend(more),
-    }
-    Err(mistakes)
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigStatus, Stored
 use osm_api::content::{self, Content, RenderedFor};
 use osm_api::names::{self, SETTINGS_KEY};
 use osm_api::pool::{self, Pool};
-use osm_api::pool_settings::{PoolSettings, PoolSettingsError};
-use osm_api::settings::Settings;
+use osm_api::pool_settings::PoolSettings;
+use osm_api::settings::{PatchError, Settings};
 use osm_api::{MachineDeployment, PoolRef, Reason};
 use osm_render::ClusterEndpoint;
 use osm_user_data::{LateValues, MachineStage, Stage};
@@ -188,7 +188,7 @@ fn settings_of(
         let message = format!("MachineDeployment {name}: {message}");
         Problems::from(Problem::error(reason.as_str(), item.origin.place(&path), message))
     };
-    let invalid = |error: PoolSettingsError| failed(Reason::PoolSettingsInvalid, error.to_string());
+    let invalid = |error: PatchError| failed(Reason::PoolSettingsInvalid, error.to_string());
     let settings = PoolSettings::parse(text).map_err(invalid)?;
     let map = match &settings.config_map {
         None => None,
