@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use kube::Config;
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError};
 use osm_api::rbac::Service;
 
 use crate::process::Process;
@@ -45,16 +45,17 @@ impl KubeconfigFile {
     async fn read(&self, service: Service) -> anyhow::Result<(Config, Clients, String)> {
         let read = async {
             let text = std::fs::read_to_string(&self.path).context("can't be read")?;
-            // `read_from` resolves the relative names of further files.
-            let kubeconfig = Kubeconfig::read_from(&self.path).map_err(without_values)?;
-            if let Some(field) = reaches_out(&kubeconfig).filter(|_| self.is_foreign) {
-                bail!(
-                    "the kubeconfig of another cluster must not have the field {field}; put the data into the kubeconfig itself"
-                );
-            }
-            let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-            let (config, clients) = open(config.context("is not a valid kubeconfig")?, service)?;
-            Ok((config, clients, text))
+            let (config, clients) = if self.is_foreign {
+                foreign(&text, service).await?
+            } else {
+                // `read_from` resolves the relative names of further files.
+                open(
+                    Kubeconfig::read_from(&self.path).map_err(without_values)?,
+                    service,
+                )
+                .await?
+            };
+            anyhow::Ok((config, clients, text))
         };
         read.await
             .with_context(|| format!("{} {}", self.flag, self.path.display()))
@@ -69,15 +70,37 @@ impl KubeconfigFile {
     }
 }
 
-fn open(config: Config, service: Service) -> anyhow::Result<(Config, Clients)> {
+/// The configuration of another cluster, and clients by it, from the text of a kubeconfig. The owner of that
+/// cluster may have written it.
+///
+/// # Errors
+/// A text that is not a kubeconfig, and fields by which it would run a program, send a file of this pod to its
+/// API server, act as someone else, or trust any API server. No message has a value of the text.
+pub async fn foreign(text: &str, service: Service) -> anyhow::Result<(Config, Clients)> {
+    let kubeconfig = Kubeconfig::from_yaml(text).map_err(without_values)?;
+    if let Some(problem) = problem_of_foreign(&kubeconfig) {
+        bail!("the kubeconfig of another cluster {problem}");
+    }
+    open(kubeconfig, service).await
+}
+
+async fn open(kubeconfig: Kubeconfig, service: Service) -> anyhow::Result<(Config, Clients)> {
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    complete(config.map_err(without_values)?, service)
+}
+
+fn complete(config: Config, service: Service) -> anyhow::Result<(Config, Clients)> {
     let mut config = client::complete(config, service);
     proxy::except(&mut config, |name| std::env::var(name).ok());
     let clients = transport::connect(&config)?;
     Ok((config, clients))
 }
 
-/// A field by which the kubeconfig would run a program, or send a file of this pod to its API server.
-fn reaches_out(kubeconfig: &Kubeconfig) -> Option<&'static str> {
+/// What the kubeconfig of another cluster must not have or lacks, and what to do.
+fn problem_of_foreign(kubeconfig: &Kubeconfig) -> Option<String> {
+    const CA: &str = "put the CA of the API server into certificate-authority-data";
+    const CREDENTIALS: &str = "put a token or a client certificate into the kubeconfig itself";
+    const USER: &str = "use the credentials of the user itself";
     let clusters = kubeconfig
         .clusters
         .iter()
@@ -86,34 +109,73 @@ fn reaches_out(kubeconfig: &Kubeconfig) -> Option<&'static str> {
         .auth_infos
         .iter()
         .filter_map(|named| named.auth_info.as_ref());
-    let of_clusters =
-        clusters.map(|cluster| [("certificate-authority", cluster.certificate_authority.is_some())]);
-    let of_users = users.map(|user| {
+    let of_clusters = clusters.clone().flat_map(|cluster| {
+        let skips = cluster.insecure_skip_tls_verify == Some(true);
         [
-            ("exec", user.exec.is_some()),
-            ("auth-provider", user.auth_provider.is_some()),
-            ("tokenFile", user.token_file.is_some()),
-            ("client-certificate", user.client_certificate.is_some()),
-            ("client-key", user.client_key.is_some()),
+            (
+                "certificate-authority",
+                cluster.certificate_authority.is_some(),
+                CA,
+            ),
+            ("insecure-skip-tls-verify", skips, CA),
         ]
     });
-    let mut found = of_clusters.flatten().chain(of_users.flatten());
-    found.find_map(|(field, is_there)| is_there.then_some(field))
+    let of_users = users.flat_map(|user| {
+        [
+            ("exec", user.exec.is_some(), CREDENTIALS),
+            ("auth-provider", user.auth_provider.is_some(), CREDENTIALS),
+            ("tokenFile", user.token_file.is_some(), CREDENTIALS),
+            (
+                "client-certificate",
+                user.client_certificate.is_some(),
+                CREDENTIALS,
+            ),
+            ("client-key", user.client_key.is_some(), CREDENTIALS),
+            ("as", user.impersonate.is_some(), USER),
+            ("as-uid", user.impersonate_uid.is_some(), USER),
+            ("as-groups", user.impersonate_groups.is_some(), USER),
+            ("as-user-extra", user.impersonate_user_extra.is_some(), USER),
+        ]
+    });
+    let mut found = of_clusters.chain(of_users).filter(|(_, is_there, _)| *is_there);
+    if let Some((field, _, remedy)) = found.next() {
+        return Some(format!("must not have the field {field}; {remedy}"));
+    }
+    let lacks = |field: &Option<String>, start: &str| {
+        !field
+            .as_deref()
+            .is_some_and(|text| text.starts_with(start) && !text.is_empty())
+    };
+    let mut problems = clusters.filter_map(|cluster| {
+        if lacks(&cluster.server, "https://") {
+            return Some("must name its server as https://HOST:PORT; correct the field server".to_owned());
+        }
+        let has_no_ca = lacks(&cluster.certificate_authority_data, "");
+        has_no_ca.then(|| format!("lacks the field certificate-authority-data; {CA}"))
+    });
+    problems.next()
 }
 
 /// A parser's message may quote the file, and so a token. Only the place of the error is kept.
 fn without_values(error: KubeconfigError) -> anyhow::Error {
-    let KubeconfigError::Parse(error) = error else {
-        return anyhow::Error::new(error).context("is not a valid kubeconfig");
+    use KubeconfigError as E;
+    let place = match error {
+        E::Parse(error) => match error.location() {
+            Some(at) => format!("line {}, column {}", at.line(), at.column()),
+            None => "its YAML can't be read".to_owned(),
+        },
+        E::LoadContext(_) => "current-context names no context in it".to_owned(),
+        E::LoadClusterOfContext(_) => "the current context names no cluster in it".to_owned(),
+        E::LoadCertificateAuthority(LoadDataError::DecodeBase64(_)) | E::ParseCertificates(_) => {
+            "certificate-authority-data is not PEM in base64".to_owned()
+        }
+        E::LoadClientCertificate(LoadDataError::DecodeBase64(_)) => {
+            "client-certificate-data is not base64".to_owned()
+        }
+        E::LoadClientKey(LoadDataError::DecodeBase64(_)) => "client-key-data is not base64".to_owned(),
+        error => return anyhow::Error::new(error).context("is not a valid kubeconfig"),
     };
-    match error.location() {
-        Some(at) => anyhow::anyhow!(
-            "is not a valid kubeconfig: line {}, column {}",
-            at.line(),
-            at.column()
-        ),
-        None => anyhow::anyhow!("is not a valid kubeconfig"),
-    }
+    anyhow::anyhow!("is not a valid kubeconfig: {place}")
 }
 
 /// The configuration of a cluster, and clients by it. The process restarts when the file changes. `None`:
@@ -130,7 +192,7 @@ pub(crate) async fn connect(
         let config = Config::infer().await.context(
             "no API server is configured; set --kubeconfig or the variable KUBECONFIG, or run in a pod with a ServiceAccount",
         )?;
-        return open(config, process.service)
+        return complete(config, process.service)
             .context("$KUBECONFIG, ~/.kube/config or the pod's ServiceAccount");
     };
     let (config, clients, text) = file.read(process.service).await?;
@@ -171,6 +233,8 @@ async fn restart_on_change(file: KubeconfigFile, used: String, process: Arc<Proc
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::ByteString;
+
     use super::*;
 
     const SERVICE: Service = Service::OscController;
@@ -181,6 +245,11 @@ mod tests {
              clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:1', certificate-authority: ca.pem}}}}]\n\
              users: [{{name: c, user: {user}}}]\n"
         )
+    }
+
+    fn base64(text: &str) -> String {
+        let encoded = serde_json::to_value(ByteString(text.into())).unwrap();
+        encoded.as_str().unwrap().to_owned()
     }
 
     /// A file that does not exist yet, in a folder that goes with the test.
@@ -197,43 +266,115 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kubeconfig_of_a_worker_cluster_runs_no_program_and_names_no_file() {
+    async fn a_kubeconfig_of_another_cluster_does_nothing_but_connect_to_it() {
         _ = rustls::crypto::ring::default_provider().install_default();
-        let (_folder, file) = file(true);
-        let inline = kubeconfig("{token: a}").replace(", certificate-authority: ca.pem", "");
-        for (text, field) in [
+        let ca = rcgen::generate_simple_self_signed(["ca".to_owned()])
+            .unwrap()
+            .cert
+            .pem();
+        let good = kubeconfig("{token: a}")
+            .replace("authority: ca.pem", &format!("authority-data: {}", base64(&ca)));
+        let of_user = |user: &str| good.replace("token: a", user);
+        let of_cluster = |field: &str| good.replace("server: ", &format!("{field}, server: "));
+        let one_line = base64("-----BEGIN PRIVATE KEY hunter2");
+        let identity = format!(
+            "client-key-data: {one_line}, client-certificate-data: {}",
+            base64(&ca)
+        );
+        for (text, expected) in [
             (
-                inline.replace(
-                    "token: a",
-                    "exec: {command: /bin/sh, apiVersion: client.authentication.k8s.io/v1}",
-                ),
-                "exec",
+                of_user("exec: {command: hunter2, apiVersion: client.authentication.k8s.io/v1}"),
+                "must not have the field exec; put a token",
             ),
             (
-                inline.replace("token: a", "auth-provider: {name: x, config: {}}"),
-                "auth-provider",
+                of_user("auth-provider: {name: hunter2, config: {}}"),
+                "must not have the field auth-provider; put a token",
             ),
             (
-                inline.replace("token: a", "tokenFile: /var/run/secrets/token"),
-                "tokenFile",
+                of_user("tokenFile: /hunter2"),
+                "must not have the field tokenFile; put a token",
             ),
             (
-                inline.replace("token: a", "client-certificate: /c"),
-                "client-certificate",
+                of_user("client-certificate: /hunter2"),
+                "must not have the field client-certificate; put a token",
             ),
-            (inline.replace("token: a", "client-key: /k"), "client-key"),
-            (kubeconfig("{token: a}"), "certificate-authority"),
+            (
+                of_user("client-key: /hunter2"),
+                "must not have the field client-key; put a token",
+            ),
+            (
+                of_user("token: a, as: hunter2"),
+                "must not have the field as; use the credentials",
+            ),
+            (
+                of_user("token: a, as-uid: hunter2"),
+                "must not have the field as-uid; use the credentials",
+            ),
+            (
+                of_user("token: a, as-groups: [hunter2]"),
+                "must not have the field as-groups; use the credentials",
+            ),
+            (
+                of_user("token: a, as-user-extra: {a: [hunter2]}"),
+                "must not have the field as-user-extra; use the credentials",
+            ),
+            (
+                of_cluster("certificate-authority: /hunter2"),
+                "must not have the field certificate-authority; put the CA",
+            ),
+            (
+                of_cluster("insecure-skip-tls-verify: true"),
+                "must not have the field insecure-skip-tls-verify; put the CA",
+            ),
+            (
+                kubeconfig("{token: hunter2}").replace(", certificate-authority: ca.pem", ""),
+                "lacks the field certificate-authority-data; put the CA",
+            ),
+            (
+                good.replace("https:", "http:"),
+                "must name its server as https://HOST:PORT; correct the field server",
+            ),
+            (
+                good.replace("authority-data: ", "authority-data: hunter2"),
+                "certificate-authority-data is not PEM in base64",
+            ),
+            (
+                good.replace("context: c\n", "context: hunter2\n"),
+                "current-context names no context in it",
+            ),
+            (
+                good.replace("{cluster: c", "{cluster: hunter2"),
+                "the current context names no cluster in it",
+            ),
+            (good.replace("users: [", "users: [hunter2, "), "line 6, column "),
+            (
+                of_user(&identity),
+                "client-certificate-data and client-key-data are not PEM",
+            ),
         ] {
-            std::fs::write(&file.path, text).unwrap();
-            let problem = file.read(SERVICE).await.err().unwrap();
-            let problem = format!("{problem:#}");
+            let problem = format!(
+                "{:#}",
+                foreign(&text, SERVICE).await.err().context(expected).unwrap()
+            );
             assert!(
-                problem.contains(&format!("must not have the field {field}; ")),
+                problem.contains(expected) && !problem.contains("hunter2"),
                 "{problem}"
             );
         }
-        std::fs::write(&file.path, inline).unwrap();
-        assert!(file.read(SERVICE).await.is_ok());
+        for text in [
+            &good,
+            &of_cluster("proxy-url: 'http://user:hunter2@proxy:3128'"),
+            &of_cluster("insecure-skip-tls-verify: false"),
+        ] {
+            assert!(foreign(text, SERVICE).await.is_ok(), "{text}");
+        }
+        let (_folder, file) = file(true);
+        std::fs::write(&file.path, of_user("as: a")).unwrap();
+        let problem = format!("{:#}", file.read(SERVICE).await.err().unwrap());
+        assert!(
+            problem.starts_with("--kubeconfig /") && problem.contains("the field as; "),
+            "{problem}"
+        );
     }
 
     #[tokio::test]

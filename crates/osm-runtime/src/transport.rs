@@ -12,7 +12,7 @@ use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilde
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use kube::client::{Body, ConfigExt as _};
+use kube::client::{Body, ConfigExt as _, RustlsTlsError};
 use kube::config::AuthInfo;
 use kube::{Client, Config};
 use rustls::pki_types::ServerName;
@@ -88,9 +88,14 @@ fn client(config: &Config, tcp: Tcp) -> anyhow::Result<Client> {
 }
 
 fn https(config: &Config, tcp: Tcp) -> anyhow::Result<HttpsConnector<Tcp>> {
-    let mut builder = HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config()?)
-        .https_or_http();
+    let tls = config.rustls_client_config().map_err(|error| match error {
+        // Its source quotes the first line that is wrong, which may be the key.
+        kube::Error::RustlsTls(RustlsTlsError::InvalidIdentityPem(_)) => {
+            anyhow::anyhow!("client-certificate-data and client-key-data are not PEM")
+        }
+        error => anyhow::Error::new(error),
+    })?;
+    let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     if let Some(name) = &config.tls_server_name {
         let name = ServerName::try_from(name.clone()).context("tls-server-name")?;
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));

@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use futures::TryStreamExt;
 use futures::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::Secret;
@@ -159,7 +161,9 @@ async fn install(
         let cluster = *service.clusters().first().context("a cluster")?;
         let path = installed.kubeconfig(service, cluster)?;
         let mut kubeconfig: Value = serde_saphyr::from_str(&std::fs::read_to_string(path)?)?;
-        kubeconfig["clusters"][0]["cluster"] = json!({"server": format!("http://{}", proxy.address)});
+        let ca = BASE64_STANDARD.encode(&proxy.certificate);
+        kubeconfig["clusters"][0]["cluster"] =
+            json!({"server": format!("https://{}", proxy.address), "certificate-authority-data": ca});
         installed.replace_kubeconfig(service, cluster, &kubeconfig.to_string())?;
         proxies.push(proxy);
     }

@@ -18,10 +18,10 @@ use hyper_util::rt::TokioIo;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use osm_testkit::ControlPlane;
 
@@ -46,6 +46,8 @@ enum Fault {
 /// A running proxy. Dropping it ends it and its connections.
 pub(super) struct FaultyProxy {
     pub(super) address: SocketAddr,
+    /// The certificate that it identifies itself with, PEM.
+    pub(super) certificate: String,
     /// Ended by being dropped.
     _task: JoinSet<()>,
 }
@@ -59,11 +61,18 @@ struct Shared {
 }
 
 impl FaultyProxy {
-    /// Starts one on a free loopback port, without TLS. Something happens to `share` of a thousand requests.
+    /// Starts one on a free loopback port. Something happens to `share` of a thousand requests.
     pub(super) async fn start(plane: &ControlPlane, seed: u64, share: &Arc<AtomicU32>) -> Result<Self> {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(plane.ca_pem().as_bytes())?)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let identity = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
+        let key = PrivateKeyDer::Pkcs8(identity.signing_key.serialize_der().into());
+        let acceptor = rustls::ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(vec![identity.cert.der().clone()], key)?;
+        let acceptor = TlsAcceptor::from(Arc::new(acceptor));
         let tls = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
@@ -81,10 +90,13 @@ impl FaultyProxy {
         task.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let shared = shared.clone();
+                let (shared, acceptor) = (shared.clone(), acceptor.clone());
                 while connections.try_join_next().is_some() {}
                 connections.spawn(async move {
                     let handle = service_fn(|request| handle(shared.clone(), request));
+                    let Ok(stream) = acceptor.accept(stream).await else {
+                        return;
+                    };
                     // One that breaks off is what this is for.
                     let _ = hyper::server::conn::http1::Builder::new()
                         .serve_connection(TokioIo::new(stream), handle)
@@ -92,7 +104,11 @@ impl FaultyProxy {
                 });
             }
         });
-        Ok(Self { address, _task: task })
+        Ok(Self {
+            address,
+            certificate: identity.cert.pem(),
+            _task: task,
+        })
     }
 }
 
