@@ -32,7 +32,7 @@ pub fn manifests(installation: &Installation) -> Vec<Value> {
 
 /// As [`manifests`], in a cluster that plays only these parts.
 #[must_use]
-fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<Value> {
+pub fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<Value> {
     let mut namespaces = vec![IDENTITIES];
     if parts.contains(&ClusterKind::Management) {
         namespaces.extend(installation.namespaces_to_render_from());
@@ -52,7 +52,7 @@ fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<Value
         objects.extend(bindings_policy());
     }
     objects.extend(leases_policy());
-    let here = |service: &Service| service.clusters().iter().any(|cluster| parts.contains(cluster));
+    let here = |service: &Service| !service.rules(installation, parts).is_empty();
     for service in Service::ALL.into_iter().filter(here) {
         objects.push(json!({"apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": service.name(), "namespace": IDENTITIES}}));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use osm_api::Settings;
-use osm_api::rbac::{Grant, Installation, Service};
+use osm_api::rbac::{Grant, Installation, Right, Service};
 use serde_json::{Map, Value, json};
 
 use crate::generated::File;
@@ -42,14 +42,18 @@ fn rights() -> Result<String> {
         machine_deployment_namespaces: Vec::new(),
         go_finalizers: false,
         custom_profiles: false,
+        fleet: false,
     };
     let with = |change: &dyn Fn(&mut Installation)| {
         let mut installation = none.clone();
         change(&mut installation);
         installation
     };
-    // Each value of the chart, what it changes, and in which installation.
+    let fleet = with(&|it| it.fleet = true);
+    // Each condition on the values of the chart, the installation that it makes, and what that is compared with.
     let wanted = [
+        ("noFleet", none.clone(), &fleet),
+        ("fleet", fleet.clone(), &none),
         (
             "removeUpstreamFinalizers",
             with(&|it| it.go_finalizers = true),
@@ -59,22 +63,19 @@ fn rights() -> Result<String> {
     ];
     let mut services = Map::new();
     for service in Service::ALL {
-        let always = service.grants(&none);
-        let mut grants: Vec<Value> = always
-            .iter()
-            .map(|grant| entry(grant, "always"))
-            .collect::<Result<_>>()?;
+        let in_fleet = service.grants(&fleet);
+        let mut grants = Vec::new();
+        for mut grant in service.grants(&none) {
+            let kept = known(&in_fleet, &grant);
+            grant.rights.retain(|right| kept.contains(right));
+            grants.extend(entry(&grant, "always")?);
+        }
         for (when, installation, base) in &wanted {
-            let known = service.grants(base);
+            let base = service.grants(base);
             for mut grant in service.grants(installation) {
-                let same =
-                    |known: &&Grant| (known.cluster, &known.namespace) == (grant.cluster, &grant.namespace);
-                if let Some(known) = known.iter().find(same) {
-                    grant.rights.retain(|right| !known.rights.contains(right));
-                }
-                if !grant.rights.is_empty() {
-                    grants.push(entry(&grant, when)?);
-                }
+                let known = known(&base, &grant);
+                grant.rights.retain(|right| !known.contains(right));
+                grants.extend(entry(&grant, when)?);
             }
         }
         services.insert(service.name().to_owned(), grants.into());
@@ -85,7 +86,17 @@ fn rights() -> Result<String> {
     ))
 }
 
-fn entry(grant: &Grant, when: &str) -> Result<Value> {
+/// The rights among these that are in the same place as a grant.
+fn known<'a>(grants: &'a [Grant], place: &Grant) -> &'a [Right] {
+    let same = |known: &&Grant| (known.cluster, &known.namespace) == (place.cluster, &place.namespace);
+    grants.iter().find(same).map_or(&[], |known| &known.rights)
+}
+
+/// `None`: the grant has no rights.
+fn entry(grant: &Grant, when: &str) -> Result<Option<Value>> {
+    if grant.rights.is_empty() {
+        return Ok(None);
+    }
     let mut rules = Vec::new();
     for right in &grant.rights {
         let mut rule = serde_json::to_value(&right.rule)?;
@@ -97,7 +108,9 @@ fn entry(grant: &Grant, when: &str) -> Result<Value> {
     }
     // An empty namespace: a ClusterRole.
     let namespace = grant.namespace.as_deref().unwrap_or_default();
-    Ok(json!({"cluster": grant.cluster.name(), "namespace": namespace, "when": when, "rules": rules}))
+    Ok(Some(
+        json!({"cluster": grant.cluster.name(), "namespace": namespace, "when": when, "rules": rules}),
+    ))
 }
 
 /// The schema of values with the schema of the settings, and with the values that are required.

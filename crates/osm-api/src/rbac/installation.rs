@@ -8,7 +8,8 @@ pub struct Installation {
     /// Value of the label [`INSTALLATION`](crate::names::INSTALLATION) on the replicas' Leases and on everything
     /// that secret-syncer creates. The rights do not depend on it.
     pub id: String,
-    /// Namespace of profiles, configs, settings and Leases.
+    /// Namespace of profiles, configs, settings and Leases. Those configs that a fleet has are in the
+    /// namespaces of its [clusters](crate::worker_cluster).
     pub namespace: String,
     /// Name of the settings ConfigMap.
     pub settings: String,
@@ -30,6 +31,8 @@ pub struct Installation {
     /// Whether osp-controller copies the CustomOperatingSystemProfiles of its namespaces into
     /// OperatingSystemProfiles.
     pub custom_profiles: bool,
+    /// Whether it serves all user clusters of a seed.
+    pub fleet: bool,
 }
 
 impl Installation {
@@ -76,6 +79,7 @@ impl Default for Installation {
             machine_deployment_namespaces: Vec::new(),
             go_finalizers: false,
             custom_profiles: false,
+            fleet: false,
         }
     }
 }

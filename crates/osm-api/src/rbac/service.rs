@@ -67,7 +67,9 @@ impl Service {
     /// Everything the service may do, one grant for each namespace of each cluster.
     pub fn grants(self, installation: &Installation) -> Vec<Grant> {
         let mut merged: Vec<Grant> = Vec::new();
-        let of_go_leases = self.go_leases(installation).into_iter().map(GoLease::grant);
+        let in_all_clusters = installation.fleet && self != Self::OspController;
+        let go_leases = self.go_leases(installation).into_iter();
+        let of_go_leases = go_leases.map(|lease| lease.grant(in_all_clusters));
         let grants = match self {
             Self::OspController => table::osp_controller(installation),
             Self::OscController => table::osc_controller(installation),

@@ -2,7 +2,9 @@
 
 use super::grant::{ClusterKind, Grant, Right, named, rule};
 use super::installation::Installation;
+use super::service::Service;
 use crate::names::{CLOUD_INIT_SETTINGS, GO_LEASE, GO_WORKER_LEASE, GROUP, KUBE_SYSTEM};
+use crate::worker_cluster::kubeconfig_secret;
 
 pub(super) fn settings(name: &str) -> Right {
     named("", "configmaps", name, "list watch").because("the settings")
@@ -48,10 +50,14 @@ impl GoLease {
         }
     }
 
-    pub(super) fn grant(self) -> Grant {
+    /// The right to watch it: in the namespaces of all clusters of a fleet, or only in its own.
+    pub(super) fn grant(self, in_all_clusters: bool) -> Grant {
         let why = "it shows whether the upstream OSM runs";
         let right = named("coordination.k8s.io", "leases", self.name, "list watch").because(why);
-        self.cluster.within(&self.namespace, vec![right])
+        match self.cluster {
+            ClusterKind::Management if in_all_clusters => self.cluster.everywhere(vec![right]),
+            _ => self.cluster.within(&self.namespace, vec![right]),
+        }
     }
 }
 
@@ -71,6 +77,30 @@ pub(super) fn go_leases(installation: &Installation) -> Vec<GoLease> {
     let of_machines = [GO_LEASE, GO_WORKER_LEASE];
     leases.extend(of_machines.map(|name| GoLease::new(ClusterKind::Worker, KUBE_SYSTEM, name)));
     leases
+}
+
+/// Rights in the management cluster: `of_release` in the namespace of the installation, and `of_clusters` where
+/// the configs are. For a fleet, that is every namespace with a WorkerCluster, so all of them.
+fn in_management(
+    service: Service,
+    installation: &Installation,
+    of_clusters: Vec<Right>,
+    of_release: Vec<Right>,
+) -> Vec<Grant> {
+    let within = |rights| ClusterKind::Management.within(&installation.namespace, rights);
+    if !installation.fleet {
+        return vec![within([of_clusters, of_release].concat())];
+    }
+    let kubeconfig = kubeconfig_secret(service.name());
+    let mut everywhere = vec![
+        rule(GROUP, "workerclusters", "list watch").because("the clusters to serve"),
+        rule(GROUP, "workerclusters/status", "patch")
+            .because("the uid of a cluster, and whether the service serves it"),
+        named("", "secrets", &kubeconfig, "list watch")
+            .because("the kubeconfigs of this service, one for each cluster, and no other Secret"),
+    ];
+    everywhere.extend(of_clusters);
+    vec![ClusterKind::Management.everywhere(everywhere), within(of_release)]
 }
 
 pub(super) fn osp_controller(installation: &Installation) -> Vec<Grant> {
@@ -104,8 +134,7 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
         rule(GROUP, "operatingsystemprofiles", "get list watch")
             .because("the profiles to render; a live read when a pool gets a new revision")
     };
-    let own = vec![
-        profiles(),
+    let configs = vec![
         rule(
             GROUP,
             "operatingsystemconfigs",
@@ -114,9 +143,8 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
         .because("one per MachineDeployment, deleted after everything published for its pool"),
         rule(GROUP, "operatingsystemconfigs/status", "patch")
             .because("the conditions Rendered and Current, and the rendered documents"),
-        settings(&installation.settings),
-        leases(),
     ];
+    let own = vec![profiles(), settings(&installation.settings), leases()];
     let mut everywhere = vec![
         rule("cluster.k8s.io", "machinedeployments", "get list watch")
             .because("the pools, in any namespace; a live read before a pool is retired"),
@@ -128,8 +156,8 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
     }
     let cluster_info = "address and CA of the API server, for nodes";
     let slices = "address of the API server, if there is no cluster-info";
-    let mut grants = vec![
-        ClusterKind::Management.within(&installation.namespace, own),
+    let mut grants = in_management(Service::OscController, installation, configs, own);
+    grants.extend([
         ClusterKind::Worker.everywhere(everywhere),
         identity_of(ClusterKind::Worker),
         ClusterKind::Worker.within(
@@ -140,7 +168,7 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
             "default",
             vec![rule("discovery.k8s.io", "endpointslices", "list watch").because(slices)],
         ),
-    ];
+    ]);
     let further = installation.namespaces_to_render_from().into_iter().skip(1);
     grants.extend(further.map(|other| ClusterKind::Management.within(other, vec![profiles()])));
     let maps = || {
@@ -154,15 +182,14 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
 
 pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
     const RBAC: &str = "rbac.authorization.k8s.io";
-    let own = vec![
+    let configs = vec![
         rule(GROUP, "operatingsystemconfigs", "get list watch")
             .because("the content to publish; a live read before publishing"),
         rule(GROUP, "operatingsystemconfigs/status", "patch")
             .because("the condition Published, and what is published"),
         events("Events: a pool cannot be published, or can be published again"),
-        settings(&installation.settings),
-        leases(),
     ];
+    let own = vec![settings(&installation.settings), leases()];
     let everywhere = vec![
         named("", "namespaces", CLOUD_INIT_SETTINGS, "list watch")
             .because("everything is restored once the namespace exists again"),
@@ -184,19 +211,20 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
         ),
         rule(RBAC, "rolebindings", "get list watch create patch delete").because(of_nodes),
     ];
-    vec![
-        ClusterKind::Management.within(&installation.namespace, own),
+    let mut grants = in_management(Service::SecretSyncer, installation, configs, own);
+    grants.extend([
         identity_of(ClusterKind::Management),
         identity_of(ClusterKind::Worker),
         ClusterKind::Worker.everywhere(everywhere),
         ClusterKind::Worker.within(CLOUD_INIT_SETTINGS, made),
-    ]
+    ]);
+    grants
 }
 
 /// Signer of the client certificates of kubelets.
 pub const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
-/// It has no right on Secrets. With the right to approve, it can issue the credentials of any node.
+/// It has no right on Secrets but its kubeconfigs of a fleet. With the right to approve, it can issue the credentials of any node.
 pub(super) fn csr_approver(installation: &Installation) -> Vec<Grant> {
     const CERTIFICATES: &str = "certificates.k8s.io";
     let claims = rule(
@@ -224,8 +252,14 @@ pub(super) fn csr_approver(installation: &Installation) -> Vec<Grant> {
             .because("whether kube-controller-manager would approve any node for the token of a pool"),
         events("Events: a machine may not join, or tokens of pools may join as any node"),
     ];
-    vec![
-        ClusterKind::Worker.within(&installation.namespace, vec![claims, leases()]),
-        ClusterKind::Worker.everywhere(everywhere),
-    ]
+    let within = |rights| ClusterKind::Worker.within(&installation.namespace, rights);
+    let mut grants = if installation.fleet {
+        let mut grants = in_management(Service::CsrApprover, installation, vec![], vec![leases()]);
+        grants.extend([within(vec![claims]), identity_of(ClusterKind::Worker)]);
+        grants
+    } else {
+        vec![within(vec![claims, leases()])]
+    };
+    grants.push(ClusterKind::Worker.everywhere(everywhere));
+    grants
 }

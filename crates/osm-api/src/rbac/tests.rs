@@ -20,6 +20,20 @@ fn everything() -> Installation {
     }
 }
 
+fn fleet() -> Installation {
+    Installation {
+        fleet: true,
+        ..everything()
+    }
+}
+
+/// Whether a rule permits a service to follow its kubeconfigs of the clusters of a fleet, and nothing else.
+fn is_on_own_kubeconfigs(service: Service, rule: &PolicyRule) -> bool {
+    let is = |list: &Option<Vec<String>>, one: &str| list.as_deref() == Some(&[one.to_owned()]);
+    let name = format!("worker-{}", service.name());
+    is(&rule.resources, "secrets") && is(&rule.resource_names, &name) && rule.verbs == ["list", "watch"]
+}
+
 /// Every rule of every service, with its place.
 fn rules(installation: &Installation) -> Vec<(Service, ClusterKind, Option<String>, PolicyRule)> {
     let mut found = Vec::new();
@@ -47,11 +61,12 @@ fn allows(rule: &PolicyRule, verb: &str) -> bool {
 
 #[test]
 fn only_secret_syncer_has_a_right_on_secrets() {
-    for installation in [Installation::default(), everything()] {
+    for installation in [Installation::default(), everything(), fleet()] {
         for (service, .., rule) in rules(&installation) {
             let mut resources = rule.resources.iter().flatten();
             let is_secret = |one: &String| one.starts_with("secrets") || one.starts_with("serviceaccounts");
-            let may = service == Service::SecretSyncer;
+            let may = service == Service::SecretSyncer
+                || installation.fleet && is_on_own_kubeconfigs(service, &rule);
             assert!(may || !resources.any(is_secret), "{service:?}");
         }
     }
@@ -91,7 +106,7 @@ fn one_service_may_approve_certificates_of_these_signers_and_none_may_sign() {
         "approve signers kubernetes.io/kube-apiserver-client-kubelet",
     ]
     .map(|right| format!("csr-approver, worker, : {right}"));
-    for installation in [Installation::default(), everything()] {
+    for installation in [Installation::default(), everything(), fleet()] {
         assert_eq!(found(&installation), expected);
     }
 }
@@ -123,11 +138,14 @@ fn every_namespace_is_served_unless_some_are_listed() {
 
 #[test]
 fn each_namespace_has_one_grant_in_each_cluster_and_one_role_where_both_are_one() {
-    for service in Service::ALL {
-        let grants = service.grants(&everything());
+    for (service, installation) in Service::ALL
+        .into_iter()
+        .flat_map(|service| [(service, everything()), (service, fleet())])
+    {
+        let grants = service.grants(&installation);
         let places: BTreeSet<_> = grants.iter().map(|one| (one.cluster, &one.namespace)).collect();
         assert_eq!(places.len(), grants.len(), "{grants:#?}");
-        let roles = service.rules(&everything(), &ClusterKind::ALL);
+        let roles = service.rules(&installation, &ClusterKind::ALL);
         let namespaces: BTreeSet<_> = roles.iter().map(|(namespace, _)| namespace).collect();
         assert_eq!(namespaces.len(), roles.len(), "{roles:#?}");
         let expected = places.into_iter().map(|(_, namespace)| namespace).collect();
@@ -173,14 +191,47 @@ fn machine_deployments_are_patched_by_one_service_and_only_where_that_is_wanted(
     assert_eq!(writes(&everything()), expected);
 }
 
+/// What a release and its WorkerClusters have is in other namespaces, which a tenant may write.
+#[test]
+fn a_fleet_has_only_what_belongs_to_a_cluster_in_all_namespaces() {
+    for service in Service::ALL {
+        let mut everywhere = BTreeSet::new();
+        for grant in service.grants(&fleet()) {
+            if (grant.cluster, &grant.namespace) == (ClusterKind::Management, &None) {
+                let rules = grant.rights.into_iter().map(|right| right.rule);
+                everywhere.extend(rules.filter_map(|rule| rule.resources).flatten());
+            }
+        }
+        let everywhere: Vec<&str> = everywhere.iter().map(String::as_str).collect();
+        let cluster = ["secrets", "workerclusters", "workerclusters/status"];
+        let configs = [
+            "leases",
+            "operatingsystemconfigs",
+            "operatingsystemconfigs/status",
+        ];
+        let expected = match service {
+            Service::OspController => vec![],
+            Service::OscController => [&configs[..], &cluster].concat(),
+            Service::SecretSyncer => [&["events"], &configs[..], &cluster].concat(),
+            Service::CsrApprover => cluster.to_vec(),
+        };
+        assert_eq!(everywhere, expected, "{service:?}");
+    }
+}
+
 /// A Role grants nothing outside its namespace.
 #[test]
 fn no_service_reads_secrets_or_binds_roles_outside_the_namespace_of_user_data() {
-    for (_, cluster, namespace, rule) in rules(&Installation::default()) {
+    let all = [Installation::default(), fleet()]
+        .into_iter()
+        .flat_map(|it| rules(&it));
+    for (service, cluster, namespace, rule) in all {
         assert!(!allows(&rule, "*") && !allows(&rule, "escalate"));
         let binds = allows(&rule, "bind");
         assert!(!binds || rule.resources == Some(vec!["roles".to_owned()]));
-        if binds || is_on(&rule, "secrets") {
+        if is_on_own_kubeconfigs(service, &rule) {
+            assert_eq!((cluster, namespace), (ClusterKind::Management, None));
+        } else if binds || is_on(&rule, "secrets") {
             let place = (cluster, namespace.as_deref());
             assert_eq!(place, (ClusterKind::Worker, Some(CLOUD_INIT_SETTINGS)));
         }
