@@ -72,7 +72,7 @@ csr-approver: csrApprover
 
 {{/* The roles of this release's cluster. With topology `single`, the settings are where the profiles are. */}}
 {{- define "osm.parts" -}}
-{{- if has .Values.topology (list "single" "management" "profiles") }}
+{{- if has .Values.topology (list "single" "management" "fleet" "profiles") }}
 - management
 {{- end }}
 {{- if has .Values.topology (list "single" "worker") }}
@@ -89,7 +89,7 @@ true
 
 {{/* Whether the services of this release run in its cluster. */}}
 {{- define "osm.hasPods" -}}
-{{- if has .Values.topology (list "single" "management" "profiles") -}}
+{{- if has .Values.topology (list "single" "management" "fleet" "profiles") -}}
 true
 {{- end -}}
 {{- end -}}

@@ -158,6 +158,11 @@ const CASES: &[Case] = &[
     (&[MANAGEMENT], |_| (), &[ClusterKind::Management]),
     (&["--set=topology=worker"], |_| (), &[ClusterKind::Worker]),
     (
+        &["--set=topology=fleet,customProfiles=true"],
+        |it| (it.fleet, it.custom_profiles) = (true, true),
+        &[ClusterKind::Management],
+    ),
+    (
         &["--set=removeUpstreamFinalizers=true"],
         |it| it.go_finalizers = true,
         &ClusterKind::ALL,
@@ -326,6 +331,7 @@ async fn the_policy_about_leases_names_every_service_and_its_leases() -> Result<
         format!("topology=worker,{OSC}[0].kind=User,{OSC}[0].name=a'b,{OSC}[1].kind=Group,{OSC}[1].name=g");
     for (values, expected) in [
         ("topology=single", json!([csr, osc, osp, syncer])),
+        ("topology=fleet", json!([csr, osc, osp, syncer])),
         ("topology=profiles", json!([osp])),
         ("topology=single,joining=static", json!([osc, osp, syncer])),
         (
@@ -733,6 +739,14 @@ const REFUSED: &[(&str, &str)] = &[
         "osc-controller and the renewal of kubeconfigs would have the same ServiceAccount",
     ),
     (
+        "fleet.clusterSelector=a",
+        "topology is single: set topology to fleet, or leave the selector out",
+    ),
+    (
+        "topology=fleet,installation=a",
+        "set spec.installation of the WorkerCluster",
+    ),
+    (
         "topology=crds,crds.enabled=false",
         "the release would be empty: set crds.enabled to true",
     ),
@@ -894,6 +908,11 @@ async fn the_api_server_would_take_every_object() -> Result<()> {
     cases.push(("123", "456", LIKE_NUMBERS.to_vec()));
     cases.push((&longest, "456", LIKE_NUMBERS.to_vec()));
     cases.push((&longest, "456", vec![RENEWAL]));
+    cases.push((
+        "one",
+        "osm",
+        vec!["--set=topology=fleet,fleet.clusterSelector=a=b"],
+    ));
     for (release, namespace, values) in cases {
         let mut objects = helm.template(release, namespace, &values).await?;
         // There already.
