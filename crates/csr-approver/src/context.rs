@@ -95,7 +95,10 @@ impl Inner {
     }
 
     pub fn leases(&self) -> Api<Lease> {
-        Api::namespaced(self.cluster.worker.client.clone(), self.cluster.namespace())
+        Api::namespaced(
+            self.cluster.worker.client.clone(),
+            self.cluster.installation.worker_namespace(),
+        )
     }
 
     /// Whether to keep this pending request, which is new. A kubelet whose request is ignored sends another

@@ -33,6 +33,7 @@ pub mod watches;
 use std::sync::Arc;
 use std::time::Duration;
 
+use osm_runtime::fleet::Controller;
 use osm_runtime::{Cluster, Error, runner};
 
 use crate::context::Context;
@@ -40,26 +41,24 @@ use crate::key::Key;
 use crate::metrics::JoiningMetrics;
 use crate::requester::Requester;
 
-/// Runs the controller for the only cluster of this process until shutdown.
-///
-/// # Errors
-/// Metrics whose names are taken.
-pub async fn run(cluster: Cluster) -> anyhow::Result<()> {
-    let metrics = Arc::new(JoiningMetrics::new(&cluster.process.metrics)?);
-    serve(&metrics, cluster).await;
-    Ok(())
-}
+/// What this process has once, however many clusters it serves: the metrics.
+pub struct CsrApprover(Arc<JoiningMetrics>);
 
-/// Serves a cluster until its end.
-pub async fn serve(metrics: &Arc<JoiningMetrics>, cluster: Cluster) {
-    let context = Context::new(metrics, &cluster);
-    let _ = cluster
-        .shutdown
-        .run_until_cancelled(watches::start(&context))
-        .await;
-    let (queue, keys) = (context.queue.clone(), context.clone());
-    let work = move |key| reconcile(context.clone(), key);
-    runner::work(&cluster, queue, keys, work).await;
+impl Controller for CsrApprover {
+    fn start(of: &Cluster) -> Result<Self, prometheus::Error> {
+        Ok(Self(Arc::new(JoiningMetrics::new(&of.process.metrics)?)))
+    }
+
+    async fn serve(&self, cluster: Cluster) {
+        let context = Context::new(&self.0, &cluster);
+        let _ = cluster
+            .shutdown
+            .run_until_cancelled(watches::start(&context))
+            .await;
+        let (queue, keys) = (context.queue.clone(), context.clone());
+        let work = move |key| reconcile(context.clone(), key);
+        runner::work((&cluster, &cluster.replicas), queue, keys, work).await;
+    }
 }
 
 async fn reconcile(context: Context, key: Key) -> Result<Option<Duration>, Error> {

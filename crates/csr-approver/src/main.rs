@@ -3,8 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use csr_approver::CsrApprover;
 use osm_api::rbac::Service;
 use osm_runtime::CommonArgs;
+use osm_runtime::fleet::FleetArgs;
 
 /// Approves the certificates of nodes that join as machines of their pool.
 ///
@@ -25,10 +27,18 @@ use osm_runtime::CommonArgs;
 struct Args {
     #[command(flatten)]
     common: CommonArgs,
+    #[command(flatten)]
+    fleet: FleetArgs,
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse().common;
-    let installation = args.installation();
-    osm_runtime::service::main(Service::CsrApprover, args, None, installation, csr_approver::run)
+    let args = Args::parse();
+    let installation = args.common.installation();
+    osm_runtime::service::serve::<CsrApprover>(
+        Service::CsrApprover,
+        args.common,
+        None,
+        args.fleet,
+        installation,
+    )
 }

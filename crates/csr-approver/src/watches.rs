@@ -121,9 +121,13 @@ fn nodes(context: &Context) {
 }
 
 fn claims(context: &Context) {
-    Watch::namespaced(&context.cluster.worker, context.cluster.namespace(), "claims")
-        .labels(&format!("{ROLE}={}", claim::ROLE))
-        .project(|lease: Lease| ClaimView::of(&lease))
-        .into_cache(&context.claims)
-        .spawn(&context.cluster);
+    Watch::namespaced(
+        &context.cluster.worker,
+        context.cluster.installation.worker_namespace(),
+        "claims",
+    )
+    .labels(&format!("{ROLE}={}", claim::ROLE))
+    .project(|lease: Lease| ClaimView::of(&lease))
+    .into_cache(&context.claims)
+    .spawn(&context.cluster);
 }

@@ -126,7 +126,11 @@ impl FoundProfile {
 /// The profile as its watch has shown it.
 fn shown(context: &Context, requested: &RequestedProfile) -> ProfileLookup {
     let RequestedProfile { namespace, name } = requested;
-    let Some(profiles) = context.shared.profiles.get(namespace) else {
+    let installation = &context.cluster.installation;
+    let may_use = installation
+        .namespaces_to_render_from()
+        .contains(&namespace.as_str());
+    let Some(profiles) = context.shared.profiles.get(namespace).filter(|_| may_use) else {
         return ProfileLookup::Unread(namespace.clone());
     };
     match profiles.get(&format!("{namespace}/{name}")) {

@@ -28,6 +28,7 @@ pub mod watches;
 use std::sync::Arc;
 use std::time::Duration;
 
+use osm_runtime::fleet::Controller;
 use osm_runtime::runner;
 use osm_runtime::served::Served;
 use osm_runtime::{Cluster, Error, upstream_osm};
@@ -36,28 +37,16 @@ use crate::context::Context;
 use crate::planning::Planning;
 use crate::shared::Shared;
 
-/// Runs the controller for the only cluster of this process until shutdown.
-///
-/// # Errors
-/// Metrics whose names are taken.
-pub async fn run(cluster: Cluster) -> anyhow::Result<()> {
-    Controller::start(&cluster)?.serve(cluster).await;
-    Ok(())
-}
-
 /// What this process has once, however many clusters it serves.
-pub struct Controller {
+pub struct OscController {
     shared: Arc<Shared>,
     planning: Arc<Planning>,
     served: Arc<Served<Context>>,
 }
 
-impl Controller {
+impl Controller for OscController {
     /// Starts the watches of the management cluster.
-    ///
-    /// # Errors
-    /// Metrics whose names are taken.
-    pub fn start(of: &Cluster) -> Result<Self, prometheus::Error> {
+    fn start(of: &Cluster) -> Result<Self, prometheus::Error> {
         let (shared, served) = (Shared::new(&of.process, &of.installation)?, Arc::default());
         watches::of_management(of, &shared, &served);
         let planning = Arc::new(Planning::new(of.process.args.reconcile_timeout));
@@ -68,8 +57,7 @@ impl Controller {
         })
     }
 
-    /// Serves a cluster until its end.
-    pub async fn serve(&self, cluster: Cluster) {
+    async fn serve(&self, cluster: Cluster) {
         let context = Context::new(&self.shared, &cluster);
         let _served = self.served.serve(cluster.namespace(), context.clone());
         watches::of_worker(&context);
@@ -79,7 +67,7 @@ impl Controller {
         upstream_osm::watch(&cluster, &queue, keys.clone(), is_published).await;
         let planning = self.planning.clone();
         let work = move |name| reconcile(context.clone(), planning.clone(), name);
-        runner::work(&cluster, queue, keys, work).await;
+        runner::work((&cluster, &cluster.replicas), queue, keys, work).await;
     }
 }
 

@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::builder::NonEmptyStringValueParser;
+use osc_controller::OscController;
 use osm_api::rbac::{Installation, Service};
+use osm_runtime::fleet::FleetArgs;
 use osm_runtime::{CommonArgs, ProfileArgs, WorkerArgs};
 
 /// Renders one OperatingSystemConfig per MachineDeployment.
@@ -19,6 +21,8 @@ struct Args {
     common: CommonArgs,
     #[command(flatten)]
     worker: WorkerArgs,
+    #[command(flatten)]
+    fleet: FleetArgs,
     #[command(flatten)]
     profiles: ProfileArgs,
     /// Namespace of profiles for MachineDeployments that name no namespace, and whose profile isn't in
@@ -68,11 +72,11 @@ fn main() -> ExitCode {
         ..args.common.installation()
     };
     let worker = args.worker.worker_kubeconfig;
-    osm_runtime::service::main(
+    osm_runtime::service::serve::<OscController>(
         Service::OscController,
         args.common,
         worker,
+        args.fleet,
         installation,
-        osc_controller::run,
     )
 }

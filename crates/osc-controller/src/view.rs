@@ -291,14 +291,14 @@ impl PoolView {
         let (Some(name), namespace) = (&self.wanted_profile.1, &self.wanted_profile.0) else {
             return Vec::new();
         };
-        let mut namespaces = vec![namespace.as_ref().unwrap_or(&installation.namespace)];
-        let fallback = installation.fallback_profile_namespace.as_ref();
+        let mut namespaces = vec![namespace.as_deref().unwrap_or(installation.profiles_namespace())];
+        let fallback = installation.fallback_profile_namespace.as_deref();
         namespaces.extend(fallback.filter(|other| {
             // A default profile that is missing is about to be installed.
-            namespace.is_none() && !is_default(name) && **other != installation.namespace
+            namespace.is_none() && !is_default(name) && *other != installation.profiles_namespace()
         }));
-        let requested = |namespace: &String| RequestedProfile {
-            namespace: namespace.clone(),
+        let requested = |namespace: &str| RequestedProfile {
+            namespace: namespace.to_owned(),
             name: name.clone(),
         };
         namespaces.into_iter().map(requested).collect()

@@ -8,11 +8,11 @@ use osm_api::MachineDeployment;
 use osm_api::cluster_endpoint::Discovered;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::profile::OperatingSystemProfile;
+use osm_runtime::Cluster;
 use osm_runtime::cache::{Cache, Change};
 use osm_runtime::served::Served;
 use osm_runtime::settings_watch;
 use osm_runtime::watch::Watch;
-use osm_runtime::{Cluster, Connection, Scope};
 
 use crate::context::Context;
 use crate::pool_settings;
@@ -32,9 +32,8 @@ const MAX_PROFILES: usize = 10_000;
 
 /// Starts the watches of the management cluster. What they show leads to the clusters that are served.
 pub fn of_management(cluster: &Cluster, shared: &Shared, served: &Arc<Served<Context>>) {
-    let (of, namespace) = ((&cluster.scope, &cluster.management), cluster.namespace());
-    configs(of, &shared.configs, served.clone(), namespace);
-    profiles(of, shared, served, namespace);
+    configs(cluster, &shared.configs, served.clone());
+    profiles(cluster, shared, served);
 }
 
 /// Starts the watches of a worker cluster.
@@ -70,13 +69,8 @@ fn machine_deployments(context: &Context) {
         .spawn(&context.cluster);
 }
 
-fn configs(
-    (scope, management): (&Scope, &Connection),
-    cache: &Arc<Cache<ConfigView>>,
-    served: Arc<Served<Context>>,
-    namespace: &str,
-) {
-    Watch::namespaced(management, namespace, "operatingsystemconfigs")
+fn configs(cluster: &Cluster, cache: &Arc<Cache<ConfigView>>, served: Arc<Served<Context>>) {
+    Watch::of_clusters(cluster, "operatingsystemconfigs")
         .large()
         .project(|config: OperatingSystemConfig| Some(ConfigView::of(config)))
         .unreadable(|config| Some(ConfigView::unreadable(config)))
@@ -102,19 +96,15 @@ fn configs(
                 context.wake_for_room();
             }
         })
-        .spawn(scope);
+        .spawn(cluster);
 }
 
-fn profiles(
-    (scope, management): (&Scope, &Connection),
-    shared: &Shared,
-    served: &Arc<Served<Context>>,
-    own: &str,
-) {
+fn profiles(cluster: &Cluster, shared: &Shared, served: &Arc<Served<Context>>) {
+    let own = cluster.installation.profiles_namespace();
     for (namespace, cache) in &shared.profiles {
         let served = served.clone();
         let (known, also_known) = (cache.clone(), cache.clone());
-        Watch::namespaced(management, namespace, "operatingsystemprofiles")
+        Watch::namespaced(&cluster.management, namespace, "operatingsystemprofiles")
             .at_most(MAX_PROFILES)
             .large()
             .project(move |profile: OperatingSystemProfile| Some(ProfileView::of(profile, &known)))
@@ -127,7 +117,7 @@ fn profiles(
             })
             // A namespace that can't be read holds up only the pools that use its profiles.
             .awaited(namespace == own)
-            .spawn(scope);
+            .spawn(cluster);
     }
 }
 

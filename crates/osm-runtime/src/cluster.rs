@@ -1,14 +1,20 @@
 //! Holds what a controller works with in one worker cluster: connections, settings, gates and watches.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
+use k8s_openapi::api::coordination::v1::LeaseSpec;
 use osm_api::rbac::Installation;
 
+use crate::cache::Cache;
 use crate::connection::Connection;
 use crate::replicas::Replicas;
 use crate::scope::Scope;
 use crate::settings;
 use crate::shared_problem::SharedProblem;
+
+/// Leases by key, with what of their spec can be decoded.
+pub type GoLeases = Cache<Option<LeaseSpec>>;
 
 /// One worker cluster, with the cluster that its profiles, configs and settings are in. Cheap to clone.
 #[derive(Clone)]
@@ -27,6 +33,8 @@ pub struct Cluster {
     pub replicas: Replicas,
     /// Why nothing new may be started, because of the upstream OSM.
     pub upstream_osm: SharedProblem,
+    /// Leases of the upstream OSM in the management cluster, where one watch shows those of all clusters.
+    pub go_leases: Option<Arc<GoLeases>>,
 }
 
 impl Cluster {
@@ -46,6 +54,7 @@ impl Cluster {
             settings,
             replicas,
             upstream_osm: SharedProblem::default(),
+            go_leases: None,
         }
     }
 

@@ -8,6 +8,9 @@ use parking_lot::Mutex;
 use crate::cluster::Cluster;
 use crate::readiness::Gate;
 
+/// Name of the gate that is closed while there is one.
+pub const GATE: &str = "another cluster";
+
 /// The problems found, by the name of the OperatingSystemConfig.
 pub struct ForeignCluster {
     gate: Gate,
@@ -16,7 +19,7 @@ pub struct ForeignCluster {
 
 impl ForeignCluster {
     pub fn new(cluster: &Cluster) -> Self {
-        let gate = cluster.gates.gate("another cluster");
+        let gate = cluster.gates.gate(GATE);
         gate.open();
         Self {
             gate,

@@ -40,6 +40,7 @@ pub mod definitions;
 pub mod environment;
 pub mod error;
 pub mod events;
+pub mod fleet;
 pub mod followed;
 pub mod foreign_cluster;
 pub mod kubeconfig;

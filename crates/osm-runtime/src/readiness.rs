@@ -18,8 +18,8 @@ pub const SETTINGS: &str = "settings";
 /// What a service waits for. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
-    /// Closed gates, and why they are closed.
-    waiting: Arc<watch::Sender<BTreeMap<String, String>>>,
+    /// The gates, and why they are closed; `None`: they are open.
+    gates: Arc<watch::Sender<BTreeMap<String, Option<String>>>>,
     /// That of which this is a part.
     whole: Option<Arc<Readiness>>,
 }
@@ -28,7 +28,7 @@ impl Readiness {
     /// Gates of a part of the service, which waits for those of the whole as well.
     pub fn part(&self) -> Self {
         Self {
-            waiting: Arc::default(),
+            gates: Arc::default(),
             whole: Some(Arc::new(self.clone())),
         }
     }
@@ -45,11 +45,9 @@ impl Readiness {
 
     /// The closed gates with their reasons, one line each; for a part, without those of the whole.
     pub fn waiting(&self) -> Vec<String> {
-        self.waiting
-            .borrow()
-            .iter()
-            .map(|(name, why)| format!("{name}: {why}"))
-            .collect()
+        let gates = self.gates.borrow();
+        let closed = gates.iter().filter_map(|(name, why)| Some((name, why.as_ref()?)));
+        closed.map(|(name, why)| format!("{name}: {why}")).collect()
     }
 
     /// Returns once every gate whose name starts with `prefix` is open.
@@ -60,15 +58,29 @@ impl Readiness {
 
     /// Names of the closed gates.
     pub fn closed(&self) -> Vec<String> {
-        let levels = self.levels();
-        levels
-            .flat_map(|level| level.waiting.borrow().keys().cloned().collect::<Vec<_>>())
-            .collect()
+        let mut closed = Vec::new();
+        for level in self.levels() {
+            let gates = level.gates.borrow();
+            let of_level = gates.iter().filter(|(_, why)| why.is_some());
+            closed.extend(of_level.map(|(name, _)| name.clone()));
+        }
+        closed
+    }
+
+    /// Whether there are gates whose name starts with `prefix`, and all are closed; of a part, without those of
+    /// the whole.
+    pub fn are_all_closed(&self, prefix: &str) -> bool {
+        let gates = self.gates.borrow();
+        let mut those = gates
+            .iter()
+            .filter(|(name, _)| name.starts_with(prefix))
+            .peekable();
+        those.peek().is_some() && those.all(|(_, why)| why.is_some())
     }
 
     /// Returns once the names of the closed gates fulfil this.
     pub async fn until(&self, is_so: impl Fn(&[String]) -> bool) {
-        let mut levels: Vec<_> = self.levels().map(|level| level.waiting.subscribe()).collect();
+        let mut levels: Vec<_> = self.levels().map(|level| level.gates.subscribe()).collect();
         loop {
             levels.iter_mut().for_each(watch::Receiver::mark_unchanged);
             if is_so(&self.closed()) {
@@ -95,23 +107,24 @@ pub struct Gate {
 
 impl Gate {
     pub fn open(&self) {
-        self.readiness
-            .waiting
-            .send_if_modified(|waiting| waiting.remove(&self.name).is_some());
+        self.readiness.gates.send_if_modified(|gates| {
+            let before = gates.insert(self.name.clone(), None);
+            before.flatten().is_some()
+        });
     }
 
     pub fn close(&self, why: impl Into<String>) {
-        self.readiness.waiting.send_modify(|waiting| {
-            waiting.insert(self.name.clone(), why.into());
+        self.readiness.gates.send_modify(|gates| {
+            gates.insert(self.name.clone(), Some(why.into()));
         });
     }
 
     /// Closes the gate, and logs the problem unless it is the same as before.
     pub fn report(&self, problem: impl Into<String>) {
         let problem = problem.into();
-        let is_new = self.readiness.waiting.send_if_modified(|waiting| {
-            let before = waiting.insert(self.name.clone(), problem.clone());
-            before.as_ref() != Some(&problem)
+        let is_new = self.readiness.gates.send_if_modified(|gates| {
+            let before = gates.insert(self.name.clone(), Some(problem.clone()));
+            before.flatten().as_ref() != Some(&problem)
         });
         if is_new {
             tracing::error!("{}: {problem}", self.name);
@@ -151,8 +164,9 @@ mod tests {
         let (of_whole, of_part) = (whole.gate("watch of a"), part.gate("watch of b"));
         let mut opened = Box::pin(part.opened("watch of "));
         assert!(opened.as_mut().now_or_never().is_none());
+        assert!(part.are_all_closed("watch of ") && !part.are_all_closed("task "));
         of_part.open();
-        assert!(opened.as_mut().now_or_never().is_none());
+        assert!(opened.as_mut().now_or_never().is_none() && !part.are_all_closed("watch of "));
         assert_eq!(
             (part.waiting(), part.closed()),
             (vec![], vec!["watch of a".to_owned()])

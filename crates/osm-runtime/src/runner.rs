@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use osm_api::Reason;
 
-use crate::cluster::Cluster;
 use crate::error::{Failure, LONGEST_DELAY};
 use crate::queue::Queue;
 use crate::readiness::{LEASE, is_vital};
@@ -40,8 +39,12 @@ pub trait Keys<K>: Clone + Send + Sync + 'static {
 /// Waits until every watch is in step, then reconciles the keys of this replica until shutdown. Before that,
 /// an object that no watch has shown yet would look like a deleted one. The replicas divide the keys; one that
 /// is not ready gets none while another one is.
-pub async fn work<K, S, F, Fut, E>(cluster: &Cluster, queue: Arc<Queue<K>>, keys: S, reconcile: F)
-where
+pub async fn work<K, S, F, Fut, E>(
+    (scope, replicas): (&Scope, &Replicas),
+    queue: Arc<Queue<K>>,
+    keys: S,
+    reconcile: F,
+) where
     K: Key,
     S: Keys<K>,
     F: Fn(K) -> Fut + Clone + Send + Sync + 'static,
@@ -49,16 +52,15 @@ where
     E: Failure + 'static,
 {
     let ready = async {
-        cluster.gates.opened(watch::GATE).await;
-        let all_open = cluster
+        scope.gates.opened(watch::GATE).await;
+        let all_open = scope
             .gates
             .until(|closed| closed.iter().all(|gate| gate == LEASE));
         let _ = tokio::time::timeout(MAX_JOIN_DELAY, all_open).await;
     };
-    if cluster.shutdown.run_until_cancelled(ready).await.is_none() {
+    if scope.shutdown.run_until_cancelled(ready).await.is_none() {
         return;
     }
-    let (scope, replicas) = (&cluster.scope, cluster.replicas.clone());
     scope.spawn(
         "requeue",
         wake_when_well(scope.clone(), queue.clone(), keys.clone()),
@@ -66,7 +68,7 @@ where
     let share = follow_share(scope.clone(), replicas.clone(), queue.clone(), keys.clone());
     scope.spawn("share of the work", share);
     replicas.join();
-    run(scope, queue, (replicas, keys), reconcile).await;
+    run(scope, queue, (replicas.clone(), keys), reconcile).await;
 }
 
 /// Queues every key of this replica whenever a missing right or the like has been granted. No watch reports

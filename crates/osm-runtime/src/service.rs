@@ -16,6 +16,7 @@ use crate::cluster::Cluster;
 use crate::connection::Connection;
 use crate::connection_role::ConnectionRole;
 use crate::environment::Environment;
+use crate::fleet::{self, Controller, FleetArgs};
 use crate::kubeconfig::{self, KubeconfigFile};
 use crate::process::Process;
 use crate::readiness::Gate;
@@ -83,8 +84,37 @@ where
     }
 }
 
-fn kubeconfig(args: &CommonArgs, service: Service) -> Option<KubeconfigFile> {
-    let is_foreign = !service.clusters().contains(&ClusterKind::Management);
+/// Runs a service that serves clusters, see [`main`]: one, or with `--fleet` all of a seed.
+pub fn serve<C: Controller>(
+    service: Service,
+    args: CommonArgs,
+    worker: Option<PathBuf>,
+    fleet: FleetArgs,
+    mut installation: Installation,
+) -> ExitCode {
+    installation.fleet = fleet.fleet;
+    main(service, args, worker, installation, async move |of: Cluster| {
+        if fleet.fleet {
+            let controller = C::start(&of)?;
+            fleet::run(of, controller, &fleet).await;
+            Ok(())
+        } else {
+            serve_only::<C>(of).await
+        }
+    })
+}
+
+/// Serves the only cluster of a process until shutdown.
+///
+/// # Errors
+/// Metrics whose names are taken.
+pub async fn serve_only<C: Controller>(cluster: Cluster) -> anyhow::Result<()> {
+    C::start(&cluster)?.serve(cluster).await;
+    Ok(())
+}
+
+fn kubeconfig(args: &CommonArgs, service: Service, fleet: bool) -> Option<KubeconfigFile> {
+    let is_foreign = !fleet && !service.clusters().contains(&ClusterKind::Management);
     args.kubeconfig.clone().map(|path| KubeconfigFile {
         flag: "--kubeconfig",
         path,
@@ -120,7 +150,7 @@ where
     F: FnOnce(Cluster) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
 {
-    let [management, worker] = connect(&process, worker).await?;
+    let [management, worker] = connect(&process, worker, installation.fleet).await?;
     let scope = Scope::of(&process);
     let mut settings = settings::none();
     if process.service.reads_settings() {
@@ -128,7 +158,7 @@ where
         definitions::spawn(&scope, &management, &installation);
     }
     rights::spawn(&scope, &management, &installation);
-    if worker.role() != ConnectionRole::Only {
+    if worker.role() == ConnectionRole::Of(ClusterKind::Worker) {
         rights::spawn(&scope, &worker, &installation);
     }
     let member = Replicas::watch(&scope, &management, &installation);
@@ -173,16 +203,25 @@ async fn until_stopped(
     }
 }
 
-/// Connects to the management cluster and the worker cluster, which may be the same.
-async fn connect(process: &Arc<Process>, worker: Option<PathBuf>) -> anyhow::Result<[Connection; 2]> {
+/// Connects to the management cluster and the worker cluster, which may be the same. The worker clusters of a
+/// fleet are connected to later.
+async fn connect(
+    process: &Arc<Process>,
+    worker: Option<PathBuf>,
+    fleet: bool,
+) -> anyhow::Result<[Connection; 2]> {
     let connect = async |role: ConnectionRole, file: Option<KubeconfigFile>| {
         let observe = Observe::new(process, role);
         let (config, clients) = kubeconfig::connect(file, process).await?;
         anyhow::Ok(Connection::new(role, process.service, &observe, config, clients))
     };
-    let file = kubeconfig(&process.args, process.service);
+    let file = kubeconfig(&process.args, process.service, fleet);
     let Some(path) = worker else {
-        let only = connect(ConnectionRole::Only, file).await?;
+        let role = match fleet {
+            true => ConnectionRole::Of(ClusterKind::Management),
+            false => ConnectionRole::Only,
+        };
+        let only = connect(role, file).await?;
         return Ok([only.clone(), only]);
     };
     let worker = KubeconfigFile {
@@ -252,7 +291,7 @@ mod tests {
     fn a_kubeconfig_of_another_cluster_is_foreign() {
         let is_foreign = |line: &str, service: Service| {
             let args = CommonArgs::try_parse_from(line.split(' ')).unwrap();
-            kubeconfig(&args, service).is_some_and(|file| file.is_foreign)
+            kubeconfig(&args, service, false).is_some_and(|file| file.is_foreign)
         };
         let alone = "x --kubeconfig a";
         assert!(!is_foreign(alone, Service::OscController));

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use osm_api::Settings;
 use osm_api::names::SETTINGS_KEY;
 use osm_api::settings::SettingsError;
+use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +20,28 @@ pub struct Current {
 
 /// The settings in force: `None` until a valid document has been seen.
 pub type Receiver = watch::Receiver<Option<Arc<Current>>>;
+
+/// Those of a cluster of a fleet: the release's, with `spec.settings` of its WorkerCluster merged in.
+///
+/// # Errors
+/// The place of the mistakes and all of them.
+pub fn of_cluster(
+    release: &Arc<Current>,
+    namespace: &str,
+    patch: &Map<String, Value>,
+) -> Result<Arc<Current>, String> {
+    if patch.is_empty() {
+        return Ok(release.clone());
+    }
+    let settings = release.settings.of_cluster(namespace, patch);
+    let settings = settings.map_err(|mistakes| mistakes.to_string())?;
+    let digest = settings.digest().map_err(|error| error.to_string())?;
+    Ok(Arc::new(Current {
+        settings,
+        digest,
+        refused: release.refused.clone(),
+    }))
+}
 
 /// Of a service that reads no settings.
 pub fn none() -> Receiver {

@@ -12,20 +12,24 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use osm_api::names::GO_LEASE;
 use osm_api::rbac::{ClusterKind, GoLease};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::cache::Cache;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, GoLeases};
 use crate::connection::Connection;
 use crate::object::Unreadable;
 use crate::queue::Queue;
 use crate::readiness::Gate;
 use crate::runner::{Key, Keys};
+use crate::scope::Scope;
 use crate::server_time::ServerTime;
 use crate::shared_problem::SharedProblem;
 use crate::watch::Watch;
+
+/// Name of the gate that is closed while nothing new may be started.
+pub const GATE: &str = "upstream OSM";
 
 /// A Lease that nobody renews any more changes nothing, so the result is found anew after this time as well.
 /// This sends no request.
@@ -55,7 +59,7 @@ pub async fn watch<K: Key>(
     let shown = Arc::new(Notify::new());
     let mut check = Check {
         leases: leases(cluster, &shown),
-        gate: cluster.gates.gate("upstream OSM"),
+        gate: cluster.gates.gate(GATE),
         problem: cluster.upstream_osm.clone(),
     };
     let listed = async {
@@ -86,24 +90,46 @@ fn leases(cluster: &Cluster, shown: &Arc<Notify>) -> Vec<WatchedLease> {
             ClusterKind::Worker => &cluster.worker,
             _ => &cluster.management,
         };
-        let one = WatchedLease::new(connection, &lease);
+        let mut one = WatchedLease::new(connection, &lease);
+        if let (ClusterKind::Management, Some(shared)) = (lease.cluster, &cluster.go_leases) {
+            one.seen = shared.clone();
+            watched.push(one);
+            continue;
+        }
         // Where configs are in kube-system, too, and there is one cluster, it is the same Lease.
         if watched.iter().any(|other| other.place == one.place) {
             continue;
         }
         let shown = shown.clone();
-        Watch::namespaced(connection, &lease.namespace, lease.name)
-            .named(lease.name)
-            .project(|lease: Lease| Some(lease.spec))
-            .unreadable(decodable)
-            .into_cache(&one.seen)
-            .on_change(move |_| shown.notify_one())
-            // Without this permission, what is published is still renewed.
-            .awaited(false)
-            .spawn(cluster);
+        let watch = Watch::namespaced(connection, &lease.namespace, lease.name).named(lease.name);
+        follow(cluster, watch, &one.seen, move || shown.notify_one());
         watched.push(one);
     }
     watched
+}
+
+/// Watches the Leases of the upstream OSM for all clusters of a fleet.
+pub(crate) fn of_fleet(seed: &Cluster) -> Arc<GoLeases> {
+    let shown = Arc::default();
+    let watch = Watch::all(&seed.management, GO_LEASE).fields(&format!("metadata.name={GO_LEASE}"));
+    follow(seed, watch, &shown, || ());
+    shown
+}
+
+fn follow(
+    scope: &Scope,
+    watch: Watch<Lease>,
+    seen: &Arc<GoLeases>,
+    shown: impl Fn() + Send + Sync + 'static,
+) {
+    watch
+        .project(|lease: Lease| Some(lease.spec))
+        .unreadable(decodable)
+        .into_cache(seen)
+        .on_change(move |_| shown())
+        // Without this permission, what is published is still renewed.
+        .awaited(false)
+        .spawn(scope);
 }
 
 /// A Lease is an answer even if a time in it can't be decoded, such as in the year 10000, which the API
@@ -148,7 +174,7 @@ impl Check {
 struct WatchedLease {
     /// Its key in `seen`.
     key: String,
-    seen: Arc<Cache<Option<LeaseSpec>>>,
+    seen: Arc<GoLeases>,
     clock: ServerTime,
     /// `namespace/name`, and the cluster if there are two.
     place: String,

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, Change, Version};
+use crate::cluster::Cluster;
 use crate::connection::Connection;
 use crate::connection_role::ConnectionRole;
 use crate::decoded::Decoded;
@@ -96,6 +97,17 @@ impl<K: Watchable> Watch<K> {
     {
         let api = Api::namespaced(connection.client.clone(), namespace);
         Self::of(connection, what, api)
+    }
+
+    /// Objects of the management cluster, in the namespaces of all clusters that this process serves.
+    pub fn of_clusters(of: &Cluster, what: &'static str) -> Self
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+    {
+        match of.installation.fleet {
+            true => Self::all(&of.management, what),
+            false => Self::namespaced(&of.management, of.namespace(), what),
+        }
     }
 
     fn of(connection: &Connection, what: &'static str, api: Api<Decoded<K>>) -> Self {

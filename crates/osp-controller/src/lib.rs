@@ -43,7 +43,7 @@ pub async fn run(cluster: Cluster, admission: AdmissionArgs) -> anyhow::Result<(
     // It is ready without default profiles, because it validates those that are there.
     upstream_osm::watch(&cluster, &queue, keys.clone(), || true).await;
     let work = move |key| reconcile(context.clone(), key);
-    runner::work(&cluster, queue, keys, work).await;
+    runner::work((&cluster, &cluster.replicas), queue, keys, work).await;
     if let Some(webhook) = webhook {
         webhook.ended().await;
     }

@@ -16,6 +16,7 @@ pub mod plan;
 use std::sync::Arc;
 use std::time::Duration;
 
+use osm_runtime::fleet::Controller;
 use osm_runtime::runner;
 use osm_runtime::served::Served;
 use osm_runtime::{Cluster, upstream_osm};
@@ -29,34 +30,21 @@ use crate::io::shared::Shared;
 use crate::io::watches;
 use crate::plan::plan;
 
-/// Runs the controller for the only cluster of this process until shutdown.
-///
-/// # Errors
-/// Metrics whose names are taken.
-pub async fn run(cluster: Cluster) -> anyhow::Result<()> {
-    Controller::start(&cluster)?.serve(cluster).await;
-    Ok(())
-}
-
 /// What this process has once, however many clusters it serves.
-pub struct Controller {
+pub struct SecretSyncer {
     shared: Arc<Shared>,
     served: Arc<Served<Context>>,
 }
 
-impl Controller {
+impl Controller for SecretSyncer {
     /// Starts the watch of the management cluster.
-    ///
-    /// # Errors
-    /// Metrics whose names are taken.
-    pub fn start(of: &Cluster) -> Result<Self, prometheus::Error> {
+    fn start(of: &Cluster) -> Result<Self, prometheus::Error> {
         let (shared, served) = (Shared::new(&of.process)?, Arc::default());
         watches::of_management(of, &shared, &served);
         Ok(Self { shared, served })
     }
 
-    /// Serves a cluster until its end.
-    pub async fn serve(&self, cluster: Cluster) {
+    async fn serve(&self, cluster: Cluster) {
         let context = Context::new(&self.shared, &cluster);
         let _served = self.served.serve(cluster.namespace(), context.clone());
         watches::of_worker(&context);
@@ -65,7 +53,7 @@ impl Controller {
         let is_published = move || configs.has_published();
         upstream_osm::watch(&cluster, &queue, keys.clone(), is_published).await;
         let work = move |name| reconcile(context.clone(), name);
-        runner::work(&cluster, queue, keys, work).await;
+        runner::work((&cluster, &cluster.replicas), queue, keys, work).await;
     }
 }
 

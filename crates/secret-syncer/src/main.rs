@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use osm_api::rbac::Service;
+use osm_runtime::fleet::FleetArgs;
 use osm_runtime::{CommonArgs, WorkerArgs};
+use secret_syncer::SecretSyncer;
 
 /// Publishes OperatingSystemConfigs as Secrets in the namespace cloud-init-settings.
 ///
@@ -17,6 +19,8 @@ struct Args {
     common: CommonArgs,
     #[command(flatten)]
     worker: WorkerArgs,
+    #[command(flatten)]
+    fleet: FleetArgs,
     /// Name of this installation, as a label on every object that it creates. Objects of other installations
     /// are never changed. The default is the value of --namespace.
     #[arg(long, env = "OSM_INSTALLATION", value_name = "NAME")]
@@ -28,11 +32,11 @@ fn main() -> ExitCode {
     let worker = args.worker.worker_kubeconfig;
     let mut installation = args.common.installation();
     installation.id = args.installation.unwrap_or(installation.id);
-    osm_runtime::service::main(
+    osm_runtime::service::serve::<SecretSyncer>(
         Service::SecretSyncer,
         args.common,
         worker,
+        args.fleet,
         installation,
-        secret_syncer::run,
     )
 }

@@ -2,20 +2,22 @@
 //! memory.
 
 use std::collections::BTreeSet;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use csr_approver::metrics::JoiningMetrics;
+use csr_approver::CsrApprover;
 use jiff::Timestamp;
+use osc_controller::OscController;
 use osm_api::definitions;
 use osm_api::rbac::{Installation, Service};
+use osm_runtime::fleet::Controller;
 use osm_runtime::replicas::Replicas;
 use osm_runtime::{Cluster, CommonArgs, Connection, Environment, Process, Scope, settings_watch};
 use osm_sim::memory::{Link, Server, User};
 use osm_testkit::procfs::Usage;
 use osm_testkit::{fixtures, installation};
+use secret_syncer::SecretSyncer;
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
@@ -25,37 +27,6 @@ const TIMES: usize = 1_000;
 /// After so many, caches of the process are as large as they get.
 const SETTLED: usize = 100;
 const MORE_BYTES: u64 = 2 * 1024 * 1024;
-
-type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Serves the cluster with a controller of this process, which is started once.
-type Serve = Box<dyn Fn(Cluster) -> Serving>;
-
-fn start(of: &Cluster) -> Result<Serve> {
-    Ok(match of.process.service {
-        Service::OscController => {
-            let controller = Arc::new(osc_controller::Controller::start(of)?);
-            Box::new(move |cluster| {
-                let controller = controller.clone();
-                Box::pin(async move { controller.serve(cluster).await })
-            })
-        }
-        Service::SecretSyncer => {
-            let controller = Arc::new(secret_syncer::Controller::start(of)?);
-            Box::new(move |cluster| {
-                let controller = controller.clone();
-                Box::pin(async move { controller.serve(cluster).await })
-            })
-        }
-        _ => {
-            let metrics = Arc::new(JoiningMetrics::new(&of.process.metrics)?);
-            Box::new(move |cluster| {
-                let metrics = metrics.clone();
-                Box::pin(async move { csr_approver::serve(&metrics, cluster).await })
-            })
-        }
-    })
-}
 
 /// A pool whose profile doesn't exist, the config that osc-controller makes for it, and a machine that does
 /// not join.
@@ -112,7 +83,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) -> Result<()> {
     Ok(())
 }
 
-async fn clusters_come_and_go(service: Service, server: &Server) -> Result<()> {
+async fn clusters_come_and_go<C: Controller>(service: Service, server: &Server) -> Result<()> {
     let link = Link::default();
     let process = Process::new(service, CommonArgs::default(), Environment::default())?;
     let connect = || Connection::by(&process, [(); 2].map(|()| server.client(User::Admin, &link)));
@@ -132,14 +103,15 @@ async fn clusters_come_and_go(service: Service, server: &Server) -> Result<()> {
             replicas.clone(),
         )
     };
-    let serve = start(&cluster(scope.clone()))?;
+    let controller = Arc::new(C::start(&cluster(scope.clone()))?);
     scope.gates.opened("watch of ").await;
     sleep(Duration::from_secs(1)).await;
     let tasks = || Handle::current().metrics().num_alive_tasks();
     let mut settled = None;
     for time in 1..=TIMES {
         let part = scope.part();
-        let serving = tokio::spawn(serve(cluster(part.clone())));
+        let (controller, served) = (controller.clone(), cluster(part.clone()));
+        let serving = tokio::spawn(async move { controller.serve(served).await });
         until("the cluster is served", || counted(&process) > 0).await?;
         part.shutdown.cancel();
         serving.await?;
@@ -173,12 +145,8 @@ async fn clusters_come_and_go(service: Service, server: &Server) -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_is_no_longer_served_leaves_nothing_behind() -> Result<()> {
     let server = server()?;
-    for service in [
-        Service::OscController,
-        Service::SecretSyncer,
-        Service::CsrApprover,
-    ] {
-        clusters_come_and_go(service, &server).await?;
-    }
+    clusters_come_and_go::<OscController>(Service::OscController, &server).await?;
+    clusters_come_and_go::<SecretSyncer>(Service::SecretSyncer, &server).await?;
+    clusters_come_and_go::<CsrApprover>(Service::CsrApprover, &server).await?;
     Ok(())
 }

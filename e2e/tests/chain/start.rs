@@ -50,7 +50,11 @@ async fn start_with_problems(world: &mut World) -> Result<()> {
     for service in Service::ALL {
         world.installed.terminate(service, DEADLINE).await?;
     }
-    for kind in ["operatingsystemprofiles", "operatingsystemconfigs", "workerclusters"] {
+    for kind in [
+        "operatingsystemprofiles",
+        "operatingsystemconfigs",
+        "workerclusters",
+    ] {
         world
             .delete_crd(&format!("{kind}.operatingsystemmanager.k8c.io"))
             .await?;

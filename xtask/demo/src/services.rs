@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, anyhow, ensure};
+use csr_approver::CsrApprover;
+use osc_controller::OscController;
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::args::LogFormat;
 use osm_runtime::readiness::Gate;
 use osm_runtime::{AdmissionArgs, CommonArgs, Environment, Process, admin, service, telemetry};
 use osm_testkit::wait_for;
 use parking_lot::Mutex;
+use secret_syncer::SecretSyncer;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -155,9 +158,34 @@ async fn run(process: Arc<Process>, start: Gate, installation: Installation) -> 
             service::work(process, start, None, installation, run).await
         }
         Service::OscController => {
-            service::work(process, start, None, installation, osc_controller::run).await
+            service::work(
+                process,
+                start,
+                None,
+                installation,
+                service::serve_only::<OscController>,
+            )
+            .await
         }
-        Service::SecretSyncer => service::work(process, start, None, installation, secret_syncer::run).await,
-        Service::CsrApprover => service::work(process, start, None, installation, csr_approver::run).await,
+        Service::SecretSyncer => {
+            service::work(
+                process,
+                start,
+                None,
+                installation,
+                service::serve_only::<SecretSyncer>,
+            )
+            .await
+        }
+        Service::CsrApprover => {
+            service::work(
+                process,
+                start,
+                None,
+                installation,
+                service::serve_only::<CsrApprover>,
+            )
+            .await
+        }
     }
 }

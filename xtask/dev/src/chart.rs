@@ -34,6 +34,8 @@ pub fn files() -> Result<Vec<File>> {
 fn rights() -> Result<String> {
     let none = Installation {
         id: String::new(),
+        profiles_in: None,
+        worker_namespace: None,
         namespace: "{namespace}".to_owned(),
         settings: "{settings}".to_owned(),
         profile_namespaces: vec!["{profileNamespaces}".to_owned()],

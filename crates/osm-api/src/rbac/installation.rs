@@ -11,6 +11,11 @@ pub struct Installation {
     /// Namespace of profiles, configs, settings and Leases. Those configs that a fleet has are in the
     /// namespaces of its [clusters](crate::worker_cluster).
     pub namespace: String,
+    /// Namespace of profiles where it is another one, as for the clusters of a fleet, which use those of the
+    /// release.
+    pub profiles_in: Option<String>,
+    /// Namespace in the worker cluster with the records of approved machines, where it is another one.
+    pub worker_namespace: Option<String>,
     /// Name of the settings ConfigMap.
     pub settings: String,
     /// Further namespaces of profiles, for MachineDeployments with the annotation
@@ -41,9 +46,19 @@ impl Installation {
         self.namespaces_of_profiles().into_iter().skip(1)
     }
 
+    /// Namespace of the profiles that MachineDeployments use without naming one.
+    pub fn profiles_namespace(&self) -> &str {
+        self.profiles_in.as_ref().unwrap_or(&self.namespace)
+    }
+
+    /// Namespace in the worker cluster with the records of approved machines.
+    pub fn worker_namespace(&self) -> &str {
+        self.worker_namespace.as_ref().unwrap_or(&self.namespace)
+    }
+
     /// Every namespace whose profiles are validated, each once; the installation's own comes first.
     pub fn namespaces_of_profiles(&self) -> Vec<&str> {
-        let mut all = vec![self.namespace.as_str()];
+        let mut all = vec![self.profiles_namespace()];
         for namespace in &self.profile_namespaces {
             if !all.contains(&namespace.as_str()) {
                 all.push(namespace);
@@ -72,6 +87,8 @@ impl Default for Installation {
         Self {
             id: KUBE_SYSTEM.to_owned(),
             namespace: KUBE_SYSTEM.to_owned(),
+            profiles_in: None,
+            worker_namespace: None,
             settings: SETTINGS_CONFIG_MAP.to_owned(),
             profile_namespaces: Vec::new(),
             fallback_profile_namespace: None,

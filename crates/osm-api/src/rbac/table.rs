@@ -224,7 +224,8 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
 /// Signer of the client certificates of kubelets.
 pub const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
-/// It has no right on Secrets but its kubeconfigs of a fleet. With the right to approve, it can issue the credentials of any node.
+/// It has no right on Secrets but its kubeconfigs of a fleet. With the right to approve, it can issue the
+/// credentials of any node.
 pub(super) fn csr_approver(installation: &Installation) -> Vec<Grant> {
     const CERTIFICATES: &str = "certificates.k8s.io";
     let claims = rule(
@@ -252,7 +253,7 @@ pub(super) fn csr_approver(installation: &Installation) -> Vec<Grant> {
             .because("whether kube-controller-manager would approve any node for the token of a pool"),
         events("Events: a machine may not join, or tokens of pools may join as any node"),
     ];
-    let within = |rights| ClusterKind::Worker.within(&installation.namespace, rights);
+    let within = |rights| ClusterKind::Worker.within(installation.worker_namespace(), rights);
     let mut grants = if installation.fleet {
         let mut grants = in_management(Service::CsrApprover, installation, vec![], vec![leases()]);
         grants.extend([within(vec![claims]), identity_of(ClusterKind::Worker)]);

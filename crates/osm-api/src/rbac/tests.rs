@@ -10,6 +10,8 @@ use crate::names::CLOUD_INIT_SETTINGS;
 fn everything() -> Installation {
     Installation {
         id: "osm".to_owned(),
+        profiles_in: None,
+        worker_namespace: None,
         profile_namespaces: vec!["profiles".to_owned()],
         fallback_profile_namespace: Some("shared".to_owned()),
         pool_settings_namespaces: vec!["machines".to_owned()],

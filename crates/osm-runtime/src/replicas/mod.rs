@@ -73,7 +73,11 @@ pub fn name(service: Service, args: &CommonArgs, environment: &Environment) -> S
 
 /// The replicas of this service, as this one sees them. Cheap to clone.
 #[derive(Clone)]
-pub struct Replicas(Arc<Inner>);
+pub struct Replicas {
+    inner: Arc<Inner>,
+    /// What decides the owner in place of the key.
+    whole: Option<Arc<str>>,
+}
 
 struct Inner {
     own: String,
@@ -106,41 +110,53 @@ impl LeaseState {
 impl Replicas {
     /// The replica with a Lease of this name, which nobody watches or renews yet.
     pub fn new(own: &str) -> Self {
-        Self(Arc::new(Inner {
+        let inner = Inner {
             own: own.to_owned(),
             lease: watch::Sender::default(),
             joined: CancellationToken::new(),
             turn: tokio::sync::Mutex::default(),
             membership: Mutex::new(Membership::new(own, Instant::now())),
             lease_changed: Notify::new(),
-        }))
+        };
+        Self {
+            inner: Arc::new(inner),
+            whole: None,
+        }
+    }
+
+    /// The same replicas, of which one owns all keys of a cluster.
+    pub fn of_whole(&self, cluster: &str) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            whole: Some(cluster.into()),
+        }
     }
 
     /// Returns once this replica's Lease is valid. Before that, others may work on its keys.
     pub async fn hold(&self) {
-        let _turn = self.0.turn.lock().await;
+        let _turn = self.inner.turn.lock().await;
         // The sender lives as long as `self`, so that this can't fail.
-        let _ = self.0.lease.subscribe().wait_for(LeaseState::is_good).await;
+        let _ = self.inner.lease.subscribe().wait_for(LeaseState::is_good).await;
     }
 
     /// Whether this replica owns the key.
     pub fn own(&self, key: &str) -> bool {
-        self.owns(&self.0.lease.borrow().live, key)
+        self.owns(&self.inner.lease.borrow().live, key)
     }
 
     fn owns(&self, live: &Live, key: &str) -> bool {
-        live.owner(key) == Some(self.0.own.as_str())
+        live.owner(self.whole.as_deref().unwrap_or(key)) == Some(self.inner.own.as_str())
     }
 
     /// Takes part in the work, now that this process knows what there is: the others leave this replica's
     /// share to it at once.
     pub fn join(&self) {
-        self.0.joined.cancel();
+        self.inner.joined.cancel();
     }
 
     /// Shows each renewal of the Lease and each change of the replicas that are alive.
     pub fn subscribe(&self) -> watch::Receiver<LeaseState> {
-        self.0.lease.subscribe()
+        self.inner.lease.subscribe()
     }
 
     /// Whether this replica owns the key in the second state; and whether that is new since the first.
@@ -151,7 +167,7 @@ impl Replicas {
     }
 
     fn membership(&self) -> MutexGuard<'_, Membership> {
-        self.0.membership.lock()
+        self.inner.membership.lock()
     }
 
     /// Watches the Leases of all replicas of this service that serve `installation`. Once it [joins](Self::join),
@@ -212,7 +228,7 @@ impl Replicas {
             None => membership.gone(name, now),
         }
         drop(membership);
-        self.0.lease_changed.notify_one();
+        self.inner.lease_changed.notify_one();
     }
 }
 
@@ -293,7 +309,7 @@ impl OwnLease {
         tokio::select! {
             biased;
             () = self.scope.shutdown.cancelled() => return,
-            () = self.replicas.0.joined.cancelled() => {}
+            () = self.replicas.inner.joined.cancelled() => {}
         }
         self.replicas.membership().trust(Instant::now());
         let mut renew_at = Instant::now();
@@ -303,7 +319,7 @@ impl OwnLease {
             let is_fit = is_fit(was_fit, &closed);
             if self.replicas.membership().set_fit(is_fit) {
                 tracing::info!(
-                    own = self.replicas.0.own,
+                    own = self.replicas.inner.own,
                     "this replica is ready for its share of the work"
                 );
                 renew_at = Instant::now();
@@ -311,7 +327,7 @@ impl OwnLease {
             if Instant::now() >= renew_at {
                 renew_at = self.renew().await;
             }
-            let lease_changed = self.replicas.0.lease_changed.notified();
+            let lease_changed = self.replicas.inner.lease_changed.notified();
             self.judge();
             let due = self.replicas.membership().due(Instant::now());
             let next = due.map_or(renew_at, |due| due.min(renew_at));
@@ -343,10 +359,10 @@ impl OwnLease {
     async fn renew(&self) -> Instant {
         let sent = Instant::now();
         let renewed = in_time(self.write()).await;
-        let good_before = self.replicas.0.lease.borrow().is_good();
+        let good_before = self.replicas.inner.lease.borrow().is_good();
         match renewed {
             Ok(_) => {
-                let lease = &self.replicas.0.lease;
+                let lease = &self.replicas.inner.lease;
                 let mut renewed = LeaseState {
                     good_until: Some(sent + EXPIRY),
                     ..lease.borrow().clone()
@@ -362,10 +378,10 @@ impl OwnLease {
                 sent + RENEWAL_INTERVAL
             }
             Err(why) => {
-                tracing::debug!(lease = self.replicas.0.own, why, "the Lease can't be renewed");
+                tracing::debug!(lease = self.replicas.inner.own, why, "the Lease can't be renewed");
                 if !good_before {
                     self.gate
-                        .report(format!("{} can't be renewed: {why}", self.replicas.0.own));
+                        .report(format!("{} can't be renewed: {why}", self.replicas.inner.own));
                 }
                 Instant::now() + RETRY_DELAY
             }
@@ -373,7 +389,7 @@ impl OwnLease {
     }
 
     async fn write(&self) -> Result<Lease, kube::Error> {
-        let own = &self.replicas.0.own;
+        let own = &self.replicas.inner.own;
         let lease = Lease {
             metadata: ObjectMeta {
                 name: Some(own.clone()),
@@ -412,7 +428,7 @@ impl OwnLease {
 
     /// Finds the live replicas.
     fn judge(&self) {
-        let known = self.replicas.0.lease.borrow().clone();
+        let known = self.replicas.inner.lease.borrow().clone();
         let judged = self.replicas.membership().judge(Instant::now());
         if known.good_until.is_some()
             && let Some(live) = judged
@@ -425,7 +441,7 @@ impl OwnLease {
     /// Shows the state of the Lease to the controllers, and to people.
     fn replace(&self, state: LeaseState) {
         let live = state.live.clone();
-        let before = self.replicas.0.lease.send_replace(state);
+        let before = self.replicas.inner.lease.send_replace(state);
         let metrics = &self.scope.process.metrics;
         metrics
             .replicas
@@ -442,14 +458,14 @@ impl OwnLease {
             tracing::info!(
                 replicas = live.names(true).join(", "),
                 standby = live.names(false).join(", "),
-                own = self.replicas.0.own,
+                own = self.replicas.inner.own,
                 "these replicas share the work"
             );
         }
     }
 
     async fn give_back(&self) {
-        let lease = &self.replicas.0.own;
+        let lease = &self.replicas.inner.own;
         let delete = async {
             match self.api.delete(lease, &DeleteParams::default()).await {
                 Err(error) if !error::is_code(&error, 404) => Err(error),
@@ -494,7 +510,7 @@ mod tests {
             let live = others.iter().copied().chain([own]).collect();
             let good_until = Some(Instant::now() + Duration::from_secs(1_000_000));
             replicas.membership().set_fit(true);
-            replicas.0.lease.send_replace(LeaseState {
+            replicas.inner.lease.send_replace(LeaseState {
                 live,
                 good_until,
                 terms: 1,

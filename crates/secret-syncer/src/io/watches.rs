@@ -73,8 +73,8 @@ where
 
 /// Starts the watch of the management cluster. What it shows leads to the clusters that are served.
 pub fn of_management(cluster: &Cluster, shared: &Shared, served: &Arc<Served<Context>>) {
-    let (served, namespace) = (served.clone(), cluster.namespace());
-    Watch::namespaced(&cluster.management, namespace, "operatingsystemconfigs")
+    let served = served.clone();
+    Watch::of_clusters(cluster, "operatingsystemconfigs")
         .large()
         .project(|config: OperatingSystemConfig| Some(ConfigView::of(&config)))
         .unreadable(|config| Some(ConfigView::unreadable(config)))

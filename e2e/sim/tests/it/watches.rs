@@ -208,7 +208,7 @@ async fn a_panic_while_keys_are_divided_stops_the_service_and_is_named() {
     let cluster = cluster(&Server::new(Timestamp::UNIX_EPOCH));
     let queue = Arc::new(Queue::new(&Environment::default()));
     let reconcile = |_: String| async { Ok::<_, Error>(None) };
-    let work = runner::work(&cluster, queue, Panics, reconcile);
+    let work = runner::work((&cluster, &cluster.replicas), queue, Panics, reconcile);
     tokio::time::timeout(Duration::from_secs(60), work)
         .await
         .expect("the service stops");

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
+use osc_controller::OscController;
 use osm_api::condition::{self, Verdict};
 use osm_api::config::{LateBound, LateBoundKind, OperatingSystemConfig, Stored};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
@@ -15,6 +16,7 @@ use osm_api::profile::{File, FileContent, OperatingSystemProfile};
 use osm_api::rbac::{Installation, Service};
 use osm_api::{Reason, definitions};
 use osm_runtime::replicas::Replicas;
+use osm_runtime::service::serve_only;
 use osm_runtime::{Cluster, CommonArgs, Connection, Environment, Process, Scope, settings_watch, status};
 use osm_sim::invariants::{Change, Observer, Purpose, What};
 use osm_sim::memory::{Backup, Link, Server, State, User};
@@ -22,6 +24,7 @@ use osm_testkit::fixtures;
 use osm_testkit::installation::{self, IDENTITIES};
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
+use secret_syncer::SecretSyncer;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -953,8 +956,8 @@ impl Running {
             let (connections, replicas) = ([connection.clone(), connection], member.replicas().clone());
             let cluster = Cluster::new(scope, installation, connections, settings, replicas);
             match service {
-                Service::OscController => osc_controller::run(cluster).await.unwrap(),
-                _ => secret_syncer::run(cluster).await.unwrap(),
+                Service::OscController => serve_only::<OscController>(cluster).await.unwrap(),
+                _ => serve_only::<SecretSyncer>(cluster).await.unwrap(),
             }
             member.leave().await;
         });

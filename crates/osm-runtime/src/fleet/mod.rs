@@ -1,0 +1,417 @@
+//! One process serves the user clusters of a seed. Each has a WorkerCluster in a namespace of the seed, and
+//! beside it a Secret with the kubeconfig of each service.
+//!
+//! A reconcile of a WorkerCluster starts the [task] that serves its cluster, begins it anew with another
+//! kubeconfig, or ends it, and reports in the condition of this service how it goes. Replicas divide the
+//! WorkerClusters, and only the owner connects. What is in a user cluster belongs to its task alone, so that no
+//! cluster affects another one.
+
+pub mod registration;
+mod status;
+mod task;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::ResourceExt;
+use osm_api::Reason;
+use osm_api::worker_cluster::{self, NAME, WorkerCluster};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::DropGuard;
+
+use self::registration::{KubeconfigText, Registration, State, WorkerClusterView};
+use self::task::Serving;
+use crate::cache::{Cache, Version};
+use crate::cluster::Cluster;
+use crate::metrics::ConditionGauge;
+use crate::queue::Queue;
+use crate::request::{Error, failed};
+use crate::runner::{self, Keys};
+use crate::scope::Scope;
+use crate::settings::{self, Current};
+use crate::watch::Watch;
+use crate::{settings_watch, upstream_osm};
+
+/// WorkerClusters, and Secrets with a kubeconfig, that are kept.
+const MAX_CLUSTERS: usize = 10_000;
+
+/// A process that starts, or has become the owner, reports that it connects only if that takes longer. The
+/// condition of the one before it is still true.
+const TIME_TO_CONNECT: Duration = Duration::from_secs(15);
+
+/// A controller that serves any number of clusters.
+pub trait Controller: Send + Sync + Sized + 'static {
+    /// Starts what this process has once, such as the watches of the management cluster. `of` is that
+    /// cluster.
+    ///
+    /// # Errors
+    /// Metrics whose names are taken.
+    fn start(of: &Cluster) -> Result<Self, prometheus::Error>;
+
+    /// Serves a cluster until its end.
+    fn serve(&self, cluster: Cluster) -> impl Future<Output = ()> + Send;
+}
+
+/// Flags of the services that serve clusters.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct FleetArgs {
+    /// Serve the clusters of all WorkerClusters in the cluster of --kubeconfig.
+    #[arg(long, env = "OSM_FLEET")]
+    pub fleet: bool,
+    /// Serve only WorkerClusters with these labels, as a label selector such as ring=canary.
+    #[arg(
+        long,
+        env = "OSM_CLUSTER_SELECTOR",
+        value_name = "SELECTOR",
+        requires = "fleet"
+    )]
+    pub cluster_selector: Option<String>,
+}
+
+/// Serves the clusters until shutdown. `seed` is the cluster of the WorkerClusters, and its installation that of
+/// the release.
+pub async fn run<C: Controller>(seed: Cluster, controller: C, args: &FleetArgs) {
+    let mut seed = seed;
+    if seed.process.service.reads_settings() {
+        seed.go_leases = Some(upstream_osm::of_fleet(&seed));
+    }
+    let fleet = Fleet(Arc::new(Inner {
+        queue: Arc::new(Queue::new(&seed.process.environment)),
+        conditions: ConditionGauge::new(&seed.process.metrics),
+        controller,
+        clusters: Arc::new(Cache::grouped(|view: &WorkerClusterView| {
+            view.cluster_uid.clone()
+        })),
+        kubeconfigs: Arc::default(),
+        tasks: Mutex::default(),
+        seed,
+    }));
+    fleet.watch(args.cluster_selector.as_deref());
+    let (queue, keys) = (fleet.queue.clone(), fleet.clone());
+    let all = fleet.clone();
+    settings_watch::on_change(&fleet.seed, move || {
+        all.known().into_iter().for_each(|key| all.queue.add(key))
+    });
+    let reconciled = fleet.clone();
+    let work = move |namespace| reconcile(reconciled.clone(), namespace);
+    runner::work((&fleet.seed, &fleet.seed.replicas), queue, keys, work).await;
+    let tasks = std::mem::take(&mut *fleet.tasks.lock());
+    for (_, task) in tasks {
+        task.end().await;
+    }
+}
+
+pub struct Fleet<C>(Arc<Inner<C>>);
+
+impl<C> Clone for Fleet<C> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<C> Deref for Fleet<C> {
+    type Target = Inner<C>;
+
+    fn deref(&self) -> &Inner<C> {
+        &self.0
+    }
+}
+
+pub struct Inner<C> {
+    /// The cluster of the WorkerClusters.
+    seed: Cluster,
+    controller: C,
+    /// Namespaces of WorkerClusters.
+    queue: Arc<Queue<String>>,
+    /// By the uid of their cluster.
+    clusters: Arc<Cache<WorkerClusterView>>,
+    kubeconfigs: Arc<Cache<KubeconfigText>>,
+    conditions: Arc<ConditionGauge>,
+    /// By namespace.
+    tasks: Mutex<BTreeMap<String, Task>>,
+}
+
+/// A cluster that is served.
+struct Task {
+    of: Registration,
+    scope: Scope,
+    settings: watch::Sender<Option<Arc<Current>>>,
+    state: watch::Receiver<State>,
+    since: Instant,
+    running: JoinHandle<()>,
+    /// Ends it where the reconcile that has it is not finished.
+    _ends: DropGuard,
+}
+
+impl Task {
+    /// Returns once nothing of it runs any more.
+    async fn end(self) {
+        self.scope.shutdown.cancel();
+        // It has reported a panic.
+        let _ = self.running.await;
+    }
+}
+
+impl<C: Controller> Keys<String> for Fleet<C> {
+    fn known(&self) -> Vec<String> {
+        let clusters = self.clusters.select(|_| true).into_iter();
+        let mut known: BTreeSet<String> = clusters.map(|view| view.namespace.clone()).collect();
+        known.extend(self.tasks.lock().keys().cloned());
+        known.into_iter().collect()
+    }
+
+    /// The other replica serves the cluster. For a moment both may, as two replicas may work on one object.
+    fn released(&self, namespace: &String) {
+        if let Some(task) = self.tasks.lock().get(namespace) {
+            task.scope.shutdown.cancel();
+        }
+        self.forget(namespace);
+    }
+}
+
+impl<C: Controller> Fleet<C> {
+    fn watch(&self, selector: Option<&str>) {
+        let (seed, queue) = (&self.seed, self.queue.clone());
+        let others = self.clone();
+        let mut clusters = Watch::all(&seed.management, "workerclusters").at_most(MAX_CLUSTERS);
+        if let Some(selector) = selector {
+            clusters = clusters.labels(selector);
+        }
+        clusters
+            .project(|cluster: WorkerCluster| Some(WorkerClusterView::of(cluster)))
+            .into_cache(&self.clusters)
+            .on_change(move |change| {
+                // A duplicate may be the only one now, or this one be a duplicate of another.
+                let both = [&change.old, &change.new].into_iter().flatten();
+                let uids = both.filter_map(|view| view.cluster_uid.clone());
+                let uids: BTreeSet<String> = uids.collect();
+                for view in uids.iter().flat_map(|uid| others.clusters.group(uid)) {
+                    others.queue.add(view.namespace.clone());
+                }
+                add_namespace(&queue, &change.key);
+            })
+            .spawn(seed);
+        let queue = self.queue.clone();
+        let name = worker_cluster::kubeconfig_secret(seed.process.service.name());
+        Watch::all(&seed.management, "kubeconfigs")
+            .fields(&format!("metadata.name={name}"))
+            .at_most(MAX_CLUSTERS)
+            .project(|secret: Secret| Some(registration::kubeconfig(secret)))
+            .into_cache(&self.kubeconfigs)
+            .on_change(move |change| add_namespace(&queue, &change.key))
+            .spawn(seed);
+    }
+
+    fn view(&self, namespace: &str) -> Option<Arc<WorkerClusterView>> {
+        self.clusters.get(&format!("{namespace}/{NAME}"))
+    }
+
+    fn api(&self, namespace: &str) -> Api<WorkerCluster> {
+        Api::namespaced(self.seed.management.client.clone(), namespace)
+    }
+
+    /// Records what the API server returned for a write.
+    fn saw(&self, cluster: WorkerCluster) {
+        let version = Version::of(&cluster.metadata);
+        let key = format!("{}/{NAME}", cluster.namespace().unwrap_or_default());
+        let _ = self.clusters.wrote(&key, version, WorkerClusterView::of(cluster));
+    }
+
+    /// Why the cluster of this WorkerCluster, which has this uid, is another one's.
+    fn duplicate(&self, view: &WorkerClusterView, uid: &str) -> Option<State> {
+        let same = self.clusters.group(uid);
+        let first = same.iter().find(|other| view.is_younger_than(other))?;
+        let message = format!(
+            "the WorkerCluster in namespace {} is older and has the same cluster; delete one of them",
+            first.namespace
+        );
+        Some(State::new(Reason::DuplicateCluster, message))
+    }
+
+    fn forget(&self, namespace: &str) {
+        if let Some(type_) = worker_cluster::condition(self.seed.process.service) {
+            self.conditions.forget(namespace, type_);
+        }
+    }
+
+    /// Serves the cluster in this way from now on.
+    fn start(&self, of: Registration) -> Task {
+        let scope = self.seed.scope.part();
+        let (settings, receiver) = watch::channel(None);
+        let (sender, state) = watch::channel(State::new(
+            Reason::Connecting,
+            "the first attempt has not ended yet",
+        ));
+        let namespace = of.installation.namespace.clone();
+        let serving = Serving {
+            registration: of.clone(),
+            scope: scope.clone(),
+            settings: receiver,
+            state: sender,
+        };
+        let served = task::serve(self.clone(), serving);
+        let running = scope.spawn_until(format!("cluster {namespace}"), &scope.shutdown, served);
+        let (mut states, queue) = (state.clone(), self.queue.clone());
+        scope.spawn(format!("state of cluster {namespace}"), async move {
+            while states.changed().await.is_ok() {
+                queue.add(namespace.clone());
+            }
+            // The task has ended, and this one ends with it.
+            std::future::pending().await
+        });
+        Task {
+            of,
+            _ends: scope.shutdown.clone().drop_guard(),
+            scope,
+            settings,
+            state,
+            since: Instant::now(),
+            running,
+        }
+    }
+}
+
+fn add_namespace(queue: &Queue<String>, key: &str) {
+    if let Some((namespace, _)) = key.split_once('/') {
+        queue.add(namespace.to_owned());
+    }
+}
+
+/// Starts, restarts or ends what serves the cluster of this namespace, and reports how that goes.
+async fn reconcile<C: Controller>(fleet: Fleet<C>, namespace: String) -> Result<Option<Duration>, Error> {
+    let service = fleet.seed.process.service;
+    let Some((view, type_)) = fleet.view(&namespace).zip(worker_cluster::condition(service)) else {
+        let task = fleet.tasks.lock().remove(&namespace);
+        if let Some(task) = task {
+            tracing::info!(cluster = namespace, "no longer served");
+            task.end().await;
+        }
+        fleet.forget(&namespace);
+        return Ok(None);
+    };
+    let secret = fleet.kubeconfigs.get(&format!(
+        "{namespace}/{}",
+        worker_cluster::kubeconfig_secret(service.name())
+    ));
+    let read = registration::read(&view, secret.as_deref(), &fleet.seed.installation, service);
+    let duplicate = view
+        .cluster_uid
+        .as_deref()
+        .and_then(|uid| fleet.duplicate(&view, uid));
+    let wanted = duplicate.map_or(read, Err);
+    let running = fleet.tasks.lock().remove(&namespace);
+    let (task, problem) = next(&fleet, running, wanted).await;
+    let settings = settings_of(&fleet, &view, task.as_ref());
+    let state = match (&task, problem) {
+        (_, Some(problem)) => problem,
+        (None, None) => State::new(Reason::Connecting, ""),
+        (Some(task), None) => task.state.borrow().clone(),
+    };
+    let is_connecting_since = task
+        .as_ref()
+        .map(|task| task.since)
+        .filter(|_| state.reason == Reason::Connecting);
+    if let Some(task) = task {
+        fleet.tasks.lock().insert(namespace.clone(), task);
+    }
+    let state = match settings {
+        Some(problem) if state.reason == Reason::Serving => problem,
+        _ => state,
+    };
+    let verdict = state.verdict(type_);
+    fleet
+        .conditions
+        .count(&namespace, type_, verdict.status, verdict.reason);
+    let is_known = osm_api::condition::find(&view.conditions, type_).is_some();
+    if let Some(since) = is_connecting_since.filter(|_| is_known)
+        && since.elapsed() < TIME_TO_CONNECT
+    {
+        return Ok(Some(TIME_TO_CONNECT));
+    }
+    let now = fleet.seed.management.server_time.now();
+    let written = status::report(&fleet.api(&namespace), service.name(), &view, &verdict, now).await;
+    if let Some(written) = written.map_err(failed("the status of the WorkerCluster"))? {
+        fleet.saw(written);
+    }
+    Ok(None)
+}
+
+/// The task that serves the cluster from now on, and what is wrong with how it should be served.
+async fn next<C: Controller>(
+    fleet: &Fleet<C>,
+    running: Option<Task>,
+    wanted: Result<Registration, State>,
+) -> (Option<Task>, Option<State>) {
+    let running = match running {
+        // It has been released, or has failed.
+        Some(task) if task.scope.shutdown.is_cancelled() => {
+            task.end().await;
+            None
+        }
+        other => other,
+    };
+    match (running, wanted) {
+        (Some(task), Ok(wanted)) if task.of == wanted => (Some(task), None),
+        (running, Ok(wanted)) => {
+            let invalid = crate::kubeconfig::foreign(&wanted.kubeconfig, fleet.seed.process.service).await;
+            let invalid = invalid.err().map(|problem| format!("{problem:#}"));
+            match (running, invalid) {
+                (Some(task), Some(problem)) if task.of.is_of_same(&wanted) => {
+                    let message = format!("{problem}. The previous kubeconfig stays in use");
+                    (Some(task), Some(State::new(Reason::KubeconfigInvalid, message)))
+                }
+                (running, invalid) => {
+                    if let Some(task) = running {
+                        task.end().await;
+                    }
+                    match invalid {
+                        Some(problem) => (None, Some(State::new(Reason::KubeconfigInvalid, problem))),
+                        None => (Some(fleet.start(wanted)), None),
+                    }
+                }
+            }
+        }
+        (running, Err(problem)) => {
+            if let Some(task) = running {
+                task.end().await;
+            }
+            (None, Some(problem))
+        }
+    }
+}
+
+/// Gives the task the settings of its cluster. Returns what is wrong with them; the last valid ones stay in
+/// force.
+fn settings_of<C: Controller>(
+    fleet: &Fleet<C>,
+    view: &WorkerClusterView,
+    task: Option<&Task>,
+) -> Option<State> {
+    let release = fleet.seed.settings.borrow().clone()?;
+    let merged = settings::of_cluster(&release, &view.namespace, &view.spec.settings);
+    let (current, problem) = match merged {
+        Ok(current) => (Some(current), None),
+        Err(problem) => (None, Some(problem)),
+    };
+    if let Some(task) = task {
+        task.settings.send_if_modified(|last| {
+            let mut next = current.clone().or_else(|| last.clone());
+            if let (Some(next), Some(problem)) = (&mut next, &problem)
+                && next.refused.as_ref() != Some(problem)
+            {
+                Arc::make_mut(next).refused = Some(problem.clone());
+            }
+            let differs = *last != next;
+            *last = next;
+            differs
+        });
+    }
+    problem.map(|problem| State::new(Reason::SettingsInvalid, problem))
+}

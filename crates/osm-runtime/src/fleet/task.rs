@@ -1,0 +1,233 @@
+//! Serves one cluster: connects, makes sure that it is the right one, and runs the controller until the end or
+//! until the cluster can't be served; then waits, and begins again.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt;
+use osm_api::Reason;
+use osm_api::rbac::ClusterKind;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::registration::{Registration, State};
+use super::{Controller, Fleet, status};
+use crate::client::Observe;
+use crate::cluster::Cluster;
+use crate::connection::Connection;
+use crate::connection_role::ConnectionRole;
+use crate::error::{brief, is_code};
+use crate::readiness::{RIGHTS, Readiness};
+use crate::scope::Scope;
+use crate::watch::GATE;
+use crate::{foreign_cluster, kubeconfig, rights, settings, upstream_osm};
+
+/// Pauses between two attempts; they grow with each failure.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A cluster of which nothing is listed within this time is given up, as one none of whose watches works: what is
+/// kept of it is freed, and one request after the other finds out whether it is back.
+const TIME_TO_LIST: Duration = Duration::from_secs(60);
+
+/// What a task is given.
+pub struct Serving {
+    pub registration: Registration,
+    pub scope: Scope,
+    pub settings: settings::Receiver,
+    pub state: watch::Sender<State>,
+}
+
+/// Serves until the end of the scope.
+pub async fn serve<C: Controller>(fleet: Fleet<C>, serving: Serving) {
+    let end = serving.scope.shutdown.clone();
+    let (environment, mut failures) = (fleet.seed.process.environment.clone(), 0);
+    loop {
+        let began = Instant::now();
+        let attempt = AssertUnwindSafe(attempt(&fleet, &serving)).catch_unwind();
+        let why = attempt.await.unwrap_or_else(|_| Some(restarting()));
+        let Some(why) = why.filter(|_| !end.is_cancelled()) else {
+            return;
+        };
+        let is_new = serving.state.send_if_modified(|state| {
+            let differs = *state != why;
+            *state = why.clone();
+            differs
+        });
+        if is_new {
+            let cluster = &serving.registration.installation.namespace;
+            tracing::warn!(cluster, reason = %why.reason, "not served: {}", why.message);
+        }
+        if began.elapsed() > LONGEST_PAUSE {
+            failures = 0;
+        }
+        failures += 1;
+        let pause = tokio::time::sleep(environment.delay(failures, FIRST_PAUSE, LONGEST_PAUSE));
+        if end.run_until_cancelled(pause).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// Serves as long as that is possible, and returns why it is not; `None` at the end of the scope.
+async fn attempt<C: Controller>(fleet: &Fleet<C>, serving: &Serving) -> Option<State> {
+    let connected = connect(fleet, &serving.registration);
+    let worker = match serving.scope.shutdown.run_until_cancelled(connected).await? {
+        Ok(worker) => worker,
+        Err(state) => return Some(state),
+    };
+    let (seed, installation) = (&fleet.seed, &serving.registration.installation);
+    // It ends with the scope, or when the cluster is given up.
+    let scope = serving.scope.part();
+    rights::spawn(&scope, &worker, installation);
+    let mut cluster = Cluster::new(
+        scope.clone(),
+        installation.clone(),
+        [seed.management.clone(), worker],
+        serving.settings.clone(),
+        seed.replicas.of_whole(&installation.namespace),
+    );
+    cluster.go_leases.clone_from(&seed.go_leases);
+    let _ends = scope.shutdown.clone().drop_guard();
+    let served = fleet.controller.serve(cluster);
+    tokio::pin!(served);
+    tokio::select! {
+        biased;
+        why = watched(&scope, &serving.state) => {
+            scope.shutdown.cancel();
+            // What runs is finished, within the time limit of a reconcile.
+            served.await;
+            Some(why)
+        }
+        () = &mut served => Some(state_of(&scope.gates).unwrap_or_else(restarting)),
+    }
+}
+
+/// The connection to the cluster of a WorkerCluster.
+async fn connect<C: Controller>(fleet: &Fleet<C>, registration: &Registration) -> Result<Connection, State> {
+    let process = &fleet.seed.process;
+    let (config, clients) = kubeconfig::foreign(&registration.kubeconfig, process.service)
+        .await
+        .map_err(|problem| State::new(Reason::KubeconfigInvalid, format!("{problem:#}")))?;
+    let role = ConnectionRole::Of(ClusterKind::Worker);
+    let worker = Connection::new(
+        role,
+        process.service,
+        &Observe::new(process, role),
+        config,
+        clients,
+    );
+    let uid = worker.uid().await.map_err(|error| unreachable(&error))?;
+    is_the_same(fleet, registration, &uid).await?;
+    Ok(worker)
+}
+
+fn restarting() -> State {
+    State::new(Reason::Restarting, "it ended, and begins again")
+}
+
+fn unreachable(error: &kube::Error) -> State {
+    const ADVICE: &str = "write a new kubeconfig with `osmctl kubeconfigs`";
+    let text = brief(error);
+    if is_code(error, 401) {
+        State::new(
+            Reason::Unauthorized,
+            format!("the API server refuses the token: {text}; {ADVICE}"),
+        )
+    } else if is_code(error, 403) {
+        State::new(
+            Reason::PermissionsMissing,
+            format!("{text}; install this version's chart with topology=worker there"),
+        )
+    } else {
+        State::new(
+            Reason::Unreachable,
+            format!("{text}; it is tried again within a minute"),
+        )
+    }
+}
+
+/// Whether the kubeconfig leads to the cluster that this WorkerCluster has always meant, and no older one means
+/// it as well.
+async fn is_the_same<C: Controller>(
+    fleet: &Fleet<C>,
+    registration: &Registration,
+    uid: &str,
+) -> Result<(), State> {
+    let namespace = &registration.installation.namespace;
+    let Some(view) = fleet.view(namespace).filter(|view| view.uid == registration.uid) else {
+        return Err(State::new(Reason::Connecting, "the WorkerCluster has changed"));
+    };
+    match view.cluster_uid.as_deref() {
+        Some(known) if known != uid => {
+            return Err(State::new(
+                Reason::ClusterChanged,
+                format!(
+                    "the kubeconfig leads to the cluster with the uid {uid}, and this WorkerCluster is of {known}; write the \
+                     kubeconfig of that one, or delete the WorkerCluster and create it again"
+                ),
+            ));
+        }
+        Some(_) => {}
+        None => {
+            let pinned = status::pin(&fleet.api(namespace), &view, uid).await;
+            let failed = |error| {
+                State::new(
+                    Reason::Connecting,
+                    format!("status.clusterUID can't be written: {}", brief(&error)),
+                )
+            };
+            fleet.saw(pinned.map_err(failed)?);
+        }
+    }
+    fleet.duplicate(&view, uid).map_or(Ok(()), Err)
+}
+
+/// Reports what the gates of a cluster that is served say, until none of its watches works.
+async fn watched(scope: &Scope, state: &watch::Sender<State>) -> State {
+    let (began, mut was_in_step) = (Instant::now(), false);
+    loop {
+        let closed = scope.gates.closed();
+        let now = state_of(&scope.gates).unwrap_or_else(|| State::new(Reason::Serving, ""));
+        let is_away = scope.gates.are_all_closed(GATE);
+        was_in_step |= now.reason == Reason::Serving;
+        state.send_if_modified(|state| {
+            // Until everything is listed for the first time, what was wrong before is still true.
+            let is_news = *state != now && (was_in_step || now.reason != Reason::Connecting);
+            if is_news {
+                *state = now;
+            }
+            is_news
+        });
+        let gives_up = match was_in_step {
+            // Each has failed for a minute.
+            true => Instant::now(),
+            false => began + TIME_TO_LIST,
+        };
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep_until(gives_up), if is_away => {
+                let why = scope.gates.waiting().join("; ");
+                return State::new(Reason::Unreachable, format!("no watch works: {why}"));
+            }
+            () = scope.gates.until(|now| *now != closed) => {}
+        }
+    }
+}
+
+/// What the closed gates of a cluster mean; `None`: none is closed.
+fn state_of(gates: &Readiness) -> Option<State> {
+    let lines = gates.waiting();
+    let reasons = [
+        ("task ", Reason::Restarting),
+        (foreign_cluster::GATE, Reason::ClusterChanged),
+        (RIGHTS, Reason::PermissionsMissing),
+        (upstream_osm::GATE, Reason::UpstreamOSMRunning),
+        (GATE, Reason::Connecting),
+    ];
+    let found = reasons.into_iter().find_map(|(gate, reason)| {
+        let line = lines.iter().find(|line| line.starts_with(gate))?;
+        Some(State::new(reason, line.clone()))
+    });
+    found.or_else(|| Some(State::new(Reason::Connecting, lines.first()?.clone())))
+}
