@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use osm_api::Reason;
 use osm_api::names::{SETTINGS, SETTINGS_KEY};
 use osm_api::pool_settings::PoolSettings;
-use osm_api::settings::PatchError;
+use osm_api::settings_patch::PatchError;
 use osm_runtime::request::failed;
 use osm_runtime::settings::Current;
 use osm_runtime::{Api, Error, read};

@@ -6,8 +6,8 @@
 //!   its identity.
 //! - [`machine`]: what is read of its Machines and MachineSets; [`node_name`]: the name that each machine's
 //!   node has.
-//! - [`settings`]: the one settings document of an installation; [`cluster_endpoint`]: the API server that
-//!   nodes find by it.
+//! - [`settings`]: the one settings document of an installation; [`settings_patch`]: documents that change it
+//!   for a pool or a cluster; [`cluster_endpoint`]: the API server that nodes find by it.
 //! - [`gzip`]: compressed texts.
 //! - [`kubelet_value`]: quantities, durations and thresholds as the kubelet reads them.
 //! - [`system_names`]: names of packages, kernel modules and kernel parameters.
@@ -41,6 +41,7 @@ pub mod provider_spec;
 pub mod rbac;
 pub mod reason;
 pub mod settings;
+pub mod settings_patch;
 pub mod strict;
 pub mod system_names;
 pub mod worker_cluster;

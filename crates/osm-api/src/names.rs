@@ -139,6 +139,8 @@ pub const NODE_NAME: &str = "operatingsystemmanager.k8c.io/node-name";
 pub const JOINS_AS: &str = "operatingsystemmanager.k8c.io/joins-as";
 /// Annotation on the Lease that records an approval: uid of that object.
 pub const JOINS_AS_UID: &str = "operatingsystemmanager.k8c.io/joins-as-uid";
+/// Name of every WorkerCluster, so that a namespace has at most one.
+pub const WORKER_CLUSTER: &str = "worker";
 /// Default name of the ConfigMap that holds the settings document.
 pub const SETTINGS_CONFIG_MAP: &str = "osm-settings";
 /// Key of the settings document in that ConfigMap.
@@ -251,6 +253,12 @@ pub fn join_claim_name(node: &str, machine_uid: &str) -> String {
 /// Name of a pool's kubeconfig Secret. It is the same for every content of the pool.
 pub fn kubeconfig_secret_name(pool_id: &str) -> String {
     pool_object("kubeconfig", pool_id)
+}
+
+/// Name of the Secret with the kubeconfig of a service, or of the renewal, in the namespace of a
+/// WorkerCluster; its key is [`KUBECONFIG_KEY`]. RBAC grants rights by name, but not by label.
+pub fn worker_kubeconfig(of: &str) -> String {
+    format!("{WORKER_CLUSTER}-{of}")
 }
 
 /// Name of the Secret without data that tokens of a pool are bound to which a version before 0.1.0 issued. It

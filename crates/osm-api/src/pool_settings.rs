@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 
 use crate::names::{self, SETTINGS, SETTINGS_KEY};
-use crate::settings::{Fixed, PatchError, Settings, SettingsError};
+use crate::settings::{Settings, SettingsError};
+use crate::settings_patch::{Fixed, PatchError};
 use crate::strict;
 
 /// Field that names a ConfigMap, whose document is applied first.

@@ -1,7 +1,8 @@
 //! The WorkerCluster custom resource: a user cluster that the services of a fleet serve, one per namespace of
 //! the seed.
 //!
-//! What the services need to connect is in Secrets of fixed names in its namespace; see [`kubeconfig_secret`].
+//! What the services need to connect is in Secrets of fixed names in its namespace; see
+//! [`names::worker_kubeconfig`].
 
 // `kube` takes `type_` once for every printer column.
 #![allow(clippy::duplicated_attributes)]
@@ -15,15 +16,6 @@ use serde_json::{Map, Value};
 use crate::names;
 use crate::preserved::preserved_object;
 use crate::rbac::Service;
-
-/// Name of every WorkerCluster, so that a namespace has at most one.
-pub const NAME: &str = "worker";
-
-/// Name of the Secret with the kubeconfig of a service, or of the renewal, in the namespace of a
-/// WorkerCluster; its key is [`names::KUBECONFIG_KEY`]. RBAC grants rights by name, but not by label.
-pub fn kubeconfig_secret(of: &str) -> String {
-    format!("{NAME}-{of}")
-}
 
 /// The condition that a service reports about a cluster; `None`: it serves no clusters.
 pub fn condition(service: Service) -> Option<&'static str> {
@@ -93,10 +85,11 @@ pub fn condition(service: Service) -> Option<&'static str> {
 pub struct WorkerClusterSpec {
     /// Settings in which the cluster differs from the release: a JSON merge patch (RFC 7386) without null,
     /// over the document in the ConfigMap of the release. Mistakes are reported as SettingsInvalid.
-    // With a schema of the settings, the API server would drop a misspelled field without a word.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    #[schemars(schema_with = "preserved_object")]
-    pub settings: Map<String, Value>,
+    // With a schema of the settings, the API server would drop a misspelled field without a word. null is what
+    // a server-side apply leaves that takes the last field away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "nullable_object")]
+    pub settings: Option<Map<String, Value>>,
     /// Which of the release's further namespaces of profiles the cluster may use. The default is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(length(max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")))]
@@ -117,6 +110,12 @@ pub struct WorkerClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub worker_namespace: Option<String>,
+}
+
+fn nullable_object(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let mut schema = preserved_object(generator);
+    schema.insert("nullable".to_owned(), true.into());
+    schema
 }
 
 /// How the machines of a cluster join it.

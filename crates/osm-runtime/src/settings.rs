@@ -28,11 +28,11 @@ pub type Receiver = watch::Receiver<Option<Arc<Current>>>;
 pub fn of_cluster(
     release: &Arc<Current>,
     namespace: &str,
-    patch: &Map<String, Value>,
+    patch: Option<&Map<String, Value>>,
 ) -> Result<Arc<Current>, String> {
-    if patch.is_empty() {
+    let Some(patch) = patch.filter(|patch| !patch.is_empty()) else {
         return Ok(release.clone());
-    }
+    };
     let settings = release.settings.of_cluster(namespace, patch);
     let settings = settings.map_err(|mistakes| mistakes.to_string())?;
     let digest = settings.digest().map_err(|error| error.to_string())?;

@@ -325,8 +325,9 @@ fn settings_of_pool(snapshot: &Snapshot, installation: &str, md: &MachineDeploym
     let Some(text) = pool::annotation(md, SETTINGS) else {
         return Ok(String::new());
     };
-    let invalid =
-        |error: osm_api::settings::PatchError| Problem::of(Reason::PoolSettingsInvalid, error.to_string());
+    let invalid = |error: osm_api::settings_patch::PatchError| {
+        Problem::of(Reason::PoolSettingsInvalid, error.to_string())
+    };
     let settings = PoolSettings::parse(text).map_err(invalid)?;
     let namespace = md.namespace().unwrap_or_default();
     let map = match &settings.config_map {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use osm_api::names;
 use osm_api::rbac::{ClusterKind, Service};
 use serde_json::{Value, json};
 
@@ -130,7 +131,7 @@ impl Kubeconfigs {
             .as_deref()
             .unwrap_or(self.cluster.namespace());
         let account = format!("{}-{of}", self.release);
-        let (secret_namespace, secret) = (self.cluster.namespace(), format!("worker-{of}"));
+        let (secret_namespace, secret) = (self.cluster.namespace(), names::worker_kubeconfig(of));
         if self.dry_run {
             let server = to.get("server").and_then(Value::as_str).unwrap_or_default();
             return Ok(format!(

@@ -270,6 +270,27 @@ impl Installed {
         Ok(installed)
     }
 
+    /// A release that serves the clusters of all WorkerClusters of this seed.
+    ///
+    /// # Errors
+    /// When the server refuses something.
+    pub async fn install_fleet(
+        seed: &ControlPlane,
+        installation: Installation,
+        binaries: &Path,
+    ) -> Result<Self> {
+        let mut installed = Self::nothing(installation, binaries)?;
+        prepare(seed, &installed.installation, &[ClusterKind::Management]).await?;
+        for service in Service::ALL {
+            let kubeconfig = seed.identity(IDENTITIES, service.name()).await?;
+            let first_cluster = service.clusters().first().copied().context("a cluster")?;
+            installed
+                .identities
+                .insert((service.name(), first_cluster), kubeconfig);
+        }
+        Ok(installed)
+    }
+
     /// An installation that a chart has made: `clusters` with the parts that they play, and the release whose
     /// ServiceAccounts the services come as.
     ///
@@ -428,6 +449,8 @@ impl Installed {
                 args.extend(["--machine-deployment-namespaces", &machine_deployment_namespaces]);
             }
         }
+        let is_of_fleet = installation.fleet && service != Service::OspController;
+        args.extend(is_of_fleet.then_some("--fleet"));
         args.extend(self.arguments.get(name).into_iter().flatten().map(String::as_str));
         let mut process = process::Service::spawn(&self.binaries.join(name), args, &self.environment, &log)?;
         let port = wait_for(&format!("{name} to serve"), STARTED_WITHIN, async || {

@@ -7,8 +7,8 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Api, ResourceExt};
+use osm_api::names::worker_kubeconfig;
 use osm_api::rbac::{ClusterKind, Installation, Service};
-use osm_api::worker_cluster::kubeconfig_secret;
 use osm_testkit::installation::{self, IDENTITIES};
 use osm_testkit::{ControlPlane, Options};
 use serde_json::json;
@@ -34,7 +34,7 @@ async fn a_service_of_a_fleet_follows_its_kubeconfigs_and_no_other_secret() -> R
     let mut objects = installation::manifests_in(&installation, &[ClusterKind::Management]);
     for namespace in CLUSTERS {
         objects.push(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}));
-        let names = Service::ALL.map(|service| kubeconfig_secret(service.name()));
+        let names = Service::ALL.map(|service| worker_kubeconfig(service.name()));
         objects.extend(names.iter().map(String::as_str).chain(["other"]).map(
             |name| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace}}),
         ));
@@ -44,7 +44,7 @@ async fn a_service_of_a_fleet_follows_its_kubeconfigs_and_no_other_secret() -> R
     for service in Service::ALL {
         let client = control_plane.client_as(IDENTITIES, service.name()).await?;
         let secrets: Api<Secret> = Api::all(client.clone());
-        let name = kubeconfig_secret(service.name());
+        let name = worker_kubeconfig(service.name());
         let own = format!("metadata.name={name}");
         if service == Service::OspController {
             assert!(is_forbidden(listed(&secrets, &own).await));

@@ -14,6 +14,7 @@ mod approver;
 mod canaries;
 mod credentials;
 mod custom_profiles;
+mod fleet;
 mod fleet_rights;
 mod go_templates;
 mod idle;

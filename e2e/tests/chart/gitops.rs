@@ -75,7 +75,7 @@ async fn argo_cd_gets_what_it_can_apply() -> Result<()> {
         .collect();
     let kinds: Vec<&Value> = kept.iter().map(|object| &object["kind"]).collect();
     let definition = "CustomResourceDefinition";
-    assert_eq!(kinds, ["Namespace", definition, definition]);
+    assert_eq!(kinds, ["Namespace", definition, definition, definition]);
     for object in kept {
         let options = &object["metadata"]["annotations"]["argocd.argoproj.io/sync-options"];
         assert_eq!(options, "Prune=false,Delete=false", "{object}");

@@ -172,7 +172,7 @@ async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<
     config_says(&client, ("osm", "one"), image, true).await?;
     let newer = ListParams::default().labels("newer=yes");
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
-    assert_eq!(definitions.list(&newer).await?.items.len(), 2);
+    assert_eq!(definitions.list(&newer).await?.items.len(), 3);
     helm.run(["rollback", "osm", "2", "--namespace", "osm"]).await?;
     config_says(&client, ("osm", "one"), image, false).await?;
     // So do the definitions, as the pages say.

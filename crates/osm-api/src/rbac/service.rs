@@ -67,16 +67,17 @@ impl Service {
     /// Everything the service may do, one grant for each namespace of each cluster.
     pub fn grants(self, installation: &Installation) -> Vec<Grant> {
         let mut merged: Vec<Grant> = Vec::new();
-        let in_all_clusters = installation.fleet && self != Self::OspController;
+        let serves_clusters = installation.fleet && self != Self::OspController;
         let go_leases = self.go_leases(installation).into_iter();
-        let of_go_leases = go_leases.map(|lease| lease.grant(in_all_clusters));
+        let of_go_leases = go_leases.map(|lease| lease.grant(serves_clusters));
+        let registrations = serves_clusters.then(|| table::registrations(self.name()));
         let grants = match self {
             Self::OspController => table::osp_controller(installation),
             Self::OscController => table::osc_controller(installation),
             Self::SecretSyncer => table::secret_syncer(installation),
             Self::CsrApprover => table::csr_approver(installation),
         };
-        for grant in grants.into_iter().chain(of_go_leases) {
+        for grant in grants.into_iter().chain(registrations).chain(of_go_leases) {
             let same =
                 |known: &&mut Grant| (known.cluster, &known.namespace) == (grant.cluster, &grant.namespace);
             match merged.iter_mut().find(same) {

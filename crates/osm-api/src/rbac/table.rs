@@ -2,9 +2,7 @@
 
 use super::grant::{ClusterKind, Grant, Right, named, rule};
 use super::installation::Installation;
-use super::service::Service;
-use crate::names::{CLOUD_INIT_SETTINGS, GO_LEASE, GO_WORKER_LEASE, GROUP, KUBE_SYSTEM};
-use crate::worker_cluster::kubeconfig_secret;
+use crate::names::{CLOUD_INIT_SETTINGS, GO_LEASE, GO_WORKER_LEASE, GROUP, KUBE_SYSTEM, worker_kubeconfig};
 
 pub(super) fn settings(name: &str) -> Right {
     named("", "configmaps", name, "list watch").because("the settings")
@@ -79,28 +77,29 @@ pub(super) fn go_leases(installation: &Installation) -> Vec<GoLease> {
     leases
 }
 
-/// Rights in the management cluster: `of_release` in the namespace of the installation, and `of_clusters` where
-/// the configs are. For a fleet, that is every namespace with a WorkerCluster, so all of them.
-fn in_management(
-    service: Service,
-    installation: &Installation,
-    of_clusters: Vec<Right>,
-    of_release: Vec<Right>,
-) -> Vec<Grant> {
-    let within = |rights| ClusterKind::Management.within(&installation.namespace, rights);
-    if !installation.fleet {
-        return vec![within([of_clusters, of_release].concat())];
-    }
-    let kubeconfig = kubeconfig_secret(service.name());
-    let mut everywhere = vec![
+/// What each service that serves the clusters of a fleet may do in the seed. `service` is its name.
+pub(super) fn registrations(service: &str) -> Grant {
+    ClusterKind::Management.everywhere(vec![
         rule(GROUP, "workerclusters", "list watch").because("the clusters to serve"),
         rule(GROUP, "workerclusters/status", "patch")
             .because("the uid of a cluster, and whether the service serves it"),
-        named("", "secrets", &kubeconfig, "list watch")
+        named("", "secrets", &worker_kubeconfig(service), "list watch")
             .because("the kubeconfigs of this service, one for each cluster, and no other Secret"),
-    ];
-    everywhere.extend(of_clusters);
-    vec![ClusterKind::Management.everywhere(everywhere), within(of_release)]
+    ])
+}
+
+/// Rights in the management cluster: `of_release` in the namespace of the installation, and `of_clusters` where
+/// the configs are. For a fleet, that is every namespace with a WorkerCluster, so all of them.
+fn in_management(installation: &Installation, of_clusters: Vec<Right>, of_release: Vec<Right>) -> Vec<Grant> {
+    let within = |rights| ClusterKind::Management.within(&installation.namespace, rights);
+    if installation.fleet {
+        vec![
+            ClusterKind::Management.everywhere(of_clusters),
+            within(of_release),
+        ]
+    } else {
+        vec![within([of_clusters, of_release].concat())]
+    }
 }
 
 pub(super) fn osp_controller(installation: &Installation) -> Vec<Grant> {
@@ -156,7 +155,7 @@ pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
     }
     let cluster_info = "address and CA of the API server, for nodes";
     let slices = "address of the API server, if there is no cluster-info";
-    let mut grants = in_management(Service::OscController, installation, configs, own);
+    let mut grants = in_management(installation, configs, own);
     grants.extend([
         ClusterKind::Worker.everywhere(everywhere),
         identity_of(ClusterKind::Worker),
@@ -211,7 +210,7 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
         ),
         rule(RBAC, "rolebindings", "get list watch create patch delete").because(of_nodes),
     ];
-    let mut grants = in_management(Service::SecretSyncer, installation, configs, own);
+    let mut grants = in_management(installation, configs, own);
     grants.extend([
         identity_of(ClusterKind::Management),
         identity_of(ClusterKind::Worker),
@@ -253,13 +252,18 @@ pub(super) fn csr_approver(installation: &Installation) -> Vec<Grant> {
             .because("whether kube-controller-manager would approve any node for the token of a pool"),
         events("Events: a machine may not join, or tokens of pools may join as any node"),
     ];
-    let within = |rights| ClusterKind::Worker.within(installation.worker_namespace(), rights);
+    let here = |cluster: ClusterKind, rights| match cluster {
+        ClusterKind::Worker => cluster.within(installation.worker_namespace(), rights),
+        ClusterKind::Management => cluster.within(&installation.namespace, rights),
+    };
     let mut grants = if installation.fleet {
-        let mut grants = in_management(Service::CsrApprover, installation, vec![], vec![leases()]);
-        grants.extend([within(vec![claims]), identity_of(ClusterKind::Worker)]);
-        grants
+        vec![
+            here(ClusterKind::Management, vec![leases()]),
+            here(ClusterKind::Worker, vec![claims]),
+            identity_of(ClusterKind::Worker),
+        ]
     } else {
-        vec![within(vec![claims, leases()])]
+        vec![here(ClusterKind::Worker, vec![claims, leases()])]
     };
     grants.push(ClusterKind::Worker.everywhere(everywhere));
     grants

@@ -10,7 +10,6 @@ mod downloads;
 mod installation;
 mod kubelet;
 mod packages;
-mod patch;
 mod proxy;
 mod sources;
 mod system;
@@ -33,8 +32,6 @@ pub use self::downloads::{
 pub use self::installation::{DefaultProfiles, Limits, MOST_MACHINE_DEPLOYMENTS};
 pub use self::kubelet::KubeletDefaults;
 pub use self::packages::{Apt, Packages, Yum, YumRepository};
-pub(crate) use self::patch::Fixed;
-pub use self::patch::PatchError;
 pub use self::proxy::Proxy;
 pub use self::system::{REQUIRED_SYSCTLS, Swap, SwapBehavior, System};
 pub use self::taint::{Taint, TaintEffect};

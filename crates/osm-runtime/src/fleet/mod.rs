@@ -19,7 +19,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::ResourceExt;
 use osm_api::Reason;
-use osm_api::worker_cluster::{self, NAME, WorkerCluster};
+use osm_api::names::{WORKER_CLUSTER as NAME, worker_kubeconfig};
+use osm_api::worker_cluster::{self, WorkerCluster};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -95,10 +96,11 @@ pub async fn run<C: Controller>(seed: Cluster, controller: C, args: &FleetArgs) 
     }));
     fleet.watch(args.cluster_selector.as_deref());
     let (queue, keys) = (fleet.queue.clone(), fleet.clone());
-    let all = fleet.clone();
-    settings_watch::on_change(&fleet.seed, move || {
-        all.known().into_iter().for_each(|key| all.queue.add(key))
-    });
+    if fleet.seed.process.service.reads_settings() {
+        let all = fleet.clone();
+        let wake = move || all.known().into_iter().for_each(|key| all.queue.add(key));
+        settings_watch::on_change(&fleet.seed, wake);
+    }
     let reconciled = fleet.clone();
     let work = move |namespace| reconcile(reconciled.clone(), namespace);
     runner::work((&fleet.seed, &fleet.seed.replicas), queue, keys, work).await;
@@ -199,7 +201,7 @@ impl<C: Controller> Fleet<C> {
             })
             .spawn(seed);
         let queue = self.queue.clone();
-        let name = worker_cluster::kubeconfig_secret(seed.process.service.name());
+        let name = worker_kubeconfig(seed.process.service.name());
         Watch::all(&seed.management, "kubeconfigs")
             .fields(&format!("metadata.name={name}"))
             .at_most(MAX_CLUSTERS)
@@ -296,10 +298,9 @@ async fn reconcile<C: Controller>(fleet: Fleet<C>, namespace: String) -> Result<
         fleet.forget(&namespace);
         return Ok(None);
     };
-    let secret = fleet.kubeconfigs.get(&format!(
-        "{namespace}/{}",
-        worker_cluster::kubeconfig_secret(service.name())
-    ));
+    let secret = fleet
+        .kubeconfigs
+        .get(&format!("{namespace}/{}", worker_kubeconfig(service.name())));
     let read = registration::read(&view, secret.as_deref(), &fleet.seed.installation, service);
     let duplicate = view
         .cluster_uid
@@ -395,7 +396,7 @@ fn settings_of<C: Controller>(
     task: Option<&Task>,
 ) -> Option<State> {
     let release = fleet.seed.settings.borrow().clone()?;
-    let merged = settings::of_cluster(&release, &view.namespace, &view.spec.settings);
+    let merged = settings::of_cluster(&release, &view.namespace, view.spec.settings.as_ref());
     let (current, problem) = match merged {
         Ok(current) => (Some(current), None),
         Err(problem) => (None, Some(problem)),

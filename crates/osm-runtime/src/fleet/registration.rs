@@ -5,9 +5,9 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
-use osm_api::names::KUBECONFIG_KEY;
+use osm_api::names::{KUBECONFIG_KEY, worker_kubeconfig};
 use osm_api::rbac::{Installation, Service};
-use osm_api::worker_cluster::{self, Joining, WorkerCluster, WorkerClusterSpec};
+use osm_api::worker_cluster::{Joining, WorkerCluster, WorkerClusterSpec};
 use osm_api::{Reason, condition};
 
 /// A WorkerCluster, as far as it matters here.
@@ -113,7 +113,7 @@ pub fn read(
         let why = "kube-controller-manager approves machines, because spec.joining is static";
         return Err(State::new(Reason::NotServed, why));
     }
-    let name = worker_cluster::kubeconfig_secret(service.name());
+    let name = worker_kubeconfig(service.name());
     let missing = |what: String| {
         let namespace = &view.namespace;
         let command = format!("osmctl kubeconfigs -n {namespace} --worker-context CONTEXT");

@@ -3,7 +3,8 @@
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use osm_api::condition;
-use osm_api::worker_cluster::{NAME, WorkerCluster};
+use osm_api::names::WORKER_CLUSTER as NAME;
+use osm_api::worker_cluster::WorkerCluster;
 use serde_json::json;
 
 use super::registration::WorkerClusterView;

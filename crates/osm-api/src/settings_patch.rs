@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{Settings, SettingsError};
-use crate::worker_cluster;
+use crate::names::WORKER_CLUSTER;
+use crate::settings::{Settings, SettingsError};
 
 /// Why such a document can't be used. No message repeats a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,10 +43,7 @@ impl Settings {
         match merged {
             Ok(settings) if mistakes.is_empty() => Ok(settings),
             _ => Err(PatchError {
-                place: format!(
-                    "WorkerCluster {namespace}/{}, spec.settings",
-                    worker_cluster::NAME
-                ),
+                place: format!("WorkerCluster {namespace}/{WORKER_CLUSTER}, spec.settings"),
                 mistakes,
             }),
         }

@@ -1,0 +1,285 @@
+//! One release in a seed serves user clusters: each is registered, loses its API server, gets another
+//! kubeconfig and is removed, and no other one notices.
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use osm_api::config::OperatingSystemConfig;
+use osm_api::names::{self, CLOUD_INIT_SETTINGS, KUBECONFIG_KEY, WORKER_CLUSTER as NAME, worker_kubeconfig};
+use osm_api::profile::OperatingSystemProfile;
+use osm_api::rbac::{ClusterKind, Installation, Service};
+use osm_api::worker_cluster::{self, WorkerCluster};
+use osm_api::{MachineDeployment, Reason, condition};
+use osm_testkit::installation::{self, IDENTITIES, Installed};
+use osm_testkit::{ControlPlane, Options, check, machine_controller, provisioning, wait_for};
+use serde_json::{Value, json};
+
+use crate::world::{DEADLINE, NAMESPACE, machine_deployment, parse, profile};
+
+/// Those that serve clusters.
+const SERVICES: [Service; 3] = [
+    Service::OscController,
+    Service::SecretSyncer,
+    Service::CsrApprover,
+];
+
+/// Namespace of the records of csr-approver in the user clusters.
+const IN_WORKER: &str = "osm-worker";
+
+fn release() -> Installation {
+    Installation {
+        id: NAMESPACE.to_owned(),
+        namespace: NAMESPACE.to_owned(),
+        fleet: true,
+        ..Installation::default()
+    }
+}
+
+struct Fleet {
+    seed: ControlPlane,
+    installed: Installed,
+}
+
+impl Fleet {
+    async fn start() -> Result<Self> {
+        let seed = ControlPlane::start(Options::default()).await?;
+        let mut installed = Installed::install_fleet(&seed, release(), &installation::binaries()?).await?;
+        let settings = installation::settings(&release(), "defaultProfiles: {enabled: false}");
+        installation::apply(&seed, &[settings, profile("osp-tiny", "v1.0.0", "one\n")]).await?;
+        installed.start_all().await?;
+        let profiles: Api<OperatingSystemProfile> = Api::namespaced(seed.admin()?, NAMESPACE);
+        wait_for("the profile to be accepted", DEADLINE, async || {
+            let status = profiles.get("osp-tiny").await?.status.unwrap_or_default();
+            check(status.accepted.is_some())
+        })
+        .await?;
+        Ok(Self { seed, installed })
+    }
+
+    /// Writes the kubeconfigs of a cluster, and creates its WorkerCluster.
+    async fn register(&self, namespace: &str, plane: &ControlPlane, spec: Value) -> Result<()> {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        installation::apply(&self.seed, &[object]).await?;
+        for service in SERVICES {
+            self.write_kubeconfig(namespace, service, &kubeconfig(plane, service).await?)
+                .await?;
+        }
+        self.write_registration(namespace, spec).await
+    }
+
+    async fn write_registration(&self, namespace: &str, spec: Value) -> Result<()> {
+        let object = json!({"apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
+            "metadata": {"name": NAME, "namespace": namespace}, "spec": spec});
+        let text = object.to_string();
+        installation::apply(&self.seed, &[object])
+            .await
+            .map_err(|e| e.context(text))
+    }
+
+    async fn write_kubeconfig(&self, namespace: &str, service: Service, text: &str) -> Result<()> {
+        let metadata = json!({"name": worker_kubeconfig(service.name()), "namespace": namespace});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata,
+            "stringData": {KUBECONFIG_KEY: text}});
+        installation::apply(&self.seed, &[secret]).await
+    }
+
+    fn registrations(&self, namespace: &str) -> Result<Api<WorkerCluster>> {
+        Ok(Api::namespaced(self.seed.admin()?, namespace))
+    }
+
+    fn configs(&self, namespace: &str) -> Result<Api<OperatingSystemConfig>> {
+        Ok(Api::namespaced(self.seed.admin()?, namespace))
+    }
+
+    /// Waits until the condition of this service has this reason; gives its message.
+    async fn says(&self, namespace: &str, service: Service, reason: Reason) -> Result<String> {
+        let clusters = self.registrations(namespace)?;
+        let type_ = worker_cluster::condition(service).expect("a service of clusters");
+        let what = format!("{type_} of {namespace} to be {reason}");
+        let found = wait_for(&what, DEADLINE, async || {
+            let status = clusters.get(NAME).await?.status.unwrap_or_default();
+            let found = condition::find(&status.conditions, type_).cloned();
+            ensure!(
+                found.as_ref().is_some_and(|found| reason == *found.reason),
+                "{found:?}"
+            );
+            Ok(found.map(|found| found.message))
+        });
+        found.await.map_err(|error| error.context(self.installed.logs()))
+    }
+
+    async fn is_served(&self, namespace: &str) -> Result<()> {
+        for service in SERVICES {
+            self.says(namespace, service, Reason::Serving).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a machine of this pool can boot, and fetch its document.
+    async fn boots(&self, namespace: &str, plane: &ControlPlane, pool: &str) -> Result<Secret> {
+        let secrets: Api<Secret> = Api::namespaced(plane.admin()?, CLOUD_INIT_SETTINGS);
+        let what = format!("user data of {pool} in the cluster of {namespace}");
+        let found = wait_for(&what, DEADLINE, async || {
+            let secret = secrets
+                .get(&names::bootstrap_secret_name(pool, "kube-system"))
+                .await?;
+            let text = machine_controller::user_data(&secret, "1", &format!("{pool}-machine"))?;
+            provisioning::fetch(plane, &parse(text)?).await?;
+            Ok(Some(secret))
+        });
+        found.await.map_err(|error| error.context(self.installed.logs()))
+    }
+}
+
+/// A user cluster with what the chart installs there.
+async fn user_cluster() -> Result<ControlPlane> {
+    let plane = ControlPlane::start(Options::default()).await?;
+    let installation = Installation {
+        namespace: IN_WORKER.to_owned(),
+        ..release()
+    };
+    installation::prepare(&plane, &installation, &[ClusterKind::Worker]).await?;
+    Ok(plane)
+}
+
+async fn kubeconfig(plane: &ControlPlane, service: Service) -> Result<String> {
+    Ok(std::fs::read_to_string(
+        plane.identity(IDENTITIES, service.name()).await?,
+    )?)
+}
+
+/// A pool whose machines are to be made.
+async fn pool(plane: &ControlPlane, name: &str) -> Result<()> {
+    plane
+        .apply_yaml(&machine_deployment(name, "osp-tiny").to_string())
+        .await?;
+    let pools: Api<MachineDeployment> = Api::namespaced(plane.admin()?, "kube-system");
+    let patch = json!({"metadata": {"annotations": {names::REVISION: "1"}}});
+    pools
+        .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await?;
+    Ok(())
+}
+
+/// What is published in a cluster, with the versions of the Secrets.
+async fn published(plane: &ControlPlane) -> Result<Vec<String>> {
+    let secrets: Api<Secret> = Api::namespaced(plane.admin()?, CLOUD_INIT_SETTINGS);
+    let secrets = secrets.list(&ListParams::default()).await?;
+    let line = |secret: &Secret| {
+        let version = secret.resource_version().unwrap_or_default();
+        format!("{} {version}", secret.name_any())
+    };
+    Ok(secrets.iter().map(line).collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clusters_are_added_replaced_and_removed_and_no_other_notices() -> Result<()> {
+    let (fleet, a, b) = tokio::try_join!(Fleet::start(), user_cluster(), user_cluster())?;
+    let spec = json!({"workerNamespace": IN_WORKER});
+    fleet.register("cluster-a", &a, spec.clone()).await?;
+    let own = json!({"workerNamespace": IN_WORKER, "settings": {"pauseImage": "registry.example/pause:1"}});
+    fleet.register("cluster-b", &b, own).await?;
+    // Both have a pool of this name.
+    pool(&a, "p").await?;
+    pool(&b, "p").await?;
+    fleet.is_served("cluster-a").await?;
+    fleet.is_served("cluster-b").await?;
+    fleet.boots("cluster-a", &a, "p").await?;
+    fleet.boots("cluster-b", &b, "p").await?;
+    let config = names::config_name("p", "kube-system");
+    let digest = async |namespace: &str| -> Result<Option<String>> {
+        let status = fleet
+            .configs(namespace)?
+            .get(&config)
+            .await?
+            .status
+            .unwrap_or_default();
+        Ok(status.rendered.unwrap_or_default().settings_digest)
+    };
+    assert_ne!(digest("cluster-a").await?, digest("cluster-b").await?);
+
+    // A cluster of which nobody knows a kubeconfig yet, and one that is registered twice.
+    let empty = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cluster-c"}});
+    installation::apply(&fleet.seed, &[empty]).await?;
+    fleet.write_registration("cluster-c", spec.clone()).await?;
+    let message = fleet
+        .says("cluster-c", Service::OscController, Reason::KubeconfigMissing)
+        .await?;
+    assert!(message.contains("osmctl kubeconfigs -n cluster-c"), "{message}");
+    for service in SERVICES {
+        fleet
+            .write_kubeconfig("cluster-c", service, &kubeconfig(&a, service).await?)
+            .await?;
+        let message = fleet.says("cluster-c", service, Reason::DuplicateCluster).await?;
+        assert!(message.contains("namespace cluster-a is older"), "{message}");
+    }
+
+    // Another kubeconfig is used, one that isn't valid is not, and one of another cluster is refused.
+    let service = Service::SecretSyncer;
+    fleet.write_kubeconfig("cluster-a", service, "hunter2: [").await?;
+    let message = fleet
+        .says("cluster-a", service, Reason::KubeconfigInvalid)
+        .await?;
+    assert!(
+        message.contains("stays in use") && !message.contains("hunter2"),
+        "{message}"
+    );
+    pool(&a, "q").await?;
+    fleet.boots("cluster-a", &a, "q").await?;
+    fleet
+        .write_kubeconfig("cluster-a", service, &kubeconfig(&b, service).await?)
+        .await?;
+    let message = fleet.says("cluster-a", service, Reason::ClusterChanged).await?;
+    assert!(message.contains("delete the WorkerCluster"), "{message}");
+    fleet
+        .write_kubeconfig("cluster-a", service, &kubeconfig(&a, service).await?)
+        .await?;
+    fleet.is_served("cluster-a").await?;
+
+    // Settings that are wrong hold up nothing that is published.
+    let before = published(&a).await?;
+    let wrong = json!({"workerNamespace": IN_WORKER, "settings": {"pauseimage": "x"}});
+    fleet.write_registration("cluster-a", wrong).await?;
+    let message = fleet
+        .says("cluster-a", Service::OscController, Reason::SettingsInvalid)
+        .await?;
+    assert!(
+        message.contains("cluster-a/worker, spec.settings: pauseimage: unknown field"),
+        "{message}"
+    );
+    let right = json!({"workerNamespace": IN_WORKER, "settings": {}});
+    fleet.write_registration("cluster-a", right).await?;
+    fleet.is_served("cluster-a").await?;
+    assert_eq!(published(&a).await?, before);
+
+    // An API server is away. The other cluster does not notice, and it is served again once it is back.
+    b.stop_apiserver().await?;
+    pool(&a, "r").await?;
+    fleet.boots("cluster-a", &a, "r").await?;
+    for service in SERVICES {
+        fleet.says("cluster-b", service, Reason::Unreachable).await?;
+    }
+    b.start_apiserver().await?;
+    fleet.is_served("cluster-b").await?;
+    pool(&b, "q").await?;
+    fleet.boots("cluster-b", &b, "q").await?;
+
+    // What is no longer registered is no longer served, and nothing of it is deleted.
+    let before = published(&b).await?;
+    fleet
+        .registrations("cluster-b")?
+        .delete(NAME, &DeleteParams::default())
+        .await?;
+    wait_for("cluster-b to be served no longer", DEADLINE, async || {
+        check(fleet.installed.logs().contains("no longer served"))
+    })
+    .await?;
+    pool(&b, "late").await?;
+    pool(&a, "s").await?;
+    fleet.boots("cluster-a", &a, "s").await?;
+    assert_eq!(published(&b).await?, before);
+    let configs = fleet.configs("cluster-b")?.list(&ListParams::default()).await?;
+    assert_eq!(configs.items.len(), 2, "p and q");
+    Ok(())
+}
