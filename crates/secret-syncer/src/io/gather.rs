@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use osm_api::names;
+use osm_api::PoolRef;
 use osm_runtime::request::failed;
 
 use crate::io::context::Context;
@@ -26,9 +26,7 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, osm_runti
     let md = config
         .as_ref()
         .and_then(|config| config.machine_deployment.as_ref());
-    let pool = md
-        .map(|md| names::pool_id(&md.namespace, &md.name, &md.uid))
-        .unwrap_or_default();
+    let pool = md.map(PoolRef::id).unwrap_or_default();
     let (existing, orphans) = caches.existing(name, &pool);
     // A kubeconfig may lead to another cluster by now, whose answers would be a reason to delete or to
     // publish.
@@ -37,19 +35,18 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, osm_runti
             .map_err(failed("reading namespace kube-system"))?;
     let memory = context.memory.of(name);
     let settings = context.cluster.settings.borrow().clone();
+    let credentials = settings.map(|current| current.settings.credentials.clone());
     let mut gathered = Gathered {
         now: context.cluster.worker.server_time.now(),
         name: name.to_owned(),
-        installation: context.installation.clone(),
         clusters: Clusters { management, worker },
         are_secrets_crowded: caches.are_crowded(),
         inputs: match &config {
             Some(config) => inputs(context, config).await,
             None => Ok(Inputs::default()),
         },
-        credentials: settings.map(|current| current.settings.credentials.clone()),
+        token_lifetime: credentials.unwrap_or_default().token_lifetime(),
         config,
-        pool,
         existing,
         orphans,
         memory,
@@ -58,7 +55,7 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, osm_runti
         outdated_definitions: context.cluster.process.outdated_definitions.problem(),
     };
     if let Some(record) = hold::needed_record(&gathered) {
-        let published = published(context, &gathered.pool, record).await?;
+        let published = published(context, &pool, record).await?;
         gathered.published = published.map(Arc::new);
     }
     Ok(gathered)

@@ -12,6 +12,5 @@ pub mod report;
 pub mod reporting;
 pub mod shared;
 pub mod sources;
-pub mod token;
 pub mod token_probe;
 pub mod watches;

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
+use k8s_openapi::ByteString;
 use osm_api::Reason;
 use osm_api::config::LateBoundKind;
 use osm_api::content::{Content, ContentError};
 use osm_api::{digest, names};
 use osm_user_data::{LateValues, Stage, UserDataError, kubeconfig_secret};
 
-use crate::model::existing::WellKnown;
 use crate::model::published_content::{Entries, Published, PublishedContent, entries};
 use crate::model::record::of_parts;
 use crate::model::token::Token;
@@ -225,32 +225,30 @@ impl Documents {
         values
     }
 
-    /// What the Secrets hold that one publish replaces, in the order in which they are written; with this
-    /// token, and the name of the provisioning Secret. A kubeconfig Secret may hold nothing.
+    /// What the Secrets hold that one publish replaces, with this token, and the name of the provisioning
+    /// Secret.
     ///
     /// # Errors
     /// As [`Self::make`]; a document that is larger than the cloud takes.
-    pub fn texts(
-        &self,
-        token: &Token,
-        secret: &str,
-    ) -> Result<Vec<(WellKnown, Option<Text>)>, DocumentError> {
-        let (values, mut texts) = (self.values(token, secret), Vec::new());
-        if self.has_token_later() {
-            let kubeconfig = self.fill_kubeconfig(&values)?;
-            let entry = kubeconfig.map(|text| (names::KUBECONFIG_KEY, text));
-            texts.push((WellKnown::Kubeconfig, entry));
-        }
-        let entry = (names::CLOUD_CONFIG_KEY, self.bootstrap(&values)?);
-        texts.push((WellKnown::Bootstrap, Some(entry)));
+    pub fn texts(&self, token: &Token, secret: &str) -> Result<Texts, DocumentError> {
+        let values = self.values(token, secret);
+        let kubeconfig = if self.has_token_later() {
+            let text = self.fill_kubeconfig(&values)?;
+            Some(text.map_or_else(Entries::new, |text| entry(names::KUBECONFIG_KEY, text)))
+        } else {
+            None
+        };
+        let bootstrap = entry(names::CLOUD_CONFIG_KEY, self.bootstrap(&values)?);
         let failed = |source| DocumentError::UserData {
             stage: "edge",
             source,
         };
-        if let Some(script) = osm_user_data::edge_script(&self.spec, &values).map_err(failed)? {
-            texts.push((WellKnown::EdgeScript, Some((names::EDGE_SCRIPT_KEY, script))));
-        }
-        Ok(texts)
+        let script = osm_user_data::edge_script(&self.spec, &values).map_err(failed)?;
+        Ok(Texts {
+            kubeconfig,
+            bootstrap,
+            edge_script: script.map(|script| entry(names::EDGE_SCRIPT_KEY, script)),
+        })
     }
 
     fn bootstrap(&self, values: &LateValues) -> Result<String, DocumentError> {
@@ -269,8 +267,18 @@ impl Documents {
     }
 }
 
-/// The key of an entry of a Secret, and its text.
-type Text = (&'static str, String);
+/// The data of the Secrets that one publish replaces.
+pub struct Texts {
+    /// `None`: machines fetch none. It may hold nothing.
+    pub kubeconfig: Option<Entries>,
+    pub bootstrap: Entries,
+    /// Of an edge pool.
+    pub edge_script: Option<Entries>,
+}
+
+fn entry(key: &str, text: String) -> Entries {
+    Entries::from([(key.to_owned(), ByteString(text.into_bytes()))])
+}
 
 fn fits_a_secret(stage: &'static str, bytes: usize) -> Result<(), DocumentError> {
     if bytes <= MAX_SECRET_BYTES {
@@ -351,13 +359,10 @@ mod tests {
         assert!(one.content == make().content && two.content == make().content);
 
         let texts = one.texts(&token("one"), "the-secret").unwrap();
-        let [
-            (WellKnown::Kubeconfig, Some((_, kubeconfig))),
-            (WellKnown::Bootstrap, Some((_, bootstrap))),
-        ] = texts.as_slice()
-        else {
-            panic!("{texts:?}")
-        };
+        let text = |data: &Entries, key: &str| String::from_utf8(data[key].0.clone()).unwrap();
+        let bootstrap = text(&texts.bootstrap, names::CLOUD_CONFIG_KEY);
+        let kubeconfig = text(&texts.kubeconfig.unwrap(), names::KUBECONFIG_KEY);
+        assert!(texts.edge_script.is_none());
         let digest = digest::sha256_hex(one.provisioning.as_bytes());
         for part in ["the-secret", &digest, "token-one"] {
             assert!(bootstrap.contains(part), "{part}: {bootstrap}");
@@ -392,12 +397,6 @@ mod tests {
         assert!(matches!(made, Err(DocumentError::NoKubeconfig)));
         let made = Documents::make(spec("%%osm-late{api/token,raw}%%", None), LateValues::new(), POOL);
         let texts = made.unwrap().texts(&token("one"), "the-secret").unwrap();
-        assert!(
-            matches!(
-                texts.as_slice(),
-                [(WellKnown::Kubeconfig, None), (WellKnown::Bootstrap, Some(_))]
-            ),
-            "{texts:?}"
-        );
+        assert!(texts.kubeconfig.is_some_and(|data| data.is_empty()) && !texts.bootstrap.is_empty());
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::{PoolRef, names};
 
 use crate::model::view::{
@@ -22,9 +23,9 @@ pub struct Ownership {
 
 impl Ownership {
     /// `management` is the uid of the cluster that holds the OperatingSystemConfig `config`.
-    pub fn new(config: &str, pool: &str, management: &str, md: &PoolRef) -> Self {
+    pub fn new(config: &str, management: &str, md: &PoolRef) -> Self {
         Self {
-            labels: BTreeMap::from([(names::POOL.to_owned(), pool.to_owned())]),
+            labels: BTreeMap::from([(names::POOL.to_owned(), md.id())]),
             annotations: BTreeMap::from([
                 (names::CONFIG.to_owned(), config.to_owned()),
                 (names::MANAGEMENT_CLUSTER_UID.to_owned(), management.to_owned()),
@@ -40,6 +41,16 @@ impl Ownership {
                 .all(|(name, value)| found.get(name.as_str()) == Some(value))
         };
         all(&self.labels, &meta.labels) && all(&self.annotations, &meta.annotations)
+    }
+
+    /// Metadata of an object of this name and purpose.
+    pub fn metadata(&self, installation: &str, name: &str, purpose: &'static str) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some(self.all_labels(installation, purpose)),
+            annotations: Some(self.annotations.clone()),
+            ..ObjectMeta::default()
+        }
     }
 
     /// All labels of an object with this purpose.

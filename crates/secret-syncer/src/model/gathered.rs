@@ -1,9 +1,9 @@
 //! Everything that one reconcile decides from.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
-use osm_api::settings::Credentials;
 use osm_api::{PoolRef, names};
 
 use crate::model::existing::ExistingObjects;
@@ -19,9 +19,6 @@ pub struct Gathered {
     /// Name of the OperatingSystemConfig.
     pub name: String,
     pub config: Option<Arc<ConfigView>>,
-    /// Id of its pool; empty without one.
-    pub pool: String,
-    pub installation: String,
     pub clusters: Clusters,
     /// Whether there are so many Secrets that every pool has to do with few documents.
     pub are_secrets_crowded: bool,
@@ -37,8 +34,8 @@ pub struct Gathered {
     pub upstream_osm: Option<String>,
     /// Why the CustomResourceDefinitions are known to be too old.
     pub outdated_definitions: Option<String>,
-    /// `None` while no valid settings are known.
-    pub credentials: Option<Credentials>,
+    /// For how long tokens are requested.
+    pub token_lifetime: Duration,
     pub memory: PoolMemory,
 }
 
@@ -46,6 +43,11 @@ impl Gathered {
     /// The MachineDeployment of its pool; `None` without a config, or if that is of the upstream OSM.
     pub fn machine_deployment(&self) -> Option<&PoolRef> {
         self.config.as_ref()?.machine_deployment.as_ref()
+    }
+
+    /// Id of its pool; empty without one.
+    pub fn pool(&self) -> String {
+        self.machine_deployment().map(PoolRef::id).unwrap_or_default()
     }
 
     /// Whether machines of its pool fetch a kubeconfig Secret.

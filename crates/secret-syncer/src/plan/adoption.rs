@@ -36,12 +36,12 @@ pub fn of_ours(existing: &SecretView) -> Adoption {
     }
 }
 
-pub fn of_well_known(gathered: &Gathered, known: WellKnown, found: &Secret) -> Adoption {
+pub fn of_well_known(installation: &str, gathered: &Gathered, known: WellKnown, found: &Secret) -> Adoption {
     let view = SecretView::of(found);
-    let installation = view.meta.label(names::INSTALLATION);
-    let is_labelled = installation == Some(gathered.installation.as_str());
+    let label = view.meta.label(names::INSTALLATION);
+    let is_labelled = label == Some(installation);
     let is_of_config = view.meta.config() == Some(gathered.name.as_str());
-    let is_of_pool = view.meta.pool() == Some(gathered.pool.as_str());
+    let is_of_pool = view.meta.pool() == Some(gathered.pool().as_str());
     if is_labelled && is_of_config && is_of_pool && view.is(known.purpose()) {
         return Adoption::GatherAgain;
     }
@@ -50,10 +50,10 @@ pub fn of_well_known(gathered: &Gathered, known: WellKnown, found: &Secret) -> A
     // The pool's id is still on it or in its name, which no other program knows.
     let is_in_name = known == WellKnown::Kubeconfig;
     let is_ours = is_as_written || is_in_name || is_of_pool;
-    if is_labelled || (installation.is_none() && is_ours) {
+    if is_labelled || (label.is_none() && is_ours) {
         return of_ours(&view);
     }
-    if installation.is_none() && is_of_the_upstream_osm(known, found, &view) {
+    if label.is_none() && is_of_the_upstream_osm(known, found, &view) {
         Adoption::Recreate
     } else {
         Adoption::Foreign
@@ -179,7 +179,7 @@ mod tests {
         ];
         for (expected, all) in cases {
             for found in all {
-                let adoption = of_well_known(&fresh(), WellKnown::Bootstrap, &found);
+                let adoption = of_well_known("osm", &fresh(), WellKnown::Bootstrap, &found);
                 assert_eq!(adoption, expected, "{found:?}");
             }
         }
@@ -189,7 +189,7 @@ mod tests {
     fn only_a_bare_edge_script_is_the_upstream_osms() {
         let of = |labels: &[_], annotations: &[_], entry| {
             let found = found(labels, annotations, false, entry);
-            of_well_known(&fresh(), WellKnown::EdgeScript, &found)
+            of_well_known("osm", &fresh(), WellKnown::EdgeScript, &found)
         };
         let script = names::EDGE_SCRIPT_KEY;
         let applied = ("kubectl.kubernetes.io/last-applied-configuration", "{}");

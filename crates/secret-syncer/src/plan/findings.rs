@@ -133,7 +133,7 @@ fn opens_documents(gathered: &Gathered, wanted: &Wanted) -> bool {
     let opened = role.and_then(|role| role.secrets.as_ref());
     let opens = |name: &str| opened.is_some_and(|opened| opened.iter().any(|opened| opened == name));
     opens(gathered.existing.document_name().unwrap_or_default())
-        && (!wanted.needs_kubeconfig_secret || opens(&names::kubeconfig_secret_name(&gathered.pool)))
+        && (!wanted.needs_kubeconfig_secret || opens(&names::kubeconfig_secret_name(&gathered.pool())))
 }
 
 #[cfg(test)]

@@ -18,7 +18,8 @@ use crate::plan::steps::{Publish, Step};
 
 pub const MANAGEMENT: &str = "management-uid";
 pub const WORKER: &str = "worker-uid";
-pub const POOL: &str = "0123456789abcdef0123";
+/// Id of the pool of [`config`].
+pub const POOL: &str = "6232cdf0403b00285c65";
 
 pub fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
@@ -68,17 +69,15 @@ pub fn fresh() -> Gathered {
         now: now(),
         name: "pool-kube-system-config".into(),
         config: Some(Arc::new(config())),
-        pool: POOL.into(),
         clusters: Clusters {
             management: MANAGEMENT.into(),
             worker: WORKER.into(),
         },
-        installation: "osm".into(),
         existing: ExistingObjects::default(),
         orphans: vec![],
         are_secrets_crowded: false,
         inputs: Ok(Inputs::default()),
-        credentials: Some(Credentials::default()),
+        token_lifetime: Credentials::default().token_lifetime(),
         memory: PoolMemory::default(),
         published: None,
         upstream_osm: None,

@@ -168,7 +168,7 @@ pub fn unreadable(config: &ConfigView) -> Option<Hold> {
 pub fn record(gathered: &Gathered, config: &ConfigView) -> Option<Record> {
     let status = config.status.published.as_ref();
     let md = config.machine_deployment.as_ref()?;
-    let ownership = Ownership::new(&gathered.name, &gathered.pool, &gathered.clusters.management, md);
+    let ownership = Ownership::new(&gathered.name, &gathered.clusters.management, md);
     let ExistingObjects { bootstrap, .. } = &gathered.existing;
     let trusted = bootstrap
         .as_deref()

@@ -179,11 +179,11 @@ fn only_a_secret_of_the_pool_that_nobody_can_alter_is_read() {
 /// Machines may still fetch what has the name already.
 #[test]
 fn a_document_gets_a_secret_of_its_own() {
-    let documents = made(&spec("", ""));
+    let (documents, publish) = (made(&spec("", "")), published_now(&fresh()));
     let step = |existing: Option<SecretView>| {
         let mut gathered = published();
         gathered.existing.provisioning.extend(existing.map(Arc::new));
-        document_step(&gathered, &documents, "reference")
+        document_step(&gathered, &publish, &documents).unwrap()
     };
     let DocumentStep::Create(name) = step(None) else {
         panic!()
@@ -436,12 +436,19 @@ fn new_content_waits_until_there_is_room_for_its_document() {
         config.status.published = Some(in_status())
     });
     edit_rendered(&mut gathered, |rendered| rendered.digest = "other".into());
-    let create = DocumentStep::Create("new".into());
-    let secret = gathered.existing.provisioning[0].clone();
-    let planned = published_now(&gathered);
-    let text = planned.has_no_room_for(&create).unwrap().to_owned();
+    let (documents, planned) = (made(&spec("", "")), published_now(&gathered));
+    let text = document_step(&gathered, &planned, &documents).unwrap_err();
     assert!(text.contains("50 provisioning documents"), "{text}");
-    assert_eq!(planned.has_no_room_for(&DocumentStep::Extend(secret)), None);
+    let mut same = gathered.clone();
+    Arc::make_mut(&mut same.existing.provisioning[9]).entries = of_entries(&documents.entries);
+    assert!(matches!(
+        document_step(&same, &planned, &documents),
+        Ok(DocumentStep::Extend(_))
+    ));
+    let has_room = |gathered: &Gathered| {
+        let step = document_step(gathered, &published_now(gathered), &documents);
+        matches!(step, Ok(DocumentStep::Create(_)))
+    };
     // What is published already never waits, nor does what is put in the place of a document that is gone.
     let edits: [EditGathered; 3] = [
         |g| edit_rendered(g, |rendered| rendered.digest = "d".into()),
@@ -454,7 +461,7 @@ fn new_content_waits_until_there_is_room_for_its_document() {
         let more = document("one more", hours(30));
         gathered.existing.provisioning.push(more);
         edit(&mut gathered);
-        assert_eq!(published_now(&gathered).has_no_room_for(&create), None);
+        assert!(has_room(&gathered));
     }
     gathered.memory.unfit = unfit(&gathered, &planned, Reason::TooManyDocuments, text);
     assert!(needed_record(&gathered).is_some(), "it is held back");
@@ -462,7 +469,7 @@ fn new_content_waits_until_there_is_room_for_its_document() {
     gathered.existing.provisioning.pop();
     gathered.now += SignedDuration::from_mins(10);
     assert!(needed_record(&gathered).is_none());
-    assert_eq!(published_now(&gathered).has_no_room_for(&create), None);
+    assert!(has_room(&gathered));
 }
 
 /// What is published goes first for ten minutes: it may be due for renewal, or have lost a part.
@@ -579,18 +586,21 @@ fn nothing_is_published_for_a_retired_pool_whatever_was_planned() {
         let Step::Publish(publish) = plan.step else {
             panic!()
         };
-        let mut config = config();
-        assert!(publish.is_allowed(&config));
+        let (gathered, mut config) = (fresh(), config());
+        assert!(publish.is_allowed(&gathered, &config));
         config.uid = "other".into();
-        assert!(!publish.is_allowed(&config), "another config of that name");
+        assert!(
+            !publish.is_allowed(&gathered, &config),
+            "another config of that name"
+        );
         let mut config = self::config();
         config.status.retired = Some(retired("md-uid"));
-        assert!(!publish.is_allowed(&config), "retired");
+        assert!(!publish.is_allowed(&gathered, &config), "retired");
     }
     let publish = published_now(&fresh());
     let mut config = config();
     config.status.rendered.as_mut().unwrap().digest = "other".into();
-    assert!(!publish.is_allowed(&config), "other content");
+    assert!(!publish.is_allowed(&fresh(), &config), "other content");
 }
 
 /// Another client has created it, to get what belongs to that pool or to have it deleted.

@@ -12,12 +12,11 @@ pub mod messages;
 pub mod orphans;
 pub mod provisioning_secret;
 pub mod publish;
-pub mod questions;
-pub mod renewal;
 pub mod repair_limit;
 pub mod requeue;
 pub mod steps;
 pub mod teardown;
+pub mod token;
 
 #[cfg(test)]
 mod fixtures;
@@ -151,7 +150,7 @@ fn keep_or_publish(
     wanted: Wanted,
     memory: &mut PoolMemory,
 ) -> Result<Plan, PlanError> {
-    let ownership = Ownership::new(&gathered.name, &gathered.pool, &gathered.clusters.management, md);
+    let ownership = Ownership::new(&gathered.name, &gathered.clusters.management, md);
     let findings = findings(gathered, &wanted, &ownership);
     if findings.is_empty() {
         let keep = provisioning_secret::keep(gathered, ownership, &wanted);

@@ -15,7 +15,7 @@ use crate::model::record::of_entries;
 use crate::model::token::account_of;
 use crate::model::view::{PURPOSE_KUBECONFIG, PURPOSE_PROVISIONING, RoleView, SecretView};
 use crate::plan::content::Wanted;
-use crate::plan::steps::{DocumentStep, Keep};
+use crate::plan::steps::{DocumentStep, Keep, Publish};
 
 /// A document is kept this much longer than the last token that may fetch it: the clocks of the API server
 /// and of this process differ, and a machine that got the token in its last second still has to read.
@@ -48,23 +48,33 @@ pub fn keep_until(existing: Option<&SecretView>, expires: Timestamp) -> Timestam
 /// How the provisioning Secret of these documents comes to exist. It is named after what they are published
 /// from; with tokens in it, after its own content. Where a Secret of that name has other content, the next
 /// name is taken: machines may still fetch it.
-pub fn document_step(gathered: &Gathered, documents: &Documents, published_from: &str) -> DocumentStep {
+///
+/// # Errors
+/// Why the pool may not get another document.
+pub fn document_step(
+    gathered: &Gathered,
+    publish: &Publish,
+    documents: &Documents,
+) -> Result<DocumentStep, String> {
     let (existing, entries) = (&gathered.existing.provisioning, of_entries(&documents.entries));
     // One that can be altered is made immutable when it is extended.
     if let Some(secret) = existing.iter().find(|secret| secret.entries == entries) {
-        return DocumentStep::Extend(secret.clone());
+        return Ok(DocumentStep::Extend(secret.clone()));
+    }
+    if let Some(problem) = &publish.too_many_documents {
+        return Err(problem.clone());
     }
     let made_from = if documents.has_token_later() {
         entries.as_str()
     } else {
-        published_from
+        &publish.wanted.published_from
     };
     let mut attempt = 0_u32;
     loop {
         let hash = digest::sha256_hex(format!("{made_from}/{attempt}").as_bytes());
-        let name = names::provisioning_secret_name(&gathered.pool, &hash);
+        let name = names::provisioning_secret_name(&gathered.pool(), &hash);
         if existing.iter().all(|secret| secret.meta.name != name) {
-            return DocumentStep::Create(name);
+            return Ok(DocumentStep::Create(name));
         }
         attempt += 1;
     }
@@ -97,7 +107,7 @@ pub fn kept_names(gathered: &Gathered) -> Vec<String> {
 /// Names of the Secrets that the Role opens besides a new document. Whatever kubeconfig Secret it opens stays
 /// among them, also where there is none: another replica may have opened it, and may be about to write it.
 pub fn kept_open(gathered: &Gathered) -> Vec<String> {
-    let kubeconfig = names::kubeconfig_secret_name(&gathered.pool);
+    let kubeconfig = names::kubeconfig_secret_name(&gathered.pool());
     let kept = kept_names(gathered);
     if opened_now(gathered).any(|name| name == kubeconfig) {
         opened(&kept, &kubeconfig)
@@ -189,8 +199,8 @@ pub fn bound_to<'a>(document: &SecretView, new: &'a str) -> Option<&'a str> {
 /// refuse it.
 pub fn out_of_sight(gathered: &Gathered) -> Vec<String> {
     let is_shown = |name: &str| of_tokens(&gathered.existing).any(|secret| secret.meta.name == name);
-    let is_of_pool = |name: &str| names::is_provisioning_secret_of(&gathered.pool, name);
-    let kubeconfig = names::kubeconfig_secret_name(&gathered.pool);
+    let is_of_pool = |name: &str| names::is_provisioning_secret_of(&gathered.pool(), name);
+    let kubeconfig = names::kubeconfig_secret_name(&gathered.pool());
     let lost: BTreeSet<&str> = gathered
         .existing
         .document_name()

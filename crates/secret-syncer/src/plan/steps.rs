@@ -103,15 +103,11 @@ pub struct Keep {
 #[derive(Clone, Debug)]
 pub struct Publish {
     pub findings: Vec<Finding>,
-    /// uid of the config.
-    pub uid: String,
     pub wanted: Wanted,
     /// Publish nothing where the provisioning Secret that is recorded here holds exactly what would be
     /// published.
     pub compare: Option<Record>,
     pub ownership: Ownership,
-    /// Life to ask for.
-    pub life: Duration,
     /// Names of Secrets that the Role opens besides the document: those that stay because a living token may
     /// fetch them, and the kubeconfig Secret that is about to be written.
     pub kept: Vec<String>,

@@ -79,7 +79,7 @@ mod tests {
             ("no document", |o| o.provisioning.clear()),
             ("a Role that was altered", |o| opens(o, None)),
             ("a Role that opens a document which is not shown", |o| {
-                let lost = names::provisioning_secret_name(&published().pool, "lost");
+                let lost = names::provisioning_secret_name(&published().pool(), "lost");
                 opens(o, Some(vec!["document".into(), lost]));
             }),
         ];

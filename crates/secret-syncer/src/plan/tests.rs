@@ -289,7 +289,6 @@ fn what_the_upstream_osm_made_is_told_of_and_stays_until_it_is_rendered() {
     };
     let mut gathered = Gathered {
         config: go(false),
-        pool: String::new(),
         ..fresh()
     };
     assert!(

@@ -44,7 +44,7 @@ async fn collect(context: &Context, config: &str, orphan: &Orphan) -> Result<(),
     // Before the deletion: a request that fails later must not hide what was deleted.
     tracing::warn!(config, pool, "deleting what was published for an orphaned pool");
     // Only what names the MachineDeployment: a label alone proves nothing.
-    teardown::objects(context, &orphan.objects).await
+    teardown::delete_all(context, &orphan.objects).await
 }
 
 /// Whether the MachineDeployment that a pool's objects were made for does not exist.

@@ -1,5 +1,5 @@
-//! Writes the provisioning Secret: it exists, and is kept longer than the tokens live that are about to be
-//! published. Deletes those that no living token may fetch.
+//! Owns the provisioning Secrets of a pool: stores the document that is about to be published, and keeps it
+//! longer than its tokens live; deletes those that no living token may fetch.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use osm_runtime::error::already_exists;
 use osm_runtime::request::failed;
 use serde_json::json;
 
-use crate::io::apply::{identity, objects, teardown};
+use crate::io::apply::{account, objects};
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::documents::Documents;
@@ -23,9 +23,11 @@ use crate::plan::steps::{DocumentStep, Keep, Publish};
 
 const WHAT: &str = "the provisioning Secret";
 
+/// The provisioning Secret exists afterwards, for as long as this token may fetch it.
+///
 /// # Errors
 /// Requests that failed; [`ApplyError::ForeignSecret`] where the name is taken.
-pub async fn provide(
+pub async fn store(
     context: &Context,
     publish: &Publish,
     step: DocumentStep,
@@ -33,16 +35,13 @@ pub async fn provide(
     token: &Token,
 ) -> Result<SecretView, ApplyError> {
     let name = match step {
-        DocumentStep::Extend(secret) => return extend(context, publish, &secret, token).await,
+        DocumentStep::Extend(secret) => return prolong(context, publish, &secret, token).await,
         DocumentStep::Create(name) => name,
     };
     let api = context.secrets();
-    let mut metadata = objects::metadata(
-        &publish.ownership,
-        &context.installation,
-        &name,
-        PURPOSE_PROVISIONING,
-    );
+    let mut metadata = publish
+        .ownership
+        .metadata(&context.installation, &name, PURPOSE_PROVISIONING);
     let annotations = metadata.annotations.get_or_insert_default();
     let keep_until = provisioning_secret::keep_until(None, token.expires).to_string();
     annotations.insert(names::KEEP_UNTIL.to_owned(), keep_until);
@@ -54,7 +53,7 @@ pub async fn provide(
             let found = SecretView::of(&api.get(&name).await.map_err(failed(WHAT))?);
             match adoption::of_document(&found, &documents.entries) {
                 Adoption::Foreign => Err(ApplyError::ForeignSecret { name }),
-                _ => extend(context, publish, &found, token).await,
+                _ => prolong(context, publish, &found, token).await,
             }
         }
         Err(error) => Err(failed(WHAT)(error).into()),
@@ -62,7 +61,7 @@ pub async fn provide(
 }
 
 /// Also restores its labels and annotations, and makes it immutable again.
-async fn extend(
+async fn prolong(
     context: &Context,
     publish: &Publish,
     secret: &SecretView,
@@ -134,7 +133,7 @@ pub async fn label_again(
 /// Requests that failed.
 pub async fn keep(context: &Context, gathered: &Gathered, keep: &Keep) -> Result<(), ApplyError> {
     for secret in &keep.outdated {
-        teardown::secret(context, secret).await?;
+        objects::delete_secret(context, secret).await?;
         // True of what no living token may fetch, and of the script of a former edge pool.
         tracing::info!(
             config = gathered.name,
@@ -144,7 +143,7 @@ pub async fn keep(context: &Context, gathered: &Gathered, keep: &Keep) -> Result
     }
     if let Some(opened) = &keep.opened {
         label_again(context, &keep.ownership, &keep.out_of_sight).await?;
-        identity::role(context, gathered, &keep.ownership, opened).await?;
+        account::set_role(context, gathered, &keep.ownership, opened).await?;
     }
     Ok(())
 }
