@@ -193,7 +193,7 @@ impl Meta {
         })
     }
 
-    fn of(meta: &ObjectMeta) -> Self {
+    pub fn of(meta: &ObjectMeta) -> Self {
         Self {
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),

@@ -5,9 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use osm_api::config::Stored;
-use osm_api::names;
+use osm_api::{OperatingSystemConfig, names};
 use osm_user_data::LateValues;
 
+use crate::model::documents::{DocumentError, Documents};
 use crate::model::gathered::Gathered;
 use crate::model::memory::MadeFrom;
 use crate::model::published_content::Published;
@@ -77,6 +78,26 @@ impl Wanted {
             needs_kubeconfig_secret: content.needs_kubeconfig_secret(),
             comparison: Comparison::Same,
         }
+    }
+
+    /// Its documents, still without a token. `config`: as the API server has it now, unless it can't be
+    /// decoded. `None`: then there are none, if they are made from it.
+    ///
+    /// # Errors
+    /// Documents that can't be generated.
+    pub fn documents(
+        &self,
+        config: Option<&OperatingSystemConfig>,
+        pool: &str,
+    ) -> Result<Option<Documents>, DocumentError> {
+        let documents = match (&self.origin, config) {
+            (Origin::Config { .. }, None) => return Ok(None),
+            (Origin::Config { values, .. }, Some(config)) => {
+                Documents::make(config.content()?, values.clone(), pool)
+            }
+            (Origin::Published(published), _) => Documents::published(published, pool),
+        };
+        documents.map(Some)
     }
 
     /// What is published, which was `recorded` as published from this, is the same.

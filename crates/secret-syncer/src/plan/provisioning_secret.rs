@@ -15,7 +15,7 @@ use crate::model::record::of_entries;
 use crate::model::token::account_of;
 use crate::model::view::{PURPOSE_KUBECONFIG, PURPOSE_PROVISIONING, RoleView, SecretView};
 use crate::plan::content::Wanted;
-use crate::plan::steps::{DocumentStep, Keep, Publish};
+use crate::plan::steps::{Keep, Publish};
 
 /// A document is kept this much longer than the last token that may fetch it: the clocks of the API server
 /// and of this process differ, and a machine that got the token in its last second still has to read.
@@ -45,21 +45,21 @@ pub fn keep_until(existing: Option<&SecretView>, expires: Timestamp) -> Timestam
     promised.map_or(kept, |promised| promised.max(kept))
 }
 
-/// How the provisioning Secret of these documents comes to exist. It is named after what they are published
-/// from; with tokens in it, after its own content. Where a Secret of that name has other content, the next
-/// name is taken: machines may still fetch it.
+/// Name of the provisioning Secret of these documents: of one that exists and holds them, or of one that is
+/// to be created. That is named after what they are published from; with tokens in it, after its own content.
+/// Where a Secret of that name has other content, the next name is taken: machines may still fetch it.
 ///
 /// # Errors
 /// Why the pool may not get another document.
-pub fn document_step(
+pub fn document_name(
     gathered: &Gathered,
     publish: &Publish,
     documents: &Documents,
-) -> Result<DocumentStep, String> {
+) -> Result<String, String> {
     let (existing, entries) = (&gathered.existing.provisioning, of_entries(&documents.entries));
-    // One that can be altered is made immutable when it is extended.
+    // One that can be altered is made immutable when it is kept for longer.
     if let Some(secret) = existing.iter().find(|secret| secret.entries == entries) {
-        return Ok(DocumentStep::Extend(secret.clone()));
+        return Ok(secret.meta.name.clone());
     }
     if let Some(problem) = &publish.too_many_documents {
         return Err(problem.clone());
@@ -74,7 +74,7 @@ pub fn document_step(
         let hash = digest::sha256_hex(format!("{made_from}/{attempt}").as_bytes());
         let name = names::provisioning_secret_name(&gathered.pool(), &hash);
         if existing.iter().all(|secret| secret.meta.name != name) {
-            return Ok(DocumentStep::Create(name));
+            return Ok(name);
         }
         attempt += 1;
     }
@@ -199,8 +199,9 @@ pub fn bound_to<'a>(document: &SecretView, new: &'a str) -> Option<&'a str> {
 /// refuse it.
 pub fn out_of_sight(gathered: &Gathered) -> Vec<String> {
     let is_shown = |name: &str| of_tokens(&gathered.existing).any(|secret| secret.meta.name == name);
-    let is_of_pool = |name: &str| names::is_provisioning_secret_of(&gathered.pool(), name);
-    let kubeconfig = names::kubeconfig_secret_name(&gathered.pool());
+    let pool = gathered.pool();
+    let is_of_pool = |name: &str| names::is_provisioning_secret_of(&pool, name);
+    let kubeconfig = names::kubeconfig_secret_name(&pool);
     let lost: BTreeSet<&str> = gathered
         .existing
         .document_name()

@@ -74,16 +74,13 @@ pub enum Step {
     /// Fetch the content, and publish it unless exactly this is published already.
     Publish(Box<Publish>),
     /// The pool is gone: delete everything that was ever made for this config.
-    Teardown(Teardown),
-}
-
-#[derive(Debug)]
-pub struct Teardown {
-    /// What the watches show, by pool.
-    pub objects: Vec<ExistingObjects>,
-    /// The watches may not show all that the pool has: an object lost the label or annotation by which they
-    /// find it, they lag, or the pool was never published whole. The API server is asked for all.
-    pub is_listed: bool,
+    Teardown {
+        /// What the watches show, by pool.
+        objects: Vec<ExistingObjects>,
+        /// The watches may not show all that the pool has: an object lost the label or annotation by which
+        /// they find it, they lag, or the pool was never published whole. The API server is asked for all.
+        is_listed: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -116,25 +113,6 @@ pub struct Publish {
     /// Names of documents that the watch does not show though tokens may fetch them. Each that exists is
     /// labelled again, and everything is then gathered again.
     pub out_of_sight: Vec<String>,
-}
-
-/// How the provisioning Secret comes to exist.
-#[derive(Debug, PartialEq)]
-pub enum DocumentStep {
-    /// It exists: keep it for longer.
-    Extend(Arc<SecretView>),
-    /// With this name.
-    Create(String),
-}
-
-impl DocumentStep {
-    /// Name of the Secret.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Extend(secret) => &secret.meta.name,
-            Self::Create(name) => name,
-        }
-    }
 }
 
 /// What exists for a pool that has no config.

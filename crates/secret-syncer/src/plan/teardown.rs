@@ -7,7 +7,7 @@ use osm_api::names;
 use crate::model::gathered::Gathered;
 use crate::model::view::ConfigView;
 use crate::plan::provisioning_secret;
-use crate::plan::steps::{Step, Teardown};
+use crate::plan::steps::Step;
 
 /// Everything of the config's name, but for what another management cluster published.
 pub fn of(gathered: &Gathered, config: &ConfigView) -> Step {
@@ -22,10 +22,8 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Step {
     if config.is_torn_down() && objects.is_empty() {
         return Step::None;
     }
-    Step::Teardown(Teardown {
-        objects,
-        is_listed: !is_shown(gathered),
-    })
+    let is_listed = !is_shown(gathered);
+    Step::Teardown { objects, is_listed }
 }
 
 /// Whether the config, as it is now, is the one that was retired.

@@ -147,12 +147,12 @@ fn a_retired_pool_is_undone_until_nothing_is_left() {
     edit_config(&mut gathered, |config| {
         config.status.retired = Some(retired("md-uid"))
     });
-    assert!(matches!(plan(&gathered).unwrap().step, Step::Teardown(_)));
+    assert!(matches!(plan(&gathered).unwrap().step, Step::Teardown { .. }));
     edit_config(&mut gathered, |config| {
         config.status.conditions = vec![messages::torn_down().condition(&[], Some(3), now())]
     });
     assert!(
-        matches!(plan(&gathered).unwrap().step, Step::Teardown(_)),
+        matches!(plan(&gathered).unwrap().step, Step::Teardown { .. }),
         "something is left"
     );
     gathered.existing = ExistingObjects::default();
@@ -249,8 +249,8 @@ fn what_was_published_by_way_of_another_management_cluster_is_left_alone() {
         let plan = plan(&gathered).unwrap();
         assert!(plan.orphans.is_empty(), "{:?}", plan.orphans);
         assert!(plan.foreign_cluster.unwrap().contains("--kubeconfig"));
-        if let Step::Teardown(made) = plan.step {
-            assert!(made.objects.is_empty(), "{made:?}");
+        if let Step::Teardown { objects, .. } = plan.step {
+            assert!(objects.is_empty(), "{objects:?}");
         }
     }
     gathered.config = None;

@@ -40,8 +40,8 @@ pub fn is_of_another_account(gathered: &Gathered, token: &Token) -> bool {
 }
 
 /// What the API server has granted, which may be less than `asked`. The answer's spec, its status or only the
-/// token itself shows it, so the least of the three counts. `None`: the token is not
-/// one of a ServiceAccount as Kubernetes issues them.
+/// token itself shows it, so the least of the three counts. `None`: the token is not one of a ServiceAccount
+/// as Kubernetes issues them.
 pub fn granted(answer: TokenRequest, asked: Duration, pool: &str) -> Option<Token> {
     let status = answer.status?;
     let claims = claims(&status.token)?;

@@ -18,9 +18,9 @@ use serde::de::DeserializeOwned;
 use crate::io::apply::objects;
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
-use crate::model::existing::{ExistingObjects, Ownership};
+use crate::model::existing::Ownership;
 use crate::model::gathered::Gathered;
-use crate::model::view::{self, PURPOSE_IDENTITY, RoleView};
+use crate::model::view::{self, Meta, PURPOSE_IDENTITY};
 use crate::plan::adoption::{Adoption, of_identity};
 
 /// The pool's ServiceAccount exists afterwards.
@@ -51,6 +51,7 @@ pub async fn open(
     secrets: &[String],
 ) -> Result<bool, ApplyError> {
     const WHAT: &str = "a pool's RoleBinding";
+    // The Role comes first, so that the RoleBinding never binds a Role of someone else.
     let is_open = set_role(context, gathered, ownership, secrets).await?;
     match gathered.existing.binding.as_deref() {
         Some(binding) if binding.good => return Ok(is_open),
@@ -79,14 +80,13 @@ pub async fn set_role(
     secrets: &[String],
 ) -> Result<bool, ApplyError> {
     const WHAT: &str = "a pool's Role";
-    let opens = |role: &RoleView| role.secrets.as_deref() == Some(secrets);
     let mut role = Role {
         metadata: metadata(context, gathered, ownership),
         rules: Some(vec![view::rule(secrets)]),
     };
     let written = match gathered.existing.role.as_deref() {
         None => create_or_adopt(context, &role, WHAT).await?,
-        Some(existing) if opens(existing) => return Ok(true),
+        Some(existing) if existing.secrets.as_deref() == Some(secrets) => return Ok(true),
         Some(existing) => {
             role.metadata.resource_version = Some(existing.meta.resource_version.clone());
             let api: Api<Role> = context.in_namespace();
@@ -96,29 +96,25 @@ pub async fn set_role(
             replaced.map_err(failed(WHAT))?
         }
     };
-    Ok(opens(&context.caches.wrote_role(&written)))
+    let written = context.caches.wrote_role(&written);
+    Ok(written.secrets.as_deref() == Some(secrets))
 }
 
 /// Deletes the ServiceAccount, which revokes the pool's tokens.
-pub async fn revoke(context: &Context, existing: &ExistingObjects) -> Result<(), ApplyError> {
-    const WHAT: &str = "the pool's ServiceAccount";
-    if let Some(account) = &existing.account {
-        objects::delete::<ServiceAccount, _>(context, &context.caches.accounts, account, WHAT).await?;
-    }
-    Ok(())
+pub async fn revoke(context: &Context, account: &Meta) -> Result<(), ApplyError> {
+    let cache = &context.caches.accounts;
+    objects::delete::<ServiceAccount, _>(context, cache, account, "the pool's ServiceAccount").await
 }
 
-/// Deletes the RoleBinding and the Role.
-pub async fn close(context: &Context, existing: &ExistingObjects) -> Result<(), ApplyError> {
-    let (bindings, roles) = (&context.caches.bindings, &context.caches.roles);
-    if let Some(binding) = &existing.binding {
-        let what = "the pool's RoleBinding";
-        objects::delete::<RoleBinding, _>(context, bindings, &binding.meta, what).await?;
-    }
-    if let Some(role) = &existing.role {
-        objects::delete::<Role, _>(context, roles, &role.meta, "the pool's Role").await?;
-    }
-    Ok(())
+/// Deletes the RoleBinding.
+pub async fn unbind(context: &Context, binding: &Meta) -> Result<(), ApplyError> {
+    let cache = &context.caches.bindings;
+    objects::delete::<RoleBinding, _>(context, cache, binding, "the pool's RoleBinding").await
+}
+
+/// Deletes the Role.
+pub async fn close(context: &Context, role: &Meta) -> Result<(), ApplyError> {
+    objects::delete::<Role, _>(context, &context.caches.roles, role, "the pool's Role").await
 }
 
 fn metadata(context: &Context, gathered: &Gathered, ownership: &Ownership) -> ObjectMeta {

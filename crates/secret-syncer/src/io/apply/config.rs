@@ -7,10 +7,9 @@ use osm_runtime::request::failed;
 use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::io::gather;
-use crate::model::documents::{DocumentError, Documents};
+use crate::model::documents::Documents;
 use crate::model::gathered::Gathered;
 use crate::model::view::ConfigView;
-use crate::plan::content::Origin;
 use crate::plan::steps::Publish;
 
 /// In errors.
@@ -54,14 +53,10 @@ pub async fn documents(
         return Err(changed.into());
     }
     let pool = gathered.pool();
-    let documents = match &publish.wanted.origin {
-        Origin::Config { values, .. } => {
-            let config = config.ok_or(changed)?;
-            let content = config.content().map_err(DocumentError::from)?;
-            Documents::make(content, values.clone(), &pool)?
-        }
-        Origin::Published(published) => Documents::published(published, &pool)?,
-    };
+    let documents = publish
+        .wanted
+        .documents(config.as_deref(), &pool)?
+        .ok_or(changed)?;
     let published = match &publish.compare {
         Some(record) => gather::published(context, &pool, record.clone()).await?,
         None => None,

@@ -23,7 +23,7 @@ use crate::io::error::ApplyError;
 use crate::model::gathered::Gathered;
 use crate::model::memory::Fact;
 use crate::plan::findings::Cause;
-use crate::plan::provisioning_secret::{document_step, opened};
+use crate::plan::provisioning_secret::{document_name, opened};
 use crate::plan::steps::{Plan, Publish, Step};
 use crate::plan::{content, messages};
 
@@ -70,8 +70,8 @@ pub async fn apply(context: &Context, gathered: &Gathered, plan: Plan) -> Result
             // The plan for what exists now sets the timers.
             context.queue.add(gathered.name.clone());
         }
-        Step::Teardown(all) => {
-            teardown::retired(context, gathered, &all).await?;
+        Step::Teardown { objects, is_listed } => {
+            teardown::retired(context, gathered, &objects, is_listed).await?;
             applied.verdict = Some(messages::torn_down());
         }
     }
@@ -105,25 +105,23 @@ async fn publish_pool(
 
     // All texts are made before the first of them is written.
     let documents = documents.with_token(&token)?;
-    let step = document_step(gathered, publish, &documents).map_err(ApplyError::TooManyDocuments)?;
-    let texts = documents.texts(&token, step.name())?;
-    let secrets = opened(&publish.kept, step.name());
+    let name = &document_name(gathered, publish, &documents).map_err(ApplyError::TooManyDocuments)?;
+    let texts = documents.texts(&token, name)?;
 
     // The document is kept longer than the token lives.
-    let document = provisioning_secret::store(context, publish, step, &documents, &token)
-        .await?
-        .meta;
+    let document = provisioning_secret::store(context, gathered, publish, name, &documents, &token).await?;
     // Only now: another replica that works on the pool for a moment takes names out of the Role whose Secrets
     // don't exist.
+    let secrets = opened(&publish.kept, name);
     let is_open = account::open(context, gathered, &publish.ownership, &secrets).await?;
     // Only now: a right to join that is missing must not keep a document or a Role from being restored.
-    token::check(context, publish, &token, &document.name, is_open).await?;
+    token::check(context, publish, &token, name, is_open).await?;
     // Nothing more is published for a pool whose end was seen since the config was fetched.
     let config = context.shared.configs.get(&context.config_key(&gathered.name));
     if config.is_some_and(|config| !publish.is_allowed(gathered, &config)) {
         return Err(osm_runtime::Error::Conflict { what: CONFIG }.into());
     }
-    let annotations = publish.annotations(&document, &token);
+    let annotations = publish.annotations(&document.meta, &token);
     kubeconfig_secret::write(context, gathered, publish, &annotations, texts.kubeconfig, &token).await?;
     let (data, script) = (texts.bootstrap, texts.edge_script);
     let published = bootstrap_secret::write(context, gathered, publish, &annotations, data, script).await?;

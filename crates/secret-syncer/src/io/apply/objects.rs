@@ -96,7 +96,7 @@ pub async fn replace(
             api.replace(&name, &PostParams::default(), &secret).await
         }
         Adoption::Recreate => {
-            delete_secret(context, &existing).await?;
+            delete_secret(context, &existing.meta).await?;
             api.create(&PostParams::default(), &secret).await
         }
     };
@@ -108,11 +108,10 @@ pub async fn replace(
 /// # Errors
 /// Requests that failed. An object that is gone already is not an error. This holds for the other functions
 /// here as well.
-pub async fn delete_secret(context: &Context, secret: &SecretView) -> Result<(), ApplyError> {
-    let (meta, api) = (&secret.meta, context.secrets());
-    let version = Some(meta.resource_version.as_str());
-    delete_exactly(&api, &meta.name, &meta.uid, version, "a Secret of the pool").await?;
-    context.caches.secrets.deleted(&key(&meta.name), &meta.uid);
+pub async fn delete_secret(context: &Context, secret: &Meta) -> Result<(), ApplyError> {
+    let (api, version) = (context.secrets(), Some(secret.resource_version.as_str()));
+    delete_exactly(&api, &secret.name, &secret.uid, version, "a Secret of the pool").await?;
+    context.caches.secrets.deleted(&key(&secret.name), &secret.uid);
     Ok(())
 }
 

@@ -19,29 +19,30 @@ use crate::model::token::Token;
 use crate::model::view::{PURPOSE_PROVISIONING, SecretView};
 use crate::plan::adoption::{self, Adoption};
 use crate::plan::provisioning_secret;
-use crate::plan::steps::{DocumentStep, Keep, Publish};
+use crate::plan::steps::{Keep, Publish};
 
 const WHAT: &str = "the provisioning Secret";
 
-/// The provisioning Secret exists afterwards, for as long as this token may fetch it.
+/// The provisioning Secret of this name exists afterwards, for as long as this token may fetch it.
 ///
 /// # Errors
 /// Requests that failed; [`ApplyError::ForeignSecret`] where the name is taken.
 pub async fn store(
     context: &Context,
+    gathered: &Gathered,
     publish: &Publish,
-    step: DocumentStep,
+    name: &str,
     documents: &Documents,
     token: &Token,
 ) -> Result<SecretView, ApplyError> {
-    let name = match step {
-        DocumentStep::Extend(secret) => return prolong(context, publish, &secret, token).await,
-        DocumentStep::Create(name) => name,
-    };
+    let mut existing = gathered.existing.provisioning.iter();
+    if let Some(secret) = existing.find(|secret| secret.meta.name == name) {
+        return prolong(context, publish, secret, token).await;
+    }
     let api = context.secrets();
     let mut metadata = publish
         .ownership
-        .metadata(&context.installation, &name, PURPOSE_PROVISIONING);
+        .metadata(&context.installation, name, PURPOSE_PROVISIONING);
     let annotations = metadata.annotations.get_or_insert_default();
     let keep_until = provisioning_secret::keep_until(None, token.expires).to_string();
     annotations.insert(names::KEEP_UNTIL.to_owned(), keep_until);
@@ -50,9 +51,11 @@ pub async fn store(
     match api.create(&PostParams::default(), &secret).await {
         Ok(created) => Ok(context.caches.wrote_secret(&created)),
         Err(error) if already_exists(&error) => {
-            let found = SecretView::of(&api.get(&name).await.map_err(failed(WHAT))?);
+            let found = SecretView::of(&api.get(name).await.map_err(failed(WHAT))?);
             match adoption::of_document(&found, &documents.entries) {
-                Adoption::Foreign => Err(ApplyError::ForeignSecret { name }),
+                Adoption::Foreign => Err(ApplyError::ForeignSecret {
+                    name: name.to_owned(),
+                }),
                 _ => prolong(context, publish, &found, token).await,
             }
         }
@@ -133,7 +136,7 @@ pub async fn label_again(
 /// Requests that failed.
 pub async fn keep(context: &Context, gathered: &Gathered, keep: &Keep) -> Result<(), ApplyError> {
     for secret in &keep.outdated {
-        objects::delete_secret(context, secret).await?;
+        objects::delete_secret(context, &secret.meta).await?;
         // True of what no living token may fetch, and of the script of a former edge pool.
         tracing::info!(
             config = gathered.name,

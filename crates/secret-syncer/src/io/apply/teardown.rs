@@ -1,7 +1,6 @@
 //! Deletes what was made for a pool, credentials first.
 
 use std::fmt::Debug;
-use std::sync::Arc;
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
@@ -19,20 +18,27 @@ use crate::io::context::Context;
 use crate::io::error::ApplyError;
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;
-use crate::model::view::{self, BindingView, RoleView, SecretView};
+use crate::model::view::Meta;
 use crate::plan;
-use crate::plan::steps::Teardown;
 
 /// Deletes everything: the ServiceAccount first, which revokes the pool's tokens, then the rest.
 ///
 /// # Errors
 /// Requests that failed. This holds for the other functions here as well.
 pub async fn delete_all(context: &Context, existing: &ExistingObjects) -> Result<(), ApplyError> {
-    account::revoke(context, existing).await?;
-    for secret in existing.secrets() {
-        objects::delete_secret(context, secret).await?;
+    if let Some(account) = &existing.account {
+        account::revoke(context, account).await?;
     }
-    account::close(context, existing).await
+    for secret in existing.secrets() {
+        objects::delete_secret(context, &secret.meta).await?;
+    }
+    if let Some(binding) = &existing.binding {
+        account::unbind(context, &binding.meta).await?;
+    }
+    if let Some(role) = &existing.role {
+        account::close(context, &role.meta).await?;
+    }
+    Ok(())
 }
 
 /// Deletes what was made for a retired pool: what is known of it, and where that may not be all, what else
@@ -44,43 +50,40 @@ pub async fn delete_all(context: &Context, existing: &ExistingObjects) -> Result
 ///
 /// # Errors
 /// A conflict if the config is another one.
-pub async fn retired(context: &Context, gathered: &Gathered, all: &Teardown) -> Result<(), ApplyError> {
+pub async fn retired(
+    context: &Context,
+    gathered: &Gathered,
+    known: &[ExistingObjects],
+    is_listed: bool,
+) -> Result<(), ApplyError> {
     let (config, _) = live_config(context, &gathered.name).await?;
     if !plan::teardown::is_confirmed(gathered, &config) {
         return Err(osm_runtime::Error::Conflict { what: CONFIG }.into());
     }
     let pool = &gathered.pool();
-    if all.is_listed {
+    if is_listed {
         for account in of_pool::<ServiceAccount>(context, pool, "ServiceAccounts of the pool").await? {
-            let account = ExistingObjects {
-                account: Some(Arc::new(view::account(&account))),
-                ..ExistingObjects::default()
-            };
             account::revoke(context, &account).await?;
         }
     }
-    for known in &all.objects {
-        delete_all(context, known).await?;
+    for existing in known {
+        delete_all(context, existing).await?;
     }
-    if !all.is_listed {
-        return Ok(());
+    if is_listed {
+        for secret in of_pool::<Secret>(context, pool, "Secrets of the pool").await? {
+            objects::delete_secret(context, &secret).await?;
+        }
+        for binding in of_pool::<RoleBinding>(context, pool, "RoleBindings of the pool").await? {
+            account::unbind(context, &binding).await?;
+        }
+        for role in of_pool::<Role>(context, pool, "Roles of the pool").await? {
+            account::close(context, &role).await?;
+        }
     }
-    let secrets = of_pool::<Secret>(context, pool, "Secrets of the pool").await?;
-    let bindings = of_pool::<RoleBinding>(context, pool, "RoleBindings of the pool").await?;
-    let roles = of_pool::<Role>(context, pool, "Roles of the pool").await?;
-    let rest = ExistingObjects {
-        provisioning: secrets
-            .iter()
-            .map(|secret| Arc::new(SecretView::of(secret)))
-            .collect(),
-        binding: bindings.first().map(|binding| Arc::new(BindingView::of(binding))),
-        role: roles.first().map(|role| Arc::new(RoleView::of(role))),
-        ..ExistingObjects::default()
-    };
-    delete_all(context, &rest).await
+    Ok(())
 }
 
-async fn of_pool<K>(context: &Context, pool: &str, what: &'static str) -> Result<Vec<K>, ApplyError>
+async fn of_pool<K>(context: &Context, pool: &str, what: &'static str) -> Result<Vec<Meta>, ApplyError>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
 {
@@ -89,6 +92,7 @@ where
         .list(&ListParams::default().labels(&format!("{POOL}={pool}")))
         .await
         .map_err(failed(what))?;
-    let is_included = |object: &K| plan::teardown::is_included(&context.installation, object.labels());
-    Ok(found.items.into_iter().filter(is_included).collect())
+    let is_included = |object: &&K| plan::teardown::is_included(&context.installation, object.labels());
+    let included = found.items.iter().filter(is_included);
+    Ok(included.map(|object| Meta::of(object.meta())).collect())
 }
