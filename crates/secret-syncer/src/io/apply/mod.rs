@@ -107,12 +107,12 @@ async fn publish_pool(
     let documents = documents.with_token(&token)?;
     let name = &document_name(gathered, publish, &documents).map_err(ApplyError::TooManyDocuments)?;
     let texts = documents.texts(&token, name)?;
+    let secrets = opened(&publish.kept, name);
 
     // The document is kept longer than the token lives.
     let document = provisioning_secret::store(context, gathered, publish, name, &documents, &token).await?;
     // Only now: another replica that works on the pool for a moment takes names out of the Role whose Secrets
     // don't exist.
-    let secrets = opened(&publish.kept, name);
     let is_open = account::open(context, gathered, &publish.ownership, &secrets).await?;
     // Only now: a right to join that is missing must not keep a document or a Role from being restored.
     token::check(context, publish, &token, name, is_open).await?;
