@@ -101,6 +101,28 @@ mod tests {
         merged.map_err(|error| error.to_string())
     }
 
+    /// Documents, and what the settings with each are.
+    const MERGED: &str = r#"
+{} => http://proxy:3128 .svc pause:1 docker.io quay.io
+proxy: {noProxy: .a} => http://proxy:3128 .a pause:1 docker.io quay.io
+pauseImage: pause:2 => http://proxy:3128 .svc pause:2 docker.io quay.io
+containerd: {registries: [{host: ghcr.io}]} => http://proxy:3128 .svc pause:1 ghcr.io
+containerd: {registries: []} => http://proxy:3128 .svc pause:1
+"#;
+
+    /// Documents, and how the only mistake of each begins.
+    const REFUSED: &str = r#"
+pauseImage: null => pauseImage: is null, but a value of the release can only be replaced; write another value, or remove the field
+proxy: null => proxy: is null
+kubelet: {featureGates: {A: null}} => kubelet.featureGates.A: is null
+initialTaints: [{key: a, value: null, effect: NoSchedule}] => initialTaints[0].value: is null
+prxy: hunter2 => prxy: unknown field
+downloads: {containerd: {version: 2.1}} => downloads.containerd.version: is a number; put it in quotes
+proxy: {http: 'http://u:hunter2@p'} => proxy.http: must be http://host:port, without
+kubelet: {featureGates: {NodeSwap: false}} => system.swap: contradicts the feature gate
+defaultProfiles: {enabled: false} => defaultProfiles: is the same for all clusters; set it in the settings of the release
+"#;
+
     #[test]
     fn a_cluster_has_the_settings_of_the_release_with_its_own_merged_in() {
         let merged = |patch: &str| {
@@ -112,22 +134,8 @@ mod tests {
                 .join(" ")
                 + &hosts.map(|host| format!(" {host}")).collect::<String>()
         };
-        for (patch, expected) in [
-            ("", "http://proxy:3128 .svc pause:1 docker.io quay.io"),
-            (
-                "proxy: {noProxy: .a}",
-                "http://proxy:3128 .a pause:1 docker.io quay.io",
-            ),
-            (
-                "pauseImage: pause:2",
-                "http://proxy:3128 .svc pause:2 docker.io quay.io",
-            ),
-            (
-                "containerd: {registries: [{host: ghcr.io}]}",
-                "http://proxy:3128 .svc pause:1 ghcr.io",
-            ),
-            ("containerd: {registries: []}", "http://proxy:3128 .svc pause:1"),
-        ] {
+        for case in MERGED.trim_matches('\n').lines() {
+            let (patch, expected) = case.split_once(" => ").unwrap();
             assert_eq!(merged(patch), expected, "{patch}");
         }
         let digests = ["", "pauseImage: pause:1", "pauseImage: pause:2"];
@@ -140,38 +148,8 @@ mod tests {
 
     #[test]
     fn mistakes_have_their_place_and_path_and_no_value() {
-        let of_null = "is null, but a value of the release can only be replaced; write another value, or remove the field";
-        let null = |path: &str| format!("{path}: {of_null}");
-        for (patch, expected) in [
-            ("pauseImage: null", null("pauseImage")),
-            ("proxy: null", null("proxy")),
-            (
-                "kubelet: {featureGates: {A: null}}",
-                null("kubelet.featureGates.A"),
-            ),
-            (
-                "initialTaints: [{key: a, value: null, effect: NoSchedule}]",
-                null("initialTaints[0].value"),
-            ),
-            ("prxy: hunter2", "prxy: unknown field".to_owned()),
-            (
-                "downloads: {containerd: {version: 2.1}}",
-                "downloads.containerd.version: is a number; put it in quotes".to_owned(),
-            ),
-            (
-                "proxy: {http: 'http://u:hunter2@p'}",
-                "proxy.http: must be http://host:port, without".to_owned(),
-            ),
-            (
-                "kubelet: {featureGates: {NodeSwap: false}}",
-                "system.swap: contradicts the feature gate".to_owned(),
-            ),
-            (
-                "defaultProfiles: {enabled: false}",
-                "defaultProfiles: is the same for all clusters; set it in the settings of the release"
-                    .to_owned(),
-            ),
-        ] {
+        for case in REFUSED.trim().lines() {
+            let (patch, expected) = case.split_once(" => ").unwrap();
             let error = of_cluster(patch).unwrap_err();
             let expected = format!("WorkerCluster cluster-a/worker, spec.settings: {expected}");
             let is_one = error.starts_with(&expected) && !error.contains("hunter2");

@@ -265,6 +265,26 @@ mod tests {
         (folder, file)
     }
 
+    /// What is replaced in a good kubeconfig and by what, and what is said of it.
+    const REFUSED: &str = r#"
+token: a -> exec: {command: hunter2, apiVersion: client.authentication.k8s.io/v1} => must not have the field exec; put a token
+token: a -> auth-provider: {name: hunter2, config: {}} => must not have the field auth-provider; put a token
+token: a -> tokenFile: /hunter2 => must not have the field tokenFile; put a token
+token: a -> client-certificate: /hunter2 => must not have the field client-certificate; put a token
+token: a -> client-key: /hunter2 => must not have the field client-key; put a token
+token: a -> token: a, as: hunter2 => must not have the field as; use the credentials
+token: a -> token: a, as-uid: hunter2 => must not have the field as-uid; use the credentials
+token: a -> token: a, as-groups: [hunter2] => must not have the field as-groups; use the credentials
+token: a -> token: a, as-user-extra: {a: [hunter2]} => must not have the field as-user-extra; use the credentials
+server: -> certificate-authority: /hunter2, server: => must not have the field certificate-authority; put the CA
+server: -> insecure-skip-tls-verify: true, server: => must not have the field insecure-skip-tls-verify; put the CA
+https: -> http: => must name its server as https://HOST:PORT; correct the field server
+authority-data: -> authority-data: hunter2 => certificate-authority-data is not PEM in base64
+current-context: c -> current-context: hunter2 => current-context names no context in it
+{cluster: c -> {cluster: hunter2 => the current context names no cluster in it
+users: [ -> users: [hunter2, => line 6, column 9
+"#;
+
     #[tokio::test]
     async fn a_kubeconfig_of_another_cluster_does_nothing_but_connect_to_it() {
         _ = rustls::crypto::ring::default_provider().install_default();
@@ -276,90 +296,31 @@ mod tests {
             .replace("authority: ca.pem", &format!("authority-data: {}", base64(&ca)));
         let of_user = |user: &str| good.replace("token: a", user);
         let of_cluster = |field: &str| good.replace("server: ", &format!("{field}, server: "));
-        let one_line = base64("-----BEGIN PRIVATE KEY hunter2");
         let identity = format!(
-            "client-key-data: {one_line}, client-certificate-data: {}",
+            "client-key-data: {}, client-certificate-data: {}",
+            base64("-----BEGIN PRIVATE KEY hunter2"),
             base64(&ca)
         );
-        for (text, expected) in [
-            (
-                of_user("exec: {command: hunter2, apiVersion: client.authentication.k8s.io/v1}"),
-                "must not have the field exec; put a token",
-            ),
-            (
-                of_user("auth-provider: {name: hunter2, config: {}}"),
-                "must not have the field auth-provider; put a token",
-            ),
-            (
-                of_user("tokenFile: /hunter2"),
-                "must not have the field tokenFile; put a token",
-            ),
-            (
-                of_user("client-certificate: /hunter2"),
-                "must not have the field client-certificate; put a token",
-            ),
-            (
-                of_user("client-key: /hunter2"),
-                "must not have the field client-key; put a token",
-            ),
-            (
-                of_user("token: a, as: hunter2"),
-                "must not have the field as; use the credentials",
-            ),
-            (
-                of_user("token: a, as-uid: hunter2"),
-                "must not have the field as-uid; use the credentials",
-            ),
-            (
-                of_user("token: a, as-groups: [hunter2]"),
-                "must not have the field as-groups; use the credentials",
-            ),
-            (
-                of_user("token: a, as-user-extra: {a: [hunter2]}"),
-                "must not have the field as-user-extra; use the credentials",
-            ),
-            (
-                of_cluster("certificate-authority: /hunter2"),
-                "must not have the field certificate-authority; put the CA",
-            ),
-            (
-                of_cluster("insecure-skip-tls-verify: true"),
-                "must not have the field insecure-skip-tls-verify; put the CA",
-            ),
-            (
-                kubeconfig("{token: hunter2}").replace(", certificate-authority: ca.pem", ""),
-                "lacks the field certificate-authority-data; put the CA",
-            ),
-            (
-                good.replace("https:", "http:"),
-                "must name its server as https://HOST:PORT; correct the field server",
-            ),
-            (
-                good.replace("authority-data: ", "authority-data: hunter2"),
-                "certificate-authority-data is not PEM in base64",
-            ),
-            (
-                good.replace("context: c\n", "context: hunter2\n"),
-                "current-context names no context in it",
-            ),
-            (
-                good.replace("{cluster: c", "{cluster: hunter2"),
-                "the current context names no cluster in it",
-            ),
-            (good.replace("users: [", "users: [hunter2, "), "line 6, column "),
-            (
-                of_user(&identity),
-                "client-certificate-data and client-key-data are not PEM",
-            ),
-        ] {
-            let problem = format!(
-                "{:#}",
-                foreign(&text, SERVICE).await.err().context(expected).unwrap()
-            );
-            assert!(
-                problem.contains(expected) && !problem.contains("hunter2"),
-                "{problem}"
-            );
+        let mut cases = vec![(
+            of_user(&identity),
+            "client-certificate-data and client-key-data are not PEM",
+        )];
+        for case in REFUSED.trim().lines() {
+            let (change, expected) = case.split_once(" => ").unwrap();
+            let (from, to) = change.split_once(" -> ").unwrap();
+            assert!(good.contains(from), "{from}");
+            cases.push((good.replace(from, to), expected));
+        }
+        let without_ca = kubeconfig("{token: hunter2}").replace(", certificate-authority: ca.pem", "");
+        cases.push((
+            without_ca,
+            "lacks the field certificate-authority-data; put the CA",
+        ));
+        for (text, expected) in cases {
+            let problem = foreign(&text, SERVICE).await.err().context(expected);
+            let problem = format!("{:#}", problem.unwrap());
+            let is_said = problem.contains(expected) && !problem.contains("hunter2");
+            assert!(is_said, "{expected}: {problem}");
         }
         for text in [
             &good,
