@@ -95,9 +95,7 @@ pub fn serve<C: Controller>(
     installation.fleet = fleet.fleet;
     main(service, args, worker, installation, async move |of: Cluster| {
         if fleet.fleet {
-            let controller = C::start(&of)?;
-            fleet::run(of, controller, &fleet).await;
-            Ok(())
+            Ok(fleet::run::<C>(of, &fleet).await?)
         } else {
             serve_only::<C>(of).await
         }

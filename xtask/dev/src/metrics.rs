@@ -8,6 +8,7 @@ use csr_approver::metrics::JoiningMetrics;
 use osc_controller::metrics::largest_user_data;
 use osm_api::rbac::Service;
 use osm_runtime::admission::AdmissionMetrics;
+use osm_runtime::fleet;
 use prometheus::core::Collector;
 use secret_syncer::io::reporting::PublishMetrics;
 
@@ -20,6 +21,9 @@ pub fn files() -> Result<Vec<File>> {
 /// What a service registers when it starts.
 fn of(service: Service) -> Result<osm_runtime::Metrics> {
     let metrics = osm_runtime::Metrics::of(service)?;
+    if service != Service::OspController {
+        fleet::expiry_gauge(&metrics)?;
+    }
     match service {
         Service::OspController => drop(AdmissionMetrics::new(&metrics)?),
         Service::OscController => drop(largest_user_data(&metrics)?),

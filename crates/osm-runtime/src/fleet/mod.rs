@@ -15,6 +15,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::OptionFuture;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::ResourceExt;
@@ -22,6 +23,7 @@ use osm_api::Reason;
 use osm_api::names::{WORKER_CLUSTER as NAME, worker_kubeconfig};
 use osm_api::worker_cluster::{self, WorkerCluster};
 use parking_lot::Mutex;
+use prometheus::{IntGaugeVec, Opts};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -31,11 +33,11 @@ use self::registration::{KubeconfigText, Registration, State, WorkerClusterView}
 use self::task::Serving;
 use crate::cache::{Cache, Version};
 use crate::cluster::Cluster;
-use crate::metrics::ConditionGauge;
+use crate::cluster_gauge::{ClusterGauge, Part, Shows};
+use crate::metrics::{ConditionGauge, Metrics};
 use crate::queue::Queue;
 use crate::request::{Error, failed};
 use crate::runner::{self, Keys};
-use crate::scope::Scope;
 use crate::settings::{self, Current};
 use crate::watch::Watch;
 use crate::{settings_watch, upstream_osm};
@@ -78,8 +80,11 @@ pub struct FleetArgs {
 
 /// Serves the clusters until shutdown. `seed` is the cluster of the WorkerClusters, and its installation that of
 /// the release.
-pub async fn run<C: Controller>(seed: Cluster, controller: C, args: &FleetArgs) {
-    let mut seed = seed;
+///
+/// # Errors
+/// Metrics whose names are taken.
+pub async fn run<C: Controller>(mut seed: Cluster, args: &FleetArgs) -> Result<(), prometheus::Error> {
+    let (controller, expiry) = (C::start(&seed)?, expiry_gauge(&seed.process.metrics)?);
     if seed.process.service.reads_settings() {
         seed.go_leases = Some(upstream_osm::of_fleet(&seed));
     }
@@ -87,6 +92,7 @@ pub async fn run<C: Controller>(seed: Cluster, controller: C, args: &FleetArgs) 
         queue: Arc::new(Queue::new(&seed.process.environment)),
         conditions: ConditionGauge::new(&seed.process.metrics),
         controller,
+        expiry,
         clusters: Arc::new(Cache::grouped(|view: &WorkerClusterView| {
             view.cluster_uid.clone()
         })),
@@ -105,9 +111,24 @@ pub async fn run<C: Controller>(seed: Cluster, controller: C, args: &FleetArgs) 
     let work = move |namespace| reconcile(reconciled.clone(), namespace);
     runner::work((&fleet.seed, &fleet.seed.replicas), queue, keys, work).await;
     let tasks = std::mem::take(&mut *fleet.tasks.lock());
-    for (_, task) in tasks {
-        task.end().await;
+    for running in tasks.into_values().map(Task::end) {
+        // It has reported a panic.
+        let _ = running.await;
     }
+    Ok(())
+}
+
+/// Makes the metric of the kubeconfigs' lifetimes.
+///
+/// # Errors
+/// Its name is taken.
+pub fn expiry_gauge(metrics: &Metrics) -> Result<Arc<ClusterGauge>, prometheus::Error> {
+    let expiry = Opts::new(
+        "osm_kubeconfig_earliest_expiry_timestamp_seconds",
+        "When the first kubeconfig of a WorkerCluster expires, in seconds since 1970; 0 if none does.",
+    );
+    let expiry = metrics.catalog.add(IntGaugeVec::new(expiry, &[]))?;
+    Ok(ClusterGauge::new(Shows::Least, expiry))
 }
 
 pub struct Fleet<C>(Arc<Inner<C>>);
@@ -136,6 +157,7 @@ pub struct Inner<C> {
     clusters: Arc<Cache<WorkerClusterView>>,
     kubeconfigs: Arc<Cache<KubeconfigText>>,
     conditions: Arc<ConditionGauge>,
+    expiry: Arc<ClusterGauge>,
     /// By namespace.
     tasks: Mutex<BTreeMap<String, Task>>,
 }
@@ -143,21 +165,20 @@ pub struct Inner<C> {
 /// A cluster that is served.
 struct Task {
     of: Registration,
-    scope: Scope,
     settings: watch::Sender<Option<Arc<Current>>>,
     state: watch::Receiver<State>,
     since: Instant,
     running: JoinHandle<()>,
-    /// Ends it where the reconcile that has it is not finished.
+    /// Says when its kubeconfig expires.
+    _expiry: Part,
+    /// Ends it when this is dropped.
     _ends: DropGuard,
 }
 
 impl Task {
-    /// Returns once nothing of it runs any more.
-    async fn end(self) {
-        self.scope.shutdown.cancel();
-        // It has reported a panic.
-        let _ = self.running.await;
+    /// Ends it, without waiting for what runs. The handle does that.
+    fn end(self) -> JoinHandle<()> {
+        self.running
     }
 }
 
@@ -171,9 +192,7 @@ impl<C: Controller> Keys<String> for Fleet<C> {
 
     /// The other replica serves the cluster. For a moment both may, as two replicas may work on one object.
     fn released(&self, namespace: &String) {
-        if let Some(task) = self.tasks.lock().get(namespace) {
-            task.scope.shutdown.cancel();
-        }
+        drop(self.tasks.lock().remove(namespace));
         self.forget(namespace);
     }
 }
@@ -243,8 +262,8 @@ impl<C: Controller> Fleet<C> {
         }
     }
 
-    /// Serves the cluster in this way from now on.
-    fn start(&self, of: Registration) -> Task {
+    /// Serves the cluster in this way from now on, once what served it before has ended.
+    fn start(&self, of: Registration, before: Option<JoinHandle<()>>) -> Task {
         let scope = self.seed.scope.part();
         let (settings, receiver) = watch::channel(None);
         let (sender, state) = watch::channel(State::new(
@@ -258,7 +277,16 @@ impl<C: Controller> Fleet<C> {
             settings: receiver,
             state: sender,
         };
-        let served = task::serve(self.clone(), serving);
+        let (fleet, ended) = (self.clone(), scope.shutdown.clone());
+        let served = async move {
+            // It ends within the time limit of a reconcile, which a cluster that is away can use up.
+            let before = OptionFuture::from(before);
+            if ended.run_until_cancelled(before).await.is_some() {
+                task::serve(fleet, serving).await;
+            }
+        };
+        let expiry = self.expiry.part();
+        expiry.set(&[], of.validity().map(|(_, expiry)| expiry.as_second()));
         let running = scope.spawn_until(format!("cluster {namespace}"), &scope.shutdown, served);
         let (mut states, queue) = (state.clone(), self.queue.clone());
         scope.spawn(format!("state of cluster {namespace}"), async move {
@@ -271,11 +299,11 @@ impl<C: Controller> Fleet<C> {
         Task {
             of,
             _ends: scope.shutdown.clone().drop_guard(),
-            scope,
             settings,
             state,
             since: Instant::now(),
             running,
+            _expiry: expiry,
         }
     }
 }
@@ -291,9 +319,8 @@ async fn reconcile<C: Controller>(fleet: Fleet<C>, namespace: String) -> Result<
     let service = fleet.seed.process.service;
     let Some((view, type_)) = fleet.view(&namespace).zip(worker_cluster::condition(service)) else {
         let task = fleet.tasks.lock().remove(&namespace);
-        if let Some(task) = task {
+        if task.is_some() {
             tracing::info!(cluster = namespace, "no longer served");
-            task.end().await;
         }
         fleet.forget(&namespace);
         return Ok(None);
@@ -319,11 +346,18 @@ async fn reconcile<C: Controller>(fleet: Fleet<C>, namespace: String) -> Result<
         .as_ref()
         .map(|task| task.since)
         .filter(|_| state.reason == Reason::Connecting);
+    let task_validity = task.as_ref().and_then(|task| task.of.validity());
     if let Some(task) = task {
         fleet.tasks.lock().insert(namespace.clone(), task);
     }
-    let state = match settings {
-        Some(problem) if state.reason == Reason::Serving => problem,
+    let is_serving = state.reason == Reason::Serving;
+    let now = fleet.seed.management.server_time.now();
+    let (expiry, look_again) = match task_validity {
+        Some(validity) if is_serving => registration::expiry(validity, &namespace, now),
+        _ => (None, None),
+    };
+    let state = match settings.or(expiry) {
+        Some(found) if is_serving => found,
         _ => state,
     };
     let verdict = state.verdict(type_);
@@ -336,12 +370,11 @@ async fn reconcile<C: Controller>(fleet: Fleet<C>, namespace: String) -> Result<
     {
         return Ok(Some(TIME_TO_CONNECT));
     }
-    let now = fleet.seed.management.server_time.now();
     let written = status::report(&fleet.api(&namespace), service.name(), &view, &verdict, now).await;
     if let Some(written) = written.map_err(failed("the status of the WorkerCluster"))? {
         fleet.saw(written);
     }
-    Ok(None)
+    Ok(look_again)
 }
 
 /// The task that serves the cluster from now on, and what is wrong with how it should be served.
@@ -350,14 +383,6 @@ async fn next<C: Controller>(
     running: Option<Task>,
     wanted: Result<Registration, State>,
 ) -> (Option<Task>, Option<State>) {
-    let running = match running {
-        // It has been released, or has failed.
-        Some(task) if task.scope.shutdown.is_cancelled() => {
-            task.end().await;
-            None
-        }
-        other => other,
-    };
     match (running, wanted) {
         (Some(task), Ok(wanted)) if task.of == wanted => (Some(task), None),
         (running, Ok(wanted)) => {
@@ -368,23 +393,11 @@ async fn next<C: Controller>(
                     let message = format!("{problem}. The previous kubeconfig stays in use");
                     (Some(task), Some(State::new(Reason::KubeconfigInvalid, message)))
                 }
-                (running, invalid) => {
-                    if let Some(task) = running {
-                        task.end().await;
-                    }
-                    match invalid {
-                        Some(problem) => (None, Some(State::new(Reason::KubeconfigInvalid, problem))),
-                        None => (Some(fleet.start(wanted)), None),
-                    }
-                }
+                (_, Some(problem)) => (None, Some(State::new(Reason::KubeconfigInvalid, problem))),
+                (running, None) => (Some(fleet.start(wanted, running.map(Task::end))), None),
             }
         }
-        (running, Err(problem)) => {
-            if let Some(task) = running {
-                task.end().await;
-            }
-            (None, Some(problem))
-        }
+        (_, Err(problem)) => (None, Some(problem)),
     }
 }
 

@@ -1,14 +1,21 @@
 //! What a WorkerCluster, its Secret and the release say about one cluster: how it is served, or why not.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
+use kube::config::Kubeconfig;
 use osm_api::names::{KUBECONFIG_KEY, worker_kubeconfig};
 use osm_api::rbac::{Installation, Service};
 use osm_api::worker_cluster::{Joining, WorkerCluster, WorkerClusterSpec};
 use osm_api::{Reason, condition};
+use secrecy::ExposeSecret;
+use serde::Deserialize;
 
 /// A WorkerCluster, as far as it matters here.
 pub struct WorkerClusterView {
@@ -57,6 +64,24 @@ pub fn kubeconfig(secret: Secret) -> KubeconfigText {
     Some(String::from_utf8(bytes.0).ok()?.into())
 }
 
+pub type Validity = (Timestamp, Timestamp);
+
+/// What is to be said about a cluster that is served with a kubeconfig that is valid so long, and when to look
+/// again. A kubeconfig is renewed several times within its lifetime, so in its second half a renewal has failed
+/// again and again.
+pub fn expiry((from, to): Validity, namespace: &str, now: Timestamp) -> (Option<State>, Option<Duration>) {
+    let half = from + to.duration_since(from) / 2;
+    if now < half {
+        let look_again = Duration::try_from(half.duration_since(now)).ok();
+        return (None, look_again);
+    }
+    let message = format!(
+        "the kubeconfig expires at {to}; see why the CronJob does not renew it, or run `osmctl kubeconfigs -n {namespace} \
+         --worker-context CONTEXT`"
+    );
+    (Some(State::new(Reason::Serving, message)), None)
+}
+
 /// How a cluster is served. What differs leads to another connection.
 #[derive(Clone, PartialEq)]
 pub struct Registration {
@@ -67,6 +92,24 @@ pub struct Registration {
 }
 
 impl Registration {
+    /// From when to when the token of the kubeconfig is valid, if it says so; it is not verified.
+    pub fn validity(&self) -> Option<Validity> {
+        #[derive(Deserialize)]
+        struct Claims {
+            iat: i64,
+            exp: i64,
+        }
+        let kubeconfig = Kubeconfig::from_yaml(&self.kubeconfig).ok()?;
+        let mut users = kubeconfig.auth_infos.into_iter();
+        let token = users.find_map(|user| user.auth_info?.token)?;
+        let payload = BASE64_URL_SAFE_NO_PAD
+            .decode(token.expose_secret().split('.').nth(1)?)
+            .ok()?;
+        let Claims { iat, exp } = serde_json::from_slice(&payload).ok()?;
+        let at = |seconds| Timestamp::from_second(seconds).ok();
+        at(iat).zip(at(exp))
+    }
+
     /// Whether they differ in the kubeconfig only.
     pub fn is_of_same(&self, other: &Self) -> bool {
         self.uid == other.uid && self.installation == other.installation
@@ -148,5 +191,149 @@ fn installation(view: &WorkerClusterView, release: &Installation) -> Installatio
         profile_namespaces: spec.profile_namespaces.clone(),
         worker_namespace: spec.worker_namespace.clone(),
         ..release.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn view(namespace: &str, created: &str, spec: &Value) -> WorkerClusterView {
+        let object = json!({
+            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster", "spec": spec,
+            "metadata": {"name": "worker", "namespace": namespace, "uid": namespace, "creationTimestamp": created},
+        });
+        WorkerClusterView::of(serde_json::from_value(object).unwrap())
+    }
+
+    fn secret(data: &Value) -> KubeconfigText {
+        kubeconfig(serde_json::from_value(json!({"data": data})).unwrap())
+    }
+
+    fn release() -> Installation {
+        Installation {
+            id: "osm".to_owned(),
+            namespace: "osm".to_owned(),
+            profile_namespaces: vec!["team".to_owned(), "other".to_owned()],
+            fleet: true,
+            ..Installation::default()
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_served_with_the_kubeconfig_of_the_service_or_there_is_a_reason() {
+        let (approved, fixed) = (json!({}), json!({"joining": "static"}));
+        let [good, other, binary] = [
+            json!({"kubeconfig": "YQ=="}),
+            json!({"value": "YQ=="}),
+            json!({"kubeconfig": "/w=="}),
+        ]
+        .map(|data| secret(&data));
+        let (syncer, approver) = (Service::SecretSyncer, Service::CsrApprover);
+        for (service, spec, secret, expected) in [
+            (syncer, &approved, Some(&good), Ok("a")),
+            (syncer, &fixed, Some(&good), Ok("a")),
+            (approver, &approved, Some(&good), Ok("a")),
+            (
+                approver,
+                &fixed,
+                Some(&good),
+                Err((Reason::NotServed, "spec.joining is static")),
+            ),
+            (
+                syncer,
+                &approved,
+                None,
+                Err((Reason::KubeconfigMissing, "no Secret worker-secret-syncer")),
+            ),
+            (
+                syncer,
+                &approved,
+                Some(&other),
+                Err((Reason::KubeconfigMissing, "no kubeconfig in its key")),
+            ),
+            (
+                syncer,
+                &approved,
+                Some(&binary),
+                Err((Reason::KubeconfigMissing, "`osmctl kubeconfigs -n cluster-a")),
+            ),
+        ] {
+            let found = read(
+                &view("cluster-a", "2026-01-01T00:00:00Z", spec),
+                secret,
+                &release(),
+                service,
+            );
+            match (found, expected) {
+                (Ok(found), Ok(text)) => assert_eq!(&*found.kubeconfig, text),
+                (Err(found), Err((reason, words))) => {
+                    assert_eq!(found.reason, reason);
+                    assert!(found.message.contains(words), "{}", found.message);
+                }
+                (found, _) => panic!("{service:?} {spec}: {:?}", found.map(|found| found.uid)),
+            }
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_the_cluster_is_its_own_and_all_else_the_releases() {
+        let of = |spec: Value| installation(&view("cluster-a", "2026-01-01T00:00:00Z", &spec), &release());
+        let plain = of(json!({}));
+        assert_eq!(
+            (&*plain.id, &*plain.namespace, plain.worker_namespace()),
+            ("cluster-a", "cluster-a", "cluster-a")
+        );
+        assert_eq!(plain.namespaces_to_render_from(), ["osm"]);
+        let own = of(json!({"installation": "old", "workerNamespace": "w", "profileNamespaces": ["team"]}));
+        assert_eq!(
+            (&*own.id, &*own.namespace, own.worker_namespace()),
+            ("old", "cluster-a", "w")
+        );
+        assert_eq!(own.namespaces_to_render_from(), ["osm", "team"]);
+    }
+
+    #[test]
+    fn of_two_with_one_cluster_the_older_has_it() {
+        let [first, second] =
+            ["2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"].map(|at| view("b", at, &json!({})));
+        let same_second = view("c", "2026-01-01T00:00:00Z", &json!({}));
+        let late = WorkerClusterView {
+            uid: "late".to_owned(),
+            ..second
+        };
+        assert!(late.is_younger_than(&first) && !first.is_younger_than(&late));
+        assert!(same_second.is_younger_than(&first) && !first.is_younger_than(&same_second));
+        assert!(!first.is_younger_than(&first));
+    }
+
+    #[test]
+    fn a_kubeconfig_that_was_not_renewed_for_half_of_its_lifetime_is_named() {
+        let payload = BASE64_URL_SAFE_NO_PAD.encode(r#"{"iat":1000,"exp":3000,"sub":"x"}"#);
+        let of = |token: &str| Registration {
+            uid: String::new(),
+            installation: Installation::default(),
+            kubeconfig: format!("users: [{{name: a, user: {{token: {token}}}}}]").into(),
+        };
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let validity = of(&format!("header.{payload}.signature")).validity().unwrap();
+        assert_eq!(validity, (at(1000), at(3000)));
+        assert_eq!(
+            expiry(validity, "a", at(1500)),
+            (None, Some(Duration::from_secs(500)))
+        );
+        let (found, again) = expiry(validity, "a", at(2000));
+        let found = found.unwrap();
+        assert_eq!((found.reason, again), (Reason::Serving, None));
+        assert!(
+            found.message.contains("expires at 1970-01-01T00:50:00Z"),
+            "{}",
+            found.message
+        );
+        for other in ["hunter2", "a.b.c", "'a.e30.c'"] {
+            assert!(of(other).validity().is_none(), "{other}");
+        }
     }
 }
