@@ -1,5 +1,6 @@
 //! Holds what all reconciles of one cluster share: the cluster, the queue, caches, memory and metrics.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use osm_api::cluster_endpoint::{self, Choice};
@@ -14,6 +15,7 @@ use osm_runtime::queue::Queue;
 use osm_runtime::request::failed;
 use osm_runtime::runner::Keys;
 use osm_runtime::{Cluster, Error, read, watch};
+use parking_lot::Mutex;
 
 use crate::caches::Caches;
 use crate::memory::Memory;
@@ -43,6 +45,8 @@ pub struct Inner {
     pub conditions: Arc<ConditionGauge>,
     pub sizes: Sizes,
     pub foreign_cluster: ForeignCluster,
+    /// What was started once something needed it.
+    started: Mutex<BTreeSet<String>>,
 }
 
 impl Context {
@@ -57,6 +61,7 @@ impl Context {
             conditions: ConditionGauge::new(&process.metrics),
             sizes: Sizes::new(shared.largest_user_data.part()),
             foreign_cluster: ForeignCluster::new(cluster),
+            started: Mutex::default(),
         }))
     }
 
@@ -89,6 +94,11 @@ impl Keys<String> for Context {
 impl Inner {
     pub fn config_api(&self) -> Api<OperatingSystemConfig> {
         Api::namespaced(self.cluster.management.client.clone(), self.cluster.namespace())
+    }
+
+    /// Whether this, which something needs, is not started yet. The caller starts it.
+    pub fn is_first_to_start(&self, what: &str) -> bool {
+        self.started.lock().insert(what.to_owned())
     }
 
     /// The OperatingSystemConfigs of this cluster.

@@ -19,6 +19,7 @@ use crate::context::Context;
 use crate::hold::{self, Hold};
 use crate::pool_settings::{self, SettingsLookup};
 use crate::view::{ConfigView, PoolView, ProfileView};
+use crate::watches;
 
 /// The input of a plan.
 #[derive(Clone)]
@@ -192,7 +193,10 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, Error> {
         .first()
         .is_some_and(|owner| context.memory.has_lost_content(&owner.pool_ref.uid));
     let endpoint = match &settings {
-        SettingsLookup::Found(current) => context.endpoint(&current.settings, config.as_deref()),
+        SettingsLookup::Found(current) => {
+            watches::discover(context, &current.settings).await?;
+            context.endpoint(&current.settings, config.as_deref())
+        }
         _ => None,
     };
     Ok(Gathered {

@@ -1,18 +1,20 @@
 //! Starts the watches. A change requeues the configs that it concerns.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use osm_api::MachineDeployment;
 use osm_api::cluster_endpoint::Discovered;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::profile::OperatingSystemProfile;
-use osm_runtime::Cluster;
+use osm_api::{MachineDeployment, Settings};
 use osm_runtime::cache::{Cache, Change};
+use osm_runtime::request::failed;
 use osm_runtime::served::Served;
 use osm_runtime::settings_watch;
 use osm_runtime::watch::Watch;
+use osm_runtime::{Cluster, Error};
 
 use crate::context::Context;
 use crate::pool_settings;
@@ -27,6 +29,9 @@ const MAX_SLICES: usize = 100;
 /// waiting.
 const MAX_POOLS: usize = 30_000;
 
+/// How often it is looked whether the first lists are there, which only reads memory.
+const POLL: Duration = Duration::from_millis(20);
+
 /// Profiles of one namespace that are kept. No setting bounds their number, and each takes memory.
 const MAX_PROFILES: usize = 10_000;
 
@@ -36,11 +41,10 @@ pub fn of_management(cluster: &Cluster, shared: &Shared, served: &Arc<Served<Con
     profiles(cluster, shared, served);
 }
 
-/// Starts the watches of a worker cluster.
+/// Starts the watches of a worker cluster that every pool needs. The others start with the first pool that needs
+/// them.
 pub fn of_worker(context: &Context) {
     machine_deployments(context);
-    pool_settings(context);
-    endpoints(context);
     let waker = context.clone();
     settings_watch::on_change(&context.cluster, move || waker.wake(|_| true));
 }
@@ -61,6 +65,9 @@ fn machine_deployments(context: &Context) {
                 waker.no_longer_rejected(&gone);
                 waker.memory.forget_finalizer(&gone);
                 waker.memory.forget_content(&gone);
+            }
+            if let Some(pool) = change.new.as_ref().filter(|pool| pool.settings_map.is_some()) {
+                pool_settings(&waker, &pool.pool_ref.namespace);
             }
             for pool in [change.old, change.new].into_iter().flatten() {
                 waker.queue.add(pool.pool_ref.config_name());
@@ -121,22 +128,51 @@ fn profiles(cluster: &Cluster, shared: &Shared, served: &Arc<Served<Context>>) {
     }
 }
 
-fn pool_settings(context: &Context) {
-    for (namespace, cache) in &context.caches.pool_settings {
-        let waker = context.clone();
-        Watch::namespaced(&context.cluster.worker, namespace, "pool-settings")
-            .large()
-            .project(|map| pool_settings::document(map).map(drop))
-            .into_cache(cache)
-            .on_change(move |change| {
-                if let Some((namespace, name)) = change.key.split_once('/') {
-                    waker.wake(|pool| pool.names_settings(namespace, name));
-                }
-            })
-            // A namespace that can't be read holds up only the pools that use its ConfigMaps.
-            .awaited(false)
-            .spawn(&context.cluster);
+/// Watches the ConfigMaps of this namespace, once a pool names one.
+fn pool_settings(context: &Context, namespace: &str) {
+    let Some(cache) = context.caches.pool_settings.get(namespace) else {
+        return;
+    };
+    if !context.is_first_to_start(&format!("pool-settings in {namespace}")) {
+        return;
     }
+    let waker = context.clone();
+    Watch::namespaced(&context.cluster.worker, namespace, "pool-settings")
+        .large()
+        .project(|map| pool_settings::document(map).map(drop))
+        .into_cache(cache)
+        .on_change(move |change| {
+            if let Some((namespace, name)) = change.key.split_once('/') {
+                waker.wake(|pool| pool.names_settings(namespace, name));
+            }
+        })
+        // A namespace that can't be read holds up only the pools that use its ConfigMaps.
+        .awaited(false)
+        .spawn(&context.cluster);
+}
+
+/// Watches where the cluster says that its API server is, once these settings don't say it, and returns when
+/// both places are listed.
+///
+/// # Errors
+/// They can't be listed.
+pub async fn discover(context: &Context, settings: &Settings) -> Result<(), Error> {
+    let cluster = &settings.cluster;
+    if cluster.api_server.is_some() && cluster.ca_bundle.is_some() {
+        return Ok(());
+    }
+    if context.is_first_to_start("endpoints") {
+        endpoints(context);
+    }
+    let caches = &context.caches;
+    let listed = async {
+        while !(caches.cluster_info.is_listed() && caches.endpoint_slices.is_listed()) {
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    let listed = tokio::time::timeout(context.cluster.process.args.request_timeout, listed).await;
+    let late = |_| kube::Error::Service("it is not listed yet; the log says why".into());
+    listed.map_err(late).map_err(failed("the API server's address"))
 }
 
 fn endpoints(context: &Context) {
@@ -146,6 +182,7 @@ fn endpoints(context: &Context) {
         .project(|map: ConfigMap| Some(Discovered::from_cluster_info(&map)))
         .into_cache(&context.caches.cluster_info)
         .on_change(move |_| waker.wake(|_| true))
+        .awaited(false)
         .spawn(&context.cluster);
 
     let waker = context.clone();
@@ -155,6 +192,7 @@ fn endpoints(context: &Context) {
         .project(|slice: EndpointSlice| Some(Discovered::from_endpoint_slice(&slice)))
         .into_cache(&context.caches.endpoint_slices)
         .on_change(move |_| waker.wake(|_| true))
+        .awaited(false)
         .spawn(&context.cluster);
 }
 
