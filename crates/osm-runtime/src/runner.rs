@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use osm_api::Reason;
+use tracing::Instrument as _;
 
 use crate::error::{Failure, LONGEST_DELAY};
 use crate::queue::Queue;
@@ -139,7 +140,8 @@ async fn run<K, S, F, Fut, E>(
                 queued.count(queue.depth());
                 let started = Instant::now();
                 // A task of its own, so that a panic ends this reconcile and nothing else.
-                let task = tokio::spawn(tokio::time::timeout(timeout, reconcile(key.clone())));
+                let task = tokio::time::timeout(timeout, reconcile(key.clone()));
+                let task = tokio::spawn(task.in_current_span());
                 let failed = || queue.failed(&key, LONGEST_DELAY);
                 let (outcome, reason) = match task.await {
                     Ok(Ok(Ok(again))) => {

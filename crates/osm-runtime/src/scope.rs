@@ -9,6 +9,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::process::Process;
 use crate::readiness::Readiness;
@@ -59,14 +60,16 @@ impl Scope {
         task: impl Future<Output = ()> + Send + 'static,
     ) -> JoinHandle<()> {
         let (scope, what, end) = (self.clone(), what.into(), end.clone());
-        tokio::spawn(async move {
+        let supervised = async move {
             let panicked = AssertUnwindSafe(task).catch_unwind().await.is_err();
             if panicked {
                 scope.failed(&what, "panicked");
             } else if !end.is_cancelled() {
                 scope.failed(&what, "ended unexpectedly");
             }
-        })
+        };
+        // Its lines in the log name the cluster, if there is one.
+        tokio::spawn(supervised.in_current_span())
     }
 
     /// Ends the scope because of a task that can't go on. `how` follows "the task".

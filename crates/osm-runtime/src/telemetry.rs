@@ -18,7 +18,7 @@ pub fn init(args: &CommonArgs) -> anyhow::Result<()> {
     let filter = targets(&args.log_filter)?;
     let lines = fmt::layer().with_writer(std::io::stderr);
     let lines = match args.log_format {
-        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).with_span_list(false).boxed(),
         LogFormat::Text => lines
             .with_ansi(std::io::stderr().is_terminal())
             .with_target(false)

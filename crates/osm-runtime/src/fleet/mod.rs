@@ -15,10 +15,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::OptionFuture;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, OptionFuture};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kube::ResourceExt;
+use kube::{Config, ResourceExt};
 use osm_api::Reason;
 use osm_api::names::{WORKER_CLUSTER as NAME, worker_kubeconfig};
 use osm_api::worker_cluster::{self, WorkerCluster};
@@ -28,6 +29,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
+use tracing::Instrument as _;
 
 use self::registration::{KubeconfigText, Registration, State, WorkerClusterView};
 use self::task::Serving;
@@ -39,8 +41,9 @@ use crate::queue::Queue;
 use crate::request::{Error, failed};
 use crate::runner::{self, Keys};
 use crate::settings::{self, Current};
+use crate::transport::Clients;
 use crate::watch::Watch;
-use crate::{settings_watch, upstream_osm};
+use crate::{kubeconfig, settings_watch, upstream_osm};
 
 /// WorkerClusters, and Secrets with a kubeconfig, that are kept.
 const MAX_CLUSTERS: usize = 10_000;
@@ -83,7 +86,26 @@ pub struct FleetArgs {
 ///
 /// # Errors
 /// Metrics whose names are taken.
-pub async fn run<C: Controller>(mut seed: Cluster, args: &FleetArgs) -> Result<(), prometheus::Error> {
+pub async fn run<C: Controller>(seed: Cluster, args: &FleetArgs) -> Result<(), prometheus::Error> {
+    let service = seed.process.service;
+    let connect: Connect =
+        Box::new(move |text| async move { kubeconfig::foreign(&text, service).await }.boxed());
+    run_by::<C>(seed, args, connect).await
+}
+
+/// Clients by the text of a kubeconfig, or what is wrong with it. Tests provide their own.
+pub type Connect =
+    Box<dyn Fn(Arc<str>) -> BoxFuture<'static, anyhow::Result<(Config, Clients)>> + Send + Sync>;
+
+/// As [`run`], with other clients.
+///
+/// # Errors
+/// Metrics whose names are taken.
+pub async fn run_by<C: Controller>(
+    mut seed: Cluster,
+    args: &FleetArgs,
+    connect: Connect,
+) -> Result<(), prometheus::Error> {
     let (controller, expiry) = (C::start(&seed)?, expiry_gauge(&seed.process.metrics)?);
     if seed.process.service.reads_settings() {
         seed.go_leases = Some(upstream_osm::of_fleet(&seed));
@@ -92,6 +114,7 @@ pub async fn run<C: Controller>(mut seed: Cluster, args: &FleetArgs) -> Result<(
         queue: Arc::new(Queue::new(&seed.process.environment)),
         conditions: ConditionGauge::new(&seed.process.metrics),
         controller,
+        connect,
         expiry,
         clusters: Arc::new(Cache::grouped(|view: &WorkerClusterView| {
             view.cluster_uid.clone()
@@ -151,6 +174,7 @@ pub struct Inner<C> {
     /// The cluster of the WorkerClusters.
     seed: Cluster,
     controller: C,
+    connect: Connect,
     /// Namespaces of WorkerClusters.
     queue: Arc<Queue<String>>,
     /// By the uid of their cluster.
@@ -287,6 +311,7 @@ impl<C: Controller> Fleet<C> {
         };
         let expiry = self.expiry.part();
         expiry.set(&[], of.validity().map(|(_, expiry)| expiry.as_second()));
+        let served = served.instrument(tracing::error_span!("cluster", namespace));
         let running = scope.spawn_until(format!("cluster {namespace}"), &scope.shutdown, served);
         let (mut states, queue) = (state.clone(), self.queue.clone());
         scope.spawn(format!("state of cluster {namespace}"), async move {
@@ -386,7 +411,7 @@ async fn next<C: Controller>(
     match (running, wanted) {
         (Some(task), Ok(wanted)) if task.of == wanted => (Some(task), None),
         (running, Ok(wanted)) => {
-            let invalid = crate::kubeconfig::foreign(&wanted.kubeconfig, fleet.seed.process.service).await;
+            let invalid = (fleet.connect)(wanted.kubeconfig.clone()).await;
             let invalid = invalid.err().map(|problem| format!("{problem:#}"));
             match (running, invalid) {
                 (Some(task), Some(problem)) if task.of.is_of_same(&wanted) => {

@@ -20,7 +20,7 @@ use crate::error::{brief, is_code};
 use crate::readiness::{RIGHTS, Readiness};
 use crate::scope::Scope;
 use crate::watch::GATE;
-use crate::{foreign_cluster, kubeconfig, rights, settings, upstream_osm};
+use crate::{foreign_cluster, rights, settings, upstream_osm};
 
 /// Pauses between two attempts; they grow with each failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -55,8 +55,7 @@ pub async fn serve<C: Controller>(fleet: Fleet<C>, serving: Serving) {
             differs
         });
         if is_new {
-            let cluster = &serving.registration.installation.namespace;
-            tracing::warn!(cluster, reason = %why.reason, "not served: {}", why.message);
+            tracing::warn!(reason = %why.reason, "not served: {}", why.message);
         }
         if began.elapsed() > LONGEST_PAUSE {
             failures = 0;
@@ -106,7 +105,7 @@ async fn attempt<C: Controller>(fleet: &Fleet<C>, serving: &Serving) -> Option<S
 /// The connection to the cluster of a WorkerCluster.
 async fn connect<C: Controller>(fleet: &Fleet<C>, registration: &Registration) -> Result<Connection, State> {
     let process = &fleet.seed.process;
-    let (config, clients) = kubeconfig::foreign(&registration.kubeconfig, process.service)
+    let (config, clients) = (fleet.connect)(registration.kubeconfig.clone())
         .await
         .map_err(|problem| State::new(Reason::KubeconfigInvalid, format!("{problem:#}")))?;
     let role = ConnectionRole::Of(ClusterKind::Worker);

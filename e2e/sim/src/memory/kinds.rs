@@ -59,7 +59,7 @@ const fn custom(group: &'static str, kind: &'static str, plural: &'static str) -
     }
 }
 
-static KINDS: [Kind; 24] = [
+static KINDS: [Kind; 25] = [
     of("", "v1", "Namespace", "namespaces", false),
     of("", "v1", "ConfigMap", "configmaps", true),
     of("", "v1", "Secret", "secrets", true),
@@ -112,6 +112,7 @@ static KINDS: [Kind; 24] = [
     custom(MACHINES, "Machine", "machines"),
     custom(OSM, "OperatingSystemProfile", "operatingsystemprofiles"),
     custom(OSM, "OperatingSystemConfig", "operatingsystemconfigs"),
+    custom(OSM, "WorkerCluster", "workerclusters"),
 ];
 
 pub(super) fn all() -> impl Iterator<Item = &'static Kind> {

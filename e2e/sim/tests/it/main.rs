@@ -8,6 +8,7 @@
     clippy::indexing_slicing
 )]
 
+mod fleet;
 mod memory;
 mod model;
 mod profiles;

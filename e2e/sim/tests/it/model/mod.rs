@@ -10,7 +10,7 @@
 mod case;
 mod fault_schedule;
 mod scenes;
-mod world;
+pub mod world;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, RngAlgorithm, TestRng, TestRunner};

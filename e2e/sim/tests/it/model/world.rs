@@ -33,7 +33,7 @@ use super::case::{Act, Case, Damaged, How, POOLS, Which};
 use super::fault_schedule::{FaultSchedule, Place, mix};
 
 pub const NAMESPACE: &str = "osm";
-const PROFILE: &str = "osp-tiny";
+pub const PROFILE: &str = "osp-tiny";
 /// Where the registry's password is.
 const REGISTRY: &str = "registry";
 /// Longer waits have no more than one replica of each service.
@@ -1103,7 +1103,7 @@ fn needs_tokens_later(object: &mut Value) {
 }
 
 /// machine-controller has made the MachineSet of the template that stands: it counts.
-fn stamp(state: &mut State, name: &str) {
+pub fn stamp(state: &mut State, name: &str) {
     let Some(md) = state.object("machinedeployments", "kube-system", name) else {
         return;
     };
@@ -1148,7 +1148,7 @@ pub fn judge(state: &mut State) {
         .unwrap();
 }
 
-fn is_accepted(state: &State, token: &str, purpose: &Purpose) -> bool {
+pub fn is_accepted(state: &State, token: &str, purpose: &Purpose) -> bool {
     const CSR: &str = "certificatesigningrequests";
     let group = "certificates.k8s.io";
     match purpose {
