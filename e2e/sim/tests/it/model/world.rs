@@ -1,5 +1,6 @@
 //! Plays a case, from its first step to its outcome, in an installation in memory with its users.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use osc_controller::OscController;
 use osm_api::condition::{self, Verdict};
@@ -20,8 +22,8 @@ use osm_runtime::service::serve_only;
 use osm_runtime::{Cluster, CommonArgs, Connection, Environment, Process, Scope, settings_watch, status};
 use osm_sim::invariants::{Change, Observer, Purpose, What};
 use osm_sim::memory::{Backup, Link, Server, State, User};
-use osm_testkit::fixtures;
 use osm_testkit::installation::{self, IDENTITIES};
+use osm_testkit::{fixtures, machine_controller, provisioning};
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use secret_syncer::SecretSyncer;
@@ -40,6 +42,9 @@ const REGISTRY: &str = "registry";
 const MINUTES_TOGETHER: u32 = 5;
 const KUBELETS: [&str; 4] = ["1.33.7", "1.34.2", "1.34.3", "1.35.1"];
 
+/// File of a document whose machines fetch a kubeconfig Secret.
+const JOIN: &str = "/etc/join";
+
 /// An installation, and what the people around it want.
 pub struct World {
     pub server: Server,
@@ -55,6 +60,52 @@ pub struct World {
     rewrites: Arc<AtomicBool>,
     /// Pools whose record was forged, and of which pool it then was.
     forged: Mutex<Vec<(usize, usize)>>,
+    kubeconfigs: Arc<Mutex<Kubeconfigs>>,
+}
+
+/// Whether a document that names a kubeconfig Secret was published before that Secret.
+#[derive(Default)]
+struct Kubeconfigs {
+    /// Names of all kubeconfig Secrets that ever were.
+    made: BTreeSet<String>,
+    /// The bootstrap Secrets that came before theirs.
+    missed: BTreeSet<String>,
+}
+
+impl Kubeconfigs {
+    fn observe(&mut self, state: &State, change: &Change) {
+        let label = |label: &str| {
+            change.object["metadata"]["labels"][label]
+                .as_str()
+                .unwrap_or_default()
+        };
+        let name = change.object["metadata"]["name"].as_str().unwrap_or_default();
+        if change.object["kind"] != "Secret" || change.what == What::Deleted {
+            return;
+        }
+        let wanted = names::kubeconfig_secret_name(label(names::POOL));
+        if name == wanted {
+            self.made.insert(wanted);
+        } else if name.ends_with("-bootstrap-config") && names_kubeconfig(state, &change.object) {
+            if !self.made.contains(&wanted) {
+                self.missed
+                    .insert(format!("{name} was published before {wanted}"));
+            }
+        }
+    }
+}
+
+/// Whether the document that this bootstrap Secret names has a file with the name of a kubeconfig Secret.
+fn names_kubeconfig(state: &State, bootstrap: &Value) -> bool {
+    let document = || {
+        let bootstrap: Secret = serde_json::from_value(bootstrap.clone()).ok()?;
+        let revision = bootstrap.annotations().get(names::MACHINE_DEPLOYMENT_REVISION)?.clone();
+        let data = machine_controller::user_data(&bootstrap, &revision, "machine").ok()?;
+        let name = fixtures::parse(data).ok()?.provisioning_secret;
+        let document = state.object("secrets", CLOUD_INIT_SETTINGS, &name)?;
+        provisioning::document(serde_json::from_value(document.clone()).ok()?).ok()
+    };
+    document().is_some_and(|document| document.contains(JOIN))
 }
 
 /// What machines are to boot with.
@@ -110,11 +161,14 @@ impl World {
         let server = Server::new(Timestamp::from_second(1_790_000_000).unwrap());
         let observer = Arc::new(Mutex::new(Observer::new(fixtures::parse, SignedDuration::ZERO)));
         let watching = observer.clone();
+        let kubeconfigs = Arc::<Mutex<Kubeconfigs>>::default();
+        let seen = kubeconfigs.clone();
         server.on_change(move |state, change| {
             // They open nothing, and are many.
             if change.object["kind"] == "Lease" {
                 return;
             }
+            seen.lock().unwrap().observe(state, change);
             let mut observer = watching.lock().unwrap();
             observer.observe(change);
             observer.ask(state.now(), |probe| {
@@ -153,6 +207,7 @@ impl World {
             backups: Mutex::default(),
             rewrites: Arc::default(),
             forged: Mutex::default(),
+            kubeconfigs,
         };
         world.set_settings(24);
         world.edit_profile();
@@ -814,7 +869,7 @@ impl World {
         let token = osm_judges::user_data_files(provisioning)
             .map_err(|complaints| complaints.to_string())?
             .into_iter()
-            .find(|file| file.path == "/etc/join")
+            .find(|file| file.path == JOIN)
             .and_then(|file| Some(file.content.split_once(' ')?.0.to_owned()));
         let Some(token) = token else {
             return if name == pool(1) {
@@ -847,6 +902,7 @@ impl World {
             .iter()
             .map(ToString::to_string)
             .collect();
+        broken.extend(self.kubeconfigs.lock().unwrap().missed.iter().cloned());
         broken.extend(self.server.unsupported());
         if broken.is_empty() {
             Ok(())
@@ -1055,7 +1111,6 @@ fn would_change(before: Option<&Value>, patch: &Value) -> bool {
 /// What the templates of the profile have no words for: the provisioning stage of some pools needs the pool's
 /// tokens. Of pool 1 it always does, of pool 2 with every other profile.
 fn needs_tokens_later(object: &mut Value) {
-    const JOIN: &str = "/etc/join";
     if object["kind"] != "OperatingSystemConfig" || object["status"]["rendered"]["bootstrap"].is_null() {
         return;
     }
