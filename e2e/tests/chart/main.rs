@@ -10,6 +10,7 @@
 
 mod alerts;
 mod flags;
+mod fleet;
 mod gitops;
 mod installing;
 mod kkp;

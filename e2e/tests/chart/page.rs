@@ -50,7 +50,7 @@ pub fn blocks(page: &str, kind: &str) -> Vec<String> {
 }
 
 /// The `sh` blocks of the section whose heading begins like this.
-fn section(page: &str, heading: &str) -> Result<String> {
+pub fn section(page: &str, heading: &str) -> Result<String> {
     Ok(section_blocks(page, heading, "sh")?.join("\n"))
 }
 

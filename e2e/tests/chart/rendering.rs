@@ -500,7 +500,7 @@ const ROWS: &[(&[&str], &[&str])] = &[
             r#"CronJob one-renewal /spec/schedule "@hourly""#,
             r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/image "r/osmctl:v1""#,
             r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/volumes/0/secret/secretName "worker-renewal""#,
-            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/args ["kubeconfigs","--namespace=osm","--worker-kubeconfig=/etc/osm/worker-cluster/kubeconfig","--worker-namespace=w","--release=there","--services=csr-approver,osc-controller,secret-syncer","--renewal","--duration=24h"]"#,
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/args ["kubeconfigs","--namespace=osm","--worker-kubeconfig=/etc/osm/worker-cluster/kubeconfig","--worker-namespace=w","--renewal","--release=there","--services=csr-approver,osc-controller,secret-syncer","--duration=24h"]"#,
         ],
     ),
     (
@@ -517,6 +517,19 @@ const ROWS: &[(&[&str], &[&str])] = &[
             r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/image "own/osmctl:v1""#,
             r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/volumeMounts/1/mountPath "/ca""#,
             r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/volumes/1/name "ca""#,
+        ],
+    ),
+    (
+        // For a fleet, it may replace them in all namespaces, and read its own.
+        &["--set=topology=fleet,workerCluster.renewal.enabled=true,fleet.clusterSelector=a=b,image.tag=v1"],
+        &[
+            r#"ClusterRole osm:osm:one:renewal /rules/0 {"apiGroups":["operatingsystemmanager.k8c.io"],"resources":["workerclusters"],"verbs":["list"]}"#,
+            r#"ClusterRole osm:osm:one:renewal /rules/1 {"apiGroups":[""],"resourceNames":["worker-renewal"],"resources":["secrets"],"verbs":["get"]}"#,
+            r#"ClusterRole osm:osm:one:renewal /rules/2 {"apiGroups":[""],"resourceNames":["worker-csr-approver","worker-osc-controller","worker-secret-syncer","worker-renewal"],"resources":["secrets"],"verbs":["patch"]}"#,
+            "CronJob one-renewal /spec/jobTemplate/spec/activeDeadlineSeconds 19800",
+            "CronJob one-renewal /spec/jobTemplate/spec/template/spec/volumes null",
+            r#"CronJob one-renewal /spec/jobTemplate/spec/template/spec/containers/0/args ["kubeconfigs","--all","--cluster-selector=a=b","--spread=300m","--release=one","--services=csr-approver,osc-controller,secret-syncer","--duration=720h"]"#,
+            "permissions.md: With `topology: fleet`, it may list WorkerClusters, `get` the Secrets `worker-renewal`",
         ],
     ),
     (
@@ -676,7 +689,7 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "workerCluster.renewal.enabled=true",
-        "it is for two clusters, with topology management or worker",
+        "it is for more than one cluster, with topology management, worker or fleet",
     ),
     (
         "topology=management,workerCluster.renewal.enabled=true,workerCluster.kubeconfigs.oscController.secret=x",
@@ -908,11 +921,6 @@ async fn the_api_server_would_take_every_object() -> Result<()> {
     cases.push(("123", "456", LIKE_NUMBERS.to_vec()));
     cases.push((&longest, "456", LIKE_NUMBERS.to_vec()));
     cases.push((&longest, "456", vec![RENEWAL]));
-    cases.push((
-        "one",
-        "osm",
-        vec!["--set=topology=fleet,fleet.clusterSelector=a=b"],
-    ));
     for (release, namespace, values) in cases {
         let mut objects = helm.template(release, namespace, &values).await?;
         // There already.

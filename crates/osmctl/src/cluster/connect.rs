@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use http::header::{HeaderValue, USER_AGENT};
-use kube::config::{Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use osm_api::cluster_endpoint;
 use osm_api::rbac::ClusterKind;
@@ -65,6 +65,74 @@ pub async fn worker(flags: &Flags) -> Result<Option<Connection>> {
     selected.connect(flags).await.map(Some)
 }
 
+/// A worker cluster by the text of a kubeconfig, which the owner of that cluster may have written. Only the
+/// server, its CA, the way to it and a token are taken over, so that nothing in the text runs a program, reads
+/// a file or trusts another API server.
+///
+/// # Errors
+/// A text that isn't a kubeconfig, or lacks one of these. No message has a value of the text.
+pub async fn foreign(text: &str, flags: &Flags) -> Result<Connection> {
+    let mut taken = Kubeconfig::from_yaml(text).map_err(|_| anyhow!("is not valid"))?;
+    for named in &mut taken.clusters {
+        named.cluster = named.cluster.take().map(|cluster| Cluster {
+            server: cluster.server,
+            certificate_authority_data: cluster.certificate_authority_data,
+            proxy_url: cluster.proxy_url,
+            tls_server_name: cluster.tls_server_name,
+            ..Cluster::default()
+        });
+    }
+    for named in &mut taken.auth_infos {
+        named.auth_info = named.auth_info.take().map(|user| AuthInfo {
+            token: user.token,
+            ..AuthInfo::default()
+        });
+    }
+    let cluster = cluster_of(&taken, taken.current_context.as_deref());
+    let cluster = cluster.context("has no current context with a cluster")?;
+    let is_https = |server: &String| server.starts_with("https://");
+    ensure!(
+        cluster.server.as_ref().is_some_and(is_https),
+        "must name its server as https://HOST:PORT"
+    );
+    let ca = cluster.certificate_authority_data.as_deref();
+    ensure!(
+        !ca.unwrap_or_default().is_empty(),
+        "lacks certificate-authority-data"
+    );
+    let config = Config::from_custom_kubeconfig(taken, &KubeConfigOptions::default()).await;
+    let config = config.map_err(|_| anyhow!("has a server, CA or user that cannot be used"))?;
+    ensure!(config.auth_info.token.is_some(), "has no token");
+    connection(ClusterKind::Worker, flags, (config, None, cluster))
+        .map_err(|_| anyhow!("has a CA that cannot be used"))
+}
+
+/// A client by a configuration, the context that it is from, and the cluster of that context.
+fn connection(
+    kind: ClusterKind,
+    flags: &Flags,
+    (mut config, context, cluster): (Config, Option<String>, Cluster),
+) -> Result<Connection, kube::Error> {
+    // Another dependency may bring a second provider, so that rustls would not choose one. An error means
+    // that one is installed.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    config.connect_timeout = Some(flags.request_timeout);
+    config.read_timeout = Some(flags.request_timeout);
+    let agent = HeaderValue::from_static(concat!("osmctl/", env!("CARGO_PKG_VERSION")));
+    config.headers.push((USER_AGENT, agent));
+    let ca = config.root_cert.as_deref().and_then(cluster_endpoint::pem);
+    let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+    Ok(Connection {
+        kind,
+        client: Client::try_from(config)?,
+        server,
+        context,
+        ca,
+        proxy: cluster.proxy_url,
+        tls_server_name: cluster.tls_server_name,
+    })
+}
+
 /// What the flags select for a cluster.
 struct Selected<'f> {
     cluster: ClusterKind,
@@ -74,30 +142,11 @@ struct Selected<'f> {
 
 impl Selected<'_> {
     async fn connect(&self, flags: &Flags) -> Result<Connection> {
-        // Another dependency may bring a second provider, so that rustls would not choose one. An error means
-        // that one is installed.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let (mut config, context, cluster) = self.config().await?;
-        config.connect_timeout = Some(flags.request_timeout);
-        config.read_timeout = Some(flags.request_timeout);
-        let agent = HeaderValue::from_static(concat!("osmctl/", env!("CARGO_PKG_VERSION")));
-        config.headers.push((USER_AGENT, agent));
-        let ca = config.root_cert.as_deref().and_then(cluster_endpoint::pem);
-        let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-        let client = Client::try_from(config).map_err(|_| {
+        connection(self.cluster, flags, self.config().await?).map_err(|_| {
             anyhow!(
                 "{} has a certificate or key that cannot be used; correct it",
                 self.named()
             )
-        })?;
-        Ok(Connection {
-            kind: self.cluster,
-            client,
-            server,
-            context,
-            ca,
-            proxy: cluster.proxy_url,
-            tls_server_name: cluster.tls_server_name,
         })
     }
 
@@ -188,5 +237,48 @@ fn is_missing(error: &KubeconfigError) -> bool {
         KubeconfigError::FindPath => true,
         KubeconfigError::ReadConfig(error, _) => error.kind() == std::io::ErrorKind::NotFound,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    const GOOD: &str = "current-context: c
+contexts: [{name: c, context: {cluster: c, user: c}}]
+clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1', certificate-authority-data: aHVudGVyMg==}}]
+users: [{name: c, user: {token: hunter2}}]
+";
+
+    /// What is replaced in a kubeconfig, by what, and what is said of it.
+    const REFUSED: &str = r#"
+https: -> http: => must name its server as https://HOST:PORT
+aHVudGVyMg== -> hunter2 => has a server, CA or user that cannot be used
+certificate-authority-data -> certificate-authority => lacks certificate-authority-data
+certificate-authority-data -> insecure-skip-tls-verify: true, proxy-url => lacks certificate-authority-data
+users: [ -> users: [hunter2, => is not valid
+current-context: c -> current-context: hunter2 => has no current context with a cluster
+"#;
+
+    /// That a program isn't run is shown in e2e/tests/chart/fleet.rs, with a CA.
+    #[tokio::test]
+    async fn a_kubeconfig_of_another_cluster_can_only_connect_to_it() {
+        let command = Command::parse_from(["osmctl"]);
+        for case in REFUSED.trim().lines() {
+            let (change, expected) = case.split_once(" => ").unwrap();
+            let (from, to) = change.split_once(" -> ").unwrap();
+            assert!(GOOD.contains(from), "{from}");
+            let refused = foreign(&GOOD.replace(from, to), &command.flags).await;
+            let problem = format!("{:#}", refused.err().unwrap());
+            assert_eq!(problem, expected, "{case}");
+        }
     }
 }

@@ -44,6 +44,27 @@ impl Failure {
         matches!(self.cause, Cause::NoSuchKind)
     }
 
+    /// Whether every other request to this cluster fails as well.
+    pub fn concerns_every_request(&self) -> bool {
+        use Cause::{Credentials, Timeout, Unauthorized, Unreachable};
+        matches!(
+            self.cause,
+            Unauthorized | Timeout(_) | Credentials(_) | Unreachable(_)
+        )
+    }
+
+    /// The message for a cluster that no flag has selected.
+    pub fn without_flags(&self) -> String {
+        let Self {
+            action, what, cause, ..
+        } = self;
+        let step = match cause {
+            Cause::Unauthorized => "write a new kubeconfig with `osmctl kubeconfigs --renewal`".to_owned(),
+            _ => self.next_step(),
+        };
+        format!("cannot {action} {what}: {}; {step}", cause.text())
+    }
+
     fn next_step(&self) -> String {
         let flag = |name| flag(self.cluster, name);
         let step = match &self.cause {

@@ -6,12 +6,15 @@ use anyhow::{Context, Result, bail};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::{Patch, PatchParams, PostParams};
+use kube::core::ApiResource;
 use kube::{Api, Client};
+use osm_api::names::KUBECONFIG_KEY;
+use osm_api::worker_cluster::WorkerCluster;
 use serde_json::json;
 
 use super::Flags;
 use super::connect::{self, Connection};
-use super::list::Reader;
+use super::list::{List, Reader};
 
 /// A token of a ServiceAccount. It has no `Debug`, so that it gets into no message.
 pub struct Token {
@@ -42,13 +45,16 @@ impl Clusters {
                 "set --worker-context or --worker-kubeconfig; with one cluster, the services need no kubeconfigs"
             );
         };
-        let services = management;
-        Ok(Self {
+        Ok(Self::new(&management, to, flags))
+    }
+
+    fn new(services: &Connection, to: Connection, flags: &Flags) -> Self {
+        Self {
             read: Reader::new(&to, flags.request_timeout),
-            write: Reader::new(&services, flags.request_timeout),
-            services: services.client,
+            write: Reader::new(services, flags.request_timeout),
+            services: services.client.clone(),
             to,
-        })
+        }
     }
 
     /// Requests a token of a ServiceAccount.
@@ -119,5 +125,89 @@ impl Clusters {
             }
             written => Ok(written.map(drop)?),
         }
+    }
+
+    /// Whether there is this Secret. It may only be patched, not read, so that this asks for a change of
+    /// nothing, and for an answer without content.
+    ///
+    /// # Errors
+    /// A request that failed.
+    pub async fn has(&self, namespace: &str, name: &str) -> Result<bool> {
+        let api = Api::<Secret>::namespaced(self.services.clone(), namespace);
+        let mut params = PatchParams::default();
+        params.dry_run = true;
+        let nothing = Patch::Merge(json!({}));
+        let what = format!("secrets {name} in namespace {namespace}");
+        let asked = api.patch_metadata(name, &params, &nothing);
+        match self.write.request("patch", &what, asked).await {
+            Err(failure) if failure.is_not_found() => Ok(false),
+            asked => Ok(asked.map(|_| true)?),
+        }
+    }
+
+    /// Replaces the kubeconfig in a Secret, which is not created if it does not exist.
+    ///
+    /// # Errors
+    /// A request that failed.
+    pub async fn replace(&self, namespace: &str, name: &str, kubeconfig: &str) -> Result<()> {
+        let api = Api::<Secret>::namespaced(self.services.clone(), namespace);
+        let mut params = PatchParams::default();
+        params.field_manager = Some("osmctl".to_owned());
+        let kubeconfig = k8s_openapi::ByteString(kubeconfig.into());
+        let patch = Patch::Merge(json!({"data": {KUBECONFIG_KEY: kubeconfig}}));
+        let what = format!("secrets {name} in namespace {namespace}");
+        let replaced = api.patch_metadata(name, &params, &patch);
+        Ok(self.write.request("patch", &what, replaced).await.map(drop)?)
+    }
+}
+
+/// The cluster of the services of a fleet.
+pub struct Seed {
+    connection: Connection,
+    reader: Reader,
+    flags: Flags,
+}
+
+impl Seed {
+    /// # Errors
+    /// A kubeconfig that is missing or invalid.
+    pub async fn connect(flags: &Flags) -> Result<Self> {
+        let connection = connect::management(flags).await?;
+        Ok(Self {
+            reader: Reader::new(&connection, flags.request_timeout),
+            connection,
+            flags: flags.clone(),
+        })
+    }
+
+    /// All WorkerClusters with these labels, and what is wrong with those that can't be decoded.
+    ///
+    /// # Errors
+    /// A request that failed.
+    pub async fn worker_clusters(&self, labels: Option<&str>) -> Result<(Vec<WorkerCluster>, Vec<String>)> {
+        let kind = ApiResource::erase::<WorkerCluster>(&());
+        let mut list = List::everywhere(&kind);
+        if let Some(labels) = labels {
+            list = list.labels(labels);
+        }
+        let listed = self.reader.list(&list).await?;
+        Ok((listed.objects, listed.problems))
+    }
+
+    /// The cluster that the kubeconfig in a Secret leads to; `None`: there is no such Secret.
+    ///
+    /// # Errors
+    /// A request that failed; a kubeconfig that is not valid.
+    pub async fn clusters_of(&self, namespace: &str, secret: &str) -> Result<Option<Clusters>> {
+        let Some(found) = self.reader.get::<Secret>(namespace, secret).await? else {
+            return Ok(None);
+        };
+        let text = found.data.and_then(|mut data| data.remove(KUBECONFIG_KEY));
+        let text = text.and_then(|text| String::from_utf8(text.0).ok());
+        let text =
+            text.with_context(|| format!("Secret {secret} has no kubeconfig in its key {KUBECONFIG_KEY}"))?;
+        let to = connect::foreign(&text, &self.flags).await;
+        let to = to.with_context(|| format!("the kubeconfig in Secret {secret}"))?;
+        Ok(Some(Clusters::new(&self.connection, to, &self.flags)))
     }
 }

@@ -33,7 +33,7 @@ use osm_api::pool_settings::PoolSettings;
 use osm_api::{MachineDeployment, OperatingSystemProfile, pool};
 
 pub use self::failure::Failure;
-pub use self::grant::Clusters;
+pub use self::grant::{Clusters, Seed};
 pub use self::list::Reader;
 use self::list::{List, Listed};
 pub use self::objects::{Object, Target};

@@ -1,8 +1,10 @@
 //! `osmctl kubeconfigs`: writes the kubeconfigs with which services that run in one cluster work in another
-//! one. No other subcommand writes to a cluster.
+//! one, and renews those of all clusters of a fleet. No other subcommand writes to a cluster.
 //!
 //! Tokens exist only in the answers of an API server and in the Secrets: not in the process list, in files or
 //! in messages.
+
+mod all;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,7 +16,7 @@ use osm_api::names;
 use osm_api::rbac::{ClusterKind, Service};
 use serde_json::{Value, json};
 
-use crate::cluster::{self, Clusters};
+use crate::cluster::{self, Clusters, Failure};
 use crate::output;
 
 /// What the CronJob of the chart uses to renew the others, and itself.
@@ -29,14 +31,20 @@ const SHORTEST: Duration = Duration::from_secs(600);
 /// kubeconfig with it to a Secret of the management cluster: worker-osc-controller, worker-secret-syncer and
 /// worker-csr-approver. Run the command again before the tokens expire. The services restart by themselves
 /// with a new kubeconfig.
-#[derive(Args)]
+///
+/// With --all, it renews those of all WorkerClusters, with the Secret worker-renewal of each. It creates no
+/// Secret: one that was deleted stays deleted.
+#[derive(Args, Clone)]
 #[command(after_help = "\
 Examples:
   # See what would be written
   osmctl kubeconfigs --context management -n cluster-a --worker-context worker --worker-namespace osm --dry-run
 
   # Write the kubeconfigs, or renew them
-  osmctl kubeconfigs --context management -n cluster-a --worker-context worker --worker-namespace osm")]
+  osmctl kubeconfigs --context management -n cluster-a --worker-context worker --worker-namespace osm
+
+  # Renew those of all WorkerClusters
+  osmctl kubeconfigs --all")]
 pub struct Kubeconfigs {
     /// Lifetime to request, such as 720h. The API server may grant less
     #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = lifetime)]
@@ -56,6 +64,15 @@ pub struct Kubeconfigs {
     /// Also write worker-renewal, with which the CronJob of the chart renews the others
     #[arg(long)]
     renewal: bool,
+    /// Renew the kubeconfigs of all WorkerClusters
+    #[arg(long, conflicts_with_all = ["worker_namespace", "server", "renewal", "worker_kubeconfig", "worker_context"])]
+    all: bool,
+    /// Only WorkerClusters with these labels, as a label selector such as ring=canary
+    #[arg(long, value_name = "SELECTOR", requires = "all")]
+    cluster_selector: Option<String>,
+    /// Spread the WorkerClusters over this time, such as 1h
+    #[arg(long, value_name = "DURATION", requires = "all", value_parser = cluster::timeout)]
+    spread: Option<Duration>,
     /// Print what would be written, and request no token
     #[arg(long)]
     dry_run: bool,
@@ -74,25 +91,44 @@ fn lifetime(text: &str) -> Result<Duration, String> {
 impl Kubeconfigs {
     pub fn run(&self) -> Result<ExitCode> {
         cluster::run(async {
+            if self.all {
+                return all::renew(self).await;
+            }
             let clusters = Clusters::connect(&self.cluster).await?;
-            let to = self.target(&clusters)?;
-            let mut has_failed = false;
-            for of in self.names() {
-                match self.write(&clusters, &to, of).await {
-                    Ok(line) => output::print(&line)?,
-                    // The other kubeconfigs must not expire because of this one.
-                    Err(error) => {
-                        output::note(&format!("osmctl: {error:#}"));
-                        has_failed = true;
+            Ok(code(self.write_each(&clusters).await?))
+        })
+    }
+
+    /// Writes the kubeconfigs of one cluster. Returns whether one has failed.
+    async fn write_each(&self, clusters: &Clusters) -> Result<bool> {
+        let to = self.target(clusters)?;
+        let mut has_failed = false;
+        for of in self.names() {
+            match self.write(clusters, &to, of).await {
+                Ok(line) => output::print(&line)?,
+                // The other kubeconfigs must not expire because of this one.
+                Err(error) => {
+                    let failure = error.downcast_ref::<Failure>();
+                    let is_away = failure.is_some_and(Failure::concerns_every_request);
+                    output::note(&match (failure, self.all) {
+                        (Some(failure), true) => {
+                            format!(
+                                "osmctl: {}: {}",
+                                self.cluster.namespace(),
+                                failure.without_flags()
+                            )
+                        }
+                        (None, true) => format!("osmctl: {}: {error:#}", self.cluster.namespace()),
+                        (_, false) => format!("osmctl: {error:#}"),
+                    });
+                    has_failed = true;
+                    if is_away {
+                        break;
                     }
                 }
             }
-            Ok(if has_failed {
-                ExitCode::FAILURE
-            } else {
-                ExitCode::SUCCESS
-            })
-        })
+        }
+        Ok(has_failed)
     }
 
     /// The cluster that the kubeconfigs lead to, as an entry of a kubeconfig.
@@ -132,6 +168,11 @@ impl Kubeconfigs {
             .unwrap_or(self.cluster.namespace());
         let account = format!("{}-{of}", self.release);
         let (secret_namespace, secret) = (self.cluster.namespace(), names::worker_kubeconfig(of));
+        if self.all && !clusters.has(secret_namespace, &secret).await? {
+            return Ok(format!(
+                "Secret {secret_namespace}/{secret} does not exist, and is not created\n"
+            ));
+        }
         if self.dry_run {
             let server = to.get("server").and_then(Value::as_str).unwrap_or_default();
             return Ok(format!(
@@ -140,11 +181,22 @@ impl Kubeconfigs {
         }
         let token = clusters.token(namespace, &account, self.duration).await?;
         let text = kubeconfig(to, of, &token.secret);
-        clusters.store(secret_namespace, &secret, &text).await?;
+        match self.all {
+            true => clusters.replace(secret_namespace, &secret, &text).await?,
+            false => clusters.store(secret_namespace, &secret, &text).await?,
+        }
         Ok(format!(
             "Secret {secret_namespace}/{secret} has a kubeconfig of ServiceAccount {namespace}/{account}, which expires at {}\n",
             token.expiry
         ))
+    }
+}
+
+fn code(has_failed: bool) -> ExitCode {
+    if has_failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
     }
 }
 

@@ -1,0 +1,316 @@
+//! The page on fleets: its commands install one, add and remove a cluster, and move a cluster there from a
+//! release of its own and back. The CronJob of the chart renews the kubeconfigs with the permissions that the
+//! chart gives it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::batch::v1::CronJob;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, ListParams};
+use kube::{Api, ResourceExt};
+use osm_api::names::{self, CLOUD_INIT_SETTINGS, KUBECONFIG_KEY, worker_kubeconfig};
+use osm_api::rbac::{ClusterKind, Installation, Service};
+use osm_api::worker_cluster::WorkerCluster;
+use osm_testkit::installation::{self, Installed};
+use osm_testkit::secret_watch::SecretWatch;
+use osm_testkit::{ControlPlane, Options, check, wait_for};
+use serde_json::{Value, json};
+
+use crate::installing::{furnish, pool, published};
+use crate::page::{Person, read, section, section_blocks};
+
+const DEADLINE: Duration = Duration::from_secs(180);
+
+/// Namespace of the fleet.
+const NAMESPACE: &str = "osm";
+
+/// Whose kubeconfigs each namespace of a cluster has.
+const RENEWED: [&str; 4] = ["osc-controller", "secret-syncer", "csr-approver", "renewal"];
+
+/// A user cluster as it is before something of the chart is there.
+async fn user_cluster() -> Result<ControlPlane> {
+    let plane = ControlPlane::start(Options::default()).await?;
+    furnish(&plane).await?;
+    Ok(plane)
+}
+
+/// The services of a release, which don't run yet.
+async fn services(clusters: &[(&ControlPlane, &[ClusterKind])], namespace: &str) -> Result<Installed> {
+    let installation = Installation {
+        namespace: namespace.to_owned(),
+        fleet: namespace == NAMESPACE,
+        ..Installation::default()
+    };
+    Installed::by_chart(clusters, installation, "osm", &installation::binaries()?).await
+}
+
+fn in_seed<K>(seed: &ControlPlane, namespace: &str) -> Result<Api<K>>
+where
+    K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+{
+    Ok(Api::namespaced(seed.admin()?, namespace))
+}
+
+/// The kubeconfigs of a cluster.
+async fn kubeconfigs(seed: &ControlPlane, namespace: &str) -> Result<Vec<String>> {
+    let secrets: Api<Secret> = in_seed(seed, namespace)?;
+    let mut found = Vec::new();
+    for of in RENEWED {
+        if let Some(secret) = secrets.get_opt(&worker_kubeconfig(of)).await? {
+            let text = secret.data.unwrap_or_default().remove(KUBECONFIG_KEY);
+            found.push(String::from_utf8(text.context("a kubeconfig")?.0)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Runs the command of the CronJob as its ServiceAccount, with the shortest tokens that there are. Returns
+/// whether it succeeds, and what it prints.
+async fn renew(seed: &ControlPlane) -> Result<(bool, String)> {
+    let jobs: Api<CronJob> = in_seed(seed, NAMESPACE)?;
+    let job = serde_json::to_value(jobs.get("osm-renewal").await?)?;
+    let pod = &job["spec"]["jobTemplate"]["spec"]["template"]["spec"];
+    assert_eq!(pod["serviceAccountName"], "osm-renewal");
+    let arguments = pod["containers"][0]["args"].as_array().context("args")?;
+    let arguments = arguments.iter().filter_map(Value::as_str).map(|argument| {
+        let argument = argument.replace("--duration=720h", "--duration=10m");
+        argument.replace("--spread=300m", "--spread=1s")
+    });
+    osmctl(
+        &seed.identity(NAMESPACE, "osm-renewal").await?,
+        arguments.collect(),
+    )
+    .await
+}
+
+async fn osmctl(kubeconfig: &Path, arguments: Vec<String>) -> Result<(bool, String)> {
+    let program = tokio::task::spawn_blocking(installation::osmctl).await??;
+    let output = tokio::process::Command::new(program)
+        .args(arguments)
+        .env("KUBECONFIG", kubeconfig)
+        .output()
+        .await?;
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    Ok((output.status.success(), out + &err))
+}
+
+/// Lines of the metrics about reconciles that failed.
+async fn failures(installed: &Installed) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for service in Service::ALL {
+        let (_, text) = installed.get(service, "/metrics").await?;
+        let failed = |line: &&str| {
+            let results = ["failure", "timeout", "panic"].map(|result| format!("result=\"{result}\""));
+            line.starts_with("osm_reconciles_total{")
+                && results.iter().any(|result| line.contains(result))
+                && !line.ends_with(" 0")
+        };
+        found.extend(text.lines().filter(failed).map(str::to_owned));
+    }
+    Ok(found)
+}
+
+/// Every Secret that is published in a user cluster, with its version.
+async fn versions(plane: &ControlPlane) -> Result<BTreeMap<String, String>> {
+    let secrets: Api<Secret> = Api::namespaced(plane.admin()?, CLOUD_INIT_SETTINGS);
+    let secrets = secrets.list(&ListParams::default()).await?;
+    let version = |secret: &Secret| secret.resource_version().unwrap_or_default();
+    Ok(secrets
+        .iter()
+        .map(|secret| (secret.name_any(), version(secret)))
+        .collect())
+}
+
+/// Waits until the three services have ended their connections to a cluster.
+async fn ends_to_serve(installed: &Installed, namespace: &str) -> Result<()> {
+    let cluster = format!("\"cluster\":\"{namespace}\"");
+    wait_for("the cluster to be served no longer", DEADLINE, async || {
+        let logs = installed.logs();
+        let ends = |line: &&str| line.contains("no longer served") && line.contains(&cluster);
+        check(logs.lines().filter(ends).count() == 3)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clusters_are_added_as_the_page_says_and_their_kubeconfigs_are_renewed() -> Result<()> {
+    let start = ControlPlane::start(Options::default());
+    let (seed, a, b) = tokio::try_join!(start, user_cluster(), user_cluster())?;
+    let person = Person::new(vec![("seed", &seed), ("user-a", &a), ("user-b", &b)]).await?;
+    let page = read("fleet.md")?;
+    person.run(&section(&page, "Install the release")?).await?;
+    let mut installed = services(&[(&seed, &ClusterKind::ALL)], NAMESPACE).await?;
+    installed.start_all().await?;
+    let add = section(&page, "Add a cluster")?;
+    let serves = |error: anyhow::Error| error.context(installed.logs());
+    person.run(&add).await.map_err(serves)?;
+    let b_as_well = add.replace("cluster-a", "cluster-b").replace("user-a", "user-b");
+    let printed = person.run(&b_as_well).await.map_err(serves)?;
+    ensure!(printed.matches("Serving").count() >= 6, "{printed}");
+    pool(&a, "one").await?;
+    published(&a, &installed, "one").await?;
+
+    // A service that was taken away from a cluster, a cluster without the Secret, and one whose kubeconfig
+    // would run a program.
+    let secrets: Api<Secret> = in_seed(&seed, "cluster-b")?;
+    let syncer_of_b = worker_kubeconfig("csr-approver");
+    secrets.delete(&syncer_of_b, &DeleteParams::default()).await?;
+    let registration = |namespace: &str| {
+        json!({"apiVersion": "operatingsystemmanager.k8c.io/v1alpha1",
+        "kind": "WorkerCluster", "metadata": {"name": names::WORKER_CLUSTER, "namespace": namespace}, "spec": {}})
+    };
+    let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let given: Value = serde_json::from_str(kubeconfigs(&seed, "cluster-a").await?.last().context("one")?)?;
+    let mut runs = given.clone();
+    runs["users"][0]["user"] =
+        json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "hunter2"}});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "stringData": {KUBECONFIG_KEY: runs.to_string()},
+        "metadata": {"name": worker_kubeconfig("renewal"), "namespace": "cluster-d"}});
+    let objects = [
+        namespace("cluster-c"),
+        namespace("cluster-d"),
+        registration("cluster-c"),
+        registration("cluster-d"),
+        secret,
+    ];
+    installation::apply(&seed, &objects).await?;
+
+    let before = kubeconfigs(&seed, "cluster-a").await?;
+    let failed = failures(&installed).await?;
+    let (succeeds, printed) = renew(&seed).await?;
+    for expected in [
+        "Cluster cluster-c is skipped, because it has no Secret worker-renewal",
+        "osmctl: cluster-d: the kubeconfig in Secret worker-renewal: has no token; write it with",
+        "Secret cluster-b/worker-csr-approver does not exist, and is not created",
+    ] {
+        ensure!(printed.contains(expected), "{expected}: {printed}");
+    }
+    ensure!(!succeeds && !printed.contains("hunter2"), "{printed}");
+    assert_eq!(printed.matches("which expires at").count(), 7, "{printed}");
+    // The second time, with what was renewed.
+    in_seed::<WorkerCluster>(&seed, "cluster-d")?
+        .delete(names::WORKER_CLUSTER, &DeleteParams::default())
+        .await?;
+    let between = kubeconfigs(&seed, "cluster-a").await?;
+    let (succeeds, printed) = renew(&seed).await?;
+    ensure!(succeeds, "{printed}");
+    let after = kubeconfigs(&seed, "cluster-a").await?;
+    assert_eq!([&before, &between, &after].map(Vec::len), [4; 3]);
+    for (first, (second, third)) in before.iter().zip(between.iter().zip(&after)) {
+        ensure!(first != second && second != third, "a token is the same");
+    }
+    ensure!(secrets.get_opt(&syncer_of_b).await?.is_none(), "it is back");
+    pool(&a, "two").await?;
+    published(&a, &installed, "two").await?;
+    assert_eq!(failures(&installed).await?, failed);
+
+    // One that is away holds up no other.
+    b.stop_apiserver().await?;
+    let (succeeds, printed) = renew(&seed).await?;
+    ensure!(!succeeds, "{printed}");
+    assert_eq!(
+        printed
+            .matches("osmctl: cluster-b: cannot create a token")
+            .count(),
+        1,
+        "{printed}"
+    );
+    ensure!(kubeconfigs(&seed, "cluster-a").await? != after, "{printed}");
+    b.start_apiserver().await?;
+    let printed = person.run(&section(&page, "Renew the kubeconfigs")?).await?;
+    ensure!(
+        printed.contains("Secret cluster-b/worker-renewal has"),
+        "{printed}"
+    );
+
+    let before = versions(&a).await?;
+    person.run(&section(&page, "Remove a cluster")?).await?;
+    ends_to_serve(&installed, "cluster-a").await?;
+    assert_eq!(versions(&a).await?, before);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_moves_from_a_release_to_a_fleet_and_back_and_no_user_data_changes() -> Result<()> {
+    const RELEASE: &str = "
+        chart=./charts/operating-system-manager
+        helm install osm-crds $chart --kube-context seed --namespace osm-crds --create-namespace --set topology=crds
+        helm install osm $chart --kube-context user-a --namespace cluster-a --create-namespace --set topology=worker
+        kubectl create namespace cluster-a --context seed
+        osmctl kubeconfigs --context seed --namespace cluster-a --worker-context user-a
+        helm install osm $chart --kube-context seed --namespace cluster-a --values - <<'EOT'
+topology: management
+crds: {enabled: false}
+image: {registry: registry.example.com/osm}
+settings:
+  cluster: {dnsIPs: [10.20.0.10]}
+  pauseImage: registry.example.com/pause:1
+workerCluster:
+  kubeconfigs:
+    oscController: {secret: worker-osc-controller}
+    secretSyncer: {secret: worker-secret-syncer}
+    csrApprover: {secret: worker-csr-approver}
+EOT";
+    let (seed, a) = tokio::try_join!(ControlPlane::start(Options::default()), user_cluster())?;
+    let person = Person::new(vec![("seed", &seed), ("user-a", &a)]).await?;
+    let page = read("fleet.md")?;
+    person.run(RELEASE).await?;
+    let of_release = [
+        (&seed, &[ClusterKind::Management][..]),
+        (&a, &[ClusterKind::Worker][..]),
+    ];
+    let mut release = services(&of_release, "cluster-a").await?;
+    release.start_all().await?;
+    pool(&a, "one").await?;
+    published(&a, &release, "one").await?;
+    let (observer, before) = (SecretWatch::start(a.admin()?).await?, versions(&a).await?);
+
+    let install = section(&page, "Install the release")?;
+    let without_definitions =
+        install.replacen("topology: fleet", "topology: fleet\ncrds: {enabled: false}", 1);
+    person.run(&without_definitions).await?;
+    let mut fleet = services(&[(&seed, &ClusterKind::ALL)], NAMESPACE).await?;
+    fleet.start_all().await?;
+    let there = section_blocks(&page, "From one release", "sh")?;
+    let [stop, register, uninstall, back] = &*there else {
+        anyhow::bail!("{there:?}")
+    };
+    person.run(stop).await?;
+    for service in Service::ALL {
+        release.terminate(service, DEADLINE).await?;
+    }
+    // The release of this test has the same namespace in both clusters.
+    person
+        .run(&register.replace("workerNamespace: osm", "workerNamespace: cluster-a"))
+        .await?;
+    let add = section_blocks(&page, "Add a cluster", "sh")?;
+    let served = person.run(add.last().context("a block")?).await;
+    served.map_err(|error| error.context(fleet.logs()))?;
+    pool(&a, "two").await?;
+    published(&a, &fleet, "two").await?;
+    person.run(uninstall).await?;
+    let unchanged = async |after: &str| -> Result<()> {
+        let mut now = versions(&a).await?;
+        now.retain(|name, _| before.contains_key(name));
+        ensure!(now == before, "{after}: {before:?}, now {now:?}");
+        Ok(())
+    };
+    unchanged("there").await?;
+
+    person.run(back).await?;
+    ends_to_serve(&fleet, "cluster-a").await?;
+    let mut release = services(&of_release, "cluster-a").await?;
+    release.start_all().await?;
+    pool(&a, "three").await?;
+    published(&a, &release, "three").await?;
+    unchanged("back").await?;
+    ensure!(observer.absent().is_empty(), "{:?}", observer.absent());
+    for pool in ["one", "two"] {
+        let name = names::bootstrap_secret_name(pool, "kube-system");
+        assert_eq!(observer.history(&name).len(), 1, "{pool}");
+    }
+    Ok(())
+}
