@@ -127,37 +127,27 @@ impl Clusters {
         }
     }
 
-    /// Whether there is this Secret. It may only be patched, not read, so that this asks for a change of
-    /// nothing, and for an answer without content.
+    /// Replaces the kubeconfig in a Secret, which is not created; returns whether it exists. `None` only asks
+    /// for that, by a change of nothing, because these Secrets may be patched and not read.
     ///
     /// # Errors
     /// A request that failed.
-    pub async fn has(&self, namespace: &str, name: &str) -> Result<bool> {
+    pub async fn replace(&self, namespace: &str, name: &str, kubeconfig: Option<&str>) -> Result<bool> {
         let api = Api::<Secret>::namespaced(self.services.clone(), namespace);
-        let mut params = PatchParams::default();
-        params.dry_run = true;
-        let nothing = Patch::Merge(json!({}));
+        let params = PatchParams {
+            dry_run: kubeconfig.is_none(),
+            field_manager: Some("osmctl".to_owned()),
+            ..PatchParams::default()
+        };
+        let change = kubeconfig.map(|text| json!({KUBECONFIG_KEY: k8s_openapi::ByteString(text.into())}));
+        let patch = Patch::Merge(json!({"data": change.unwrap_or_else(|| json!({}))}));
         let what = format!("secrets {name} in namespace {namespace}");
-        let asked = api.patch_metadata(name, &params, &nothing);
-        match self.write.request("patch", &what, asked).await {
-            Err(failure) if failure.is_not_found() => Ok(false),
-            asked => Ok(asked.map(|_| true)?),
-        }
-    }
-
-    /// Replaces the kubeconfig in a Secret, which is not created if it does not exist.
-    ///
-    /// # Errors
-    /// A request that failed.
-    pub async fn replace(&self, namespace: &str, name: &str, kubeconfig: &str) -> Result<()> {
-        let api = Api::<Secret>::namespaced(self.services.clone(), namespace);
-        let mut params = PatchParams::default();
-        params.field_manager = Some("osmctl".to_owned());
-        let kubeconfig = k8s_openapi::ByteString(kubeconfig.into());
-        let patch = Patch::Merge(json!({"data": {KUBECONFIG_KEY: kubeconfig}}));
-        let what = format!("secrets {name} in namespace {namespace}");
+        // The answer has no content.
         let replaced = api.patch_metadata(name, &params, &patch);
-        Ok(self.write.request("patch", &what, replaced).await.map(drop)?)
+        match self.write.request("patch", &what, replaced).await {
+            Err(failure) if failure.is_not_found() => Ok(false),
+            replaced => Ok(replaced.map(|_| true)?),
+        }
     }
 }
 

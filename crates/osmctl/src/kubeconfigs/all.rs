@@ -39,7 +39,10 @@ pub async fn renew(command: &Kubeconfigs) -> Result<ExitCode> {
     }
     let mut has_failed = !unreadable.is_empty();
     while let Some(one) = tasks.join_next().await {
-        has_failed |= one??;
+        has_failed |= one?.unwrap_or_else(|problem| {
+            output::note(&format!("osmctl: {problem:#}"));
+            true
+        });
     }
     Ok(super::code(has_failed))
 }
@@ -76,9 +79,10 @@ impl Kubeconfigs {
                 Ok(false)
             }
             Err(problem) => {
-                let advice = match problem.is::<Failure>() {
-                    true => String::new(),
-                    false => format!("; write it with `{command}`"),
+                let advice = if problem.is::<Failure>() {
+                    String::new()
+                } else {
+                    format!("; write it with `{command}`")
                 };
                 output::note(&format!("osmctl: {namespace}: {problem:#}{advice}"));
                 Ok(true)

@@ -168,7 +168,7 @@ impl Kubeconfigs {
             .unwrap_or(self.cluster.namespace());
         let account = format!("{}-{of}", self.release);
         let (secret_namespace, secret) = (self.cluster.namespace(), names::worker_kubeconfig(of));
-        if self.all && !clusters.has(secret_namespace, &secret).await? {
+        if self.all && !clusters.replace(secret_namespace, &secret, None).await? {
             return Ok(format!(
                 "Secret {secret_namespace}/{secret} does not exist, and is not created\n"
             ));
@@ -181,9 +181,10 @@ impl Kubeconfigs {
         }
         let token = clusters.token(namespace, &account, self.duration).await?;
         let text = kubeconfig(to, of, &token.secret);
-        match self.all {
-            true => clusters.replace(secret_namespace, &secret, &text).await?,
-            false => clusters.store(secret_namespace, &secret, &text).await?,
+        if self.all {
+            clusters.replace(secret_namespace, &secret, Some(&text)).await?;
+        } else {
+            clusters.store(secret_namespace, &secret, &text).await?;
         }
         Ok(format!(
             "Secret {secret_namespace}/{secret} has a kubeconfig of ServiceAccount {namespace}/{account}, which expires at {}\n",
