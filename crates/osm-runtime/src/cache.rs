@@ -9,9 +9,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// The groups that a value belongs to.
 type Grouping<V> = Box<dyn Fn(&V) -> Vec<String> + Send + Sync>;
@@ -53,6 +55,7 @@ struct Tombstone {
     uid: String,
     resource_version: u64,
     epoch: u64,
+    since: Instant,
 }
 
 /// The identity and the age of an object.
@@ -301,9 +304,10 @@ impl<V> Cache<V> {
     }
 }
 
-/// Deleted objects that are remembered. An event that is late is so by seconds, in which fewer objects are
-/// deleted.
+/// Deleted objects that are remembered, and how long. An event that is late is so by seconds, in which fewer
+/// objects are deleted.
 const MAX_TOMBSTONES: usize = 1024;
+const LASTING: Duration = Duration::from_secs(300);
 
 impl Tombstone {
     fn holds(&self, version: &Version) -> bool {
@@ -334,10 +338,20 @@ impl<V> Inner<V> {
                 uid: uid.to_owned(),
                 resource_version,
                 epoch: self.epoch,
+                since: Instant::now(),
             });
             if self.gone.len() > MAX_TOMBSTONES {
                 self.gone.pop_front();
             }
+        }
+    }
+
+    /// Gives back the memory of those that can't be needed any more.
+    fn forget_old(&mut self) {
+        let is_old = |grave: &mut Tombstone| grave.since.elapsed() > LASTING;
+        while self.gone.pop_front_if(is_old).is_some() {}
+        if self.gone.is_empty() {
+            self.gone = VecDeque::new();
         }
     }
 
@@ -350,6 +364,7 @@ impl<V> Inner<V> {
     }
 
     fn put(&mut self, key: &str, version: Version, value: V, groups_of: &Grouping<V>) -> Option<Change<V>> {
+        self.forget_old();
         let epoch = self.epoch;
         if let Some(entry) = self.entries.get_mut(key) {
             // A new list is right even if its resourceVersion is lower: etcd was restored.
@@ -421,6 +436,17 @@ mod tests {
         assert_eq!(value(&cache), Some(2), "the deletion of the predecessor");
         assert!(cache.gone("a", &version("v", 9)).is_some());
         assert_eq!(value(&cache), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_gone_is_forgotten_when_no_event_can_be_so_late() {
+        let cache = Cache::default();
+        cache.deleted("a", "u");
+        tokio::time::sleep(LASTING).await;
+        assert!(cache.wrote("a", version("u", 6), 1).is_none());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let _ = cache.wrote("b", version("v", 7), 1);
+        assert_eq!(cache.inner.lock().gone.capacity(), 0);
     }
 
     #[test]
