@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use osm_api::rbac::{ClusterKind, Installation, Service};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -48,6 +49,7 @@ where
 {
     let serve = async {
         telemetry::init(&args)?;
+        allow_files();
         // This can only fail if the provider was installed before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let process = Process::new(service, args, Environment::default())?;
@@ -118,6 +120,16 @@ fn kubeconfig(args: &CommonArgs, service: Service, fleet: bool) -> Option<Kubeco
         path,
         is_foreign,
     })
+}
+
+/// Raises the limit of open files as far as the system allows. It is 1,024 where nobody has raised it, and a fleet has
+/// a connection to each cluster.
+fn allow_files() {
+    let limits = getrlimit(Resource::Nofile);
+    let current = limits.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current, ..limits }) {
+        tracing::warn!(%error, "the limit of open files can't be raised");
+    }
 }
 
 /// Does the work. Threads that still run then are not waited for: one that never ends must not keep the
