@@ -53,6 +53,7 @@ fn machine_deployments(context: &Context) {
     let waker = context.clone();
     Watch::all(&context.cluster.worker, "machinedeployments")
         .at_most(MAX_POOLS)
+        .with_text()
         .project(|md: MachineDeployment| Some(PoolView::of(&md)))
         .unreadable(|md| Some(PoolView::unreadable(md)))
         .into_cache(&context.caches.pools)

@@ -8,8 +8,9 @@ use kube::client::Body;
 use kube::{Client, Config};
 use tokio::time::Instant;
 use tower::BoxError;
-use tower_http::timeout::TimeoutBody;
 
+use crate::answer::Answer;
+use crate::bounds::Bounds;
 use crate::connection_role::ConnectionRole;
 use crate::metrics::Metrics;
 use crate::process::Process;
@@ -42,6 +43,7 @@ pub(crate) struct Observe {
     timeout: Duration,
     role: ConnectionRole,
     server_time: ServerTime,
+    bounds: Option<Bounds>,
 }
 
 impl Observe {
@@ -51,7 +53,18 @@ impl Observe {
             timeout: process.args.request_timeout,
             role,
             server_time: ServerTime::new(&process.environment),
+            bounds: None,
         }
+    }
+
+    /// The same for a user cluster of a fleet.
+    pub(crate) fn within(self, bounds: Bounds) -> Self {
+        let bounds = Some(bounds);
+        Self { bounds, ..self }
+    }
+
+    pub(crate) fn bounds(&self) -> Option<&Bounds> {
+        self.bounds.as_ref()
     }
 
     pub(crate) fn server_time(&self) -> &ServerTime {
@@ -65,11 +78,7 @@ impl Observe {
         Client::new(send, &config.default_namespace)
     }
 
-    async fn send(
-        self,
-        client: Client,
-        request: Request<Body>,
-    ) -> Result<Response<TimeoutBody<Body>>, BoxError> {
+    async fn send(self, client: Client, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
         if !is_plain(request.method(), request.uri()) {
             return Err(Unanswered::NotSent.into());
         }
@@ -100,7 +109,11 @@ impl Observe {
         request: Request<Body>,
         verb: &str,
         resource: &str,
-    ) -> Result<Response<TimeoutBody<Body>>, BoxError> {
+    ) -> Result<Response<Answer>, BoxError> {
+        let list = match &self.bounds {
+            Some(bounds) if verb == "list" => bounds.list().await,
+            _ => None,
+        };
         let (started, place) = (Instant::now(), self.role.place());
         let answer = match tokio::time::timeout(self.timeout, client.send(request)).await {
             Ok(answer) => answer.map_err(|error| Unanswered::Failed(place, error.into())),
@@ -109,15 +122,21 @@ impl Observe {
         let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
         self.metrics
             .requested(self.role.label(), verb, resource, code, started.elapsed());
+        if let Some(bounds) = &self.bounds {
+            match &answer {
+                Ok(_) => bounds.answered(),
+                Err(late @ Unanswered::Late(..)) => bounds.late(late),
+                Err(_) => {}
+            }
+        }
         let answer = answer?;
         self.server_time.note(answer.headers());
-        // A connection that many requests share lives on while one of the answers stalls. kube itself gives
-        // up a silent watch.
-        let limit = match verb {
-            "watch" => Duration::MAX,
-            _ => self.timeout,
-        };
-        Ok(answer.map(|body| TimeoutBody::new(limit, body)))
+        let timeout = Some(self.timeout).filter(|_| verb != "watch");
+        let bounds = self
+            .bounds
+            .clone()
+            .map(|bounds| (bounds, format!("{verb} of {resource}")));
+        Ok(answer.map(|body| Answer::new(body, timeout, bounds, list)))
     }
 }
 
@@ -202,6 +221,7 @@ mod tests {
     use futures::{StreamExt as _, stream};
     use http_body::Frame;
     use http_body_util::{BodyExt as _, StreamBody};
+    use osm_api::Reason;
 
     use super::*;
 
@@ -320,6 +340,75 @@ mod tests {
             assert!(read.is_err());
             began.elapsed()
         })
+    }
+
+    /// How reading an answer ends whose parts are these, and what is said of the cluster.
+    async fn ends(path: &str, part: &'static str, every: Duration) -> (Result<(), String>, Option<Reason>) {
+        let server = tower::service_fn(move |_: Request<Body>| async move {
+            let parts = stream::repeat(()).then(move |()| async move {
+                tokio::time::sleep(every).await;
+                Ok::<_, BoxError>(Frame::data(Bytes::from_static(part.as_bytes())))
+            });
+            Ok::<_, BoxError>(Response::new(StreamBody::new(parts.take(100_000))))
+        });
+        let bounds = Bounds::new(crate::settings::none());
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let client = Client::new(server, "default");
+        let answer = observe().within(bounds.clone()).send(client, request).await;
+        let mut body = answer.unwrap().into_body();
+        let mut end = Ok(());
+        while let Some(frame) = body.frame().await {
+            end = frame.map(drop).map_err(|problem| problem.to_string());
+            if end.is_err() {
+                break;
+            }
+        }
+        (end, bounds.problem().map(|(reason, _)| reason))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_user_cluster_sends_has_bounds() {
+        const LIST: &str = "/api/v1/secrets?limit=50";
+        const WATCH: &str = "/api/v1/secrets?watch=true";
+        // A kilobyte, of which 100,000 come.
+        let text: &'static str = "a".repeat(1024).leak();
+        let line: &'static str = format!("{}\n", &text[1..]).leak();
+        let second = Duration::from_secs(1);
+        for (path, part, every, problem, reason) in [
+            (
+                LIST,
+                text,
+                Duration::ZERO,
+                "list of secrets: the answer has more than 8 MiB",
+                Some(Reason::TooLarge),
+            ),
+            (
+                LIST,
+                line,
+                Duration::ZERO,
+                "list of secrets: the answer has more than 8 MiB",
+                Some(Reason::TooLarge),
+            ),
+            (
+                LIST,
+                "a",
+                second,
+                "the answer has begun, and does not end",
+                Some(Reason::Slow),
+            ),
+            (
+                WATCH,
+                text,
+                Duration::ZERO,
+                "watch of secrets: an event has more than 4 MiB",
+                Some(Reason::TooLarge),
+            ),
+            (WATCH, line, second, "", None),
+        ] {
+            let (end, said) = ends(path, part, every).await;
+            assert_eq!(end.err().unwrap_or_default(), problem, "{path}");
+            assert_eq!(said, reason, "{path}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

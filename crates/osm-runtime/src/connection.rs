@@ -11,6 +11,7 @@ use osm_api::rbac::Service;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::bounds::Bounds;
 use crate::client::Observe;
 use crate::connection_role::ConnectionRole;
 use crate::events::Events;
@@ -33,6 +34,7 @@ pub struct Connection {
     pub server_time: ServerTime,
     role: ConnectionRole,
     config: Arc<Config>,
+    bounds: Option<Bounds>,
     /// The uid of `kube-system`, and when it was asked for.
     uid: Arc<Mutex<Option<(String, Instant)>>>,
 }
@@ -62,6 +64,7 @@ impl Connection {
             server_time: observe.server_time().clone(),
             role,
             config: Arc::new(config),
+            bounds: observe.bounds().cloned(),
             uid: Arc::default(),
         }
     }
@@ -72,6 +75,11 @@ impl Connection {
 
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// `None`: it is no user cluster of a fleet.
+    pub(crate) fn bounds(&self) -> Option<&Bounds> {
+        self.bounds.as_ref()
     }
 
     /// uid of `kube-system`, which identifies the cluster, read at most `UID_TTL` ago.

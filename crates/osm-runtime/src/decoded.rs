@@ -16,7 +16,8 @@ use crate::object::{self, Unreadable};
 /// object at all.
 #[derive(Clone)]
 pub(crate) enum Decoded<K> {
-    Object(K),
+    /// With the bytes of its JSON.
+    Object(K, usize),
     Unreadable(Box<Unreadable>),
 }
 
@@ -24,7 +25,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
         Ok(match object::decode(text.get()).map_err(D::Error::custom)? {
-            Ok(object) => Self::Object(object),
+            Ok(object) => Self::Object(object, text.get().len()),
             Err(unreadable) => Self::Unreadable(Box::new(unreadable)),
         })
     }
@@ -63,14 +64,14 @@ impl<K: Resource> Resource for Decoded<K> {
 
     fn meta(&self) -> &ObjectMeta {
         match self {
-            Self::Object(object) => object.meta(),
+            Self::Object(object, _) => object.meta(),
             Self::Unreadable(unreadable) => &unreadable.metadata,
         }
     }
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         match self {
-            Self::Object(object) => object.meta_mut(),
+            Self::Object(object, _) => object.meta_mut(),
             Self::Unreadable(unreadable) => &mut unreadable.metadata,
         }
     }
@@ -100,7 +101,7 @@ mod tests {
         let list: ObjectList<Decoded<ConfigMap>> = serde_json::from_str(&list).unwrap();
         let [
             Decoded::Unreadable(bad),
-            Decoded::Object(good),
+            Decoded::Object(good, _),
             Decoded::Unreadable(_),
         ] = &*list.items
         else {

@@ -20,6 +20,9 @@ use crate::watch::{Watch, Watchable};
 /// watches, all other requests would wait for their end.
 pub const MAX_FOLLOWED: usize = 50;
 
+/// The same for a user cluster of a fleet, of which there can be a thousand.
+const MAX_FOLLOWED_IN_FLEET: usize = 10;
+
 /// What the watches show, by kind, namespace and name of the object.
 pub struct Followed<V> {
     what: &'static str,
@@ -70,7 +73,7 @@ impl<V: Send + Sync + 'static> Followed<V> {
                 if let Some(shown) = cache.get(&format!("{namespace}/{name}")) {
                     return Ok(Some(shown));
                 }
-            } else if all.len() < MAX_FOLLOWED {
+            } else if all.len() < of.bounds().map_or(MAX_FOLLOWED, |_| MAX_FOLLOWED_IN_FLEET) {
                 let (cache, is_small) = (Arc::<Cache<V>>::default(), self.is_small);
                 let end = scope.shutdown.child_token();
                 Watch::namespaced(of, namespace, self.what)

@@ -15,7 +15,7 @@ use osm_api::rbac::Service;
 
 use crate::process::Process;
 use crate::scope::Scope;
-use crate::transport::{self, Clients};
+use crate::transport::{self, Clients, Share};
 use crate::{client, proxy};
 
 /// Interval between two looks at a file. Kubernetes itself takes up to a minute to bring a changed Secret
@@ -46,12 +46,13 @@ impl KubeconfigFile {
         let read = async {
             let text = std::fs::read_to_string(&self.path).context("can't be read")?;
             let (config, clients) = if self.is_foreign {
-                foreign(&text, service).await?
+                foreign(&text, service, Share::Alone).await?
             } else {
                 // `read_from` resolves the relative names of further files.
                 open(
                     Kubeconfig::read_from(&self.path).map_err(without_values)?,
                     service,
+                    Share::Alone,
                 )
                 .await?
             };
@@ -76,23 +77,23 @@ impl KubeconfigFile {
 /// # Errors
 /// A text that is not a kubeconfig, and fields by which it would run a program, send a file of this pod to its
 /// API server, act as someone else, or trust any API server. No message has a value of the text.
-pub async fn foreign(text: &str, service: Service) -> anyhow::Result<(Config, Clients)> {
+pub async fn foreign(text: &str, service: Service, share: Share) -> anyhow::Result<(Config, Clients)> {
     let kubeconfig = Kubeconfig::from_yaml(text).map_err(without_values)?;
     if let Some(problem) = problem_of_foreign(&kubeconfig) {
         bail!("the kubeconfig of another cluster {problem}");
     }
-    open(kubeconfig, service).await
+    open(kubeconfig, service, share).await
 }
 
-async fn open(kubeconfig: Kubeconfig, service: Service) -> anyhow::Result<(Config, Clients)> {
+async fn open(kubeconfig: Kubeconfig, service: Service, share: Share) -> anyhow::Result<(Config, Clients)> {
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    complete(config.map_err(without_values)?, service)
+    complete(config.map_err(without_values)?, service, share)
 }
 
-fn complete(config: Config, service: Service) -> anyhow::Result<(Config, Clients)> {
+fn complete(config: Config, service: Service, share: Share) -> anyhow::Result<(Config, Clients)> {
     let mut config = client::complete(config, service);
     proxy::except(&mut config, |name| std::env::var(name).ok());
-    let clients = transport::connect(&config)?;
+    let clients = transport::connect(&config, share)?;
     Ok((config, clients))
 }
 
@@ -192,7 +193,7 @@ pub(crate) async fn connect(
         let config = Config::infer().await.context(
             "no API server is configured; set --kubeconfig or the variable KUBECONFIG, or run in a pod with a ServiceAccount",
         )?;
-        return complete(config, process.service)
+        return complete(config, process.service, Share::Alone)
             .context("$KUBECONFIG, ~/.kube/config or the pod's ServiceAccount");
     };
     let (config, clients, text) = file.read(process.service).await?;
@@ -317,7 +318,10 @@ users: [ -> users: [hunter2, => line 6, column 9
             "lacks the field certificate-authority-data; put the CA",
         ));
         for (text, expected) in cases {
-            let problem = foreign(&text, SERVICE).await.err().context(expected);
+            let problem = foreign(&text, SERVICE, Share::Alone)
+                .await
+                .err()
+                .context(expected);
             let problem = format!("{:#}", problem.unwrap());
             let is_said = problem.contains(expected) && !problem.contains("hunter2");
             assert!(is_said, "{expected}: {problem}");
@@ -327,7 +331,7 @@ users: [ -> users: [hunter2, => line 6, column 9
             &of_cluster("proxy-url: 'http://user:hunter2@proxy:3128'"),
             &of_cluster("insecure-skip-tls-verify: false"),
         ] {
-            assert!(foreign(text, SERVICE).await.is_ok(), "{text}");
+            assert!(foreign(text, SERVICE, Share::Alone).await.is_ok(), "{text}");
         }
         let (_folder, file) = file(true);
         std::fs::write(&file.path, of_user("as: a")).unwrap();

@@ -28,7 +28,9 @@
 
 pub mod admin;
 pub mod admission;
+mod answer;
 pub mod args;
+pub mod bounds;
 pub mod cache;
 pub mod client;
 pub mod cluster;

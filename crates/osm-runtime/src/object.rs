@@ -43,6 +43,10 @@ pub struct Unreadable {
 }
 
 impl Unreadable {
+    pub(crate) fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
     /// The fields of one part of the object, such as `status`, without those that can't be decoded.
     pub fn part<T: DeserializeOwned + Default>(&self, name: &str) -> T {
         part(&self.text, name, &[])

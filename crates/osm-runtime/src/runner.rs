@@ -174,7 +174,7 @@ async fn run<K, S, F, Fut, E>(
             }
         })
     };
-    join_all((0..scope.process.args.concurrency).map(worker)).await;
+    join_all((0..scope.workers).map(worker)).await;
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ pub struct Scope {
     pub gates: Readiness,
     /// Cancelled when it is to end.
     pub shutdown: CancellationToken,
+    /// Reconciles of a controller that run at the same time.
+    pub workers: u16,
 }
 
 impl Scope {
@@ -31,6 +33,7 @@ impl Scope {
             process: process.clone(),
             gates: process.readiness.clone(),
             shutdown: process.shutdown.clone(),
+            workers: process.args.concurrency,
         }
     }
 
@@ -40,6 +43,7 @@ impl Scope {
             process: self.process.clone(),
             gates: self.gates.part(),
             shutdown: self.shutdown.child_token(),
+            workers: self.workers,
         }
     }
 

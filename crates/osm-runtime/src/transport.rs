@@ -15,6 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt as _, RustlsTlsError};
 use kube::config::AuthInfo;
 use kube::{Client, Config};
+use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use tower::{BoxError, ServiceBuilder};
 
@@ -29,11 +30,29 @@ const PING: Duration = Duration::from_secs(10);
 /// without a sign.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// Bytes that the API server may send of one answer before they are read. They take memory until then.
-const WINDOW_OF_ANSWER: u32 = 512 * 1024;
-/// The same for all answers of a connection: enough for sixteen, so that one that is read slowly holds up no
-/// other.
-const WINDOW_OF_CONNECTION: u32 = 8 * 1024 * 1024;
+/// How many connections the process has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    Alone,
+    /// One of a thousand.
+    OfFleet,
+}
+
+impl Share {
+    /// Bytes that the API server may send of one answer before they are read. They take memory until then.
+    fn window_of_answer(self) -> u32 {
+        match self {
+            Self::Alone => 512 * 1024,
+            Self::OfFleet => 64 * 1024,
+        }
+    }
+
+    /// The same for all answers of a connection: enough for sixteen, so that those that are read slowly hold up
+    /// no other. A watch with too many events is read so.
+    fn window_of_connection(self) -> u32 {
+        16 * self.window_of_answer()
+    }
+}
 
 /// Clients of one API server.
 #[derive(Clone)]
@@ -46,7 +65,7 @@ pub struct Clients {
 
 /// # Errors
 /// Certificates, keys or a server name that can't be read; a proxy of a kind that can't be used.
-pub fn connect(config: &Config) -> anyhow::Result<Clients> {
+pub fn connect(config: &Config, share: Share) -> anyhow::Result<Clients> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     // Header and body of a request are two segments. Otherwise the second one waits 40 ms for the server's
@@ -60,24 +79,24 @@ pub fn connect(config: &Config) -> anyhow::Result<Clients> {
     let mut anonymous = config.clone();
     anonymous.auth_info = AuthInfo::default();
     Ok(Clients {
-        own: client(config, tcp.clone())?,
+        own: client(config, tcp.clone(), share)?,
         // On a connection of its own: a client certificate vouches for each request of its connection.
-        anonymous: client(&anonymous, tcp)?,
+        anonymous: client(&anonymous, tcp, share)?,
     })
 }
 
 const SETUP: &str = "the connection to the API server can't be set up";
 
-fn client(config: &Config, tcp: Tcp) -> anyhow::Result<Client> {
+fn client(config: &Config, tcp: Tcp, share: Share) -> anyhow::Result<Client> {
     let http: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .http2_keep_alive_interval(PING)
         .http2_keep_alive_timeout(PING)
         .http2_keep_alive_while_idle(true)
-        .http2_initial_stream_window_size(WINDOW_OF_ANSWER)
-        .http2_initial_connection_window_size(WINDOW_OF_CONNECTION)
-        .build(https(config, tcp).context(SETUP)?);
+        .http2_initial_stream_window_size(share.window_of_answer())
+        .http2_initial_connection_window_size(share.window_of_connection())
+        .build(https(config, tcp, share).context(SETUP)?);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().context(SETUP)?)
@@ -87,14 +106,18 @@ fn client(config: &Config, tcp: Tcp) -> anyhow::Result<Client> {
     Ok(Client::new(service, &config.default_namespace))
 }
 
-fn https(config: &Config, tcp: Tcp) -> anyhow::Result<HttpsConnector<Tcp>> {
-    let tls = config.rustls_client_config().map_err(|error| match error {
+fn https(config: &Config, tcp: Tcp, share: Share) -> anyhow::Result<HttpsConnector<Tcp>> {
+    let mut tls = config.rustls_client_config().map_err(|error| match error {
         // Its source quotes the first line that is wrong, which may be the key.
         kube::Error::RustlsTls(RustlsTlsError::InvalidIdentityPem(_)) => {
             anyhow::anyhow!("client-certificate-data and client-key-data are not PEM")
         }
         error => anyhow::Error::new(error),
     })?;
+    if share == Share::OfFleet {
+        // It has room for 256 sessions, and a connection lasts.
+        tls.resumption = Resumption::disabled();
+    }
     let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     if let Some(name) = &config.tls_server_name {
         let name = ServerName::try_from(name.clone()).context("tls-server-name")?;
@@ -165,7 +188,7 @@ mod tests {
 
         let mut config = Config::new(url.parse().unwrap());
         config.root_cert = Some(vec![identity.cert.der().to_vec()]);
-        let client = connect(&config).unwrap().own;
+        let client = connect(&config, Share::Alone).unwrap().own;
         let get = async |path: &str| {
             let request = http::Request::get(path).body(Vec::new()).unwrap();
             client.request_text(request).await.unwrap()

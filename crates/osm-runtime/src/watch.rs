@@ -10,12 +10,14 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::{self, Error, Event, watcher};
 use kube::{Api, Resource};
+use osm_api::Reason;
 use prometheus::IntGauge;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::bounds::{self, Bounds};
 use crate::cache::{Cache, Change, Version};
 use crate::cluster::Cluster;
 use crate::connection::Connection;
@@ -82,6 +84,10 @@ pub struct Watch<K> {
     role: ConnectionRole,
     /// The largest number of objects that are kept.
     most: usize,
+    /// Of a user cluster of a fleet.
+    bounds: Option<Bounds>,
+    /// Whether what is kept of an object can be as large as it is.
+    has_text: bool,
 }
 
 impl<K: Watchable> Watch<K> {
@@ -117,12 +123,18 @@ impl<K: Watchable> Watch<K> {
             what,
             role: connection.role(),
             most: MAX_OBJECTS,
+            bounds: connection.bounds().cloned(),
+            has_text: false,
         }
     }
 
     /// Lists so few at once that a page of large objects takes little memory.
     pub fn large(mut self) -> Self {
-        self.config = self.config.page_size(PAGE_OF_LARGE);
+        let page = self
+            .bounds
+            .as_ref()
+            .map_or(PAGE_OF_LARGE, |_| bounds::PAGE_OF_LARGE);
+        self.config = self.config.page_size(page);
         self
     }
 
@@ -146,6 +158,12 @@ impl<K: Watchable> Watch<K> {
     /// Keeps so many objects. Further ones are counted and ignored.
     pub fn at_most(mut self, objects: usize) -> Self {
         self.most = objects;
+        self
+    }
+
+    /// What is kept of an object can be as large as it is. In a fleet, the bytes of all are bounded.
+    pub fn with_text(mut self) -> Self {
+        self.has_text = true;
         self
     }
 
@@ -235,9 +253,12 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
                 failing_since: None,
             },
             reported: HashMap::new(),
+            texts: Texts::default(),
             ignored: Ignored {
                 keys: BTreeSet::new(),
                 count: metrics.ignored.clone(),
+                what: self.watch.what,
+                bounds: self.watch.bounds.clone(),
             },
             listed: None,
             last_error: None,
@@ -265,11 +286,39 @@ struct RunningWatch<K, V> {
     health: Health,
     /// resourceVersions of the objects that can't be decoded, as they were last reported, by key.
     reported: HashMap<String, String>,
+    /// Where their sum is bounded.
+    texts: Texts,
     ignored: Ignored,
     /// When the last list ended; `None` after a failure.
     listed: Option<Instant>,
     /// The failure that was last logged, until the watch works again.
     last_error: Option<String>,
+}
+
+/// Bytes of JSON of the objects that are kept, by key.
+#[derive(Default)]
+struct Texts {
+    each: HashMap<String, usize>,
+    sum: usize,
+}
+
+impl Texts {
+    /// Returns whether there is room for this one.
+    fn put(&mut self, key: &str, bytes: usize, most: usize) -> bool {
+        let before = self.each.get(key).copied().unwrap_or_default();
+        let sum = self.sum.saturating_sub(before).saturating_add(bytes);
+        if sum > most {
+            return false;
+        }
+        self.sum = sum;
+        self.each.insert(key.to_owned(), bytes);
+        true
+    }
+
+    fn remove(&mut self, key: &str) {
+        let bytes = self.each.remove(key).unwrap_or_default();
+        self.sum = self.sum.saturating_sub(bytes);
+    }
 }
 
 /// Objects that found no room.
@@ -278,11 +327,14 @@ struct Ignored {
     keys: BTreeSet<String>,
     /// How many all watches of this kind ignore.
     count: IntGauge,
+    what: &'static str,
+    bounds: Option<Bounds>,
 }
 
 impl Ignored {
-    fn add(&mut self, key: &str) {
-        if self.keys.insert(key.to_owned()) {
+    /// Of further ones not even the names are kept.
+    fn add(&mut self, key: &str, most: usize) {
+        if self.keys.len() < most && self.keys.insert(key.to_owned()) {
             self.count.inc();
         }
     }
@@ -290,6 +342,7 @@ impl Ignored {
     fn remove(&mut self, key: &str) {
         if self.keys.remove(key) {
             self.count.dec();
+            self.report(None);
         }
     }
 
@@ -298,11 +351,23 @@ impl Ignored {
             self.count.dec();
         }
     }
+
+    /// Reports the problem, or takes it back (`None`) if no object is ignored.
+    fn report(&self, problem: Option<String>) {
+        if let Some(bounds) = self
+            .bounds
+            .as_ref()
+            .filter(|_| problem.is_some() || self.keys.is_empty())
+        {
+            bounds.stands(Reason::TooLarge, self.what, problem);
+        }
+    }
 }
 
 impl Drop for Ignored {
     fn drop(&mut self) {
         self.clear();
+        self.report(None);
     }
 }
 
@@ -335,6 +400,9 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
     async fn list_and_watch(&mut self) -> Option<Error> {
         let Watch { api, config, .. } = &self.of.watch;
         let mut events = watcher(api.clone(), config.clone()).boxed();
+        let list_ends_at = Instant::now() + bounds::TIME_OF_LIST;
+        let bounds = self.of.watch.bounds.clone();
+        let mut is_listing = true;
         loop {
             let list_again_at = self.list_again_at();
             let event = tokio::select! {
@@ -346,11 +414,20 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
                     self.failures = 0;
                     return None;
                 }
+                () = tokio::time::sleep_until(list_ends_at), if is_listing && bounds.is_some() => {
+                    return Some(self.too_slow());
+                }
                 event = events.next() => event,
             };
             match event? {
-                Ok(event) => self.show(event),
+                Ok(event) => {
+                    is_listing &= !matches!(event, Event::InitDone);
+                    self.show(event);
+                }
                 Err(error) => return Some(error),
+            }
+            if let Some(bounds) = bounds.as_ref().filter(|_| !is_listing) {
+                bounds.event(self.of.watch.what).await;
             }
             tokio::task::consume_budget().await;
         }
@@ -364,17 +441,20 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
                 None
             }
             Event::InitApply(object) | Event::Apply(object) => match self.read(object) {
-                (key, version, Some(value)) => self.keep(&key, version, value),
-                (key, version, None) => self.of.cache.gone(&key, &version),
+                (key, version, bytes, Some(value)) => self.keep(&key, version, bytes, value),
+                (key, version, _, None) => self.of.cache.gone(&key, &version),
             },
             Event::Delete(object) => {
                 let key = key(object.meta());
                 self.reported.remove(&key);
                 self.ignored.remove(&key);
+                self.texts.remove(&key);
                 self.of.cache.gone(&key, &Version::of(object.meta()))
             }
             Event::InitDone => {
                 let gone = self.of.cache.list_ended();
+                gone.iter().for_each(|change| self.texts.remove(&change.key));
+                self.ignored.report(None);
                 gone.into_iter().for_each(&self.of.on_change);
                 tracing::debug!(
                     cluster = self.cluster,
@@ -399,51 +479,79 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
         }
     }
 
-    fn keep(&mut self, key: &str, version: Version, value: V) -> Option<Change<V>> {
-        let (cache, most) = (&self.of.cache, self.of.watch.most);
-        if cache.len() < most || cache.get(key).is_some() {
+    fn keep(&mut self, key: &str, version: Version, bytes: usize, value: V) -> Option<Change<V>> {
+        let (cache, most) = (self.of.cache.clone(), self.most());
+        let is_known = cache.get(key).is_some();
+        let has_room = is_known || cache.len() < most;
+        if has_room && self.has_room_for(key, bytes) {
+            self.ignored.remove(key);
             return cache.shown(key, version, value);
         }
         if self.ignored.keys.is_empty() {
-            tracing::warn!(
-                cluster = self.cluster,
-                watch = self.of.watch.what,
-                "this service keeps at most {most} objects of this kind and ignores the others; delete objects that you do not need. Most \
-                 are in {}",
+            let most = match (has_room, &self.of.watch.bounds) {
+                (true, Some(bounds)) => format!("{} KiB", bounds.text() >> 10),
+                _ => most.to_string(),
+            };
+            let problem = format!(
+                "this service keeps at most {most} of the {} and ignores the others; delete objects that you do not need. Most are in {}",
+                self.of.watch.what,
                 cache.largest_namespace().unwrap_or_default()
             );
+            tracing::warn!(cluster = self.cluster, watch = self.of.watch.what, "{problem}");
+            self.ignored.report(Some(problem));
         }
-        self.ignored.add(key);
+        self.ignored.add(key, most);
         None
+    }
+
+    /// The largest number of objects that are kept.
+    fn most(&self) -> usize {
+        let Watch { most, bounds, .. } = &self.of.watch;
+        bounds
+            .as_ref()
+            .map_or(*most, |bounds| bounds.objects().min(*most))
+    }
+
+    /// Whether the text of all objects is small enough with this one. Where it is bounded, it is counted.
+    fn has_room_for(&mut self, key: &str, bytes: usize) -> bool {
+        let Watch { bounds, has_text, .. } = &self.of.watch;
+        let Some(bounds) = bounds.as_ref().filter(|_| *has_text) else {
+            return true;
+        };
+        self.texts.put(key, bytes, bounds.text())
     }
 
     /// When to list everything again because there is room for objects that were ignored.
     fn list_again_at(&self) -> Option<Instant> {
-        let has_room = !self.ignored.keys.is_empty() && self.of.cache.len() < self.of.watch.most;
+        let has_room = !self.ignored.keys.is_empty() && self.of.cache.len() < self.most();
         self.listed
             .filter(|_| has_room)
             .map(|listed| listed + RELIST_INTERVAL)
     }
 
-    fn read(&mut self, object: Decoded<K>) -> (String, Version, Option<V>) {
+    fn read(&mut self, object: Decoded<K>) -> (String, Version, usize, Option<V>) {
         let (key, version) = (key(object.meta()), Version::of(object.meta()));
+        let bytes;
         let value = match object {
-            Decoded::Object(object) => {
+            Decoded::Object(object, size) => {
+                bytes = size;
                 self.reported.remove(&key);
                 (self.of.project)(object)
             }
             Decoded::Unreadable(unreadable) => {
+                bytes = unreadable.bytes();
                 self.report(&key, &unreadable);
                 (self.of.unreadable)(&unreadable)
             }
         };
-        (key, version, value)
+        (key, version, bytes, value)
     }
 
     /// Counts and logs it, once for each resourceVersion.
     fn report(&mut self, key: &str, unreadable: &Unreadable) {
         let version = unreadable.metadata.resource_version.clone().unwrap_or_default();
-        if self.reported.get(key) == Some(&version) {
+        let is_full = self.reported.len() >= self.most() && !self.reported.contains_key(key);
+        if is_full || self.reported.get(key) == Some(&version) {
             return;
         }
         self.metrics.invalid.inc();
@@ -455,6 +563,16 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
             unreadable.problem
         );
         self.reported.insert(key.to_owned(), version);
+    }
+
+    /// A list that goes on and on.
+    fn too_slow(&self) -> Error {
+        let (what, time) = (self.of.watch.what, bounds::TIME_OF_LIST);
+        let problem = format!("the list of {what} has not ended within {time:?}");
+        if let Some(bounds) = &self.of.watch.bounds {
+            bounds.late(&problem);
+        }
+        Error::InitialListFailed(kube::Error::Service(problem.into()))
     }
 
     /// The same failure is logged once, until the watch works again.

@@ -25,7 +25,7 @@ use osm_api::names::{WORKER_CLUSTER as NAME, worker_kubeconfig};
 use osm_api::worker_cluster::{self, WorkerCluster};
 use parking_lot::Mutex;
 use prometheus::{IntGaugeVec, Opts};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
@@ -41,7 +41,7 @@ use crate::queue::Queue;
 use crate::request::{Error, failed};
 use crate::runner::{self, Keys};
 use crate::settings::{self, Current};
-use crate::transport::Clients;
+use crate::transport::{Clients, Share};
 use crate::watch::Watch;
 use crate::{kubeconfig, settings_watch, upstream_osm};
 
@@ -51,6 +51,14 @@ const MAX_CLUSTERS: usize = 10_000;
 /// A process that starts, or has become the owner, reports that it connects only if that takes longer. The
 /// condition of the one before it is still true.
 const TIME_TO_CONNECT: Duration = Duration::from_secs(15);
+
+/// Reconciles in one cluster at the same time, so that those of a slow one are few.
+const WORKERS: u16 = 2;
+
+/// Connections that are being opened at the same time. A cluster that was not reached before leaves room for
+/// those that may be there.
+const OPENING: usize = 64;
+const OPENING_AGAIN: usize = 48;
 
 /// A controller that serves any number of clusters.
 pub trait Controller: Send + Sync + Sized + 'static {
@@ -88,8 +96,9 @@ pub struct FleetArgs {
 /// Metrics whose names are taken.
 pub async fn run<C: Controller>(seed: Cluster, args: &FleetArgs) -> Result<(), prometheus::Error> {
     let service = seed.process.service;
-    let connect: Connect =
-        Box::new(move |text| async move { kubeconfig::foreign(&text, service).await }.boxed());
+    let connect: Connect = Box::new(move |text| {
+        async move { kubeconfig::foreign(&text, service, Share::OfFleet).await }.boxed()
+    });
     run_by::<C>(seed, args, connect).await
 }
 
@@ -121,6 +130,8 @@ pub async fn run_by<C: Controller>(
         })),
         kubeconfigs: Arc::default(),
         tasks: Mutex::default(),
+        opening: Semaphore::new(OPENING),
+        opening_again: Semaphore::new(OPENING_AGAIN),
         seed,
     }));
     fleet.watch(args.cluster_selector.as_deref());
@@ -184,6 +195,8 @@ pub struct Inner<C> {
     expiry: Arc<ClusterGauge>,
     /// By namespace.
     tasks: Mutex<BTreeMap<String, Task>>,
+    opening: Semaphore,
+    opening_again: Semaphore,
 }
 
 /// A cluster that is served.
@@ -288,7 +301,8 @@ impl<C: Controller> Fleet<C> {
 
     /// Serves the cluster in this way from now on, once what served it before has ended.
     fn start(&self, of: Registration, before: Option<JoinHandle<()>>) -> Task {
-        let scope = self.seed.scope.part();
+        let mut scope = self.seed.scope.part();
+        scope.workers = WORKERS;
         let (settings, receiver) = watch::channel(None);
         let (sender, state) = watch::channel(State::new(
             Reason::Connecting,

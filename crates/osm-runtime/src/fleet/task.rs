@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::registration::{Registration, State};
 use super::{Controller, Fleet, status};
+use crate::bounds::Bounds;
 use crate::client::Observe;
 use crate::cluster::Cluster;
 use crate::connection::Connection;
@@ -30,6 +31,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// kept of it is freed, and one request after the other finds out whether it is back.
 const TIME_TO_LIST: Duration = Duration::from_secs(60);
 
+/// Time of the first request, which opens the connection.
+const TIME_TO_OPEN: Duration = Duration::from_secs(10);
+
 /// What a task is given.
 pub struct Serving {
     pub registration: Registration,
@@ -44,7 +48,7 @@ pub async fn serve<C: Controller>(fleet: Fleet<C>, serving: Serving) {
     let (environment, mut failures) = (fleet.seed.process.environment.clone(), 0);
     loop {
         let began = Instant::now();
-        let attempt = AssertUnwindSafe(attempt(&fleet, &serving)).catch_unwind();
+        let attempt = AssertUnwindSafe(attempt(&fleet, &serving, failures > 0)).catch_unwind();
         let why = attempt.await.unwrap_or_else(|_| Some(restarting()));
         let Some(why) = why.filter(|_| !end.is_cancelled()) else {
             return;
@@ -69,8 +73,9 @@ pub async fn serve<C: Controller>(fleet: Fleet<C>, serving: Serving) {
 }
 
 /// Serves as long as that is possible, and returns why it is not; `None` at the end of the scope.
-async fn attempt<C: Controller>(fleet: &Fleet<C>, serving: &Serving) -> Option<State> {
-    let connected = connect(fleet, &serving.registration);
+async fn attempt<C: Controller>(fleet: &Fleet<C>, serving: &Serving, again: bool) -> Option<State> {
+    let bounds = Bounds::new(serving.settings.clone());
+    let connected = connect(fleet, &serving.registration, &bounds, again);
     let worker = match serving.scope.shutdown.run_until_cancelled(connected).await? {
         Ok(worker) => worker,
         Err(state) => return Some(state),
@@ -92,18 +97,23 @@ async fn attempt<C: Controller>(fleet: &Fleet<C>, serving: &Serving) -> Option<S
     tokio::pin!(served);
     tokio::select! {
         biased;
-        why = watched(&scope, &serving.state) => {
+        why = watched(&scope, &bounds, &serving.state) => {
             scope.shutdown.cancel();
             // What runs is finished, within the time limit of a reconcile.
             served.await;
             Some(why)
         }
-        () = &mut served => Some(state_of(&scope.gates).unwrap_or_else(restarting)),
+        () = &mut served => Some(state_of(&scope.gates, &bounds).unwrap_or_else(restarting)),
     }
 }
 
 /// The connection to the cluster of a WorkerCluster.
-async fn connect<C: Controller>(fleet: &Fleet<C>, registration: &Registration) -> Result<Connection, State> {
+async fn connect<C: Controller>(
+    fleet: &Fleet<C>,
+    registration: &Registration,
+    bounds: &Bounds,
+    again: bool,
+) -> Result<Connection, State> {
     let process = &fleet.seed.process;
     let (config, clients) = (fleet.connect)(registration.kubeconfig.clone())
         .await
@@ -112,13 +122,26 @@ async fn connect<C: Controller>(fleet: &Fleet<C>, registration: &Registration) -
     let worker = Connection::new(
         role,
         process.service,
-        &Observe::new(process, role),
+        &Observe::new(process, role).within(bounds.clone()),
         config,
         clients,
     );
-    let uid = worker.uid().await.map_err(|error| unreachable(&error))?;
+    let uid = open(fleet, &worker, again).await?;
     is_the_same(fleet, registration, &uid).await?;
     Ok(worker)
+}
+
+/// Opens the connection with its first request, and returns the uid of the cluster.
+async fn open<C>(fleet: &Fleet<C>, worker: &Connection, again: bool) -> Result<String, State> {
+    let _again = match again {
+        true => fleet.opening_again.acquire().await.ok(),
+        false => None,
+    };
+    let _permit = fleet.opening.acquire().await;
+    match tokio::time::timeout(TIME_TO_OPEN, worker.uid()).await {
+        Ok(uid) => uid.map_err(|error| unreachable(&error)),
+        Err(_) => Err(away(&format!("it did not answer within {TIME_TO_OPEN:?}"))),
+    }
 }
 
 fn restarting() -> State {
@@ -139,11 +162,13 @@ fn unreachable(error: &kube::Error) -> State {
             format!("{text}; install this version's chart with topology=worker there"),
         )
     } else {
-        State::new(
-            Reason::Unreachable,
-            format!("{text}; it is tried again within a minute"),
-        )
+        away(&text)
     }
+}
+
+fn away(why: &str) -> State {
+    let advice = "check that API server and the network; it is tried again within a minute";
+    State::new(Reason::Unreachable, format!("{why}; {advice}"))
 }
 
 /// Whether the kubeconfig leads to the cluster that this WorkerCluster has always meant, and no older one means
@@ -183,11 +208,11 @@ async fn is_the_same<C: Controller>(
 }
 
 /// Reports what the gates of a cluster that is served say, until none of its watches works.
-async fn watched(scope: &Scope, state: &watch::Sender<State>) -> State {
+async fn watched(scope: &Scope, bounds: &Bounds, state: &watch::Sender<State>) -> State {
     let (began, mut was_in_step) = (Instant::now(), false);
     loop {
-        let closed = scope.gates.closed();
-        let now = state_of(&scope.gates).unwrap_or_else(|| State::new(Reason::Serving, ""));
+        let (closed, changed) = (scope.gates.closed(), bounds.changed());
+        let now = state_of(&scope.gates, bounds).unwrap_or_else(|| State::new(Reason::Serving, ""));
         let is_away = scope.gates.are_all_closed(GATE);
         was_in_step |= now.reason == Reason::Serving;
         state.send_if_modified(|state| {
@@ -207,26 +232,37 @@ async fn watched(scope: &Scope, state: &watch::Sender<State>) -> State {
             biased;
             () = tokio::time::sleep_until(gives_up), if is_away => {
                 let why = scope.gates.waiting().join("; ");
-                return State::new(Reason::Unreachable, format!("no watch works: {why}"));
+                let away = away(&format!("no watch works: {why}"));
+                return beyond(bounds).unwrap_or(away);
             }
+            () = changed => {}
             () = scope.gates.until(|now| *now != closed) => {}
         }
     }
 }
 
-/// What the closed gates of a cluster mean; `None`: none is closed.
-fn state_of(gates: &Readiness) -> Option<State> {
+/// What the cluster does beyond its bounds.
+fn beyond(bounds: &Bounds) -> Option<State> {
+    let (reason, message) = bounds.problem()?;
+    Some(State::new(reason, message))
+}
+
+/// What the closed gates of a cluster mean, and what it does beyond its bounds; `None`: nothing is wrong.
+fn state_of(gates: &Readiness, bounds: &Bounds) -> Option<State> {
     let lines = gates.waiting();
     let reasons = [
         ("task ", Reason::Restarting),
         (foreign_cluster::GATE, Reason::ClusterChanged),
         (RIGHTS, Reason::PermissionsMissing),
         (upstream_osm::GATE, Reason::UpstreamOSMRunning),
-        (GATE, Reason::Connecting),
     ];
     let found = reasons.into_iter().find_map(|(gate, reason)| {
         let line = lines.iter().find(|line| line.starts_with(gate))?;
         Some(State::new(reason, line.clone()))
     });
-    found.or_else(|| Some(State::new(Reason::Connecting, lines.first()?.clone())))
+    let is_watch = |line: &&String| line.starts_with(GATE);
+    found.or_else(|| beyond(bounds)).or_else(|| {
+        let line = lines.iter().find(is_watch).or(lines.first())?;
+        Some(State::new(Reason::Connecting, line.clone()))
+    })
 }

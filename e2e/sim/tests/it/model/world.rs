@@ -99,7 +99,10 @@ impl Kubeconfigs {
 fn names_kubeconfig(state: &State, bootstrap: &Value) -> bool {
     let document = || {
         let bootstrap: Secret = serde_json::from_value(bootstrap.clone()).ok()?;
-        let revision = bootstrap.annotations().get(names::MACHINE_DEPLOYMENT_REVISION)?.clone();
+        let revision = bootstrap
+            .annotations()
+            .get(names::MACHINE_DEPLOYMENT_REVISION)?
+            .clone();
         let data = machine_controller::user_data(&bootstrap, &revision, "machine").ok()?;
         let name = fixtures::parse(data).ok()?.provisioning_secret;
         let document = state.object("secrets", CLOUD_INIT_SETTINGS, &name)?;
