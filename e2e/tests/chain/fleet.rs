@@ -18,16 +18,16 @@ use serde_json::{Value, json};
 use crate::world::{DEADLINE, NAMESPACE, machine_deployment, parse, profile};
 
 /// Those that serve clusters.
-const SERVICES: [Service; 3] = [
+pub const SERVICES: [Service; 3] = [
     Service::OscController,
     Service::SecretSyncer,
     Service::CsrApprover,
 ];
 
 /// Namespace of the records of csr-approver in the user clusters.
-const IN_WORKER: &str = "osm-worker";
+pub const IN_WORKER: &str = "osm-worker";
 
-fn release() -> Installation {
+pub fn release() -> Installation {
     Installation {
         id: NAMESPACE.to_owned(),
         namespace: NAMESPACE.to_owned(),
@@ -36,13 +36,13 @@ fn release() -> Installation {
     }
 }
 
-struct Fleet {
-    seed: ControlPlane,
-    installed: Installed,
+pub struct Fleet {
+    pub seed: ControlPlane,
+    pub installed: Installed,
 }
 
 impl Fleet {
-    async fn start() -> Result<Self> {
+    pub async fn start() -> Result<Self> {
         let seed = ControlPlane::start(Options::default()).await?;
         let mut installed = Installed::install_fleet(&seed, release(), &installation::binaries()?).await?;
         let settings = installation::settings(&release(), "defaultProfiles: {enabled: false}");
@@ -58,12 +58,22 @@ impl Fleet {
     }
 
     /// Writes the kubeconfigs of a cluster, and creates its WorkerCluster.
-    async fn register(&self, namespace: &str, plane: &ControlPlane, spec: Value) -> Result<()> {
+    pub async fn register(&self, namespace: &str, plane: &ControlPlane, spec: Value) -> Result<()> {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         installation::apply(&self.seed, &[object]).await?;
         for service in SERVICES {
             self.write_kubeconfig(namespace, service, &kubeconfig(plane, service).await?)
                 .await?;
+        }
+        self.write_registration(namespace, spec).await
+    }
+
+    /// The same with one kubeconfig for all services.
+    pub async fn register_by(&self, namespace: &str, kubeconfig: &str, spec: Value) -> Result<()> {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        installation::apply(&self.seed, &[object]).await?;
+        for service in SERVICES {
+            self.write_kubeconfig(namespace, service, kubeconfig).await?;
         }
         self.write_registration(namespace, spec).await
     }
@@ -93,7 +103,7 @@ impl Fleet {
     }
 
     /// Waits until the condition of this service has this reason; gives its message.
-    async fn says(&self, namespace: &str, service: Service, reason: Reason) -> Result<String> {
+    pub async fn says(&self, namespace: &str, service: Service, reason: Reason) -> Result<String> {
         let clusters = self.registrations(namespace)?;
         let type_ = worker_cluster::condition(service).expect("a service of clusters");
         let what = format!("{type_} of {namespace} to be {reason}");
@@ -109,7 +119,7 @@ impl Fleet {
         found.await.map_err(|error| error.context(self.installed.logs()))
     }
 
-    async fn is_served(&self, namespace: &str) -> Result<()> {
+    pub async fn is_served(&self, namespace: &str) -> Result<()> {
         for service in SERVICES {
             self.says(namespace, service, Reason::Serving).await?;
         }
@@ -117,7 +127,7 @@ impl Fleet {
     }
 
     /// Waits until a machine of this pool can boot, and fetch its document.
-    async fn boots(&self, namespace: &str, plane: &ControlPlane, pool: &str) -> Result<Secret> {
+    pub async fn boots(&self, namespace: &str, plane: &ControlPlane, pool: &str) -> Result<Secret> {
         let secrets: Api<Secret> = Api::namespaced(plane.admin()?, CLOUD_INIT_SETTINGS);
         let what = format!("user data of {pool} in the cluster of {namespace}");
         let found = wait_for(&what, DEADLINE, async || {
@@ -133,7 +143,7 @@ impl Fleet {
 }
 
 /// A user cluster with what the chart installs there.
-async fn user_cluster() -> Result<ControlPlane> {
+pub async fn user_cluster() -> Result<ControlPlane> {
     let plane = ControlPlane::start(Options::default()).await?;
     let installation = Installation {
         namespace: IN_WORKER.to_owned(),
@@ -150,7 +160,7 @@ async fn kubeconfig(plane: &ControlPlane, service: Service) -> Result<String> {
 }
 
 /// A pool whose machines are to be made.
-async fn pool(plane: &ControlPlane, name: &str) -> Result<()> {
+pub async fn pool(plane: &ControlPlane, name: &str) -> Result<()> {
     plane
         .apply_yaml(&machine_deployment(name, "osp-tiny").to_string())
         .await?;
