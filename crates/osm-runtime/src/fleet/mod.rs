@@ -20,9 +20,9 @@ use futures::future::{BoxFuture, OptionFuture};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::{Config, ResourceExt};
-use osm_api::Reason;
 use osm_api::names::{WORKER_CLUSTER as NAME, worker_kubeconfig};
 use osm_api::worker_cluster::{self, WorkerCluster};
+use osm_api::{Reason, condition};
 use parking_lot::Mutex;
 use prometheus::{IntGaugeVec, Opts};
 use tokio::sync::{Semaphore, watch};
@@ -293,10 +293,70 @@ impl<C: Controller> Fleet<C> {
         Some(State::new(Reason::DuplicateCluster, message))
     }
 
-    fn forget(&self, namespace: &str) {
-        if let Some(type_) = worker_cluster::condition(self.seed.process.service) {
-            self.conditions.forget(namespace, type_);
+    /// How the cluster is to be served, or why it is not.
+    fn wanted(&self, view: &WorkerClusterView) -> Result<Registration, State> {
+        let service = self.seed.process.service;
+        let uid = view.cluster_uid.as_deref();
+        if let Some(duplicate) = uid.and_then(|uid| self.duplicate(view, uid)) {
+            return Err(duplicate);
         }
+        let name = worker_kubeconfig(service.name());
+        let secret = self.kubeconfigs.get(&format!("{}/{name}", view.namespace));
+        registration::read(view, secret.as_deref(), &self.seed.installation, service)
+    }
+
+    /// What is to be said about the cluster that this task serves, and when to look again. What keeps it from
+    /// being served comes before what is wrong with it otherwise.
+    fn state(
+        &self,
+        view: &WorkerClusterView,
+        task: Option<&Task>,
+        problem: Option<State>,
+        settings: Option<State>,
+    ) -> (State, Option<Duration>) {
+        let state = match (task, problem) {
+            (_, Some(problem)) => problem,
+            (None, None) => State::new(Reason::Connecting, ""),
+            (Some(task), None) => task.state.borrow().clone(),
+        };
+        if state.reason != Reason::Serving {
+            return (state, None);
+        }
+        let now = self.seed.management.server_time.now();
+        let (expiry, look_again) = match task.and_then(|task| task.of.validity()) {
+            Some(validity) => registration::expiry(validity, &view.namespace, now),
+            None => (None, None),
+        };
+        (settings.or(expiry).unwrap_or(state), look_again)
+    }
+
+    /// The condition that this service reports.
+    fn condition(&self) -> &'static str {
+        worker_cluster::condition(self.seed.process.service).unwrap_or_default()
+    }
+
+    /// Counts the cluster in the metrics. Returns whether nothing is reported about it yet.
+    fn count(&self, view: &WorkerClusterView, state: &State) -> bool {
+        let type_ = self.condition();
+        let is_serving = state.reason == Reason::Serving;
+        self.conditions
+            .count(&view.namespace, type_, is_serving, state.reason);
+        condition::find(&view.conditions, type_).is_none()
+    }
+
+    async fn report(&self, view: &WorkerClusterView, state: &State) -> Result<(), Error> {
+        let (api, service) = (self.api(&view.namespace), self.seed.process.service);
+        let now = self.seed.management.server_time.now();
+        let verdict = state.verdict(self.condition());
+        let written = status::report(&api, service.name(), view, &verdict, now).await;
+        if let Some(written) = written.map_err(failed("the status of the WorkerCluster"))? {
+            self.saw(written);
+        }
+        Ok(())
+    }
+
+    fn forget(&self, namespace: &str) {
+        self.conditions.forget(namespace, self.condition());
     }
 
     /// Serves the cluster in this way from now on, once what served it before has ended.
@@ -355,64 +415,28 @@ fn add_namespace(queue: &Queue<String>, key: &str) {
 
 /// Starts, restarts or ends what serves the cluster of this namespace, and reports how that goes.
 async fn reconcile<C: Controller>(fleet: Fleet<C>, namespace: String) -> Result<Option<Duration>, Error> {
-    let service = fleet.seed.process.service;
-    let Some((view, type_)) = fleet.view(&namespace).zip(worker_cluster::condition(service)) else {
-        let task = fleet.tasks.lock().remove(&namespace);
-        if task.is_some() {
+    let running = fleet.tasks.lock().remove(&namespace);
+    let Some(view) = fleet.view(&namespace) else {
+        if running.is_some() {
             tracing::info!(cluster = namespace, "no longer served");
         }
         fleet.forget(&namespace);
         return Ok(None);
     };
-    let secret = fleet
-        .kubeconfigs
-        .get(&format!("{namespace}/{}", worker_kubeconfig(service.name())));
-    let read = registration::read(&view, secret.as_deref(), &fleet.seed.installation, service);
-    let duplicate = view
-        .cluster_uid
-        .as_deref()
-        .and_then(|uid| fleet.duplicate(&view, uid));
-    let wanted = duplicate.map_or(read, Err);
-    let running = fleet.tasks.lock().remove(&namespace);
-    let (task, problem) = next(&fleet, running, wanted).await;
+    let (task, problem) = next(&fleet, running, fleet.wanted(&view)).await;
     let settings = settings_of(&fleet, &view, task.as_ref());
-    let state = match (&task, problem) {
-        (_, Some(problem)) => problem,
-        (None, None) => State::new(Reason::Connecting, ""),
-        (Some(task), None) => task.state.borrow().clone(),
-    };
-    let is_connecting_since = task
+    let (state, look_again) = fleet.state(&view, task.as_ref(), problem, settings);
+    let is_young = task
         .as_ref()
-        .map(|task| task.since)
-        .filter(|_| state.reason == Reason::Connecting);
-    let task_validity = task.as_ref().and_then(|task| task.of.validity());
+        .is_some_and(|task| task.since.elapsed() < TIME_TO_CONNECT);
     if let Some(task) = task {
-        fleet.tasks.lock().insert(namespace.clone(), task);
+        fleet.tasks.lock().insert(namespace, task);
     }
-    let is_serving = state.reason == Reason::Serving;
-    let now = fleet.seed.management.server_time.now();
-    let (expiry, look_again) = match task_validity {
-        Some(validity) if is_serving => registration::expiry(validity, &namespace, now),
-        _ => (None, None),
-    };
-    let state = match settings.or(expiry) {
-        Some(found) if is_serving => found,
-        _ => state,
-    };
-    let verdict = state.verdict(type_);
-    fleet
-        .conditions
-        .count(&namespace, type_, verdict.status, verdict.reason);
-    let is_known = osm_api::condition::find(&view.conditions, type_).is_some();
-    if let Some(since) = is_connecting_since.filter(|_| is_known)
-        && since.elapsed() < TIME_TO_CONNECT
-    {
+    let is_new = fleet.count(&view, &state);
+    if state.reason == Reason::Connecting && is_young && !is_new {
         return Ok(Some(TIME_TO_CONNECT));
     }
-    let written = status::report(&fleet.api(&namespace), service.name(), &view, &verdict, now).await;
-    if let Some(written) = written.map_err(failed("the status of the WorkerCluster"))? {
-        fleet.saw(written);
-    }
+    fleet.report(&view, &state).await?;
     Ok(look_again)
 }
 

@@ -212,7 +212,11 @@ async fn watched(scope: &Scope, bounds: &Bounds, state: &watch::Sender<State>) -
     let (began, mut was_in_step) = (Instant::now(), false);
     loop {
         let (closed, changed) = (scope.gates.closed(), bounds.changed());
-        let now = state_of(&scope.gates, bounds).unwrap_or_else(|| State::new(Reason::Serving, ""));
+        let mut now = state_of(&scope.gates, bounds).unwrap_or_else(|| State::new(Reason::Serving, ""));
+        if was_in_step && now.reason == Reason::Connecting {
+            // A gate that has been open closes when its watch has failed for a minute.
+            now.reason = Reason::Unreachable;
+        }
         let is_away = scope.gates.are_all_closed(GATE);
         was_in_step |= now.reason == Reason::Serving;
         state.send_if_modified(|state| {
