@@ -33,7 +33,7 @@ pub mod watches;
 use std::sync::Arc;
 use std::time::Duration;
 
-use osm_runtime::fleet::Controller;
+use osm_runtime::Controller;
 use osm_runtime::{Cluster, Error, runner};
 
 use crate::context::Context;

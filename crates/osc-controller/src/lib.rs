@@ -28,7 +28,7 @@ pub mod watches;
 use std::sync::Arc;
 use std::time::Duration;
 
-use osm_runtime::fleet::Controller;
+use osm_runtime::Controller;
 use osm_runtime::runner;
 use osm_runtime::served::Served;
 use osm_runtime::{Cluster, Error, upstream_osm};

@@ -78,33 +78,37 @@ fn machine_deployments(context: &Context) {
 }
 
 fn configs(cluster: &Cluster, cache: &Arc<Cache<ConfigView>>, served: Arc<Served<Context>>) {
-    Watch::of_clusters(cluster, "operatingsystemconfigs")
-        .large()
-        .project(|config: OperatingSystemConfig| Some(ConfigView::of(config)))
-        .unreadable(|config| Some(ConfigView::unreadable(config)))
-        .into_cache(cache)
-        .on_change(move |Change { key, old, new }| {
-            let Some((context, name)) = served.of(&key) else {
-                return;
-            };
-            let is_only_published = match (&old, &new) {
-                (Some(old), Some(new)) => new.is_only_published_since(old),
-                _ => false,
-            };
-            if let (Some(old), None) = (&old, &new)
-                && old.status.rendered.is_some()
-                && let Some(uid) = old.pool_uid()
-            {
-                context.memory.lose_content(uid);
-            }
-            if !is_only_published {
-                context.queue.add(name.to_owned());
-            }
-            if new.is_none() {
-                context.wake_for_room();
-            }
-        })
-        .spawn(cluster);
+    Watch::of_clusters(
+        &cluster.management,
+        &cluster.installation,
+        "operatingsystemconfigs",
+    )
+    .large()
+    .project(|config: OperatingSystemConfig| Some(ConfigView::of(config)))
+    .unreadable(|config| Some(ConfigView::unreadable(config)))
+    .into_cache(cache)
+    .on_change(move |Change { key, old, new }| {
+        let Some((context, name)) = served.of(&key) else {
+            return;
+        };
+        let is_only_published = match (&old, &new) {
+            (Some(old), Some(new)) => new.is_only_published_since(old),
+            _ => false,
+        };
+        if let (Some(old), None) = (&old, &new)
+            && old.status.rendered.is_some()
+            && let Some(uid) = old.pool_uid()
+        {
+            context.memory.lose_content(uid);
+        }
+        if !is_only_published {
+            context.queue.add(name.to_owned());
+        }
+        if new.is_none() {
+            context.wake_for_room();
+        }
+    })
+    .spawn(cluster);
 }
 
 fn profiles(cluster: &Cluster, shared: &Shared, served: &Arc<Served<Context>>) {

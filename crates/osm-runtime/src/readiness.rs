@@ -15,6 +15,9 @@ pub const DEFINITIONS: &str = "CustomResourceDefinitions";
 /// Start of the name of the gate of the settings.
 pub const SETTINGS: &str = "settings";
 
+/// Why a gate is closed at first.
+pub const NOT_YET: &str = "not yet";
+
 /// What a service waits for. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
@@ -39,7 +42,7 @@ impl Readiness {
             readiness: self.clone(),
             name: name.into(),
         };
-        gate.close("not yet");
+        gate.close(NOT_YET);
         gate
     }
 

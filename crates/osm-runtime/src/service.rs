@@ -16,8 +16,9 @@ use crate::client::Observe;
 use crate::cluster::Cluster;
 use crate::connection::Connection;
 use crate::connection_role::ConnectionRole;
+use crate::controller::Controller;
 use crate::environment::Environment;
-use crate::fleet::{self, Controller, FleetArgs};
+use crate::fleet::{self, FleetArgs};
 use crate::kubeconfig::{self, KubeconfigFile};
 use crate::process::Process;
 use crate::readiness::Gate;
@@ -227,9 +228,10 @@ async fn connect(
     };
     let file = kubeconfig(&process.args, process.service, fleet);
     let Some(path) = worker else {
-        let role = match fleet {
-            true => ConnectionRole::Of(ClusterKind::Management),
-            false => ConnectionRole::Only,
+        let role = if fleet {
+            ConnectionRole::Of(ClusterKind::Management)
+        } else {
+            ConnectionRole::Only
         };
         let only = connect(role, file).await?;
         return Ok([only.clone(), only]);

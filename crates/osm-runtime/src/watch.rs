@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::{self, Error, Event, watcher};
 use kube::{Api, Resource};
 use osm_api::Reason;
+use osm_api::rbac::Installation;
 use prometheus::IntGauge;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -19,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bounds::{self, Bounds};
 use crate::cache::{Cache, Change, Version};
-use crate::cluster::Cluster;
 use crate::connection::Connection;
 use crate::connection_role::ConnectionRole;
 use crate::decoded::Decoded;
@@ -106,13 +106,14 @@ impl<K: Watchable> Watch<K> {
     }
 
     /// Objects of the management cluster, in the namespaces of all clusters that this process serves.
-    pub fn of_clusters(of: &Cluster, what: &'static str) -> Self
+    pub fn of_clusters(management: &Connection, installation: &Installation, what: &'static str) -> Self
     where
         K: Resource<Scope = NamespaceResourceScope>,
     {
-        match of.installation.fleet {
-            true => Self::all(&of.management, what),
-            false => Self::namespaced(&of.management, of.namespace(), what),
+        if installation.fleet {
+            Self::all(management, what)
+        } else {
+            Self::namespaced(management, &installation.namespace, what)
         }
     }
 

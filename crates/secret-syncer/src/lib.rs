@@ -16,7 +16,7 @@ pub mod plan;
 use std::sync::Arc;
 use std::time::Duration;
 
-use osm_runtime::fleet::Controller;
+use osm_runtime::Controller;
 use osm_runtime::runner;
 use osm_runtime::served::Served;
 use osm_runtime::{Cluster, upstream_osm};

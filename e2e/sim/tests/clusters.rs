@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use osc_controller::OscController;
 use osm_api::definitions;
 use osm_api::rbac::{Installation, Service};
-use osm_runtime::fleet::Controller;
+use osm_runtime::Controller;
 use osm_runtime::replicas::Replicas;
 use osm_runtime::{Cluster, CommonArgs, Connection, Environment, Process, Scope, settings_watch};
 use osm_sim::memory::{Link, Server, User};

@@ -7,8 +7,11 @@
 //! cluster affects another one.
 
 pub mod registration;
+mod seed;
 mod status;
 mod task;
+
+pub use self::seed::Connect;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
@@ -16,32 +19,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::{BoxFuture, OptionFuture};
+use futures::future::OptionFuture;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
-use kube::{Config, ResourceExt};
-use osm_api::names::{WORKER_CLUSTER as NAME, worker_kubeconfig};
+use osm_api::names::worker_kubeconfig;
 use osm_api::worker_cluster::{self, WorkerCluster};
 use osm_api::{Reason, condition};
 use parking_lot::Mutex;
 use prometheus::{IntGaugeVec, Opts};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
 use tracing::Instrument as _;
 
-use self::registration::{KubeconfigText, Registration, State, WorkerClusterView};
+use self::registration::{Registration, State, WorkerClusterView};
+use self::seed::Seed;
 use self::task::Serving;
-use crate::cache::{Cache, Version};
 use crate::cluster::Cluster;
 use crate::cluster_gauge::{ClusterGauge, Part, Shows};
+use crate::controller::Controller;
 use crate::metrics::{ConditionGauge, Metrics};
 use crate::queue::Queue;
 use crate::request::{Error, failed};
 use crate::runner::{self, Keys};
 use crate::settings::{self, Current};
-use crate::transport::{Clients, Share};
+use crate::transport::Share;
 use crate::watch::Watch;
 use crate::{kubeconfig, settings_watch, upstream_osm};
 
@@ -54,24 +56,6 @@ const TIME_TO_CONNECT: Duration = Duration::from_secs(15);
 
 /// Reconciles in one cluster at the same time, so that those of a slow one are few.
 const WORKERS: u16 = 2;
-
-/// Connections that are being opened at the same time. A cluster that was not reached before leaves room for
-/// those that may be there.
-const OPENING: usize = 64;
-const OPENING_AGAIN: usize = 48;
-
-/// A controller that serves any number of clusters.
-pub trait Controller: Send + Sync + Sized + 'static {
-    /// Starts what this process has once, such as the watches of the management cluster. `of` is that
-    /// cluster.
-    ///
-    /// # Errors
-    /// Metrics whose names are taken.
-    fn start(of: &Cluster) -> Result<Self, prometheus::Error>;
-
-    /// Serves a cluster until its end.
-    fn serve(&self, cluster: Cluster) -> impl Future<Output = ()> + Send;
-}
 
 /// Flags of the services that serve clusters.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -102,10 +86,6 @@ pub async fn run<C: Controller>(seed: Cluster, args: &FleetArgs) -> Result<(), p
     run_by::<C>(seed, args, connect).await
 }
 
-/// Clients by the text of a kubeconfig, or what is wrong with it. Tests provide their own.
-pub type Connect =
-    Box<dyn Fn(Arc<str>) -> BoxFuture<'static, anyhow::Result<(Config, Clients)>> + Send + Sync>;
-
 /// As [`run`], with other clients.
 ///
 /// # Errors
@@ -122,28 +102,26 @@ pub async fn run_by<C: Controller>(
     let fleet = Fleet(Arc::new(Inner {
         queue: Arc::new(Queue::new(&seed.process.environment)),
         conditions: ConditionGauge::new(&seed.process.metrics),
-        controller,
-        connect,
         expiry,
-        clusters: Arc::new(Cache::grouped(|view: &WorkerClusterView| {
-            view.cluster_uid.clone()
-        })),
-        kubeconfigs: Arc::default(),
         tasks: Mutex::default(),
-        opening: Semaphore::new(OPENING),
-        opening_again: Semaphore::new(OPENING_AGAIN),
-        seed,
+        seed: Seed::new(seed, controller, connect),
     }));
     fleet.watch(args.cluster_selector.as_deref());
     let (queue, keys) = (fleet.queue.clone(), fleet.clone());
-    if fleet.seed.process.service.reads_settings() {
+    if fleet.seed.cluster.process.service.reads_settings() {
         let all = fleet.clone();
         let wake = move || all.known().into_iter().for_each(|key| all.queue.add(key));
-        settings_watch::on_change(&fleet.seed, wake);
+        settings_watch::on_change(&fleet.seed.cluster, wake);
     }
     let reconciled = fleet.clone();
     let work = move |namespace| reconcile(reconciled.clone(), namespace);
-    runner::work((&fleet.seed, &fleet.seed.replicas), queue, keys, work).await;
+    runner::work(
+        (&fleet.seed.cluster, &fleet.seed.cluster.replicas),
+        queue,
+        keys,
+        work,
+    )
+    .await;
     let tasks = std::mem::take(&mut *fleet.tasks.lock());
     for running in tasks.into_values().map(Task::end) {
         // It has reported a panic.
@@ -182,21 +160,13 @@ impl<C> Deref for Fleet<C> {
 }
 
 pub struct Inner<C> {
-    /// The cluster of the WorkerClusters.
-    seed: Cluster,
-    controller: C,
-    connect: Connect,
+    seed: Arc<Seed<C>>,
     /// Namespaces of WorkerClusters.
     queue: Arc<Queue<String>>,
-    /// By the uid of their cluster.
-    clusters: Arc<Cache<WorkerClusterView>>,
-    kubeconfigs: Arc<Cache<KubeconfigText>>,
     conditions: Arc<ConditionGauge>,
     expiry: Arc<ClusterGauge>,
     /// By namespace.
     tasks: Mutex<BTreeMap<String, Task>>,
-    opening: Semaphore,
-    opening_again: Semaphore,
 }
 
 /// A cluster that is served.
@@ -221,7 +191,7 @@ impl Task {
 
 impl<C: Controller> Keys<String> for Fleet<C> {
     fn known(&self) -> Vec<String> {
-        let clusters = self.clusters.select(|_| true).into_iter();
+        let clusters = self.seed.clusters.select(|_| true).into_iter();
         let mut known: BTreeSet<String> = clusters.map(|view| view.namespace.clone()).collect();
         known.extend(self.tasks.lock().keys().cloned());
         known.into_iter().collect()
@@ -236,7 +206,7 @@ impl<C: Controller> Keys<String> for Fleet<C> {
 
 impl<C: Controller> Fleet<C> {
     fn watch(&self, selector: Option<&str>) {
-        let (seed, queue) = (&self.seed, self.queue.clone());
+        let (seed, queue) = (&self.seed.cluster, self.queue.clone());
         let others = self.clone();
         let mut clusters = Watch::all(&seed.management, "workerclusters").at_most(MAX_CLUSTERS);
         if let Some(selector) = selector {
@@ -244,13 +214,13 @@ impl<C: Controller> Fleet<C> {
         }
         clusters
             .project(|cluster: WorkerCluster| Some(WorkerClusterView::of(cluster)))
-            .into_cache(&self.clusters)
+            .into_cache(&self.seed.clusters)
             .on_change(move |change| {
                 // A duplicate may be the only one now, or this one be a duplicate of another.
                 let both = [&change.old, &change.new].into_iter().flatten();
                 let uids = both.filter_map(|view| view.cluster_uid.clone());
                 let uids: BTreeSet<String> = uids.collect();
-                for view in uids.iter().flat_map(|uid| others.clusters.group(uid)) {
+                for view in uids.iter().flat_map(|uid| others.seed.clusters.group(uid)) {
                     others.queue.add(view.namespace.clone());
                 }
                 add_namespace(&queue, &change.key);
@@ -262,47 +232,9 @@ impl<C: Controller> Fleet<C> {
             .fields(&format!("metadata.name={name}"))
             .at_most(MAX_CLUSTERS)
             .project(|secret: Secret| Some(registration::kubeconfig(secret)))
-            .into_cache(&self.kubeconfigs)
+            .into_cache(&self.seed.kubeconfigs)
             .on_change(move |change| add_namespace(&queue, &change.key))
             .spawn(seed);
-    }
-
-    fn view(&self, namespace: &str) -> Option<Arc<WorkerClusterView>> {
-        self.clusters.get(&format!("{namespace}/{NAME}"))
-    }
-
-    fn api(&self, namespace: &str) -> Api<WorkerCluster> {
-        Api::namespaced(self.seed.management.client.clone(), namespace)
-    }
-
-    /// Records what the API server returned for a write.
-    fn saw(&self, cluster: WorkerCluster) {
-        let version = Version::of(&cluster.metadata);
-        let key = format!("{}/{NAME}", cluster.namespace().unwrap_or_default());
-        let _ = self.clusters.wrote(&key, version, WorkerClusterView::of(cluster));
-    }
-
-    /// Why the cluster of this WorkerCluster, which has this uid, is another one's.
-    fn duplicate(&self, view: &WorkerClusterView, uid: &str) -> Option<State> {
-        let same = self.clusters.group(uid);
-        let first = same.iter().find(|other| view.is_younger_than(other))?;
-        let message = format!(
-            "the WorkerCluster in namespace {} is older and has the same cluster; delete one of them",
-            first.namespace
-        );
-        Some(State::new(Reason::DuplicateCluster, message))
-    }
-
-    /// How the cluster is to be served, or why it is not.
-    fn wanted(&self, view: &WorkerClusterView) -> Result<Registration, State> {
-        let service = self.seed.process.service;
-        let uid = view.cluster_uid.as_deref();
-        if let Some(duplicate) = uid.and_then(|uid| self.duplicate(view, uid)) {
-            return Err(duplicate);
-        }
-        let name = worker_kubeconfig(service.name());
-        let secret = self.kubeconfigs.get(&format!("{}/{name}", view.namespace));
-        registration::read(view, secret.as_deref(), &self.seed.installation, service)
     }
 
     /// What is to be said about the cluster that this task serves, and when to look again. What keeps it from
@@ -322,7 +254,7 @@ impl<C: Controller> Fleet<C> {
         if state.reason != Reason::Serving {
             return (state, None);
         }
-        let now = self.seed.management.server_time.now();
+        let now = self.seed.cluster.management.server_time.now();
         let (expiry, look_again) = match task.and_then(|task| task.of.validity()) {
             Some(validity) => registration::expiry(validity, &view.namespace, now),
             None => (None, None),
@@ -332,7 +264,7 @@ impl<C: Controller> Fleet<C> {
 
     /// The condition that this service reports.
     fn condition(&self) -> &'static str {
-        worker_cluster::condition(self.seed.process.service).unwrap_or_default()
+        worker_cluster::condition(self.seed.cluster.process.service).unwrap_or_default()
     }
 
     /// Counts the cluster in the metrics. Returns whether nothing is reported about it yet.
@@ -345,12 +277,12 @@ impl<C: Controller> Fleet<C> {
     }
 
     async fn report(&self, view: &WorkerClusterView, state: &State) -> Result<(), Error> {
-        let (api, service) = (self.api(&view.namespace), self.seed.process.service);
-        let now = self.seed.management.server_time.now();
+        let (api, service) = (self.seed.api(&view.namespace), self.seed.cluster.process.service);
+        let now = self.seed.cluster.management.server_time.now();
         let verdict = state.verdict(self.condition());
         let written = status::report(&api, service.name(), view, &verdict, now).await;
         if let Some(written) = written.map_err(failed("the status of the WorkerCluster"))? {
-            self.saw(written);
+            self.seed.saw(written);
         }
         Ok(())
     }
@@ -361,7 +293,7 @@ impl<C: Controller> Fleet<C> {
 
     /// Serves the cluster in this way from now on, once what served it before has ended.
     fn start(&self, of: Registration, before: Option<JoinHandle<()>>) -> Task {
-        let mut scope = self.seed.scope.part();
+        let mut scope = self.seed.cluster.scope.part();
         scope.workers = WORKERS;
         let (settings, receiver) = watch::channel(None);
         let (sender, state) = watch::channel(State::new(
@@ -375,12 +307,12 @@ impl<C: Controller> Fleet<C> {
             settings: receiver,
             state: sender,
         };
-        let (fleet, ended) = (self.clone(), scope.shutdown.clone());
+        let (seed, ended) = (self.seed.clone(), scope.shutdown.clone());
         let served = async move {
             // It ends within the time limit of a reconcile, which a cluster that is away can use up.
             let before = OptionFuture::from(before);
             if ended.run_until_cancelled(before).await.is_some() {
-                task::serve(fleet, serving).await;
+                task::serve(&seed, serving).await;
             }
         };
         let expiry = self.expiry.part();
@@ -416,14 +348,14 @@ fn add_namespace(queue: &Queue<String>, key: &str) {
 /// Starts, restarts or ends what serves the cluster of this namespace, and reports how that goes.
 async fn reconcile<C: Controller>(fleet: Fleet<C>, namespace: String) -> Result<Option<Duration>, Error> {
     let running = fleet.tasks.lock().remove(&namespace);
-    let Some(view) = fleet.view(&namespace) else {
+    let Some(view) = fleet.seed.view(&namespace) else {
         if running.is_some() {
             tracing::info!(cluster = namespace, "no longer served");
         }
         fleet.forget(&namespace);
         return Ok(None);
     };
-    let (task, problem) = next(&fleet, running, fleet.wanted(&view)).await;
+    let (task, problem) = next(&fleet, running, fleet.seed.wanted(&view)).await;
     let settings = settings_of(&fleet, &view, task.as_ref());
     let (state, look_again) = fleet.state(&view, task.as_ref(), problem, settings);
     let is_young = task
@@ -449,7 +381,7 @@ async fn next<C: Controller>(
     match (running, wanted) {
         (Some(task), Ok(wanted)) if task.of == wanted => (Some(task), None),
         (running, Ok(wanted)) => {
-            let invalid = (fleet.connect)(wanted.kubeconfig.clone()).await;
+            let invalid = (fleet.seed.connect)(wanted.kubeconfig.clone()).await;
             let invalid = invalid.err().map(|problem| format!("{problem:#}"));
             match (running, invalid) {
                 (Some(task), Some(problem)) if task.of.is_of_same(&wanted) => {
@@ -471,7 +403,7 @@ fn settings_of<C: Controller>(
     view: &WorkerClusterView,
     task: Option<&Task>,
 ) -> Option<State> {
-    let release = fleet.seed.settings.borrow().clone()?;
+    let release = fleet.seed.cluster.settings.borrow().clone()?;
     let merged = settings::of_cluster(&release, &view.namespace, view.spec.settings.as_ref());
     let (current, problem) = match merged {
         Ok(current) => (Some(current), None),

@@ -11,14 +11,16 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::registration::{Registration, State};
-use super::{Controller, Fleet, status};
+use super::seed::Seed;
+use super::status;
 use crate::bounds::Bounds;
 use crate::client::Observe;
 use crate::cluster::Cluster;
 use crate::connection::Connection;
 use crate::connection_role::ConnectionRole;
+use crate::controller::Controller;
 use crate::error::{brief, is_code};
-use crate::readiness::{RIGHTS, Readiness};
+use crate::readiness::{NOT_YET, RIGHTS, Readiness};
 use crate::scope::Scope;
 use crate::watch::GATE;
 use crate::{foreign_cluster, rights, settings, upstream_osm};
@@ -43,12 +45,12 @@ pub struct Serving {
 }
 
 /// Serves until the end of the scope.
-pub async fn serve<C: Controller>(fleet: Fleet<C>, serving: Serving) {
+pub async fn serve<C: Controller>(seed: &Seed<C>, serving: Serving) {
     let end = serving.scope.shutdown.clone();
-    let (environment, mut failures) = (fleet.seed.process.environment.clone(), 0);
+    let (environment, mut failures) = (seed.cluster.process.environment.clone(), 0);
     loop {
         let began = Instant::now();
-        let attempt = AssertUnwindSafe(attempt(&fleet, &serving, failures > 0)).catch_unwind();
+        let attempt = AssertUnwindSafe(attempt(seed, &serving, failures > 0)).catch_unwind();
         let why = attempt.await.unwrap_or_else(|_| Some(restarting()));
         let Some(why) = why.filter(|_| !end.is_cancelled()) else {
             return;
@@ -73,27 +75,27 @@ pub async fn serve<C: Controller>(fleet: Fleet<C>, serving: Serving) {
 }
 
 /// Serves as long as that is possible, and returns why it is not; `None` at the end of the scope.
-async fn attempt<C: Controller>(fleet: &Fleet<C>, serving: &Serving, again: bool) -> Option<State> {
+async fn attempt<C: Controller>(seed: &Seed<C>, serving: &Serving, again: bool) -> Option<State> {
     let bounds = Bounds::new(serving.settings.clone());
-    let connected = connect(fleet, &serving.registration, &bounds, again);
+    let connected = connect(seed, &serving.registration, &bounds, again);
     let worker = match serving.scope.shutdown.run_until_cancelled(connected).await? {
         Ok(worker) => worker,
         Err(state) => return Some(state),
     };
-    let (seed, installation) = (&fleet.seed, &serving.registration.installation);
+    let installation = &serving.registration.installation;
     // It ends with the scope, or when the cluster is given up.
     let scope = serving.scope.part();
     rights::spawn(&scope, &worker, installation);
     let mut cluster = Cluster::new(
         scope.clone(),
         installation.clone(),
-        [seed.management.clone(), worker],
+        [seed.cluster.management.clone(), worker],
         serving.settings.clone(),
-        seed.replicas.of_whole(&installation.namespace),
+        seed.cluster.replicas.of_whole(&installation.namespace),
     );
-    cluster.go_leases.clone_from(&seed.go_leases);
+    cluster.go_leases.clone_from(&seed.cluster.go_leases);
     let _ends = scope.shutdown.clone().drop_guard();
-    let served = fleet.controller.serve(cluster);
+    let served = seed.controller.serve(cluster);
     tokio::pin!(served);
     tokio::select! {
         biased;
@@ -109,13 +111,13 @@ async fn attempt<C: Controller>(fleet: &Fleet<C>, serving: &Serving, again: bool
 
 /// The connection to the cluster of a WorkerCluster.
 async fn connect<C: Controller>(
-    fleet: &Fleet<C>,
+    seed: &Seed<C>,
     registration: &Registration,
     bounds: &Bounds,
     again: bool,
 ) -> Result<Connection, State> {
-    let process = &fleet.seed.process;
-    let (config, clients) = (fleet.connect)(registration.kubeconfig.clone())
+    let process = &seed.cluster.process;
+    let (config, clients) = (seed.connect)(registration.kubeconfig.clone())
         .await
         .map_err(|problem| State::new(Reason::KubeconfigInvalid, format!("{problem:#}")))?;
     let role = ConnectionRole::Of(ClusterKind::Worker);
@@ -126,18 +128,18 @@ async fn connect<C: Controller>(
         config,
         clients,
     );
-    let uid = open(fleet, &worker, again).await?;
-    is_the_same(fleet, registration, &uid).await?;
+    let uid = open(seed, &worker, again).await?;
+    is_the_same(seed, registration, &uid).await?;
     Ok(worker)
 }
 
 /// Opens the connection with its first request, and returns the uid of the cluster.
-async fn open<C>(fleet: &Fleet<C>, worker: &Connection, again: bool) -> Result<String, State> {
+async fn open<C>(seed: &Seed<C>, worker: &Connection, again: bool) -> Result<String, State> {
     let _again = match again {
-        true => fleet.opening_again.acquire().await.ok(),
+        true => seed.opening_again.acquire().await.ok(),
         false => None,
     };
-    let _permit = fleet.opening.acquire().await;
+    let _permit = seed.opening.acquire().await;
     match tokio::time::timeout(TIME_TO_OPEN, worker.uid()).await {
         Ok(uid) => uid.map_err(|error| unreachable(&error)),
         Err(_) => Err(away(&format!("it did not answer within {TIME_TO_OPEN:?}"))),
@@ -173,13 +175,9 @@ fn away(why: &str) -> State {
 
 /// Whether the kubeconfig leads to the cluster that this WorkerCluster has always meant, and no older one means
 /// it as well.
-async fn is_the_same<C: Controller>(
-    fleet: &Fleet<C>,
-    registration: &Registration,
-    uid: &str,
-) -> Result<(), State> {
+async fn is_the_same<C>(seed: &Seed<C>, registration: &Registration, uid: &str) -> Result<(), State> {
     let namespace = &registration.installation.namespace;
-    let Some(view) = fleet.view(namespace).filter(|view| view.uid == registration.uid) else {
+    let Some(view) = seed.view(namespace).filter(|view| view.uid == registration.uid) else {
         return Err(State::new(Reason::Connecting, "the WorkerCluster has changed"));
     };
     match view.cluster_uid.as_deref() {
@@ -194,17 +192,17 @@ async fn is_the_same<C: Controller>(
         }
         Some(_) => {}
         None => {
-            let pinned = status::pin(&fleet.api(namespace), &view, uid).await;
+            let pinned = status::pin(&seed.api(namespace), &view, uid).await;
             let failed = |error| {
                 State::new(
                     Reason::Connecting,
                     format!("status.clusterUID can't be written: {}", brief(&error)),
                 )
             };
-            fleet.saw(pinned.map_err(failed)?);
+            seed.saw(pinned.map_err(failed)?);
         }
     }
-    fleet.duplicate(&view, uid).map_or(Ok(()), Err)
+    seed.duplicate(&view, uid).map_or(Ok(()), Err)
 }
 
 /// Reports what the gates of a cluster that is served say, until none of its watches works.
@@ -261,7 +259,9 @@ fn state_of(gates: &Readiness, bounds: &Bounds) -> Option<State> {
         (upstream_osm::GATE, Reason::UpstreamOSMRunning),
     ];
     let found = reasons.into_iter().find_map(|(gate, reason)| {
-        let line = lines.iter().find(|line| line.starts_with(gate))?;
+        // Before the first check has ended, nothing is known to be missing.
+        let mut closed = lines.iter().filter(|line| !line.ends_with(NOT_YET));
+        let line = closed.find(|line| line.starts_with(gate))?;
         Some(State::new(reason, line.clone()))
     });
     let is_watch = |line: &&String| line.starts_with(GATE);

@@ -74,23 +74,27 @@ where
 /// Starts the watch of the management cluster. What it shows leads to the clusters that are served.
 pub fn of_management(cluster: &Cluster, shared: &Shared, served: &Arc<Served<Context>>) {
     let served = served.clone();
-    Watch::of_clusters(cluster, "operatingsystemconfigs")
-        .large()
-        .project(|config: OperatingSystemConfig| Some(ConfigView::of(&config)))
-        .unreadable(|config| Some(ConfigView::unreadable(config)))
-        .into_cache(&shared.configs)
-        .on_change(move |change| {
-            let Some((context, name)) = served.of(&change.key) else {
-                return;
-            };
-            if let Some(before) = &change.old {
-                context.end_unused_sources(before);
-            }
-            if change.new.is_some() || change.old.is_some() {
-                context.queue.add(name.to_owned());
-            }
-        })
-        .spawn(cluster);
+    Watch::of_clusters(
+        &cluster.management,
+        &cluster.installation,
+        "operatingsystemconfigs",
+    )
+    .large()
+    .project(|config: OperatingSystemConfig| Some(ConfigView::of(&config)))
+    .unreadable(|config| Some(ConfigView::unreadable(config)))
+    .into_cache(&shared.configs)
+    .on_change(move |change| {
+        let Some((context, name)) = served.of(&change.key) else {
+            return;
+        };
+        if let Some(before) = &change.old {
+            context.end_unused_sources(before);
+        }
+        if change.new.is_some() || change.old.is_some() {
+            context.queue.add(name.to_owned());
+        }
+    })
+    .spawn(cluster);
 }
 
 /// Once the namespace exists again, everything in it is restored at once.
