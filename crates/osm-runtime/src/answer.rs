@@ -63,9 +63,10 @@ impl Answer {
             Some(end) => data.len() - end,
             None => self.bytes + data.len(),
         };
-        let (most, part) = match self.is_watch {
-            true => (LINE, "an event"),
-            false => (ANSWER, "the answer"),
+        let (most, part) = if self.is_watch {
+            (LINE, "an event")
+        } else {
+            (ANSWER, "the answer")
         };
         let Some((bounds, what)) = &self.bounds else {
             return Ok(());
@@ -90,9 +91,12 @@ impl HttpBody for Answer {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = ready!(self.body.as_mut().poll_frame(context)).map(|frame| {
-            let frame = frame.map_err(|problem| match problem.is::<TimeoutError>() {
-                true => self.late(),
-                false => problem,
+            let frame = frame.map_err(|problem| {
+                if problem.is::<TimeoutError>() {
+                    self.late()
+                } else {
+                    problem
+                }
             })?;
             frame.data_ref().map_or(Ok(()), |data| self.count(data))?;
             Ok(frame)

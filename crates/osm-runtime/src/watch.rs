@@ -490,18 +490,19 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
         }
         if self.ignored.keys.is_empty() {
             let most = match (has_room, &self.of.watch.bounds) {
-                (true, Some(bounds)) => format!("{} KiB", bounds.text() >> 10),
+                (true, Some(bounds)) => format!("{} KiB of JSON in", bounds.text() >> 10),
                 _ => most.to_string(),
             };
             let problem = format!(
-                "this service keeps at most {most} of the {} and ignores the others; delete objects that you do not need. Most are in {}",
+                "{}: this service keeps at most {most} objects of this kind and ignores the others; delete objects that you do not need. Most are in {}",
                 self.of.watch.what,
                 cache.largest_namespace().unwrap_or_default()
             );
             tracing::warn!(cluster = self.cluster, watch = self.of.watch.what, "{problem}");
             self.ignored.report(Some(problem));
         }
-        self.ignored.add(key, most);
+        let remembered = self.of.watch.bounds.as_ref().map_or(MAX_OBJECTS, |_| most);
+        self.ignored.add(key, remembered);
         None
     }
 

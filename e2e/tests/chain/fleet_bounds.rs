@@ -43,7 +43,7 @@ const KINDS: [(Kind, Reason, &str); 9] = [
     (
         Kind::Many,
         Reason::TooLarge,
-        "of the machinedeployments and ignores the others; delete objects",
+        "objects of this kind and ignores the others; delete objects",
     ),
     (
         Kind::Failing,

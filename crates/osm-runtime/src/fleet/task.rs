@@ -135,9 +135,10 @@ async fn connect<C: Controller>(
 
 /// Opens the connection with its first request, and returns the uid of the cluster.
 async fn open<C>(seed: &Seed<C>, worker: &Connection, again: bool) -> Result<String, State> {
-    let _again = match again {
-        true => seed.opening_again.acquire().await.ok(),
-        false => None,
+    let _again = if again {
+        seed.opening_again.acquire().await.ok()
+    } else {
+        None
     };
     let _permit = seed.opening.acquire().await;
     match tokio::time::timeout(TIME_TO_OPEN, worker.uid()).await {
@@ -225,10 +226,11 @@ async fn watched(scope: &Scope, bounds: &Bounds, state: &watch::Sender<State>) -
             }
             is_news
         });
-        let gives_up = match was_in_step {
+        let gives_up = if was_in_step {
             // Each has failed for a minute.
-            true => Instant::now(),
-            false => began + TIME_TO_LIST,
+            Instant::now()
+        } else {
+            began + TIME_TO_LIST
         };
         tokio::select! {
             biased;
