@@ -191,7 +191,7 @@ async fn answer(kind: Kind, request: Request<Incoming>, calm: Arc<AtomicBool>) -
             let (from, page) = (value("continue").unwrap_or(0), value("limit").unwrap_or(500));
             let to = (from + page).min(MANY);
             let items: Vec<String> = (from..to).map(|number| pool(number, 1)).collect();
-            let next = (to < MANY).then(|| to.to_string()).unwrap_or_default();
+            let next = if to < MANY { to.to_string() } else { String::new() };
             let metadata = json!({"resourceVersion": "1", "continue": next});
             let items = items.join(",");
             whole(200, format!(r#"{{"metadata": {metadata}, "items": [{items}]}}"#))
