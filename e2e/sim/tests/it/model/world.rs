@@ -86,11 +86,12 @@ impl Kubeconfigs {
         let wanted = names::kubeconfig_secret_name(label(names::POOL));
         if name == wanted {
             self.made.insert(wanted);
-        } else if name.ends_with("-bootstrap-config") && names_kubeconfig(state, &change.object) {
-            if !self.made.contains(&wanted) {
-                self.missed
-                    .insert(format!("{name} was published before {wanted}"));
-            }
+        } else if name.ends_with("-bootstrap-config")
+            && names_kubeconfig(state, &change.object)
+            && !self.made.contains(&wanted)
+        {
+            let missed = format!("{name} was published before {wanted}");
+            self.missed.insert(missed);
         }
     }
 }
