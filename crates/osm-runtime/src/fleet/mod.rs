@@ -291,11 +291,13 @@ impl<C: Controller> Fleet<C> {
         self.conditions.forget(namespace, self.condition());
     }
 
-    /// Serves the cluster in this way from now on, once what served it before has ended.
-    fn start(&self, of: Registration, before: Option<JoinHandle<()>>) -> Task {
+    /// Serves the cluster in this way from now on, once what served it before has ended. The last valid settings
+    /// stay in force.
+    fn start(&self, of: Registration, before: Option<Task>) -> Task {
         let mut scope = self.seed.cluster.scope.part();
         scope.workers = WORKERS;
-        let (settings, receiver) = watch::channel(None);
+        let last = before.as_ref().and_then(|task| task.settings.borrow().clone());
+        let (settings, receiver) = watch::channel(last);
         let (sender, state) = watch::channel(State::new(
             Reason::Connecting,
             "the first attempt has not ended yet",
@@ -310,7 +312,7 @@ impl<C: Controller> Fleet<C> {
         let (seed, ended) = (self.seed.clone(), scope.shutdown.clone());
         let served = async move {
             // It ends within the time limit of a reconcile, which a cluster that is away can use up.
-            let before = OptionFuture::from(before);
+            let before = OptionFuture::from(before.map(Task::end));
             if ended.run_until_cancelled(before).await.is_some() {
                 task::serve(&seed, serving).await;
             }
@@ -389,7 +391,7 @@ async fn next<C: Controller>(
                     (Some(task), Some(State::new(Reason::KubeconfigInvalid, message)))
                 }
                 (_, Some(problem)) => (None, Some(State::new(Reason::KubeconfigInvalid, problem))),
-                (running, None) => (Some(fleet.start(wanted, running.map(Task::end))), None),
+                (running, None) => (Some(fleet.start(wanted, running)), None),
             }
         }
         (_, Err(problem)) => (None, Some(problem)),

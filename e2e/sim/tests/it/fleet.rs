@@ -234,6 +234,17 @@ impl Fleet {
             .unwrap_or_default()
     }
 
+    fn is_rendered(&self, number: usize) -> bool {
+        let name = names::config_name(POOL, "kube-system");
+        let config = self.seed.with(|state| {
+            let config = state.object("operatingsystemconfigs", &namespace(number), &name);
+            config.cloned().unwrap_or_default()
+        });
+        let conditions: Vec<_> =
+            serde_json::from_value(config["status"]["conditions"].clone()).unwrap_or_default();
+        condition::find(&conditions, condition::RENDERED).is_some_and(|found| found.status == "True")
+    }
+
     fn edit(&self, number: usize, patch: &Value) {
         let edited = self.seed.with(|state| {
             state
@@ -327,6 +338,14 @@ async fn tokens_are_renewed_whatever_happens_to_a_cluster_or_a_process() {
     fleet.renews("processes were killed").await;
 
     fleet.edit(0, &json!({"spec": {"settings": {"pauseimage": "x"}}}));
+    for service in [Service::OscController, Service::SecretSyncer] {
+        fleet.write_kubeconfig(0, service, "00");
+    }
+    sleep(MINUTE).await;
+    assert!(
+        fleet.is_rendered(0),
+        "the last valid settings stay in force with another kubeconfig"
+    );
     restart(&mut fleet, &mut running);
     sleep(MINUTE).await;
     assert_eq!(
