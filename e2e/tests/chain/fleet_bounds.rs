@@ -13,7 +13,7 @@ use crate::fleet::{Fleet, IN_WORKER, SERVICES, pool, release, user_cluster};
 use crate::hostile_server::{HostileServer, Kind};
 
 /// Within which each problem is named. The machine may be busy.
-const NAMED: Duration = Duration::from_secs(90 + 40);
+const NAMED: Duration = Duration::from_secs(90 + 80);
 
 /// Memory that they may cost a service together.
 const MORE_BYTES: u64 = 64 << 20;
