@@ -125,9 +125,10 @@ fn known_unfit<'a>(gathered: &'a Gathered, config: &ConfigView, published_from: 
     (is_it && gathered.now < unfit.until).then_some(unfit)
 }
 
-/// What can't be published is tried again after this time. The cause may be gone: a policy or a quota of the
-/// API server, or a document of the pool.
-const UNFIT_FOR: SignedDuration = SignedDuration::from_mins(10);
+/// What can't be published is tried again with the first reconcile after this time. The cause may be gone: a
+/// policy or a quota of the API server, or a document of the pool. It is a minute less than the longest time
+/// between two reconciles, which another clock measures: otherwise that one can come a moment too early.
+const UNFIT_FOR: SignedDuration = SignedDuration::from_mins(9);
 
 /// What to remember where content can't be published, so that the next plans hold it back, and renew and
 /// restore what is published. `None`: nothing is, or it was tried though it is known to be unfit, so there is
