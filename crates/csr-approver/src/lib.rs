@@ -2,7 +2,8 @@
 //!
 //! It owns the conditions `Approved` and `Denied` of CertificateSigningRequests that ServiceAccounts of pools
 //! have made, and the Leases that record its approvals. It reports a binding with which tokens of pools need
-//! no approval. It connects only to the worker cluster. It has no right on Secrets and reads no settings.
+//! no approval. It connects only to worker clusters, and for a fleet to the seed. It reads no settings, and no
+//! Secret but its kubeconfigs of a fleet.
 //!
 //! A reconcile decides about the requests of one requester: `gather → plan → apply → report`. [`gather`]
 //! collects what the watches have shown, [`mod@plan`] makes all decisions, [`apply`] makes sure of a decision

@@ -11,15 +11,15 @@ use osm_runtime::fleet::FleetArgs;
 /// Approves the certificates of nodes that join as machines of their pool.
 ///
 /// The service watches CertificateSigningRequests, MachineDeployments, MachineSets, Machines and Nodes of the
-/// worker cluster, and connects to no other cluster. It approves a request only for a Machine of the
-/// requesting pool that has no Node yet. It reads no Secret and no settings.
+/// worker cluster. It approves a request only for a Machine of the requesting pool that has no Node yet. It
+/// reads no settings, and no Secret but its kubeconfigs with --fleet.
 #[derive(Parser)]
 #[command(
     version,
-    mut_arg("namespace", |arg| arg.help("Namespace of the installation in the worker cluster. The service keeps its Leases there")),
+    mut_arg("namespace", |arg| arg.help("Namespace of the installation in the cluster of --kubeconfig. The service keeps its Leases there")),
     mut_arg("kubeconfig", |arg| {
-        let help = "Kubeconfig file of the worker cluster, which has the MachineDeployments. The service restarts when the file \
-                    changes. The default is $KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount";
+        let help = "Kubeconfig file of the worker cluster, which has the MachineDeployments, or with --fleet of the cluster that \
+                    has the WorkerClusters. The service restarts when the file changes. The default is $KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount";
         arg.help(help).long_help(help)
     }),
     mut_arg("settings_config_map", |arg| arg.hide(true)),

@@ -8,7 +8,7 @@ use osm_api::condition;
 use osm_api::config::{OperatingSystemConfig, RequestedProfile};
 use osm_api::{Reason, Settings};
 use osm_runtime::Api;
-use osm_runtime::cache::{Change, Version};
+use osm_runtime::cache::{Cache, Change, Version};
 use osm_runtime::foreign_cluster::ForeignCluster;
 use osm_runtime::metrics::ConditionGauge;
 use osm_runtime::queue::Queue;
@@ -21,7 +21,7 @@ use crate::caches::Caches;
 use crate::memory::Memory;
 use crate::metrics::Sizes;
 use crate::shared::Shared;
-use crate::view::{ConfigView, PoolView};
+use crate::view::{ConfigView, PoolView, ProfileView};
 
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
@@ -99,6 +99,13 @@ impl Inner {
     /// Whether this, which something needs, is not started yet. The caller starts it.
     pub fn is_first_to_start(&self, what: &str) -> bool {
         self.started.lock().insert(what.to_owned())
+    }
+
+    /// The profiles of this namespace, if pools of this cluster may use them.
+    pub fn profiles_in(&self, namespace: &str) -> Option<&Arc<Cache<ProfileView>>> {
+        let allowed = self.cluster.installation.namespaces_to_render_from();
+        let profiles = self.shared.profiles.get(namespace);
+        profiles.filter(|_| allowed.contains(&namespace))
     }
 
     /// The OperatingSystemConfigs of this cluster.

@@ -127,11 +127,7 @@ impl FoundProfile {
 /// The profile as its watch has shown it.
 fn shown(context: &Context, requested: &RequestedProfile) -> ProfileLookup {
     let RequestedProfile { namespace, name } = requested;
-    let installation = &context.cluster.installation;
-    let may_use = installation
-        .namespaces_to_render_from()
-        .contains(&namespace.as_str());
-    let Some(profiles) = context.shared.profiles.get(namespace).filter(|_| may_use) else {
+    let Some(profiles) = context.profiles_in(namespace) else {
         return ProfileLookup::Unread(namespace.clone());
     };
     match profiles.get(&format!("{namespace}/{name}")) {
@@ -171,7 +167,10 @@ pub async fn gather(context: &Context, name: &str) -> Result<Gathered, Error> {
         None
     };
     let installation = cluster.settings.borrow().clone();
-    let full_at = context.full_at().filter(|_| config.is_none());
+    let full_at = match config {
+        Some(_) => None,
+        None => context.full_at(),
+    };
     // Nothing is rendered for a pool that is not served, so nothing is read for it.
     let rendered = claimants.first().filter(|owner| serves(owner));
     let settings = match (installation, rendered) {
@@ -342,7 +341,7 @@ async fn lookup(
     requested: &RequestedProfile,
 ) -> Result<ProfileLookup, Error> {
     let RequestedProfile { namespace, .. } = requested;
-    if let Some(profiles) = context.shared.profiles.get(namespace) {
+    if let Some(profiles) = context.profiles_in(namespace) {
         // Machines boot with what a new revision is rendered from for a long time. If its profile was edited
         // just before, the watch of profiles can lag behind that of MachineDeployments.
         let is_listed = profiles.is_listed();

@@ -1,8 +1,8 @@
 //! osc-controller: one OperatingSystemConfig per MachineDeployment, rendered.
 //!
 //! It owns `spec`, `status.rendered`, `status.retired` and the conditions `Rendered` and `Current` of
-//! OperatingSystemConfigs. It has no right on any Secret. It writes a MachineDeployment only to remove a
-//! [`finalizer`] of the upstream OSM, where the installation asks for that.
+//! OperatingSystemConfigs. It has no right on any Secret but its kubeconfigs of a fleet. It writes a
+//! MachineDeployment only to remove a [`finalizer`] of the upstream OSM, where the installation asks for that.
 //!
 //! A reconcile is `gather → plan → apply → report`. [`plan`](mod@plan) makes all decisions in a thread of
 //! [`planning`], [`apply`] writes objects, and [`report`] alone writes status, Events and metrics. A

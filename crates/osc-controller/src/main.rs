@@ -12,8 +12,9 @@ use osm_runtime::{CommonArgs, ProfileArgs, WorkerArgs};
 /// Renders one OperatingSystemConfig per MachineDeployment.
 ///
 /// The service watches MachineDeployments, OperatingSystemProfiles, the settings and the cluster's API
-/// endpoint, and writes OperatingSystemConfigs. It needs no permission on Secrets. It never writes a
-/// MachineDeployment, except to remove a finalizer if --remove-upstream-finalizers is set.
+/// endpoint, and writes OperatingSystemConfigs. It needs no permission on Secrets, except on its kubeconfigs
+/// with --fleet. It never writes a MachineDeployment, except to remove a finalizer if
+/// --remove-upstream-finalizers is set.
 #[derive(Parser)]
 #[command(version)]
 struct Args {

@@ -103,7 +103,12 @@ pub struct WorkerArgs {
     /// Kubeconfig file of the worker cluster, which has the MachineDeployments and the namespace
     /// cloud-init-settings. The service restarts when the file changes. The default is the management
     /// cluster.
-    #[arg(long, env = "OSM_WORKER_KUBECONFIG", value_name = "FILE")]
+    #[arg(
+        long,
+        env = "OSM_WORKER_KUBECONFIG",
+        value_name = "FILE",
+        conflicts_with = "fleet"
+    )]
     pub worker_kubeconfig: Option<PathBuf>,
 }
 

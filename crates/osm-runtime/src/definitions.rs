@@ -15,7 +15,7 @@ use crate::error::{brief, is_code};
 use crate::process::Process;
 use crate::readiness::DEFINITIONS;
 use crate::scope::Scope;
-use crate::startup_check;
+use crate::startup_check::{self, UNCHECKED};
 
 /// KKP restores its definitions in each user cluster.
 const ADVICE: &str = "apply the CustomResourceDefinitions of this version; for a user cluster of KKP, which restores its own, use the \
@@ -39,7 +39,7 @@ async fn problem(process: &Process, client: &Client, copies: bool) -> Option<Str
     let published = match published(client).await {
         Ok(published) => published,
         Err(error) if is_code(&error, 404) => Schemas::new(),
-        Err(error) => return Some(format!("can't be checked yet: {}", brief(&error))),
+        Err(error) => return Some(format!("{UNCHECKED}: {}", brief(&error))),
     };
     let outdated = outdated_for(service, &published);
     process.outdated_definitions.note(outdated.clone());

@@ -142,17 +142,14 @@ fn problem_of_foreign(kubeconfig: &Kubeconfig) -> Option<String> {
     if let Some((field, _, remedy)) = found.next() {
         return Some(format!("must not have the field {field}; {remedy}"));
     }
-    let lacks = |field: &Option<String>, start: &str| {
-        !field
-            .as_deref()
-            .is_some_and(|text| text.starts_with(start) && !text.is_empty())
-    };
     let mut problems = clusters.filter_map(|cluster| {
-        if lacks(&cluster.server, "https://") {
+        let server = cluster.server.as_deref().unwrap_or_default();
+        if !server.starts_with("https://") {
             return Some("must name its server as https://HOST:PORT; correct the field server".to_owned());
         }
-        let has_no_ca = lacks(&cluster.certificate_authority_data, "");
-        has_no_ca.then(|| format!("lacks the field certificate-authority-data; {CA}"))
+        let ca = cluster.certificate_authority_data.as_deref().unwrap_or_default();
+        ca.is_empty()
+            .then(|| format!("lacks the field certificate-authority-data; {CA}"))
     });
     problems.next()
 }

@@ -17,7 +17,7 @@ use crate::connection_role::ConnectionRole;
 use crate::error::brief;
 use crate::readiness::RIGHTS;
 use crate::scope::Scope;
-use crate::startup_check;
+use crate::startup_check::{self, UNCHECKED};
 
 /// Reviews that are sent at the same time: one after the other they would take as long as the rest of the
 /// start.
@@ -59,7 +59,7 @@ async fn problem(client: &Client, questions: &Mutex<Vec<ResourceAttributes>>) ->
             "missing: {}; apply the RBAC of this version",
             missing.join(", ")
         )),
-        Err(error) => Some(format!("can't be checked yet: {}", brief(&error))),
+        Err(error) => Some(format!("{UNCHECKED}: {}", brief(&error))),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What begins and ends together: the whole process, or the part of it that serves one worker cluster. Its
 //! tasks run until its end. A task that ends before that would leave everything else ready, with something
-//! in it that stands still. So its gate closes, and the scope ends: what is started anew may do better.
+//! in it that stands still. So its gate closes, and the scope ends: starting it again may help.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;

@@ -7,6 +7,9 @@ use crate::environment::Environment;
 use crate::readiness::Gate;
 use crate::scope::Scope;
 
+/// Begins a problem that says nothing about what is checked: the API server gave no answer.
+pub(crate) const UNCHECKED: &str = "can't be checked yet";
+
 /// Pauses while there is a problem. At the very start, what is missing may just have been created.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// Bounds how late a service notices that the problem is solved.

@@ -71,7 +71,7 @@ pub async fn watch<K: Key>(
     let _ = cluster.shutdown.run_until_cancelled(listed).await;
     check.look(&is_published);
     let queue = queue.clone();
-    cluster.spawn("upstream OSM", async move {
+    cluster.spawn(GATE, async move {
         loop {
             let longest = if check.is_listed() { INTERVAL } else { RETRY };
             let _ = tokio::time::timeout(longest, shown.notified()).await;
@@ -305,7 +305,7 @@ mod tests {
             let leases = leases.iter().map(|lease| WatchedLease::new(&connection, lease));
             let check = Check {
                 leases: leases.collect(),
-                gate: readiness.gate("upstream OSM"),
+                gate: readiness.gate(GATE),
                 problem: SharedProblem::default(),
             };
             check

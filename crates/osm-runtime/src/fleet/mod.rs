@@ -1,7 +1,7 @@
 //! One process serves the user clusters of a seed. Each has a WorkerCluster in a namespace of the seed, and
 //! beside it a Secret with the kubeconfig of each service.
 //!
-//! A reconcile of a WorkerCluster starts the [task] that serves its cluster, begins it anew with another
+//! A reconcile of a WorkerCluster starts the [task] that serves its cluster, restarts it with another
 //! kubeconfig, or ends it, and reports in the condition of this service how it goes. Replicas divide the
 //! WorkerClusters, and only the owner connects. What is in a user cluster belongs to its task alone, so that no
 //! cluster affects another one.
@@ -32,7 +32,7 @@ use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
 use tracing::Instrument as _;
 
-use self::registration::{Registration, State, WorkerClusterView};
+use self::registration::{Registration, State, Validity, WorkerClusterView};
 use self::seed::Seed;
 use self::task::Serving;
 use crate::cluster::Cluster;
@@ -172,6 +172,8 @@ pub struct Inner<C> {
 /// A cluster that is served.
 struct Task {
     of: Registration,
+    /// How long its kubeconfig is valid.
+    validity: Option<Validity>,
     settings: watch::Sender<Option<Arc<Current>>>,
     state: watch::Receiver<State>,
     since: Instant,
@@ -255,7 +257,7 @@ impl<C: Controller> Fleet<C> {
             return (state, None);
         }
         let now = self.seed.cluster.management.server_time.now();
-        let (expiry, look_again) = match task.and_then(|task| task.of.validity()) {
+        let (expiry, look_again) = match task.and_then(|task| task.validity) {
             Some(validity) => registration::expiry(validity, &view.namespace, now),
             None => (None, None),
         };
@@ -317,8 +319,8 @@ impl<C: Controller> Fleet<C> {
                 task::serve(&seed, serving).await;
             }
         };
-        let expiry = self.expiry.part();
-        expiry.set(&[], of.validity().map(|(_, expiry)| expiry.as_second()));
+        let (expiry, validity) = (self.expiry.part(), of.validity());
+        expiry.set(&[], validity.map(|(_, expiry)| expiry.as_second()));
         let served = served.instrument(tracing::error_span!("cluster", namespace));
         let running = scope.spawn_until(format!("cluster {namespace}"), &scope.shutdown, served);
         let (mut states, queue) = (state.clone(), self.queue.clone());
@@ -331,6 +333,7 @@ impl<C: Controller> Fleet<C> {
         });
         Task {
             of,
+            validity,
             _ends: scope.shutdown.clone().drop_guard(),
             settings,
             state,

@@ -64,6 +64,7 @@ pub fn kubeconfig(secret: Secret) -> KubeconfigText {
     Some(String::from_utf8(bytes.0).ok()?.into())
 }
 
+/// From when to when a kubeconfig is valid.
 pub type Validity = (Timestamp, Timestamp);
 
 /// What is to be said about a cluster that is served with a kubeconfig that is valid so long, and when to look

@@ -22,6 +22,7 @@ use crate::controller::Controller;
 use crate::error::{brief, is_code};
 use crate::readiness::{NOT_YET, RIGHTS, Readiness};
 use crate::scope::Scope;
+use crate::startup_check::UNCHECKED;
 use crate::watch::GATE;
 use crate::{foreign_cluster, rights, settings, upstream_osm};
 
@@ -261,8 +262,9 @@ fn state_of(gates: &Readiness, bounds: &Bounds) -> Option<State> {
         (upstream_osm::GATE, Reason::UpstreamOSMRunning),
     ];
     let found = reasons.into_iter().find_map(|(gate, reason)| {
-        // Before the first check has ended, nothing is known to be missing.
-        let mut closed = lines.iter().filter(|line| !line.ends_with(NOT_YET));
+        // A check without an answer has found nothing missing.
+        let has_answer = |line: &&String| !line.ends_with(NOT_YET) && !line.contains(UNCHECKED);
+        let mut closed = lines.iter().filter(has_answer);
         let line = closed.find(|line| line.starts_with(gate))?;
         Some(State::new(reason, line.clone()))
     });
@@ -271,4 +273,46 @@ fn state_of(gates: &Readiness, bounds: &Bounds) -> Option<State> {
         let line = lines.iter().find(is_watch).or(lines.first())?;
         Some(State::new(Reason::Connecting, line.clone()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gravest_of_what_is_known_is_reported() {
+        let watch = ("watch of pools", "503");
+        let unchecked = ("permissions in the worker cluster", "can't be checked yet: 503");
+        let missing = ("permissions in the worker cluster", "missing: get namespaces");
+        let other = ("another cluster", "a: it is of b");
+        let upstream = ("upstream OSM", "it renews the Lease");
+        let task = ("task worker 1", "the task panicked");
+        for (closed, slow, expected) in [
+            (&[][..], false, None),
+            (&[], true, Some(Reason::Slow)),
+            (&[watch], false, Some(Reason::Connecting)),
+            (
+                &[watch, ("permissions", "not yet")],
+                false,
+                Some(Reason::Connecting),
+            ),
+            (&[watch, unchecked], false, Some(Reason::Connecting)),
+            (&[watch, unchecked], true, Some(Reason::Slow)),
+            (&[watch, missing], true, Some(Reason::PermissionsMissing)),
+            (&[upstream], true, Some(Reason::UpstreamOSMRunning)),
+            (&[upstream, missing], false, Some(Reason::PermissionsMissing)),
+            (&[missing, other], false, Some(Reason::ClusterChanged)),
+            (&[other, task], false, Some(Reason::Restarting)),
+        ] {
+            let (gates, bounds) = (Readiness::default(), Bounds::new(settings::none()));
+            for (gate, why) in closed {
+                gates.gate(*gate).close(*why);
+            }
+            if slow {
+                bounds.note(Reason::Slow, "", "late".to_owned());
+            }
+            let found = state_of(&gates, &bounds).map(|state| state.reason);
+            assert_eq!(found, expected, "{closed:?} {slow}");
+        }
+    }
 }
