@@ -6,11 +6,11 @@ use anyhow::Result;
 use futures::future::{join_all, try_join_all};
 use osm_api::Reason;
 use osm_api::rbac::Service;
+use osm_sim::hostile_server::{HostileServer, Kind};
 use osm_testkit::{installation, procfs};
 use serde_json::json;
 
 use crate::fleet::{Fleet, IN_WORKER, SERVICES, pool, release, user_cluster};
-use crate::hostile_server::{HostileServer, Kind};
 
 /// Within which each problem is named. The machine may be busy.
 const NAMED: Duration = Duration::from_secs(90 + 80);

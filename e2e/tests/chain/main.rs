@@ -18,7 +18,6 @@ mod fleet;
 mod fleet_bounds;
 mod fleet_rights;
 mod go_templates;
-mod hostile_server;
 mod idle;
 mod joining;
 mod joining_mode;

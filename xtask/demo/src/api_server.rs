@@ -3,7 +3,6 @@
 use std::io::ErrorKind;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -20,9 +19,6 @@ use osm_testkit::installation::{self, IDENTITIES};
 use osm_testkit::process::ScratchDir;
 use osm_testkit::progress::Progress;
 use osm_testkit::{ControlPlane, Options};
-use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
@@ -79,7 +75,7 @@ impl ApiServer {
         let server = Server::new(Timestamp::now());
         server.with(|state| state.salt_tokens(random_token()));
         server.load(&objects(&installation, &pki.ca_pem, &url)?)?;
-        let serving = memory::serve(server, listener, tls(directory.path())?, admin_token);
+        let serving = memory::serve(server, listener, memory::tls(directory.path())?, admin_token);
         Ok(Self {
             installation,
             kubeconfig: path,
@@ -190,16 +186,6 @@ async fn listen(port: u16) -> Result<TcpListener> {
             bound.with_context(|| format!("cannot listen on port {port} of 127.0.0.1; name another --port"))
         }
     }
-}
-
-/// The server's certificate, from the files that [`Pki::create`] has written.
-fn tls(directory: &Path) -> Result<Arc<ServerConfig>> {
-    let certificate = CertificateDer::from_pem_file(directory.join("apiserver.crt"))?;
-    let key = PrivateKeyDer::from_pem_file(directory.join("apiserver.key"))?;
-    let config = ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)?;
-    Ok(Arc::new(config))
 }
 
 /// What [`installation::prepare`] installs on a real one.

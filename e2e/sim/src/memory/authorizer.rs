@@ -23,6 +23,15 @@ pub enum User {
     },
 }
 
+impl User {
+    /// The ServiceAccount with this name of a user.
+    pub(super) fn named(user: &str) -> Option<Self> {
+        let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        Some(Self::ServiceAccount { namespace, name })
+    }
+}
+
 impl fmt::Display for User {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

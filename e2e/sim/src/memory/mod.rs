@@ -18,7 +18,7 @@
 //! admission policies are stored, and do nothing; the authorizer knows of every write at once;
 //! `managedFields` are kept, but not shown.
 //!
-//! [`serve`] offers it on a port, with what kubectl needs besides. It is for trying only.
+//! [`serve`] offers it on a port, with what kubectl needs besides. It is for trying and measuring only.
 //!
 //! A [`Network`] lies between a client and the server. It decides how long each request takes, whether the
 //! request or its answer is lost or refused, and whether the process that sent it dies right before or right
@@ -47,7 +47,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub use self::authorizer::User;
-pub use self::served::serve;
+pub use self::served::{serve, tls};
 pub use self::state::{Admission, Backup, Failure, State};
 pub use self::wire::{Call, Calm, Fault, Link, Network, Passage};
 

@@ -57,7 +57,7 @@ pub(super) enum Target {
         name: String,
         subresource: String,
     },
-    /// A SelfSubjectAccessReview.
+    /// A SelfSubjectAccessReview, or a SubjectAccessReview.
     Review,
 }
 
@@ -114,7 +114,8 @@ impl Request {
             ["apis", group, _, rest @ ..] => (*group, rest),
             _ => return None,
         };
-        let target = if (group, rest) == ("authorization.k8s.io", &["selfsubjectaccessreviews"]) {
+        let reviews = [["selfsubjectaccessreviews"], ["subjectaccessreviews"]];
+        let target = if group == "authorization.k8s.io" && reviews.iter().any(|of| of == rest) {
             Target::Review
         } else {
             let (namespace, rest) = match rest {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -100,11 +101,30 @@ struct Manner {
     is_patch: bool,
 }
 
-/// So many requests are remembered.
-const TRACED: usize = 3000;
+/// How much a server remembers, and how often it sends bookmarks.
+#[derive(Clone, Copy)]
+struct Habits {
+    /// So many requests are remembered.
+    traced: usize,
+    /// So many changes are kept for watches.
+    logged: usize,
+    /// Between two bookmarks of a watch; `None`: only its end has one.
+    bookmarks: Option<Duration>,
+}
 
-/// So many changes are kept for watches.
-const LOGGED: usize = 20_000;
+const ALONE: Habits = Habits {
+    traced: 3000,
+    logged: 20_000,
+    bookmarks: None,
+};
+
+/// Of a server that shares a process with many. It sends bookmarks as often as a real one, which is less than
+/// the models need that simulate days.
+const OF_MANY: Habits = Habits {
+    traced: 0,
+    logged: 100,
+    bookmarks: Some(Duration::from_secs(60)),
+};
 
 type Key = (&'static str, String, String);
 
@@ -123,6 +143,7 @@ pub struct State {
     clock: Clock,
     version: u64,
     uids: u64,
+    habits: Habits,
     /// Plural, namespace and name → object.
     objects: BTreeMap<Key, Arc<Value>>,
     /// uid → manager → the status that it has applied last.
@@ -194,6 +215,7 @@ impl State {
             clock,
             version: 1,
             uids: 0,
+            habits: ALONE,
             objects: BTreeMap::new(),
             applied: HashMap::new(),
             log: Vec::new(),
@@ -223,7 +245,7 @@ impl State {
         }
     }
 
-    pub(super) fn restore(&mut self, backup: Backup, away: std::time::Duration) {
+    pub(super) fn restore(&mut self, backup: Backup, away: Duration) {
         self.remark("a backup is restored");
         (self.version, self.objects, self.applied) = (backup.version, backup.objects, backup.applied);
         // A watch from a version that is not reached yet is accepted, and one from an earlier version is too
@@ -233,6 +255,18 @@ impl State {
         self.unlisted.clear();
         self.restored += 1;
         self.away_until = tokio::time::Instant::now() + away;
+    }
+
+    /// From now on it is the server with this number of many in a process: it remembers little, and no other one
+    /// gives an object the same uid.
+    pub fn set_number(&mut self, number: u32) {
+        self.habits = OF_MANY;
+        self.uids = u64::from(number) << 32;
+    }
+
+    /// The time between two bookmarks of a watch.
+    pub(super) fn bookmarks(&self) -> Option<Duration> {
+        self.habits.bookmarks
     }
 
     /// From now on each object that is created or replaced passes this.
@@ -317,7 +351,10 @@ impl State {
 
     /// Notes something for [`Self::trace`].
     pub fn remark(&mut self, what: &str) {
-        if self.trace.len() == TRACED {
+        if self.habits.traced == 0 {
+            return;
+        }
+        if self.trace.len() == self.habits.traced {
             self.trace.pop_front();
         }
         let line = format!("{} v{} {what}", self.now(), self.version);
@@ -479,6 +516,10 @@ impl State {
             ));
         }
         let mut review = body(request)?;
+        let asked_for = match review.pointer("/spec/user").and_then(Value::as_str) {
+            None => user.clone(),
+            Some(name) => User::named(name).ok_or_else(|| Failure::unsupported(name))?,
+        };
         let attributes = review
             .pointer("/spec/resourceAttributes")
             .cloned()
@@ -490,7 +531,7 @@ impl State {
         };
         let allowed = authorizer::allows(
             self,
-            user,
+            &asked_for,
             of("verb"),
             of("group"),
             &resource,
@@ -876,8 +917,9 @@ impl State {
 
     /// Logs a change for watches, and forgets old ones.
     fn log(&mut self, change: Logged) {
-        if self.log.len() >= LOGGED {
-            self.forgotten = self.log.drain(..LOGGED / 2).map(|old| old.version).max();
+        let most = self.habits.logged;
+        if self.log.len() >= most {
+            self.forgotten = self.log.drain(..most / 2).map(|old| old.version).max();
         }
         self.log.push(change);
     }

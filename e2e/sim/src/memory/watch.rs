@@ -21,6 +21,8 @@ struct Watch {
     /// Everything up to here was looked at.
     version: u64,
     ends: Instant,
+    /// Time between two bookmarks, and when the next one is due; `None`: only the end has one.
+    bookmarks: Option<(Duration, Instant)>,
     /// Breaks off after so many events.
     left: Option<u32>,
     waiting: VecDeque<(Instant, String)>,
@@ -61,6 +63,9 @@ pub(super) fn start(
         filter,
         version,
         ends: Instant::now() + Duration::from_secs(seconds),
+        bookmarks: server
+            .with(|state| state.bookmarks())
+            .map(|every| (every, Instant::now() + every)),
         left: match fault {
             Some(Fault::Cut(after)) => Some(after),
             _ => None,
@@ -97,8 +102,10 @@ impl Watch {
                 self.left = self.left.map(|left| left.saturating_sub(1));
                 return Some((Ok(event), self));
             }
-            if tokio::time::timeout_at(self.ends, news).await.is_err() {
-                self.over = true;
+            let due = self.bookmarks.map_or(self.ends, |(_, next)| next.min(self.ends));
+            if tokio::time::timeout_at(due, news).await.is_err() {
+                self.over = due == self.ends;
+                self.bookmarks = self.bookmarks.map(|(every, _)| (every, due + every));
                 let metadata = json!({"resourceVersion": self.version.to_string()});
                 let bookmark = json!({"metadata": metadata, "kind": "Bookmark", "apiVersion": "v1"});
                 return Some((Ok(line("BOOKMARK", &bookmark)), self));

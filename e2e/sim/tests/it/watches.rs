@@ -4,9 +4,11 @@ use std::io::{self, Write};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
-use kube::ResourceExt;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::{Api, ResourceExt};
 use osm_api::Reason;
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::cache::Cache;
@@ -401,4 +403,20 @@ async fn each_event_has_its_own_note_which_is_clipped() {
         stored,
         expected.map(|(type_, note)| (type_.to_owned(), note.to_owned()))
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_one_of_many_sends_a_bookmark_each_minute() {
+    let server = Server::new(Timestamp::UNIX_EPOCH);
+    server.with(|state| state.set_number(1));
+    let maps = Api::<ConfigMap>::namespaced(server.admin(), "kube-system");
+    let version = maps.list(&ListParams::default()).await.unwrap().metadata;
+    let version = version.resource_version.unwrap();
+    let watch = maps.watch(&WatchParams::default(), &version).await.unwrap();
+    let (mut events, began) = (watch.boxed(), Instant::now());
+    for minute in 1..=3 {
+        let event = events.next().await.unwrap().unwrap();
+        assert!(matches!(event, WatchEvent::Bookmark(_)), "{event:?}");
+        assert_eq!(began.elapsed().as_secs(), 60 * minute);
+    }
 }

@@ -1,7 +1,7 @@
-//! Serves the API server in memory on a port, to kubectl, osmctl and the services: TLS, discovery, tables,
+//! Serves the API server in memory on a port, to kubectl, osmctl and the services: TLS, HTTP/2, discovery, tables,
 //! and Events in their older version.
 //!
-//! For trying only: it knows no user but the administrator and the ServiceAccounts, and keeps nothing.
+//! For trying and measuring only: it knows no user but the administrator and the ServiceAccounts, and keeps nothing.
 
 mod discovery;
 mod events;
@@ -13,6 +13,7 @@ mod tests;
 
 use std::convert::Infallible;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,11 +23,13 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use kube::client::Body;
 use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -49,6 +52,20 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 type AnswerBody = StreamBody<BoxStream<'static, Result<Frame<Bytes>, io::Error>>>;
+
+/// The certificate of a server, from the files that `Pki::create` of osm-testkit has written.
+///
+/// # Errors
+/// Files that can't be read, or don't fit.
+pub fn tls(directory: &Path) -> anyhow::Result<Arc<ServerConfig>> {
+    let certificate = CertificateDer::from_pem_file(directory.join("apiserver.crt"))?;
+    let key = PrivateKeyDer::from_pem_file(directory.join("apiserver.key"))?;
+    let mut config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
 
 /// Answers requests until it is dropped. Who shows `admin_token` may do everything, others what their tokens
 /// allow.
@@ -77,9 +94,14 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, front: Arc<Front>)
         let front = front.clone();
         async move { Ok::<_, Infallible>(front.answer(request).await) }
     });
-    let _ = http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+    let speaks_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let stream = TokioIo::new(stream);
+    let _ = if speaks_http2 {
+        let server = http2::Builder::new(TokioExecutor::new());
+        server.serve_connection(stream, service).await
+    } else {
+        http1::Builder::new().serve_connection(stream, service).await
+    };
 }
 
 struct Front {
@@ -179,7 +201,8 @@ impl View {
         parts
             .headers
             .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let is_as_it_is = !self.is_watch && !self.old_events && self.table.is_none();
+        let is_whole = !self.is_watch || self.has_bookmarks;
+        let is_as_it_is = is_whole && !self.old_events && self.table.is_none();
         if is_as_it_is || !parts.status.is_success() {
             return Response::from_parts(parts, body);
         }

@@ -8,8 +8,6 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use osm_testkit::control_plane::{Pki, kubeconfig};
 use osm_testkit::installation;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -30,17 +28,12 @@ impl Served {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let directory = tempfile::tempdir().unwrap();
         let pki = Pki::create(directory.path(), std::iter::empty()).unwrap();
-        let certificate = CertificateDer::from_pem_file(directory.path().join("apiserver.crt")).unwrap();
-        let key = PrivateKeyDer::from_pem_file(directory.path().join("apiserver.key")).unwrap();
-        let tls = ServerConfig::builder()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate], key)
-            .unwrap();
+        let tls = tls(directory.path()).unwrap();
         let server = Server::new(jiff::Timestamp::now());
         server.load(&definitions()).unwrap();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
-        tokio::spawn(serve(server.clone(), listener, Arc::new(tls), "admin".to_owned()));
+        tokio::spawn(serve(server.clone(), listener, tls, "admin".to_owned()));
         Self {
             server,
             url,

@@ -19,13 +19,12 @@ use hyper::body::{Frame, Incoming};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use osm_testkit::fixtures::machine_deployment;
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
-
-use crate::world::machine_deployment;
 
 /// What it does to lists and watches, or to every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +51,20 @@ pub enum Kind {
 
 const MANY: usize = 100_000;
 
-/// A server that runs until the test ends.
+impl Kind {
+    /// Those that are away.
+    pub const AWAY: [Self; 4] = [Self::Failing, Self::Refusing, Self::Silent, Self::Gone];
+    /// Those that answer, and do harm.
+    pub const HOSTILE: [Self; 5] = [
+        Self::Endless,
+        Self::LongLine,
+        Self::Dripping,
+        Self::Events,
+        Self::Many,
+    ];
+}
+
+/// A server that runs until the end of the runtime.
 pub struct HostileServer {
     address: SocketAddr,
     /// PEM.
@@ -62,6 +74,10 @@ pub struct HostileServer {
 }
 
 impl HostileServer {
+    /// Starts it on a port that is free.
+    ///
+    /// # Errors
+    /// A port or certificate that can't be had.
     pub async fn start(kind: Kind) -> Result<Self> {
         let identity = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
         let key =
@@ -100,10 +116,12 @@ impl HostileServer {
         })
     }
 
+    /// It sends no more events.
     pub fn calm(&self) {
         self.is_calm.store(true, Ordering::Relaxed);
     }
 
+    #[must_use]
     pub fn kubeconfig(&self) -> String {
         let cluster = json!({"server": format!("https://{}", self.address),
             "certificate-authority-data": STANDARD.encode(&self.certificate)});
@@ -154,7 +172,7 @@ async fn answer(kind: Kind, request: Request<Incoming>, calm: Arc<AtomicBool>) -
     if path.ends_with("/selfsubjectaccessreviews") {
         let review = request.into_body().collect().await?.to_bytes();
         let mut review: Value = serde_json::from_slice(&review)?;
-        review["status"] = json!({"allowed": true});
+        json_patch::merge(&mut review, &json!({"status": {"allowed": true}}));
         return whole(201, review);
     }
     if path == "/api/v1/namespaces/kube-system" {
@@ -203,12 +221,12 @@ async fn answer(kind: Kind, request: Request<Incoming>, calm: Arc<AtomicBool>) -
     }
 }
 
-/// The JSON of a MachineDeployment. It is made from one text, because the server takes the test's time.
+/// The JSON of a MachineDeployment. It is made from one text, because the server shares the machine.
 fn pool(number: usize, version: u64) -> String {
     static TEXT: LazyLock<String> = LazyLock::new(|| {
         let mut pool = machine_deployment("NAME", "osp-tiny");
-        pool["metadata"]["uid"] = "uid-NAME".into();
-        pool["metadata"]["resourceVersion"] = "VERSION".into();
+        let metadata = json!({"uid": "uid-NAME", "resourceVersion": "VERSION"});
+        json_patch::merge(&mut pool, &json!({"metadata": metadata}));
         pool.to_string()
     });
     TEXT.replace("NAME", &format!("p{number:06}"))
