@@ -37,6 +37,10 @@ const TIME_TO_LIST: Duration = Duration::from_secs(60);
 /// Time of the first request, which opens the connection.
 const TIME_TO_OPEN: Duration = Duration::from_secs(10);
 
+/// How often, and after which pause, it is looked whether the watch shows what another service has written.
+const LOOKS: u32 = 100;
+const PAUSE_OF_LOOKS: Duration = Duration::from_millis(50);
+
 /// What a task is given.
 pub struct Serving {
     pub registration: Registration,
@@ -179,32 +183,42 @@ fn away(why: &str) -> State {
 /// it as well.
 async fn is_the_same<C>(seed: &Seed<C>, registration: &Registration, uid: &str) -> Result<(), State> {
     let namespace = &registration.installation.namespace;
-    let Some(view) = seed.view(namespace).filter(|view| view.uid == registration.uid) else {
-        return Err(State::new(Reason::Connecting, "the WorkerCluster has changed"));
-    };
-    match view.cluster_uid.as_deref() {
-        Some(known) if known != uid => {
-            return Err(State::new(
-                Reason::ClusterChanged,
-                format!(
-                    "the kubeconfig leads to the cluster with the uid {uid}, and this WorkerCluster is of {known}; write the \
-                     kubeconfig of that one, or delete the WorkerCluster and create it again"
-                ),
-            ));
+    let mut refused = None;
+    for _ in 0..LOOKS {
+        let Some(view) = seed.view(namespace).filter(|view| view.uid == registration.uid) else {
+            return Err(State::new(Reason::Connecting, "the WorkerCluster has changed"));
+        };
+        match view.cluster_uid.as_deref() {
+            Some(known) if known != uid => {
+                return Err(State::new(
+                    Reason::ClusterChanged,
+                    format!(
+                        "the kubeconfig leads to the cluster with the uid {uid}, and this WorkerCluster is of {known}; write the \
+                         kubeconfig of that one, or delete the WorkerCluster and create it again"
+                    ),
+                ));
+            }
+            Some(_) => return seed.duplicate(&view, uid).map_or(Ok(()), Err),
+            None => {}
         }
-        Some(_) => {}
-        None => {
-            let pinned = status::pin(&seed.api(namespace), &view, uid).await;
-            let failed = |error| {
-                State::new(
-                    Reason::Connecting,
-                    format!("status.clusterUID can't be written: {}", brief(&error)),
-                )
-            };
-            seed.saw(pinned.map_err(failed)?);
+        if refused.as_ref() != Some(&view.resource_version) {
+            match status::pin(&seed.api(namespace), &view, uid).await {
+                Ok(pinned) => {
+                    seed.saw(pinned);
+                    continue;
+                }
+                // All services connect at the same time, and another one was first.
+                Err(error) if is_code(&error, 409) => refused = Some(view.resource_version.clone()),
+                Err(error) => {
+                    let message = format!("status.clusterUID can't be written: {}", brief(&error));
+                    return Err(State::new(Reason::Connecting, message));
+                }
+            }
         }
+        tokio::time::sleep(PAUSE_OF_LOOKS).await;
     }
-    seed.duplicate(&view, uid).map_or(Ok(()), Err)
+    let message = "status.clusterUID can't be written: the WorkerCluster changes all the time";
+    Err(State::new(Reason::Connecting, message))
 }
 
 /// Reports what the gates of a cluster that is served say, until none of its watches works.
