@@ -34,6 +34,18 @@ pub async fn services(profile: Profile) -> Result<PathBuf> {
     build(profile, Service::ALL.map(Service::name)).await
 }
 
+/// As [`services`], with the program that serves user clusters.
+///
+/// # Errors
+/// A build that fails.
+pub async fn fleet() -> Result<PathBuf> {
+    build(
+        Profile::Release,
+        Service::ALL.map(Service::name).into_iter().chain(["osm-sim"]),
+    )
+    .await
+}
+
 /// The programs that have an image: the services, and osmctl for the CronJob of the chart.
 pub fn programs_of_images() -> impl Iterator<Item = &'static str> {
     Service::ALL.map(Service::name).into_iter().chain(["osmctl"])

@@ -5,6 +5,7 @@ mod bless;
 mod build;
 mod chart;
 mod crds;
+mod fleet;
 mod generated;
 mod image;
 mod kubelet_fields;
@@ -52,6 +53,7 @@ enum Command {
     KubeletFields(Generate),
     Bless(bless::Bless),
     Bench(bench::Bench),
+    Fleet(fleet::Fleet),
     Image(image::Image),
     /// Generate parts of charts/operating-system-manager: permissions, and schema of the settings
     Chart(Generate),
@@ -71,6 +73,7 @@ async fn main() -> ExitCode {
         ),
         Command::Bless(bless) => bless.run().await,
         Command::Bench(bench) => bench.run().await,
+        Command::Fleet(fleet) => fleet.run().await,
         Command::Image(image) => image.run().await,
         Command::Chart(generate) => generate.run("chart", chart::files()),
         Command::Manifest(generate) => generate.run("manifest", manifest::files().await),
