@@ -57,7 +57,11 @@ async fn delete(context: &Context, claim: &Arc<ClaimView>) -> Result<(), Error> 
         Err(error) if conflict(&error) => return Ok(()),
         Err(error) => return Err(failed("deleting a claim")(error)),
     }
-    let key = format!("{}/{}", context.cluster.namespace(), claim.name);
+    let key = format!(
+        "{}/{}",
+        context.cluster.installation.worker_namespace(),
+        claim.name
+    );
     context.claims.deleted(&key, &claim.uid);
     Ok(())
 }
@@ -83,7 +87,7 @@ mod tests {
                 since: jiff::Timestamp::UNIX_EPOCH,
                 ..ClaimView::of(&lease).unwrap()
             };
-            let key = format!("kube-system/claim-{i}");
+            let key = format!("records/claim-{i}");
             drop(context.claims.wrote(&key, Version::of(&lease.metadata), claim));
         }
         for left in [1, 0] {

@@ -22,7 +22,11 @@ pub fn context(network: impl Network + 'static) -> Context {
     let args = CommonArgs::default();
     let process = Process::new(Service::CsrApprover, args, Environment::default()).unwrap();
     let connection = Connection::by(&process, [(); 2].map(|()| server.client(User::Admin, &link)));
-    let (scope, installation) = (Scope::of(&process), Installation::default());
+    let installation = Installation {
+        worker_namespace: Some("records".to_owned()),
+        ..Installation::default()
+    };
+    let scope = Scope::of(&process);
     let replicas = Replicas::new("replica");
     let cluster = Cluster::new(
         scope,
