@@ -26,6 +26,7 @@ use crate::runner::{Key, Keys};
 use crate::scope::Scope;
 use crate::server_time::ServerTime;
 use crate::shared_problem::SharedProblem;
+use crate::startup_check::UNCHECKED;
 use crate::watch::Watch;
 
 /// Name of the gate that is closed while nothing new may be started.
@@ -198,7 +199,7 @@ impl WatchedLease {
     /// Why nothing new may be started. While the watch is broken, its last answer holds.
     fn problem(&mut self) -> Option<String> {
         if !self.seen.is_listed() {
-            return Some(format!("the Lease {} can't be read yet", self.place));
+            return Some(format!("the Lease {} {UNCHECKED}", self.place));
         }
         let spec = self.seen.get(&self.key).and_then(|spec| (*spec).clone());
         if self.seen.is_current() {
@@ -395,7 +396,10 @@ mod tests {
         shown.check.leases[0].seen = Arc::default();
         assert!(shown.look(false) && !shown.check.is_listed());
         let found = shown.check.problem.problem().unwrap();
-        assert_eq!(found, "the Lease osm/operating-system-manager can't be read yet");
+        assert_eq!(
+            found,
+            "the Lease osm/operating-system-manager can't be checked yet"
+        );
         drop(shown.check.leases[0].seen.list_ended());
         assert!(shown.look(false) && shown.check.is_listed());
     }

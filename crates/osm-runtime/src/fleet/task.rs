@@ -300,6 +300,7 @@ mod tests {
         let missing = ("permissions in the worker cluster", "missing: get namespaces");
         let other = ("another cluster", "a: it is of b");
         let upstream = ("upstream OSM", "it renews the Lease");
+        let unlisted = ("upstream OSM", "the Lease a/b can't be checked yet");
         let task = ("task worker 1", "the task panicked");
         for (closed, slow, expected) in [
             (&[][..], false, None),
@@ -314,6 +315,8 @@ mod tests {
             (&[watch, unchecked], true, Some(Reason::Slow)),
             (&[watch, missing], true, Some(Reason::PermissionsMissing)),
             (&[upstream], true, Some(Reason::UpstreamOSMRunning)),
+            (&[watch, unlisted], false, Some(Reason::Connecting)),
+            (&[watch, unlisted], true, Some(Reason::Slow)),
             (&[upstream, missing], false, Some(Reason::PermissionsMissing)),
             (&[missing, other], false, Some(Reason::ClusterChanged)),
             (&[other, task], false, Some(Reason::Restarting)),
