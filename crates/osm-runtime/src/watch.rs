@@ -375,21 +375,23 @@ impl Drop for Ignored {
 impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
     async fn follow(mut self) {
         loop {
+            let began = Instant::now();
             if let Some(error) = self.list_and_watch().await {
                 self.failed(&error);
+                let listed = self.listed.take();
                 // A list alone is not a success: if no watch can follow it, everything would be listed again
                 // each second.
-                if self
-                    .listed
-                    .take()
-                    .is_some_and(|at| at.elapsed() > self.longest_pause)
-                {
+                if listed.is_some_and(|at| at.elapsed() > self.longest_pause) {
                     self.failures = 0;
                 }
                 self.failures = self.failures.saturating_add(1);
-                let pause = self
-                    .environment
-                    .delay(self.failures, FIRST_PAUSE, self.longest_pause);
+                let is_bounded = self.of.watch.bounds.is_some();
+                let longest = if is_bounded && listed.is_none() && began.elapsed() >= bounds::TIME_OF_LIST {
+                    bounds::LONGEST_PAUSE
+                } else {
+                    self.longest_pause
+                };
+                let pause = self.environment.delay(self.failures, FIRST_PAUSE, longest);
                 tokio::time::sleep(pause).await;
             }
         }

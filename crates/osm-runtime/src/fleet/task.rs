@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::registration::{Registration, State};
 use super::seed::Seed;
 use super::status;
-use crate::bounds::Bounds;
+use crate::bounds::{self, Bounds};
 use crate::client::Observe;
 use crate::cluster::Cluster;
 use crate::connection::Connection;
@@ -29,6 +29,8 @@ use crate::{foreign_cluster, rights, settings, upstream_osm};
 /// Pauses between two attempts; they grow with each failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The same for a cluster that answers with more than can be listed in time: each attempt takes processor time.
+const LONGEST_PAUSE_OF_LARGE: Duration = bounds::LONGEST_PAUSE;
 
 /// A cluster of which nothing is listed within this time is given up, as one none of whose watches works: what is
 /// kept of it is freed, and one request after the other finds out whether it is back.
@@ -68,11 +70,16 @@ pub async fn serve<C: Controller>(seed: &Seed<C>, serving: Serving) {
         if is_new {
             tracing::warn!(reason = %why.reason, "not served: {}", why.message);
         }
-        if began.elapsed() > LONGEST_PAUSE {
+        // It had listed everything.
+        if began.elapsed() > TIME_TO_LIST + LONGEST_PAUSE {
             failures = 0;
         }
         failures += 1;
-        let pause = tokio::time::sleep(environment.delay(failures, FIRST_PAUSE, LONGEST_PAUSE));
+        let longest = match why.reason {
+            Reason::Slow | Reason::TooLarge => LONGEST_PAUSE_OF_LARGE,
+            _ => LONGEST_PAUSE,
+        };
+        let pause = tokio::time::sleep(environment.delay(failures, FIRST_PAUSE, longest));
         if end.run_until_cancelled(pause).await.is_none() {
             return;
         }
