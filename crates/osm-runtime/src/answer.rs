@@ -1,5 +1,6 @@
 //! The body of an answer, which ends within a time, and for a user cluster of a fleet within a number of bytes.
 
+use std::future::Future as _;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -9,10 +10,12 @@ use http_body::{Body as HttpBody, Frame};
 use kube::client::Body;
 use osm_api::Reason;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Sleep, sleep};
+use tokio_util::sync::PollSemaphore;
 use tower::BoxError;
 use tower_http::timeout::{DeadlineBody, TimeoutBody, TimeoutError};
 
-use crate::bounds::{ANSWER, Bounds, LINE};
+use crate::bounds::{ANSWER, Bounds, LINE, SMALL, TIME_TO_BE_LARGE};
 
 /// An answer may take so many times as long as its beginning. Otherwise one of which a byte comes now and then
 /// never ends.
@@ -25,7 +28,15 @@ pub(crate) struct Answer {
     bounds: Option<(Bounds, String)>,
     /// Of the answer, or of a watch since the last end of a line: so much is kept until it is whole.
     bytes: usize,
+    turn: Option<Turn>,
     _list: Option<OwnedSemaphorePermit>,
+}
+
+/// That of an answer, or of an event, to be large.
+struct Turn {
+    queue: PollSemaphore,
+    permit: Option<OwnedSemaphorePermit>,
+    end: Pin<Box<Sleep>>,
 }
 
 impl Answer {
@@ -44,6 +55,7 @@ impl Answer {
             is_watch: timeout.is_none(),
             bounds,
             bytes: 0,
+            turn: None,
             _list: list,
         }
     }
@@ -56,29 +68,57 @@ impl Answer {
         PROBLEM.into()
     }
 
+    /// Ready once more may come. What is large takes turns with that of all clusters, and has a time for it, so
+    /// that clusters that send it hold up only each other.
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        let Some((bounds, _)) = self.bounds.as_ref().filter(|_| self.bytes > SMALL) else {
+            self.turn = None;
+            return Poll::Ready(Ok(()));
+        };
+        let turn = self.turn.get_or_insert_with(|| Turn {
+            queue: PollSemaphore::new(bounds.large()),
+            permit: None,
+            end: Box::pin(sleep(TIME_TO_BE_LARGE)),
+        });
+        if turn.end.as_mut().poll(context).is_ready() {
+            let what = format!("{} KiB, and does not end in time", SMALL >> 10);
+            return Poll::Ready(Err(self.too_large(&what)));
+        }
+        if turn.permit.is_none() {
+            turn.permit = ready!(turn.queue.poll_acquire(context));
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Counts what has come.
     fn count(&mut self, data: &[u8]) -> Result<(), BoxError> {
-        let line_end = data.iter().rposition(|byte| self.is_watch && *byte == b'\n');
+        let is_end = |byte: &u8| *byte == b'\n';
+        let line_end = self.is_watch.then(|| data.iter().rposition(is_end)).flatten();
         self.bytes = match line_end {
             Some(end) => data.len() - end,
             None => self.bytes + data.len(),
         };
-        let (most, part) = if self.is_watch {
-            (LINE, "an event")
-        } else {
-            (ANSWER, "the answer")
-        };
-        let Some((bounds, what)) = &self.bounds else {
+        let Some((bounds, _)) = &self.bounds else {
             return Ok(());
         };
         bounds.answered();
+        let most = if self.is_watch { LINE } else { ANSWER };
         if self.bytes <= most {
             return Ok(());
         }
-        let problem = format!("{what}: {part} has more than {} MiB", most >> 20);
-        let advice = "delete objects that are not needed, or make them smaller";
-        bounds.note(Reason::TooLarge, what, format!("{problem}; {advice}"));
-        Err(problem.into())
+        Err(self.too_large(&format!("{} MiB", most >> 20)))
+    }
+
+    /// Reports that it has more than this.
+    fn too_large(&self, most: &str) -> BoxError {
+        let part = if self.is_watch { "an event" } else { "the answer" };
+        let mut problem = format!("{part} has more than {most}");
+        if let Some((bounds, what)) = &self.bounds {
+            problem = format!("{what}: {problem}");
+            let advice = "delete objects that are not needed, or make them smaller";
+            bounds.note(Reason::TooLarge, what, format!("{problem}; {advice}"));
+        }
+        problem.into()
     }
 }
 
@@ -90,6 +130,9 @@ impl HttpBody for Answer {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Err(problem) = ready!(self.poll_turn(context)) {
+            return Poll::Ready(Some(Err(problem)));
+        }
         let frame = ready!(self.body.as_mut().poll_frame(context)).map(|frame| {
             let frame = frame.map_err(|problem| {
                 if problem.is::<TimeoutError>() {

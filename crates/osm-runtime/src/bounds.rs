@@ -25,6 +25,16 @@ pub(crate) const PAGE_OF_LARGE: u32 = 5;
 /// Bytes of an event of a watch: as many as an object may have that is decoded.
 pub(crate) const LINE: usize = crate::object::MAX_OBJECT_BYTES;
 
+/// Bytes that each answer and event may have. Of the larger ones, a few at a time are read for all clusters, so
+/// that many clusters that send them take no more memory than these. Answers of almost all clusters are smaller.
+pub(crate) const SMALL: usize = 256 << 10;
+
+/// How many are read at the same time.
+const LARGE: usize = 4;
+
+/// Time in which a large one waits for its turn and comes to its end.
+pub(crate) const TIME_TO_BE_LARGE: Duration = Duration::from_secs(10);
+
 /// Time of a list, with all its pages.
 pub(crate) const TIME_OF_LIST: Duration = Duration::from_secs(60);
 
@@ -54,6 +64,11 @@ const LASTING: Duration = Duration::from_secs(60);
 /// A connection of which a request was answered so recently lives: one that doesn't is closed within this time.
 const LIVES: Duration = Duration::from_secs(20);
 
+/// The turns of large answers.
+pub(crate) fn turns() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(LARGE))
+}
+
 /// Those of one cluster. Cheap to clone.
 #[derive(Clone)]
 pub struct Bounds(Arc<Inner>);
@@ -67,6 +82,7 @@ struct Inner {
     answered: Mutex<Option<Instant>>,
     /// One list at a time: what it takes, it takes once and not for each kind.
     lists: Arc<Semaphore>,
+    large: Arc<Semaphore>,
 }
 
 struct Problem {
@@ -82,7 +98,8 @@ struct Events {
 }
 
 impl Bounds {
-    pub(crate) fn new(settings: settings::Receiver) -> Self {
+    /// `large` is that of all clusters.
+    pub(crate) fn new(settings: settings::Receiver, large: &Arc<Semaphore>) -> Self {
         Self(Arc::new(Inner {
             settings,
             problems: watch::Sender::default(),
@@ -92,6 +109,7 @@ impl Bounds {
             }),
             answered: Mutex::default(),
             lists: Arc::new(Semaphore::new(1)),
+            large: large.clone(),
         }))
     }
 
@@ -114,6 +132,11 @@ impl Bounds {
     /// Returns once a list may begin; it ends when the permit is dropped.
     pub(crate) async fn list(&self) -> Option<OwnedSemaphorePermit> {
         self.0.lists.clone().acquire_owned().await.ok()
+    }
+
+    /// The turns of large answers of all clusters.
+    pub(crate) fn large(&self) -> Arc<Semaphore> {
+        self.0.large.clone()
     }
 
     /// Returns once a further event of the watch of `what` may be taken. Until then the watch isn't read, and
@@ -222,7 +245,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn events_beyond_the_rate_wait_and_are_reported_while_they_last() {
-        let bounds = Bounds::new(settings::none());
+        let bounds = Bounds::new(settings::none(), &turns());
         let began = Instant::now();
         let events = async |number: u32| {
             for event in 0..number {
@@ -252,7 +275,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_is_slow_only_while_it_answers_others() {
-        let bounds = Bounds::new(settings::none());
+        let bounds = Bounds::new(settings::none(), &turns());
         bounds.late(&"a");
         assert_eq!(reason(&bounds), None, "nothing was ever answered");
         bounds.answered();

@@ -351,7 +351,7 @@ mod tests {
             });
             Ok::<_, BoxError>(Response::new(StreamBody::new(parts.take(100_000))))
         });
-        let bounds = Bounds::new(crate::settings::none());
+        let bounds = Bounds::new(crate::settings::none(), &crate::bounds::turns());
         let request = Request::get(path).body(Body::empty()).unwrap();
         let client = Client::new(server, "default");
         let answer = observe().within(bounds.clone()).send(client, request).await;
@@ -409,6 +409,58 @@ mod tests {
             assert_eq!(end.err().unwrap_or_default(), problem, "{path}");
             assert_eq!(said, reason, "{path}");
         }
+    }
+
+    /// Reads an answer of this size, at the end of which there is nothing more, or nothing comes any more. Returns
+    /// how it ends, and how long that takes.
+    async fn read(bounds: &Bounds, path: &str, kib: usize, stalls: bool) -> (Result<(), String>, Duration) {
+        let server = tower::service_fn(move |_: Request<Body>| async move {
+            let part = Ok::<_, BoxError>(Frame::data(Bytes::from(vec![b'a'; kib << 10])));
+            let rest = if stalls {
+                stream::pending().left_stream()
+            } else {
+                stream::empty().right_stream()
+            };
+            Ok::<_, BoxError>(Response::new(StreamBody::new(stream::iter([part]).chain(rest))))
+        });
+        let (request, began) = (Request::get(path).body(Body::empty()).unwrap(), Instant::now());
+        let client = Client::new(server, "default");
+        let answer = observe().within(bounds.clone()).send(client, request).await;
+        let end = answer.unwrap().into_body().collect().await;
+        (
+            end.map(drop).map_err(|problem| problem.to_string()),
+            began.elapsed(),
+        )
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_answers_of_all_clusters_take_turns_and_others_do_not_wait() {
+        const LIST: &str = "/api/v1/secrets?limit=50";
+        const WATCH: &str = "/api/v1/secrets?watch=true";
+        let (turns, second) = (crate::bounds::turns(), Duration::from_secs(1));
+        let cluster = || Bounds::new(crate::settings::none(), &turns);
+        let hostile = [(); 4].map(|()| cluster());
+        let stalled = futures::future::join_all(hostile.iter().map(|it| read(it, WATCH, 300, true)));
+        let others = async {
+            tokio::time::sleep(second).await;
+            let small = read(&cluster(), LIST, 200, false).await;
+            assert_eq!(small, (Ok(()), Duration::ZERO));
+            let large = read(&cluster(), LIST, 300, false).await;
+            assert!(large.0.is_ok() && large.1 > 8 * second, "{large:?}");
+        };
+        let (stalled, ()) = tokio::join!(stalled, others);
+        let problem = "watch of secrets: an event has more than 256 KiB, and does not end in time";
+        for ((end, _), bounds) in stalled.iter().zip(&hostile) {
+            assert_eq!(end.as_ref().err().map(String::as_str), Some(problem));
+            assert_eq!(bounds.problem().map(|(reason, _)| reason), Some(Reason::TooLarge));
+        }
+        // Whoever waits for a turn in vain gives up in the same time.
+        let many = [(); 8].map(|()| cluster());
+        let ends = futures::future::join_all(many.iter().map(|it| read(it, WATCH, 300, true))).await;
+        assert!(
+            ends.iter().all(|(end, time)| end.is_err() && *time < 11 * second),
+            "{ends:?}"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,6 +11,7 @@ use osm_api::worker_cluster::WorkerCluster;
 use tokio::sync::Semaphore;
 
 use super::registration::{self, KubeconfigText, Registration, State, WorkerClusterView};
+use crate::bounds;
 use crate::cache::{Cache, Version};
 use crate::cluster::Cluster;
 use crate::transport::Clients;
@@ -34,6 +35,7 @@ pub struct Seed<C> {
     pub(super) kubeconfigs: Arc<Cache<KubeconfigText>>,
     pub(super) opening: Semaphore,
     pub(super) opening_again: Semaphore,
+    pub(super) large: Arc<Semaphore>,
 }
 
 impl<C> Seed<C> {
@@ -47,6 +49,7 @@ impl<C> Seed<C> {
             kubeconfigs: Arc::default(),
             opening: Semaphore::new(OPENING),
             opening_again: Semaphore::new(OPENING_AGAIN),
+            large: bounds::turns(),
         })
     }
 

@@ -88,7 +88,7 @@ pub async fn serve<C: Controller>(seed: &Seed<C>, serving: Serving) {
 
 /// Serves as long as that is possible, and returns why it is not; `None` at the end of the scope.
 async fn attempt<C: Controller>(seed: &Seed<C>, serving: &Serving, again: bool) -> Option<State> {
-    let bounds = Bounds::new(serving.settings.clone());
+    let bounds = Bounds::new(serving.settings.clone(), &seed.large);
     let connected = connect(seed, &serving.registration, &bounds, again);
     let worker = match serving.scope.shutdown.run_until_cancelled(connected).await? {
         Ok(worker) => worker,
@@ -328,7 +328,10 @@ mod tests {
             (&[missing, other], false, Some(Reason::ClusterChanged)),
             (&[other, task], false, Some(Reason::Restarting)),
         ] {
-            let (gates, bounds) = (Readiness::default(), Bounds::new(settings::none()));
+            let (gates, bounds) = (
+                Readiness::default(),
+                Bounds::new(settings::none(), &bounds::turns()),
+            );
             for (gate, why) in closed {
                 gates.gate(*gate).close(*why);
             }
