@@ -98,3 +98,24 @@ impl Connection {
         Ok(uid)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use osm_api::rbac::ClusterKind;
+
+    use super::*;
+    use crate::bounds;
+
+    /// The connection to a user cluster of a fleet by this client.
+    pub(crate) fn of_fleet(process: &Process, client: Client) -> Connection {
+        let role = ConnectionRole::Of(ClusterKind::Worker);
+        let bounds = Bounds::new(crate::settings::none(), &bounds::turns());
+        let observe = Observe::new(process, role).within(bounds);
+        let config = Config::new(Uri::from_static("https://user.example"));
+        let clients = Clients {
+            own: client.clone(),
+            anonymous: client,
+        };
+        Connection::new(role, process.service, &observe, config, clients)
+    }
+}

@@ -102,3 +102,43 @@ impl<V: Send + Sync + 'static> Followed<V> {
         self.shown.lock().retain(|key, _| used(key));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::client::Body;
+    use kube::{Client, ResourceExt};
+    use serde_json::json;
+    use tower::BoxError;
+
+    use super::*;
+    use crate::connection::tests::of_fleet;
+    use crate::scope::tests::process;
+
+    /// Answers reads of single objects, and no watch.
+    async fn read(request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        if request.uri().query().is_some() {
+            return pending().await;
+        }
+        let name = request.uri().path().rsplit('/').next();
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+        Ok(Response::new(Body::from(map.to_string().into_bytes())))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_user_cluster_of_a_fleet_ten_are_followed_and_the_others_read() {
+        let scope = process();
+        let connection = of_fleet(&scope.process, Client::new(tower::service_fn(read), "default"));
+        let followed = Followed::new("maps", |_: &String| true);
+        for number in 0..12 {
+            let (name, of) = (format!("map-{number}"), (&scope, &connection));
+            let name_of = |map: ConfigMap| map.name_any();
+            let found = followed.get(of, "kube-system", &name, name_of, || ()).await;
+            assert_eq!(*found.unwrap().unwrap(), name);
+        }
+        assert_eq!(followed.shown.lock().len(), 10);
+    }
+}

@@ -309,4 +309,16 @@ mod tests {
         assert!(!is_foreign(alone, Service::OscController));
         assert!(is_foreign(alone, Service::CsrApprover));
     }
+
+    #[test]
+    fn the_limit_of_open_files_is_raised_as_far_as_it_may() {
+        let before = getrlimit(Resource::Nofile);
+        let low = Rlimit {
+            current: Some(512),
+            ..before
+        };
+        setrlimit(Resource::Nofile, low).unwrap();
+        allow_files();
+        assert_eq!(getrlimit(Resource::Nofile).current, before.maximum);
+    }
 }

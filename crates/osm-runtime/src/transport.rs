@@ -132,6 +132,10 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use bytes::Bytes;
+    use futures::{StreamExt as _, stream};
+    use http_body::Frame;
+    use http_body_util::StreamBody;
     use hyper::body::Incoming;
     use hyper::server::conn::http2;
     use hyper::service::service_fn;
@@ -144,11 +148,14 @@ mod tests {
     use super::*;
     use crate::followed::MAX_FOLLOWED;
 
-    /// A watch is a request that stays open. The server answers none of these before all are there.
-    #[tokio::test]
-    async fn all_watches_share_one_connection_and_leave_room_for_other_requests() {
-        /// More than secret-syncer has.
-        const WATCHES: usize = MAX_FOLLOWED + 20;
+    /// A server that answers so. Returns how to connect to it, and how often that happened.
+    async fn serve<F, B>(
+        answer: impl Fn(http::Request<Incoming>) -> F + Clone + Send + 'static,
+    ) -> (Config, Arc<AtomicUsize>)
+    where
+        F: Future<Output = Result<http::Response<B>, Infallible>> + Send + 'static,
+        B: http_body::Body<Data = Bytes, Error = Infallible> + Send + 'static,
+    {
         /// As a kube-apiserver.
         const STREAMS: u32 = 100;
         _ = rustls::crypto::ring::default_provider().install_default();
@@ -163,43 +170,95 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
         let (acceptor, connections) = (TlsAcceptor::from(Arc::new(tls)), Arc::new(AtomicUsize::new(0)));
-        let (opened, all) = (connections.clone(), Arc::new(Barrier::new(WATCHES + 1)));
+        let opened = connections.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 opened.fetch_add(1, Ordering::SeqCst);
-                let (acceptor, all) = (acceptor.clone(), all.clone());
-                let answer = move |request: http::Request<Incoming>| {
-                    let all = all.clone();
-                    async move {
-                        if request.uri().path() != "/first" {
-                            all.wait().await;
-                        }
-                        Ok::<_, Infallible>(http::Response::new(String::new()))
-                    }
-                };
+                let (acceptor, answer) = (acceptor.clone(), answer.clone());
                 tokio::spawn(async move {
                     let stream = TokioIo::new(acceptor.accept(stream).await.unwrap());
                     let mut server = http2::Builder::new(TokioExecutor::new());
-                    server.max_concurrent_streams(STREAMS);
+                    server.max_concurrent_streams(STREAMS).max_send_buf_size(BUFFER);
                     server.serve_connection(stream, service_fn(answer)).await
                 });
             }
         });
-
         let mut config = Config::new(url.parse().unwrap());
         config.root_cert = Some(vec![identity.cert.der().to_vec()]);
-        let client = connect(&config, Share::Alone).unwrap().own;
-        let get = async |path: &str| {
-            let request = http::Request::get(path).body(Vec::new()).unwrap();
-            client.request_text(request).await.unwrap()
+        (config, connections)
+    }
+
+    /// Bytes of an answer that the server of the test keeps, because the client doesn't take them yet.
+    const BUFFER: usize = 16 << 10;
+
+    async fn get(client: &Client, path: &str) -> String {
+        let request = http::Request::get(path).body(Vec::new()).unwrap();
+        client.request_text(request).await.unwrap()
+    }
+
+    /// A watch is a request that stays open. The server answers none of these before all are there.
+    #[tokio::test]
+    async fn all_watches_share_one_connection_and_leave_room_for_other_requests() {
+        /// More than secret-syncer has.
+        const WATCHES: usize = MAX_FOLLOWED + 20;
+        let all = Arc::new(Barrier::new(WATCHES + 1));
+        let answer = move |request: http::Request<Incoming>| {
+            let all = all.clone();
+            async move {
+                if request.uri().path() != "/first" {
+                    all.wait().await;
+                }
+                Ok(http::Response::new(String::new()))
+            }
         };
-        get("/first").await;
-        let watches = futures::future::join_all((0..WATCHES).map(|_| get("/watch")));
+        let (config, connections) = serve(answer).await;
+        let client = connect(&config, Share::Alone).unwrap().own;
+        get(&client, "/first").await;
+        let watches = futures::future::join_all((0..WATCHES).map(|_| get(&client, "/watch")));
         // The server answers none before it has all of them.
-        let all = futures::future::join(watches, get("/other"));
+        let all = futures::future::join(watches, get(&client, "/other"));
         tokio::time::timeout(Duration::from_secs(30), all)
             .await
             .expect("room for all of them");
         assert_eq!(connections.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn of_answers_that_are_not_read_little_is_sent_and_others_come() {
+        const UNREAD: usize = 12;
+        const WINDOW: usize = 64 << 10;
+        let part = Bytes::from_static(&[b'a'; 4 << 10]);
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counted = sent.clone();
+        let answer = move |request: http::Request<Incoming>| {
+            let (counted, part) = (counted.clone(), part.clone());
+            let is_endless = request.uri().path() == "/endless";
+            let parts = stream::repeat(part).take(if is_endless { usize::MAX } else { 1 });
+            let parts = parts.map(move |part| {
+                counted.fetch_add(if is_endless { part.len() } else { 0 }, Ordering::SeqCst);
+                Ok(Frame::data(part))
+            });
+            async move { Ok(http::Response::new(StreamBody::new(parts))) }
+        };
+        let (config, _) = serve(answer).await;
+        let client = connect(&config, Share::OfFleet).unwrap().own;
+        let mut unread = Vec::new();
+        for _ in 0..UNREAD {
+            let request = http::Request::get("/endless").body(Body::empty()).unwrap();
+            unread.push(client.send(request).await.unwrap());
+        }
+        let others = async {
+            // Each has come when all may be full, and when they had time to become larger.
+            while sent.load(Ordering::SeqCst) < UNREAD * WINDOW {
+                get(&client, "/other").await;
+            }
+            for _ in 0..100 {
+                get(&client, "/other").await;
+            }
+        };
+        let others = tokio::time::timeout(Duration::from_secs(30), others).await;
+        others.expect("those that are not read hold up no other");
+        let sent = sent.load(Ordering::SeqCst);
+        assert!(sent <= UNREAD * (WINDOW + 2 * BUFFER), "{sent}");
     }
 }

@@ -627,8 +627,19 @@ impl Health {
 
 #[cfg(test)]
 mod tests {
+    use futures::stream;
+    use http::{Request, Response};
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Client;
+    use serde_json::{Value, json};
+    use tower::BoxError;
+
     use super::*;
+    use crate::connection::tests::of_fleet;
     use crate::readiness::Readiness;
+    use crate::scope::tests::process;
 
     fn error() -> Error {
         Error::NoResourceVersion
@@ -668,5 +679,61 @@ mod tests {
         assert!(readiness.waiting()[0].contains("not yet"));
         health.listed();
         assert_eq!(readiness.waiting(), [""; 0]);
+    }
+
+    /// A ConfigMap of a megabyte.
+    fn large(number: u32, version: u32) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"text": "a".repeat(1_000_000)},
+            "metadata": {"name": format!("map-{number}"), "namespace": "a", "resourceVersion": version.to_string()}})
+    }
+
+    /// Seven of them. After a while, the first is deleted and the last one changed.
+    async fn seven(request: Request<kube::client::Body>) -> Result<Response<AnswerOfSeven>, BoxError> {
+        let is_watch = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.contains("watch=true"));
+        let answer = stream::once(async move {
+            if !is_watch {
+                let items: Vec<Value> = (0..7).map(|number| large(number, 1)).collect();
+                return json!({"metadata": {"resourceVersion": "1"}, "items": items}).to_string();
+            }
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            let deleted = json!({"type": "DELETED", "object": large(0, 2)});
+            let modified = json!({"type": "MODIFIED", "object": large(6, 3)});
+            format!("{deleted}\n{modified}\n")
+        });
+        let frames = answer.map(|text| Ok::<_, BoxError>(Frame::data(text.into_bytes().into())));
+        let rest = if is_watch {
+            stream::pending().left_stream()
+        } else {
+            stream::empty().right_stream()
+        };
+        Ok(Response::new(StreamBody::new(frames.chain(rest).boxed())))
+    }
+
+    type AnswerOfSeven = StreamBody<stream::BoxStream<'static, Result<Frame<bytes::Bytes>, BoxError>>>;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_text_that_is_kept_of_a_user_cluster_of_a_fleet_has_a_bound() {
+        let (scope, cache) = (process(), Arc::<Cache<()>>::default());
+        let connection = of_fleet(&scope.process, Client::new(tower::service_fn(seven), "default"));
+        Watch::all(&connection, "maps")
+            .with_text()
+            .project(|_: ConfigMap| Some(()))
+            .into_cache(&cache)
+            .spawn(&scope);
+        scope.gates.opened(GATE).await;
+        // 32 KiB for each of 200 pools.
+        assert_eq!((cache.len(), cache.get("a/map-6")), (6, None));
+        let (reason, message) = connection.bounds().unwrap().problem().unwrap();
+        assert_eq!(reason, Reason::TooLarge);
+        assert!(
+            message.contains("at most 6400 KiB of JSON in objects"),
+            "{message}"
+        );
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert!(cache.get("a/map-0").is_none() && cache.get("a/map-6").is_some());
+        assert_eq!(connection.bounds().unwrap().problem(), None);
     }
 }
