@@ -2,13 +2,14 @@
 //! release of its own and back. The CronJob of the chart renews the kubeconfigs with the permissions that the
 //! chart gives it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::batch::v1::CronJob;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, KUBECONFIG_KEY, worker_kubeconfig};
@@ -30,9 +31,16 @@ const NAMESPACE: &str = "osm";
 /// Whose kubeconfigs each namespace of a cluster has.
 const RENEWED: [&str; 4] = ["osc-controller", "secret-syncer", "csr-approver", "renewal"];
 
+fn audited() -> Options {
+    Options {
+        audit: true,
+        ..Options::default()
+    }
+}
+
 /// A user cluster as it is before something of the chart is there.
 async fn user_cluster() -> Result<ControlPlane> {
-    let plane = ControlPlane::start(Options::default()).await?;
+    let plane = ControlPlane::start(audited()).await?;
     furnish(&plane).await?;
     Ok(plane)
 }
@@ -97,6 +105,30 @@ async fn osmctl(kubeconfig: &Path, arguments: Vec<String>) -> Result<(bool, Stri
     Ok((output.status.success(), out + &err))
 }
 
+/// Whether the CronJob's ServiceAccount has used each right of these rules in this cluster, and no other.
+async fn uses_its_rights(plane: &ControlPlane, rules: Option<Vec<PolicyRule>>) -> Result<()> {
+    let (mut granted, mut used) = (BTreeSet::new(), BTreeSet::new());
+    for rule in rules.context("rules")? {
+        let names = rule.resource_names.unwrap_or_else(|| vec![String::new()]);
+        for resource in rule.resources.context("resources")? {
+            let each = rule
+                .verbs
+                .iter()
+                .flat_map(|verb| names.iter().map(move |name| (verb, name)));
+            granted.extend(each.map(|(verb, name)| format!("{verb} {resource} {name}")));
+        }
+    }
+    for event in plane.audit_log()?.read()? {
+        if event.user == format!("system:serviceaccount:{NAMESPACE}:osm-renewal") {
+            let asked = format!("{} {} {}", event.verb, event.resource, event.name);
+            ensure!(event.code != 403, "{asked} was denied");
+            used.insert(asked);
+        }
+    }
+    assert_eq!(used, granted);
+    Ok(())
+}
+
 /// Lines of the metrics about reconciles that failed.
 async fn failures(installed: &Installed) -> Result<Vec<String>> {
     let mut found = Vec::new();
@@ -137,7 +169,7 @@ async fn ends_to_serve(installed: &Installed, namespace: &str) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clusters_are_added_as_the_page_says_and_their_kubeconfigs_are_renewed() -> Result<()> {
-    let start = ControlPlane::start(Options::default());
+    let start = ControlPlane::start(audited());
     let (seed, a, b) = tokio::try_join!(start, user_cluster(), user_cluster())?;
     let person = Person::new(vec![("seed", &seed), ("user-a", &a), ("user-b", &b)]).await?;
     let page = read("fleet.md")?;
@@ -226,6 +258,15 @@ async fn clusters_are_added_as_the_page_says_and_their_kubeconfigs_are_renewed()
     );
     // An administrator may create it, and the command does not.
     ensure!(secrets.get_opt(&approver_of_b).await?.is_none(), "it is back");
+
+    let role = Api::<ClusterRole>::all(seed.admin()?)
+        .get("osm:osm:osm:renewal")
+        .await?;
+    uses_its_rights(&seed, role.rules).await?;
+    let role = Api::<Role>::namespaced(a.admin()?, NAMESPACE)
+        .get("osm-renewal")
+        .await?;
+    uses_its_rights(&a, role.rules).await?;
 
     let before = versions(&a).await?;
     person.run(&section(&page, "Remove a cluster")?).await?;
