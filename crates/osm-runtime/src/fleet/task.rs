@@ -55,13 +55,15 @@ pub struct Serving {
 pub async fn serve<C: Controller>(seed: &Seed<C>, serving: Serving) {
     let end = serving.scope.shutdown.clone();
     let (environment, mut failures) = (seed.cluster.process.environment.clone(), 0);
+    let mut is_away = false;
     loop {
         let began = Instant::now();
-        let attempt = AssertUnwindSafe(attempt(seed, &serving, failures > 0)).catch_unwind();
+        let attempt = AssertUnwindSafe(attempt(seed, &serving, is_away)).catch_unwind();
         let why = attempt.await.unwrap_or_else(|_| Some(restarting()));
         let Some(why) = why.filter(|_| !end.is_cancelled()) else {
             return;
         };
+        is_away = why.reason == Reason::Unreachable;
         let is_new = serving.state.send_if_modified(|state| {
             let differs = *state != why;
             *state = why.clone();
@@ -87,9 +89,9 @@ pub async fn serve<C: Controller>(seed: &Seed<C>, serving: Serving) {
 }
 
 /// Serves as long as that is possible, and returns why it is not; `None` at the end of the scope.
-async fn attempt<C: Controller>(seed: &Seed<C>, serving: &Serving, again: bool) -> Option<State> {
+async fn attempt<C: Controller>(seed: &Seed<C>, serving: &Serving, is_away: bool) -> Option<State> {
     let bounds = Bounds::new(serving.settings.clone(), &seed.large);
-    let connected = connect(seed, &serving.registration, &bounds, again);
+    let connected = connect(seed, &serving.registration, &bounds, is_away);
     let worker = match serving.scope.shutdown.run_until_cancelled(connected).await? {
         Ok(worker) => worker,
         Err(state) => return Some(state),
@@ -126,7 +128,7 @@ async fn connect<C: Controller>(
     seed: &Seed<C>,
     registration: &Registration,
     bounds: &Bounds,
-    again: bool,
+    is_away: bool,
 ) -> Result<Connection, State> {
     let process = &seed.cluster.process;
     let (config, clients) = (seed.connect)(registration.kubeconfig.clone())
@@ -140,14 +142,14 @@ async fn connect<C: Controller>(
         config,
         clients,
     );
-    let uid = open(seed, &worker, again).await?;
+    let uid = open(seed, &worker, is_away).await?;
     is_the_same(seed, registration, &uid).await?;
     Ok(worker)
 }
 
 /// Opens the connection with its first request, and returns the uid of the cluster.
-async fn open<C>(seed: &Seed<C>, worker: &Connection, again: bool) -> Result<String, State> {
-    let _again = if again {
+async fn open<C>(seed: &Seed<C>, worker: &Connection, is_away: bool) -> Result<String, State> {
+    let _again = if is_away {
         seed.opening_again.acquire().await.ok()
     } else {
         None
