@@ -473,8 +473,9 @@ impl State {
                     self.apply_status(kind, namespace, name, &manager, &body(request)?)?,
                 )
             }
-            (Verb::Patch, "status")
-                if kind.custom && request.content_type == "application/merge-patch+json" =>
+            (Verb::Patch, "status" | "approval")
+                if (kind.custom || kind.plural == "certificatesigningrequests")
+                    && request.content_type == "application/merge-patch+json" =>
             {
                 (200, self.merge_status(kind, namespace, name, &body(request)?)?)
             }

@@ -9,6 +9,7 @@
 )]
 
 mod fleet;
+mod ill_cluster;
 mod memory;
 mod model;
 mod profiles;
