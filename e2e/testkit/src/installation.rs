@@ -7,9 +7,8 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::rbac::v1::PolicyRule;
 use osm_api::names::{CLOUD_INIT_SETTINGS, SETTINGS_KEY};
-use osm_api::rbac::{ClusterKind, Installation, Service};
+use osm_api::rbac::{self, ClusterKind, Installation, Service};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -46,114 +45,27 @@ pub fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<V
         .into_iter()
         .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
         .collect();
-    if parts.contains(&ClusterKind::Worker) {
-        objects.push(node_bootstrapper());
-        objects.extend(requests_policy());
-        objects.extend(bindings_policy());
-    }
-    objects.extend(leases_policy());
-    let here = |service: &Service| !service.rules(installation, parts).is_empty();
-    for service in Service::ALL.into_iter().filter(here) {
-        objects.push(json!({"apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": {"name": service.name(), "namespace": IDENTITIES}}));
-        for (namespace, rules) in service.rules(installation, parts) {
-            objects.extend(role(service, namespace.as_deref(), &rules));
-        }
-    }
+    objects.extend(rbac::objects(&names(), installation, parts, &Service::ALL));
     objects
 }
 
-/// Anyone with a token of a pool may request certificates.
-fn node_bootstrapper() -> Value {
-    of_pools("osm:node-bootstrapper", "system:node-bootstrapper")
+/// The chart names more than one release in a cluster.
+fn names() -> rbac::Names {
+    rbac::Names {
+        prefix: "osm".to_owned(),
+        namespace: IDENTITIES.to_owned(),
+        accounts: String::new(),
+    }
 }
 
 /// With the chart's value `joining: static`, kube-controller-manager approves these requests.
 #[must_use]
 pub fn node_client() -> Value {
-    of_pools(
-        "osm:node-client",
-        "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
-    )
-}
-
-/// The tokens of all pools have this ClusterRole.
-fn of_pools(name: &str, role: &str) -> Value {
-    let rbac = "rbac.authorization.k8s.io";
-    let group = format!("system:serviceaccounts:{CLOUD_INIT_SETTINGS}");
-    json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
-        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role},
-        "subjects": [{"kind": "Group", "apiGroup": rbac, "name": group}]})
+    rbac::node_client(&names())
 }
 
 /// Name of the policy about what ServiceAccounts of `cloud-init-settings` may ask for, and of its binding.
 pub const REQUESTS_POLICY: &str = "osm.requests";
-
-/// Name of the policy about what secret-syncer may bind, and of its binding.
-const BINDINGS_POLICY: &str = "osm.bindings";
-
-/// What ServiceAccounts of `cloud-init-settings` may ask for, from the same file as in the chart.
-fn requests_policy() -> [Value; 2] {
-    const SPEC: &str = include_str!("../../../charts/operating-system-manager/files/requests-policy.yaml");
-    policy(REQUESTS_POLICY, SPEC)
-}
-
-/// What secret-syncer may bind, from the same file as in the chart.
-fn bindings_policy() -> [Value; 2] {
-    const SPEC: &str = include_str!("../../../charts/operating-system-manager/files/bindings-policy.yaml");
-    let user = format!(
-        "system:serviceaccount:{IDENTITIES}:{}",
-        Service::SecretSyncer.name()
-    );
-    let spec = SPEC.replace("{users}", &json!([user]).to_string());
-    policy(BINDINGS_POLICY, &spec.replace("{groups}", "[]"))
-}
-
-/// Which Leases each service may write, from the same file as in the chart.
-fn leases_policy() -> [Value; 2] {
-    const SPEC: &str = include_str!("../../../charts/operating-system-manager/files/leases-policy.yaml");
-    let services = Service::ALL.map(|service| {
-        let name = service.name();
-        let user = format!("system:serviceaccount:{IDENTITIES}:{name}");
-        let names = match service {
-            Service::CsrApprover => vec![format!("{name}-"), "osm-join-".to_owned()],
-            _ => vec![format!("{name}-")],
-        };
-        json!({"users": [user], "groups": [], "names": names})
-    });
-    policy(
-        "osm.leases",
-        &SPEC.replace("{services}", &json!(services).to_string()),
-    )
-}
-
-/// A policy with this specification, and its binding.
-fn policy(name: &str, spec: &str) -> [Value; 2] {
-    let spec: Value = serde_saphyr::from_str(spec).unwrap_or_default();
-    let api = "admissionregistration.k8s.io/v1";
-    [
-        json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec}),
-        json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name},
-            "spec": {"policyName": name, "validationActions": ["Deny"]}}),
-    ]
-}
-
-fn role(service: Service, namespace: Option<&str>, rules: &[PolicyRule]) -> [Value; 2] {
-    let (kind, name) = (
-        if namespace.is_some() {
-            "Role"
-        } else {
-            "ClusterRole"
-        },
-        format!("osm:{}", service.name()),
-    );
-    let metadata = json!({"name": name, "namespace": namespace});
-    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules});
-    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": metadata,
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": service.name(), "namespace": IDENTITIES}]});
-    [role, binding]
-}
 
 /// The settings ConfigMap with this document.
 #[must_use]
