@@ -11,7 +11,6 @@ use osm_api::condition::{self, ACCEPTED, CURRENT, PUBLISHED, RENDERED};
 use osm_api::names::SETTINGS;
 use osm_api::pool::{self, Pool};
 use osm_api::pool_settings::PoolSettings;
-use osm_api::settings::SettingsError;
 use osm_api::{MachineDeployment, OperatingSystemConfig, OperatingSystemProfile, PoolRef, Reason, Settings};
 
 use crate::output;
@@ -301,8 +300,8 @@ fn accepted(profile: &OperatingSystemProfile) -> Outcome {
 }
 
 fn settings(snapshot: &Snapshot, md: &MachineDeployment) -> Option<Outcome> {
-    match &snapshot.settings {
-        Some(text) => Some(settings_of_pool(snapshot, text, md)),
+    match snapshot.installation_settings() {
+        Some(settings) => Some(settings_of_pool(snapshot, settings, md)),
         None => absent(snapshot, Part::Settings, || {
             let place = snapshot.settings_place();
             let message = format!("ConfigMap {place} does not exist, or has no settings document");
@@ -314,11 +313,15 @@ fn settings(snapshot: &Snapshot, md: &MachineDeployment) -> Option<Outcome> {
     }
 }
 
-fn settings_of_pool(snapshot: &Snapshot, installation: &str, md: &MachineDeployment) -> Outcome {
-    let installation = Settings::parse(installation).map_err(|SettingsError(mistakes)| {
+fn settings_of_pool(
+    snapshot: &Snapshot,
+    installation: Result<Settings, String>,
+    md: &MachineDeployment,
+) -> Outcome {
+    let installation = installation.map_err(|mistakes| {
         Problem::new(
             Reason::SettingsInvalid.as_str(),
-            mistakes.join("; "),
+            mistakes,
             "Correct the settings; `osmctl lint` checks them.",
         )
     })?;

@@ -1,4 +1,5 @@
-//! `osmctl` runs the code of the controllers offline, and reads clusters. Only `kubeconfigs` writes to one.
+//! `osmctl` runs the code of the controllers offline, and reads clusters. Only `kubeconfigs` and `fleet` write to
+//! one.
 //! Each subcommand has its module.
 //!
 //! ```text
@@ -22,6 +23,7 @@ mod completions;
 mod credentials;
 mod diff;
 mod difference;
+mod fleet;
 mod input;
 mod kubeconfigs;
 mod lint;
@@ -73,6 +75,7 @@ enum Command {
     Show(show::Show),
     Migrate(migrate::Migrate),
     Kubeconfigs(kubeconfigs::Kubeconfigs),
+    Fleet(fleet::Fleet),
     Completions(completions::Completions),
     Man(completions::Man),
 }
@@ -93,6 +96,7 @@ impl Command {
             Self::Show(show) => show.run(),
             Self::Migrate(migrate) => migrate.run(),
             Self::Kubeconfigs(kubeconfigs) => kubeconfigs.run(),
+            Self::Fleet(fleet) => fleet.run(),
             Self::Completions(completions) => completions.run(Cli::command()),
             Self::Man(man) => man.run(Cli::command()),
         }

@@ -11,10 +11,13 @@ use kube::ResourceExt;
 use osm_api::cluster_endpoint::{self, Discovered};
 use osm_api::config::ProfileRef;
 use osm_api::pool;
+use osm_api::settings::SettingsError;
 use osm_api::{
     ClusterEndpoint, MachineDeployment, OperatingSystemConfig, OperatingSystemProfile, PoolRef, Settings,
     names,
 };
+
+use serde_json::{Map, Value};
 
 use crate::input::SettingsMap;
 use crate::output;
@@ -25,8 +28,10 @@ const DEFAULT_NAMESPACE: &str = names::KUBE_SYSTEM;
 /// What was read of a cluster, or of a management and a worker cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Namespace of the installation.
+    /// Namespace of the installation, or of the configs of a cluster of a fleet.
     pub namespace: String,
+    /// The cluster of a fleet that has this namespace.
+    pub fleet: Option<FleetCluster>,
     pub machine_deployments: Vec<MachineDeployment>,
     pub configs: Vec<OperatingSystemConfig>,
     /// Those of the installation, and of the namespaces that MachineDeployments name.
@@ -55,6 +60,15 @@ pub struct Snapshot {
     pub unread: Vec<Unread>,
 }
 
+/// What a cluster of a fleet has of the release that serves it, and of its own.
+#[derive(Clone, Debug, Default)]
+pub struct FleetCluster {
+    /// Namespace of the release, with its profiles and settings.
+    pub release: String,
+    /// `spec.settings` of the WorkerCluster.
+    pub settings: Map<String, Value>,
+}
+
 /// A Deployment of Operating System Manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
@@ -80,6 +94,8 @@ pub enum Part {
     Events,
     /// Deployments of the services.
     Services,
+    /// Which release of a fleet serves the cluster, and so where its profiles and settings are.
+    Release,
 }
 
 /// Something that could not be read.
@@ -93,7 +109,9 @@ pub struct Unread {
 impl Snapshot {
     /// Whether something of this part could not be read, so that what is absent may exist.
     pub fn lacks(&self, part: Part) -> bool {
-        self.unread.iter().any(|unread| unread.part == part)
+        let is_of_release = [Part::Profiles, Part::Settings].contains(&part);
+        let mut unread = self.unread.iter().map(|unread| unread.part);
+        unread.any(|unread| unread == part || unread == Part::Release && is_of_release)
     }
 
     /// Whether the namespace has nothing of an installation.
@@ -103,9 +121,37 @@ impl Snapshot {
         is_empty && !parts.into_iter().any(|part| self.lacks(part))
     }
 
+    /// Namespace of profiles, settings and services.
+    pub fn release(&self) -> &str {
+        self.fleet
+            .as_ref()
+            .map_or(&self.namespace, |fleet| &fleet.release)
+    }
+
     /// Where the settings should be: `namespace/name`.
     pub fn settings_place(&self) -> String {
-        format!("{}/{}", self.namespace, self.settings_config_map)
+        format!("{}/{}", self.release(), self.settings_config_map)
+    }
+
+    /// The settings of the installation, or of the cluster of a fleet, or what is wrong with them; `None`: they
+    /// were not read.
+    pub fn installation_settings(&self) -> Option<Result<Settings, String>> {
+        let settings = Settings::parse(self.settings.as_ref()?);
+        let settings = settings.map_err(|SettingsError(mistakes)| mistakes.join("; "));
+        Some(settings.and_then(|settings| self.settings_of_cluster(settings)))
+    }
+
+    /// `settings` of a release for the cluster of a fleet.
+    ///
+    /// # Errors
+    /// What is wrong with those of the cluster.
+    pub fn settings_of_cluster(&self, settings: Settings) -> Result<Settings, String> {
+        match &self.fleet {
+            None => Ok(settings),
+            Some(fleet) => settings
+                .of_cluster(&self.namespace, &fleet.settings)
+                .map_err(|error| error.to_string()),
+        }
     }
 
     /// Reports on standard error what could not be read.
@@ -176,7 +222,7 @@ impl Snapshot {
                     .filter_map(rendered_from)
                     .map(|profile| profile.namespace.clone()),
             )
-            .chain([self.namespace.clone()])
+            .chain([self.release().to_owned()])
             .collect()
     }
 
@@ -203,11 +249,11 @@ impl Snapshot {
             let profile = config
                 .and_then(rendered_from)
                 .filter(|profile| profile.name == name)?;
-            let is_own = self.profile((&self.namespace, &name)).is_some();
+            let is_own = self.profile((self.release(), &name)).is_some();
             (!is_own).then(|| profile.namespace.clone())
         };
         let namespace = annotation(names::PROFILE_NAMESPACE).or_else(shared);
-        Some((namespace.unwrap_or_else(|| self.namespace.clone()), name))
+        Some((namespace.unwrap_or_else(|| self.release().to_owned()), name))
     }
 
     /// How nodes reach the API server with these settings, as osc-controller finds it for most pools.

@@ -3,7 +3,6 @@
 //! chart gives it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -15,6 +14,7 @@ use kube::{Api, ResourceExt};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, KUBECONFIG_KEY, worker_kubeconfig};
 use osm_api::rbac::{ClusterKind, Installation, Service};
 use osm_api::worker_cluster::WorkerCluster;
+use osm_testkit::helm::Helm;
 use osm_testkit::installation::{self, Installed};
 use osm_testkit::secret_watch::SecretWatch;
 use osm_testkit::{ControlPlane, Options, check, wait_for};
@@ -75,30 +75,28 @@ async fn kubeconfigs(seed: &ControlPlane, namespace: &str) -> Result<Vec<String>
     Ok(found)
 }
 
-/// Runs the command of the CronJob as its ServiceAccount, with the shortest tokens that there are. Returns
-/// whether it succeeds, and what it prints.
+/// Runs the command of the CronJob that renews.
 async fn renew(seed: &ControlPlane) -> Result<(bool, String)> {
     let jobs: Api<CronJob> = in_seed(seed, NAMESPACE)?;
-    let job = serde_json::to_value(jobs.get("osm-renewal").await?)?;
+    run_as(seed, &jobs.get("osm-renewal").await?).await
+}
+
+/// Runs the command of a CronJob as its ServiceAccount, which has its name, with the shortest tokens that there
+/// are. Returns whether it succeeds, and what it prints.
+pub async fn run_as(seed: &ControlPlane, job: &CronJob) -> Result<(bool, String)> {
+    let (name, namespace) = (job.name_any(), job.namespace().context("a namespace")?);
+    let job = serde_json::to_value(job)?;
     let pod = &job["spec"]["jobTemplate"]["spec"]["template"]["spec"];
-    assert_eq!(pod["serviceAccountName"], "osm-renewal");
+    assert_eq!(pod["serviceAccountName"], *name);
     let arguments = pod["containers"][0]["args"].as_array().context("args")?;
     let arguments = arguments.iter().filter_map(Value::as_str).map(|argument| {
         let argument = argument.replace("--duration=720h", "--duration=10m");
         argument.replace("--spread=300m", "--spread=1s")
     });
-    osmctl(
-        &seed.identity(NAMESPACE, "osm-renewal").await?,
-        arguments.collect(),
-    )
-    .await
-}
-
-async fn osmctl(kubeconfig: &Path, arguments: Vec<String>) -> Result<(bool, String)> {
     let program = tokio::task::spawn_blocking(installation::osmctl).await??;
     let output = tokio::process::Command::new(program)
         .args(arguments)
-        .env("KUBECONFIG", kubeconfig)
+        .env("KUBECONFIG", seed.identity(&namespace, &name).await?)
         .output()
         .await?;
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
@@ -167,6 +165,100 @@ async fn ends_to_serve(installed: &Installed, namespace: &str) -> Result<()> {
     .await
 }
 
+/// Both take the permissions from one table. The chart does not know whether a fleet serves the cluster, and so
+/// has those of either case.
+async fn the_chart_has_what_osmctl_applies(person: &Person<'_>, joining: &str) -> Result<()> {
+    let command = format!(
+        "osmctl fleet add --context seed -n osm --worker-context user-a --joining {joining} --remove-upstream-finalizers --dry-run"
+    );
+    let printed = person.run(&command).await?;
+    let (of_cluster, of_seed) = printed.split_once("# In the seed").context("two places")?;
+    ensure!(
+        of_seed.contains(r#"kind: "WorkerCluster""#) && !printed.contains(r#"kind: "Secret""#),
+        "{printed}"
+    );
+    let values = format!(
+        "--set=joining={joining},topology=worker,workerCluster.renewal.enabled=true,removeUpstreamFinalizers=true"
+    );
+    let chart = Helm::without_cluster()
+        .await?
+        .template("osm", "osm", &[&values])
+        .await?;
+    let by_name = |objects: Vec<Value>| -> BTreeMap<String, Value> {
+        let named = objects.into_iter().map(|mut object| {
+            let metadata = object["metadata"].take();
+            (
+                format!(
+                    "{} {} {}",
+                    object["kind"], metadata["namespace"], metadata["name"]
+                ),
+                object,
+            )
+        });
+        named.collect()
+    };
+    let mut applied = by_name(serde_saphyr::from_multiple(of_cluster)?);
+    let mut rendered = by_name(chart);
+    // Helm creates it by a flag.
+    ensure!(
+        applied.remove("\"Namespace\" null \"osm\"").is_some(),
+        "{applied:#?}"
+    );
+    ensure!(
+        applied.keys().eq(rendered.keys()),
+        "{:?}\n{:?}",
+        applied.keys(),
+        rendered.keys()
+    );
+    for (name, applied) in applied {
+        let mut rendered = rendered.remove(&name).context("an object")?;
+        if let (Some(ours), Some(rules)) = (applied["rules"].as_array(), rendered["rules"].as_array()) {
+            let unknown: Vec<_> = ours.iter().filter(|rule| !rules.contains(rule)).collect();
+            ensure!(unknown.is_empty() && !ours.is_empty(), "{name}: {unknown:?}");
+            rendered["rules"] = applied["rules"].clone();
+        }
+        assert_eq!(applied, rendered, "{name}");
+    }
+    Ok(())
+}
+
+/// Its settings are those of the release with its own, and its profiles those of the release. Otherwise, the
+/// pool would be rendered to something else than what it has.
+async fn osmctl_reads_a_cluster_of_a_fleet(person: &Person<'_>) -> Result<()> {
+    const FLAGS: &str = "--context seed -n cluster-a --worker-context user-a";
+    let printed = person
+        .run(&format!(
+            "osmctl diff --cluster {FLAGS}; osmctl status kube-system/one {FLAGS}; osmctl status {FLAGS}; osmctl show one {FLAGS}"
+        ))
+        .await?;
+    for expected in [
+        "osm/osm-settings",
+        "osm/osp-ubuntu",
+        "osm-osc-controller",
+        "/etc/kubernetes",
+    ] {
+        ensure!(printed.contains(expected), "{expected}: {printed}");
+    }
+    ensure!(!printed.contains("warning"), "{printed}");
+    // What others have written stays, and so do the settings that the first command has applied.
+    let limits = json!({"spec": {"settings": {"limits": {"machineDeployments": 300}}}});
+    let printed = person
+        .run(&format!(
+            "kubectl patch wc worker --context seed -n cluster-a --type merge -p '{limits}'
+             osmctl fleet add {FLAGS}
+             kubectl get wc worker --context seed -n cluster-a -o 'jsonpath={{.spec.settings}}'"
+        ))
+        .await?;
+    for expected in [
+        "WorkerCluster cluster-a/worker unchanged",
+        r#""externalCloudProvider":true"#,
+        r#""machineDeployments":300"#,
+    ] {
+        ensure!(printed.contains(expected), "{expected}: {printed}");
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn clusters_are_added_as_the_page_says_and_their_kubeconfigs_are_renewed() -> Result<()> {
     let start = ControlPlane::start(audited());
@@ -174,6 +266,9 @@ async fn clusters_are_added_as_the_page_says_and_their_kubeconfigs_are_renewed()
     let person = Person::new(vec![("seed", &seed), ("user-a", &a), ("user-b", &b)]).await?;
     let page = read("fleet.md")?;
     person.run(&section(&page, "Install the release")?).await?;
+    for joining in ["approved", "static"] {
+        the_chart_has_what_osmctl_applies(&person, joining).await?;
+    }
     let mut installed = services(&[(&seed, &ClusterKind::ALL)], NAMESPACE).await?;
     installed.start_all().await?;
     let add = section(&page, "Add a cluster")?;
@@ -181,15 +276,32 @@ async fn clusters_are_added_as_the_page_says_and_their_kubeconfigs_are_renewed()
     person.run(&add).await.map_err(serves)?;
     let b_as_well = add.replace("cluster-a", "cluster-b").replace("user-a", "user-b");
     let printed = person.run(&b_as_well).await.map_err(serves)?;
-    ensure!(printed.matches("Serving").count() >= 6, "{printed}");
+    let is_served = |line: &str| line.split_whitespace().skip(1).eq(["0/0", "-", "-", "-"]);
+    ensure!(
+        printed.lines().filter(|line| is_served(line)).count() == 2,
+        "{printed}"
+    );
     pool(&a, "one").await?;
     published(&a, &installed, "one").await?;
+    osmctl_reads_a_cluster_of_a_fleet(&person).await?;
 
     // A service that was taken away from a cluster, a cluster without the Secret, and one whose kubeconfig
     // would run a program.
     let secrets: Api<Secret> = in_seed(&seed, "cluster-b")?;
     let approver_of_b = worker_kubeconfig("csr-approver");
     secrets.delete(&approver_of_b, &DeleteParams::default()).await?;
+    wait_for("one line per cluster", DEADLINE, async || {
+        let printed = person.run("osmctl fleet status --context seed").await?;
+        let line = |namespace: &str| printed.lines().find(|line| line.starts_with(namespace));
+        let (a, b) = (
+            line("cluster-a").unwrap_or_default(),
+            line("cluster-b").unwrap_or_default(),
+        );
+        let is_published =
+            a.contains(" 1/1 ") && a.split_whitespace().nth(2).is_some_and(|at| at.ends_with('Z'));
+        check(is_published && b.contains(" Joining: Kubeconfig") && b.contains("worker-csr-approver"))
+    })
+    .await?;
     let registration = |namespace: &str| {
         json!({"apiVersion": "operatingsystemmanager.k8c.io/v1alpha1",
         "kind": "WorkerCluster", "metadata": {"name": names::WORKER_CLUSTER, "namespace": namespace}, "spec": {}})
@@ -324,10 +436,7 @@ EOT";
     for service in Service::ALL {
         release.terminate(service, DEADLINE).await?;
     }
-    // The release of this test has the same namespace in both clusters.
-    person
-        .run(&register.replace("workerNamespace: osm", "workerNamespace: cluster-a"))
-        .await?;
+    person.run(register).await?;
     let add = section_blocks(&page, "Add a cluster", "sh")?;
     let served = person.run(add.last().context("a block")?).await;
     served.map_err(|error| error.context(fleet.logs()))?;

@@ -53,13 +53,13 @@ impl Failure {
         )
     }
 
-    /// The message for a cluster that no flag has selected.
-    pub fn without_flags(&self) -> String {
+    /// The message for a cluster that no flag has selected. `renew` says who renews its credentials.
+    pub fn without_flags(&self, renew: &str) -> String {
         let Self {
             action, what, cause, ..
         } = self;
         let step = match cause {
-            Cause::Unauthorized => "write a new kubeconfig with `osmctl kubeconfigs --renewal`".to_owned(),
+            Cause::Unauthorized => renew.to_owned(),
             _ => self.next_step(),
         };
         format!("cannot {action} {what}: {}; {step}", cause.text())

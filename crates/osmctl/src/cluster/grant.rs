@@ -1,20 +1,26 @@
-//! Requests tokens of ServiceAccounts in one cluster, and writes Secrets with kubeconfigs in another one.
+//! Everything that osmctl writes: tokens of ServiceAccounts in one cluster, Secrets with kubeconfigs in another
+//! one, and the objects of a fleet's clusters.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::Api;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
-use kube::{Api, Client};
 use osm_api::names::KUBECONFIG_KEY;
 use osm_api::worker_cluster::WorkerCluster;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::Flags;
 use super::connect::{self, Connection};
+use super::failure::Failure;
 use super::list::{List, Reader};
+use super::{Flags, SELECTOR};
+
+/// Field manager of what people apply with osmctl.
+pub const MANAGER: &str = "osmctl";
 
 /// A token of a ServiceAccount. It has no `Debug`, so that it gets into no message.
 pub struct Token {
@@ -27,10 +33,9 @@ pub struct Token {
 pub struct Clusters {
     /// What the kubeconfigs lead to.
     pub to: Connection,
+    pub worker: Reader,
     /// Where the services run.
-    services: Client,
-    read: Reader,
-    write: Reader,
+    services: Reader,
 }
 
 impl Clusters {
@@ -50,9 +55,8 @@ impl Clusters {
 
     fn new(services: &Connection, to: Connection, flags: &Flags) -> Self {
         Self {
-            read: Reader::new(&to, flags.request_timeout),
-            write: Reader::new(services, flags.request_timeout),
-            services: services.client.clone(),
+            worker: Reader::new(&to, flags.request_timeout),
+            services: Reader::new(services, flags.request_timeout),
             to,
         }
     }
@@ -62,7 +66,7 @@ impl Clusters {
     /// # Errors
     /// A request that failed.
     pub async fn token(&self, namespace: &str, account: &str, lifetime: Duration) -> Result<Token> {
-        let api = Api::<ServiceAccount>::namespaced(self.to.client.clone(), namespace);
+        let api: Api<ServiceAccount> = self.worker.namespaced(namespace);
         let request = TokenRequest {
             spec: TokenRequestSpec {
                 expiration_seconds: i64::try_from(lifetime.as_secs()).ok(),
@@ -74,7 +78,7 @@ impl Clusters {
         let request = api.create_token_request(account, &params, &request);
         let what = format!("a token of ServiceAccount {account} in namespace {namespace}");
         let status = self
-            .read
+            .worker
             .request("create", &what, request)
             .await
             .map_err(|failure| {
@@ -99,27 +103,11 @@ impl Clusters {
     /// # Errors
     /// A request that failed.
     pub async fn store(&self, namespace: &str, name: &str, kubeconfig: &str) -> Result<()> {
-        let secret: Secret = serde_json::from_value(json!({
+        let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace},
-        }))?;
-        let secret = Secret {
-            data: Some(
-                [(
-                    "kubeconfig".to_owned(),
-                    k8s_openapi::ByteString(kubeconfig.into()),
-                )]
-                .into(),
-            ),
-            ..secret
-        };
-        let api = Api::<Secret>::namespaced(self.services.clone(), namespace);
-        let (params, patch) = (PatchParams::apply("osmctl").force(), Patch::Apply(&secret));
-        let what = format!("secrets {name} in namespace {namespace}");
-        let written = self
-            .write
-            .request("patch", &what, api.patch(name, &params, &patch))
-            .await;
-        match written {
+            "data": {KUBECONFIG_KEY: k8s_openapi::ByteString(kubeconfig.into())},
+        });
+        match self.services.apply(MANAGER, &secret).await {
             Err(failure) if failure.is_not_found() => {
                 bail!("namespace {namespace} does not exist; create it first")
             }
@@ -133,10 +121,10 @@ impl Clusters {
     /// # Errors
     /// A request that failed.
     pub async fn replace(&self, namespace: &str, name: &str, kubeconfig: Option<&str>) -> Result<bool> {
-        let api = Api::<Secret>::namespaced(self.services.clone(), namespace);
+        let api: Api<Secret> = self.services.namespaced(namespace);
         let params = PatchParams {
             dry_run: kubeconfig.is_none(),
-            field_manager: Some("osmctl".to_owned()),
+            field_manager: Some(MANAGER.to_owned()),
             ..PatchParams::default()
         };
         let change = kubeconfig.map(|text| json!({KUBECONFIG_KEY: k8s_openapi::ByteString(text.into())}));
@@ -144,17 +132,32 @@ impl Clusters {
         let what = format!("secrets {name} in namespace {namespace}");
         // The answer has no content.
         let replaced = api.patch_metadata(name, &params, &patch);
-        match self.write.request("patch", &what, replaced).await {
+        match self.services.request("patch", &what, replaced).await {
             Err(failure) if failure.is_not_found() => Ok(false),
             replaced => Ok(replaced.map(|_| true)?),
         }
     }
 }
 
+impl Reader {
+    /// Creates an object, or changes the fields that `object` has. Fields that `manager` has applied before, and
+    /// `object` lacks, go; those of others stay.
+    ///
+    /// # Errors
+    /// A request that failed.
+    pub async fn apply(&self, manager: &str, object: &Value) -> Result<DynamicObject, Failure> {
+        let (api, kind, name) = self.place_of(object);
+        let (params, patch) = (PatchParams::apply(manager).force(), Patch::Apply(object));
+        let what = format!("{} {name}", kind.plural);
+        self.request("patch", &what, api.patch(&name, &params, &patch))
+            .await
+    }
+}
+
 /// The cluster of the services of a fleet.
 pub struct Seed {
+    pub reader: Reader,
     connection: Connection,
-    reader: Reader,
     flags: Flags,
 }
 
@@ -182,6 +185,16 @@ impl Seed {
         }
         let listed = self.reader.list(&list).await?;
         Ok((listed.objects, listed.problems))
+    }
+
+    /// The Deployments of the services in a namespace.
+    ///
+    /// # Errors
+    /// A request that failed.
+    pub async fn services(&self, namespace: &str) -> Result<Vec<Deployment>> {
+        let kind = ApiResource::erase::<Deployment>(&());
+        let list = List::within(&kind, namespace).labels(SELECTOR);
+        Ok(self.reader.list(&list).await?.objects)
     }
 
     /// The cluster that the kubeconfig in a Secret leads to; `None`: there is no such Secret.

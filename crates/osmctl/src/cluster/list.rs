@@ -1,18 +1,25 @@
 //! Reads objects within a time limit: all of a kind, or one.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use http::Request;
+use http::header::ACCEPT;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DynamicObject, ListParams};
-use kube::core::ApiResource;
+use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, Resource, ResourceExt};
 use osm_api::names::KUBE_SYSTEM;
 use osm_api::rbac::ClusterKind;
 use osm_api::strict;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::connect::Connection;
 use super::failure::{Cause, Failure};
+
+/// Asks for what `kubectl get` prints.
+const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
 
 /// Which objects to list.
 pub struct List<'k> {
@@ -94,10 +101,7 @@ impl Reader {
     /// # Errors
     /// A request that failed.
     pub async fn list<K: DeserializeOwned>(&self, list: &List<'_>) -> Result<Listed<K>, Failure> {
-        let api: Api<DynamicObject> = match &list.namespace {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, list.kind),
-            None => Api::all_with(self.client.clone(), list.kind),
-        };
+        let api = self.of_kind(list.kind, list.namespace.as_deref());
         let mut listed = Listed {
             objects: Vec::new(),
             problems: Vec::new(),
@@ -124,6 +128,68 @@ impl Reader {
         let kind = ApiResource::erase::<K>(&());
         let what = format!("{} {name} in namespace {namespace}", kind.plural);
         self.request("get", &what, api.get_opt(name)).await
+    }
+
+    fn of_kind(&self, kind: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, kind),
+            None => Api::all_with(self.client.clone(), kind),
+        }
+    }
+
+    /// Where an object with apiVersion and kind belongs, and its name.
+    pub(super) fn place_of(&self, object: &Value) -> (Api<DynamicObject>, ApiResource, String) {
+        let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
+        let (version, kind) = (text("/apiVersion"), text("/kind").unwrap_or_default());
+        let (group, version) = version
+            .and_then(|text| text.split_once('/'))
+            .unwrap_or(("", "v1"));
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        let api = self.of_kind(&kind, text("/metadata/namespace"));
+        (api, kind, text("/metadata/name").unwrap_or_default().to_owned())
+    }
+
+    /// What `kubectl get --all-namespaces` shows of a kind: the namespace of each object, and its cells by the
+    /// names of their columns. No object is sent.
+    /// <https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>
+    ///
+    /// # Errors
+    /// A request that failed.
+    pub async fn table<K>(&self) -> Result<Vec<(String, BTreeMap<String, String>)>, Failure>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        // From the memory of the API server.
+        let uri = format!("{}?resourceVersion=0", K::url_path(&(), None));
+        let request = Request::get(uri).header(ACCEPT, TABLE).body(Vec::new());
+        let answer = async {
+            self.client
+                .request(request.map_err(kube::Error::HttpError)?)
+                .await
+        };
+        let what = List::everywhere(&ApiResource::erase::<K>(&())).what();
+        let table: Value = self.request("list", &what, answer).await?;
+        let text = |value: &Value, at: &str| {
+            let found = value.pointer(at).and_then(Value::as_str);
+            found.unwrap_or_default().to_owned()
+        };
+        let items = |value: &Value, field: &str| {
+            value
+                .get(field)
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default()
+        };
+        let columns = items(&table, "columnDefinitions");
+        let rows = items(&table, "rows").into_iter().map(|row| {
+            let names = columns.iter().map(|column| text(column, "/name"));
+            let cells = items(&row, "cells").into_iter().map(|cell| text(&cell, ""));
+            (
+                text(&row, "/object/metadata/namespace"),
+                names.zip(cells).collect(),
+            )
+        });
+        Ok(rows.collect())
     }
 
     pub(super) fn namespaced<K>(&self, namespace: &str) -> Api<K>

@@ -5,7 +5,7 @@
 //! failure    what a failed request means, and the next step
 //! connect    flags → clients
 //! list       all objects of a kind, or one
-//! grant      tokens of ServiceAccounts, and the Secrets with kubeconfigs, for `kubeconfigs` alone
+//! grant      what `kubeconfigs` and `fleet` write, such as tokens and Secrets with kubeconfigs
 //! objects    objects as the API server sent them, for `migrate` alone
 //! ```
 
@@ -30,21 +30,26 @@ use kube::{Resource, ResourceExt};
 use osm_api::cluster_endpoint::Discovered;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, GO_ACCOUNT, KUBE_SYSTEM, SETTINGS_CONFIG_MAP, SETTINGS_KEY};
 use osm_api::pool_settings::PoolSettings;
+use osm_api::worker_cluster::WorkerCluster;
 use osm_api::{MachineDeployment, OperatingSystemProfile, pool};
 
 pub use self::failure::Failure;
-pub use self::grant::{Clusters, Seed};
-pub use self::list::Reader;
-use self::list::{List, Listed};
+pub use self::grant::{Clusters, MANAGER, Seed};
+use self::list::Listed;
+pub use self::list::{List, Reader};
 pub use self::objects::{Object, Target};
 use crate::input::SettingsMap;
-use crate::snapshot::{Part, Service, Snapshot, Unread};
+use crate::snapshot::{FleetCluster, Part, Service, Snapshot, Unread};
 
 /// Label of everything that belongs to the services, in the chart and in the manifests.
 const SELECTOR: &str = "app.kubernetes.io/part-of=operating-system-manager";
 
+/// Clusters of a fleet that are worked on at the same time: one that does not answer takes as long as a time
+/// limit.
+pub const AT_ONCE: usize = 16;
+
 /// Flags that select the cluster.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Cluster")]
 pub struct Flags {
     /// Kubeconfig file [default: $KUBECONFIG, or ~/.kube/config]
@@ -193,6 +198,7 @@ impl Readers {
         };
         gatherer.machine_deployments().await?;
         gatherer.configs().await?;
+        gatherer.fleet().await;
         if needs.profiles {
             gatherer.profiles().await;
         }
@@ -260,6 +266,61 @@ impl Gatherer<'_> {
         Ok(())
     }
 
+    /// The release that serves the WorkerCluster of the namespace, if there is one.
+    async fn fleet(&mut self) {
+        let namespace = self.snapshot.namespace.clone();
+        let cluster = self
+            .from
+            .management
+            .get::<WorkerCluster>(&namespace, names::WORKER_CLUSTER);
+        // Someone who may not read it has an installation that serves one cluster.
+        let Ok(Some(cluster)) = cluster.await else {
+            return;
+        };
+        match self.release(&namespace).await {
+            Ok(Some(release)) => {
+                let settings = cluster.spec.settings.unwrap_or_default();
+                self.snapshot.fleet = Some(FleetCluster { release, settings });
+            }
+            Ok(None) => self.note(
+                Part::Release,
+                format!("no release serves WorkerCluster {namespace}/{}; compare its labels with fleet.clusterSelector of the releases", names::WORKER_CLUSTER),
+            ),
+            Err(failure) => self.note(Part::Release, failure.to_string()),
+        }
+    }
+
+    /// Namespace of the release whose osc-controller serves the WorkerCluster of `namespace`.
+    async fn release(&self, namespace: &str) -> Result<Option<String>, Failure> {
+        let [deployments, clusters] = [
+            ApiResource::erase::<Deployment>(&()),
+            ApiResource::erase::<WorkerCluster>(&()),
+        ];
+        let selector = format!("{SELECTOR},app.kubernetes.io/component=osc-controller");
+        let list = List::everywhere(&deployments).labels(&selector);
+        for deployment in self.from.management.list::<Deployment>(&list).await?.objects {
+            let arguments = arguments(&deployment);
+            if !arguments.iter().any(|argument| argument == "--fleet") {
+                continue;
+            }
+            let mut selectors = arguments
+                .iter()
+                .filter_map(|argument| argument.strip_prefix("--cluster-selector="));
+            let served = List::within(&clusters, namespace).labels(selectors.next().unwrap_or_default());
+            if !self
+                .from
+                .management
+                .list::<WorkerCluster>(&served)
+                .await?
+                .objects
+                .is_empty()
+            {
+                return Ok(deployment.namespace());
+            }
+        }
+        Ok(None)
+    }
+
     /// Those of the installation, and of the namespaces that MachineDeployments name.
     async fn profiles(&mut self) {
         let kind = ApiResource::erase::<OperatingSystemProfile>(&());
@@ -291,10 +352,7 @@ impl Gatherer<'_> {
     }
 
     async fn settings(&mut self) {
-        let (namespace, name) = (
-            self.snapshot.namespace.as_str(),
-            &self.snapshot.settings_config_map,
-        );
+        let (namespace, name) = (self.snapshot.release(), &self.snapshot.settings_config_map);
         match self.from.management.get::<ConfigMap>(namespace, name).await {
             Ok(map) => self.snapshot.settings = map.and_then(document),
             Err(failure) => self.note(Part::Settings, failure.to_string()),
@@ -365,7 +423,9 @@ impl Gatherer<'_> {
             let result = self.from.worker.list(&list).await;
             self.keep_events(result);
         }
-        for namespace in self.snapshot.profile_namespaces() {
+        let mut namespaces = self.snapshot.profile_namespaces();
+        namespaces.insert(self.snapshot.namespace.clone());
+        for namespace in namespaces {
             for about in [
                 osm_api::OperatingSystemConfig::kind(&()),
                 OperatingSystemProfile::kind(&()),
@@ -380,7 +440,7 @@ impl Gatherer<'_> {
 
     async fn services(&mut self) {
         let kind = ApiResource::erase::<Deployment>(&());
-        let list = List::within(&kind, self.snapshot.namespace.as_str()).labels(SELECTOR);
+        let list = List::within(&kind, self.snapshot.release()).labels(SELECTOR);
         match self.from.management.list::<Deployment>(&list).await {
             Ok(listed) => {
                 let mut found: Vec<Service> = self.kept(Part::Services, listed).iter().map(service).collect();
@@ -425,6 +485,18 @@ impl Gatherer<'_> {
             self.snapshot.unread.push(unread);
         }
     }
+}
+
+/// Arguments of the first container.
+pub fn arguments(deployment: &Deployment) -> Vec<String> {
+    let pod = deployment
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.template.spec.as_ref());
+    let container = pod.and_then(|pod| pod.containers.first());
+    container
+        .and_then(|container| container.args.clone())
+        .unwrap_or_default()
 }
 
 fn service(deployment: &Deployment) -> Service {

@@ -7,7 +7,6 @@ use std::rc::Rc;
 use anyhow::{Context as _, Result, anyhow, bail};
 use kube::ResourceExt;
 use osm_api::pool::Pool;
-use osm_api::settings::SettingsError;
 use osm_api::{MachineDeployment, OperatingSystemProfile, PoolRef, Reason, Settings};
 use osm_user_data::Stage;
 
@@ -51,12 +50,14 @@ pub fn sides(flags: &Flags, paths: &[PathBuf], settings: Option<&Path>, only: &[
 
 /// The settings of the new side, with the API server that nodes of the cluster find.
 fn installation_settings(snapshot: &Snapshot, new: &Manifests, path: Option<&Path>) -> Result<Settings> {
-    let settings = match (&snapshot.settings, path) {
-        _ if path.is_some() || !new.settings.is_empty() => input::settings(new, path)?.settings,
-        (Some(text), _) => Settings::parse(text).map_err(|SettingsError(mistakes)| {
+    let settings = match (snapshot.installation_settings(), path) {
+        _ if path.is_some() || !new.settings.is_empty() => {
+            let settings = input::settings(new, path)?.settings;
+            snapshot.settings_of_cluster(settings).map_err(anyhow::Error::msg)?
+        }
+        (Some(settings), _) => settings.map_err(|mistakes| {
             anyhow!(
-                "the settings of the cluster are invalid: {}; correct them, or provide others with --settings",
-                mistakes.join("; ")
+                "the settings of the cluster are invalid: {mistakes}; correct them, or provide others with --settings"
             )
         })?,
         (None, _) if snapshot.lacks(Part::Settings) => {

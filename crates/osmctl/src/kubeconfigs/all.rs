@@ -8,16 +8,14 @@ use std::time::Duration;
 use anyhow::Result;
 use kube::ResourceExt;
 use osm_api::names;
+use osm_api::rbac::RENEWAL;
 use osm_api::worker_cluster::WorkerCluster;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::{Kubeconfigs, RENEWAL};
-use crate::cluster::{Failure, Seed};
+use super::Kubeconfigs;
+use crate::cluster::{AT_ONCE, Failure, Seed};
 use crate::output;
-
-/// Clusters that are renewed at the same time: one that does not answer takes as long as a time limit.
-const AT_ONCE: usize = 16;
 
 /// Renews all; fails if the kubeconfigs of one cluster are not renewed.
 pub async fn renew(command: &Kubeconfigs) -> Result<ExitCode> {
@@ -62,6 +60,7 @@ impl Kubeconfigs {
             cluster: self.cluster.within(&namespace),
             worker_namespace: worker_namespace.or(Some(namespace)),
             renewal: true,
+            is_one_of_many: true,
             ..self.clone()
         }
     }

@@ -1,5 +1,5 @@
 //! `osmctl kubeconfigs`: writes the kubeconfigs with which services that run in one cluster work in another
-//! one, and renews those of all clusters of a fleet. No other subcommand writes to a cluster.
+//! one, and renews those of all clusters of a fleet. `fleet` writes them for the clusters that it adds.
 //!
 //! Tokens exist only in the answers of an API server and in the Secrets: not in the process list, in files or
 //! in messages.
@@ -13,14 +13,11 @@ use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use osm_api::names;
-use osm_api::rbac::{ClusterKind, Service};
+use osm_api::rbac::{ClusterKind, RENEWAL, Service};
 use serde_json::{Value, json};
 
 use crate::cluster::{self, Clusters, Failure};
 use crate::output;
-
-/// What the CronJob of the chart uses to renew the others, and itself.
-const RENEWAL: &str = "renewal";
 
 /// Shortest lifetime of a token that an API server grants: it refuses requests for less than ten minutes.
 const SHORTEST: Duration = Duration::from_secs(600);
@@ -34,7 +31,7 @@ const SHORTEST: Duration = Duration::from_secs(600);
 ///
 /// With --all, it renews those of all WorkerClusters, with the Secret worker-renewal of each. It creates no
 /// Secret: one that was deleted stays deleted.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 #[command(after_help = "\
 Examples:
   # See what would be written
@@ -46,15 +43,11 @@ Examples:
   # Renew those of all WorkerClusters
   osmctl kubeconfigs --all")]
 pub struct Kubeconfigs {
-    /// Lifetime to request, such as 720h. The API server may grant less
-    #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = lifetime)]
-    duration: Duration,
+    #[command(flatten)]
+    tokens: Tokens,
     /// Namespace of the release in the worker cluster [default: --namespace]
     #[arg(long, value_name = "NAME")]
     worker_namespace: Option<String>,
-    /// Name of the release that created the ServiceAccounts, with which their names begin
-    #[arg(long, value_name = "NAME", default_value = "osm")]
-    release: String,
     /// URL of the API server as pods reach it [default: the one in your kubeconfig]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
@@ -76,8 +69,22 @@ pub struct Kubeconfigs {
     /// Print what would be written, and request no token
     #[arg(long)]
     dry_run: bool,
+    /// Whether messages have to name the cluster, which no flag has selected.
+    #[arg(skip)]
+    is_one_of_many: bool,
     #[command(flatten)]
     cluster: cluster::Flags,
+}
+
+/// The tokens of kubeconfigs.
+#[derive(Args, Clone, Default)]
+pub struct Tokens {
+    /// Lifetime to request, such as 720h. The API server may grant less
+    #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = lifetime)]
+    duration: Duration,
+    /// Name of the release with which the names of the ServiceAccounts begin
+    #[arg(long, value_name = "NAME", default_value = "osm")]
+    pub release: String,
 }
 
 fn lifetime(text: &str) -> Result<Duration, String> {
@@ -89,6 +96,26 @@ fn lifetime(text: &str) -> Result<Duration, String> {
 }
 
 impl Kubeconfigs {
+    /// Those of one cluster of a fleet, with the one for the renewal.
+    pub fn of_cluster(
+        tokens: &Tokens,
+        server: Option<String>,
+        worker_namespace: &str,
+        services: &[Service],
+        cluster: cluster::Flags,
+    ) -> Self {
+        Self {
+            tokens: tokens.clone(),
+            server,
+            worker_namespace: Some(worker_namespace.to_owned()),
+            services: services.iter().map(|service| service.name().to_owned()).collect(),
+            renewal: true,
+            is_one_of_many: true,
+            cluster,
+            ..Self::default()
+        }
+    }
+
     pub fn run(&self) -> Result<ExitCode> {
         cluster::run(async {
             if self.all {
@@ -100,7 +127,7 @@ impl Kubeconfigs {
     }
 
     /// Writes the kubeconfigs of one cluster. Returns whether one has failed.
-    async fn write_each(&self, clusters: &Clusters) -> Result<bool> {
+    pub async fn write_each(&self, clusters: &Clusters) -> Result<bool> {
         let to = self.target(clusters)?;
         let mut has_failed = false;
         for of in self.names() {
@@ -110,12 +137,14 @@ impl Kubeconfigs {
                 Err(error) => {
                     let failure = error.downcast_ref::<Failure>();
                     let is_away = failure.is_some_and(Failure::concerns_every_request);
-                    output::note(&match (failure, self.all) {
+                    output::note(&match (failure, self.is_one_of_many) {
                         (Some(failure), true) => {
                             format!(
                                 "osmctl: {}: {}",
                                 self.cluster.namespace(),
-                                failure.without_flags()
+                                failure.without_flags(
+                                    "write a new kubeconfig with `osmctl kubeconfigs --renewal`"
+                                )
                             )
                         }
                         (None, true) => format!("osmctl: {}: {error:#}", self.cluster.namespace()),
@@ -166,7 +195,7 @@ impl Kubeconfigs {
             .worker_namespace
             .as_deref()
             .unwrap_or(self.cluster.namespace());
-        let account = format!("{}-{of}", self.release);
+        let account = format!("{}-{of}", self.tokens.release);
         let (secret_namespace, secret) = (self.cluster.namespace(), names::worker_kubeconfig(of));
         if self.all && !clusters.replace(secret_namespace, &secret, None).await? {
             return Ok(format!(
@@ -179,7 +208,7 @@ impl Kubeconfigs {
                 "Secret {secret_namespace}/{secret} would get a kubeconfig of ServiceAccount {namespace}/{account} at {server}\n"
             ));
         }
-        let token = clusters.token(namespace, &account, self.duration).await?;
+        let token = clusters.token(namespace, &account, self.tokens.duration).await?;
         let text = kubeconfig(to, of, &token.secret);
         if self.all {
             clusters.replace(secret_namespace, &secret, Some(&text)).await?;

@@ -1,0 +1,81 @@
+{{/* A CronJob that runs osmctl: `root`, `name`, `component`, `schedule`, `deadline` in seconds and `args`. `secret` is mounted as the kubeconfig of a
+     worker cluster. */}}
+{{- define "osm.cronJob" -}}
+{{- $pod := include "osm.pod" (dict "root" .root "own" .root.Values.workerCluster.renewal) | fromYaml -}}
+apiVersion: batch/v1
+kind: CronJob
+metadata:
+  name: {{ quote .name }}
+  namespace: {{ quote .root.Release.Namespace }}
+  labels:
+    {{- include "osm.labels" .root | nindent 4 }}
+    app.kubernetes.io/component: {{ .component }}
+spec:
+  schedule: {{ quote .schedule }}
+  concurrencyPolicy: Forbid
+  jobTemplate:
+    spec:
+      {{- if not .secret }}
+      # A cluster that is away fails the Job. The others wait for the next run, not for a repetition.
+      backoffLimit: 0
+      {{- end }}
+      activeDeadlineSeconds: {{ .deadline }}
+      template:
+        metadata:
+          labels:
+            {{- $labels := include "osm.labels" .root | fromYaml | merge (dict "app.kubernetes.io/component" .component) }}
+            {{- $pod.podLabels | default dict | merge $labels | toYaml | nindent 12 }}
+          {{- with $pod.podAnnotations }}
+          annotations:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
+        spec:
+          restartPolicy: {{ empty .secret | ternary "Never" "OnFailure" }}
+          serviceAccountName: {{ quote .name }}
+          enableServiceLinks: false
+          {{- include "osm.scheduling" (dict "root" .root "pod" $pod) | trim | nindent 10 }}
+          containers:
+            - name: {{ .component }}
+              image: {{ include "osm.image" (dict "root" .root "image" $pod.image) }}
+              imagePullPolicy: {{ quote $pod.image.pullPolicy }}
+              args:
+                {{- range .args }}
+                - {{ quote . }}
+                {{- end }}
+              {{- with $pod.extraEnv }}
+              env:
+                {{- toYaml . | nindent 16 }}
+              {{- end }}
+              {{- with $pod.resources }}
+              resources:
+                {{- toYaml . | nindent 16 }}
+              {{- end }}
+              {{- with $pod.securityContext }}
+              securityContext:
+                {{- toYaml . | nindent 16 }}
+              {{- end }}
+              {{- if or .secret $pod.extraVolumeMounts }}
+              volumeMounts:
+                {{- if .secret }}
+                - name: worker-cluster
+                  mountPath: /etc/osm/worker-cluster
+                  readOnly: true
+                {{- end }}
+                {{- with $pod.extraVolumeMounts }}
+                {{- toYaml . | nindent 16 }}
+                {{- end }}
+              {{- end }}
+          {{- if or .secret $pod.extraVolumes }}
+          volumes:
+            {{- with .secret }}
+            - name: worker-cluster
+              secret:
+                secretName: {{ . }}
+                # This is 0440.
+                defaultMode: 288
+            {{- end }}
+            {{- with $pod.extraVolumes }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+          {{- end }}
+{{- end -}}

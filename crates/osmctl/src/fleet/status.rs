@@ -1,0 +1,108 @@
+//! `osmctl fleet status`: one line per cluster.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use kube::ResourceExt;
+use osm_api::OperatingSystemConfig;
+use osm_api::condition::{self, PUBLISHED};
+use osm_api::rbac::Service;
+use osm_api::worker_cluster::{self, Joining, WorkerCluster};
+
+use crate::cluster::{self, Seed};
+use crate::output;
+
+const COLUMNS: [&str; 5] = ["NAMESPACE", "POOLS", "FIRST EXPIRY", "PROBLEM", "MESSAGE"];
+
+/// Show the clusters of a fleet
+///
+/// For each cluster, the command prints the published and all pools, when the first credentials of them expire,
+/// and which service does not serve it. `osmctl status -n NAMESPACE` shows its pools.
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  osmctl fleet status --context seed --cluster-selector ring=canary")]
+pub struct Status {
+    /// Only WorkerClusters with these labels, as a label selector such as ring=canary
+    #[arg(long, value_name = "SELECTOR")]
+    cluster_selector: Option<String>,
+    #[command(flatten)]
+    cluster: cluster::Flags,
+}
+
+/// What the configs of a cluster say together.
+#[derive(Default)]
+struct Pools {
+    all: usize,
+    published: usize,
+    /// Of a form in which the first one is the smallest.
+    first_expiry: Option<String>,
+}
+
+impl Status {
+    pub async fn run(self) -> Result<ExitCode> {
+        let seed = Seed::connect(&self.cluster).await?;
+        let (clusters, unreadable) = seed.worker_clusters(self.cluster_selector.as_deref()).await?;
+        output::warnings(&unreadable);
+        let mut pools: BTreeMap<String, Pools> = BTreeMap::new();
+        for (namespace, cells) in seed.reader.table::<OperatingSystemConfig>().await? {
+            pools.entry(namespace).or_default().add(&cells);
+        }
+        let mut lines: Vec<[String; 5]> = clusters
+            .iter()
+            .map(|cluster| {
+                let pools = pools.remove(&cluster.namespace().unwrap_or_default());
+                line(cluster, &pools.unwrap_or_default())
+            })
+            .collect();
+        lines.sort();
+        lines.insert(0, COLUMNS.map(str::to_owned));
+        output::print(&output::table(&lines))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Pools {
+    fn add(&mut self, cells: &BTreeMap<String, String>) {
+        self.all += 1;
+        let cell = |column: &str| cells.get(column).map(String::as_str).unwrap_or_default();
+        self.published += usize::from(cell("Published") == PUBLISHED);
+        let expiry = Some(cell("Expires").to_owned()).filter(|expiry| !expiry.is_empty());
+        self.first_expiry = self.first_expiry.take().into_iter().chain(expiry).min();
+    }
+}
+
+fn line(cluster: &WorkerCluster, pools: &Pools) -> [String; 5] {
+    let conditions = cluster.status.as_ref().map(|status| status.conditions.as_slice());
+    let expected =
+        |service: &Service| *service != Service::CsrApprover || cluster.spec.joining == Joining::Approved;
+    let mut problems = Vec::new();
+    let mut messages = Vec::new();
+    for type_ in Service::ALL
+        .into_iter()
+        .filter(expected)
+        .filter_map(worker_cluster::condition)
+    {
+        let Some(found) = condition::find(conditions.unwrap_or_default(), type_) else {
+            problems.push(format!("{type_}: not reported"));
+            continue;
+        };
+        let is_problem = found.status != "True";
+        problems.extend(is_problem.then(|| format!("{type_}: {}", found.reason)));
+        // A cluster that is served may have one, too, such as that a kubeconfig expires soon.
+        messages.push(found.message.as_str());
+    }
+    let or_hyphen = |text: String| match output::one_line(&text) {
+        line if line.is_empty() => "-".to_owned(),
+        line => line,
+    };
+    [
+        cluster.namespace().unwrap_or_default(),
+        format!("{}/{}", pools.published, pools.all),
+        or_hyphen(pools.first_expiry.clone().unwrap_or_default()),
+        or_hyphen(problems.join(", ")),
+        or_hyphen(messages.join(" ")),
+    ]
+}
