@@ -756,6 +756,14 @@ const REFUSED: &[(&str, &str)] = &[
         "topology is single: set topology to fleet, or leave the selector out",
     ),
     (
+        "topology=fleet,fleet.kkp.enabled=true",
+        "set topology to fleet, removeUpstreamFinalizers to true and joining to approved",
+    ),
+    (
+        "topology=fleet,removeUpstreamFinalizers=true,fleet.kkp.enabled=true,serviceAccountNames.oscController=one-kkp",
+        "osc-controller and the CronJob for KKP would have the same ServiceAccount",
+    ),
+    (
         "topology=fleet,installation=a",
         "set spec.installation of the WorkerCluster",
     ),

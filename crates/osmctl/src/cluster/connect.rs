@@ -66,8 +66,8 @@ pub async fn worker(flags: &Flags) -> Result<Option<Connection>> {
 }
 
 /// A worker cluster by the text of a kubeconfig, which the owner of that cluster may have written. Only the
-/// server, its CA, the way to it and a token are taken over, so that nothing in the text runs a program, reads
-/// a file or trusts another API server.
+/// server, its CA, the way to it and a token or client certificate are taken over, so that nothing in the text
+/// runs a program, reads a file or trusts another API server.
 ///
 /// # Errors
 /// A text that isn't a kubeconfig, or lacks one of these. No message has a value of the text.
@@ -85,6 +85,8 @@ pub async fn foreign(text: &str, flags: &Flags) -> Result<Connection> {
     for named in &mut taken.auth_infos {
         named.auth_info = named.auth_info.take().map(|user| AuthInfo {
             token: user.token,
+            client_certificate_data: user.client_certificate_data,
+            client_key_data: user.client_key_data,
             ..AuthInfo::default()
         });
     }
@@ -102,9 +104,13 @@ pub async fn foreign(text: &str, flags: &Flags) -> Result<Connection> {
     );
     let config = Config::from_custom_kubeconfig(taken, &KubeConfigOptions::default()).await;
     let config = config.map_err(|_| anyhow!("has a server, CA or user that cannot be used"))?;
-    ensure!(config.auth_info.token.is_some(), "has no token");
+    let user = &config.auth_info;
+    ensure!(
+        user.token.is_some() || user.client_certificate_data.is_some(),
+        "has no token"
+    );
     connection(ClusterKind::Worker, flags, (config, None, cluster))
-        .map_err(|_| anyhow!("has a CA that cannot be used"))
+        .map_err(|_| anyhow!("has a CA or a client certificate that cannot be used"))
 }
 
 /// A client by a configuration, the context that it is from, and the cluster of that context.

@@ -7,10 +7,10 @@ use anyhow::{Context, Result, bail};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
-use kube::Api;
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::ApiResource;
-use osm_api::names::KUBECONFIG_KEY;
+use kube::{Api, ResourceExt};
+use osm_api::names::{self, KUBECONFIG_KEY};
 use osm_api::worker_cluster::WorkerCluster;
 use serde_json::{Value, json};
 
@@ -151,6 +151,22 @@ impl Reader {
         let what = format!("{} {name}", kind.plural);
         self.request("patch", &what, api.patch(&name, &params, &patch))
             .await
+    }
+
+    /// Deletes a WorkerCluster, unless it is another one than that of this uid.
+    ///
+    /// # Errors
+    /// A request that failed.
+    pub async fn delete(&self, cluster: &WorkerCluster) -> Result<(), Failure> {
+        let api: Api<WorkerCluster> = self.namespaced(&cluster.namespace().unwrap_or_default());
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: cluster.uid(),
+            resource_version: None,
+        });
+        let deletion = api.delete(names::WORKER_CLUSTER, &params);
+        self.request("delete", "workerclusters.operatingsystemmanager.k8c.io", deletion)
+            .await
+            .map(drop)
     }
 }
 

@@ -149,6 +149,31 @@ impl Reader {
         (api, kind, text("/metadata/name").unwrap_or_default().to_owned())
     }
 
+    /// Whether a read by name says that there is no such cluster-scoped object. An API server that does not
+    /// have the kind answers with 404 as well, and then nothing is known.
+    ///
+    /// # Errors
+    /// A request that failed, or did not ask for this kind.
+    pub async fn is_gone(&self, kind: &ApiResource, name: &str) -> Result<bool, Failure> {
+        let (api, what) = (
+            self.of_kind(kind, None),
+            format!("{}.{} {name}", kind.plural, kind.group),
+        );
+        let read = async {
+            match api.get_metadata(name).await {
+                Err(kube::Error::Api(status))
+                    if status.details.as_ref().is_some_and(|of| of.name == name) =>
+                {
+                    (status.code == 404)
+                        .then_some(true)
+                        .ok_or(kube::Error::Api(status))
+                }
+                other => other.map(|_| false),
+            }
+        };
+        self.request("get", &what, read).await
+    }
+
     /// What `kubectl get --all-namespaces` shows of a kind: the namespace of each object, and its cells by the
     /// names of their columns. No object is sent.
     /// <https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>

@@ -499,6 +499,13 @@ pub fn arguments(deployment: &Deployment) -> Vec<String> {
         .unwrap_or_default()
 }
 
+/// Pods of a Deployment: as many as it has, or as it is to have.
+pub fn replicas(deployment: &Deployment) -> i32 {
+    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+    let found = deployment.status.as_ref().and_then(|status| status.replicas);
+    wanted.unwrap_or(1).max(found.unwrap_or(0))
+}
+
 fn service(deployment: &Deployment) -> Service {
     let spec = deployment.spec.as_ref();
     let containers = spec

@@ -1,14 +1,18 @@
-//! `osmctl fleet`: adds clusters to a fleet, and shows them.
+//! `osmctl fleet`: adds clusters to a fleet, shows them, and follows the user clusters of a KKP seed.
 //!
 //! ```text
 //! objects     what the services need in a user cluster; pure
 //! add         one cluster → its objects, kubeconfigs and WorkerCluster
+//! kkp         what KKP says about a user cluster → whether it can be served; pure
+//! sync_kkp    the same as `add`, for each user cluster of KKP that has a label
 //! status      one line per cluster
 //! ```
 
 mod add;
+mod kkp;
 mod objects;
 mod status;
+mod sync_kkp;
 
 use std::process::ExitCode;
 
@@ -22,7 +26,8 @@ use crate::cluster;
 
 /// Manage the clusters of a fleet
 ///
-/// `add` prepares a user cluster and registers it. `status` shows all clusters.
+/// `add` prepares a user cluster and registers it. `status` shows all clusters. `sync-kkp` registers the user
+/// clusters of a seed of the Kubermatic Kubernetes Platform.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -40,6 +45,7 @@ pub struct Fleet {
 enum Command {
     Add(add::Add),
     Status(status::Status),
+    SyncKkp(sync_kkp::SyncKkp),
 }
 
 impl Fleet {
@@ -48,6 +54,7 @@ impl Fleet {
         match self.command {
             Command::Add(add) => cluster::run(Box::pin(add.run())),
             Command::Status(status) => cluster::run(status.run()),
+            Command::SyncKkp(sync) => cluster::run(Box::pin(sync.run())),
         }
     }
 }

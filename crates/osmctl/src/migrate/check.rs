@@ -3,9 +3,8 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, SETTINGS_CONFIG_MAP};
@@ -18,31 +17,23 @@ use super::compare::{self, Outcome, Report};
 use super::found::{self, Found};
 use super::go_flags::{self, Mapped};
 use super::tokens::{self, Token};
-use super::{listed, pods, text};
+use super::{listed, pods};
 use crate::cluster::{Flags, Needs, Object, Reader, Readers};
 use crate::diff;
 use crate::input;
 use crate::output;
 use crate::snapshot::Snapshot;
 
-/// What a person has decided about flags of the upstream OSM.
-#[derive(Args, Clone, Debug)]
+/// What a person has decided about.
+#[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Decisions")]
-pub struct Decided {
+pub struct Source {
     /// Settings document; its fields win over those that follow from the flags of the upstream OSM
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
     /// Flag of the upstream OSM that --settings replaces, or that is not needed; repeatable
     #[arg(long, value_name = "NAME")]
     handled_flag: Vec<String>,
-}
-
-/// What a person has decided about.
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Decisions")]
-pub struct Source {
-    #[command(flatten)]
-    decided: Decided,
     /// Webhook configuration that belongs to another program; repeatable
     #[arg(long, value_name = "NAME")]
     keep_webhook: Vec<String>,
@@ -128,43 +119,19 @@ fn words(found: &Found) -> Vec<String> {
 ///
 /// # Errors
 /// A Secret that can't be read, or settings that are not valid.
-pub async fn flags(reader: &Reader, words: &[String], decided: &Decided) -> Result<Mapped> {
-    let own = match &decided.settings {
+pub async fn flags(reader: &Reader, words: &[String], source: &Source) -> Result<Mapped> {
+    let own = match &source.settings {
         Some(path) => Some(input::settings_document(Some(path))?.document),
         None => None,
     };
-    let mut handled = decided.handled_flag.iter();
+    let mut handled = source.handled_flag.iter();
     let is_handled = handled.any(|flag| flag.trim_start_matches('-') == go_flags::REGISTRY_SECRET);
     let secret = match go_flags::value(words, go_flags::REGISTRY_SECRET).split_once('/') {
         Some((namespace, name)) if !is_handled => reader.get::<Secret>(namespace, name).await?,
         _ => None,
     };
     let secret = secret.map(Into::into);
-    Ok(go_flags::map(words, &decided.handled_flag, own.as_ref(), secret))
-}
-
-/// Values of the chart that follow from the flags of the upstream OSM alone.
-///
-/// # Errors
-/// A cluster that can't be read, or flags that a person has to decide about.
-pub async fn values_of_flags(readers: &Readers, namespace: &str, decided: &Decided) -> Result<Value> {
-    let deployments = readers.management.objects::<Deployment>(Some(namespace)).await?;
-    let found = found::sort(&deployments, &[], namespace, &[]);
-    if found.controller.is_none() {
-        bail!(no_controller(namespace));
-    }
-    let words = words(&found);
-    let place = Place::of(&words);
-    let reader = match place {
-        Place::Worker => &readers.worker,
-        Place::Here | Place::Split => &readers.management,
-    };
-    let mapped = flags(reader, &words, decided).await?;
-    let problems = text::list("no values follow from the flags:\n", &mapped.problems);
-    if !problems.is_empty() {
-        bail!(problems.trim_end().to_owned());
-    }
-    Ok(values(&mapped, place, &Snapshot::default(), namespace))
+    Ok(go_flags::map(words, &source.handled_flag, own.as_ref(), secret))
 }
 
 /// Reads clusters, and decides whether they can be migrated.
@@ -205,7 +172,7 @@ pub async fn read(readers: Readers, flags: &Flags, source: &Source) -> Result<Ch
         _ => (readers, flags.clone()),
     };
     if checked.found.controller.is_some() {
-        checked.mapped = self::flags(&readers.management, &words, &source.decided).await?;
+        checked.mapped = self::flags(&readers.management, &words, source).await?;
         facts.namespace = Some(go_flags::value(&words, "namespace").to_owned());
     }
     // Otherwise the cluster with the pools is not selected.
@@ -316,7 +283,7 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
         )),
         None => problems.push(no_controller(namespace)),
         Some(controller) if is_installed && is_idle(controller) && facts.place == Place::Worker => problems.push(
-            "the cluster is already migrated: OSM is installed, and the upstream OSM is stopped; `osmctl migrate values` follows its flags"
+            "the cluster is already migrated: OSM is installed, and the upstream OSM is stopped; `osmctl fleet sync-kkp` follows its flags"
                 .to_owned(),
         ),
         Some(controller) if is_installed && is_idle(controller) => problems.push(
@@ -448,6 +415,9 @@ fn own_profiles(report: &Report, namespace: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::super::found::fixtures::{INSTALLERS, found};
+    use k8s_openapi::api::apps::v1::Deployment;
+
+    use super::super::text;
     use super::*;
     use crate::cluster::Target;
     use crate::snapshot::fixtures;
@@ -520,7 +490,7 @@ mod tests {
                     checked.found.controller.as_mut().unwrap().value["spec"]["replicas"] = json!(0);
                     (facts.rendered, facts.place, facts.has_worker) = (1, Place::Worker, true);
                 },
-                "`osmctl migrate values` follows",
+                "`osmctl fleet sync-kkp` follows",
             ),
             (
                 |checked, _| checked.mapped.problems = vec!["the flag -x is not known".to_owned()],

@@ -25,17 +25,20 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Secret;
+use osm_api::names::CLOUD_INIT_SETTINGS;
+use serde_json::{Map, Value};
 
-use self::check::{Checked, Decided, Source};
-use crate::cluster::{self, Readers, Target};
+use self::check::{Checked, Source};
+use crate::cluster::{self, Object, Reader, Readers, Target};
 use crate::output;
 
 /// Migrate a cluster from the upstream OSM to OSM
 ///
 /// `check` reads the cluster. It prints what the upstream OSM has installed, what OSM would render
 /// differently or refuse, and the values of the chart. `script` prints a shell script with the commands of
-/// kubectl and helm in the safe order, and the way back. `values` prints the values that follow from the
-/// flags of the upstream OSM.
+/// kubectl and helm in the safe order, and the way back.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -59,7 +62,6 @@ pub struct Migrate {
 enum Command {
     Check(Check),
     Script(Script),
-    Values(Values),
 }
 
 /// Check whether a cluster can be migrated, and print what would change
@@ -88,28 +90,12 @@ pub struct Script {
     cluster: cluster::Flags,
 }
 
-/// Print the values of the chart that follow from the flags of the upstream OSM
-///
-/// The command reads its Deployment, which may be stopped. Where another program sets the flags, as KKP does,
-/// a pipeline notices a change: diff exits with 1.
-#[derive(Args)]
-#[command(after_help = "\
-Example:
-  osmctl migrate values --context seed -n cluster-x7k2 | diff - values.yaml")]
-pub struct Values {
-    #[command(flatten)]
-    decided: Decided,
-    #[command(flatten)]
-    cluster: cluster::Flags,
-}
-
 impl Migrate {
     /// Runs the subcommand.
     pub fn run(self) -> Result<ExitCode> {
         match self.command {
             Command::Check(check) => cluster::run(Box::pin(check.run())),
             Command::Script(script) => cluster::run(Box::pin(script.run())),
-            Command::Values(values) => cluster::run(Box::pin(values.run())),
         }
     }
 }
@@ -124,15 +110,6 @@ impl Check {
         } else {
             ExitCode::FAILURE
         })
-    }
-}
-
-impl Values {
-    async fn run(self) -> Result<ExitCode> {
-        let readers = Readers::connect(&self.cluster).await?;
-        let values = check::values_of_flags(&readers, self.cluster.namespace(), &self.decided).await?;
-        output::document(&text::values(&values))?;
-        Ok(ExitCode::SUCCESS)
     }
 }
 
@@ -155,6 +132,37 @@ impl Script {
         output::document(&script::script(&checked, &target, namespace, settings))?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The settings that follow from the flags of a Deployment of the upstream OSM, which works in the cluster of
+/// `reader`, or else what a person has to decide about them.
+///
+/// # Errors
+/// A request that fails.
+pub async fn settings_of(
+    reader: &Reader,
+    deployment: &Deployment,
+) -> Result<Result<Map<String, Value>, Vec<String>>> {
+    let deployment = Object::new::<Deployment>(serde_json::to_value(deployment)?);
+    let words = found::controller_container(&deployment)
+        .map(pods::command_line)
+        .unwrap_or_default();
+    let mut mapped = check::flags(reader, &words, &Source::default()).await?;
+    for name in &mapped.secrets {
+        if reader.get::<Secret>(CLOUD_INIT_SETTINGS, name).await?.is_none() {
+            mapped.problems.push(format!("Secret {CLOUD_INIT_SETTINGS}/{name} with the password of the proxy does not exist in the cluster"));
+        }
+    }
+    if !mapped.commands.is_empty() {
+        mapped.problems.push(
+            "its Secret with credentials of registries has a form that `osmctl migrate check` converts"
+                .to_owned(),
+        );
+    }
+    Ok(match mapped.settings {
+        Value::Object(settings) if mapped.problems.is_empty() => Ok(settings),
+        _ => Err(mapped.problems),
+    })
 }
 
 /// Reads and checks the clusters that the flags select.

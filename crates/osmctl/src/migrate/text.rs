@@ -70,7 +70,7 @@ pub fn list(title: &str, lines: &[String]) -> String {
 }
 
 /// Values of the chart, as a file.
-pub fn values(values: &Value) -> String {
+fn values(values: &Value) -> String {
     // What was read from JSON has a form in YAML.
     yaml::write(values).unwrap_or_else(|_| values.to_string())
 }

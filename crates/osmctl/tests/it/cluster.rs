@@ -17,12 +17,13 @@ use super::{err, out, says};
 const TOKEN: &str = "t0ken-of-the-operator";
 
 /// Commands, and their exit code if the cluster can't be read. Where 1 is a result, it is 2.
-const COMMANDS: [(&[&str], i32); 5] = [
+const COMMANDS: [(&[&str], i32); 6] = [
     (&["status"], 2),
     (&["status", "pool"], 2),
     (&["show", "pool"], 1),
     (&["diff", "--cluster"], 2),
     (&["migrate", "check"], 1),
+    (&["fleet", "status"], 1),
 ];
 
 fn osmctl(home: &Path, arguments: &[&str]) -> Output {
@@ -237,4 +238,22 @@ fn status_reports_the_account_of_the_upstream_osm_and_reads_no_secret() {
     let (output, _) = with_cluster(answers, &["status"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(!out(&output).contains("cloud-init-getter"), "{}", out(&output));
+}
+
+/// An API server that does not serve KKP's kind answers with 404, too, and names no Cluster.
+#[test]
+fn a_worker_cluster_stays_unless_its_very_cluster_is_gone() {
+    let cluster = json!({"kind": "WorkerCluster", "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "spec": {},
+        "metadata": {"name": "worker", "namespace": "cluster-x7k2", "labels": {"operatingsystemmanager.k8c.io/kkp-cluster": "x7k2"}}});
+    let answers = vec![
+        ("/clusters", 200, list(&[])),
+        ("/workerclusters", 200, list(&[cluster])),
+    ];
+    let (output, asked) = with_cluster(answers, &["fleet", "sync-kkp"]);
+    assert_eq!(output.status.code(), Some(1), "{}", out(&output));
+    says(
+        &output,
+        "Cluster x7k2: cannot get clusters.kubermatic.k8c.io x7k2",
+    );
+    assert!(asked.iter().all(|path| !path.ends_with("/worker")), "{asked:?}");
 }
