@@ -20,16 +20,8 @@ const MORE_BYTES: u64 = 64 << 20;
 
 /// What each is called, and what the message says.
 const KINDS: [(Kind, Reason, &str); 9] = [
-    (
-        Kind::Endless,
-        Reason::TooLarge,
-        "the answer has more than 8 MiB; delete objects",
-    ),
-    (
-        Kind::LongLine,
-        Reason::TooLarge,
-        "an event has more than 4 MiB; delete objects",
-    ),
+    (Kind::Endless, Reason::TooLarge, "the answer has more than "),
+    (Kind::LongLine, Reason::TooLarge, "an event has more than "),
     (
         Kind::Dripping,
         Reason::Slow,
