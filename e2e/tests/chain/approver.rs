@@ -175,12 +175,16 @@ impl World {
         .map_err(|error| error.context(self.installed.logs()))
     }
 
+    pub async fn claims(&self) -> Result<Vec<Lease>> {
+        let of_claims = ListParams::default().labels(&format!("{}=join-claim", names::ROLE));
+        Ok(self.api::<Lease>(NAMESPACE).list(&of_claims).await?.items)
+    }
+
     /// As if the request for this node had been approved hours ago: kube-controller-manager has deleted it,
     /// and its claim has expired.
     pub async fn let_an_approval_expire(&self, request: &str, node: &str) -> Result<()> {
         let claims: Api<Lease> = self.api(NAMESPACE);
-        let of_claims = ListParams::default().labels(&format!("{}=join-claim", names::ROLE));
-        let all = claims.list(&of_claims).await?.items;
+        let all = self.claims().await?;
         let mut found = all
             .iter()
             .filter(|claim| claim.annotations()[names::NODE_NAME] == node);

@@ -1,7 +1,7 @@
 //! One release in a seed serves user clusters: each is registered, loses its API server, gets another
 //! kubeconfig and is removed, and no other one notices.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
@@ -43,18 +43,29 @@ pub struct Fleet {
 
 impl Fleet {
     pub async fn start() -> Result<Self> {
-        let seed = ControlPlane::start(Options::default()).await?;
-        let mut installed = Installed::install_fleet(&seed, release(), &installation::binaries()?).await?;
+        let fleet = Self::without_services(Options::default(), release()).await?;
         let settings = installation::settings(&release(), "defaultProfiles: {enabled: false}");
-        installation::apply(&seed, &[settings, profile("osp-tiny", "v1.0.0", "one\n")]).await?;
-        installed.start_all().await?;
-        let profiles: Api<OperatingSystemProfile> = Api::namespaced(seed.admin()?, NAMESPACE);
+        installation::apply(&fleet.seed, &[settings]).await?;
+        fleet.with_services().await
+    }
+
+    pub async fn without_services(options: Options, release: Installation) -> Result<Self> {
+        let seed = ControlPlane::start(options).await?;
+        let installed = Installed::install_fleet(&seed, release, &installation::binaries()?).await?;
+        installation::apply(&seed, &[profile("osp-tiny", "v0.1.0", "one\n")]).await?;
+        Ok(Self { seed, installed })
+    }
+
+    /// Starts the services, and waits until the profile is accepted.
+    pub async fn with_services(mut self) -> Result<Self> {
+        self.installed.start_all().await?;
+        let profiles: Api<OperatingSystemProfile> = Api::namespaced(self.seed.admin()?, NAMESPACE);
         wait_for("the profile to be accepted", DEADLINE, async || {
             let status = profiles.get("osp-tiny").await?.status.unwrap_or_default();
             check(status.accepted.is_some())
         })
         .await?;
-        Ok(Self { seed, installed })
+        Ok(self)
     }
 
     /// Writes the kubeconfigs of a cluster, and creates its WorkerCluster.
@@ -78,7 +89,7 @@ impl Fleet {
         self.write_registration(namespace, spec).await
     }
 
-    async fn write_registration(&self, namespace: &str, spec: Value) -> Result<()> {
+    pub async fn write_registration(&self, namespace: &str, spec: Value) -> Result<()> {
         let object = json!({"apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
             "metadata": {"name": NAME, "namespace": namespace}, "spec": spec});
         let text = object.to_string();
@@ -87,11 +98,19 @@ impl Fleet {
             .map_err(|e| e.context(text))
     }
 
-    async fn write_kubeconfig(&self, namespace: &str, service: Service, text: &str) -> Result<()> {
+    pub async fn write_kubeconfig(&self, namespace: &str, service: Service, text: &str) -> Result<()> {
         let metadata = json!({"name": worker_kubeconfig(service.name()), "namespace": namespace});
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata,
             "stringData": {KUBECONFIG_KEY: text}});
         installation::apply(&self.seed, &[secret]).await
+    }
+
+    /// The kubeconfig that a service has of a cluster.
+    pub async fn kubeconfig(&self, namespace: &str, service: Service) -> Result<String> {
+        let secrets: Api<Secret> = Api::namespaced(self.seed.admin()?, namespace);
+        let secret = secrets.get(&worker_kubeconfig(service.name())).await?;
+        let text = secret.data.unwrap_or_default().remove(KUBECONFIG_KEY);
+        Ok(String::from_utf8(text.context("a kubeconfig")?.0)?)
     }
 
     fn registrations(&self, namespace: &str) -> Result<Api<WorkerCluster>> {
@@ -144,9 +163,14 @@ impl Fleet {
 
 /// A user cluster with what the chart installs there.
 pub async fn user_cluster() -> Result<ControlPlane> {
-    let plane = ControlPlane::start(Options::default()).await?;
+    user_cluster_with(Options::default(), IN_WORKER).await
+}
+
+/// The same with the records of csr-approver in this namespace.
+pub async fn user_cluster_with(options: Options, namespace: &str) -> Result<ControlPlane> {
+    let plane = ControlPlane::start(options).await?;
     let installation = Installation {
-        namespace: IN_WORKER.to_owned(),
+        namespace: namespace.to_owned(),
         ..release()
     };
     installation::prepare(&plane, &installation, &[ClusterKind::Worker]).await?;
