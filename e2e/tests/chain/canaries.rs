@@ -1,27 +1,29 @@
 //! Only the Secrets that are meant to carry a credential contain it, or anything from which it could be
-//! guessed.
+//! guessed. What belongs to a cluster of a fleet never reaches another one.
 //!
 //! The tests plant credentials in every place that the services read, and provoke errors there. They then
 //! search everything that the services wrote, in every form that a credential could have on its way.
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use kube::Discovery;
-use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::discovery::verbs;
+use kube::{Client, Discovery, ResourceExt};
+use osm_api::Reason;
 use osm_api::digest::sha256_hex;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
-use osm_api::rbac::Service;
-use osm_testkit::fixtures;
-use osm_testkit::{Options, installation};
+use osm_api::rbac::{Installation, Service};
+use osm_testkit::control_plane::AuditEvent;
+use osm_testkit::installation::{self, Installed};
+use osm_testkit::{ControlPlane, Options, fixtures, machine_controller, provisioning};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use crate::world::{World, machine_deployment, profile};
+use crate::fleet::{Fleet, IN_WORKER, SERVICES, pool, release, user_cluster_with};
+use crate::world::{World, machine_deployment, parse, profile};
 
 /// A credential, under a name by which a failure can tell it without repeating it.
 struct Canary {
@@ -91,6 +93,22 @@ impl Canary {
     }
 }
 
+/// A token, and what nobody can guess of it.
+fn of_token(token: &str) -> [Canary; 2] {
+    let signature = token.rsplit('.').next().unwrap_or_default();
+    [
+        Canary::new("a token", token),
+        Canary::new("a token's signature", signature),
+    ]
+}
+
+/// The token of a kubeconfig that a test has made.
+fn token_in(kubeconfig: &str) -> Result<&str> {
+    let mut lines = kubeconfig.lines();
+    let token = lines.find_map(|line| line.trim().strip_prefix("token: "));
+    token.context("a token")
+}
+
 /// A password that every language has to escape, and that nobody else has.
 fn password(name: &str) -> String {
     let unique: String = sha256_hex(format!("{name} {}", std::process::id()).as_bytes())
@@ -104,15 +122,16 @@ fn password(name: &str) -> String {
 type Written = (String, String);
 
 /// Every object of the server, as it stands there, but for what is meant to carry credentials: the data of
-/// Secrets, and what people wrote into MachineDeployments, settings and the ConfigMap of the subscription.
-async fn objects(world: &World) -> Result<Vec<Written>> {
+/// Secrets, and what people wrote into MachineDeployments, WorkerClusters, settings and the ConfigMap of the
+/// subscription.
+async fn objects(client: &Client, installation: &Installation) -> Result<Vec<Written>> {
     let mut all = Vec::new();
-    for group in Discovery::new(world.client.clone()).run().await?.groups() {
+    for group in Discovery::new(client.clone()).run().await?.groups() {
         for (resource, capabilities) in group.recommended_resources() {
             if !capabilities.supports_operation(verbs::LIST) {
                 continue;
             }
-            let list = Api::<DynamicObject>::all_with(world.client.clone(), &resource);
+            let list = Api::<DynamicObject>::all_with(client.clone(), &resource);
             for object in list
                 .list(&ListParams::default())
                 .await
@@ -130,10 +149,8 @@ async fn objects(world: &World) -> Result<Vec<Written>> {
                             &format!("/metadata/annotations/{}", names::SETTINGS.replace('/', "~1")),
                         );
                     }
-                    "ConfigMap"
-                        if ["red-hat", &world.installed.installation().settings]
-                            .contains(&&*object.name_any()) =>
-                    {
+                    "WorkerCluster" => _ = value.as_object_mut().and_then(|cluster| cluster.remove("spec")),
+                    "ConfigMap" if ["red-hat", &installation.settings].contains(&&*object.name_any()) => {
                         value.as_object_mut().and_then(|map| map.remove("data"));
                     }
                     _ => {}
@@ -150,21 +167,18 @@ async fn objects(world: &World) -> Result<Vec<Written>> {
 }
 
 /// Logs, metrics, what `/readyz` says, command lines and environments.
-async fn processes(world: &World) -> Result<Vec<Written>> {
+async fn processes(installed: &Installed) -> Result<Vec<Written>> {
     let mut all = Vec::new();
     for service in Service::ALL {
         let name = service.name();
         all.push((
             format!("log of {name}"),
-            std::fs::read_to_string(world.installed.log_file(service))?,
+            std::fs::read_to_string(installed.log_file(service))?,
         ));
         for path in ["/metrics", "/readyz", "/livez"] {
-            all.push((
-                format!("{path} of {name}"),
-                world.installed.get(service, path).await?.1,
-            ));
+            all.push((format!("{path} of {name}"), installed.get(service, path).await?.1));
         }
-        let pid = world.installed.process(service)?.pid();
+        let pid = installed.process(service)?.pid();
         for file in ["cmdline", "environ"] {
             let text = std::fs::read(format!("/proc/{pid}/{file}"))?;
             anyhow::ensure!(!text.is_empty(), "{file} of {name} is empty");
@@ -420,11 +434,7 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
     // What we made ourselves: tokens, the key, and what the services log in with.
     for machine in &machines {
         for token in [&machine.api_token, &machine.kubelet_token] {
-            canaries.push(Canary::new("a token", token));
-            canaries.push(Canary::new(
-                "a token's signature",
-                token.rsplit('.').next().unwrap_or_default(),
-            ));
+            canaries.extend(of_token(token));
         }
         canaries.push(Canary::new("the bootstrap document", &machine.text));
         canaries.push(Canary {
@@ -438,15 +448,11 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
     for service in Service::ALL {
         let kubeconfig = world.installed.kubeconfig(service, service.clusters()[0])?;
         let text = std::fs::read_to_string(kubeconfig)?;
-        let token = text
-            .lines()
-            .find_map(|line| line.trim().strip_prefix("token: "))
-            .context("a token")?;
-        canaries.push(Canary::new("a service's own token", token));
+        canaries.push(Canary::new("a service's own token", token_in(&text)?));
     }
 
-    let mut written = objects(&world).await?;
-    written.extend(processes(&world).await?);
+    let mut written = objects(&world.client, world.installed.installation()).await?;
+    written.extend(processes(&world.installed).await?);
     let kinds: BTreeSet<&str> = written
         .iter()
         .filter_map(|(place, _)| place.split('/').next())
@@ -470,5 +476,142 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
     };
     assert!(of("log of secret-syncer") > 100_000, "trace tells a lot");
     assert_eq!(search(&canaries, &written), Vec::<String>::new());
+    Ok(())
+}
+
+/// Namespaces of two clusters of a fleet. What belongs to a cluster has its name.
+const CLUSTERS: [&str; 2] = ["amsterdam", "barcelona"];
+
+/// Every request that the API server has had, with its answer.
+fn requests(plane: &ControlPlane, cluster: &str) -> Result<Vec<Written>> {
+    let mut events = plane.audit_log()?.read()?;
+    // Those of the test.
+    events.retain(|event| {
+        SERVICES
+            .iter()
+            .any(|service| event.user_agent.starts_with(service.name()))
+    });
+    ensure!(events.len() > 50, "{} requests", events.len());
+    let request = |event: AuditEvent| {
+        let text = format!("{} {} {}", event.uri, event.request, event.response);
+        (format!("a request to {cluster}"), text)
+    };
+    Ok(events.into_iter().map(request).collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_belongs_to_a_cluster_of_a_fleet_is_nowhere_in_another() -> Result<()> {
+    let audited = || Options {
+        audit_bodies: true,
+        ..Options::default()
+    };
+    let (mut fleet, first, second) = tokio::try_join!(
+        Fleet::without_services(Options::default(), release()),
+        user_cluster_with(audited(), IN_WORKER),
+        user_cluster_with(audited(), IN_WORKER)
+    )?;
+    fleet.installed.log_filter = "trace".to_owned();
+    let fleet = fleet.with_services().await?;
+    let planes = [&first, &second];
+    let (mut canaries, mut written) = (Vec::new(), Vec::new());
+    for (name, plane) in CLUSTERS.into_iter().zip(planes) {
+        let [login, proxy] = ["login", "proxy"].map(|what| format!("{what}-{name}"));
+        for secret in [&login, &proxy] {
+            let data = json!({"username": "user", "password": password(secret)});
+            let metadata = json!({"name": secret, "namespace": CLOUD_INIT_SETTINGS});
+            let object =
+                json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data});
+            installation::apply(plane, &[object]).await?;
+            canaries.push((name, Canary::new(secret, &password(secret))));
+        }
+        let settings = json!({
+            "containerd": {"registries": [{"host": format!("{name}.example"), "credentials": {"name": login}}]},
+            "proxy": {"http": format!("http://proxy.{name}.example:3128"), "credentials": {"name": proxy}},
+        });
+        let spec = json!({"workerNamespace": IN_WORKER, "settings": settings});
+        fleet.register(name, plane, spec).await?;
+        let machines = format!("pool-{name}");
+        pool(plane, &machines).await?;
+        let secret = fleet.boots(name, plane, &machines).await?;
+        let data = parse(machine_controller::user_data(&secret, "1", "machine")?)?;
+        let document = provisioning::fetch(plane, &data).await?;
+        for secret in [&login, &proxy] {
+            ensure!(
+                Canary::new(secret, &password(secret))
+                    .found_in(&document)
+                    .is_some(),
+                "{secret}"
+            );
+        }
+        let tokens = [data.api_token, data.kubelet_token];
+        canaries.extend(
+            tokens
+                .iter()
+                .flat_map(|token| of_token(token))
+                .map(|canary| (name, canary)),
+        );
+        written.push((name, (format!("documents of {name}"), data.text + &document)));
+        for service in SERVICES {
+            let text = fleet.kubeconfig(name, service).await?;
+            canaries.extend(of_token(token_in(&text)?).map(|canary| (name, canary)));
+        }
+        // Names are no secret of the seed.
+        let forms = vec![("plain", name.to_owned())];
+        canaries.push((
+            name,
+            Canary {
+                name: name.to_owned(),
+                forms,
+            },
+        ));
+    }
+    for (name, plane) in CLUSTERS.into_iter().zip(planes) {
+        fleet.is_served(name).await?;
+        // A token of another cluster would be refused.
+        let events = plane.audit_log()?.read()?;
+        ensure!(
+            events.iter().all(|event| event.code != 401),
+            "{name}: a token is refused"
+        );
+    }
+
+    // Mistakes that touch a value.
+    let [name, _] = CLUSTERS;
+    let service = Service::SecretSyncer;
+    let kubeconfig = fleet.kubeconfig(name, service).await?;
+    let wrong = kubeconfig.replace(
+        token_in(&kubeconfig)?,
+        &password("wrong token").replace(['"', '\\'], ""),
+    );
+    canaries.extend(of_token(token_in(&wrong)?).map(|canary| (name, canary)));
+    fleet.write_kubeconfig(name, service, &wrong).await?;
+    fleet.says(name, service, Reason::Unauthorized).await?;
+    let url = format!("http://user:{}@proxy.example:3128", password("url"));
+    canaries.push((name, Canary::new("a password in a URL", &password("url"))));
+    let spec = json!({"workerNamespace": IN_WORKER, "settings": {"proxy": {"http": url}}});
+    fleet.write_registration(name, spec).await?;
+    fleet
+        .says(name, Service::OscController, Reason::SettingsInvalid)
+        .await?;
+
+    for (name, plane) in CLUSTERS.into_iter().zip(planes) {
+        let mut all = objects(&plane.admin()?, &release()).await?;
+        all.extend(requests(plane, name)?);
+        written.extend(all.into_iter().map(|one| (name, one)));
+    }
+    for (of, canary) in &canaries {
+        let others = written.iter().filter(|(place, _)| place != of);
+        let others: Vec<Written> = others.map(|(_, one)| one.clone()).collect();
+        assert_eq!(
+            search(std::slice::from_ref(canary), &others),
+            Vec::<String>::new(),
+            "of {of}"
+        );
+    }
+    canaries.retain(|(_, canary)| !CLUSTERS.contains(&canary.name.as_str()));
+    let canaries: Vec<Canary> = canaries.into_iter().map(|(_, canary)| canary).collect();
+    let mut of_seed = objects(&fleet.seed.admin()?, &release()).await?;
+    of_seed.extend(processes(&fleet.installed).await?);
+    assert_eq!(search(&canaries, &of_seed), Vec::<String>::new());
     Ok(())
 }
