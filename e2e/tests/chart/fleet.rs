@@ -437,6 +437,10 @@ EOT";
         release.terminate(service, DEADLINE).await?;
     }
     person.run(register).await?;
+    let registered = in_seed::<WorkerCluster>(&seed, "cluster-a")?
+        .get(names::WORKER_CLUSTER)
+        .await?;
+    assert_eq!(registered.spec.installation.as_deref(), Some("cluster-a"));
     let add = section_blocks(&page, "Add a cluster", "sh")?;
     let served = person.run(add.last().context("a block")?).await;
     served.map_err(|error| error.context(fleet.logs()))?;

@@ -7,7 +7,7 @@ use http::Request;
 use http::header::ACCEPT;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DynamicObject, ListParams};
-use kube::core::{ApiResource, GroupVersionKind};
+use kube::core::{ApiResource, GroupVersionKind, Status};
 use kube::{Api, Client, Resource, ResourceExt};
 use osm_api::names::KUBE_SYSTEM;
 use osm_api::rbac::ClusterKind;
@@ -159,15 +159,10 @@ impl Reader {
             self.of_kind(kind, None),
             format!("{}.{} {name}", kind.plural, kind.group),
         );
+        let names = |status: &Status| status.details.as_ref().is_some_and(|about| about.name == name);
         let read = async {
             match api.get_metadata(name).await {
-                Err(kube::Error::Api(status))
-                    if status.details.as_ref().is_some_and(|of| of.name == name) =>
-                {
-                    (status.code == 404)
-                        .then_some(true)
-                        .ok_or(kube::Error::Api(status))
-                }
+                Err(kube::Error::Api(status)) if status.code == 404 && names(&status) => Ok(true),
                 other => other.map(|_| false),
             }
         };

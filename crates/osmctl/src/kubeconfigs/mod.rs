@@ -110,7 +110,7 @@ impl Kubeconfigs {
             worker_namespace: Some(worker_namespace.to_owned()),
             services: services.iter().map(|service| service.name().to_owned()).collect(),
             renewal: true,
-            is_one_of_many: true,
+            is_one_of_many: !cluster.has_worker_cluster(),
             cluster,
             ..Self::default()
         }
