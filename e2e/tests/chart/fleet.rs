@@ -103,8 +103,13 @@ pub async fn run_as(seed: &ControlPlane, job: &CronJob) -> Result<(bool, String)
     Ok((output.status.success(), out + &err))
 }
 
-/// Whether the CronJob's ServiceAccount has used each right of these rules in this cluster, and no other.
-async fn uses_its_rights(plane: &ControlPlane, rules: Option<Vec<PolicyRule>>) -> Result<()> {
+/// Whether the ServiceAccount of the renewal in this namespace of a cluster has used each right of these rules
+/// there, and no other.
+async fn uses_its_rights(
+    plane: &ControlPlane,
+    namespace: &str,
+    rules: Option<Vec<PolicyRule>>,
+) -> Result<()> {
     let (mut granted, mut used) = (BTreeSet::new(), BTreeSet::new());
     for rule in rules.context("rules")? {
         let names = rule.resource_names.unwrap_or_else(|| vec![String::new()]);
@@ -117,7 +122,7 @@ async fn uses_its_rights(plane: &ControlPlane, rules: Option<Vec<PolicyRule>>) -
         }
     }
     for event in plane.audit_log()?.read()? {
-        if event.user == format!("system:serviceaccount:{NAMESPACE}:osm-renewal") {
+        if event.user == format!("system:serviceaccount:{namespace}:osm-renewal") {
             let asked = format!("{} {} {}", event.verb, event.resource, event.name);
             ensure!(event.code != 403, "{asked} was denied");
             used.insert(asked);
@@ -374,11 +379,11 @@ async fn clusters_are_added_as_the_page_says_and_their_kubeconfigs_are_renewed()
     let role = Api::<ClusterRole>::all(seed.admin()?)
         .get("osm:osm:osm:renewal")
         .await?;
-    uses_its_rights(&seed, role.rules).await?;
-    let role = Api::<Role>::namespaced(a.admin()?, NAMESPACE)
+    uses_its_rights(&seed, NAMESPACE, role.rules).await?;
+    let role = Api::<Role>::namespaced(a.admin()?, "cluster-a")
         .get("osm-renewal")
         .await?;
-    uses_its_rights(&a, role.rules).await?;
+    uses_its_rights(&a, "cluster-a", role.rules).await?;
 
     let before = versions(&a).await?;
     person.run(&section(&page, "Remove a cluster")?).await?;
