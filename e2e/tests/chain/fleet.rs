@@ -123,6 +123,17 @@ impl Fleet {
 
     /// Waits until the condition of this service has this reason; gives its message.
     pub async fn says(&self, namespace: &str, service: Service, reason: Reason) -> Result<String> {
+        self.says_that(namespace, service, reason, "").await
+    }
+
+    /// The same, with a message that contains this.
+    pub async fn says_that(
+        &self,
+        namespace: &str,
+        service: Service,
+        reason: Reason,
+        text: &str,
+    ) -> Result<String> {
         let clusters = self.registrations(namespace)?;
         let type_ = worker_cluster::condition(service).expect("a service of clusters");
         let what = format!("{type_} of {namespace} to be {reason}");
@@ -130,7 +141,9 @@ impl Fleet {
             let status = clusters.get(NAME).await?.status.unwrap_or_default();
             let found = condition::find(&status.conditions, type_).cloned();
             ensure!(
-                found.as_ref().is_some_and(|found| reason == *found.reason),
+                found
+                    .as_ref()
+                    .is_some_and(|found| reason == *found.reason && found.message.contains(text)),
                 "{found:?}"
             );
             Ok(found.map(|found| found.message))

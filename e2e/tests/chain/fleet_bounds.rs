@@ -1,7 +1,5 @@
 //! User clusters whose API servers do what they like harm no other one.
 
-use std::time::Duration;
-
 use anyhow::Result;
 use futures::future::{join_all, try_join_all};
 use osm_api::Reason;
@@ -11,9 +9,6 @@ use osm_testkit::{installation, procfs};
 use serde_json::json;
 
 use crate::fleet::{Fleet, IN_WORKER, SERVICES, pool, release, user_cluster};
-
-/// Within which each problem is named. The machine may be busy.
-const NAMED: Duration = Duration::from_secs(90 + 80);
 
 /// Memory that they may cost a service together.
 const MORE_BYTES: u64 = 64 << 20;
@@ -100,12 +95,9 @@ async fn clusters_that_misbehave_are_named_and_no_other_notices() -> Result<()> 
         .flat_map(|case| concerned(case.0).iter().map(move |service| (case, *service)));
     let each = each.map(|((kind, reason, expected), service)| async move {
         let namespace = namespace(*kind);
-        let said = tokio::time::timeout(NAMED, fleet.says(&namespace, service, *reason)).await;
-        match said {
-            Ok(Ok(message)) if message.contains(expected) => None,
-            Ok(said) => Some(format!("{kind:?}, {service:?}: {said:?}")),
-            Err(_) => Some(format!("{kind:?}, {service:?}: it has not become {reason}")),
-        }
+        let said = fleet.says_that(&namespace, service, *reason, expected).await;
+        let problem = said.err()?;
+        Some(format!("{kind:?}, {service:?}: {}", problem.root_cause()))
     });
     let meanwhile = async {
         pool(&healthy, "q").await?;

@@ -503,10 +503,6 @@ async fn it_removes_nothing_but_what_is_gone(
 
 /// An API server that has lost the kind of KKP's Clusters says 404 about each of them.
 async fn the_end_of_a_cluster_is_not_the_end_of_its_kind(seed: &ControlPlane, client: &Client) -> Result<()> {
-    let registration = json!({"apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
-        "metadata": {"name": WORKER_CLUSTER, "namespace": "cluster-x7k2",
-            "labels": {"operatingsystemmanager.k8c.io/kkp-cluster": "x7k2"}}, "spec": {}});
-    installation::apply(seed, &[registration]).await?;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let free = json!({"metadata": {"finalizers": null}});
     clusters(client)
@@ -515,11 +511,17 @@ async fn the_end_of_a_cluster_is_not_the_end_of_its_kind(seed: &ControlPlane, cl
     definitions
         .delete("clusters.kubermatic.k8c.io", &DeleteParams::default())
         .await?;
-    wait_for("the kind to go", DEADLINE, async || {
+    let is_unknown = async || {
         let (succeeds, printed) = sync(seed).await?;
         check(!succeeds && printed.contains("the cluster does not have this kind"))
-    })
-    .await?;
+    };
+    wait_for("the kind to go", DEADLINE, is_unknown).await?;
+    // Not earlier: the API server deletes the objects while it still serves the kind.
+    let registration = json!({"apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
+        "metadata": {"name": WORKER_CLUSTER, "namespace": "cluster-x7k2",
+            "labels": {"operatingsystemmanager.k8c.io/kkp-cluster": "x7k2"}}, "spec": {}});
+    installation::apply(seed, &[registration]).await?;
+    ensure!(is_unknown().await?.is_some(), "the kind is known again");
     ensure!(registered(client).await?.is_some(), "it is removed with the kind");
     installation::apply(seed, &[definition()]).await?;
     wait_for("the WorkerCluster to go", DEADLINE, async || {
