@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame};
-use kube::client::Body;
 use osm_api::Reason;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep};
@@ -16,13 +15,14 @@ use tower::BoxError;
 use tower_http::timeout::{DeadlineBody, TimeoutBody, TimeoutError};
 
 use crate::bounds::{ANSWER, Bounds, LINE, SMALL, TIME_TO_BE_LARGE};
+use crate::transport::AnswerBody;
 
 /// An answer may take so many times as long as its beginning. Otherwise one of which a byte comes now and then
 /// never ends.
 const TIMES: u32 = 3;
 
 pub(crate) struct Answer {
-    body: Pin<Box<TimeoutBody<DeadlineBody<Body>>>>,
+    body: Pin<Box<TimeoutBody<DeadlineBody<AnswerBody>>>>,
     is_watch: bool,
     /// With what was asked for.
     bounds: Option<(Bounds, String)>,
@@ -42,7 +42,7 @@ struct Turn {
 impl Answer {
     /// `timeout` is that of its beginning, and of each part; `None`: it is a watch. `list` is held until its end.
     pub(crate) fn new(
-        body: Body,
+        body: AnswerBody,
         timeout: Option<Duration>,
         bounds: Option<(Bounds, String)>,
         list: Option<OwnedSemaphorePermit>,

@@ -7,7 +7,7 @@ use http::{Request, Response};
 use kube::client::Body;
 use kube::{Client, Config};
 use tokio::time::Instant;
-use tower::BoxError;
+use tower::{BoxError, ServiceExt as _};
 
 use crate::answer::Answer;
 use crate::bounds::Bounds;
@@ -15,6 +15,7 @@ use crate::connection_role::ConnectionRole;
 use crate::metrics::Metrics;
 use crate::process::Process;
 use crate::server_time::ServerTime;
+use crate::transport::Transport;
 
 /// Before a refused page of a list is asked for again: after an error, kube begins with the first page.
 const PAUSES_OF_LISTS: [Duration; 3] = [
@@ -63,6 +64,10 @@ impl Observe {
         Self { bounds, ..self }
     }
 
+    pub(crate) fn role(&self) -> ConnectionRole {
+        self.role
+    }
+
     pub(crate) fn bounds(&self) -> Option<&Bounds> {
         self.bounds.as_ref()
     }
@@ -71,14 +76,14 @@ impl Observe {
         &self.server_time
     }
 
-    /// Observes the requests of an existing client.
-    pub(crate) fn client(&self, client: Client, config: &Config) -> Client {
+    /// A client whose requests are observed.
+    pub(crate) fn client(&self, transport: Transport, config: &Config) -> Client {
         let observe = self.clone();
-        let send = tower::service_fn(move |request| observe.clone().send(client.clone(), request));
+        let send = tower::service_fn(move |request| observe.clone().send(transport.clone(), request));
         Client::new(send, &config.default_namespace)
     }
 
-    async fn send(self, client: Client, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
+    async fn send(self, transport: Transport, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
         if !is_plain(request.method(), request.uri()) {
             return Err(Unanswered::NotSent.into());
         }
@@ -88,13 +93,13 @@ impl Observe {
             tokio::time::sleep(SHORTEST_INTERVAL).await;
         }
         if verb != "list" {
-            return self.ask(&client, request, verb, &resource).await;
+            return self.ask(transport, request, verb, &resource).await;
         }
         let (parts, _) = request.into_parts();
         let mut pauses = PAUSES_OF_LISTS.iter();
         loop {
             let request = Request::from_parts(parts.clone(), Body::empty());
-            let answer = self.ask(&client, request, verb, &resource).await?;
+            let answer = self.ask(transport.clone(), request, verb, &resource).await?;
             let is_refused = matches!(answer.status().as_u16(), 429 | 503 | 504);
             match pauses.next().filter(|_| is_refused) {
                 Some(pause) => tokio::time::sleep(*pause).await,
@@ -105,7 +110,7 @@ impl Observe {
 
     async fn ask(
         &self,
-        client: &Client,
+        transport: Transport,
         request: Request<Body>,
         verb: &str,
         resource: &str,
@@ -115,8 +120,8 @@ impl Observe {
             _ => None,
         };
         let (started, place) = (Instant::now(), self.role.place());
-        let answer = match tokio::time::timeout(self.timeout, client.send(request)).await {
-            Ok(answer) => answer.map_err(|error| Unanswered::Failed(place, error.into())),
+        let answer = match tokio::time::timeout(self.timeout, transport.oneshot(request)).await {
+            Ok(answer) => answer.map_err(|error| Unanswered::Failed(place, error)),
             Err(_) => Err(Unanswered::Late(place, self.timeout)),
         };
         let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
@@ -224,9 +229,24 @@ mod tests {
     use osm_api::Reason;
 
     use super::*;
+    use crate::transport;
 
     fn observe() -> Observe {
         Observe::new(&crate::scope::tests::process().process, ConnectionRole::Only)
+    }
+
+    /// The transport to a server that answers so.
+    fn transport<S, B>(server: S) -> Transport
+    where
+        S: tower::Service<Request<Body>, Response = Response<B>, Error = BoxError>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        S::Future: Send,
+        B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        Transport::new(server.map_response(transport::boxed))
     }
 
     #[test]
@@ -270,10 +290,7 @@ mod tests {
                 async move { Ok::<_, BoxError>(answer.body(Body::empty()).unwrap()) }
             });
             let request = Request::get(path).body(Body::empty()).unwrap();
-            let answer = observe()
-                .send(Client::new(server, "default"), request)
-                .await
-                .unwrap();
+            let answer = observe().send(transport(server), request).await.unwrap();
             assert_eq!(answer.status().as_u16(), code, "{path}");
             assert_eq!(count.load(Ordering::SeqCst), asked, "{path}");
         }
@@ -331,8 +348,8 @@ mod tests {
             Ok::<_, BoxError>(Response::new(StreamBody::new(begin.chain(stream::pending()))))
         });
         let request = Request::get(path).body(Body::empty()).unwrap();
-        let client = Client::new(server, "default");
-        let answer = observe().send(client, request).await.unwrap();
+        let transport = transport(server);
+        let answer = observe().send(transport, request).await.unwrap();
         let began = tokio::time::Instant::now();
         let day = Duration::from_secs(86_400);
         let read = tokio::time::timeout(day, answer.into_body().collect()).await;
@@ -353,8 +370,8 @@ mod tests {
         });
         let bounds = Bounds::new(crate::settings::none(), &crate::bounds::turns());
         let request = Request::get(path).body(Body::empty()).unwrap();
-        let client = Client::new(server, "default");
-        let answer = observe().within(bounds.clone()).send(client, request).await;
+        let transport = transport(server);
+        let answer = observe().within(bounds.clone()).send(transport, request).await;
         let mut body = answer.unwrap().into_body();
         let mut end = Ok(());
         while let Some(frame) = body.frame().await {
@@ -424,8 +441,8 @@ mod tests {
             Ok::<_, BoxError>(Response::new(StreamBody::new(stream::iter([part]).chain(rest))))
         });
         let (request, began) = (Request::get(path).body(Body::empty()).unwrap(), Instant::now());
-        let client = Client::new(server, "default");
-        let answer = observe().within(bounds.clone()).send(client, request).await;
+        let transport = transport(server);
+        let answer = observe().within(bounds.clone()).send(transport, request).await;
         let end = answer.unwrap().into_body().collect().await;
         (
             end.map(drop).map_err(|problem| problem.to_string()),

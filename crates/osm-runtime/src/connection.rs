@@ -17,7 +17,7 @@ use crate::connection_role::ConnectionRole;
 use crate::events::Events;
 use crate::process::Process;
 use crate::server_time::ServerTime;
-use crate::transport::Clients;
+use crate::transport::{Transport, Transports};
 
 /// How long [`Connection::uid`] uses an answer. No cluster replaces another within this time under the same
 /// address.
@@ -27,14 +27,12 @@ const UID_TTL: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Connection {
     pub client: Client,
-    /// The same without credentials, for requests that carry a token of their own.
-    pub anonymous: Client,
     pub events: Events,
     /// The clock of the API server.
     pub server_time: ServerTime,
-    role: ConnectionRole,
+    observe: Observe,
+    anonymous: Transport,
     config: Arc<Config>,
-    bounds: Option<Bounds>,
     /// The uid of `kube-system`, and when it was asked for.
     uid: Arc<Mutex<Option<(String, Instant)>>>,
 }
@@ -42,35 +40,32 @@ pub struct Connection {
 impl Connection {
     /// The only cluster of a service, by existing clients with and without its credentials, such as those of
     /// a simulated API server.
-    pub fn by(process: &Process, [own, anonymous]: [Client; 2]) -> Self {
+    pub fn by(process: &Process, clients: [Client; 2]) -> Self {
         let observe = Observe::new(process, ConnectionRole::Only);
         let config = Config::new(Uri::from_static("https://kubernetes.default.svc"));
-        let clients = Clients { own, anonymous };
-        Self::new(ConnectionRole::Only, process.service, &observe, config, clients)
+        Self::new(process.service, observe, config, Transports::by(clients))
     }
 
-    pub(crate) fn new(
-        role: ConnectionRole,
-        service: Service,
-        observe: &Observe,
-        config: Config,
-        clients: Clients,
-    ) -> Self {
-        let client = observe.client(clients.own, &config);
+    pub(crate) fn new(service: Service, observe: Observe, config: Config, transports: Transports) -> Self {
+        let client = observe.client(transports.own, &config);
         Self {
             events: Events::new(client.clone(), service),
             client,
-            anonymous: observe.client(clients.anonymous, &config),
             server_time: observe.server_time().clone(),
-            role,
+            observe,
+            anonymous: transports.anonymous,
             config: Arc::new(config),
-            bounds: observe.bounds().cloned(),
             uid: Arc::default(),
         }
     }
 
+    /// A client without credentials, for requests that carry a token of their own.
+    pub fn anonymous(&self) -> Client {
+        self.observe.client(self.anonymous.clone(), &self.config)
+    }
+
     pub fn role(&self) -> ConnectionRole {
-        self.role
+        self.observe.role()
     }
 
     pub fn config(&self) -> &Config {
@@ -79,7 +74,7 @@ impl Connection {
 
     /// `None`: it is no user cluster of a fleet.
     pub(crate) fn bounds(&self) -> Option<&Bounds> {
-        self.bounds.as_ref()
+        self.observe.bounds()
     }
 
     /// uid of `kube-system`, which identifies the cluster, read at most `UID_TTL` ago.
@@ -112,10 +107,7 @@ pub(crate) mod tests {
         let bounds = Bounds::new(crate::settings::none(), &bounds::turns());
         let observe = Observe::new(process, role).within(bounds);
         let config = Config::new(Uri::from_static("https://user.example"));
-        let clients = Clients {
-            own: client.clone(),
-            anonymous: client,
-        };
-        Connection::new(role, process.service, &observe, config, clients)
+        let transports = Transports::by([client.clone(), client]);
+        Connection::new(process.service, observe, config, transports)
     }
 }

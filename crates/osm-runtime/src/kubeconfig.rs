@@ -15,7 +15,7 @@ use osm_api::rbac::Service;
 
 use crate::process::Process;
 use crate::scope::Scope;
-use crate::transport::{self, Clients, Share};
+use crate::transport::{self, Share, Transports};
 use crate::{client, proxy};
 
 /// Interval between two looks at a file. Kubernetes itself takes up to a minute to bring a changed Secret
@@ -42,10 +42,10 @@ pub struct KubeconfigFile {
 impl KubeconfigFile {
     /// Reads the file, and the certificates and keys that it names. Returns the text as well, by which a
     /// change shows.
-    async fn read(&self, service: Service) -> anyhow::Result<(Config, Clients, String)> {
+    async fn read(&self, service: Service) -> anyhow::Result<(Config, Transports, String)> {
         let read = async {
             let text = std::fs::read_to_string(&self.path).context("can't be read")?;
-            let (config, clients) = if self.is_foreign {
+            let (config, transports) = if self.is_foreign {
                 foreign(&text, service, Share::Alone).await?
             } else {
                 // `read_from` resolves the relative names of further files.
@@ -56,7 +56,7 @@ impl KubeconfigFile {
                 )
                 .await?
             };
-            anyhow::Ok((config, clients, text))
+            anyhow::Ok((config, transports, text))
         };
         read.await
             .with_context(|| format!("{} {}", self.flag, self.path.display()))
@@ -71,13 +71,13 @@ impl KubeconfigFile {
     }
 }
 
-/// The configuration of another cluster, and clients by it, from the text of a kubeconfig. The owner of that
+/// The configuration of another cluster, and transports by it, from the text of a kubeconfig. The owner of that
 /// cluster may have written it.
 ///
 /// # Errors
 /// A text that is not a kubeconfig, and fields by which it would run a program, send a file of this pod to its
 /// API server, act as someone else, or trust any API server. No message has a value of the text.
-pub async fn foreign(text: &str, service: Service, share: Share) -> anyhow::Result<(Config, Clients)> {
+pub async fn foreign(text: &str, service: Service, share: Share) -> anyhow::Result<(Config, Transports)> {
     let kubeconfig = Kubeconfig::from_yaml(text).map_err(without_values)?;
     if let Some(problem) = problem_of_foreign(&kubeconfig) {
         bail!("the kubeconfig of another cluster {problem}");
@@ -85,16 +85,20 @@ pub async fn foreign(text: &str, service: Service, share: Share) -> anyhow::Resu
     open(kubeconfig, service, share).await
 }
 
-async fn open(kubeconfig: Kubeconfig, service: Service, share: Share) -> anyhow::Result<(Config, Clients)> {
+async fn open(
+    kubeconfig: Kubeconfig,
+    service: Service,
+    share: Share,
+) -> anyhow::Result<(Config, Transports)> {
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     complete(config.map_err(without_values)?, service, share)
 }
 
-fn complete(config: Config, service: Service, share: Share) -> anyhow::Result<(Config, Clients)> {
+fn complete(config: Config, service: Service, share: Share) -> anyhow::Result<(Config, Transports)> {
     let mut config = client::complete(config, service);
     proxy::except(&mut config, |name| std::env::var(name).ok());
-    let clients = transport::connect(&config, share)?;
-    Ok((config, clients))
+    let transports = transport::connect(&config, share)?;
+    Ok((config, transports))
 }
 
 /// What the kubeconfig of another cluster must not have or lacks, and what to do.
@@ -176,7 +180,7 @@ fn without_values(error: KubeconfigError) -> anyhow::Error {
     anyhow::anyhow!("is not a valid kubeconfig: {place}")
 }
 
-/// The configuration of a cluster, and clients by it. The process restarts when the file changes. `None`:
+/// The configuration of a cluster, and transports by it. The process restarts when the file changes. `None`:
 /// kube finds a configuration by itself, which is not followed, and renews the token of a pod's
 /// ServiceAccount.
 ///
@@ -185,7 +189,7 @@ fn without_values(error: KubeconfigError) -> anyhow::Error {
 pub(crate) async fn connect(
     file: Option<KubeconfigFile>,
     process: &Arc<Process>,
-) -> anyhow::Result<(Config, Clients)> {
+) -> anyhow::Result<(Config, Transports)> {
     let Some(file) = file else {
         let config = Config::infer().await.context(
             "no API server is configured; set --kubeconfig or the variable KUBECONFIG, or run in a pod with a ServiceAccount",
@@ -193,11 +197,11 @@ pub(crate) async fn connect(
         return complete(config, process.service, Share::Alone)
             .context("$KUBECONFIG, ~/.kube/config or the pod's ServiceAccount");
     };
-    let (config, clients, text) = file.read(process.service).await?;
+    let (config, transports, text) = file.read(process.service).await?;
     let flag = file.flag;
     let follow = restart_on_change(file, text, process.clone());
     Scope::of(process).spawn_until(flag, &process.shutdown, follow);
-    Ok((config, clients))
+    Ok((config, transports))
 }
 
 /// Ends the process some time after the file has another valid content, so that Kubernetes restarts it with

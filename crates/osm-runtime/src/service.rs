@@ -223,8 +223,8 @@ async fn connect(
 ) -> anyhow::Result<[Connection; 2]> {
     let connect = async |role: ConnectionRole, file: Option<KubeconfigFile>| {
         let observe = Observe::new(process, role);
-        let (config, clients) = kubeconfig::connect(file, process).await?;
-        anyhow::Ok(Connection::new(role, process.service, &observe, config, clients))
+        let (config, transports) = kubeconfig::connect(file, process).await?;
+        anyhow::Ok(Connection::new(process.service, observe, config, transports))
     };
     let file = kubeconfig(&process.args, process.service, fleet);
     let Some(path) = worker else {

@@ -8,6 +8,10 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -17,6 +21,7 @@ use kube::config::AuthInfo;
 use kube::{Client, Config};
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
+use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder};
 
 use crate::proxy::{self, Tcp};
@@ -54,18 +59,44 @@ impl Share {
     }
 }
 
-/// Clients of one API server.
+/// Sends requests to an API server. Cheap to clone, in contrast to a [`kube::Client`], which has a task and a queue.
+pub type Transport = BoxCloneSyncService<Request<Body>, Response<AnswerBody>, BoxError>;
+
+/// What comes of an answer.
+pub type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
+
+pub(crate) fn boxed<B>(answer: Response<B>) -> Response<AnswerBody>
+where
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    answer.map(|body| body.map_err(Into::into).boxed_unsync())
+}
+
+/// Those to one API server.
 #[derive(Clone)]
-pub struct Clients {
+pub struct Transports {
     /// With the credentials of its configuration.
-    pub own: Client,
+    pub own: Transport,
     /// Without any, for requests that carry a token of their own.
-    pub anonymous: Client,
+    pub anonymous: Transport,
+}
+
+impl Transports {
+    /// By existing clients with and without credentials, such as those of a simulated API server.
+    pub fn by(clients: [Client; 2]) -> Self {
+        let [own, anonymous] = clients.map(|client| {
+            BoxCloneSyncService::new(tower::service_fn(move |request| {
+                let client = client.clone();
+                async move { Ok(boxed(client.send(request).await?)) }
+            }))
+        });
+        Self { own, anonymous }
+    }
 }
 
 /// # Errors
 /// Certificates, keys or a server name that can't be read; a proxy of a kind that can't be used.
-pub fn connect(config: &Config, share: Share) -> anyhow::Result<Clients> {
+pub fn connect(config: &Config, share: Share) -> anyhow::Result<Transports> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     // Header and body of a request are two segments. Otherwise the second one waits 40 ms for the server's
@@ -78,16 +109,16 @@ pub fn connect(config: &Config, share: Share) -> anyhow::Result<Clients> {
     let tcp = proxy::through(config, tcp).context(SETUP)?;
     let mut anonymous = config.clone();
     anonymous.auth_info = AuthInfo::default();
-    Ok(Clients {
-        own: client(config, tcp.clone(), share)?,
+    Ok(Transports {
+        own: transport(config, tcp.clone(), share)?,
         // On a connection of its own: a client certificate vouches for each request of its connection.
-        anonymous: client(&anonymous, tcp, share)?,
+        anonymous: transport(&anonymous, tcp, share)?,
     })
 }
 
 const SETUP: &str = "the connection to the API server can't be set up";
 
-fn client(config: &Config, tcp: Tcp, share: Share) -> anyhow::Result<Client> {
+fn transport(config: &Config, tcp: Tcp, share: Share) -> anyhow::Result<Transport> {
     let http: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
@@ -101,9 +132,10 @@ fn client(config: &Config, tcp: Tcp, share: Share) -> anyhow::Result<Client> {
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().context(SETUP)?)
         .layer(config.extra_headers_layer().context(SETUP)?)
+        .map_response(boxed)
         .map_err(BoxError::from)
         .service(http);
-    Ok(Client::new(service, &config.default_namespace))
+    Ok(BoxCloneSyncService::new(service))
 }
 
 fn https(config: &Config, tcp: Tcp, share: Share) -> anyhow::Result<HttpsConnector<Tcp>> {
@@ -132,7 +164,6 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use bytes::Bytes;
     use futures::{StreamExt as _, stream};
     use http_body::Frame;
     use http_body_util::StreamBody;
@@ -191,6 +222,10 @@ mod tests {
     /// Bytes of an answer that the server of the test keeps, because the client doesn't take them yet.
     const BUFFER: usize = 16 << 10;
 
+    fn client(config: &Config, share: Share) -> Client {
+        Client::new(connect(config, share).unwrap().own, "default")
+    }
+
     async fn get(client: &Client, path: &str) -> String {
         let request = http::Request::get(path).body(Vec::new()).unwrap();
         client.request_text(request).await.unwrap()
@@ -212,7 +247,7 @@ mod tests {
             }
         };
         let (config, connections) = serve(answer).await;
-        let client = connect(&config, Share::Alone).unwrap().own;
+        let client = client(&config, Share::Alone);
         get(&client, "/first").await;
         let watches = futures::future::join_all((0..WATCHES).map(|_| get(&client, "/watch")));
         // The server answers none before it has all of them.
@@ -241,7 +276,7 @@ mod tests {
             async move { Ok(http::Response::new(StreamBody::new(parts))) }
         };
         let (config, _) = serve(answer).await;
-        let client = connect(&config, Share::OfFleet).unwrap().own;
+        let client = client(&config, Share::OfFleet);
         let mut unread = Vec::new();
         for _ in 0..UNREAD {
             let request = http::Request::get("/endless").body(Body::empty()).unwrap();

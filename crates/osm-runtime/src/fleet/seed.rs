@@ -14,16 +14,16 @@ use super::registration::{self, KubeconfigText, Registration, State, WorkerClust
 use crate::bounds;
 use crate::cache::{Cache, Version};
 use crate::cluster::Cluster;
-use crate::transport::Clients;
+use crate::transport::Transports;
 
 /// Connections that are being opened at the same time. A cluster that was not reached before leaves room for
 /// those that may be there.
 const OPENING: usize = 64;
 const OPENING_AGAIN: usize = 48;
 
-/// Clients by the text of a kubeconfig, or what is wrong with it. Tests provide their own.
+/// Transports by the text of a kubeconfig, or what is wrong with it. Tests provide their own.
 pub type Connect =
-    Box<dyn Fn(Arc<str>) -> BoxFuture<'static, anyhow::Result<(Config, Clients)>> + Send + Sync>;
+    Box<dyn Fn(Arc<str>) -> BoxFuture<'static, anyhow::Result<(Config, Transports)>> + Send + Sync>;
 
 pub struct Seed<C> {
     /// The cluster of the WorkerClusters.

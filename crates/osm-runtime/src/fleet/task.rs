@@ -131,17 +131,12 @@ async fn connect<C: Controller>(
     is_away: bool,
 ) -> Result<Connection, State> {
     let process = &seed.cluster.process;
-    let (config, clients) = (seed.connect)(registration.kubeconfig.clone())
+    let (config, transports) = (seed.connect)(registration.kubeconfig.clone())
         .await
         .map_err(|problem| State::new(Reason::KubeconfigInvalid, format!("{problem:#}")))?;
     let role = ConnectionRole::Of(ClusterKind::Worker);
-    let worker = Connection::new(
-        role,
-        process.service,
-        &Observe::new(process, role).within(bounds.clone()),
-        config,
-        clients,
-    );
+    let observe = Observe::new(process, role).within(bounds.clone());
+    let worker = Connection::new(process.service, observe, config, transports);
     let uid = open(seed, &worker, is_away).await?;
     is_the_same(seed, registration, &uid).await?;
     Ok(worker)

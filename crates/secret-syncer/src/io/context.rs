@@ -84,7 +84,7 @@ impl Context {
             shared: shared.clone(),
             cluster: cluster.clone(),
             installation: cluster.installation.id.clone(),
-            token_probe: TokenProbe::new(cluster.worker.anonymous.clone()),
+            token_probe: TokenProbe::new(&cluster.worker),
             caches: Caches::default(),
             memory: Memory::default(),
             reporting: Reporting::new(&shared.metrics, cluster),

@@ -6,10 +6,9 @@ use http::Request;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
-use kube::Client;
 use osm_api::names::CLOUD_INIT_SETTINGS;
 use osm_runtime::request::failed;
-use osm_runtime::rights;
+use osm_runtime::{Connection, rights};
 use parking_lot::Mutex;
 
 use crate::io::error::ApplyError;
@@ -24,9 +23,8 @@ const RETRY_PAUSES: [Duration; 5] = [
     Duration::from_secs(3),
 ];
 
-/// A connection on which each request carries a token of its own.
 pub struct TokenProbe {
-    client: Client,
+    worker: Connection,
     /// When a pool's token was last found to open a Secret of its Role.
     may_read: Mutex<Option<tokio::time::Instant>>,
     /// When a token was last found to be allowed to join.
@@ -34,10 +32,9 @@ pub struct TokenProbe {
 }
 
 impl TokenProbe {
-    /// On an anonymous connection.
-    pub fn new(client: Client) -> Self {
+    pub fn new(worker: &Connection) -> Self {
         Self {
-            client,
+            worker: worker.clone(),
             may_read: Mutex::new(None),
             may_join: Mutex::new(None),
         }
@@ -125,7 +122,12 @@ impl TokenProbe {
                 .map_err(kube::Error::HttpError)
         });
         let answer = match request {
-            Ok(request) => self.client.request::<SelfSubjectAccessReview>(request).await,
+            Ok(request) => {
+                self.worker
+                    .anonymous()
+                    .request::<SelfSubjectAccessReview>(request)
+                    .await
+            }
             Err(error) => Err(error),
         };
         match answer {

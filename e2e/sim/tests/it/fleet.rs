@@ -19,7 +19,7 @@ use osm_api::{MachineDeployment, PoolRef, Reason, condition, definitions};
 use osm_runtime::Controller;
 use osm_runtime::fleet::{self, Connect, FleetArgs};
 use osm_runtime::replicas::Replicas;
-use osm_runtime::transport::Clients;
+use osm_runtime::transport::Transports;
 use osm_runtime::{Cluster, CommonArgs, Connection, Environment, Process, Scope, settings, settings_watch};
 use osm_sim::invariants::Purpose;
 use osm_sim::memory::{Link, Server, User};
@@ -165,9 +165,9 @@ impl Fleet {
                 Ok(number) => servers.get(number).cloned(),
                 Err(_) => Ill::client(&text, &of_ill).map(|client| [client.clone(), client]),
             };
-            let opened = found.map(|[own, anonymous]| {
+            let opened = found.map(|clients| {
                 let config = Config::new(Uri::from_static("https://in.memory"));
-                (config, Clients { own, anonymous })
+                (config, Transports::by(clients))
             });
             let opened = opened.ok_or_else(|| anyhow::anyhow!("is not a valid kubeconfig"));
             std::future::ready(opened).boxed()
