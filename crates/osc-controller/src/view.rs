@@ -285,12 +285,13 @@ impl PoolView {
     }
 
     /// The profiles that the pool asks for, of which it gets the first that exists: by annotation, else the
-    /// default of its operating system and provisioning utility. They differ only in the namespace. There is
-    /// none if no annotation names it and the operating system cannot be read.
+    /// default of its operating system and provisioning utility, or the alias of either. They differ only in
+    /// the namespace. There is none if no annotation names it and the operating system cannot be read.
     pub fn requested_profiles(&self, installation: &Installation) -> Vec<RequestedProfile> {
         let (Some(name), namespace) = (&self.wanted_profile.1, &self.wanted_profile.0) else {
             return Vec::new();
         };
+        let name = installation.profile_aliases.get(name).unwrap_or(name);
         let mut namespaces = vec![namespace.as_deref().unwrap_or(installation.profiles_namespace())];
         let fallback = installation.fallback_profile_namespace.as_deref();
         namespaces.extend(fallback.filter(|other| {

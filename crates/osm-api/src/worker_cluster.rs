@@ -7,6 +7,8 @@
 // `kube` takes `type_` once for every printer column.
 #![allow(clippy::duplicated_attributes)]
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -94,6 +96,12 @@ pub struct WorkerClusterSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(length(max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")))]
     pub profile_namespaces: Vec<String>,
+    /// Profiles that MachineDeployments of this cluster get in place of others: the name that a MachineDeployment
+    /// asks for, and the name of the profile that it gets from the same namespace. A new version of a profile
+    /// can so be tried in some clusters. It is not applied twice.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(length(max = 100), inner(length(min = 1, max = 253)))]
+    pub profile_aliases: BTreeMap<String, String>,
     /// How machines join: whether csr-approver is expected to serve the cluster.
     #[serde(default)]
     pub joining: Joining,

@@ -1,7 +1,7 @@
 //! The objects of a cluster, as plain data, and the pools in it. The module `cluster` reads them. Commands
 //! are pure functions of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use anyhow::{Result, bail};
@@ -67,6 +67,8 @@ pub struct FleetCluster {
     pub release: String,
     /// `spec.settings` of the WorkerCluster.
     pub settings: Map<String, Value>,
+    /// `spec.profileAliases` of the WorkerCluster.
+    pub profile_aliases: BTreeMap<String, String>,
 }
 
 /// A Deployment of Operating System Manager.
@@ -243,6 +245,11 @@ impl Snapshot {
             let (system, utility) = pool::system(md)?;
             Some(osm_render::default_name(system.as_str(), utility))
         })?;
+        let alias = self
+            .fleet
+            .as_ref()
+            .and_then(|fleet| fleet.profile_aliases.get(&name));
+        let name = alias.cloned().unwrap_or(name);
         let shared = || {
             let config = names::config_name(&md.name_any(), &md.namespace().unwrap_or_default());
             let config = self.configs.iter().find(|known| known.name_any() == config);

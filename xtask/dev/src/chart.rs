@@ -33,18 +33,12 @@ pub fn files() -> Result<Vec<File>> {
 /// The table of rights. Names in braces are placeholders for values of the chart.
 fn rights() -> Result<String> {
     let none = Installation {
-        id: String::new(),
-        profiles_in: None,
-        worker_namespace: None,
         namespace: "{namespace}".to_owned(),
         settings: "{settings}".to_owned(),
         profile_namespaces: vec!["{profileNamespaces}".to_owned()],
         fallback_profile_namespace: Some("{fallbackProfileNamespace}".to_owned()),
         pool_settings_namespaces: vec!["{poolSettingsNamespaces}".to_owned()],
-        machine_deployment_namespaces: Vec::new(),
-        go_finalizers: false,
-        custom_profiles: false,
-        fleet: false,
+        ..Installation::default()
     };
     let with = |change: &dyn Fn(&mut Installation)| {
         let mut installation = none.clone();

@@ -1,5 +1,7 @@
 //! The properties of an installation that its rights depend on.
 
+use std::collections::BTreeMap;
+
 use crate::names::{KUBE_SYSTEM, SETTINGS_CONFIG_MAP};
 
 /// What the rights of one installation depend on.
@@ -24,6 +26,9 @@ pub struct Installation {
     /// Namespace of profiles for MachineDeployments that name no namespace, and whose profile isn't in the
     /// installation's own. Another installation validates its profiles.
     pub fallback_profile_namespace: Option<String>,
+    /// Profiles that MachineDeployments get in place of those that they ask for, by the name of the latter. The
+    /// rights do not depend on it.
+    pub profile_aliases: BTreeMap<String, String>,
     /// Namespaces of MachineDeployments whose ConfigMaps may hold a pool's settings, for the annotation
     /// [`SETTINGS`](crate::names::SETTINGS).
     pub pool_settings_namespaces: Vec<String>,
@@ -91,6 +96,7 @@ impl Default for Installation {
             worker_namespace: None,
             settings: SETTINGS_CONFIG_MAP.to_owned(),
             profile_namespaces: Vec::new(),
+            profile_aliases: BTreeMap::new(),
             fallback_profile_namespace: None,
             pool_settings_namespaces: vec![KUBE_SYSTEM.to_owned()],
             machine_deployment_namespaces: Vec::new(),

@@ -190,6 +190,7 @@ fn installation(view: &WorkerClusterView, release: &Installation) -> Installatio
         namespace: view.namespace.clone(),
         profiles_in: Some(release.namespace.clone()),
         profile_namespaces: spec.profile_namespaces.clone(),
+        profile_aliases: spec.profile_aliases.clone(),
         worker_namespace: spec.worker_namespace.clone(),
         ..release.clone()
     }

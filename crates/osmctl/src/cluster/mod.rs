@@ -279,8 +279,11 @@ impl Gatherer<'_> {
         };
         match self.release(&namespace).await {
             Ok(Some(release)) => {
-                let settings = cluster.spec.settings.unwrap_or_default();
-                self.snapshot.fleet = Some(FleetCluster { release, settings });
+                self.snapshot.fleet = Some(FleetCluster {
+                    release,
+                    settings: cluster.spec.settings.unwrap_or_default(),
+                    profile_aliases: cluster.spec.profile_aliases,
+                });
             }
             Ok(None) => self.note(
                 Part::Release,
