@@ -228,8 +228,9 @@ async fn is_the_same<C>(seed: &Seed<C>, registration: &Registration, uid: &str) 
 /// Reports what the gates of a cluster that is served say, until none of its watches works.
 async fn watched(scope: &Scope, bounds: &Bounds, state: &watch::Sender<State>) -> State {
     let (began, mut was_in_step) = (Instant::now(), false);
+    let reason = || state_of(&scope.gates, bounds).map(|state| state.reason);
     loop {
-        let (closed, changed) = (scope.gates.closed(), bounds.changed());
+        let (closed, before, changed) = (scope.gates.closed(), reason(), bounds.changed());
         let mut now = state_of(&scope.gates, bounds).unwrap_or_else(|| State::new(Reason::Serving, ""));
         if was_in_step && now.reason == Reason::Connecting {
             // A gate that has been open closes when its watch has failed for a minute.
@@ -259,7 +260,8 @@ async fn watched(scope: &Scope, bounds: &Bounds, state: &watch::Sender<State>) -
                 return beyond(bounds).unwrap_or(away);
             }
             () = changed => {}
-            () = scope.gates.until(|now| *now != closed) => {}
+            // A gate that is closed from the start has its reason only later.
+            () = scope.gates.until(|now| *now != closed || reason() != before) => {}
         }
     }
 }
@@ -337,6 +339,25 @@ mod tests {
             }
             let found = state_of(&gates, &bounds).map(|state| state.reason);
             assert_eq!(found, expected, "{closed:?} {slow}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_gate_says_that_was_closed_from_the_start_is_reported() {
+        let scope = crate::scope::tests::process();
+        let bounds = Bounds::new(settings::none(), &bounds::turns());
+        let (state, mut reported) = watch::channel(State::new(Reason::Connecting, ""));
+        let gate = scope.gates.gate(upstream_osm::GATE);
+        let is_reported = async {
+            tokio::task::yield_now().await;
+            gate.close("it renews the Lease");
+            let is_it = |state: &State| state.reason == Reason::UpstreamOSMRunning;
+            reported.wait_for(is_it).await.map(drop)
+        };
+        tokio::select! {
+            biased;
+            why = watched(&scope, &bounds, &state) => panic!("{why:?}"),
+            said = tokio::time::timeout(Duration::from_secs(1), is_reported) => said.unwrap().unwrap(),
         }
     }
 }
